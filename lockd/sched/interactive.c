@@ -10,11 +10,11 @@
 #include "lockd/sched/quantum.h"
 
 #define BURST_MOST (8000 * NS_PER_MS) /* of an interactive party */
-#define REST_LEAST 2                  /* it rests for at least this part of a burst ... */
+#define REST_LEAST 3                  /* it rests for at least this part of a burst ... */
 #define REST_STILL 8                  /* ... and goes on being interactive with this one */
 #define VAIN       4                  /* times in a row that it wanted to run and did not */
 #define TRIES_MOST 64
-#define TRY_AFTER  4 /* bursts that waited; twice as many when that was in vain */
+#define TRY_AFTER  2 /* bursts that waited; twice as many when that was in vain */
 #define IDLE_STEP  10
 #define IDLE_PART  8
 #define GAP_FORGET 64
@@ -44,24 +44,24 @@ static bool is_tried(const struct sched_party_bursts *bursts)
     return bursts->waited >= try_after(bursts);
 }
 
-/* One that had to wait for longer than it ran, or for some time and is much longer than usual, may
- * be several that came meanwhile. */
+/* A long one that had to wait for longer than it ran, or for some time and is much longer than
+ * usual, may be several short ones that came meanwhile. */
 static bool is_hidden(const struct sched_party *party, uint64_t ran, uint64_t waited)
 {
     const uint64_t usual = party->bursts.usual;
 
-    if (party->device->sched->settings.quantum_ns != LOCKD_AUTO)
+    if (party->device->sched->settings.quantum_ns != LOCKD_AUTO || ran <= BURST_MOST)
         return false;
     return (waited > ran && ran > usual / 2) ||
            (waited > sched_max(ran / 4, COMING * sched_device_switch(party->device)) &&
             usual != LOCKD_NEVER && ran > 2 * usual);
 }
 
-/* What a burst that was served at once to see its length has shown counts alone. Where it was no
- * shorter than before, the next one is tried later. */
+/* What a burst that was served at once to see its length has shown counts alone. Where it was not
+ * short, the next one is tried later. */
 static void note_tried(struct sched_party_bursts *bursts, uint64_t burst, bool hidden)
 {
-    const bool shorter = !hidden && burst <= bursts->usual / 2;
+    const bool shorter = !hidden && burst <= BURST_MOST;
 
     bursts->try_after = shorter ? 0 : (uint32_t)sched_min(2ull * try_after(bursts), TRIES_MOST);
     bursts->waited = 0;
@@ -207,9 +207,15 @@ static uint64_t burst_most(const struct sched_party *party, uint64_t now)
     const struct sched_party_bursts *bursts = &party->bursts;
     const double left = 1 - sched_device_keeps(party->device);
 
-    if (!bursts->came_up || bursts->usual == LOCKD_NEVER)
+    if (!bursts->came_up || bursts->usual == LOCKD_NEVER || is_tried(bursts))
         return usual_most(party);
     return usual_most(party) + (uint64_t)(left * (double)sched_less(now, bursts->began));
+}
+
+/* Its history says so, before the present burst. */
+static bool is_known(const struct sched_party *party)
+{
+    return party->bursts.usual <= usual_most(party) && party->bursts.rests;
 }
 
 /* One that is new, or has rested once, is taken for interactive until a burst that need not wait
@@ -225,7 +231,7 @@ bool sched_party_is_interactive(const struct sched_party *party, uint64_t now)
         return false;
     if (bursts->usual == LOCKD_NEVER)
         return party->device->sched->settings.quantum_ns == LOCKD_AUTO;
-    return is_tried(bursts) || (bursts->usual <= usual_most(party) && bursts->rests);
+    return is_tried(bursts) || is_known(party);
 }
 
 /* When one that has the device as an interactive party is none any more if it goes on like that. */
@@ -256,5 +262,6 @@ enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t n
 
     if (class != GS_CLASS_AUTO)
         return class;
-    return sched_party_is_interactive(party, now) ? GS_CLASS_INTERACTIVE : GS_CLASS_BATCH;
+    return is_known(party) && sched_party_is_interactive(party, now) ? GS_CLASS_INTERACTIVE
+                                                                     : GS_CLASS_BATCH;
 }
