@@ -108,7 +108,7 @@ def faults_of(row):
     for i, (each, best) in enumerate(zip(default["servers"], first["servers"])):
         if each["requests"] < 20:
             continue
-        if each["interactive"] is not None and each["interactive"] < 0.9 and room > 0:
+        if each["interactive"] < 0.5 and room > 0:
             faults.append(f"server {i} is found interactive {100 * each['interactive']:.0f} % of the time only")
         for part, most in (("p50", 1.2), ("p99", 1.5)):
             has, may = each[f"latency_{part}_ms"], most * max(best[f"latency_{part}_ms"], best[f"ideal_{part}_ms"]) + 20

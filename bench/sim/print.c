@@ -167,7 +167,7 @@ static json_t *totals_json(const struct sim_totals *totals)
 {
     return json_pack(
         "{s:f, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:f, s:f, s:I, s:f, s:f, s:f, "
-        "s:f, s:I, s:I, s:I, s:I}",
+        "s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o}",
         "seconds", totals->seconds, "throughput", number(totals->throughput), "jain",
         number(totals->jain), "weights", number(totals->weights), "longest_wait",
         number(totals->longest_wait), "wait_s", totals->wait_seconds, "wait_bound_s",
@@ -178,7 +178,9 @@ static json_t *totals_json(const struct sim_totals *totals)
         totals->finished, "switch_cost", totals->switch_cost, "busy", totals->busy, "gpu_hours",
         totals->gpu_hours, "resident_most", (json_int_t)totals->resident_most, "events",
         (json_int_t)totals->events, "states", (json_int_t)totals->states, "targets",
-        (json_int_t)totals->targets);
+        (json_int_t)totals->targets, "program_p50", number(totals->program_p50), "program_p99",
+        number(totals->program_p99), "training", totals->training, "mistaken",
+        number(totals->mistaken));
 }
 
 static json_t *expects_json(const struct sim_scenario *scenario,

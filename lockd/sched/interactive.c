@@ -9,27 +9,46 @@
 
 #include "lockd/sched/quantum.h"
 
-#define BURST_MOST (8000 * NS_PER_MS) /* of an interactive party */
-#define REST_LEAST 3                  /* it rests for at least this part of a burst ... */
-#define REST_STILL 8                  /* ... and goes on being interactive with this one */
-#define VAIN       4                  /* times in a row that it wanted to run and did not */
-#define TRIES_MOST 64
-#define TRY_AFTER  2 /* bursts that waited; twice as many when that was in vain */
-#define IDLE_STEP  10
-#define IDLE_PART  8
-#define GAP_FORGET 64
+#define BURST_MOST  (8000 * NS_PER_MS) /* of an interactive party */
+#define SHORT_STILL 2 /* an interactive one goes on being one with this part more */
+#define REST_LEAST  3 /* it rests for at least this part of a burst ... */
+#define REST_STILL  8 /* ... and goes on being interactive with this one */
+#define VAIN        4 /* times in a row that it wanted to run and did not */
+#define TRIES_MOST  64
+#define TRY_AFTER   2 /* bursts that waited; twice as many when that was in vain */
+#define IDLE_STEP   10
+#define IDLE_PART   8
+#define GAP_FORGET  64
 
-static void note_usual(struct sched_party_bursts *bursts, uint64_t burst)
+/* How long the bursts of an interactive party usually are, at most. Whoever sets a quantum means by
+ * it how long others wait for a program. */
+static uint64_t usual_most(const struct sched_party *party)
 {
+    const uint64_t quantum = party->device->sched->settings.quantum_ns;
+
+    if (quantum != LOCKD_AUTO)
+        return sched_min(quantum / 2, BURST_MOST);
+    if (!party->bursts.came_up || party->bursts.usual == LOCKD_NEVER)
+        return sched_min(sched_device_quantum(party->device), BURST_MOST);
+    return BURST_MOST;
+}
+
+static void note_usual(struct sched_party *party, uint64_t burst)
+{
+    struct sched_party_bursts *bursts = &party->bursts;
     const uint64_t usual = bursts->usual;
+    uint64_t most;
 
     if (usual == LOCKD_NEVER) {
         bursts->usual = burst;
         bursts->off = burst * 3 / 10;
-        return;
+    } else {
+        bursts->usual = usual - usual / 4 + burst / 4;
+        bursts->off +=
+            (sched_less(burst, usual) + sched_less(usual, burst)) / 4 - bursts->off / 4;
     }
-    bursts->usual = usual - usual / 4 + burst / 4;
-    bursts->off += (sched_less(burst, usual) + sched_less(usual, burst)) / 4 - bursts->off / 4;
+    most = usual_most(party);
+    bursts->is_short = bursts->usual <= (bursts->is_short ? most + most / SHORT_STILL : most);
 }
 
 static uint32_t try_after(const struct sched_party_bursts *bursts)
@@ -92,7 +111,7 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     else
         bursts->waited = hidden ? bursts->waited + 1 : 0;
     if (!hidden)
-        note_usual(bursts, sched_less(ran, idle));
+        note_usual(party, sched_less(ran, idle));
 }
 
 /* One that has just stopped may be between two calls: whether it has anything to do shows
@@ -187,19 +206,6 @@ static uint64_t burst_now(const struct sched_party *party, uint64_t now)
     return party->bursts.now + (runs ? sched_less(now, party->time.counted_at) : 0);
 }
 
-/* How long the bursts of an interactive party usually are, at most. Whoever sets a quantum means by
- * it how long others wait for a program. */
-static uint64_t usual_most(const struct sched_party *party)
-{
-    const uint64_t quantum = party->device->sched->settings.quantum_ns;
-
-    if (quantum != LOCKD_AUTO)
-        return sched_min(quantum / 2, BURST_MOST);
-    if (!party->bursts.came_up || party->bursts.usual == LOCKD_NEVER)
-        return sched_min(sched_device_quantum(party->device), BURST_MOST);
-    return BURST_MOST;
-}
-
 /* How long its present burst may last. What came since it began makes a burst of one that is known
  * longer, by no more than what is left to interactive parties of that time. */
 static uint64_t burst_most(const struct sched_party *party, uint64_t now)
@@ -215,7 +221,7 @@ static uint64_t burst_most(const struct sched_party *party, uint64_t now)
 /* Its history says so, before the present burst. */
 static bool is_known(const struct sched_party *party)
 {
-    return party->bursts.usual <= usual_most(party) && party->bursts.rests;
+    return party->bursts.usual != LOCKD_NEVER && party->bursts.is_short && party->bursts.rests;
 }
 
 /* One that is new, or has rested once, is taken for interactive until a burst that need not wait

@@ -181,6 +181,7 @@ struct sched_party_bursts {
     uint32_t try_after;  /* ... after so many one is served at once; 0: as usual */
     uint64_t idle;       /* what it may idle therefore; 0: not known */
     bool first;          /* it was interactive when it came for its present turn */
+    bool is_short;       /* that is short enough for an interactive party */
     bool rests;          /* long enough for its bursts to be an interactive party's */
     uint64_t off; /* ... and how far from that; of the first one, nothing else being known,
                           three tenths */

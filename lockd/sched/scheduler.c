@@ -175,7 +175,8 @@ static void take_running(struct sched_member *member, bool runs, uint64_t now)
     if (!sched_member_run(member) || party->turn.started != 0)
         return;
     party->turn.started = now;
-    if (device->turns.leases && party->turn.measured)
+    /* at first it has no memory that must come in: that switch is cheaper than any after it */
+    if (device->turns.leases && party->turn.measured && party->turn.count > 1)
         sched_device_switched(device, now - party->turn.cleared);
     party->turn.measured = false;
 }
