@@ -176,7 +176,7 @@ static void take_running(struct sched_member *member, bool runs, uint64_t now)
         return;
     party->turn.started = now;
     /* at first it has no memory that must come in: that switch is cheaper than any after it */
-    if (device->turns.leases && party->turn.measured && party->turn.count > 1)
+    if (device->turns.leases && party->turn.measured && party->time.last_ran != 0)
         sched_device_switched(device, now - party->turn.cleared);
     party->turn.measured = false;
 }
