@@ -63,14 +63,16 @@ static bool is_tried(const struct sched_party_bursts *bursts)
     return bursts->waited >= try_after(bursts);
 }
 
-/* A long one that had to wait for longer than it ran, or for some time and is much longer than
- * usual, may be several short ones that came meanwhile. */
+/* A burst that had to wait for longer than it ran, or for some time and is much longer than usual,
+ * may be several short ones that came meanwhile, which had no time left to rest. */
 static bool is_hidden(const struct sched_party *party, uint64_t ran, uint64_t waited)
 {
     const uint64_t usual = party->bursts.usual;
 
-    if (party->device->sched->settings.quantum_ns != LOCKD_AUTO || ran <= BURST_MOST)
+    if (party->device->sched->settings.quantum_ns != LOCKD_AUTO)
         return false;
+    if (ran <= BURST_MOST)
+        return !party->bursts.rests && waited > ran / 2;
     return (waited > ran && ran > usual / 2) ||
            (waited > sched_max(ran / 4, COMING * sched_device_switch(party->device)) &&
             usual != LOCKD_NEVER && ran > 2 * usual);
@@ -103,6 +105,7 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     bursts->vain = 0;
     if (!bursts->came_up) {
         bursts->came_up = true;
+        bursts->began_long = sched_less(ran, idle) > BURST_MOST && waited <= ran / 2;
         return;
     }
     hidden = is_hidden(party, ran, waited);
@@ -236,7 +239,7 @@ bool sched_party_is_interactive(const struct sched_party *party, uint64_t now)
     if (burst_now(party, now) > burst_most(party, now) || bursts->vain >= VAIN)
         return false;
     if (bursts->usual == LOCKD_NEVER)
-        return party->device->sched->settings.quantum_ns == LOCKD_AUTO;
+        return party->device->sched->settings.quantum_ns == LOCKD_AUTO && !bursts->began_long;
     return is_tried(bursts) || is_known(party);
 }
 

@@ -168,6 +168,7 @@ struct sched_party_time {
 struct sched_party_bursts {
     bool rested;         /* it has had nothing to do since it ran, which is not counted yet */
     bool came_up;        /* its first burst is over, which is like none after it */
+    bool began_long;     /* that one was too long for an interactive party */
     uint64_t quiet_at;   /* it stopped then and said that it had nothing to do; LOCKD_NEVER */
     uint64_t now;        /* ns it ran since it last had nothing to do */
     uint64_t usual;      /* ... how long that usually is; LOCKD_NEVER: not known */
