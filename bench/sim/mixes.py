@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random mixes of servers and a training job on gpushare-sim: are the servers found and served first, and does training keep its floor?
 
-usage: mixes.py GPUSHARE_SIM [--mixes N] [--first SEED] [--only SEED] [--minutes M] [--sweep] [--jobs N] [--json FILE] [-v]
+usage: mixes.py GPUSHARE_SIM [--mixes N] [--first SEED] [--only SEED] [--minutes M] [--sweep] [--step RATE] [--jobs N] [--json FILE] [-v]
 
 Each seed is another mix: one to five servers with requests of 10 ms to 5 s (regular, Poisson, or several at once; kernels of 10 us to 100 ms with
 CPU time between), one training job (half of them with pauses for evaluation), memory that does not fit. Nothing says which program is which.
@@ -136,7 +136,7 @@ def ratios(rows, part):
 # --- a sweep of rates ---
 
 SERVING = os.path.join(os.path.dirname(os.path.abspath(__file__)), "scenarios", "serving-4s.ini")
-STEP = 0.025
+STEP = 0.025  # requests a second, of which the bounds are
 
 
 def run_rate(simulator, rate, minutes):
@@ -150,9 +150,9 @@ def run_rate(simulator, rate, minutes):
             **{"ideal_" + part: seen["servers"][0][f"ideal_{part}_ms"] / 1e3 for part in ("p50", "p99")}}
 
 
-def cliffs_of(rows):
+def cliffs_of(rows, steps):
     """No step of 0.025 requests a second makes p50 more than 1.3 times, or p99 more than 1.6 times as long, or takes more than 0.06 of the card from training, over what
-    the ideal itself changes."""
+    the ideal itself changes; steps: so many in one."""
     faults = []
     for row in rows:
         if row["kept"] < 0.97 * FLOOR / 2:
@@ -160,9 +160,9 @@ def cliffs_of(rows):
     for before, after in zip(rows, rows[1:]):
         for part, most in (("p50", 1.3), ("p99", 1.6)):
             change = after[part] / before[part] / max(1, after["ideal_" + part] / before["ideal_" + part])
-            if change > most:
+            if change > most ** steps:
                 faults.append(f"{before['rate']:.3f} to {after['rate']:.3f}/s: {part} from {before[part]:.2f} to {after[part]:.2f} s")
-        if before["training"] - after["training"] > 0.06:
+        if before["training"] - after["training"] > 0.06 * steps:
             faults.append(f"{before['rate']:.3f} to {after['rate']:.3f}/s: training from {before['training']:.3f} to {after['training']:.3f}")
     return faults
 
@@ -182,6 +182,7 @@ def main():
     parser.add_argument("--only", type=int, metavar="SEED")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--sweep", action="store_true")
+    parser.add_argument("--step", type=float, default=STEP, metavar="RATE")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("-v", "--verbose", action="store_true")
@@ -192,10 +193,10 @@ def main():
     faults, rows, sweep = 0, [], []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         if options.sweep:
-            rates = [round(0.1 + STEP * i, 3) for i in range(round(0.5 / STEP) + 1)]
+            rates = [round(0.1 + options.step * i, 3) for i in range(round(0.5 / options.step) + 1)]
             sweep = list(pool.map(lambda rate: run_rate(options.simulator, rate, 2 * options.minutes), rates))
             print_sweep(sweep)
-            for fault in cliffs_of(sweep):
+            for fault in cliffs_of(sweep, options.step / STEP):
                 print("BROKEN", fault)
                 faults += 1
         for row in pool.map(lambda seed: run_mix(options.simulator, seed, options.minutes), range(options.first, options.first + options.mixes)):

@@ -141,6 +141,22 @@ static bool is_equal(const struct sched_share *a, const struct sched_share *b)
            a->held == b->held && a->unsure == b->unsure && a->unsure_most == b->unsure_most;
 }
 
+/* A background program runs although one that is not wants the device. */
+static bool is_not_nice(const struct sched_device *device)
+{
+    if (device->measure.settle_until > device->sched->created)
+        return false; /* they come back to a new daemon as they were */
+    for (const struct lockd_list *at = device->turns.holders.next;
+         at != &device->turns.holders && device->share.weights != 0; at = at->next) {
+        const struct sched_party *party = lockd_entry(at, struct sched_party, turn.holder);
+
+        if (sched_party_is_background(party) && !sched_party_blocked(party) &&
+            party->gang->closing.by == NULL)
+            return true;
+    }
+    return false;
+}
+
 /* The next one has room and was not given its place. */
 static bool overlooks_head(const struct sched_device *device)
 {
@@ -165,6 +181,8 @@ static const char *check_device(const struct sched_device *device)
     }
     if (wrong != NULL)
         return wrong;
+    if (is_not_nice(device))
+        return "a background program keeps its place";
     if (overlooks_head(device))
         return "the head of the queue has room and does not get it";
     if (!is_equal(&total.sum, &device->books.sum))

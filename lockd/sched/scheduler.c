@@ -19,6 +19,7 @@
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/queue.h"
 #include "lockd/sched/send.h"
+#include "lockd/sched/shares.h"
 #include "lockd/sched/together.h"
 
 #include <errno.h>
@@ -85,6 +86,8 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     member->client = client;
     member->device = device;
     member_links(member);
+    sched_share_note(member->party,
+                     device->share.at); /* a party may have another class with it */
     if (state->target_seq < UINT32_MAX / 2)
         member->sent.seq = member->report.echoed = member->sent.first_seq = state->target_seq;
     member->report.switch_ns = state->switch_ns;

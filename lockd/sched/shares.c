@@ -26,11 +26,9 @@
 
 #include <stdlib.h>
 
-#define NEW_WAITS  (10000 * NS_PER_MS)
-#define HALF_LIFE  (60000 * NS_PER_MS)
-#define SPARE_MOST (10000 * NS_PER_MS) /* of the account, that bursts may use up at once */
-#define DEBT_MOST  (5000 * NS_PER_MS)
-#define BEYOND     4 /* by this part of a fair share one may exceed it */
+#define NEW_WAITS (10000 * NS_PER_MS)
+#define HALF_LIFE (60000 * NS_PER_MS)
+#define BEYOND    4 /* by this part of a fair share one may exceed it */
 
 /* --- accounts that fade --- */
 
