@@ -67,15 +67,15 @@ static bool is_tried(const struct sched_party_bursts *bursts)
  * may be several short ones that came meanwhile, which had no time left to rest. */
 static bool is_hidden(const struct sched_party *party, uint64_t ran, uint64_t waited)
 {
-    const uint64_t usual = party->bursts.usual;
+    const uint64_t usual = party->bursts.usual,
+                   coming = COMING * sched_device_switch(party->device);
 
     if (party->device->sched->settings.quantum_ns != LOCKD_AUTO)
         return false;
     if (ran <= BURST_MOST)
-        return !party->bursts.rests && waited > ran / 2;
+        return !party->bursts.rests && waited > sched_max(ran / 2, coming);
     return (waited > ran && ran > usual / 2) ||
-           (waited > sched_max(ran / 4, COMING * sched_device_switch(party->device)) &&
-            usual != LOCKD_NEVER && ran > 2 * usual);
+           (waited > sched_max(ran / 4, coming) && usual != LOCKD_NEVER && ran > 2 * usual);
 }
 
 /* What a burst that was served at once to see its length has shown counts alone. Where it was not
