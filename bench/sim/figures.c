@@ -129,6 +129,32 @@ static void latencies(struct sim_world *world, struct sim_totals *totals)
         totals->latency_p99_ms / (sim_samples_quantile(&world->ideal, 0.99) / 1e6);
 }
 
+/* Of each program with requests, and of each without. */
+static void each_program(struct sim_world *world, struct sim_totals *totals)
+{
+    totals->program_p50 = totals->program_p99 = totals->mistaken = NAN;
+    for (uint32_t i = 0; i < world->program_count; i++) {
+        struct sim_program *program = &world->programs[i];
+        const struct sim_figures *now = &program->figures, *before = &program->before;
+        const double looks = (double)(now->looks - before->looks);
+
+        if (program->class->request.a == 0) {
+            totals->training += gpu_of(program) / 1e9 / totals->seconds;
+            totals->mistaken =
+                fmax(totals->mistaken,
+                     (double)(now->looks_interactive - before->looks_interactive) / looks);
+        } else if (program->latency.count != 0) {
+            totals->program_p50 =
+                fmax(totals->program_p50, sim_samples_quantile(&program->latency, 0.5) /
+                                              sim_samples_quantile(&program->ideal, 0.5));
+            totals->program_p99 =
+                fmax(totals->program_p99, sim_samples_quantile(&program->latency, 0.99) /
+                                              sim_samples_quantile(&program->ideal, 0.99));
+        }
+    }
+    totals->training /= (double)world->scenario->cards;
+}
+
 struct sim_totals sim_totals(struct sim_world *world)
 {
     struct sim_totals totals = {.events = world->clock.fired,
@@ -151,6 +177,7 @@ struct sim_totals sim_totals(struct sim_world *world)
     fairness(world, &totals);
     waits(world, &totals);
     latencies(world, &totals);
+    each_program(world, &totals);
     return totals;
 }
 
@@ -173,6 +200,10 @@ double sim_totals_get(const struct sim_totals *totals, const char *name)
         {"switch_cost", totals->switch_cost},
         {"busy", totals->busy},
         {"gpu_hours", totals->gpu_hours},
+        {"program_p50", totals->program_p50},
+        {"program_p99", totals->program_p99},
+        {"training", totals->training},
+        {"mistaken", totals->mistaken},
     };
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

@@ -26,6 +26,9 @@ struct sim_totals {
     double switch_cost; /* part of the time that nobody ran although somebody waited */
     double busy;        /* part of the time that somebody ran */
     double gpu_hours;
+    double program_p50, program_p99; /* of the program for which it is worst, over its ideal */
+    double training; /* GPU time of programs without requests, of that of a card */
+    double mistaken; /* part of the time in which one of those was found interactive, at most */
     uint64_t requests, events, states, targets, resident_most;
 };
 

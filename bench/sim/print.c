@@ -135,25 +135,39 @@ static json_t *number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *program_json(const struct sim_program *program)
+static json_t *quantile_json(struct sim_samples *samples, double part)
+{
+    return number(samples->count == 0 ? NAN : sim_samples_quantile(samples, part) / 1e6);
+}
+
+static json_t *program_json(struct sim_program *program)
 {
     const struct row row = row_of(program);
+    const struct sim_figures *now = &program->figures, *before = &program->before;
+    const double looks = (double)(now->looks - before->looks);
 
     return json_pack(
-        "{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:f}",
+        "{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:f, s:o, s:o, "
+        "s:o, "
+        "s:o, s:f, s:o}",
         "program", program->class->name, "index", (json_int_t)program->index, "memory",
         (json_int_t)program->class->memory, "weight", (json_int_t)program->class->weight,
         "gpu_s", row.gpu_s, "cpu_s", row.cpu_s, "held_s", row.held_s, "wait_s", row.wait_s,
         "wait_longest_s", row.wait_most_s, "turns", row.turns, "out_gb", row.out_gb, "in_gb",
         row.in_gb, "requests", row.requests, "ended", program->ended != 0, "ended_s",
-        (double)program->ended / 1e9);
+        (double)program->ended / 1e9, "latency_p50_ms", quantile_json(&program->latency, 0.5),
+        "latency_p99_ms", quantile_json(&program->latency, 0.99), "ideal_p50_ms",
+        quantile_json(&program->ideal, 0.5), "ideal_p99_ms",
+        quantile_json(&program->ideal, 0.99), "yielded_s",
+        (double)(now->yielded_ns - before->yielded_ns) / 1e9, "interactive",
+        number((double)(now->looks_interactive - before->looks_interactive) / looks));
 }
 
 static json_t *totals_json(const struct sim_totals *totals)
 {
     return json_pack(
         "{s:f, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:f, s:f, s:I, s:f, s:f, s:f, "
-        "s:f, s:I, s:I, s:I, s:I}",
+        "s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o}",
         "seconds", totals->seconds, "throughput", number(totals->throughput), "jain",
         number(totals->jain), "weights", number(totals->weights), "longest_wait",
         number(totals->longest_wait), "wait_s", totals->wait_seconds, "wait_bound_s",
@@ -164,7 +178,9 @@ static json_t *totals_json(const struct sim_totals *totals)
         totals->finished, "switch_cost", totals->switch_cost, "busy", totals->busy, "gpu_hours",
         totals->gpu_hours, "resident_most", (json_int_t)totals->resident_most, "events",
         (json_int_t)totals->events, "states", (json_int_t)totals->states, "targets",
-        (json_int_t)totals->targets);
+        (json_int_t)totals->targets, "program_p50", number(totals->program_p50), "program_p99",
+        number(totals->program_p99), "training", totals->training, "mistaken",
+        number(totals->mistaken));
 }
 
 static json_t *expects_json(const struct sim_scenario *scenario,

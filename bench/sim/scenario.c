@@ -73,6 +73,12 @@ static const struct sim_key keys[] = {
      "number of cycles until it ends; 0: it never ends"},
     {"program", "request", SIM_SPREAD, PROGRAM(request), 0, YEAR, false,
      "time between requests of one cycle each; 0: it works without requests"},
+    {"program", "cluster", SIM_COUNT, PROGRAM(cluster), 1, 1e6, false,
+     "number of requests that arrive together"},
+    {"program", "pause", SIM_SPREAD, PROGRAM(pause), 0, YEAR, false,
+     "time without the card after each pause_every cycles"},
+    {"program", "pause_every", SIM_COUNT, PROGRAM(pause_every), 0, 1e15, false,
+     "number of cycles between pauses; 0: no pauses"},
     {"program", "stop", SIM_SPREAD, PROGRAM(stop), 0, 3600, false,
      "time that submitted work continues"},
     {"program", "busy", SIM_PART, PROGRAM(busy), 0.01, 1, false,
@@ -96,11 +102,12 @@ static const struct sim_key keys[] = {
     {"program", "group", SIM_WORD, PROGRAM(group), 0, 0, false, "gang"},
 };
 
-static const char *const metrics[] = {
-    "throughput",  "jain",        "weights",        "longest_wait",
-    "latency_p50", "latency_p99", "latency_p50_ms", "latency_p99_ms",
-    "finished",    "seconds",     "switch_cost",    "busy",
-    "gpu_hours",   NULL};
+static const char *const metrics[] = {"throughput",     "jain",           "weights",
+                                      "longest_wait",   "latency_p50",    "latency_p99",
+                                      "latency_p50_ms", "latency_p99_ms", "finished",
+                                      "seconds",        "switch_cost",    "busy",
+                                      "gpu_hours",      "program_p50",    "program_p99",
+                                      "training",       "mistaken",       NULL};
 
 /* "jain = at least 0.999" */
 static int set_expect(struct sim_scenario *scenario, const char *name, const char *text,
@@ -178,6 +185,7 @@ struct sim_class *sim_scenario_class(struct sim_scenario *scenario, const char *
     *class = (struct sim_class){.copies = 1,
                                 .busy = 1,
                                 .kernels = 1,
+                                .cluster = 1,
                                 .dirty = 1,
                                 .hot = 1,
                                 .pass_ns = 1000000000,

@@ -39,9 +39,12 @@ struct sim_class {
     struct sim_spread cpu, gpu;
     uint64_t cycles;           /* of cpu and gpu; 0: without end */
     struct sim_spread request; /* between arrivals; a == 0: it works without waiting for any */
-    struct sim_spread stop;    /* submitted work goes on for so long */
-    double busy;               /* part of a GPU phase in which the card really computes */
-    double dirty, zero;        /* parts of the memory, see README.md */
+    uint64_t cluster;          /* requests that arrive together */
+    uint64_t pause_every;      /* cycles, after which it pauses for `pause`; 0: never */
+    struct sim_spread pause;
+    struct sim_spread stop; /* submitted work goes on for so long */
+    double busy;            /* part of a GPU phase in which the card really computes */
+    double dirty, zero;     /* parts of the memory, see README.md */
     double hot;
     uint64_t pass_ns;
     uint64_t weight, user;

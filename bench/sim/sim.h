@@ -53,6 +53,8 @@ struct sim_figures {
     double cpu_ns;
     uint64_t held_ns, wait_ns, wait_most_ns;
     uint64_t turns, moved_out, moved_in, requests;
+    uint64_t yielded_ns;               /* as the scheduler says */
+    uint64_t looks, looks_interactive; /* at its class; how often that was interactive */
 };
 
 struct sim_program {
@@ -103,6 +105,7 @@ struct sim_program {
     uint64_t fault_began;
     double missing; /* of what it touches, bytes */
 
+    struct sim_samples latency, ideal; /* of its requests, ns */
     uint64_t wait_since, run_since;
     struct sim_figures figures, before; /* before: at the end of the warm-up */
 };

@@ -154,6 +154,8 @@ static void request_done(struct sim_program *program)
         return;
     sim_samples_add(&world->latency, (double)(now_of(program) - arrived));
     sim_samples_add(&world->ideal, (double)(program->ideal_free - arrived));
+    sim_samples_add(&program->latency, (double)(now_of(program) - arrived));
+    sim_samples_add(&program->ideal, (double)(program->ideal_free - arrived));
 }
 
 /* When a card of its own would be done with the request that begins now: the work, and the bus
@@ -170,10 +172,8 @@ static void request_begin(struct sim_program *program, uint64_t work_ns)
         work_ns + (uint64_t)(missing / (double)program->world->scenario->bus_in * 1e9);
 }
 
-static void request_arrives(void *owner)
+static void request_queue(struct sim_program *program)
 {
-    struct sim_program *program = owner;
-
     if (program->request_first + program->request_count == program->request_room) {
         program->request_room = 2 * program->request_count + 16;
         if (program->request_first != 0)
@@ -184,9 +184,18 @@ static void request_arrives(void *owner)
             sim_more(program->requests, program->request_room, sizeof program->requests[0]);
     }
     program->requests[program->request_first + program->request_count++] = now_of(program);
+}
+
+static void request_arrives(void *owner)
+{
+    struct sim_program *program = owner;
+    const bool rests = program->request_count == 0;
+
+    for (uint64_t i = 0; i < program->class->cluster; i++)
+        request_queue(program);
     sim_clock_set(&program->world->clock, &program->arrival_timer,
                   now_of(program) + sim_draw(&program->class->request, &program->arrivals));
-    if (program->phase == SIM_REST && program->request_count == 1)
+    if (program->phase == SIM_REST && rests)
         cycle_next(program);
 }
 
@@ -230,6 +239,9 @@ static uint64_t cycle_draw(struct sim_program *program)
     }
     cpu = sim_draw(&class->cpu, &program->random);
     program->gpu_next = sim_draw(&class->gpu, &program->random);
+    if (class->pause_every != 0 &&
+        program->cycles % class->pause_every == class->pause_every - 1)
+        cpu += sim_draw(&class->pause, &program->random);
     return cpu;
 }
 

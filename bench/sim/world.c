@@ -91,10 +91,13 @@ static void device_seen(void *context, const struct gs_wire_device *info)
 static void member_seen(void *context, const struct gs_wire_device *device, void *owner,
                         const struct gs_wire_client *client)
 {
+    struct sim_program *program = owner;
+
     (void)context;
     (void)device;
-    (void)owner;
-    (void)client;
+    program->figures.yielded_ns = client->yielded_ns;
+    program->figures.looks++;
+    program->figures.looks_interactive += client->class == GS_CLASS_INTERACTIVE;
 }
 
 /* Takes what the scheduler wants to send, and asks when it wants to look again. */
@@ -200,6 +203,7 @@ static void warmed_up(void *owner)
 
     world->window_began = world->clock.now_ns;
     world->latency.count = world->ideal.count = 0;
+    sched_visit(world->sched, device_seen, member_seen, world, world_now(world));
     for (uint32_t i = 0; i < world->program_count; i++) {
         struct sim_program *program = &world->programs[i];
 
@@ -209,6 +213,7 @@ static void warmed_up(void *owner)
             program->run_since = world->clock.now_ns;
         }
         program->figures.wait_most_ns = 0;
+        program->latency.count = program->ideal.count = 0;
         program->before = program->figures;
     }
     for (uint64_t i = 0; i < world->scenario->cards; i++) {
@@ -314,6 +319,7 @@ void sim_world_run(struct sim_world *world)
     if (!world->warm)
         sim_world_failed(world, "nothing remained to be measured after the warm-up of %.0f s",
                          (double)world->scenario->warmup_ns / 1e9);
+    sched_visit(world->sched, device_seen, member_seen, world, world_now(world));
     for (uint32_t i = 0; i < world->program_count; i++) {
         struct sim_program *program = &world->programs[i];
 
@@ -339,8 +345,11 @@ void sim_world_free(struct sim_world *world)
         world->all_messages = message->next_all;
         free(message);
     }
-    for (uint32_t i = 0; i < world->program_count; i++)
+    for (uint32_t i = 0; i < world->program_count; i++) {
         free(world->programs[i].requests);
+        sim_samples_deinit(&world->programs[i].latency);
+        sim_samples_deinit(&world->programs[i].ideal);
+    }
     for (uint64_t i = 0; i < world->scenario->cards; i++) {
         sim_share_deinit(&world->cards[i].gpu);
         sim_share_deinit(&world->cards[i].in);

@@ -4,6 +4,7 @@
  * sum differs. For tests; reads only.
  */
 #include "lockd/check/check.h"
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/queue.h"
 
 #include "lockd/sched/lease.h"
@@ -140,11 +141,29 @@ static bool is_equal(const struct sched_share *a, const struct sched_share *b)
            a->held == b->held && a->unsure == b->unsure && a->unsure_most == b->unsure_most;
 }
 
+/* A background program runs although one that is not wants the device. */
+static bool is_not_nice(const struct sched_device *device)
+{
+    if (device->measure.settle_until > device->sched->created)
+        return false; /* they come back to a new daemon as they were */
+    for (const struct lockd_list *at = device->turns.holders.next;
+         at != &device->turns.holders && device->share.weights != 0; at = at->next) {
+        const struct sched_party *party = lockd_entry(at, struct sched_party, turn.holder);
+
+        if (sched_party_is_background(party) && !sched_party_blocked(party) &&
+            party->gang->closing.by == NULL)
+            return true;
+    }
+    return false;
+}
+
 /* The next one has room and was not given its place. */
 static bool overlooks_head(const struct sched_device *device)
 {
     const struct sched_party *head = sched_queue_head(device);
 
+    if (head != NULL && sched_party_is_background(head) && device->share.weights != 0)
+        return false; /* it waits for all that are not */
     return head != NULL && device->turns.leases &&
            device->measure.settle_until <= device->sched->created &&
            device->books.need_busy - head->books.need_busy + sched_queue_takes(head) <=
@@ -162,6 +181,8 @@ static const char *check_device(const struct sched_device *device)
     }
     if (wrong != NULL)
         return wrong;
+    if (is_not_nice(device))
+        return "a background program keeps its place";
     if (overlooks_head(device))
         return "the head of the queue has room and does not get it";
     if (!is_equal(&total.sum, &device->books.sum))
@@ -220,10 +241,20 @@ static const char *check_giving_way(const struct sched *sched)
     return gangs != sched->giving_way ? "how many gangs give way" : NULL;
 }
 
+static const char *check_background(const struct sched *sched)
+{
+    uint32_t clients = 0;
+
+    lockd_list_each (at, &sched->clients)
+        clients += lockd_entry(at, struct sched_client, link)->class == GS_CLASS_BACKGROUND;
+    return clients != sched->background ? "how many programs are background" : NULL;
+}
+
 const char *sched_check(const struct sched *sched)
 {
     const char *wrong = check_host(sched);
 
+    wrong = wrong != NULL ? wrong : check_background(sched);
     wrong = wrong != NULL ? wrong : check_giving_way(sched);
     lockd_list_each (at, &sched->devices) {
         if (wrong == NULL)

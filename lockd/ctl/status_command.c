@@ -53,6 +53,8 @@ static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_cli
         if ((client->flags & odd[i].flag) != 0)
             add_remark(buffer, size, "%s", odd[i].text);
     }
+    if (client->class == GS_CLASS_BACKGROUND)
+        add_remark(buffer, size, "background");
     if (client->weight != 0 && client->weight != GS_WEIGHT_DEFAULT)
         add_remark(buffer, size, "weight %llu", (unsigned long long)client->weight);
     if (client->priority != 0)

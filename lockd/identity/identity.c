@@ -88,6 +88,29 @@ bool lockd_identity_container(const char *line, char *name)
     return found;
 }
 
+/* --- the units --- */
+
+bool lockd_identity_units(const char *line, char *path)
+{
+    const bool systemd =
+        strncmp(line, "0::/", 4) == 0 || strstr(line, ":name=systemd:/") != NULL;
+    const char *from = strchr(line, '/');
+    size_t length;
+
+    if (!systemd)
+        return false;
+    length = strcspn(from, "\n");
+    while (length >= LOCKD_UNITS_SIZE) {
+        const size_t part = 1 + strcspn(from + 1, "/\n");
+
+        from += part;
+        length -= part;
+    }
+    memcpy(path, from, length);
+    path[length] = '\0';
+    return true;
+}
+
 /* --- /proc --- */
 
 static FILE *open_of(pid_t pid, const char *file)
@@ -98,14 +121,17 @@ static FILE *open_of(pid_t pid, const char *file)
     return fopen(path, "re");
 }
 
-static void read_container(struct lockd_identity *identity)
+static void read_control_group(struct lockd_identity *identity)
 {
     FILE *file = open_of(identity->pid, "cgroup");
     char line[4096];
 
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (lockd_identity_container(line, identity->container))
-            break;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (identity->container[0] == '\0')
+            lockd_identity_container(line, identity->container);
+        if (identity->units[0] == '\0')
+            lockd_identity_units(line, identity->units);
+    }
     if (file != NULL)
         fclose(file);
 }
@@ -176,7 +202,7 @@ static void read_process(struct lockd_identity *identity)
     identity->pid_ns = read_namespace(identity->pid, "pid");
     read_depth(identity);
     read_user_map(identity);
-    read_container(identity);
+    read_control_group(identity);
 }
 
 /* --- the process --- */

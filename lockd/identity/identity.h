@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #define LOCKD_CONTAINER_SIZE 80 /* 64 hexadecimal digits, or a name */
+#define LOCKD_UNITS_SIZE     256
 
 struct lockd_identity {
     uid_t uid;
@@ -21,6 +22,9 @@ struct lockd_identity {
     unsigned depth;           /* pid namespaces in which the process has a number */
     bool own_root;            /* its user namespace has a root that is not the machine's */
     char container[LOCKD_CONTAINER_SIZE]; /* its id, from the control group; "": none */
+    char units
+        [LOCKD_UNITS_SIZE]; /* the path of its control group, at least its last parts, which
+                                     systemd names after units; "": not known */
 };
 
 /* The identity of the peer of a connected AF_UNIX socket. What cannot be found out is 0 or "".
@@ -46,5 +50,8 @@ int lockd_identity_pidfd(const struct lockd_identity *identity);
 /* The container that a line of /proc/PID/cgroup names, into name (LOCKD_CONTAINER_SIZE bytes);
  * false: none. */
 bool lockd_identity_container(const char *line, char *name);
+/* The control group that the line names, if that hierarchy is systemd's, into path
+ * (LOCKD_UNITS_SIZE bytes; whole parts from its end); false: it is not. */
+bool lockd_identity_units(const char *line, char *path);
 
 #endif

@@ -56,7 +56,7 @@ static void put_man(const char *section)
     for (each_row(row)) {
         if (strcmp(row->section, section) != 0)
             continue;
-        printf("*%s* = ", row->name);
+        printf(is_of_program(row) ? "_USER_|_UNIT_ = " : "*%s* = ", row->name);
         put_argument(row);
         fputs("\n\t", stdout);
         put_sentence(row->help);
@@ -88,7 +88,8 @@ static void put_conf(const char *section)
     for (each_row(row)) {
         if (strcmp(row->section, section) != 0)
             continue;
-        snprintf(left, sizeof left, "#%s = %s", row->name, row->initial);
+        snprintf(left, sizeof left, "#%s = %s", is_of_program(row) ? "USER-or-UNIT" : row->name,
+                 row->initial);
         printf("%-26s ; %s\n", left, row->help);
         if (row->kind == LOCKD_OPTION_CHOICE || row->kind == LOCKD_OPTION_YES)
             printf("%-26s ; (%s)\n", "#", row->argument);

@@ -6,8 +6,9 @@
  */
 #include "lockd/sched/books.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 #include "lockd/sched/interactive.h"
+#include "lockd/sched/shares.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/policy.h"
 
@@ -359,7 +360,7 @@ void sched_books_time(struct sched_member *member, uint64_t now)
         if (member->time.waits_since == 0)
             member->time.waits_since = now - ns;
         member->time.wait_ns += ns;
-        if (!member->party->share.first)
+        if (!member->party->share.first && !sched_party_is_background(member->party))
             member->time.yielded_ns += sched_min(held_off, ns);
         member->time.wait_longest_ns =
             sched_max(member->time.wait_longest_ns, now - member->time.waits_since);

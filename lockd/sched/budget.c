@@ -13,7 +13,7 @@
  */
 #include "lockd/sched/budget.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 
 static void change_budget(struct sched_member *member, uint64_t budget, uint64_t now)

@@ -8,20 +8,25 @@
 
 #include <stdint.h>
 
-#define MIB               (1024ull * 1024)
-#define GIB               (1024 * MIB)
-#define NS_PER_MS         1000000ull
-#define PPM               1000000ull
-#define QUANTUM_MIN       (200 * NS_PER_MS)
-#define QUANTUM_MAX       (60000 * NS_PER_MS)
-#define SHARE_PPM         15000           /* a switch may cost 1.5 % of the quantum */
-#define FLOOR_PPM         600000          /* of their fair share, which batch programs keep */
-#define SWITCH_BASE       (5 * NS_PER_MS) /* of a switch that moves nothing */
-#define SWITCH_RATE       50000000000ull  /* bytes a second, until one was measured */
-#define SWITCH_UNSEEN     (1 * NS_PER_MS) /* ... that it does not show: threads wake up */
-#define IDLE_MIN          (5 * NS_PER_MS)
-#define BURST_SPARE       4 /* a burst may be longer than usual by one part in so many */
-#define IDLE_MAX          (500 * NS_PER_MS)
+#define MIB           (1024ull * 1024)
+#define GIB           (1024 * MIB)
+#define NS_PER_MS     1000000ull
+#define PPM           1000000ull
+#define QUANTUM_MIN   (200 * NS_PER_MS)
+#define QUANTUM_MAX   (60000 * NS_PER_MS)
+#define SHARE_PPM     15000           /* a switch may cost 1.5 % of the quantum */
+#define FLOOR_PPM     600000          /* of their fair share, which batch programs keep */
+#define SWITCH_BASE   (5 * NS_PER_MS) /* of a switch that moves nothing */
+#define SWITCH_RATE   50000000000ull  /* bytes a second, until one was measured */
+#define SWITCH_UNSEEN (1 * NS_PER_MS) /* ... that it does not show: threads wake up */
+#define IDLE_MIN      (5 * NS_PER_MS)
+#define BURST_SPARE   4 /* a burst may be longer than usual by one part in so many */
+#define IDLE_MAX      (500 * NS_PER_MS)
+#define COMING        4 /* switches, in which one that is to run has come */
+#define SPARE_MOST                                                                             \
+    (10000 * NS_PER_MS) /* of the floor's account, that bursts may use up at once */
+#define DEBT_MOST         (5000 * NS_PER_MS)
+#define LOOK_AGAIN        NS_PER_MS           /* at what is just not so yet */
 #define GRACE             (10000 * NS_PER_MS) /* a turn or a stop without progress */
 #define GRACE_SHORT       (1000 * NS_PER_MS)  /* ... that the driver has no memory for */
 #define ASK_AGAIN         (2000 * NS_PER_MS)  /* a stuck holder */

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * device.c: devices come and go, and are found by their UUIDs; so is a client's member on a
- * device. No state of its own.
+ * device. And their agenda: what is to be looked at before an event ends, which is devices to be
+ * planned, members whose target may have to change, parties that may have to wait or stop, groups
+ * whose size changed. These are lists and nothing else: any file may add to them, and plan.c works
+ * them off. Each entry is on its list at most once.
  */
 #include "lockd/sched/device.h"
-#include "lockd/sched/interactive.h"
+
+#include "lockd/sched/shares.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -75,4 +79,38 @@ struct sched_member *sched_member_find(const struct sched_client *client, const 
             return member;
     }
     return NULL;
+}
+
+/* --- the agenda: O(1); for a gang, one entry for each of its parties --- */
+
+void sched_agenda_plan(struct sched_device *device)
+{
+    if (lockd_list_empty(&device->agenda.pending))
+        lockd_list_append(&device->sched->pending, &device->agenda.pending);
+}
+
+void sched_agenda_touch(struct sched_member *member)
+{
+    if (lockd_list_empty(&member->agenda.touched))
+        lockd_list_append(&member->device->agenda.touched, &member->agenda.touched);
+    sched_agenda_plan(member->device);
+}
+
+void sched_agenda_settle(struct sched_party *party)
+{
+    if (lockd_list_empty(&party->settle))
+        lockd_list_append(&party->device->agenda.settle, &party->settle);
+    sched_agenda_plan(party->device);
+}
+
+void sched_agenda_settle_gang(struct sched_gang *gang)
+{
+    lockd_list_each (at, &gang->parties)
+        sched_agenda_settle(sched_party_of(at, of_gang));
+}
+
+void sched_agenda_mark(struct sched_group *group)
+{
+    if (group != NULL && lockd_list_empty(&group->marked))
+        lockd_list_append(&group->sched->groups_marked, &group->marked);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device.h: devices come and go, and are found by their UUIDs.
+ * device.h: devices come and go, are found by their UUIDs, and have an agenda: lists that plan.c works
+ * off before the event ends.
  */
 #ifndef GS_LOCKD_SCHED_DEVICE_H
 #define GS_LOCKD_SCHED_DEVICE_H
@@ -15,5 +16,13 @@ int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user,
 void sched_device_free_unused(struct sched_device *device);
 /* The client's member on that device; NULL: it has not named it. */
 struct sched_member *sched_member_find(const struct sched_client *client, const uint8_t *uuid);
+
+/* It is to be looked at before the event ends: */
+void sched_agenda_plan(struct sched_device *device);    /* the device, as well */
+void sched_agenda_touch(struct sched_member *member);   /* its target may have to change */
+void sched_agenda_settle(struct sched_party *party);    /* it may have to wait or stop */
+void sched_agenda_settle_gang(struct sched_gang *gang); /* ... each of its parties */
+/* Something about its size changed. NULL: nothing happens. */
+void sched_agenda_mark(struct sched_group *group);
 
 #endif

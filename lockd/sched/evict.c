@@ -6,7 +6,7 @@
  */
 #include "lockd/sched/evict.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 
 static void evict_end(struct sched_member *member, bool out)
 {

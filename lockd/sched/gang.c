@@ -7,9 +7,9 @@
  */
 #include "lockd/sched/gang.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
-#include "lockd/sched/interactive.h"
+#include "lockd/sched/shares.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/queue.h"
 #include "lockd/sched/together.h"
@@ -45,9 +45,20 @@ static void set_weight(struct sched_gang *gang, uint32_t weight)
     }
 }
 
+/* Its weight or its class may be another one. */
+static void note_shares(struct sched_gang *gang)
+{
+    lockd_list_each (at, &gang->parties) {
+        struct sched_party *party = sched_party_of(at, of_gang);
+
+        sched_share_note(party, party->device->share.at);
+    }
+}
+
 void sched_gang_reweigh(struct sched_gang *gang)
 {
     set_weight(gang, find_weight(gang, GS_WEIGHT_MAX));
+    note_shares(gang);
 }
 
 /* --- its clients and parties --- */
@@ -228,6 +239,7 @@ void sched_gang_leave(struct sched_member *member, uint64_t now)
     }
     if (gang->party_count != 0 && gang->held_count == gang->party_count && !gang->runs)
         sched_lease_begin(gang, now);
+    note_shares(gang);
     sched_lease_requeue_gang(gang, now);
     sched_agenda_settle_gang(gang);
 }

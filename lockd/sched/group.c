@@ -10,7 +10,7 @@
  */
 #include "lockd/sched/group.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 #include "lockd/sched/capacity.h"
 #include "lockd/sched/gang.h"
 #include "lockd/sched/lease.h"

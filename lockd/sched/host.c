@@ -18,7 +18,7 @@
  */
 #include "lockd/sched/host.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 
 #define HOST_PART     80 /* per cent of what is available that programs may have */
 #define HOST_PAUSE    (10 * NS_PER_MS)

@@ -1,70 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * interactive.c: which parties are served first, and for how long the others let them. Owns
- * what is known of a party's bursts, the accounts of users, and a device's account of the time
- * that interactive parties kept from the others.
+ * interactive.c: which parties are interactive. Owns what is known of a party's bursts.
  *
  * A party is interactive if its bursts are short and it rests between them, by its own history
- * or because it was said to be. It is served at once, and may end the turn of a party that is
- * not, within two bounds:
- *
- * - the *floor*: of the time in which both want the device, the others keep at least `floor` of
- *   their fair share. The device's account `spare` rises while one of them runs, falls while
- *   they are held off (the switches to and fro are part of that), and stands still otherwise. An
- *   interactive party that comes while it is below zero waits until it is not any more, so the
- *   wait is as long as what is owed: a moment after one burst too many, never a whole turn.
- * - the *fair share* of its user, then its own: what they had is remembered with a half-life.
- *   Up to the fair share nothing more is asked. Beyond it the account must hold ever more, so a
- *   user with a great many bursts gets what the others leave, and takes nothing from another
- *   user's interactive programs.
- *
- * Fair shares are those of the parties that want the device now, by weight; of users, by the mean
- * weight of their parties. All is O(1), but for a look at the holders when they changed.
+ * or because it was said to be. How long the others let it go first: shares.c. All is O(1).
  */
 #include "lockd/sched/interactive.h"
 
 #include "lockd/sched/quantum.h"
 
-#include <stdlib.h>
+#define BURST_MOST  (8000 * NS_PER_MS) /* of an interactive party */
+#define SHORT_STILL 2 /* an interactive one goes on being one with this part more */
+#define REST_LEAST  3 /* it rests for at least this part of a burst ... */
+#define REST_STILL  8 /* ... and goes on being interactive with this one */
+#define VAIN        4 /* times in a row that it wanted to run and did not */
+#define TRIES_MOST  64
+#define TRY_AFTER   2 /* bursts that waited; twice as many when that was in vain */
+#define IDLE_STEP   10
+#define IDLE_PART   8
+#define GAP_FORGET  64
 
-#define BURST_MOST (8000 * NS_PER_MS) /* of an interactive party */
-#define REST_LEAST 2                  /* it rests for at least this part of a burst ... */
-#define REST_STILL 8                  /* ... and goes on being interactive with this one */
-#define VAIN       4                  /* times in a row that it wanted to run and did not */
-#define TRY_AFTER  8                  /* bursts that waited */
-#define NEW_WAITS  (10000 * NS_PER_MS)
-#define HALF_LIFE  (60000 * NS_PER_MS)
-#define SPARE_MOST (10000 * NS_PER_MS) /* of the account, that bursts may use up at once */
-#define DEBT_MOST  (5000 * NS_PER_MS)
-#define COMING     4 /* switches, in which one that is to run has come */
-#define BEYOND     4 /* by this part of a fair share one may exceed it */
-#define IDLE_STEP  10
-#define IDLE_PART  8
-#define GAP_FORGET 64
-#define LOOK_AGAIN NS_PER_MS
-
-/* --- what is known of its bursts --- */
-
-static void note_usual(struct sched_party_bursts *bursts, uint64_t burst)
+/* How long the bursts of an interactive party usually are, at most. Whoever sets a quantum means by
+ * it how long others wait for a program. */
+static uint64_t usual_most(const struct sched_party *party)
 {
+    const uint64_t quantum = party->device->sched->settings.quantum_ns;
+
+    if (quantum != LOCKD_AUTO)
+        return sched_min(quantum / 2, BURST_MOST);
+    if (!party->bursts.came_up || party->bursts.usual == LOCKD_NEVER)
+        return sched_min(sched_device_quantum(party->device), BURST_MOST);
+    return BURST_MOST;
+}
+
+static void note_usual(struct sched_party *party, uint64_t burst)
+{
+    struct sched_party_bursts *bursts = &party->bursts;
     const uint64_t usual = bursts->usual;
+    uint64_t most;
 
     if (usual == LOCKD_NEVER) {
         bursts->usual = burst;
         bursts->off = burst * 3 / 10;
-        return;
+    } else {
+        bursts->usual = usual - usual / 4 + burst / 4;
+        bursts->off +=
+            (sched_less(burst, usual) + sched_less(usual, burst)) / 4 - bursts->off / 4;
     }
-    bursts->usual = usual - usual / 4 + burst / 4;
-    bursts->off += (sched_less(burst, usual) + sched_less(usual, burst)) / 4 - bursts->off / 4;
+    most = usual_most(party);
+    bursts->is_short = bursts->usual <= (bursts->is_short ? most + most / SHORT_STILL : most);
+}
+
+static uint32_t try_after(const struct sched_party_bursts *bursts)
+{
+    return bursts->try_after == 0 ? TRY_AFTER : bursts->try_after;
+}
+
+/* So many bursts waited that nothing is known of what they would be else: the present one is served
+ * at once, to see. */
+static bool is_tried(const struct sched_party_bursts *bursts)
+{
+    return bursts->waited >= try_after(bursts);
+}
+
+/* A burst that had to wait for longer than it ran, or for some time and is much longer than usual,
+ * may be several short ones that came meanwhile, which had no time left to rest. */
+static bool is_hidden(const struct sched_party *party, uint64_t ran, uint64_t waited)
+{
+    const uint64_t usual = party->bursts.usual,
+                   coming = COMING * sched_device_switch(party->device);
+
+    if (party->device->sched->settings.quantum_ns != LOCKD_AUTO)
+        return false;
+    if (ran <= BURST_MOST)
+        return !party->bursts.rests && waited > sched_max(ran / 2, coming);
+    return (waited > ran && ran > usual / 2) ||
+           (waited > sched_max(ran / 4, coming) && usual != LOCKD_NEVER && ran > 2 * usual);
+}
+
+/* What a burst that was served at once to see its length has shown counts alone. Where it was not
+ * short, the next one is tried later. */
+static void note_tried(struct sched_party_bursts *bursts, uint64_t burst, bool hidden)
+{
+    const bool shorter = !hidden && burst <= BURST_MOST;
+
+    bursts->try_after = shorter ? 0 : (uint32_t)sched_min(2ull * try_after(bursts), TRIES_MOST);
+    bursts->waited = 0;
+    if (shorter)
+        bursts->usual = LOCKD_NEVER;
 }
 
 /* It has had nothing to do for some time; how long did it have something? idle: ns of that it
- * had the device without work. The first burst is like none after it. One that had to wait for
- * longer than it ran may be several that came meanwhile. */
+ * had the device without work. The first burst is like none after it. */
 static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
 {
     struct sched_party_bursts *bursts = &party->bursts;
     const uint64_t ran = bursts->now, waited = sched_less(now - bursts->began, ran);
+    bool hidden;
 
     bursts->now = 0;
     bursts->rested = true;
@@ -73,13 +105,16 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     bursts->vain = 0;
     if (!bursts->came_up) {
         bursts->came_up = true;
-    } else if (waited > ran && ran > bursts->usual / 2 &&
-               party->device->sched->settings.quantum_ns == LOCKD_AUTO) {
-        bursts->waited += bursts->waited < TRY_AFTER ? 1 : 0;
-    } else {
-        bursts->waited = 0;
-        note_usual(bursts, sched_less(ran, idle));
+        bursts->began_long = sched_less(ran, idle) > BURST_MOST && waited <= ran / 2;
+        return;
     }
+    hidden = is_hidden(party, ran, waited);
+    if (is_tried(bursts))
+        note_tried(bursts, sched_less(ran, idle), hidden);
+    else
+        bursts->waited = hidden ? bursts->waited + 1 : 0;
+    if (!hidden)
+        note_usual(party, sched_less(ran, idle));
 }
 
 /* One that has just stopped may be between two calls: whether it has anything to do shows
@@ -166,16 +201,6 @@ bool sched_party_is_background(const struct sched_party *party)
     return sched_gang_class(party->gang) == GS_CLASS_BACKGROUND;
 }
 
-/* What came while it waited makes a burst longer, by no more than its share of that time. One that
- * is just taking its place in the queue is not among those that want the device yet. */
-static uint64_t fair_part(const struct sched_party *party, uint64_t ns)
-{
-    const uint64_t own = party->share.wants ? 0 : party->weight,
-                   weights = sched_max(party->device->share.weights + own, party->weight);
-
-    return (uint64_t)((double)ns * party->weight / (double)weights);
-}
-
 /* For how long the present burst has run. */
 static uint64_t burst_now(const struct sched_party *party, uint64_t now)
 {
@@ -184,24 +209,22 @@ static uint64_t burst_now(const struct sched_party *party, uint64_t now)
     return party->bursts.now + (runs ? sched_less(now, party->time.counted_at) : 0);
 }
 
-/* How long the bursts of an interactive party usually are, at most. Whoever sets a quantum means by
- * it how long others wait for a program. */
-static uint64_t usual_most(const struct sched_party *party)
-{
-    const uint64_t quantum = party->device->sched->settings.quantum_ns;
-
-    if (quantum != LOCKD_AUTO)
-        return sched_min(quantum / 2, BURST_MOST);
-    if (!party->bursts.came_up || party->bursts.usual == LOCKD_NEVER)
-        return sched_min(sched_device_quantum(party->device), BURST_MOST);
-    return BURST_MOST;
-}
-
-/* How long its present burst may last. */
+/* How long its present burst may last. What came since it began makes a burst of one that is known
+ * longer, by no more than what is left to interactive parties of that time. */
 static uint64_t burst_most(const struct sched_party *party, uint64_t now)
 {
-    return usual_most(party) +
-           (party->bursts.came_up ? fair_part(party, now - party->bursts.began) : 0);
+    const struct sched_party_bursts *bursts = &party->bursts;
+    const double left = 1 - sched_device_keeps(party->device);
+
+    if (!bursts->came_up || bursts->usual == LOCKD_NEVER || is_tried(bursts))
+        return usual_most(party);
+    return usual_most(party) + (uint64_t)(left * (double)sched_less(now, bursts->began));
+}
+
+/* Its history says so, before the present burst. */
+static bool is_known(const struct sched_party *party)
+{
+    return party->bursts.usual != LOCKD_NEVER && party->bursts.is_short && party->bursts.rests;
 }
 
 /* One that is new, or has rested once, is taken for interactive until a burst that need not wait
@@ -216,12 +239,12 @@ bool sched_party_is_interactive(const struct sched_party *party, uint64_t now)
     if (burst_now(party, now) > burst_most(party, now) || bursts->vain >= VAIN)
         return false;
     if (bursts->usual == LOCKD_NEVER)
-        return party->device->sched->settings.quantum_ns == LOCKD_AUTO;
-    return bursts->waited == TRY_AFTER || (bursts->usual <= usual_most(party) && bursts->rests);
+        return party->device->sched->settings.quantum_ns == LOCKD_AUTO && !bursts->began_long;
+    return is_tried(bursts) || is_known(party);
 }
 
 /* When one that has the device as an interactive party is none any more if it goes on like that. */
-static uint64_t lasts_until(const struct sched_party *party, uint64_t now)
+uint64_t sched_party_lasts_until(const struct sched_party *party, uint64_t now)
 {
     if (!party->bursts.first || !sched_party_is_interactive(party, now))
         return now;
@@ -231,15 +254,15 @@ static uint64_t lasts_until(const struct sched_party *party, uint64_t now)
 }
 
 /* One that is new has shown nothing yet: it goes in turn, but its first turn comes soon. */
-static bool is_new(const struct sched_party *party)
+bool sched_party_is_new(const struct sched_party *party)
 {
     return !party->bursts.came_up && sched_gang_class(party->gang) != GS_CLASS_INTERACTIVE;
 }
 
 bool sched_party_goes_first(const struct sched_party *party, uint64_t now)
 {
-    return party->device->sched->settings.policy == GS_POLICY_FAIR && !is_new(party) &&
-           sched_party_is_interactive(party, now);
+    return party->device->sched->settings.policy == GS_POLICY_FAIR &&
+           !sched_party_is_new(party) && sched_party_is_interactive(party, now);
 }
 
 enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t now)
@@ -248,309 +271,6 @@ enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t n
 
     if (class != GS_CLASS_AUTO)
         return class;
-    return sched_party_is_interactive(party, now) ? GS_CLASS_INTERACTIVE : GS_CLASS_BATCH;
-}
-
-/* --- accounts that fade --- */
-
-static double smaller(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-/* 2^-x for x from 0 to 1, within 1e-4. */
-static double half_to_the(double x)
-{
-    return 1 - x * (0.6931 - x * (0.2400 - x * (0.0535 - x * 0.0073)));
-}
-
-static uint64_t faded(const struct sched_faded *account, uint64_t now)
-{
-    const uint64_t age = sched_less(now, account->at), halves = age / HALF_LIFE;
-
-    if (halves >= 64)
-        return 0;
-    return (uint64_t)((double)(account->ns >> halves) *
-                      half_to_the((double)(age % HALF_LIFE) / (double)HALF_LIFE));
-}
-
-static void fade_add(struct sched_faded *account, uint64_t ns, uint64_t now)
-{
-    account->ns = faded(account, now) + ns;
-    account->at = now;
-}
-
-/* As a part of the time: one that always had the device has 1. */
-static double faded_part(const struct sched_faded *account, uint64_t now)
-{
-    return (double)faded(account, now) * 0.6931 / (double)HALF_LIFE;
-}
-
-/* --- who wants the device --- */
-
-/* The account of the party's user: found, or made; accounts that have faded away go. NULL without
- * memory: then the user has none. */
-static struct sched_user *user_of(struct sched_device *device, uint32_t id, uint64_t now)
-{
-    struct sched_user *user = NULL;
-
-    lockd_list_each (at, &device->share.users) {
-        struct sched_user *each = lockd_entry(at, struct sched_user, of_device);
-
-        if (each->id == id) {
-            user = each;
-        } else if (each->wanting == 0 && faded(&each->had, now) < NS_PER_MS) {
-            lockd_list_remove(&each->of_device);
-            free(each);
-        }
-    }
-    if (user != NULL)
-        return user;
-    user = calloc(1, sizeof *user);
-    if (user == NULL)
-        return NULL;
-    user->id = id;
-    lockd_list_append(&device->share.users, &user->of_device);
-    return user;
-}
-
-void sched_share_free(struct sched_device *device)
-{
-    lockd_list_each (at, &device->share.users) {
-        lockd_list_remove(at);
-        free(lockd_entry(at, struct sched_user, of_device));
-    }
-}
-
-static void count_wanting(struct sched_party *party, int sign)
-{
-    struct sched_device_share *share = &party->device->share;
-    struct sched_user *user = party->share.user;
-    const uint64_t weight = (uint64_t)sign * party->share.weight;
-    const uint32_t one = (uint32_t)sign;
-
-    share->weights += weight;
-    if (party->share.first)
-        share->first_weights += weight;
-    share->batch_queued += party->share.batch_queued ? one : 0;
-    share->batch_beside += party->share.batch_beside ? one : 0;
-    if (user == NULL)
-        return;
-    user->weights += weight;
-    user->wanting += one;
-    user->first += party->share.first ? one : 0;
-}
-
-void sched_share_note(struct sched_party *party, uint64_t now)
-{
-    struct sched_party_share *share = &party->share;
-    const bool queued = party->wait.queued_of == &party->device->waiting.queue,
-               wants = (queued || party->turn.held) && party->member_count != 0 &&
-                       !sched_party_is_background(party);
-
-    if (share->wants)
-        count_wanting(party, -1);
-    share->wants = wants;
-    share->batch_queued = share->batch_beside = share->first = false;
-    share->user = NULL;
-    if (!wants)
-        return;
-    share->weight = party->weight;
-    share->first = party->bursts.first;
-    share->batch_queued = queued && !share->first && party->turn.skipped == 0;
-    share->batch_beside = !queued && party->turn.backfilled && !share->first;
-    share->user = user_of(party->device,
-                          sched_member_of(party->members.next, of_party)->client->user, now);
-    count_wanting(party, 1);
-}
-
-void sched_share_ran(struct sched_party *party, uint64_t ns, uint64_t now)
-{
-    fade_add(&party->share.had, ns, now);
-    if (party->share.user != NULL && party->share.first)
-        fade_add(&party->share.user->had, ns, now);
-}
-
-static double mean_weight(const struct sched_user *user)
-{
-    return user->wanting == 0 ? 0 : (double)user->weights / user->wanting;
-}
-
-/* The part of the device that is due to interactive parties together: by weight, and no more than
- * by users. */
-static double due_to_interactive(const struct sched_device *device)
-{
-    double first = 0, all = 0;
-
-    for (const struct lockd_list *at = device->share.users.next; at != &device->share.users;
-         at = at->next) {
-        const struct sched_user *user = lockd_entry(at, struct sched_user, of_device);
-
-        all += mean_weight(user);
-        first += user->first != 0 ? mean_weight(user) : 0;
-    }
-    if (device->share.weights == 0 || all == 0)
-        return 1;
-    return smaller((double)device->share.first_weights / (double)device->share.weights,
-                   first / all);
-}
-
-/* What it had, and what its user's interactive programs had, as parts of what is due to them;
- * the larger. */
-static double had_of_due(const struct sched_party *party, uint64_t now)
-{
-    const struct sched_device *device = party->device;
-    const struct sched_user *user = party->share.user;
-    const double all = (double)device->share.weights;
-    double users = 0, part;
-
-    part = faded_part(&party->share.had, now) * all / (double)sched_max(party->share.weight, 1);
-    if (user == NULL || mean_weight(user) == 0)
-        return part;
-    for (const struct lockd_list *at = device->share.users.next; at != &device->share.users;
-         at = at->next)
-        users += mean_weight(lockd_entry(at, struct sched_user, of_device));
-    return larger(part, faded_part(&user->had, now) * users / mean_weight(user));
-}
-
-/* --- the device's account --- */
-
-/* The holders, as far as it matters here. */
-static const struct sched_device_share *look_at_holders(struct sched_device *device,
-                                                        uint64_t now)
-{
-    struct sched_device_share *share = &device->share;
-
-    if (share->generation == device->turns.generation)
-        return share;
-    share->generation = device->turns.generation;
-    share->first_held = share->batch_held = share->batch_runs = false;
-    share->coming_until = 0;
-    lockd_list_each (at, &device->turns.holders) {
-        const struct sched_party *party = sched_party_of(at, turn.holder);
-
-        if (sched_party_is_background(party))
-            continue;
-        if (party->share.first && sched_party_is_interactive(party, now)) {
-            share->first_held = true;
-        } else if (!party->turn.backfilled) {
-            share->batch_held = true;
-            share->batch_runs = share->batch_runs || party->books.running_members != 0;
-            share->coming_until =
-                sched_max(share->coming_until,
-                          party->turn.progress + COMING * sched_device_switch(device));
-        }
-    }
-    return share;
-}
-
-uint32_t sched_settings_floor(const struct sched_settings *settings)
-{
-    return settings->floor_ppm == 0 ? FLOOR_PPM : settings->floor_ppm;
-}
-
-static double keeps_of(const struct sched_device *device)
-{
-    return (double)sched_settings_floor(&device->sched->settings) / (double)PPM *
-           (1 - device->share.due);
-}
-
-static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
-{
-    struct sched_device_share *share = &device->share;
-    const double keeps = keeps_of(device), part = (double)ns;
-
-    if (held_off)
-        share->held_off_ns += ns;
-    share->spare += held_off ? -part * keeps : part * (1 - keeps);
-    share->spare = smaller(share->spare, (double)SPARE_MOST);
-    share->spare = larger(share->spare, -(double)DEBT_MOST);
-}
-
-/* Held off are the others while an interactive party has the device or comes to it, and until one
- * of them runs again; one that is slow to come is so for reasons of its own. */
-void sched_share_count(struct sched_device *device, uint64_t now)
-{
-    struct sched_device_share *share = &device->share;
-    const uint64_t since = share->at, until = sched_clamp(share->off_until, since, now);
-
-    share->at = now;
-    if (now <= since)
-        return;
-    if (share->held_off && until > since)
-        count_for(device, until - since, true);
-    if (!share->held_off)
-        count_for(device, now - since, false);
-    else if (now > until)
-        count_for(device, now - until, false);
-}
-
-void sched_share_settle(struct sched_device *device, uint64_t now)
-{
-    struct sched_device_share *share = &device->share;
-    const struct sched_party *comes = device->cleared.party;
-
-    sched_share_count(device, now);
-    look_at_holders(device, now);
-    if (share->first_weights != 0)
-        share->due = due_to_interactive(device);
-    share->off_until = LOCKD_NEVER;
-    if (!device->turns.leases || (share->batch_queued == 0 && !share->batch_held)) {
-        share->held_off = false;
-    } else if (share->first_held && (share->batch_queued != 0 || !share->batch_runs)) {
-        share->held_off = true;
-    } else if (share->batch_runs) {
-        share->held_off = false;
-    } else if (share->batch_held) {
-        share->off_until = share->coming_until;
-    } else if (comes != NULL && comes->share.first) {
-        share->held_off = true;
-    }
-}
-
-/* What must be in the account before it may go first. */
-static double asked_of(const struct sched_party *party, uint64_t now)
-{
-    const double beyond = had_of_due(party, now) - 1;
-
-    return beyond <= 0 ? 0 : beyond * BEYOND * (double)SPARE_MOST;
-}
-
-/* The account is as full as is asked of it. */
-static uint64_t pays_at(const struct sched_party *party, uint64_t now)
-{
-    const double asked = asked_of(party, now), has = party->device->share.spare;
-
-    if (asked <= has)
-        return now;
-    if (asked > 0.9 * (double)SPARE_MOST)
-        return LOCKD_NEVER;
-    return now + LOOK_AGAIN + (uint64_t)((asked - has) / (1 - keeps_of(party->device)));
-}
-
-uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched_party *holder,
-                              uint64_t now)
-{
-    uint64_t at = sched_max(lasts_until(holder, now), pays_at(head, now));
-
-    if (is_new(head))
-        at = sched_max(at, head->turn.skipped == 0 && sched_party_is_interactive(head, now)
-                               ? head->bursts.began + NEW_WAITS
-                               : LOCKD_NEVER);
-    return at;
-}
-
-bool sched_share_waits(const struct sched_party *party)
-{
-    const struct sched_device_share *share =
-        look_at_holders(party->device, party->device->share.at);
-
-    /* one that only runs beside others is not served yet: else it would make its place free */
-    return party->share.first && share->batch_queued + share->batch_beside != 0 &&
-           !share->batch_held && asked_of(party, share->at) > share->spare;
+    return is_known(party) && sched_party_is_interactive(party, now) ? GS_CLASS_INTERACTIVE
+                                                                     : GS_CLASS_BATCH;
 }

@@ -10,9 +10,9 @@
  */
 #include "lockd/sched/lease.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
-#include "lockd/sched/interactive.h"
+#include "lockd/sched/shares.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/queue.h"

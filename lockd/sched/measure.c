@@ -20,7 +20,7 @@
  */
 #include "lockd/sched/measure.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 
 #include <string.h>
 

@@ -119,7 +119,7 @@ struct sched_member_eviction {
     uint64_t left, until; /* bytes; nothing has left since: that is all then */
 };
 
-/* What is to be done with it before the event ends: agenda.c. */
+/* What is to be done with it before the event ends: device.c. */
 struct sched_member_agenda {
     struct lockd_list touched; /* on device->agenda.touched: its target may have to change */
     bool asked;                /* it is to say what is free; any target is a question */
@@ -168,6 +168,7 @@ struct sched_party_time {
 struct sched_party_bursts {
     bool rested;         /* it has had nothing to do since it ran, which is not counted yet */
     bool came_up;        /* its first burst is over, which is like none after it */
+    bool began_long;     /* that one was too long for an interactive party */
     uint64_t quiet_at;   /* it stopped then and said that it had nothing to do; LOCKD_NEVER */
     uint64_t now;        /* ns it ran since it last had nothing to do */
     uint64_t usual;      /* ... how long that usually is; LOCKD_NEVER: not known */
@@ -178,8 +179,10 @@ struct sched_party_bursts {
     uint64_t short_rest; /* the last rest, if it was too short to be one; 0 */
     uint32_t vain;       /* it wanted to run so many times in a row, and did not */
     uint32_t waited;     /* so many bursts in a row say little, since they waited */
+    uint32_t try_after;  /* ... after so many one is served at once; 0: as usual */
     uint64_t idle;       /* what it may idle therefore; 0: not known */
     bool first;          /* it was interactive when it came for its present turn */
+    bool is_short;       /* that is short enough for an interactive party */
     bool rests;          /* long enough for its bursts to be an interactive party's */
     uint64_t off; /* ... and how far from that; of the first one, nothing else being known,
                           three tenths */
@@ -190,7 +193,7 @@ struct sched_faded {
     uint64_t ns, at;
 };
 
-/* What a user's programs had of a device: interactive.c. */
+/* What a user's programs had of a device: shares.c. */
 struct sched_user {
     struct lockd_list of_device;
     uint32_t id;
@@ -199,7 +202,7 @@ struct sched_user {
     struct sched_faded had;  /* by interactive ones */
 };
 
-/* What a party has had, and how it counts among those that want the device: interactive.c. */
+/* What a party has had, and how it counts among those that want the device: shares.c. */
 struct sched_party_share {
     struct sched_faded had;
     struct sched_user *user; /* while it wants the device; NULL: its user has no account */
@@ -242,7 +245,7 @@ struct sched_device_identity {
     uint32_t user; /* the first that named it */
 };
 
-/* What is to be done on a device before the event ends: agenda.c; worked off by plan.c. */
+/* What is to be done on a device before the event ends: device.c; worked off by plan.c. */
 struct sched_device_agenda {
     struct lockd_list pending; /* on sched->pending */
     struct lockd_list touched; /* members */
@@ -315,7 +318,7 @@ struct sched_device_told {
     uint64_t exact_at; /* when changes of the figures are told; LOCKD_NEVER: there are none */
 };
 
-/* The account between interactive parties and the others: interactive.c. */
+/* The account between interactive parties and the others: shares.c. */
 struct sched_device_share {
     struct lockd_list users;
     uint64_t weights, first_weights; /* of parties that want the device; of interactive ones */

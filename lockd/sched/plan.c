@@ -6,7 +6,7 @@
  */
 #include "lockd/sched/plan.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/budget.h"
 #include "lockd/sched/capacity.h"

@@ -12,11 +12,10 @@
  * of a round would not be worth a switch sits rounds out until it is.
  *
  * A party that has nothing to do saves up one turn at most. One of short bursts saves up to
- * SAVED turns where few share the device, since its requests come in clusters. A party that
- * used little of its share and usually runs for a short time (is_interactive()) goes first
- * within the round and may end another party's turn before its time. It pays for that: a turn
- * that ends long before its time is charged with the switches that it caused, so these come
- * out of the share of the party that causes them.
+ * SAVED turns where few share the device, since its requests come in clusters. An interactive
+ * party (interactive.c) goes first, and may end another party's turn before its time (shares.c).
+ * Of the others a turn that ends long before its time is charged with the switches that it caused,
+ * so these come out of the share of the party that causes them.
  *
  * A turn is made longer, up to BURST_LONGEST quanta, when by its own history a burst ends in
  * it: otherwise two programs that compute on the GPU and the CPU by turns would do both in
@@ -35,7 +34,7 @@
  * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
  * waiting for DEBT_ROUNDS at most.
  */
-#include "lockd/sched/interactive.h"
+#include "lockd/sched/shares.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * quantum.c: the cost of a switch on a device, and from it the length of a turn and the time
- * that a program may idle in it. The settings come first where they name a value. O(1).
+ * that a program may idle in it; the part of the time that interactive programs leave to others. The settings come first where they name a value. O(1).
  */
 #include "lockd/sched/quantum.h"
 
@@ -31,6 +31,17 @@ uint64_t sched_settings_quantum_max(const struct sched_settings *settings)
 uint32_t sched_settings_share(const struct sched_settings *settings)
 {
     return settings->share_ppm == 0 ? SHARE_PPM : settings->share_ppm;
+}
+
+uint32_t sched_settings_floor(const struct sched_settings *settings)
+{
+    return settings->floor_ppm == 0 ? FLOOR_PPM : settings->floor_ppm;
+}
+
+double sched_device_keeps(const struct sched_device *device)
+{
+    return (double)sched_settings_floor(&device->sched->settings) / (double)PPM *
+           (1 - device->share.due);
 }
 
 /* What a switch is expected to move: the bytes that do not fit, but no more than an average

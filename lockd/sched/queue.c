@@ -6,9 +6,10 @@
  */
 #include "lockd/sched/queue.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/interactive.h"
+#include "lockd/sched/shares.h"
 #include "lockd/sched/policy.h"
 
 #define BACKGROUND_KEY (UINT64_MAX - 1) /* behind all others, whatever the policy */

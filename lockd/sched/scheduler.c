@@ -5,10 +5,9 @@
  * plan of the devices that it concerns, so no decision is ever owed between two events. One
  * thread; no I/O, no clock.
  */
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"
-#include "lockd/sched/device.h"
 #include "lockd/sched/evict.h"
 #include "lockd/sched/gang.h"
 #include "lockd/sched/group.h"
@@ -20,6 +19,7 @@
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/queue.h"
 #include "lockd/sched/send.h"
+#include "lockd/sched/shares.h"
 #include "lockd/sched/together.h"
 
 #include <errno.h>
@@ -86,6 +86,8 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     member->client = client;
     member->device = device;
     member_links(member);
+    sched_share_note(member->party,
+                     device->share.at); /* a party may have another class with it */
     if (state->target_seq < UINT32_MAX / 2)
         member->sent.seq = member->report.echoed = member->sent.first_seq = state->target_seq;
     member->report.switch_ns = state->switch_ns;
@@ -176,7 +178,8 @@ static void take_running(struct sched_member *member, bool runs, uint64_t now)
     if (!sched_member_run(member) || party->turn.started != 0)
         return;
     party->turn.started = now;
-    if (device->turns.leases && party->turn.measured)
+    /* at first it has no memory that must come in: that switch is cheaper than any after it */
+    if (device->turns.leases && party->turn.measured && party->time.last_ran != 0)
         sched_device_switched(device, now - party->turn.cleared);
     party->turn.measured = false;
 }
@@ -295,6 +298,7 @@ void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_
         member_free(member, now_ns);
         sched_device_free_unused(device);
     }
+    sched->background -= client->class == GS_CLASS_BACKGROUND ? 1 : 0;
     sched_host_forget(client);
     sched_group_client_gone(client);
     lockd_list_remove(&client->link);

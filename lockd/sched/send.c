@@ -6,7 +6,7 @@
  */
 #include "lockd/sched/send.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"
 #include "lockd/sched/interactive.h"

@@ -3,12 +3,11 @@
  * settings.c: what people set, for the daemon and for one client. Each change takes effect
  * with the plan that follows it. No state of its own.
  */
-#include "lockd/sched/agenda.h"
-#include "lockd/sched/books.h"
 #include "lockd/sched/device.h"
+#include "lockd/sched/books.h"
 #include "lockd/sched/evict.h"
 #include "lockd/sched/gang.h"
-#include "lockd/sched/interactive.h"
+#include "lockd/sched/shares.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/plan.h"
 #include "lockd/sched/policy.h"
@@ -17,14 +16,21 @@
 
 #include <string.h>
 
+static void set_class(struct sched *sched, struct sched_client *client,
+                      enum gs_wire_class class)
+{
+    sched->background += (uint32_t)(class == GS_CLASS_BACKGROUND) -
+                         (uint32_t)(client->class == GS_CLASS_BACKGROUND);
+    client->class = class;
+}
+
 void sched_describe(struct sched *sched, struct sched_client *client,
                     const struct gs_wire_hello *hello, uint32_t user)
 {
-    (void)sched;
     client->weight = hello->weight != 0 ? hello->weight : GS_WEIGHT_DEFAULT;
     client->priority = hello->priority;
-    client->class =
-        hello->class < GS_CLASS_COUNT ? (enum gs_wire_class)hello->class : GS_CLASS_AUTO;
+    set_class(sched, client,
+              hello->class < GS_CLASS_COUNT ? (enum gs_wire_class)hello->class : GS_CLASS_AUTO);
     client->user = user;
     memcpy(client->group, hello->group, sizeof client->group);
     client->group[sizeof client->group - 1] = '\0';
@@ -89,7 +95,7 @@ void sched_priority(struct sched *sched, struct sched_client *client, int32_t pr
 void sched_class(struct sched *sched, struct sched_client *client, enum gs_wire_class class,
                  uint64_t now_ns)
 {
-    client->class = class;
+    set_class(sched, client, class);
     if (client->gang != NULL) {
         lockd_list_each (at, &client->gang->parties) {
             struct sched_party *party = sched_party_of(at, of_gang);

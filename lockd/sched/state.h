@@ -4,10 +4,10 @@
  * files of the room, bottom first: each calls only those above it in this list.
  *
  *   ordered_set.c a set in order, with the lowest value of each part of it
- *   agenda.c      what is to be looked at before the event ends
- *   device.c      devices come and go
+ *   device.c      devices come and go; what is to be looked at before the event ends
  *   quantum.c     cost of a switch, length of a turn
- *   interactive.c who is served first, and for how long the others let them
+ *   interactive.c which parties are interactive
+ *   shares.c      for how long the others let them go first
  *   policy_fair.c the fair policy
  *   policy.c      the other policies, and the table of all
  *   books.c       sums over members, kept up to date with every change
@@ -165,6 +165,7 @@ struct sched {
     bool groups_unsaid;
     uint64_t group_numbers;
     uint32_t giving_way; /* gangs */
+    uint32_t background; /* clients of that class */
     struct sched_host host;
 };
 

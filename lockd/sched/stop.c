@@ -8,7 +8,7 @@
  */
 #include "lockd/sched/stop.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/quantum.h"

@@ -12,7 +12,7 @@
  */
 #include "lockd/sched/together.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 
 #define CLOSED_NS (150 * NS_PER_MS)
 #define OPEN_MIN  (20 * NS_PER_MS)

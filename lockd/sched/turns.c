@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * turns.c: the turns on a device. When all demands fit, every program runs. When they do not,
- * or turns were asked for, a holder keeps its turn while others wait for as long as the policy
+ * or turns were asked for, or some of the programs are to run only while the others do not, a holder keeps its turn while others wait for as long as the policy
  * says. Then the head of the queue comes next.
  *
  * Invariants: once a plan is done, the needs of all parties that run, or may not have stopped
@@ -19,9 +19,10 @@
  */
 #include "lockd/sched/turns.h"
 
-#include "lockd/sched/agenda.h"
+#include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/interactive.h"
+#include "lockd/sched/shares.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/queue.h"
@@ -111,10 +112,25 @@ static bool has_room(const struct sched_device *device, const struct sched_party
            device->space.capacity;
 }
 
-/* A background program does not run beside one that is not. */
+/* A background program does not run beside one that is not; but one that cannot stop before it got
+ * memory gets it. */
 static bool stays_behind(const struct sched_device *device, const struct sched_party *party)
 {
-    return device->share.weights != 0 && sched_party_is_background(party);
+    return device->share.weights != 0 && !sched_party_blocked(party) &&
+           sched_party_is_background(party);
+}
+
+/* ... and leaves at once when such a one comes, also where there is room for both. */
+static void stop_background(struct sched_device *device, uint64_t now)
+{
+    if (device->sched->background == 0 || device->share.weights == 0)
+        return;
+    lockd_list_each (at, &device->turns.holders) {
+        struct sched_party *party = sched_party_of(at, turn.holder);
+
+        if (stays_behind(device, party) && sched_together_stop(party->gang, device, now))
+            sched_lease_end(party->gang, now);
+    }
 }
 
 /* Admits from the head of the queue as long as it fits beside all others. Returns the head that
@@ -292,7 +308,7 @@ static void backfill_queue(struct sched_device *device, const struct sched_party
                NULL) {
         struct sched_party *party = sched_party_of(node, wait.queued);
 
-        if (party == head)
+        if (party == head || stays_behind(device, party))
             return;
         used += party->books.need;
         sched_lease_admit(party, true, now);
@@ -339,9 +355,27 @@ static void end_leases(struct sched_party *party)
     party->turn.interrupts = party->turn.interrupts && party->wait.queued_of != NULL;
 }
 
+/* Are there background programs, and others that they must not run beside? */
+static bool is_mixed(const struct sched_device *device)
+{
+    bool background = false, others = false;
+
+    if (device->sched->background == 0)
+        return false;
+    for (const struct lockd_list *at = device->parties.next;
+         at != &device->parties && !(background && others); at = at->next) {
+        const bool is = sched_party_is_background(sched_party_of(at, of_device));
+
+        background |= is;
+        others |= !is;
+    }
+    return background && others;
+}
+
 static void change_mode(struct sched_device *device, uint64_t now)
 {
-    const bool crowded = device->sched->settings.exclusive ? device->party_count > 1 : false;
+    const bool crowded =
+        is_mixed(device) || (device->sched->settings.exclusive && device->party_count > 1);
     const bool leases = device->books.sum.demand > device->space.capacity || crowded;
 
     if (leases == device->turns.leases)
@@ -368,6 +402,8 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     struct sched_party *head;
 
     sched_stop_overflow(device, now);
+    settle_parties(device, now);
+    stop_background(device, now);
     settle_parties(device, now);
     note_waiters(device, now);
     sched_stop_idle(device, now);

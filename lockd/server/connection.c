@@ -110,13 +110,15 @@ static void reject_connection(struct lockd_connection *connection, int code, con
     lockd_connection_kill(connection, "%s", end.text);
 }
 
-/* Every program may ask for less than the ordinary weight and priority. More is at the cost of
+/* Every program may ask for less than the ordinary weight and priority, and for less than the class
+ * that the configuration gives it. More is at the cost of
  * others, so only those that may change settings get it. */
 static struct gs_wire_hello limit_hello(const struct lockd_connection *connection,
                                         const struct gs_wire_hello *hello)
 {
     struct gs_wire_hello less = *hello;
 
+    less.class = lockd_wish_granted(connection);
     if (connection->controls)
         return less;
     less.weight = less.weight > GS_WEIGHT_DEFAULT ? GS_WEIGHT_DEFAULT : less.weight;
@@ -126,8 +128,8 @@ static struct gs_wire_hello limit_hello(const struct lockd_connection *connectio
 
 static void take_hello(struct lockd_connection *connection, const struct gs_wire_hello *hello)
 {
-    const struct gs_wire_hello granted = limit_hello(connection, hello);
     struct lockd_server *server = connection->server;
+    struct gs_wire_hello granted;
 
     if (connection->client != NULL) {
         lockd_connection_kill(connection, "a second hello");
@@ -146,7 +148,6 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
                           "gpushare-lockd has no memory for another program");
         return;
     }
-    sched_describe(server->scheduler, connection->client, &granted, (uint32_t)connection->uid);
     memcpy(connection->name, hello->name, sizeof connection->name);
     memcpy(connection->version, hello->version, sizeof connection->version);
     memcpy(connection->group, hello->group, sizeof connection->group);
@@ -154,6 +155,9 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         connection->pid = hello->pid;
         connection->foreign = true;
     }
+    connection->wish_class = (enum gs_wire_class)hello->class;
+    granted = limit_hello(connection, hello);
+    sched_describe(server->scheduler, connection->client, &granted, (uint32_t)connection->uid);
     lockd_closer_allow(connection, server->config.hands_over);
     server->connections.programs++;
     connection->user->programs++;

@@ -66,9 +66,9 @@ struct lockd_connection {
     struct lockd_outbox out;
     struct lockd_tracks tracks;
     struct lockd_pause pause;
-    bool wish_suspended; /* as its newest wish says (wish.h) */
-    uint32_t wish_class; /* enum gs_wire_class */
-    uint64_t limit;      /* bytes on a device, by gpusharectl */
+    bool wish_suspended;           /* as its newest wish says (wish.h) */
+    enum gs_wire_class wish_class; /* that it asks for, by its hello or its newest wish */
+    uint64_t limit;                /* bytes on a device, by gpusharectl */
     enum lockd_beside beside;
     int32_t own_pid;                     /* the program's own word, never more than a hint */
     bool descriptors;                    /* some may be on their way to it (closer.h) */

@@ -11,6 +11,7 @@
 #include "lockd/server/handover.h"
 #include "lockd/server/quota.h"
 #include "lockd/server/server.h"
+#include "lockd/server/wish.h"
 #include "lockd/start/notify.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 void lockd_reload_apply(struct lockd_server *server, const struct lockd_config *config)
 {
     const bool handed_over = server->config.hands_over;
+    const struct lockd_classes classes = server->config.classes;
 
     server->config = *config;
     lockd_log_open(lockd_config_log_level(config));
@@ -29,6 +31,7 @@ void lockd_reload_apply(struct lockd_server *server, const struct lockd_config *
 
         if (each->client != NULL)
             lockd_closer_allow(each, server->config.hands_over);
+        lockd_wish_reconsider(each, &classes);
     }
 }
 

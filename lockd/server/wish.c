@@ -1,15 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wish.c: what a program asks for by itself. No state but the connection's. A wish says all
+ * wish.c: what a program asks for by itself, and the class that it gets. No state but the connection's. A wish says all
  * that is wished, so only what differs from the last one is done.
  */
 #include "lockd/server/wish.h"
 
 #include "lockd/base/log.h"
+#include "lockd/protocol/setting_table.h"
 #include "lockd/server/clock.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/pause.h"
 #include "lockd/server/server.h"
+
+static enum gs_wire_class granted_by(const struct lockd_connection *connection,
+                                     const struct lockd_classes *classes)
+{
+    return lockd_classes_grant(classes, connection->uid, connection->identity.units,
+                               connection->wish_class);
+}
+
+enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection)
+{
+    const struct lockd_setting *setting = lockd_setting_find("class");
+    const enum gs_wire_class class =
+        granted_by(connection, &connection->server->config.classes);
+    char asked[32], granted[32];
+
+    if (class != connection->wish_class)
+        lockd_log(
+            connection->wish_class == GS_CLASS_AUTO ? LOCKD_LOG_DEBUG : LOCKD_LOG_INFO,
+            "%s (process %d, user %u) has class %s by [classes] of the configuration, and "
+            "asked for %s",
+            connection->name, (int)connection->pid, (unsigned)connection->uid,
+            lockd_setting_format(setting, class, false, granted, sizeof granted),
+            lockd_setting_format(setting, connection->wish_class, false, asked, sizeof asked));
+    return class;
+}
+
+void lockd_wish_reconsider(struct lockd_connection *connection,
+                           const struct lockd_classes *before)
+{
+    if (connection->client == NULL ||
+        granted_by(connection, before) ==
+            granted_by(connection, &connection->server->config.classes))
+        return;
+    sched_class(connection->server->scheduler, connection->client,
+                lockd_wish_granted(connection), lockd_now());
+}
 
 void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_wish *wish)
 {
@@ -28,8 +65,8 @@ void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_w
                   (int)connection->pid, suspended ? "suspends" : "resumes");
     }
     if ((wish->flags & GS_WISH_CLASS) != 0 && wish->class_number != connection->wish_class) {
-        connection->wish_class = wish->class_number;
+        connection->wish_class = (enum gs_wire_class)wish->class_number;
         sched_class(connection->server->scheduler, connection->client,
-                    (enum gs_wire_class)wish->class_number, lockd_now());
+                    lockd_wish_granted(connection), lockd_now());
     }
 }

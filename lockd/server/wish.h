@@ -6,8 +6,16 @@
 #define GS_LOCKD_SERVER_WISH_H
 
 #include "lockd/protocol/wire.h"
+#include "lockd/start/classes.h"
 
 struct lockd_connection;
+
+/* The class that a program gets by its newest wish and the configuration. */
+enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection);
+/* The configuration has taken the place of `before`: a program gets another class where that says
+ * another one. What gpusharectl set lasts elsewhere. */
+void lockd_wish_reconsider(struct lockd_connection *connection,
+                           const struct lockd_classes *before);
 
 /* Takes a checked message; ends the connection of one that has not said HELLO. */
 void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_wish *wish);

@@ -203,24 +203,26 @@ static int take_value(void *user, const char *section, const char *name, const c
     struct reader *reader = user;
     const struct lockd_setting *setting = find_key(name);
     char list[256] = "";
+    struct gs_err *err = &reader->err;
 
     if (setting != NULL && strcmp(setting->section, section) == 0) {
         const struct lockd_option option =
             lockd_setting_option(setting, lockd_setting_place(setting, &reader->config->set));
 
-        return lockd_option_value(&option, value, &reader->err) == 0 ? 1 : bad(reader);
+        return lockd_option_value(&option, value, err) == 0 ? 1 : bad(reader);
     }
+    if (strcmp(section, lockd_setting_find("class")->section) == 0)
+        return lockd_classes_take(&reader->config->classes, name, value, err) == 0
+                   ? 1
+                   : bad(reader);
     list_keys(section, list, sizeof list);
     if (setting != NULL) {
-        gs_err_set(&reader->err, -EINVAL, "%s belongs into section [%s]", name,
-                   setting->section);
+        gs_err_set(err, -EINVAL, "%s belongs into section [%s]", name, setting->section);
     } else if (list[0] != '\0') {
-        gs_err_set(&reader->err, -EINVAL, "unknown key '%s'; [%s] knows: %s", name, section,
-                   list);
+        gs_err_set(err, -EINVAL, "unknown key '%s'; [%s] knows: %s", name, section, list);
     } else {
         list_sections(list, sizeof list);
-        gs_err_set(&reader->err, -EINVAL, "unknown section [%s]; the sections are %s", section,
-                   list);
+        gs_err_set(err, -EINVAL, "unknown section [%s]; the sections are %s", section, list);
     }
     return bad(reader);
 }

@@ -9,6 +9,7 @@
 #include "lockd/base/log.h"
 #include "lockd/protocol/setting_table.h"
 #include "lockd/sched/scheduler.h"
+#include "lockd/start/classes.h"
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -32,6 +33,7 @@ enum lockd_hand_over {
 struct lockd_config {
     struct lockd_values set;        /* as read, or changed by gpusharectl */
     struct sched_settings settings; /* what that means to the scheduler */
+    struct lockd_classes classes;   /* of users and units */
     bool hands_over;                /* ... and to memory that leaves a program */
     gid_t control_gid;              /* of control-group; (gid_t)-1: nobody but owner and root */
 };

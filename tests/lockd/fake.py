@@ -33,8 +33,8 @@ def message(kind, body):
     return header(kind, 16 + len(body)) + body
 
 
-def hello(name="fake", pid=None, weight=0, priority=0, group=""):
-    return message(HELLO, struct.pack("<iIiI32s16s32s", pid or os.getpid(), weight, priority, 0, name.encode(), b"test",
+def hello(name="fake", pid=None, weight=0, priority=0, group="", class_number=0):
+    return message(HELLO, struct.pack("<iIiI32s16s32s", pid or os.getpid(), weight, priority, class_number, name.encode(), b"test",
                                       group.encode()))
 
 

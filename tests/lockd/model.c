@@ -237,6 +237,14 @@ void model_flush(struct model *model)
     }
 }
 
+/* Without a random number, so that the programs are the same with classes and without. */
+static uint32_t some_class(const struct model *model, const struct model_program *program)
+{
+    const uint64_t which = model->options.seed * 31 + program->index * 7 + program->life;
+
+    return model->options.classes && which % 3 == 0 ? GS_CLASS_BACKGROUND : GS_CLASS_AUTO;
+}
+
 void model_connect(struct model *model, struct model_program *program)
 {
     program->life++;
@@ -244,7 +252,8 @@ void model_connect(struct model *model, struct model_program *program)
     program->client = sched_client_add(model->sched, program);
     if (model->options.mixed) {
         struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT,
-                                      .priority = program->priority};
+                                      .priority = program->priority,
+                                      .class = some_class(model, program)};
 
         memcpy(hello.group, program->group, sizeof program->group);
         sched_describe(model->sched, program->client, &hello, 1);

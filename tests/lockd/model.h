@@ -33,6 +33,7 @@ struct model_options {
     bool unchecked;       /* for timing */
     bool keeps;           /* some of what is to leave has no place, and counts as pinned */
     bool pauses, kills, restarts, grows;
+    bool classes; /* some are background */
     bool mixed; /* programs on some of the devices, of groups, of short bursts, of priorities */
     enum gs_policy policy;
 };
@@ -51,6 +52,7 @@ const char *model_settle(struct model *model, bool work, uint64_t ns);
 void model_make_fit(struct model *model);
 /* As model_settle() goes on; fails when the scheduler sends anything. */
 const char *model_must_be_quiet(struct model *model, uint64_t ns);
+/* ... that are not background. */
 bool model_all_run(const struct model *model);
 
 struct model_figures {

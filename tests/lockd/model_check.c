@@ -11,8 +11,10 @@
  * - forgotten: everybody is in the queue, on the holders' list, or has nothing to do.
  * - in circles: no turn begins again and again in one event, nor more often in a second than
  * there is reason for.
+ * - floor: interactive programs leave the others theirs (model_floor.c).
  * - idle: no device is that a program wants which needs no other one.
  */
+#include "lockd/sched/interactive.h"
 #include "tests/lockd/model_state.h"
 
 #include <stdio.h>
@@ -20,7 +22,7 @@
 
 #define TURNS_IN_ONE_EVENT 3 /* of one gang; lock_turns.c goes round eight times at least */
 
-static void fail(struct model *model, const char *what, uint64_t device, uint64_t a, uint64_t b)
+void model_fail(struct model *model, const char *what, uint64_t device, uint64_t a, uint64_t b)
 {
     if (model->failure[0] == '\0')
         snprintf(model->failure, sizeof model->failure,
@@ -46,12 +48,12 @@ void model_check_target(struct model *model, const struct model_side *side,
         GS_TARGET_RUN | GS_TARGET_WAITERS | GS_TARGET_SOLE | GS_TARGET_PAUSED;
 
     if (target->seq != side->seq + 1)
-        fail(model, "number of a target", target->uuid[0], target->seq, side->seq + 1);
+        model_fail(model, "number of a target", target->uuid[0], target->seq, side->seq + 1);
     if ((target->flags & ~known) != 0)
-        fail(model, "flags of a target", target->uuid[0], target->flags, known);
+        model_fail(model, "flags of a target", target->uuid[0], target->flags, known);
     if ((target->flags & GS_TARGET_WAITERS) != 0 &&
         (target->idle_ns < IDLE_MIN || target->idle_ns > IDLE_MAX))
-        fail(model, "idle time of a target", target->uuid[0], target->idle_ns, IDLE_MAX);
+        model_fail(model, "idle time of a target", target->uuid[0], target->idle_ns, IDLE_MAX);
 }
 
 /* A program allocates by its first target: it must not have to wait for another word. */
@@ -62,8 +64,8 @@ void model_check_sent(struct model *model, const struct sched_client *client,
 
     if (target->seq == member->sent.first_seq + 1 &&
         target->capacity != sched_device_most(member->device))
-        fail(model, "capacity in a first target", target->uuid[0], target->capacity,
-             sched_device_most(member->device));
+        model_fail(model, "capacity in a first target", target->uuid[0], target->capacity,
+                   sched_device_most(member->device));
 }
 
 /* The longest turn under way on a device: a quantum, or more where it makes up for a short one.
@@ -126,10 +128,12 @@ static bool can_run(const struct sched_gang *gang)
     return true;
 }
 
-/* With these policies others may go before it for as long as they have work. */
+/* With these policies others may go before it for as long as they have work; before a background
+ * program they do with any. */
 static bool may_starve(const struct model *model, const struct sched_gang *gang)
 {
-    if (model->options.policy == GS_POLICY_FIFO)
+    if (model->options.policy == GS_POLICY_FIFO ||
+        sched_gang_class(gang) == GS_CLASS_BACKGROUND)
         return true;
     if (model->options.policy != GS_POLICY_PRIORITY)
         return false;
@@ -168,6 +172,7 @@ static void check_wait(struct model *model, const struct sched_member *member, u
     if (!side->want || (side->running && side->resident == side->demand) || program->paused ||
         !can_run(gang) || may_starve(model, gang)) {
         side->waits_since = side->turns_most = side->rounds_most = 0;
+        side->keeps_least = 0;
         return;
     }
     if (side->waits_since == 0)
@@ -177,15 +182,24 @@ static void check_wait(struct model *model, const struct sched_member *member, u
     side->turns_most = sched_max(side->turns_most, turns);
     side->rounds_most = sched_max(side->rounds_most, rounds_to_sit_out(gang));
     bound = wait_bound(model, side->turns_most) * (1 + side->rounds_most);
-    /* interactive ones leave it its floor, of half the device, but for what they saved up */
-    if (model->options.policy == GS_POLICY_FAIR)
-        bound = (bound + (uint64_t)20000 * NS_PER_MS) * PPM / FLOOR_PPM;
+    /* in a time T interactive ones keep it from running for (1 - keeps) T + SPARE_MOST + keeps L at most
+     * (model_floor.c), and the others, in the rest of it, for the bound so far */
+    if (model->options.policy == GS_POLICY_FAIR) {
+        const double keeps = model_keeps(member->device);
+
+        /* 0: all that want the device are interactive, and nobody is held off */
+        if (keeps > 0 && (side->keeps_least == 0 || keeps < side->keeps_least))
+            side->keeps_least = keeps;
+        bound = (uint64_t)((double)(bound + SPARE_MOST) /
+                           (side->keeps_least == 0 ? 1 : side->keeps_least)) +
+                side->turns_most + 2 * longest_switch(model);
+    }
     wait = model->now - sched_max(side->waits_since, sched_min(model->disturbed, model->now));
     model->figures.wait_worst_ns = sched_max(model->figures.wait_worst_ns, wait);
     model->figures.wait_part =
         sched_max(model->figures.wait_part, wait * 1000 / sched_max(bound, 1));
     if (wait > bound)
-        fail(model, "starving: ns waited, and the bound", index, wait, bound);
+        model_fail(model, "starving: ns waited, and the bound", index, wait, bound);
 }
 
 static bool is_open(const struct sched_gang *gang)
@@ -211,8 +225,8 @@ static void check_open(struct model *model, const struct sched_member *member, u
     else if (side->open_since == 0)
         side->open_since = model->now;
     else if (model->now - side->open_since > bound)
-        fail(model, "all fit, and it waits: ns, and the bound", index,
-             model->now - side->open_since, bound);
+        model_fail(model, "all fit, and it waits: ns, and the bound", index,
+                   model->now - side->open_since, bound);
 }
 
 /* One event may let a gang begin, be interrupted, and begin again beside the one that
@@ -225,8 +239,8 @@ static void check_turns(struct model *model, const struct sched_member *member, 
     if (side->party == party && party->turn.count > side->turns) {
         model->begun += party->turn.count - side->turns;
         if (party->turn.count > side->turns + TURNS_IN_ONE_EVENT)
-            fail(model, "in circles: turns in one event", index, party->turn.count,
-                 side->turns);
+            model_fail(model, "in circles: turns in one event", index, party->turn.count,
+                       side->turns);
     }
     side->party = party;
     side->turns = party->turn.count;
@@ -241,7 +255,8 @@ static void check_rate(struct model *model)
                                 (model->causes + model->causes_before) * 2);
 
     if (model->begun > bound)
-        fail(model, "in circles: turns in a second, and the bound", 0, model->begun, bound);
+        model_fail(model, "in circles: turns in a second, and the bound", 0, model->begun,
+                   bound);
     if (model->now < model->second_began + second)
         return;
     model->figures.rate_part = sched_max(model->figures.rate_part, model->begun * 1000 / bound);
@@ -288,8 +303,8 @@ static void check_idle(struct model *model, const struct sched_device *device, u
     else if (model->idle_since[index] == 0)
         model->idle_since[index] = model->now;
     else if (model->now - model->idle_since[index] > bound)
-        fail(model, "idle: ns, and the bound", index, model->now - model->idle_since[index],
-             bound);
+        model_fail(model, "idle: ns, and the bound", index,
+                   model->now - model->idle_since[index], bound);
 }
 
 static void check_member(struct model *model, uint32_t index, const struct sched_member *member)
@@ -299,13 +314,13 @@ static void check_member(struct model *model, uint32_t index, const struct sched
 
     if (side->resident > sched_member_hold(member) + sched_member_pinned(member) &&
         model->now >= model->unsettled_until)
-        fail(model, "bound: really resident, and thought possible", index, side->resident,
-             sched_member_hold(member) + sched_member_pinned(member));
+        model_fail(model, "bound: really resident, and thought possible", index, side->resident,
+                   sched_member_hold(member) + sched_member_pinned(member));
     if (side->running && side->resident != side->demand && side->stuck_until <= model->now)
-        fail(model, "run: resident, demand", index, side->resident, side->demand);
+        model_fail(model, "run: resident, demand", index, side->resident, side->demand);
     if (member->sent.outstanding_count == 0 ||
         member->sent.seq - member->report.echoed > TARGETS_IN_FLIGHT)
-        fail(model, "targets in flight", index, member->sent.seq, member->report.echoed);
+        model_fail(model, "targets in flight", index, member->sent.seq, member->report.echoed);
     check_wait(model, member, index);
     check_turns(model, member, index);
     if (model->options.mixed)
@@ -332,12 +347,13 @@ static void check_device(struct model *model, const struct sched_device *device)
     }
     if (held > device->space.capacity && held > model->held[index] && !oversize &&
         model->now >= model->unsettled_until)
-        fail(model, "sum: may be held, capacity", index, held, device->space.capacity);
+        model_fail(model, "sum: may be held, capacity", index, held, device->space.capacity);
     if (demand != device->books.sum.demand || members != device->member_count)
-        fail(model, "counts: demand", index, demand, device->books.sum.demand);
+        model_fail(model, "counts: demand", index, demand, device->books.sum.demand);
     model->held[index] = held;
     if (!model->options.stuck && model->options.hidden == 0 && !model->options.keeps)
         check_idle(model, device, index);
+    model_check_floor(model, device, index);
 }
 
 void model_check(struct model *model)
@@ -345,7 +361,7 @@ void model_check(struct model *model)
     const char *wrong = sched_check(model->sched);
 
     if (wrong != NULL)
-        fail(model, wrong, 0, 0, 0);
+        model_fail(model, wrong, 0, 0, 0);
     for (const struct lockd_list *at = model->sched->devices.next; at != &model->sched->devices;
          at = at->next)
         check_device(model, lockd_entry(at, struct sched_device, link));
@@ -355,9 +371,11 @@ void model_check(struct model *model)
 bool model_all_run(const struct model *model)
 {
     for (uint32_t i = 0; i < model->options.clients; i++) {
+        const struct sched_client *client = model->programs[i].client;
+
         for (uint32_t d = 0; d < model->options.devices; d++) {
-            if (model->programs[i].client != NULL && model_uses(&model->programs[i], d) &&
-                !model->programs[i].side[d].running)
+            if (client != NULL && client->class != GS_CLASS_BACKGROUND &&
+                model_uses(&model->programs[i], d) && !model->programs[i].side[d].running)
                 return false;
         }
     }

@@ -55,6 +55,8 @@ static void new_lock(struct model *model)
                                             .policy = model->options.policy};
 
     model->sched = sched_new(&settings, model->now);
+    for (uint32_t i = 0; i < MODEL_DEVICES; i++) /* it begins with nothing saved up */
+        model->floor[i] = (struct model_floor){.at = model->now};
     if (model->sched == NULL)
         abort();
 }

@@ -32,6 +32,8 @@ struct model_side {
     uint64_t waits_since; /* it wants to run and does not; 0: no such thing */
     uint64_t open_since;  /* ... although all fit; 0 */
     uint64_t rounds_most; /* that it had to sit out */
+    double keeps_least;   /* of what the floor left to it meanwhile */
+    bool ends;            /* its turn ended another one's */
     uint64_t turns_most;  /* the longest turns meanwhile, on all devices together */
     uint32_t seq, flags;
     bool work, want, running, moving;
@@ -52,6 +54,13 @@ struct model_program {
     struct model_side side[MODEL_DEVICES];
 };
 
+/* What interactive programs may still keep from the others: model_floor.c. */
+struct model_floor {
+    uint64_t at;
+    double balance; /* ns; less than 0: are owed */
+    bool off;       /* the others are held off, since then */
+};
+
 struct model {
     struct model_options options;
     struct model_figures figures;
@@ -60,8 +69,9 @@ struct model {
     struct model_event *heap;
     size_t count, room;
     uint64_t order, random, now, tick_at;
-    uint64_t held[MODEL_DEVICES];         /* at the last check */
-    uint64_t turn[MODEL_DEVICES];         /* the longest under way */
+    uint64_t held[MODEL_DEVICES]; /* at the last check */
+    uint64_t turn[MODEL_DEVICES]; /* the longest under way */
+    struct model_floor floor[MODEL_DEVICES];
     uint64_t idle_since[MODEL_DEVICES];   /* nobody runs there, and somebody could; 0 */
     uint64_t second_began, causes, begun; /* since then: reasons to begin a turn; turns begun */
     uint64_t causes_before;               /* ... in the second before */
@@ -100,6 +110,10 @@ static inline uint64_t model_room(const struct model_side *side)
 /* Bytes really on the device. */
 uint64_t model_resident(const struct model *model, uint32_t device);
 void model_check(struct model *model);
+void model_fail(struct model *model, const char *what, uint64_t device, uint64_t a, uint64_t b);
+void model_check_floor(struct model *model, const struct sched_device *device, uint32_t index);
+/* The part of the time that is kept for programs that are not interactive. */
+double model_keeps(const struct sched_device *device);
 void model_check_target(struct model *model, const struct model_side *side,
                         const struct gs_wire_target *target);
 void model_check_sent(struct model *model, const struct sched_client *client,

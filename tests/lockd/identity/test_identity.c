@@ -62,6 +62,46 @@ static void container_with_long_name_is_cut(void **state)
     assert_int_equal(strlen(name), LOCKD_CONTAINER_SIZE - 1);
 }
 
+static void units_are_the_path_of_systemds_control_group(void **state)
+{
+    static const struct {
+        const char *line, *path;
+    } cases[] = {
+        {"0::/user.slice/user-1.slice/user@1.service/app.slice/a.service\n",
+         "/user.slice/user-1.slice/user@1.service/app.slice/a.service"},
+        {"1:name=systemd:/system.slice/a.service", "/system.slice/a.service"},
+        {"0::/\n", "/"},
+        {"12:memory:/a.service\n", NULL},
+        {"", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[LOCKD_UNITS_SIZE] = "";
+
+        assert_int_equal(lockd_identity_units(cases[i].line, path), cases[i].path != NULL);
+        assert_string_equal(path, cases[i].path != NULL ? cases[i].path : "");
+    }
+}
+
+static void units_of_a_long_path_are_the_last_ones(void **state)
+{
+    char line[1024] = "0::/first.slice", path[LOCKD_UNITS_SIZE];
+
+    (void)state;
+    for (int i = 0; i < 10; i++)
+        strcat(line, "/thirty-two-bytes-are-in-this.slice");
+    strcat(line, "/last.service\n");
+    assert_true(lockd_identity_units(line, path));
+    assert_memory_equal(path, "/thirty", 7);
+    assert_string_equal(strrchr(path, '/'), "/last.service");
+    strcpy(line, "0::/");
+    memset(line + 4, 'x', 300); /* one part alone is too long */
+    line[304] = '\0';
+    assert_true(lockd_identity_units(line, path));
+    assert_string_equal(path, "");
+}
+
 static void read_peer_is_this_process(void **state)
 {
     struct lockd_identity own, peer;
@@ -182,6 +222,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(container_in_known_forms_is_its_id),
         cmocka_unit_test(container_with_long_name_is_cut),
+        cmocka_unit_test(units_are_the_path_of_systemds_control_group),
+        cmocka_unit_test(units_of_a_long_path_are_the_last_ones),
         cmocka_unit_test(read_peer_is_this_process),
         cmocka_unit_test(contained_is_known_by_each_sign),
         cmocka_unit_test(same_container_needs_all_signs),

@@ -178,6 +178,18 @@ static void lock_random_mixed_fair(void **state)
     run_mixed(GS_POLICY_FAIR, true, 20);
 }
 
+/* Background programs among them, which never keep the others waiting. */
+static void lock_random_mixed_classes(void **state)
+{
+    struct model_options options = plain;
+
+    (void)state;
+    options.mixed = options.classes = true;
+    run_many(&options, 6);
+    options.kills = options.pauses = options.restarts = true;
+    run_many(&options, 6);
+}
+
 static void lock_random_mixed_rr(void **state)
 {
     (void)state;
@@ -249,6 +261,7 @@ int main(void)
         cmocka_unit_test(lock_random_less_memory_than_said),
         cmocka_unit_test(lock_random_memory_that_cannot_leave),
         cmocka_unit_test(lock_random_mixed_fair),
+        cmocka_unit_test(lock_random_mixed_classes),
         cmocka_unit_test(lock_random_mixed_rr),
         cmocka_unit_test(lock_random_mixed_priority),
         cmocka_unit_test(lock_random_mixed_fifo),

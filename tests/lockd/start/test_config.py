@@ -16,7 +16,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from fake import GIB, MIB, PATIENCE, PAUSED, RUN, RUNNING, WANT, Daemon, Program, Refused, can_connect, hello, state, wait_for
+from fake import GIB, MIB, PATIENCE, PAUSED, RUN, RUNNING, WANT, Daemon, Program, Refused, can_connect, hello, state, wait_for, wish
 from other_user import AS_OTHER_USER, copy_for_others, make_folder
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
@@ -92,7 +92,12 @@ class ConfigTest(unittest.TestCase):
                            ("quantum = 5\n", ":1: quantum belongs into section [scheduling]"),
                            ("[limits]\nquantum = 5\n", ":2: quantum belongs into section [scheduling]"),
                            ("[scheduling]\ncolour = red\n", ":2: unknown key 'colour'; [scheduling] knows: policy, exclusive, quantum"),
-                           ("[paint]\ncolour = red\n", ":2: unknown section [paint]; the sections are [daemon], [scheduling], [limits], [access]"),
+                           ("[paint]\ncolour = red\n", ":2: unknown section [paint]; the sections are [daemon], [scheduling], [limits], [access], [classes]"),
+                           ("[classes]\nroot = fast\n", ":2: root: 'fast' is not one of: auto, interactive, batch, background"),
+                           ("[classes]\nnightly.slice = Batch\n", ":2: nightly.slice: 'Batch' is not one of"),
+                           ("[classes]\nno-such-user-here = batch\n", "not a user of this machine; write the name or number of one, or a systemd unit"),
+                           ("[classes]\n99999999999999999999 = batch\n", "not the number of a user"),
+                           ("[classes]\n" + "u" * 95 + ".service = batch\n", "longer than 95 bytes"),
                            ("[scheduling]\nquantum\n", ":2: expected"), ("[scheduling\n", ":1: expected"),
                            ("[scheduling] quantum = 5\n", ":1: unexpected text after"),
                            ("[scheduling]\npolicy = best\n", "not one of: fair, fifo, rr, priority"),
@@ -187,6 +192,38 @@ class ConfigTest(unittest.TestCase):
         self.assertFalse(self.settings()["hand_over"])
         said = self.daemon.said()
         self.assertEqual((said.count("memory is no longer handed over"), said.count("memory is handed over from now on")), (1, 0))
+
+    def test_user_has_the_class_of_its_line_or_a_lower_one(self):
+        self.write(f"[classes]\n{os.getuid()} = background\n")
+        self.start()
+        asks = {"nothing": 0, "interactive": 1, "batch": 2}
+        programs = {name: Program(self.daemon.path, name, say_hello=False) for name in asks}
+        for name, program in programs.items():
+            program.socket.send(hello(name, class_number=asks[name]))
+            program.say(demand=MIB)
+
+        def classes():
+            return {name: program["class"] for name, program in self.programs().items()}
+        wait_for(lambda: len(self.programs()) == 3, PATIENCE, "all three")
+        self.assertEqual(set(classes().values()), {3})
+        self.assertIn("interactive (process", self.daemon.said())
+        self.assertIn("has class background by [classes] of the configuration, and asked for interactive", self.daemon.said())
+        self.reload_with("[classes]\nroot = background\n%d = batch\n" % os.getuid())
+        self.assertEqual(set(classes().values()), {2})
+        self.ctl("set", "class", str(os.getpid()), "interactive")  # a person's word counts more, until the line changes
+        self.assertEqual(set(classes().values()), {1})
+        programs["batch"].socket.send(wish(1, 3))
+        wait_for(lambda: classes()["batch"] == 3, PATIENCE, "the wish for less")
+        self.reload_with("[classes]\n%d = interactive\n" % os.getuid())
+        self.assertEqual(classes(), {"nothing": 1, "interactive": 1, "batch": 3})
+        self.write("[classes]\nroot = fast\n")
+        self.assertIn("lockd.conf:2: root: 'fast' is not one of", self.ctl("reload", code=1))
+        self.assertIn("is not one of: auto, interactive, batch, background", self.ctl("set", "class", str(os.getpid()), "fast", code=2))
+        self.assertEqual(classes()["nothing"], 1)
+
+    def reload_with(self, text):
+        self.write(text)
+        self.ctl("reload")
 
     def test_programs_of_a_user_are_bounded(self):
         self.write("[limits]\nmax-programs = 2\nmax-connections = 4\n")

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shares.c: for how long the others let an interactive party go first. Owns the accounts of
+ * users, and a device's account of the time that interactive parties kept from the others.
+ *
+ * An interactive party (interactive.c) is served at once, and may end the turn of a party that
+ * is not, within two bounds:
+ *
+ * - the *floor*: of the time in which both want the device, the others keep at least `floor` of
+ *   their fair share. The device's account `spare` rises while one of them runs, falls while
+ *   they are held off (the switches to and fro are part of that), and stands still otherwise. An
+ *   interactive party that comes while it is below zero waits until it is not any more, so the
+ *   wait is as long as what is owed: a moment after one burst too many, never a whole turn.
+ * - the *fair share* of its user, then its own: what they had is remembered with a half-life.
+ *   Up to the fair share nothing more is asked. Beyond it the account must hold ever more, so a
+ *   user with a great many bursts gets what the others leave, and takes nothing from another
+ *   user's interactive programs.
+ *
+ * Fair shares are those of the parties that want the device now, by weight; of users, by the mean
+ * weight of their parties. All is O(1), but for a look at the holders when they changed.
+ */
+#include "lockd/sched/shares.h"
+
+#include "lockd/sched/interactive.h"
+#include "lockd/sched/quantum.h"
+
+#include <stdlib.h>
+
+#define NEW_WAITS (10000 * NS_PER_MS)
+#define HALF_LIFE (60000 * NS_PER_MS)
+#define BEYOND    4 /* by this part of a fair share one may exceed it */
+
+/* --- accounts that fade --- */
+
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* 2^-x for x from 0 to 1, within 1e-4. */
+static double half_to_the(double x)
+{
+    return 1 - x * (0.6931 - x * (0.2400 - x * (0.0535 - x * 0.0073)));
+}
+
+static uint64_t faded(const struct sched_faded *account, uint64_t now)
+{
+    const uint64_t age = sched_less(now, account->at), halves = age / HALF_LIFE;
+
+    if (halves >= 64)
+        return 0;
+    return (uint64_t)((double)(account->ns >> halves) *
+                      half_to_the((double)(age % HALF_LIFE) / (double)HALF_LIFE));
+}
+
+static void fade_add(struct sched_faded *account, uint64_t ns, uint64_t now)
+{
+    account->ns = faded(account, now) + ns;
+    account->at = now;
+}
+
+/* As a part of the time: one that always had the device has 1. */
+static double faded_part(const struct sched_faded *account, uint64_t now)
+{
+    return (double)faded(account, now) * 0.6931 / (double)HALF_LIFE;
+}
+
+/* --- who wants the device --- */
+
+/* The account of the party's user: found, or made; accounts that have faded away go. NULL without
+ * memory: then the user has none. */
+static struct sched_user *user_of(struct sched_device *device, uint32_t id, uint64_t now)
+{
+    struct sched_user *user = NULL;
+
+    lockd_list_each (at, &device->share.users) {
+        struct sched_user *each = lockd_entry(at, struct sched_user, of_device);
+
+        if (each->id == id) {
+            user = each;
+        } else if (each->wanting == 0 && faded(&each->had, now) < NS_PER_MS) {
+            lockd_list_remove(&each->of_device);
+            free(each);
+        }
+    }
+    if (user != NULL)
+        return user;
+    user = calloc(1, sizeof *user);
+    if (user == NULL)
+        return NULL;
+    user->id = id;
+    lockd_list_append(&device->share.users, &user->of_device);
+    return user;
+}
+
+void sched_share_free(struct sched_device *device)
+{
+    lockd_list_each (at, &device->share.users) {
+        lockd_list_remove(at);
+        free(lockd_entry(at, struct sched_user, of_device));
+    }
+}
+
+static void count_wanting(struct sched_party *party, int sign)
+{
+    struct sched_device_share *share = &party->device->share;
+    struct sched_user *user = party->share.user;
+    const uint64_t weight = (uint64_t)sign * party->share.weight;
+    const uint32_t one = (uint32_t)sign;
+
+    share->weights += weight;
+    if (party->share.first)
+        share->first_weights += weight;
+    share->batch_queued += party->share.batch_queued ? one : 0;
+    share->batch_beside += party->share.batch_beside ? one : 0;
+    if (user == NULL)
+        return;
+    user->weights += weight;
+    user->wanting += one;
+    user->first += party->share.first ? one : 0;
+}
+
+void sched_share_note(struct sched_party *party, uint64_t now)
+{
+    struct sched_party_share *share = &party->share;
+    const bool queued = party->wait.queued_of == &party->device->waiting.queue,
+               wants = (queued || party->turn.held) && party->member_count != 0 &&
+                       !sched_party_is_background(party);
+
+    if (share->wants)
+        count_wanting(party, -1);
+    share->wants = wants;
+    share->batch_queued = share->batch_beside = share->first = false;
+    share->user = NULL;
+    if (!wants)
+        return;
+    share->weight = party->weight;
+    share->first = party->bursts.first;
+    share->batch_queued = queued && !share->first && party->turn.skipped == 0;
+    share->batch_beside = !queued && party->turn.backfilled && !share->first;
+    share->user = user_of(party->device,
+                          sched_member_of(party->members.next, of_party)->client->user, now);
+    count_wanting(party, 1);
+}
+
+void sched_share_ran(struct sched_party *party, uint64_t ns, uint64_t now)
+{
+    fade_add(&party->share.had, ns, now);
+    if (party->share.user != NULL && party->share.first)
+        fade_add(&party->share.user->had, ns, now);
+}
+
+static double mean_weight(const struct sched_user *user)
+{
+    return user->wanting == 0 ? 0 : (double)user->weights / user->wanting;
+}
+
+/* The part of the device that is due to interactive parties together: by weight, and no more than
+ * by users. */
+static double due_to_interactive(const struct sched_device *device)
+{
+    double first = 0, all = 0;
+
+    for (const struct lockd_list *at = device->share.users.next; at != &device->share.users;
+         at = at->next) {
+        const struct sched_user *user = lockd_entry(at, struct sched_user, of_device);
+
+        all += mean_weight(user);
+        first += user->first != 0 ? mean_weight(user) : 0;
+    }
+    if (device->share.weights == 0 || all == 0)
+        return 1;
+    return smaller((double)device->share.first_weights / (double)device->share.weights,
+                   first / all);
+}
+
+/* What it had, and what its user's interactive programs had, as parts of what is due to them;
+ * the larger. */
+static double had_of_due(const struct sched_party *party, uint64_t now)
+{
+    const struct sched_device *device = party->device;
+    const struct sched_user *user = party->share.user;
+    const double all = (double)device->share.weights;
+    double users = 0, part;
+
+    part = faded_part(&party->share.had, now) * all / (double)sched_max(party->share.weight, 1);
+    if (user == NULL || mean_weight(user) == 0)
+        return part;
+    for (const struct lockd_list *at = device->share.users.next; at != &device->share.users;
+         at = at->next)
+        users += mean_weight(lockd_entry(at, struct sched_user, of_device));
+    return larger(part, faded_part(&user->had, now) * users / mean_weight(user));
+}
+
+/* --- the device's account --- */
+
+/* The holders, as far as it matters here. */
+static const struct sched_device_share *look_at_holders(struct sched_device *device,
+                                                        uint64_t now)
+{
+    struct sched_device_share *share = &device->share;
+
+    if (share->generation == device->turns.generation)
+        return share;
+    share->generation = device->turns.generation;
+    share->first_held = share->batch_held = share->batch_runs = false;
+    share->coming_until = 0;
+    lockd_list_each (at, &device->turns.holders) {
+        const struct sched_party *party = sched_party_of(at, turn.holder);
+
+        if (sched_party_is_background(party))
+            continue;
+        if (party->share.first && sched_party_is_interactive(party, now)) {
+            share->first_held = true;
+        } else if (!party->turn.backfilled) {
+            share->batch_held = true;
+            share->batch_runs = share->batch_runs || party->books.running_members != 0;
+            share->coming_until =
+                sched_max(share->coming_until,
+                          party->turn.progress + COMING * sched_device_switch(device));
+        }
+    }
+    return share;
+}
+
+static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
+{
+    struct sched_device_share *share = &device->share;
+    const double keeps = sched_device_keeps(device), part = (double)ns;
+
+    if (held_off)
+        share->held_off_ns += ns;
+    share->spare += held_off ? -part * keeps : part * (1 - keeps);
+    share->spare = smaller(share->spare, (double)SPARE_MOST);
+    share->spare = larger(share->spare, -(double)DEBT_MOST);
+}
+
+/* Held off are the others while an interactive party has the device or comes to it, and until one
+ * of them runs again; one that is slow to come is so for reasons of its own. */
+void sched_share_count(struct sched_device *device, uint64_t now)
+{
+    struct sched_device_share *share = &device->share;
+    const uint64_t since = share->at, until = sched_clamp(share->off_until, since, now);
+
+    share->at = now;
+    if (now <= since)
+        return;
+    if (share->held_off && until > since)
+        count_for(device, until - since, true);
+    if (!share->held_off)
+        count_for(device, now - since, false);
+    else if (now > until)
+        count_for(device, now - until, false);
+}
+
+void sched_share_settle(struct sched_device *device, uint64_t now)
+{
+    struct sched_device_share *share = &device->share;
+    const struct sched_party *comes = device->cleared.party;
+
+    sched_share_count(device, now);
+    look_at_holders(device, now);
+    if (share->first_weights != 0)
+        share->due = due_to_interactive(device);
+    share->off_until = LOCKD_NEVER;
+    if (!device->turns.leases || (share->batch_queued == 0 && !share->batch_held)) {
+        share->held_off = false;
+    } else if (share->first_held && (share->batch_queued != 0 || !share->batch_runs)) {
+        share->held_off = true;
+    } else if (share->batch_runs) {
+        share->held_off = false;
+    } else if (share->batch_held) {
+        share->off_until = share->coming_until;
+    } else if (comes != NULL && comes->share.first) {
+        share->held_off = true;
+    }
+}
+
+/* What must be in the account before it may go first, when it had so much of what is due. */
+static double asked_for(double had)
+{
+    return had <= 1 ? 0 : (had - 1) * BEYOND * (double)SPARE_MOST;
+}
+
+/* When both the account is as full as is asked of it, and what it had has faded so far that no more
+ * than that is asked. */
+static uint64_t pays_at(const struct sched_party *party, uint64_t now)
+{
+    const double had = had_of_due(party, now), has = party->device->share.spare,
+                 most = 0.9 * (double)SPARE_MOST, most_had = 1 + 0.9 / BEYOND,
+                 asked = smaller(asked_for(had), most);
+    const uint64_t fades =
+        had <= most_had ? 0 : (uint64_t)((had / most_had - 1) * (double)HALF_LIFE);
+    const uint64_t fills =
+        asked <= has ? 0 : (uint64_t)((asked - has) / (1 - sched_device_keeps(party->device)));
+
+    return fades == 0 && fills == 0 ? now : now + LOOK_AGAIN + sched_max(fades, fills);
+}
+
+uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched_party *holder,
+                              uint64_t now)
+{
+    uint64_t at = sched_max(sched_party_lasts_until(holder, now), pays_at(head, now));
+
+    if (sched_party_is_new(head))
+        at = sched_max(at, head->turn.skipped == 0 && sched_party_is_interactive(head, now)
+                               ? head->bursts.began + NEW_WAITS
+                               : LOCKD_NEVER);
+    return at;
+}
+
+bool sched_share_waits(const struct sched_party *party)
+{
+    const struct sched_device_share *share =
+        look_at_holders(party->device, party->device->share.at);
+
+    /* one that only runs beside others is not served yet: else it would make its place free */
+    return party->share.first && share->batch_queued + share->batch_beside != 0 &&
+           !share->batch_held && asked_for(had_of_due(party, share->at)) > share->spare;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model_floor.c: the floor, measured from what programs really do: over any time the others keep
+ * `floor` of their fair share of it, but for SPARE_MOST that was saved up before.
+ *
+ * The account here is one of the model's own. It falls by `keeps` while a program that is not
+ * interactive wants the device, none such runs, and an interactive one has it or comes to it; and
+ * rises by the rest of the time. If an interactive program may end a turn only while it is not
+ * below 0, then, over a time T in which they were held off for H, and of which the last stretch is L,
+ *
+ *     (1 - keeps) (T - H) - keeps H >= -SPARE_MOST - keeps L,  so  H <= (1 - keeps) T + SPARE_MOST + keeps L
+ *
+ * TOLERANCE: what is sent and what is so are messages apart, at each switch.
+ */
+#include "lockd/sched/interactive.h"
+#include "tests/lockd/model_state.h"
+
+#define TOLERANCE 0.9
+#define SLACK     (1000 * NS_PER_MS)
+
+static bool is_batch(const struct sched_party *party)
+{
+    return !party->share.first && !sched_party_is_background(party);
+}
+
+static bool really_runs(const struct sched_party *party, uint32_t index)
+{
+    for (const struct lockd_list *at = party->members.next; at != &party->members;
+         at = at->next) {
+        const struct sched_member *member = lockd_entry(at, struct sched_member, of_party);
+
+        if (((struct model_program *)member->client->owner)->side[index].running)
+            return true;
+    }
+    return false;
+}
+
+/* Does an interactive program keep the others from running, at this moment? */
+static bool is_held_off(const struct sched_device *device, uint32_t index)
+{
+    const struct sched_party *comes = device->cleared.party;
+    bool wanted = false, runs = false, first = comes != NULL && comes->share.first;
+
+    for (const struct lockd_list *at = device->parties.next; at != &device->parties;
+         at = at->next) {
+        const struct sched_party *party = lockd_entry(at, struct sched_party, of_device);
+
+        first = first || (party->turn.held && party->share.first);
+        if (!is_batch(party) || party->turn.backfilled)
+            continue;
+        wanted = wanted || party->share.batch_queued;
+        runs = runs || (party->turn.held && really_runs(party, index));
+    }
+    return device->turns.leases && first && wanted && !runs;
+}
+
+/* An interactive program ends the turn of one that is not: is it paid for? */
+static void check_ended(struct model *model, const struct sched_device *device, uint32_t index)
+{
+    for (const struct lockd_list *at = device->members.next; at != &device->members;
+         at = at->next) {
+        const struct sched_member *member = lockd_entry(at, struct sched_member, of_device);
+        const struct sched_party *party = member->party;
+        struct model_side *side = &((struct model_program *)member->client->owner)->side[index];
+        const bool ends = party->turn.interrupts && party->share.first && !party->wait.first;
+
+        if (ends && !side->ends && model->floor[index].balance < -(double)SLACK)
+            model_fail(model, "floor: ns owed to others, and the bound", index,
+                       (uint64_t)-model->floor[index].balance, SLACK);
+        side->ends = ends;
+    }
+}
+
+void model_check_floor(struct model *model, const struct sched_device *device, uint32_t index)
+{
+    struct model_floor *floor = &model->floor[index];
+    const double ns = (double)(model->now - floor->at), keeps = TOLERANCE * model_keeps(device);
+
+    floor->balance += floor->off ? -ns * keeps : ns * (1 - keeps);
+    if (floor->balance > (double)SPARE_MOST)
+        floor->balance = (double)SPARE_MOST;
+    if (floor->balance < -(double)DEBT_MOST)
+        floor->balance = -(double)DEBT_MOST;
+    floor->at = model->now;
+    floor->off = is_held_off(device, index);
+    if (model->options.policy == GS_POLICY_FAIR && model->now >= model->unsettled_until)
+        check_ended(model, device, index);
+}
+
+double model_keeps(const struct sched_device *device)
+{
+    return (double)FLOOR_PPM / (double)PPM * (1 - device->share.due);
+}

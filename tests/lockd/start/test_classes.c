@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_classes.c: the classes that the configuration gives to users and units (lockd/start/classes.c).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lockd/start/classes.h"
+
+#define AUTO        GS_CLASS_AUTO
+#define INTERACTIVE GS_CLASS_INTERACTIVE
+#define BATCH       GS_CLASS_BATCH
+#define BACKGROUND  GS_CLASS_BACKGROUND
+
+static void take(struct lockd_classes *classes, const char *name, const char *value)
+{
+    struct gs_err err = {0};
+
+    if (lockd_classes_take(classes, name, value, &err) != 0)
+        fail_msg("%s = %s: %s", name, value, err.text);
+}
+
+static void grant_without_a_line_is_what_was_asked(void **state)
+{
+    struct lockd_classes classes = {0};
+
+    (void)state;
+    take(&classes, "7", "background");
+    take(&classes, "a.service", "background");
+    for (unsigned asked = 0; asked < GS_CLASS_COUNT; asked++)
+        assert_int_equal(
+            lockd_classes_grant(&classes, 8, "/b.slice/aa.service/a.service.d", asked), asked);
+}
+
+static void grant_is_never_more_than_the_line_says(void **state)
+{
+    static const struct {
+        const char *line;
+        unsigned granted[GS_CLASS_COUNT]; /* to one that asks for none, interactive, ... */
+    } cases[] = {
+        {"auto", {AUTO, AUTO, BATCH, BACKGROUND}},
+        {"interactive", {INTERACTIVE, INTERACTIVE, BATCH, BACKGROUND}},
+        {"batch", {BATCH, BATCH, BATCH, BACKGROUND}},
+        {"background", {BACKGROUND, BACKGROUND, BACKGROUND, BACKGROUND}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lockd_classes classes = {0};
+
+        take(&classes, "7", cases[i].line);
+        for (unsigned asked = 0; asked < GS_CLASS_COUNT; asked++)
+            assert_int_equal(lockd_classes_grant(&classes, 7, "", asked),
+                             cases[i].granted[asked]);
+    }
+}
+
+static void grant_the_innermost_unit_counts_before_the_user(void **state)
+{
+    struct lockd_classes classes = {0};
+
+    (void)state;
+    take(&classes, "inner.service", "interactive");
+    take(&classes, "outer.slice", "batch");
+    take(&classes, "7", "background");
+    assert_int_equal(lockd_classes_grant(&classes, 7, "/outer.slice/inner.service", AUTO),
+                     INTERACTIVE);
+    assert_int_equal(lockd_classes_grant(&classes, 7, "/inner.service/outer.slice", AUTO),
+                     BATCH);
+    assert_int_equal(lockd_classes_grant(&classes, 7, "/outer.slice/other.service/", AUTO),
+                     BATCH);
+    assert_int_equal(lockd_classes_grant(&classes, 7, "//other.slice/", AUTO), BACKGROUND);
+    assert_int_equal(lockd_classes_grant(&classes, 8, "/", AUTO), AUTO);
+}
+
+static void take_a_later_line_of_the_same_name_counts(void **state)
+{
+    struct lockd_classes classes = {0};
+
+    (void)state;
+    take(&classes, "root", "batch");
+    take(&classes, "0", "background");
+    take(&classes, "a.scope", "batch");
+    take(&classes, "a.scope", "interactive");
+    assert_int_equal(classes.count, 2);
+    assert_int_equal(lockd_classes_grant(&classes, 0, "", AUTO), BACKGROUND);
+    assert_int_equal(lockd_classes_grant(&classes, 1, "/a.scope", AUTO), INTERACTIVE);
+}
+
+static void take_more_lines_than_there_is_room_for_is_refused(void **state)
+{
+    struct lockd_classes classes = {0};
+    struct gs_err err = {0};
+    char name[32];
+
+    (void)state;
+    for (int i = 0; i < LOCKD_CLASSES; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        take(&classes, name, "batch");
+    }
+    take(&classes, "5", "background"); /* no more of them than before */
+    assert_int_equal(lockd_classes_take(&classes, "x.service", "batch", &err), -EINVAL);
+    assert_non_null(strstr(err.text, "x.service"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grant_without_a_line_is_what_was_asked),
+        cmocka_unit_test(grant_is_never_more_than_the_line_says),
+        cmocka_unit_test(grant_the_innermost_unit_counts_before_the_user),
+        cmocka_unit_test(take_a_later_line_of_the_same_name_counts),
+        cmocka_unit_test(take_more_lines_than_there_is_room_for_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
