@@ -89,9 +89,8 @@ enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, .
 #define CTL_UUID_SIZE 41
 /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as nvidia-smi -L writes it. */
 char *ctl_uuid(const uint8_t *uuid, char *buffer);
-#define CTL_USER_SIZE 64
-/* The user's name, or the number where there is none; valid until the next call. */
-const char *ctl_user_name(uint32_t uid);
+/* The name of a user, or the number where it has none. */
+const char *ctl_user_name(uint32_t uid, char *buffer, size_t size);
 #define CTL_CONTAINER_SIZE 80
 /* The container of a program, shortened to 12 digits where it is an id, as docker ps shows it; "": none. */
 const char *ctl_container_text(const struct gs_wire_client *client, char *buffer);

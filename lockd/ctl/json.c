@@ -53,6 +53,7 @@ static json_t *text_or_null(const char *text)
 
 static json_t *client_json(const struct gs_wire_client *client)
 {
+    char user[64];
     json_t *object = json_pack(
         "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b, s:s?, s:o, "
         "s:o, s:o}",
@@ -66,8 +67,8 @@ static json_t *client_json(const struct gs_wire_client *client)
         (client->flags & GS_CLIENT_FOREIGN) != 0, "priority", client->priority, "group",
         ctl_json_text(client->group), "group_apart", (client->flags & GS_CLIENT_APART) != 0,
         "gang_why", lockd_kin_name(client->gang_why), "user",
-        ctl_json_text(ctl_user_name(client->uid)), "container", text_or_null(client->container),
-        "pod", text_or_null(client->pod));
+        ctl_json_text(ctl_user_name(client->uid, user, sizeof user)), "container",
+        text_or_null(client->container), "pod", text_or_null(client->pod));
 
     add_figures(object, lockd_program_figures, client);
     return object;

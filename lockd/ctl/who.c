@@ -12,27 +12,28 @@
 
 #define USERS 64
 
-const char *ctl_user_name(uint32_t uid)
+const char *ctl_user_name(uint32_t uid, char *buffer, size_t size)
 {
     static struct {
         bool known;
         uint32_t uid;
-        char name[CTL_USER_SIZE];
+        char name[64];
     } users[USERS], *user;
-    const struct passwd *entry;
 
     user = &users[uid % USERS];
-    if (user->known && user->uid == uid)
-        return user->name;
-    entry = getpwuid(uid);
-    if (entry != NULL)
-        snprintf(user->name, sizeof user->name, "%s", entry->pw_name);
-    else
-        snprintf(user->name, sizeof user->name, "%u", uid);
-    lockd_text_clean(user->name, sizeof user->name);
-    user->uid = uid;
-    user->known = true;
-    return user->name;
+    if (!user->known || user->uid != uid) {
+        const struct passwd *entry = getpwuid(uid);
+
+        if (entry != NULL)
+            snprintf(user->name, sizeof user->name, "%s", entry->pw_name);
+        else
+            snprintf(user->name, sizeof user->name, "%u", uid);
+        lockd_text_clean(user->name, sizeof user->name);
+        user->uid = uid;
+        user->known = true;
+    }
+    snprintf(buffer, size, "%s", user->name);
+    return buffer;
 }
 
 const char *ctl_container_text(const struct gs_wire_client *client, char *buffer)
