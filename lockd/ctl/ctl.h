@@ -44,9 +44,10 @@ struct ctl_answer {
     struct gs_wire_daemon daemon;
     struct gs_wire_device *devices;
     struct gs_wire_client *clients;
+    struct gs_wire_totals *totals;
     struct gs_wire_remark *remarks;
     struct gs_wire_setting *settings;
-    size_t device_count, client_count, remark_count, setting_count;
+    size_t device_count, client_count, total_count, remark_count, setting_count;
     struct gs_wire_end end;
 };
 

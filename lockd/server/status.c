@@ -38,6 +38,7 @@ static void send_daemon(struct status *status, const struct lockd_server *server
     struct gs_wire_daemon daemon = {
         .pid = (int32_t)getpid(),
         .programs = server->connections.programs,
+        .start_ns = server->started_real,
         .uptime_ns = lockd_now() - server->started,
         .quantum_ns = settings->quantum_ns,
         .idle_ns = settings->idle_ns,
@@ -63,6 +64,13 @@ static void visit_device(void *context, const struct gs_wire_device *device)
     struct gs_wire_device message = *device;
 
     send_one(context, &message, GS_WIRE_DEVICE);
+}
+
+static void visit_totals(void *context, const struct gs_wire_totals *totals)
+{
+    struct gs_wire_totals message = *totals;
+
+    send_one(context, &message, GS_WIRE_TOTALS);
 }
 
 /* What the scheduler does not know of a program. */
@@ -151,6 +159,7 @@ void lockd_status_send(struct lockd_connection *connection)
         describe_program(&client, each);
         send_one(&status, &client, GS_WIRE_CLIENT);
     }
+    sched_visit_totals(server->scheduler, visit_totals, &status, lockd_now());
     send_notes(&status, server);
     end.count = status.count;
     send_one(&status, &end, GS_WIRE_END);
