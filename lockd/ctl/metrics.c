@@ -84,9 +84,11 @@ static void put_daemon(FILE *out, const struct gs_wire_daemon *daemon)
     for (const struct lockd_figure *at = lockd_daemon_figures; at->help != NULL; at++) {
         const uint64_t value = lockd_figure_value(at, daemon);
 
-        if (at->metric[0] == '\0' || value == UINT64_MAX)
+        if (at->metric[0] == '\0')
             continue;
         put_head(out, "gpushare_", at->metric, type_of(at->metric), at->help);
+        if (value == UINT64_MAX) /* no limit */
+            continue;
         fprintf(out, "gpushare_%s", at->metric);
         put_value(out, at, value);
     }
@@ -267,10 +269,15 @@ static void put_programs(FILE *out, const struct ctl_answer *answer)
     free(twins);
 }
 
-void ctl_metrics_write(FILE *out, const struct ctl_answer *answer)
+static void put_up(FILE *out, bool running)
 {
     put_head(out, "gpushare_", "up", "gauge", "Whether gpushare-lockd answers (1) or not (0)");
-    fprintf(out, "gpushare_up %d\n", answer->running);
+    fprintf(out, "gpushare_up %d\n", running);
+}
+
+void ctl_metrics_write(FILE *out, const struct ctl_answer *answer)
+{
+    put_up(out, answer->running);
     if (!answer->running)
         return;
     put_daemon(out, &answer->daemon);
@@ -278,4 +285,25 @@ void ctl_metrics_write(FILE *out, const struct ctl_answer *answer)
     put_totals(out, answer);
     put_histograms(out, answer);
     put_programs(out, answer);
+}
+
+/* The lines of an answer that are no values. */
+void ctl_metrics_list(FILE *out)
+{
+    const struct ctl_answer nothing = {.running = true};
+    char *text = NULL, *rest, *line;
+    size_t size = 0;
+    FILE *all = open_memstream(&text, &size);
+
+    if (all == NULL)
+        return;
+    ctl_metrics_write(all, &nothing);
+    if (fclose(all) == 0) {
+        for (line = strtok_r(text, "\n", &rest); line != NULL;
+             line = strtok_r(NULL, "\n", &rest)) {
+            if (line[0] == '#')
+                fprintf(out, "%s\n", line);
+        }
+    }
+    free(text);
 }

@@ -388,6 +388,15 @@ class CtlTest(unittest.TestCase):
                                  check=False, timeout=PATIENCE)
         self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
 
+    def test_list_of_metrics_is_that_of_the_answer_and_of_the_page(self):
+        """The list needs no daemon; an answer has the same families, in the same order."""
+        listed = self.ctl("metrics", "--list", environment={"GPUSHARE_SOCKET": "/nowhere/x"})
+        self.assertEqual([line for line in self.ctl("metrics").splitlines() if line[0] == "#"], listed.splitlines())
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../scripts/metrics_doc.py")
+        build = os.path.dirname(os.path.dirname(CTL))
+        checked = subprocess.run([sys.executable, script, "--build", build, "--check"], capture_output=True, text=True, check=False)
+        self.assertEqual((checked.returncode, checked.stderr), (0, ""))
+
     def test_program_is_in_one_state_and_of_one_class(self):
         for metric, count, present in (("state", 9, {"train": "runs", "infer": "waits"}),
                                        ("class", 3, {"train": "batch", "infer": "batch"})):

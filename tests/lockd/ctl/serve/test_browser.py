@@ -58,6 +58,8 @@ class BrowserTest(BuildTest):
         self.browser.wait("document.getElementById('problem').textContent.includes('No gpushare-lockd')")
 
     def download_a_trace(self):
+        self.assertEqual(self.browser.evaluate("document.getElementById('trace').dataset.seconds"), "10")
+        self.browser.evaluate("document.getElementById('trace').dataset.seconds = 2")  # the test is short
         self.browser.evaluate("document.getElementById('trace').click()")
         self.browser.wait("document.getElementById('trace').disabled")
         self.assertTrue(wait_for(lambda: any(e["state"] == "completed" for e in self.browser.events("Browser.downloadProgress"))))
