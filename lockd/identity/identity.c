@@ -109,7 +109,9 @@ static bool take_pod(const char *part, size_t length, char *uid)
     if (at + digits != end || digits < 32 || digits >= LOCKD_POD_SIZE)
         return false;
     for (size_t i = 0; i < digits; i++) {
-        uid[i] = at[i] == '_' ? '-' : at[i];
+        uid[i] = at[i];
+        if (at[i] == '_')
+            uid[i] = '-';
         signs += uid[i] == '-';
     }
     uid[digits] = '\0';

@@ -470,7 +470,8 @@ _Static_assert(sizeof(struct gs_wire_device) == 16 + 16 + 64
                "wire");
 #define GS_TOTAL_FIGURE(field, unit, json, metric, help) +8
 #define GS_HISTOGRAM(field, json, metric, help)          +sizeof(struct gs_wire_histogram)
-_Static_assert(sizeof(struct gs_wire_histogram) == 8 * (GS_HISTOGRAM_BOUNDS + 2), "wire");
+_Static_assert(sizeof(struct gs_wire_histogram) == (GS_HISTOGRAM_BOUNDS + 2) * sizeof(uint64_t),
+               "wire");
 _Static_assert(sizeof(struct gs_wire_totals) == 16 + 16 + 64
 #include "lockd/protocol/figures.def"
                ,
