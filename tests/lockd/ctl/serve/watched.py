@@ -2,6 +2,7 @@
 """Programs that share a simulated card while gpusharectl serve shows it, and a Prometheus and a browser that look (standard
 library only)."""
 import base64
+import contextlib
 import json
 import os
 import re
@@ -118,7 +119,7 @@ class Browser:
             ["bash", "-c", command, "bash", str(to_browser), str(from_browser), "chromium", "--headless", "--no-sandbox", "--disable-gpu",
              "--hide-scrollbars", "--disable-background-networking", f"--window-size={width},{height}",
              f"--user-data-dir={os.path.join(folder, 'chromium')}", "--remote-debugging-pipe", "about:blank"],
-            pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "TMPDIR": folder})
         os.close(to_browser)
         os.close(from_browser)
         target = next(each for each in self.call("Target.getTargets")["targetInfos"] if each["type"] == "page")
@@ -130,6 +131,9 @@ class Browser:
     session = None
 
     def close(self):
+        with contextlib.suppress(OSError, RuntimeError):
+            self.call("Browser.close")
+            self.process.wait(PATIENCE)
         os.close(self.ask_fd)
         os.close(self.answer_fd)
         self.process.kill()
