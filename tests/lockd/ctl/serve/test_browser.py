@@ -12,6 +12,7 @@ from watched import EVIL, Browser, Watched, installed, wait_for  # noqa: E402  (
 
 from kit import BuildTest, main  # noqa: E402
 
+PHASES = {"compute", "stop", "copy_out", "copy_in", "wait", "paused"}
 REASON = installed("chromium")
 
 
@@ -40,11 +41,10 @@ class BrowserTest(BuildTest):
         # turns pass: each of both is seen at the head of the queue, and what each did is on the timeline
         heads = set()
         self.assertTrue(wait_for(lambda: heads.update(t for t in self.text(".queue span") if t.startswith("1. ")) or len(heads) == 2), heads)
-        self.browser.wait("document.querySelectorAll('#devices svg rect').length >= 4")
+        # in several states
+        self.browser.wait("new Set([...document.querySelectorAll('#devices svg rect')].map(r => r.getAttribute('fill'))).size >= 2")
         rows = self.text("#devices svg text")
         self.assertIn(f"train {self.children[0].pid}", rows)
-        colors = self.browser.evaluate("new Set([...document.querySelectorAll('#devices svg rect')].map(r => r.getAttribute('fill'))).size")
-        self.assertGreaterEqual(colors, 2)  # it ran, and it waited
         # the token is not in the address bar, where others see it; the page broke none of its own rules
         self.assertEqual(self.browser.evaluate("location.href"), f"http://127.0.0.1:{self.card.port}/")
         self.assertEqual([e for e in self.browser.events("Log.entryAdded") if "Content Security" in e["entry"]["text"]], [])
@@ -65,7 +65,8 @@ class BrowserTest(BuildTest):
         self.assertTrue(wait_for(lambda: any(e["state"] == "completed" for e in self.browser.events("Browser.downloadProgress"))))
         with open(glob.glob(os.path.join(self.card.folder, "gpushare-trace*.json"))[0], encoding="utf-8") as file:
             events = json.load(file)["traceEvents"]
-        self.assertLessEqual({"compute", "wait"}, {e["name"] for e in events if e["ph"] == "X"})
+        phases = {e["name"] for e in events if e["ph"] == "X"}
+        self.assertTrue(phases and phases <= PHASES, phases)
         self.assertLessEqual({child.pid for child in self.children}, {e["pid"] for e in events})
         self.browser.wait("!document.getElementById('trace').disabled")  # the page goes on
 
