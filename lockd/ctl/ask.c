@@ -162,6 +162,9 @@ static int take_message(struct ctl *ctl, struct ctl_answer *answer,
     case GS_WIRE_CLIENT:
         return append_message(ctl, &answer->clients, &answer->client_count, message,
                               sizeof message->client);
+    case GS_WIRE_TOTALS:
+        return append_message(ctl, &answer->totals, &answer->total_count, message,
+                              sizeof message->totals);
     case GS_WIRE_REMARK:
         return append_message(ctl, &answer->remarks, &answer->remark_count, message,
                               sizeof message->remark);
@@ -209,6 +212,7 @@ void ctl_answer_deinit(struct ctl_answer *answer)
 {
     free(answer->devices);
     free(answer->clients);
+    free(answer->totals);
     free(answer->remarks);
     free(answer->settings);
     memset(answer, 0, sizeof *answer);

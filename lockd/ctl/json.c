@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Bytes and nanoseconds as integers, which have a sign here; what is automatic as null. */
@@ -46,11 +47,18 @@ static void add_figures(json_t *object, const struct lockd_figure *figures, cons
     }
 }
 
+static json_t *text_or_null(const char *text)
+{
+    return text[0] != '\0' ? ctl_json_text(text) : json_null();
+}
+
 static json_t *client_json(const struct gs_wire_client *client)
 {
+    char user[64];
     json_t *object = json_pack(
-        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b, s:s?}", "pid",
-        client->pid, "uid", (json_int_t)client->uid, "name", ctl_json_text(client->name),
+        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b, s:s?, s:o, "
+        "s:o, s:o}",
+        "pid", client->pid, "uid", (json_int_t)client->uid, "name", ctl_json_text(client->name),
         "version", ctl_json_text(client->version), "state",
         ctl_condition_name(client->condition), "lease", (client->flags & GS_CLIENT_LEASE) != 0,
         "skipped", (client->flags & GS_CLIENT_SKIPPED) != 0, "paused",
@@ -59,7 +67,9 @@ static json_t *client_json(const struct gs_wire_client *client)
         (client->flags & GS_CLIENT_FROZEN) != 0, "foreign_pid",
         (client->flags & GS_CLIENT_FOREIGN) != 0, "priority", client->priority, "group",
         ctl_json_text(client->group), "group_apart", (client->flags & GS_CLIENT_APART) != 0,
-        "gang_why", lockd_kin_name(client->gang_why));
+        "gang_why", lockd_kin_name(client->gang_why), "user",
+        ctl_json_text(ctl_user_name(client->uid, user, sizeof user)), "container",
+        text_or_null(client->container), "pod", text_or_null(client->pod));
 
     add_figures(object, lockd_program_figures, client);
     return object;
@@ -92,6 +102,32 @@ static json_t *device_json(const struct ctl_answer *answer, const struct gs_wire
     return object;
 }
 
+/* "counts": of durations at most as long as each bound and longer than the one before; the last one: of longer ones. */
+static json_t *histogram_json(const struct gs_wire_histogram *histogram)
+{
+    json_t *bounds = json_array(), *counts = json_array();
+
+    for (size_t i = 0; i < GS_HISTOGRAM_BOUNDS; i++)
+        json_array_append_new(bounds, json_real(strtod(lockd_histogram_bounds[i], NULL)));
+    for (size_t i = 0; i <= GS_HISTOGRAM_BOUNDS; i++)
+        json_array_append_new(counts, number_json(histogram->count[i]));
+    return json_pack("{s:o, s:o, s:o}", "bounds_s", bounds, "counts", counts, "sum_ns",
+                     number_json(histogram->sum_ns));
+}
+
+static json_t *totals_json(const struct gs_wire_totals *totals)
+{
+    char uuid[CTL_UUID_SIZE];
+    json_t *object = json_pack("{s:s, s:o}", "uuid", ctl_uuid(totals->uuid, uuid), "name",
+                               ctl_json_text(totals->name));
+
+    add_figures(object, lockd_total_figures, totals);
+    for (const struct lockd_figure *at = lockd_histograms; at->help != NULL; at++)
+        json_object_set_new(object, at->json,
+                            histogram_json(lockd_figure_histogram(at, totals)));
+    return object;
+}
+
 static json_t *remark_json(const struct gs_wire_remark *remark)
 {
     return json_pack("{s:i, s:o, s:s, s:o, s:b, s:I, s:o}", "pid", remark->pid, "name",
@@ -113,19 +149,23 @@ json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer)
 {
     json_t *root =
         json_pack("{s:b, s:o}", "running", answer->running, "socket", ctl_json_text(ctl->path));
-    json_t *devices = json_array(), *remarks = json_array();
+    json_t *devices = json_array(), *totals = json_array(), *remarks = json_array();
 
     for (size_t i = 0; i < answer->device_count; i++)
         json_array_append_new(devices, device_json(answer, &answer->devices[i]));
+    for (size_t i = 0; i < answer->total_count; i++)
+        json_array_append_new(totals, totals_json(&answer->totals[i]));
     for (size_t i = 0; i < answer->remark_count; i++)
         json_array_append_new(remarks, remark_json(&answer->remarks[i]));
     if (answer->running) {
         json_object_set_new(root, "daemon", daemon_json(&answer->daemon));
         json_object_set_new(root, "devices", devices);
         json_object_set_new(root, "programs_without_device", clients_json(answer, NULL));
+        json_object_set_new(root, "totals", totals);
         json_object_set_new(root, "notes", remarks);
     } else {
         json_decref(devices);
+        json_decref(totals);
         json_decref(remarks);
     }
     return root;

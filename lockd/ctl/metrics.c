@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metrics.c: writes the daemon's answer in Prometheus' text format 0.0.4: a family for each
- * figure of figures.def that has a metric. No state.
+ * metrics.c: writes the daemon's answer in Prometheus' text format 0.0.4: a family for each figure of figures.def that has
+ * a metric, and one for each thing that is in one of several states. No state.
  */
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/rates.h"
@@ -9,6 +9,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "lockd/protocol/names.h"
+
+#define NS_PER_S 1000000000u
 
 /* A label's value: a clean text, which may hold quotes. */
 static void put_label(FILE *out, const char *name, const char *value)
@@ -22,70 +26,85 @@ static void put_label(FILE *out, const char *name, const char *value)
     putc('"', out);
 }
 
+/* Seconds with all their digits: what only grows must not stand still because it is large. */
+static void put_seconds(FILE *out, uint64_t ns)
+{
+    char digits[16];
+    int length = snprintf(digits, sizeof digits, "%09llu", (unsigned long long)(ns % NS_PER_S));
+
+    while (length > 0 && digits[length - 1] == '0')
+        digits[--length] = '\0';
+    fprintf(out, " %llu%s%s\n", (unsigned long long)(ns / NS_PER_S), length > 0 ? "." : "",
+            digits);
+}
+
 static void put_value(FILE *out, const struct lockd_figure *figure, uint64_t value)
 {
     if (figure->unit == LOCKD_FIGURE_NS)
-        fprintf(out, " %.9g\n", (double)value / 1e9);
+        put_seconds(out, value);
     else
         fprintf(out, " %llu\n", (unsigned long long)value);
 }
 
 /* By Prometheus' rules a counter's name ends with _total, and no other name does. */
-static bool is_counter(const char *metric)
+static const char *type_of(const char *metric)
 {
     const size_t length = strlen(metric);
 
-    return length > 6 && strcmp(metric + length - 6, "_total") == 0;
+    return length > 6 && strcmp(metric + length - 6, "_total") == 0 ? "counter" : "gauge";
 }
 
-static void put_head(FILE *out, const char *prefix, const char *metric, const char *help)
+static void put_head(FILE *out, const char *prefix, const char *metric, const char *type,
+                     const char *help)
 {
     fprintf(out, "# HELP %s%s %s\n# TYPE %s%s %s\n", prefix, metric, help, prefix, metric,
-            is_counter(metric) ? "counter" : "gauge");
+            type);
 }
 
-static void put_device(FILE *out, const struct gs_wire_device *device)
+/* --- the daemon --- */
+
+static void put_policy(FILE *out, uint32_t present)
 {
-    char uuid[CTL_UUID_SIZE];
+    const char *name;
 
-    putc('{', out);
-    put_label(out, "device", ctl_uuid(device->uuid, uuid));
-    putc(',', out);
-    put_label(out, "model", device->name);
-    putc('}', out);
-}
-
-/* twin: of those that look the same, so that no two lines have the same labels. */
-static void put_program(FILE *out, const struct gs_wire_client *client, unsigned twin,
-                        const char *more)
-{
-    char uuid[CTL_UUID_SIZE];
-
-    fprintf(out, "{pid=\"%d\",uid=\"%u\",", client->pid, client->uid);
-    put_label(out, "name", client->name);
-    putc(',', out);
-    put_label(out, "device",
-              client->condition != GS_CONDITION_NO_DEVICE ? ctl_uuid(client->uuid, uuid) : "");
-    if (twin != 0)
-        fprintf(out, ",twin=\"%u\"", twin);
-    fprintf(out, "%s}", more);
+    put_head(out, "gpushare_", "policy", "gauge",
+             "Whether the daemon schedules by the policy in the label (1) or not (0)");
+    for (uint32_t i = 0; (name = lockd_policy_name(i)) != NULL; i++)
+        fprintf(out, "gpushare_policy{policy=\"%s\"} %d\n", name, i == present);
 }
 
 static void put_daemon(FILE *out, const struct gs_wire_daemon *daemon)
 {
-    put_head(out, "gpushare_", "info", "Version and policy of the daemon as labels, always 1");
-    fputs("gpushare_info{", out);
+    put_head(out, "gpushare_", "build_info", "gauge",
+             "Version of the daemon in a label, always 1");
+    fputs("gpushare_build_info{", out);
     put_label(out, "version", daemon->version);
-    fprintf(out, ",policy=\"%s\"} 1\n", ctl_policy_name(daemon->policy));
+    fputs("} 1\n", out);
+    put_policy(out, daemon->policy);
     for (const struct lockd_figure *at = lockd_daemon_figures; at->help != NULL; at++) {
         const uint64_t value = lockd_figure_value(at, daemon);
 
-        if (at->metric[0] == '\0' || value == UINT64_MAX)
+        if (at->metric[0] == '\0')
             continue;
-        put_head(out, "gpushare_", at->metric, at->help);
+        put_head(out, "gpushare_", at->metric, type_of(at->metric), at->help);
+        if (value == UINT64_MAX) /* no limit */
+            continue;
         fprintf(out, "gpushare_%s", at->metric);
         put_value(out, at, value);
     }
+}
+
+/* --- devices --- */
+
+static void put_device(FILE *out, const uint8_t *uuid, const char *name, const char *more)
+{
+    char text[CTL_UUID_SIZE];
+
+    putc('{', out);
+    put_label(out, "device", ctl_uuid(uuid, text));
+    putc(',', out);
+    put_label(out, "model", name);
+    fprintf(out, "%s}", more);
 }
 
 static void put_devices(FILE *out, const struct ctl_answer *answer)
@@ -93,42 +112,129 @@ static void put_devices(FILE *out, const struct ctl_answer *answer)
     for (const struct lockd_figure *at = lockd_device_figures; at->help != NULL; at++) {
         if (at->metric[0] == '\0')
             continue;
-        put_head(out, "gpushare_device_", at->metric, at->help);
+        put_head(out, "gpushare_device_", at->metric, type_of(at->metric), at->help);
         for (size_t i = 0; i < answer->device_count; i++) {
             fprintf(out, "gpushare_device_%s", at->metric);
-            put_device(out, &answer->devices[i]);
+            put_device(out, answer->devices[i].uuid, answer->devices[i].name, "");
             put_value(out, at, lockd_figure_value(at, &answer->devices[i]));
         }
     }
 }
 
-static void put_state(FILE *out, const struct ctl_answer *answer, const unsigned *twins)
+static void put_totals(FILE *out, const struct ctl_answer *answer)
 {
-    put_head(out, "gpushare_program_", "state",
-             "State of the program as a label, 1 for its present state");
-    for (size_t i = 0; i < answer->client_count; i++) {
-        char state[64];
-
-        snprintf(state, sizeof state, ",state=\"%s\"",
-                 ctl_condition_name(answer->clients[i].condition));
-        fputs("gpushare_program_state", out);
-        put_program(out, &answer->clients[i], twins[i], state);
-        fputs(" 1\n", out);
+    for (const struct lockd_figure *at = lockd_total_figures; at->help != NULL; at++) {
+        put_head(out, "gpushare_device_", at->metric, type_of(at->metric), at->help);
+        for (size_t i = 0; i < answer->total_count; i++) {
+            fprintf(out, "gpushare_device_%s", at->metric);
+            put_device(out, answer->totals[i].uuid, answer->totals[i].name, "");
+            put_value(out, at, lockd_figure_value(at, &answer->totals[i]));
+        }
     }
 }
 
-static void put_programs(FILE *out, const struct ctl_answer *answer)
+static void put_histogram(FILE *out, const struct lockd_figure *figure,
+                          const struct gs_wire_totals *totals)
 {
-    unsigned *twins = calloc(answer->client_count + 1, sizeof *twins);
+    const struct gs_wire_histogram *histogram = lockd_figure_histogram(figure, totals);
+    uint64_t count = 0;
 
-    if (twins == NULL)
-        return;
-    for (size_t i = 0; i < answer->client_count; i++)
-        twins[i] = ctl_twin(answer, i);
+    for (size_t i = 0; i <= GS_HISTOGRAM_BOUNDS; i++) {
+        char bound[32];
+
+        count += histogram->count[i];
+        snprintf(bound, sizeof bound, ",le=\"%s\"",
+                 i < GS_HISTOGRAM_BOUNDS ? lockd_histogram_bounds[i] : "+Inf");
+        fprintf(out, "gpushare_device_%s_bucket", figure->metric);
+        put_device(out, totals->uuid, totals->name, bound);
+        fprintf(out, " %llu\n", (unsigned long long)count);
+    }
+    fprintf(out, "gpushare_device_%s_sum", figure->metric);
+    put_device(out, totals->uuid, totals->name, "");
+    put_seconds(out, histogram->sum_ns);
+    fprintf(out, "gpushare_device_%s_count", figure->metric);
+    put_device(out, totals->uuid, totals->name, "");
+    fprintf(out, " %llu\n", (unsigned long long)count);
+}
+
+static void put_histograms(FILE *out, const struct ctl_answer *answer)
+{
+    for (const struct lockd_figure *at = lockd_histograms; at->help != NULL; at++) {
+        put_head(out, "gpushare_device_", at->metric, "histogram", at->help);
+        for (size_t i = 0; i < answer->total_count; i++)
+            put_histogram(out, at, &answer->totals[i]);
+    }
+}
+
+/* --- programs --- */
+
+/* twin: of those that look the same, so that no two lines have the same labels. */
+static void put_program(FILE *out, const struct gs_wire_client *client, unsigned twin,
+                        const char *more)
+{
+    const struct {
+        const char *name, *value;
+    } known[] = {{"container", client->container}, {"pod", client->pod}};
+    char uuid[CTL_UUID_SIZE], user[64];
+
+    fprintf(out, "{pid=\"%d\",uid=\"%u\",", client->pid, client->uid);
+    put_label(out, "user", ctl_user_name(client->uid, user, sizeof user));
+    putc(',', out);
+    put_label(out, "name", client->name);
+    putc(',', out);
+    put_label(out, "device",
+              client->condition != GS_CONDITION_NO_DEVICE ? ctl_uuid(client->uuid, uuid) : "");
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (known[i].value[0] == '\0')
+            continue;
+        putc(',', out);
+        put_label(out, known[i].name, known[i].value);
+    }
+    if (twin != 0)
+        fprintf(out, ",twin=\"%u\"", twin);
+    fprintf(out, "%s}", more);
+}
+
+/* What a program is one of at a time: a series for each, 1 for the present one and 0 for the others. */
+struct states {
+    const char *metric, *help, *label;
+    uint32_t first, count;
+    const char *(*name)(uint32_t state);
+    uint32_t (*present)(const struct gs_wire_client *client);
+};
+
+static uint32_t present_condition(const struct gs_wire_client *client)
+{
+    return client->condition;
+}
+
+static uint32_t present_class(const struct gs_wire_client *client)
+{
+    return (uint32_t)client->class;
+}
+
+static void put_states(FILE *out, const struct states *states, const struct ctl_answer *answer,
+                       const unsigned *twins)
+{
+    put_head(out, "gpushare_program_", states->metric, "gauge", states->help);
+    for (size_t i = 0; i < answer->client_count; i++) {
+        for (uint32_t state = states->first; state < states->count; state++) {
+            char label[64];
+
+            snprintf(label, sizeof label, ",%s=\"%s\"", states->label, states->name(state));
+            fprintf(out, "gpushare_program_%s", states->metric);
+            put_program(out, &answer->clients[i], twins[i], label);
+            fprintf(out, " %d\n", states->present(&answer->clients[i]) == state);
+        }
+    }
+}
+
+static void put_figures(FILE *out, const struct ctl_answer *answer, const unsigned *twins)
+{
     for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
         if (at->metric[0] == '\0')
             continue;
-        put_head(out, "gpushare_program_", at->metric, at->help);
+        put_head(out, "gpushare_program_", at->metric, type_of(at->metric), at->help);
         for (size_t i = 0; i < answer->client_count; i++) {
             const uint64_t value = lockd_figure_value(at, &answer->clients[i]);
 
@@ -139,17 +245,65 @@ static void put_programs(FILE *out, const struct ctl_answer *answer)
             put_value(out, at, value);
         }
     }
-    put_state(out, answer, twins);
+}
+
+static void put_programs(FILE *out, const struct ctl_answer *answer)
+{
+    static const struct states states[] = {
+        {"state", "Whether the program is in the state in the label (1) or not (0)", "state", 0,
+         GS_CONDITION_COUNT, ctl_condition_name, present_condition},
+        {"class",
+         "Whether the scheduler treats the program as one of the class in the label (1) or not "
+         "(0)",
+         "class", GS_CLASS_INTERACTIVE, GS_CLASS_COUNT, lockd_class_name, present_class},
+    };
+    unsigned *twins = calloc(answer->client_count + 1, sizeof *twins);
+
+    if (twins == NULL)
+        return;
+    for (size_t i = 0; i < answer->client_count; i++)
+        twins[i] = ctl_twin(answer, i);
+    put_figures(out, answer, twins);
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+        put_states(out, &states[i], answer, twins);
     free(twins);
+}
+
+static void put_up(FILE *out, bool running)
+{
+    put_head(out, "gpushare_", "up", "gauge", "Whether gpushare-lockd answers (1) or not (0)");
+    fprintf(out, "gpushare_up %d\n", running);
 }
 
 void ctl_metrics_write(FILE *out, const struct ctl_answer *answer)
 {
-    put_head(out, "gpushare_", "up", "Whether gpushare-lockd answers (1) or not (0)");
-    fprintf(out, "gpushare_up %d\n", answer->running);
+    put_up(out, answer->running);
     if (!answer->running)
         return;
     put_daemon(out, &answer->daemon);
     put_devices(out, answer);
+    put_totals(out, answer);
+    put_histograms(out, answer);
     put_programs(out, answer);
+}
+
+/* The lines of an answer that are no values. */
+void ctl_metrics_list(FILE *out)
+{
+    const struct ctl_answer nothing = {.running = true};
+    char *text = NULL, *rest, *line;
+    size_t size = 0;
+    FILE *all = open_memstream(&text, &size);
+
+    if (all == NULL)
+        return;
+    ctl_metrics_write(all, &nothing);
+    if (fclose(all) == 0) {
+        for (line = strtok_r(text, "\n", &rest); line != NULL;
+             line = strtok_r(NULL, "\n", &rest)) {
+            if (line[0] == '#')
+                fprintf(out, "%s\n", line);
+        }
+    }
+    free(text);
 }

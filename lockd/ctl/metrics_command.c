@@ -10,9 +10,10 @@
 
 static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
 {
-    bool json = false;
+    bool json = false, list = false;
     const struct lockd_option table[] = {
         {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
+        {.name = "list", .kind = LOCKD_OPTION_FLAG, .value = &list},
         {0},
     };
     enum ctl_exit exit_code = CTL_OK;
@@ -23,6 +24,10 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
         return ctl_usage(&ctl_metrics, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_metrics, "takes options only, no arguments");
+    if (list) {
+        ctl_metrics_list(stdout);
+        return ctl_done(CTL_OK);
+    }
     code = ctl_ask_status(ctl, &answer);
     if (code != 0 && code != -ENOENT)
         return ctl_fail(ctl);
@@ -34,5 +39,13 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
     return ctl_done(exit_code);
 }
 
-const struct ctl_command ctl_metrics = {
-    "metrics", "[--json]", "print all figures in Prometheus' text format", metrics_run, NULL};
+static void metrics_details(void)
+{
+    puts(
+        "\n  --json  print the same as status --json\n"
+        "  --list  print what each metric means, without values and without asking the daemon");
+}
+
+const struct ctl_command ctl_metrics = {"metrics", "[--json | --list]",
+                                        "print all figures in Prometheus' text format",
+                                        metrics_run, metrics_details};

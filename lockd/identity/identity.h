@@ -13,6 +13,7 @@
 
 #define LOCKD_CONTAINER_SIZE 80 /* 64 hexadecimal digits, or a name */
 #define LOCKD_UNITS_SIZE     256
+#define LOCKD_POD_SIZE       40 /* a UUID, or 32 hexadecimal digits */
 
 struct lockd_identity {
     uid_t uid;
@@ -25,6 +26,8 @@ struct lockd_identity {
     char units
         [LOCKD_UNITS_SIZE]; /* the path of its control group, at least its last parts, which
                                      systemd names after units; "": not known */
+    char pod
+        [LOCKD_POD_SIZE]; /* the UID of its Kubernetes pod, from the control group; "": none */
 };
 
 /* The identity of the peer of a connected AF_UNIX socket. What cannot be found out is 0 or "".
@@ -53,5 +56,8 @@ bool lockd_identity_container(const char *line, char *name);
 /* The control group that the line names, if that hierarchy is systemd's, into path
  * (LOCKD_UNITS_SIZE bytes; whole parts from its end); false: it is not. */
 bool lockd_identity_units(const char *line, char *path);
+/* The UID of the Kubernetes pod that such a line names, into uid (LOCKD_POD_SIZE bytes), with '-' between its
+ * parts. */
+bool lockd_identity_pod(const char *line, char *uid);
 
 #endif

@@ -27,10 +27,35 @@ const struct lockd_figure lockd_daemon_figures[] = {
     {.help = NULL},
 };
 
+const struct lockd_figure lockd_total_figures[] = {
+#define GS_TOTAL_FIGURE(field, unit, json, metric, help)                                       \
+    {LOCKD_FIGURE_##unit, json, metric, "", help, offsetof(struct gs_wire_totals, field)},
+#include "lockd/protocol/figures.def"
+    {.help = NULL},
+};
+
+const struct lockd_figure lockd_histograms[] = {
+#define GS_HISTOGRAM(field, json, metric, help)                                                \
+    {LOCKD_FIGURE_NS, json, metric, "", help, offsetof(struct gs_wire_totals, field)},
+#include "lockd/protocol/figures.def"
+    {.help = NULL},
+};
+
+const char *const lockd_histogram_bounds[GS_HISTOGRAM_BOUNDS] = {
+#define GS_HISTOGRAM_BUCKET(ns, seconds) seconds,
+#include "lockd/protocol/figures.def"
+};
+
 uint64_t lockd_figure_value(const struct lockd_figure *figure, const void *message)
 {
     uint64_t value;
 
     memcpy(&value, (const char *)message + figure->offset, sizeof value);
     return value;
+}
+
+const struct gs_wire_histogram *lockd_figure_histogram(const struct lockd_figure *figure,
+                                                       const struct gs_wire_totals *totals)
+{
+    return (const struct gs_wire_histogram *)((const char *)totals + figure->offset);
 }

@@ -23,10 +23,15 @@ struct lockd_figure {
     size_t offset;                              /* of a uint64_t in the message */
 };
 
-/* Of struct gs_wire_device, gs_wire_client, gs_wire_daemon; each ends with a row whose help is NULL. */
+/* Of struct gs_wire_device, gs_wire_client, gs_wire_daemon, gs_wire_totals; each ends with a row whose help is NULL. */
 extern const struct lockd_figure lockd_device_figures[], lockd_program_figures[],
-    lockd_daemon_figures[];
+    lockd_daemon_figures[], lockd_total_figures[];
+/* Histograms of struct gs_wire_totals (unit, heading: not used), and the bounds of their buckets in seconds. */
+extern const struct lockd_figure lockd_histograms[];
+extern const char *const lockd_histogram_bounds[GS_HISTOGRAM_BOUNDS];
 
 uint64_t lockd_figure_value(const struct lockd_figure *figure, const void *message);
+const struct gs_wire_histogram *lockd_figure_histogram(const struct lockd_figure *figure,
+                                                       const struct gs_wire_totals *totals);
 
 #endif

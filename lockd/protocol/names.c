@@ -29,6 +29,18 @@ int lockd_policy_find(const char *name)
     return -1;
 }
 
+const char *lockd_class_name(uint32_t class_number)
+{
+    static const char *const names[GS_CLASS_COUNT] = {
+        [GS_CLASS_AUTO] = "auto",
+        [GS_CLASS_INTERACTIVE] = "interactive",
+        [GS_CLASS_BATCH] = "batch",
+        [GS_CLASS_BACKGROUND] = "background",
+    };
+
+    return class_number < GS_CLASS_COUNT ? names[class_number] : NULL;
+}
+
 /* In JSON, and in the notes of `gpusharectl status`. */
 static const char *const kin_names[] = {
     [GS_KIN_GROUP] = "group",   [GS_KIN_MASTER] = "rendezvous", [GS_KIN_ELASTIC] = "torchrun",

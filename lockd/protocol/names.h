@@ -12,6 +12,9 @@ const char *lockd_policy_name(uint32_t policy);
 /* enum gs_policy, or -1. */
 int lockd_policy_find(const char *name);
 
+/* "auto", "interactive", "batch", "background", as in settings.def. */
+const char *lockd_class_name(uint32_t class_number);
+
 /* What makes programs a gang (enum gs_kin_kind), in a word; NULL: none. */
 const char *lockd_kin_name(uint32_t kind);
 

@@ -54,7 +54,8 @@ enum gs_wire_type {
     GS_WIRE_SHARE = 9, /* either way: that memory, or why not */
 
     /* from gpusharectl; every answer ends with one END */
-    GS_WIRE_STATUS = 16,  /* only a header; answered by DAEMON, DEVICEs, CLIENTs and REMARKs */
+    GS_WIRE_STATUS =
+        16, /* only a header; answered by DAEMON, DEVICEs, CLIENTs, TOTALS and REMARKs */
     GS_WIRE_CONTROL = 17, /* answered by END alone */
     GS_WIRE_TRACE = 23,   /* answered by EVENTs from now on, until its time is over */
     GS_WIRE_GET = 25,     /* answered by a SETTING for each row */
@@ -67,6 +68,7 @@ enum gs_wire_type {
     GS_WIRE_END = 22,
     GS_WIRE_EVENT = 24,
     GS_WIRE_SETTING = 26,
+    GS_WIRE_TOTALS = 27,
 };
 
 struct gs_wire_header {
@@ -310,6 +312,31 @@ struct gs_wire_device {
     char name[64];
 };
 
+/* Durations: how many were at most as long as each bound, and longer than the one before; behind the last bound, those
+ * that were longer. */
+enum {
+#define GS_HISTOGRAM_BUCKET(ns, seconds) GS_BUCKET_TO_##ns,
+#include "lockd/protocol/figures.def"
+    GS_HISTOGRAM_BOUNDS
+};
+
+struct gs_wire_histogram {
+    uint64_t count[GS_HISTOGRAM_BOUNDS + 1];
+    uint64_t sum_ns;
+};
+
+/* What programs did on a device since the daemon started, those that ended included; also of devices that no program
+ * uses now. */
+struct gs_wire_totals {
+    struct gs_wire_header header;
+    uint8_t uuid[16];
+#define GS_TOTAL_FIGURE(field, unit, json, metric, help) uint64_t field;
+#include "lockd/protocol/figures.def"
+#define GS_HISTOGRAM(field, json, metric, help) struct gs_wire_histogram field;
+#include "lockd/protocol/figures.def"
+    char name[64]; /* of the device */
+};
+
 enum gs_condition {
     GS_CONDITION_RUNS = 0,  /* its gate is open */
     GS_CONDITION_WAITS = 1, /* it has work and no lease */
@@ -322,6 +349,7 @@ enum gs_condition {
     GS_CONDITION_DOES_NOT_FIT = 7, /* it needs more than the device can ever give */
     GS_CONDITION_NO_DEVICE = 8,    /* it has not used a device yet; the other figures are 0 */
 };
+#define GS_CONDITION_COUNT 9
 
 /* Flags of gs_wire_client. LEASE: its newest target says RUN. SKIPPED: its last turn ended before it
  * ran. PARTIAL: as GS_STATE_PARTIAL. FOREIGN: the process id is what the program says (another pid
@@ -349,6 +377,8 @@ struct gs_wire_client { /* one program on one device */
     char name[32];
     char version[16];
     char group[32];
+    char container[80]; /* its id, or its name; "": none, or not known */
+    char pod[40];       /* the UID of its Kubernetes pod; "": none, or not known */
 };
 
 struct gs_wire_remark { /* a note that some program left */
@@ -438,8 +468,16 @@ _Static_assert(sizeof(struct gs_wire_device) == 16 + 16 + 64
 #include "lockd/protocol/figures.def"
                ,
                "wire");
+#define GS_TOTAL_FIGURE(field, unit, json, metric, help) +8
+#define GS_HISTOGRAM(field, json, metric, help)          +sizeof(struct gs_wire_histogram)
+_Static_assert(sizeof(struct gs_wire_histogram) == (GS_HISTOGRAM_BOUNDS + 2) * sizeof(uint64_t),
+               "wire");
+_Static_assert(sizeof(struct gs_wire_totals) == 16 + 16 + 64
+#include "lockd/protocol/figures.def"
+               ,
+               "wire");
 #define GS_PROGRAM_FIGURE(field, unit, json, metric, heading, help) +8
-_Static_assert(sizeof(struct gs_wire_client) == 16 + 16 + 24 + 80
+_Static_assert(sizeof(struct gs_wire_client) == 16 + 16 + 24 + 80 + 120
 #include "lockd/protocol/figures.def"
                ,
                "wire");

@@ -41,6 +41,8 @@ size_t lockd_wire_size(unsigned type)
         return sizeof(struct gs_wire_device);
     case GS_WIRE_CLIENT:
         return sizeof(struct gs_wire_client);
+    case GS_WIRE_TOTALS:
+        return sizeof(struct gs_wire_totals);
     case GS_WIRE_REMARK:
         return sizeof(struct gs_wire_remark);
     case GS_WIRE_END:
@@ -241,6 +243,11 @@ static int check_body(union lockd_message *message, struct gs_err *err)
         CLEAN(message->client.name);
         CLEAN(message->client.version);
         CLEAN(message->client.group);
+        CLEAN(message->client.container);
+        CLEAN(message->client.pod);
+        return 0;
+    case GS_WIRE_TOTALS:
+        CLEAN(message->totals.name);
         return 0;
     case GS_WIRE_REMARK:
         CLEAN(message->remark.name);

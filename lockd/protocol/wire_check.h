@@ -29,6 +29,7 @@ union lockd_message {
     struct gs_wire_daemon daemon;
     struct gs_wire_device device;
     struct gs_wire_client client;
+    struct gs_wire_totals totals;
     struct gs_wire_remark remark;
     struct gs_wire_end end;
     struct gs_wire_trace trace;

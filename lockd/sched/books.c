@@ -342,10 +342,37 @@ void sched_books_ahead(struct sched_member *member, uint64_t now)
         device->books.progress = now; /* the others wait for it to be complete */
 }
 
+static void end_wait(struct sched_member *member, uint64_t at)
+{
+    if (member->time.waits_since != 0)
+        lockd_totals_count(&member->device->totals->sum.waits,
+                           sched_less(at, member->time.waits_since));
+    member->time.waits_since = 0;
+}
+
+void sched_books_time_end(struct sched_member *member, uint64_t now)
+{
+    const uint64_t ns = sched_less(now, member->time.counted_at);
+    struct gs_wire_totals *sum = &member->device->totals->sum;
+
+    if ((member->report.flags & GS_STATE_RUNNING) != 0) {
+        sum->gpu_ns += ns;
+        end_wait(member, member->time.counted_at);
+    } else if (sched_member_wants(member)) {
+        sum->wait_ns += ns;
+        if (member->time.waits_since == 0)
+            member->time.waits_since = member->time.counted_at;
+        end_wait(member, now);
+    } else {
+        end_wait(member, member->time.counted_at);
+    }
+}
+
 void sched_books_time(struct sched_member *member, uint64_t now)
 {
     const uint64_t ns = sched_less(now, member->time.counted_at);
     struct sched_device_share *share = &member->device->share;
+    struct gs_wire_totals *sum = &member->device->totals->sum;
     uint64_t held_off;
 
     sched_books_ran(member->party, now);
@@ -355,16 +382,18 @@ void sched_books_time(struct sched_member *member, uint64_t now)
     member->time.counted_at = now;
     if ((member->report.flags & GS_STATE_RUNNING) != 0) {
         member->time.gpu_ns += ns;
-        member->time.waits_since = 0;
+        sum->gpu_ns += ns;
+        end_wait(member, now - ns);
     } else if (sched_member_wants(member)) {
         if (member->time.waits_since == 0)
             member->time.waits_since = now - ns;
         member->time.wait_ns += ns;
+        sum->wait_ns += ns;
         if (!member->party->share.first && !sched_party_is_background(member->party))
             member->time.yielded_ns += sched_min(held_off, ns);
         member->time.wait_longest_ns =
             sched_max(member->time.wait_longest_ns, now - member->time.waits_since);
     } else {
-        member->time.waits_since = 0;
+        end_wait(member, now - ns);
     }
 }

@@ -20,6 +20,11 @@ static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid,
 
     if (device == NULL)
         return NULL;
+    device->totals = lockd_totals_get(&sched->totals, uuid, user);
+    if (device->totals == NULL) {
+        free(device);
+        return NULL;
+    }
     device->sched = sched;
     device->identity.user = user;
     lockd_list_init(&device->agenda.pending);
@@ -66,6 +71,8 @@ void sched_device_free_unused(struct sched_device *device)
     lockd_list_remove(&device->agenda.pending);
     lockd_list_remove(&device->link);
     sched_share_free(device);
+    memcpy(device->totals->sum.name, device->identity.name, sizeof device->totals->sum.name);
+    lockd_totals_leave(&device->sched->totals, device->totals);
     free(device);
 }
 

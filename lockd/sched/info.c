@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * info.c: the scheduler's state as gpusharectl shows it (figures.def). Reads only.
+ * info.c: the scheduler's state as gpusharectl shows it (figures.def). Reads only, but for the places in a queue,
+ * which are numbered for one answer.
  */
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"
@@ -189,6 +190,7 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         .weight = client->weight,
         .yielded_ns = member->time.yielded_ns,
         .class = sched_party_class(member->party, now),
+        .queue_place = waits ? member->party->wait.place : 0,
     };
 
     if (client->in_group != NULL && count_group(client->in_group) > 1) {
@@ -201,6 +203,52 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
     return wire;
 }
 
+/* Those that can get a turn, then those that need more than there is. */
+static void number_queue(const struct sched_device *device)
+{
+    const struct sched_order *const orders[] = {&device->waiting.queue,
+                                                &device->waiting.hopeless};
+    uint64_t place = 0;
+
+    for (const struct lockd_list *at = device->parties.next; at != &device->parties;
+         at = at->next)
+        sched_party_of(at, of_device)->wait.place = 0;
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        for (const struct sched_node *at = sched_order_first(orders[i]); at != NULL;
+             at = sched_order_next(at))
+            sched_party_of(at, wait.queued)->wait.place = ++place;
+    }
+}
+
+void sched_visit_totals(const struct sched *sched, sched_visit_total *visit, void *context,
+                        uint64_t now_ns)
+{
+    for (const struct lockd_list *at = sched->devices.next; at != &sched->devices;
+         at = at->next) {
+        const struct sched_device *each = lockd_entry(at, struct sched_device, link);
+        struct gs_wire_totals totals = each->totals->sum;
+
+        memcpy(totals.name, each->identity.name, sizeof totals.name);
+        for (const struct lockd_list *of = each->members.next; of != &each->members;
+             of = of->next) {
+            const struct sched_member *member = sched_member_of(of, of_device);
+            const uint64_t ns = sched_less(now_ns, member->time.counted_at);
+            const bool runs = (member->report.flags & GS_STATE_RUNNING) != 0;
+
+            totals.gpu_ns += runs ? ns : 0;
+            totals.wait_ns += !runs && sched_member_wants(member) ? ns : 0;
+        }
+        visit(context, &totals);
+    }
+    for (const struct lockd_list *at = sched->totals.next; at != &sched->totals;
+         at = at->next) {
+        const struct lockd_totals *each = lockd_entry(at, struct lockd_totals, link);
+
+        if (!each->used)
+            visit(context, &each->sum);
+    }
+}
+
 void sched_visit(const struct sched *sched, sched_visit_device *visit_device,
                  sched_visit_member *visit_member, void *context, uint64_t now_ns)
 {
@@ -209,6 +257,7 @@ void sched_visit(const struct sched *sched, sched_visit_device *visit_device,
         const struct sched_device *each = lockd_entry(at, struct sched_device, link);
         const struct gs_wire_device device = describe_device(each, now_ns);
 
+        number_queue(each);
         visit_device(context, &device);
         for (const struct lockd_list *of = each->members.next; of != &each->members;
              of = of->next) {

@@ -70,6 +70,7 @@ static void begin_party(struct sched_party *party, uint64_t length, uint64_t now
         party->turn.length = length;
         party->turn.count++;
         party->device->turns.switches++;
+        party->device->totals->sum.switches++;
         party->device->grace_at = sched_min(party->device->grace_at, now + GRACE_SHORT);
         if (party->gang->complete != 0 && length != LOCKD_NEVER)
             party->turn.until = now + length;

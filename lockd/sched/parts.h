@@ -132,6 +132,7 @@ struct sched_party_wait {
     struct sched_node queued; /* in device->waiting.queue or .hopeless while it waits */
     struct sched_order *queued_of;
     uint64_t arrival; /* rises with every place in a queue */
+    uint64_t place;   /* in the queue, when it was last looked at: info.c */
     bool first;       /* in the queue before all others: sched_party_blocked() */
     bool elsewhere;   /* waits for another device before it comes to this one */
     bool keeps_place; /* its turn was cut: it comes back to the place that it had */

@@ -91,6 +91,12 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     if (state->target_seq < UINT32_MAX / 2)
         member->sent.seq = member->report.echoed = member->sent.first_seq = state->target_seq;
     member->report.switch_ns = state->switch_ns;
+    if (state->target_seq == 0) {
+        device->totals->sum.programs++;
+    } else { /* it comes back: what it moved until now was counted */
+        member->report.moved_out = state->moved_out;
+        member->report.moved_in = state->moved_in;
+    }
     member->time.counted_at = now;
     member->quota = client->quota_next;
     client->quota_next = UINT64_MAX;
@@ -128,6 +134,7 @@ static void member_free(struct sched_member *member, uint64_t now)
     struct sched_device *device = member->device;
 
     device->books.gpu_ns_gone += member->time.gpu_ns;
+    sched_books_time_end(member, now);
     sched_books_forget(member);
     lockd_list_remove(&member->of_client);
     lockd_list_remove(&member->of_device);
@@ -179,9 +186,23 @@ static void take_running(struct sched_member *member, bool runs, uint64_t now)
         return;
     party->turn.started = now;
     /* at first it has no memory that must come in: that switch is cheaper than any after it */
-    if (device->turns.leases && party->turn.measured && party->time.last_ran != 0)
+    if (device->turns.leases && party->turn.measured && party->time.last_ran != 0) {
         sched_device_switched(device, now - party->turn.cleared);
+        lockd_totals_count(&device->totals->sum.hand_offs, now - party->turn.cleared);
+    }
     party->turn.measured = false;
+}
+
+/* Between two reports no more than all of the device can have moved, whatever it says. */
+static void count_moved(struct sched_member *member, const struct gs_wire_state *state)
+{
+    const uint64_t most = member->device->measure.total;
+    struct gs_wire_totals *sum = &member->device->totals->sum;
+
+    sum->moved_out += sched_min(sched_less(state->moved_out, member->report.moved_out), most);
+    sum->moved_in += sched_min(sched_less(state->moved_in, member->report.moved_in), most);
+    member->report.moved_out = state->moved_out;
+    member->report.moved_in = state->moved_in;
 }
 
 static void take_figures(struct sched_member *member, const struct gs_wire_state *state,
@@ -204,8 +225,7 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
     member->report.pinned_graphs = state->pinned_graphs;
     member->report.pinned_arrays = state->pinned_arrays;
     sched_short_used(member);
-    member->report.moved_out = state->moved_out;
-    member->report.moved_in = state->moved_in;
+    count_moved(member, state);
     member->report.calls = state->calls;
     member->report.switch_ns = state->switch_ns;
     if (state->target_seq > member->report.echoed && state->target_seq <= member->sent.seq) {
@@ -350,6 +370,7 @@ struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns)
     lockd_list_init(&sched->groups_marked);
     lockd_list_init(&sched->unsent);
     lockd_list_init(&sched->pending);
+    lockd_list_init(&sched->totals);
     return sched;
 }
 
@@ -360,5 +381,6 @@ void sched_free(struct sched *sched)
     while (!lockd_list_empty(&sched->clients))
         sched_client_gone(sched, lockd_entry(sched->clients.next, struct sched_client, link),
                           0);
+    lockd_totals_free(&sched->totals);
     free(sched);
 }

@@ -145,5 +145,9 @@ typedef void sched_visit_member(void *context, const struct gs_wire_device *devi
                                 const struct gs_wire_client *client);
 void sched_visit(const struct sched *sched, sched_visit_device *device,
                  sched_visit_member *member, void *context, uint64_t now_ns);
+/* ... for the totals of each device, also of those that no client uses any more. */
+typedef void sched_visit_total(void *context, const struct gs_wire_totals *totals);
+void sched_visit_totals(const struct sched *sched, sched_visit_total *visit, void *context,
+                        uint64_t now_ns);
 
 #endif

@@ -40,6 +40,7 @@
 
 #include "lockd/sched/parts.h"
 #include "lockd/sched/scheduler.h"
+#include "lockd/totals/totals.h"
 
 /* A client on a device. */
 struct sched_member {
@@ -116,6 +117,7 @@ struct sched_group {
 
 struct sched_device {
     struct sched *sched;
+    struct lockd_totals *totals;
     struct lockd_list link; /* on sched->devices */
     struct lockd_list members, parties;
     uint32_t member_count, party_count;
@@ -161,7 +163,8 @@ struct sched {
     struct sched_settings settings;
     uint64_t created;
     struct lockd_list clients, devices, groups, groups_marked, unsent, pending;
-    uint64_t groups_at; /* when a group may come together again */
+    struct lockd_list totals; /* of devices, also of those that are gone */
+    uint64_t groups_at;       /* when a group may come together again */
     bool groups_unsaid;
     uint64_t group_numbers;
     uint32_t giving_way; /* gangs */

@@ -9,5 +9,7 @@
 
 /* CLOCK_MONOTONIC, ns. */
 uint64_t lockd_now(void);
+/* CLOCK_REALTIME, ns since the epoch: to be shown only, since it may be set. */
+uint64_t lockd_now_real(void);
 
 #endif

@@ -96,6 +96,7 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     server->started = server->connections.programs_gone = lockd_now();
     lockd_identity_read_own(&server->here);
     server->watchdog.every_ns = read_watchdog_interval();
+    server->started_real = lockd_now_real();
     server->watchdog.at = server->started;
     lockd_quota_init(&server->quota);
     lockd_hostwatch_init(&server->host);

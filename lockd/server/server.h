@@ -49,8 +49,8 @@ struct lockd_watchdog {
 struct lockd_server {
     struct lockd_config config;
     struct sched *scheduler;
-    uint64_t started;
-    struct lockd_identity here; /* the daemon's own */
+    uint64_t started, started_real; /* by the clock that never goes back; since the epoch */
+    struct lockd_identity here;     /* the daemon's own */
     int epoll, signals;
     bool stop;
     struct lockd_admission admission;

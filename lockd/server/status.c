@@ -38,6 +38,7 @@ static void send_daemon(struct status *status, const struct lockd_server *server
     struct gs_wire_daemon daemon = {
         .pid = (int32_t)getpid(),
         .programs = server->connections.programs,
+        .start_ns = server->started_real,
         .uptime_ns = lockd_now() - server->started,
         .quantum_ns = settings->quantum_ns,
         .idle_ns = settings->idle_ns,
@@ -65,6 +66,13 @@ static void visit_device(void *context, const struct gs_wire_device *device)
     send_one(context, &message, GS_WIRE_DEVICE);
 }
 
+static void visit_totals(void *context, const struct gs_wire_totals *totals)
+{
+    struct gs_wire_totals message = *totals;
+
+    send_one(context, &message, GS_WIRE_TOTALS);
+}
+
 /* What the scheduler does not know of a program. */
 static void describe_program(struct gs_wire_client *client,
                              const struct lockd_connection *connection)
@@ -77,7 +85,13 @@ static void describe_program(struct gs_wire_client *client,
     memcpy(client->name, connection->name, sizeof client->name);
     memcpy(client->version, connection->version, sizeof client->version);
     memcpy(client->group, connection->group, sizeof client->group);
+    memcpy(client->container, connection->identity.container, sizeof client->container);
+    memcpy(client->pod, connection->identity.pod, sizeof client->pod);
 }
+
+_Static_assert(sizeof((struct gs_wire_client *)0)->container == LOCKD_CONTAINER_SIZE,
+               "container");
+_Static_assert(sizeof((struct gs_wire_client *)0)->pod == LOCKD_POD_SIZE, "pod");
 
 static void visit_member(void *context, const struct gs_wire_device *device, void *owner,
                          const struct gs_wire_client *client)
@@ -145,6 +159,7 @@ void lockd_status_send(struct lockd_connection *connection)
         describe_program(&client, each);
         send_one(&status, &client, GS_WIRE_CLIENT);
     }
+    sched_visit_totals(server->scheduler, visit_totals, &status, lockd_now());
     send_notes(&status, server);
     end.count = status.count;
     send_one(&status, &end, GS_WIRE_END);

@@ -14,6 +14,7 @@ program=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$units/gpushare-lockd.service"
 [ "$program" = "$root/opt/bin/gpushare-lockd" ] || fail "the unit starts $program, which is not what was installed"
 "$program" --version | grep -q gpushare-lockd || fail "$program does not run"
 "$program" --config "$root/opt/share/gpushare/lockd.conf" --check || fail "the example configuration is not valid"
+[ -s "$root/opt/share/gpushare/grafana/gpushare.json" ] || fail "the dashboard is not installed"
 if command -v systemd-analyze >/dev/null; then
     said=$(SYSTEMD_UNIT_PATH="$units:" systemd-analyze verify --man=no gpushare-lockd.service gpushare-lockd.socket 2>&1) ||
         fail "systemd does not take the units: $said"

@@ -13,6 +13,7 @@ struct sample_program {
     uint32_t condition;
     uint8_t uuid[16];
     uint64_t resident, on_host;
+    char name[sizeof((struct gs_wire_client *)0)->name];
 };
 
 struct sample {
@@ -61,6 +62,7 @@ void history_add(struct history *history, int64_t time, const struct ctl_answer 
                                            .resident = client->resident,
                                            .on_host = client->on_host};
         memcpy(program->uuid, client->uuid, sizeof program->uuid);
+        memcpy(program->name, client->name, sizeof program->name);
         sample->count++;
     }
 }
@@ -73,12 +75,12 @@ static json_t *sample_json(const struct sample *sample)
         const struct sample_program *program = &sample->programs[i];
         char uuid[CTL_UUID_SIZE];
 
-        json_array_append_new(programs,
-                              json_pack("{s:i, s:s, s:s, s:I, s:I}", "pid", program->pid,
-                                        "device", ctl_uuid(program->uuid, uuid), "state",
-                                        ctl_condition_name(program->condition), "resident",
-                                        (json_int_t)program->resident, "on_host",
-                                        (json_int_t)program->on_host));
+        json_array_append_new(
+            programs,
+            json_pack("{s:i, s:o, s:s, s:s, s:I, s:I}", "pid", program->pid, "name",
+                      ctl_json_text(program->name), "device", ctl_uuid(program->uuid, uuid),
+                      "state", ctl_condition_name(program->condition), "resident",
+                      (json_int_t)program->resident, "on_host", (json_int_t)program->on_host));
     }
     return json_pack("{s:I, s:o}", "time", (json_int_t)sample->time, "programs", programs);
 }

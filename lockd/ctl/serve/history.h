@@ -17,7 +17,7 @@ struct history *history_new(void);
 void history_free(struct history *history);
 /* Adds the state of everything at this moment (time: seconds since the epoch). */
 void history_add(struct history *history, int64_t time, const struct ctl_answer *answer);
-/* An array, oldest sample first: [{"time": s, "programs": [{"pid", "device", "state", "resident", "on_host"}]}]. NULL: no
+/* An array, oldest sample first: [{"time": s, "programs": [{"pid", "name", "device", "state", "resident", "on_host"}]}]. NULL: no
  * memory. */
 struct json_t *history_json(const struct history *history);
 

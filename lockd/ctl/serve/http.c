@@ -65,6 +65,17 @@ static void hang_up(struct caller *caller)
     caller->reply = NULL;
 }
 
+static void put_date(FILE *out)
+{
+    const time_t now = time(NULL);
+    struct tm parts;
+    char text[40] = "";
+
+    if (gmtime_r(&now, &parts) != NULL)
+        strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+    fprintf(out, "Date: %s\r\n", text);
+}
+
 /* Makes the reply's bytes; without memory the caller is dropped. */
 static void set_reply(struct caller *caller, const struct http_reply *reply, bool head_only)
 {
@@ -78,9 +89,11 @@ static void set_reply(struct caller *caller, const struct http_reply *reply, boo
     }
     fprintf(out,
             "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n"
-            "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n%s\r\n",
+            "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n%s",
             reply->status, reply->type != NULL ? reply->type : "text/plain", size,
             reply->headers);
+    put_date(out);
+    fputs("\r\n", out);
     if (!head_only)
         fwrite(body, 1, size, out);
     caller->sent = 0;

@@ -29,6 +29,7 @@
 #define TOKEN_MAX       128
 #define TRACE_SECONDS   10
 #define TICK_MS         1000
+#define FRESH_NS        100000000u /* an answer is shown again for so long */
 #define NUMBER_BYTES    16
 #define NONCE           "NONCENONCENONCENONCENONCENONCE32" /* in the page: 2 * NUMBER_BYTES characters */
 #define SAFE_HEADERS    "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
@@ -43,7 +44,8 @@ struct serve {
     const char *host; /* one more name that the header Host may have; NULL: none */
     char where[80];   /* ADDRESS:PORT */
     char token[TOKEN_MAX + 1];
-    struct ctl_answer answer; /* the newest, at most a second old */
+    struct ctl_answer answer; /* the newest */
+    uint64_t answered;        /* when it came */
 };
 
 static volatile int ended;
@@ -140,13 +142,29 @@ static void give_json(struct http_reply *reply, json_t *json)
     reply->type = "application/json";
 }
 
-static void give_metrics(const struct serve *serve, struct http_reply *reply)
+static void ask_daemon(struct serve *serve)
+{
+    ctl_answer_deinit(&serve->answer);
+    serve->ctl->err = (struct gs_err){0};
+    ctl_ask_status(serve->ctl, &serve->answer); /* no daemon: running is false */
+    serve->answered = ctl_now();
+}
+
+/* Figures that are a second old would make rates wrong by that, since Prometheus gives them the time when it asked. */
+static const struct ctl_answer *fresh_answer(struct serve *serve)
+{
+    if (ctl_now() - serve->answered > FRESH_NS)
+        ask_daemon(serve);
+    return &serve->answer;
+}
+
+static void give_metrics(struct serve *serve, struct http_reply *reply)
 {
     FILE *out = open_memstream(&reply->body, &reply->size);
 
     if (out == NULL)
         return;
-    ctl_metrics_write(out, &serve->answer);
+    ctl_metrics_write(out, fresh_answer(serve));
     if (fclose(out) != 0) {
         free(reply->body);
         reply->body = NULL;
@@ -183,7 +201,7 @@ static void give_path(struct serve *serve, const struct http_request *request,
     if (strcmp(request->path, "/") == 0)
         give_page(reply);
     else if (strcmp(request->path, "/status.json") == 0)
-        give_json(reply, ctl_json_status(serve->ctl, &serve->answer));
+        give_json(reply, ctl_json_status(serve->ctl, fresh_answer(serve)));
     else if (strcmp(request->path, "/history.json") == 0)
         give_json(reply, history_json(serve->history));
     else if (strcmp(request->path, "/metrics") == 0)
@@ -238,9 +256,7 @@ static void take_sample(void *context)
 {
     struct serve *serve = context;
 
-    ctl_answer_deinit(&serve->answer);
-    serve->ctl->err = (struct gs_err){0};
-    ctl_ask_status(serve->ctl, &serve->answer); /* no daemon: running is false */
+    ask_daemon(serve);
     history_add(serve->history, (int64_t)time(NULL), &serve->answer);
 }
 

@@ -245,12 +245,83 @@ class CtlTest(CtlCase):
                 self.assertNotIn(line, seen)  # a family is in one piece
                 seen.add(line)
             elif not line.startswith("#"):
-                self.assertRegex(line, r'^gpushare_[a-z_]+(\{([a-z]+="(\\.|[^"\\])*",?)+\})? [0-9.e+-]+$')
+                self.assertRegex(line, r'^gpushare_[a-z_]+(\{([a-z]+="(\\.|[^"\\])*",?)+\})? [0-9.]+$')
         self.assertIn("gpushare_up 1\n", text)
-        self.assertRegex(text, r'gpushare_program_resident_bytes\{pid="\d+",uid="\d+",name="train",[^}]*\} %d\n' % (7 * GIB))
+        self.assertRegex(text, r'gpushare_program_resident_bytes\{pid="\d+",uid="\d+",user="[^"]+",name="train",[^}]*\} %d\n' % (7 * GIB))
         self.assertIn('state="waits"} 1', text)
         self.assertEqual([line for line in self.ctl("metrics", environment={"GPUSHARE_SOCKET": "/nowhere/x"}).splitlines()
                           if line[0] != "#"], ["gpushare_up 0"])
+
+    def metric(self, name, *labels):
+        """The values of the series of a metric that have all these labels."""
+        lines = re.findall(rf"(?m)^gpushare_{name}(?:{{(.*)}})? ([0-9.]+)$", self.ctl("metrics"))
+        return [float(value) for has, value in lines if all(label in has for label in labels)]
+
+    @unittest.skipUnless(shutil.which("promtool"), "promtool is not installed (Debian's package prometheus)")
+    def test_promtool_finds_nothing(self):
+        checked = subprocess.run(["promtool", "check", "metrics"], input=self.ctl("metrics"), capture_output=True, text=True,
+                                 check=False, timeout=PATIENCE)
+        self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
+
+    def test_list_of_metrics_is_that_of_the_answer_and_of_the_page(self):
+        """The list needs no daemon; an answer has the same families, in the same order."""
+        listed = self.ctl("metrics", "--list", environment={"GPUSHARE_SOCKET": "/nowhere/x"})
+        self.assertEqual([line for line in self.ctl("metrics").splitlines() if line[0] == "#"], listed.splitlines())
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../scripts/metrics_doc.py")
+        build = os.path.dirname(os.path.dirname(CTL))
+        checked = subprocess.run([sys.executable, script, "--build", build, "--check"], capture_output=True, text=True, check=False)
+        self.assertEqual((checked.returncode, checked.stderr), (0, ""))
+
+    def test_program_is_in_one_state_and_of_one_class(self):
+        for metric, count, present in (("state", 9, {"train": "runs", "infer": "waits"}),
+                                       ("class", 3, {"train": "batch", "infer": "batch"})):
+            for name, value in present.items():
+                values = self.metric("program_" + metric, f'name="{name}')
+                self.assertEqual((len(values), sum(values)), (count, 1))
+                self.assertEqual(self.metric("program_" + metric, f'name="{name}', f'{metric}="{value}"'), [1])
+        self.assertEqual((self.metric("policy", 'policy="fair"'), sum(self.metric("policy"))), ([1], 1))
+        self.assertEqual(self.metric("build_info", 'version="'), [1])
+
+    def test_start_time_does_not_move(self):
+        self.assertEqual(self.metric("start_time_seconds"), self.metric("start_time_seconds"))
+        self.assertAlmostEqual(self.metric("start_time_seconds")[0], time.time(), delta=PATIENCE)
+
+    def test_queue_has_its_order(self):
+        third = Program(self.daemon.path, name="third", total=10 * GIB)
+        self.addCleanup(third.close)
+        third.say(flags=WANT, demand=7 * GIB)
+        wait_for(lambda: "third" in self.programs(), PATIENCE, "the third program")
+        places = {name: program["queue_place"] for name, program in self.programs().items()}
+        self.assertEqual(places, {"train": 0, "infer ?[31m": 1, "third": 2})
+
+    def test_totals_survive_the_programs(self):
+        self.one.moved_out, self.one.moved_in = 3 * GIB, 2 * GIB
+        self.one.say()
+        wait_for(lambda: self.metric("device_moved_in_bytes_total") == [2 * GIB], PATIENCE, "the report")
+        before = {name: self.metric(name) for name in ("device_gpu_seconds_total", "device_wait_seconds_total")}
+        for program in (self.one, self.two):
+            program.close()
+        wait_for(lambda: not self.status()["devices"], PATIENCE, "the device to be gone")
+        for name, value in before.items():
+            self.assertGreaterEqual(self.metric(name), value, name)
+        self.assertEqual(self.metric("device_moved_out_bytes_total"), [3 * GIB])
+        self.assertEqual(self.metric("device_moved_in_bytes_total", 'model="Test card"'), [2 * GIB])
+        self.assertEqual(self.metric("device_programs_started_total"), [2])
+        stays = self.metric("device_gpu_seconds_total")
+        self.assertEqual(stays, self.metric("device_gpu_seconds_total"))
+        totals = self.status()["totals"]
+        self.assertEqual([each["moved_out"] for each in totals], [3 * GIB])
+        # train's at its first turn, and that of the other one, which never ran
+        self.assertEqual(sum(totals[0]["waits"]["counts"]), 2)
+        self.assertAlmostEqual(totals[0]["waits"]["sum_ns"], totals[0]["wait_ns"], delta=1e6)
+
+    def test_histograms_add_up(self):
+        for histogram in ("wait", "handoff"):
+            name = f"device_{histogram}_duration_seconds"
+            buckets, count = self.metric(name + "_bucket"), self.metric(name + "_count")
+            self.assertEqual(buckets, sorted(buckets))
+            self.assertEqual(self.metric(name + "_bucket", 'le="+Inf"'), count)
+            self.assertEqual(len(self.metric(name + "_sum")), 1)
 
     def test_metrics_keep_the_rules_of_prometheus(self):
         text = self.ctl("metrics")

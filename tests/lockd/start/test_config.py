@@ -143,7 +143,7 @@ class ConfigTest(unittest.TestCase):
         self.write("")
         self.start()
         now = self.settings()
-        for measured in ("pid", "uptime_ns", "host_total"):
+        for measured in ("pid", "start_ns", "uptime_ns", "host_total"):
             shown[measured] = now[measured] = None
         self.assertEqual(now, shown)
 

@@ -114,8 +114,22 @@ class ServeTest(unittest.TestCase):
         self.assertIn("gpushare_up 1", self.get("/metrics")[2])
         wait_for(lambda: len(json.loads(self.get("/history.json")[2])) > 1, PATIENCE, "two samples")
         sample = json.loads(self.get("/history.json")[2])[0]
-        self.assertEqual({p["pid"] for p in sample["programs"]}, {os.getpid()})
+        self.assertEqual({(p["pid"], p["name"]) for p in sample["programs"]}, {(os.getpid(), "train"), (os.getpid(), EVIL)})
         self.assertAlmostEqual(sample["time"], time.time(), delta=PATIENCE)
+
+    def test_figures_are_of_the_moment_when_they_are_asked(self):
+        """Not those of the last second: rates would be wrong."""
+        def connected():
+            """The program's time as shown, and the times between which that was so."""
+            begin = time.monotonic()
+            shown = re.search(r'(?m)^gpushare_program_connected_seconds{[^}]*name="train"[^}]*} (\S+)$', self.get("/metrics")[2])[1]
+            return float(shown), begin - 0.15, time.monotonic()
+
+        for _ in range(3):
+            first, first_begin, first_end = connected()
+            time.sleep(0.3)
+            second, begin, end = connected()
+            self.assertTrue(begin - first_end <= second - first <= end - first_begin, (first, second))
 
     def test_trace_is_recorded_while_others_are_served(self):
         request = f"GET /trace.json?seconds=1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.token}\r\n\r\n"
