@@ -211,6 +211,8 @@ void ctl_answer_deinit(struct ctl_answer *answer)
     free(answer->clients);
     free(answer->remarks);
     free(answer->settings);
+    free(answer->device_busy);
+    free(answer->client_busy);
     memset(answer, 0, sizeof *answer);
 }
 
@@ -226,6 +228,11 @@ enum ctl_exit ctl_fail(const struct ctl *ctl)
 {
     fprintf(stderr, "gpusharectl: %s\n", ctl->err.text);
     return ctl->err.code == -ENOENT ? CTL_NO_DAEMON : CTL_FAILED;
+}
+
+enum ctl_exit ctl_refused(const struct gs_wire_end *end)
+{
+    return end->code == -ESRCH ? CTL_NO_PROGRAM : CTL_FAILED;
 }
 
 enum ctl_exit ctl_done(enum ctl_exit code)

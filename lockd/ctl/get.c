@@ -116,7 +116,7 @@ static enum ctl_exit ask_settings(struct ctl *ctl, const char *name, int32_t pid
         return ctl_fail(ctl);
     if (answer.end.code != 0) {
         fprintf(stderr, "gpusharectl: %s\n", answer.end.text);
-        code = CTL_FAILED;
+        code = ctl_refused(&answer.end);
     } else {
         code = print_settings(&answer, name, json);
     }

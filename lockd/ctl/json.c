@@ -46,7 +46,12 @@ static void add_figures(json_t *object, const struct lockd_figure *figures, cons
     }
 }
 
-static json_t *client_json(const struct gs_wire_client *client)
+static json_t *busy_json(int percent)
+{
+    return percent == CTL_BUSY_UNKNOWN ? json_null() : json_integer(percent);
+}
+
+static json_t *client_json(const struct gs_wire_client *client, int busy)
 {
     json_t *object = json_pack(
         "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b, s:s?}", "pid",
@@ -62,6 +67,7 @@ static json_t *client_json(const struct gs_wire_client *client)
         "gang_why", lockd_kin_name(client->gang_why));
 
     add_figures(object, lockd_program_figures, client);
+    json_object_set_new(object, "busy_percent", busy_json(busy));
     return object;
 }
 
@@ -75,19 +81,21 @@ static json_t *clients_json(const struct ctl_answer *answer, const char *uuid)
         const bool none = client->condition == GS_CONDITION_NO_DEVICE;
 
         if (uuid == NULL ? none : (!none && strcmp(ctl_uuid(client->uuid, own), uuid) == 0))
-            json_array_append_new(array, client_json(client));
+            json_array_append_new(array, client_json(client, ctl_client_busy(answer, i)));
     }
     return array;
 }
 
-static json_t *device_json(const struct ctl_answer *answer, const struct gs_wire_device *device)
+static json_t *device_json(const struct ctl_answer *answer, size_t index)
 {
+    const struct gs_wire_device *device = &answer->devices[index];
     char uuid[CTL_UUID_SIZE];
     json_t *object =
         json_pack("{s:s, s:o, s:s}", "uuid", ctl_uuid(device->uuid, uuid), "name",
                   ctl_json_text(device->name), "mode", device->leases != 0 ? "leases" : "open");
 
     add_figures(object, lockd_device_figures, device);
+    json_object_set_new(object, "busy_percent", busy_json(ctl_device_busy(answer, index)));
     json_object_set_new(object, "programs", clients_json(answer, uuid));
     return object;
 }
@@ -116,7 +124,7 @@ json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer)
     json_t *devices = json_array(), *remarks = json_array();
 
     for (size_t i = 0; i < answer->device_count; i++)
-        json_array_append_new(devices, device_json(answer, &answer->devices[i]));
+        json_array_append_new(devices, device_json(answer, i));
     for (size_t i = 0; i < answer->remark_count; i++)
         json_array_append_new(remarks, remark_json(&answer->remarks[i]));
     if (answer->running) {

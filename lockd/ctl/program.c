@@ -35,22 +35,31 @@ static void print_json(int code, uint32_t programs, const char *error)
     json_decref(root);
 }
 
-enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
+int ctl_control(struct ctl *ctl, const struct ctl_act *act, struct gs_wire_end *end)
 {
     struct gs_wire_control control = {.op = act->op, .pid = act->pid, .value = act->value};
     struct ctl_answer answer;
-    struct gs_wire_end end;
     int code;
 
     lockd_wire_header(&control.header, GS_WIRE_CONTROL);
     code = ctl_ask(ctl, &control, sizeof control, &answer);
+    if (code != 0)
+        return code;
+    *end = answer.end;
+    ctl_answer_deinit(&answer);
+    return 0;
+}
+
+enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
+{
+    struct gs_wire_end end;
+    const int code = ctl_control(ctl, act, &end);
+
     if (code != 0) {
         if (act->json)
             print_json(code, 0, ctl->err.text);
         return ctl_fail(ctl);
     }
-    end = answer.end;
-    ctl_answer_deinit(&answer);
     if (act->json)
         print_json(end.code, end.count, end.code != 0 ? end.text : NULL);
     else if (end.code == 0 && act->done != NULL)
@@ -58,7 +67,7 @@ enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
     if (end.code == 0)
         return ctl_done(CTL_OK);
     fprintf(stderr, "gpusharectl: %s\n", end.text);
-    return CTL_FAILED;
+    return ctl_refused(&end);
 }
 
 static enum ctl_exit operate_program(struct ctl *ctl, const struct ctl_command *command,
