@@ -46,7 +46,7 @@ static const char *gang_why(const struct gs_wire_client *client)
 static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_client *client,
                        char *buffer, size_t size)
 {
-    char limit[24];
+    char limit[24], container[CTL_CONTAINER_SIZE];
     const struct {
         uint32_t flag;
         const char *text;
@@ -61,6 +61,10 @@ static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_cli
         if ((client->flags & odd[i].flag) != 0)
             add_remark(buffer, size, "%s", odd[i].text);
     }
+    if (client->container[0] != '\0')
+        add_remark(buffer, size, "container %s", ctl_container_text(client, container));
+    if (client->pod[0] != '\0')
+        add_remark(buffer, size, "pod %s", client->pod);
     if (client->weight != 0 && client->weight != GS_WEIGHT_DEFAULT)
         add_remark(buffer, size, "weight %llu", (unsigned long long)client->weight);
     if (client->priority != 0)
