@@ -144,7 +144,8 @@ static void print_figures(const struct ctl_layout *layout, const struct gs_wire_
         if (!is_shown(layout, at))
             continue;
         ctl_figure_text(at, lockd_figure_value(at, client), text, sizeof text);
-        printf(" %s", ctl_align(text, column_width(layout, at), aligned, sizeof aligned));
+        printf(" %s", ctl_align(text, column_width(layout, at), CTL_UNIT_WIDTH, aligned,
+                                sizeof aligned));
     }
 }
 

@@ -10,7 +10,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define UNIT_WIDTH   3 /* of "GiB", the longest */
 #define COLUMNS_MAX  1000
 #define USUAL_COLUMN 80
 
@@ -70,15 +69,15 @@ const char *ctl_colour_start(enum ctl_colour colour)
     return starts[colour];
 }
 
-const char *ctl_align(const char *text, int width, char *buffer, size_t size)
+const char *ctl_align(const char *text, int width, int unit_width, char *buffer, size_t size)
 {
     const char *unit = strchr(text, ' ');
     const int number = unit != NULL ? (int)(unit - text) : (int)strlen(text);
-    const int room = width - UNIT_WIDTH - 1;
+    const int room = width - unit_width - 1;
 
     if (unit == NULL || number > room)
         snprintf(buffer, size, "%*s", width, text);
     else
-        snprintf(buffer, size, "%*.*s %-*s", room, number, text, UNIT_WIDTH, unit + 1);
+        snprintf(buffer, size, "%*.*s %-*s", room, number, text, unit_width, unit + 1);
     return buffer;
 }

@@ -33,7 +33,8 @@ const char *ctl_colour_start(enum ctl_colour colour);
 #define CTL_COLOUR_END "\x1b[0m"
 
 /* "7.0 GiB" or "1.5 s" at the right end of `width` columns, in such a way that numbers end and
- * units begin in the same column. Returns buffer. */
-const char *ctl_align(const char *text, int width, char *buffer, size_t size);
+ * units begin in the same column. unit_width: of the longest one. Returns buffer. */
+const char *ctl_align(const char *text, int width, int unit_width, char *buffer, size_t size);
+#define CTL_UNIT_WIDTH 3 /* of "GiB" and "min" */
 
 #endif

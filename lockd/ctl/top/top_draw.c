@@ -18,8 +18,8 @@
 #include <string.h>
 
 #define BAR_WIDTH   20
-#define BAR_SMALL   10
-#define WIDE        150 /* columns that all figures take; what 80 show of them is below */
+#define BAR_SMALL   8
+#define WIDE        155 /* columns that all figures take; what 80 show of them is below */
 #define GRAPH_LABEL 10
 #define GRAPH_VALUE 14
 
@@ -68,8 +68,8 @@ static void put_heading(struct top *top)
                  "USER", "NAME", "STATE", BAR_WIDTH + 2, "[#card +pinned -host]", "CARD",
                  "HOST", "PINNED", "OUT", "IN", "ALLOWED", "BUSY", "TURNS", "LONGEST");
     else
-        put_text(top, CTL_HEAD, A_BOLD, " %7s %-8s %-9s %-8s %-*s %9s %9s %7s %5s", "PID",
-                 "USER", "NAME", "STATE", BAR_SMALL + 2, "[#card -host", "OUT/s", "IN/s",
+        put_text(top, CTL_HEAD, A_BOLD, " %7s %-8s %-8s %-8s %-*s %9s %9s %7s %5s", "PID",
+                 "USER", "NAME", "STATE", BAR_SMALL + 2, "[#card -ho", "OUT/s", "IN/s",
                  "ALLOWED", "BUSY");
 }
 
@@ -77,11 +77,11 @@ static void put_heading(struct top *top)
 static const char *put_aligned(uint64_t bytes, int width, const char *behind, char *buffer,
                                size_t size)
 {
-    char text[24], aligned[32];
+    char text[24], whole[32];
 
-    gs_size_format(bytes, text, sizeof text);
-    snprintf(buffer, size, "%s%s", ctl_align(text, width, aligned, sizeof aligned), behind);
-    return buffer;
+    snprintf(whole, sizeof whole, "%s%s", gs_size_format(bytes, text, sizeof text), behind);
+    return ctl_align(whole, width + (int)strlen(behind), CTL_UNIT_WIDTH + (int)strlen(behind),
+                     buffer, size);
 }
 
 struct shown { /* the texts of a line */
@@ -101,8 +101,8 @@ static void put_wide(struct top *top, const struct gs_wire_client *client,
              put_aligned(client->on_host, 9, "", host, sizeof host),
              put_aligned(client->pinned, 9, "", pinned, sizeof pinned), shown->out, shown->in,
              shown->allowed, shown->busy, (unsigned long long)client->turns,
-             ctl_align(ctl_duration(client->wait_longest_ns, wait, sizeof wait), 8, aligned,
-                       sizeof aligned));
+             ctl_align(ctl_duration(client->wait_longest_ns, wait, sizeof wait), 8,
+                       CTL_UNIT_WIDTH, aligned, sizeof aligned));
 }
 
 static void put_line(struct top *top, const struct top_line *line,
@@ -122,7 +122,7 @@ static void put_line(struct top *top, const struct top_line *line,
                   wide ? BAR_WIDTH : BAR_SMALL, shown.memory);
     lockd_text_fit(ctl_user_name(client->uid, user, sizeof user), wide ? 10 : 8, shown.user,
                    sizeof shown.user);
-    lockd_text_fit(client->name, wide ? 15 : 9, shown.name, sizeof shown.name);
+    lockd_text_fit(client->name, wide ? 15 : 8, shown.name, sizeof shown.name);
     lockd_text_fit(ctl_condition_name(client->condition), wide ? 12 : 8, shown.state,
                    sizeof shown.state);
     put_aligned((uint64_t)line->rate.out, 9, behind, shown.out, sizeof shown.out);
