@@ -243,6 +243,15 @@ enum ctl_exit ctl_done(enum ctl_exit code)
     return code == CTL_OK ? CTL_FAILED : code;
 }
 
+void ctl_print_usage(const struct ctl_command *command, FILE *out)
+{
+    fprintf(out, "usage: gpusharectl %s", command->name);
+    for (const struct lockd_option *at = command->options; at != NULL && at->name != NULL; at++)
+        fprintf(out, " [--%s%s%s]", at->name, at->argument != NULL ? " " : "",
+                at->argument != NULL ? at->argument : "");
+    fprintf(out, "%s%s\n", command->arguments[0] != '\0' ? " " : "", command->arguments);
+}
+
 enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
 {
     va_list ap;
@@ -251,6 +260,7 @@ enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, .
     va_start(ap, format);
     vfprintf(stderr, format, ap);
     va_end(ap);
-    fprintf(stderr, "\nusage: gpusharectl %s %s\n", command->name, command->arguments);
+    putc('\n', stderr);
+    ctl_print_usage(command, stderr);
     return CTL_USAGE;
 }

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* Exit codes, those of systemctl(1) where it has one: 3 is "not running", 4 "no such unit". */
 enum ctl_exit {
@@ -34,12 +35,21 @@ struct ctl {
 
 struct ctl_command {
     const char *name;
-    const char *arguments; /* for the usage line */
+    const char *arguments; /* for the usage line, without options: PID, NAME, VALUE and FILE are
+                              completed by what they are, words in small letters as they stand */
     const char *help;
     enum ctl_exit (*run)(struct ctl *ctl, int argc,
-                         char **argv); /* argv[0] is the command's name */
-    void (*details)(void);             /* more for its --help; may be NULL */
+                         char **argv);  /* argv[0] is the command's name */
+    void (*details)(void);              /* more for its --help; may be NULL */
+    const struct lockd_option *options; /* for its --help and the shells' completion */
 };
+
+/* The one option of most commands; its value is a bool. */
+extern const struct lockd_option ctl_json_option[];
+/* complete.c: offers what may follow on the line after the command, at argv[from]. */
+struct gs_complete;
+void ctl_complete(struct ctl *ctl, const struct ctl_command *command, int from, int argc,
+                  char **argv);
 
 extern const struct ctl_command ctl_status, ctl_top, ctl_get, ctl_set, ctl_pause, ctl_resume,
     ctl_evict, ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_serve, ctl_doctor, ctl_cdi;
@@ -100,6 +110,8 @@ uint64_t ctl_now(void);
 enum ctl_exit ctl_fail(const struct ctl *ctl);
 /* All was printed: code, unless it could not be written. */
 enum ctl_exit ctl_done(enum ctl_exit code);
+/* "usage: gpusharectl NAME [--OPTION] ARGUMENTS" */
+void ctl_print_usage(const struct ctl_command *command, FILE *out);
 /* What is wrong with the words on the command line, and how they should be. */
 enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -14,6 +14,11 @@
 #include <stdio.h>
 #include <string.h>
 
+const struct lockd_option ctl_json_option[] = {
+    {.name = "json", .kind = LOCKD_OPTION_FLAG, .help = "print JSON (docs/protocol.md)"},
+    {0},
+};
+
 /* Bytes and nanoseconds as integers, which have a sign here; what is automatic as null. */
 static json_t *number_json(uint64_t value)
 {

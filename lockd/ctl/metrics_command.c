@@ -11,15 +11,11 @@
 static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
 {
     bool json = false;
-    const struct lockd_option table[] = {
-        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
-        {0},
-    };
     enum ctl_exit exit_code = CTL_OK;
     struct ctl_answer answer;
     int index = 1, code;
 
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_metrics, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_metrics, "takes options only, no arguments");
@@ -35,4 +31,5 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_metrics = {
-    "metrics", "[--json]", "print all figures in Prometheus' text format", metrics_run, NULL};
+    "metrics",   "",   "print all figures in Prometheus' text format",
+    metrics_run, NULL, ctl_json_option};

@@ -73,13 +73,10 @@ enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
 static enum ctl_exit operate_program(struct ctl *ctl, const struct ctl_command *command,
                                      struct ctl_act *act, bool all, int argc, char **argv)
 {
-    const struct lockd_option table[] = {
-        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &act->json},
-        {0},
-    };
     int index = 1;
 
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_read(ctl_json_option, &act->json, false, argc, argv, &index, &ctl->err) !=
+        0)
         return ctl_usage(command, "%s", ctl->err.text);
     if (index != argc - 1)
         return ctl_usage(command, all ? "give one process id, or all" : "give one process id");
@@ -117,16 +114,19 @@ static enum ctl_exit suspend_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_pause = {
-    "pause", "[--json] PID|all",
+    "pause",
+    "PID|all",
     "keep a program from running on GPUs; its memory stays until others need "
     "it",
-    pause_run, NULL};
-const struct ctl_command ctl_resume = {"resume", "[--json] PID|all",
-                                       "let a paused or suspended program run again",
-                                       resume_run, NULL};
+    pause_run,
+    NULL,
+    ctl_json_option};
+const struct ctl_command ctl_resume = {
+    "resume",   "PID|all", "let a paused or suspended program run again",
+    resume_run, NULL,      ctl_json_option};
 const struct ctl_command ctl_evict = {
-    "evict", "[--json] PID|all", "move the memory of a program to the host until its next turn",
-    evict_run, NULL};
-const struct ctl_command ctl_suspend = {"suspend", "[--json] PID",
-                                        "pause a program and move all its memory to the host",
-                                        suspend_run, NULL};
+    "evict",   "PID|all", "move the memory of a program to the host until its next turn",
+    evict_run, NULL,      ctl_json_option};
+const struct ctl_command ctl_suspend = {
+    "suspend",   "PID", "pause a program and move all its memory to the host",
+    suspend_run, NULL,  ctl_json_option};

@@ -111,13 +111,9 @@ static enum ctl_exit show_status(struct ctl *ctl, bool json)
 static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
 {
     bool json = false;
-    const struct lockd_option table[] = {
-        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
-        {0},
-    };
     int index = 1;
 
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_status, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_status, "takes no arguments");
@@ -125,4 +121,5 @@ static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_status = {
-    "status", "[--json]", "show the devices and the programs on them", status_run, NULL};
+    "status",   "",   "show the devices and the programs on them",
+    status_run, NULL, ctl_json_option};

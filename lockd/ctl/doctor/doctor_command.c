@@ -96,16 +96,12 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
 {
     struct doctor *doctor = calloc(1, sizeof *doctor);
     bool json = false;
-    const struct lockd_option table[] = {
-        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
-        {0},
-    };
     int index = 1, pid = 0, code = 0;
     enum doctor_level level;
 
     if (doctor == NULL)
         return CTL_FAILED;
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0 ||
+    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0 ||
         index < argc - 1) {
         free(doctor);
         return ctl_usage(&ctl_doctor, "%s",
@@ -136,4 +132,5 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_doctor = {
-    "doctor", "[--json] [PID|FILE]", "find out why a program does not share", doctor_run, NULL};
+    "doctor",   "[PID|FILE]", "find out why a program does not share",
+    doctor_run, NULL,         ctl_json_option};

@@ -100,26 +100,33 @@ static enum ctl_exit print_json(struct top *top, uint64_t interval_ns, uint64_t 
     return CTL_OK;
 }
 
+struct top_words {
+    uint64_t interval_ns, count;
+    bool json;
+};
+
+static const struct lockd_option top_options[] = {
+    {"interval", "SECONDS", LOCKD_OPTION_SECONDS, NULL, 50000000u, 3600000000000u,
+     "time between two looks (default: 1)", NULL, 0, offsetof(struct top_words, interval_ns)},
+    {"count", "N", LOCKD_OPTION_COUNT, NULL, 1, 1000000000, "end after so many objects", NULL,
+     0, offsetof(struct top_words, count)},
+    {"json", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "print a JSON object for each look", NULL, 0,
+     offsetof(struct top_words, json)},
+    {0},
+};
+
 static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
 {
-    uint64_t interval_ns = 1000000000u, count = UINT64_MAX;
+    struct top_words words = {.interval_ns = 1000000000u, .count = UINT64_MAX};
     struct top *top;
-    bool json = false;
-    const struct lockd_option table[] = {
-        {"interval", "SECONDS", LOCKD_OPTION_SECONDS, &interval_ns, 50000000u, 3600000000000u,
-         NULL, NULL, 0},
-        {"count", "N", LOCKD_OPTION_COUNT, &count, 1, 1000000000, NULL, NULL, 0},
-        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
-        {0},
-    };
     enum ctl_exit code;
     int index = 1;
 
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_read(top_options, &words, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_top, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_top, "takes options only, no arguments");
-    if (!json && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
+    if (!words.json && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
         gs_err_set(&ctl->err, -ENOTTY,
                    "top needs a terminal; for a pipe or a log use: "
                    "gpusharectl status, or top --json");
@@ -134,7 +141,8 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
     if (top_look_take(top) != 0)
         code = ctl_fail(ctl);
     else
-        code = json ? print_json(top, interval_ns, count) : show_screen(top, interval_ns);
+        code = words.json ? print_json(top, words.interval_ns, words.count)
+                          : show_screen(top, words.interval_ns);
     top_look_deinit(top);
     ctl_nvml_close(top->nvml);
     free(top);
@@ -142,5 +150,5 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_top = {
-    "top", "[--interval SECONDS] [--json [--count N]]",
-    "show memory, moved bytes and waiting programs as they change", top_run, NULL};
+    "top",   "",   "show memory, moved bytes and waiting programs as they change",
+    top_run, NULL, top_options};
