@@ -11,6 +11,7 @@
 
 static void list_settings(void)
 {
+    puts("\nsettings");
     for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
         char left[64];
 

@@ -19,7 +19,7 @@ TOOLS = (LOCKD, CTL, PATCH, DOOR, CC)
 BASH = """. "$1"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _gpushare "$1"; printf '%s\\n' "${COMPREPLY[@]}" """
 ZSH = """file=$1; shift; words=("$@"); CURRENT=$#
 _files() { if [[ $1 == -/ ]]; then print -l -- *(/); else print -l -- *; fi }
-_describe() { print -l -- ${${(P)2}%%:*} }
+_describe() { for word in ${(P)2}; do word=${word//\\\\:/$'\\1'}; word=${word%%:*}; print -r -- ${word//$'\\1'/:}; done }
 source $file"""
 
 
@@ -41,7 +41,9 @@ class CompletionTest(unittest.TestCase):
         os.mkdir(os.path.join(self.folder, "afolder"))
         with open(os.path.join(self.folder, "afile"), "w", encoding="ascii"):
             pass
-        self.environment = {"GPUSHARE_SOCKET": self.folder + "/none.sock", "HOME": self.folder}
+        home = tempfile.mkdtemp()  # fish makes folders there
+        self.addCleanup(shutil.rmtree, home)
+        self.environment = {"GPUSHARE_SOCKET": self.folder + "/none.sock", "HOME": home}
 
     def offers(self, shell, *line):
         """The words that this shell would offer for the last one."""

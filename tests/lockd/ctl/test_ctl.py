@@ -217,7 +217,7 @@ class CtlTest(unittest.TestCase):
         self.assertIn("no program with process id 1", self.ctl("get", "weight", "1", code=4))
 
     def test_what_get_prints_is_what_set_takes(self):
-        settable = [line.split()[0] for line in self.ctl("set", "--help").splitlines() if line.startswith("  ")]
+        settable = [line.split()[0] for line in self.ctl("set", "--help").splitlines() if line.startswith("  ") and "--" not in line]
         me = str(os.getpid())
         for name in settable:
             pid = [me] if name in ("weight", "priority", "limit", "class") else []
