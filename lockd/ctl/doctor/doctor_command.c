@@ -34,6 +34,8 @@ static void print_text(const struct doctor *doctor)
         printf("%-5s %s\n", level_names[finding->level], finding->text);
         if (finding->advice[0] != '\0')
             printf("      -> %s\n", finding->advice);
+        if (finding->command[0] != '\0')
+            printf("      $ %s\n", finding->command);
     }
     switch (worst_level(doctor)) {
     case DOCTOR_FAIL:
@@ -57,11 +59,12 @@ static int print_json(const struct doctor *doctor)
     for (size_t i = 0; i < doctor->count; i++) {
         const struct doctor_finding *finding = &doctor->findings[i];
 
-        json_array_append_new(findings,
-                              json_pack("{s:s, s:s, s:o, s:s?}", "check", finding->check,
-                                        "level", level_names[finding->level], "text",
-                                        ctl_json_text(finding->text), "advice",
-                                        finding->advice[0] != '\0' ? finding->advice : NULL));
+        json_array_append_new(
+            findings,
+            json_pack("{s:s, s:s, s:o, s:s?, s:s?}", "check", finding->check, "level",
+                      level_names[finding->level], "text", ctl_json_text(finding->text),
+                      "advice", finding->advice[0] != '\0' ? finding->advice : NULL, "command",
+                      finding->command[0] != '\0' ? finding->command : NULL));
     }
     root = json_pack("{s:s, s:o?, s:o?, s:o}", "verdict", level_names[worst_level(doctor)],
                      "pid", doctor->pid != 0 ? json_integer(doctor->pid) : NULL, "file",
@@ -115,12 +118,17 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
         doctor->file = argv[index];
     doctor_daemon(doctor);
     doctor_system(doctor);
+    doctor_config(doctor);
+    doctor_containers(doctor);
     if (doctor->pid != 0)
         doctor_process(doctor);
     else
         look_at_own_environment(doctor);
-    if (doctor->file != NULL)
+    doctor_wheel(doctor);
+    if (doctor->file != NULL) {
         doctor_file(doctor, doctor->file, doctor->file);
+        doctor_libraries(doctor, doctor->file);
+    }
     if (json)
         code = print_json(doctor);
     else
