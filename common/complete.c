@@ -18,15 +18,16 @@ static const struct gs_complete_option *find_hungry(const struct gs_complete_opt
                                                     size_t count, const char *word)
 {
     const bool is_long = strncmp(word, "--", 2) == 0;
+    const size_t length = strlen(word);
 
     for (size_t i = 0; i < count; i++) {
         const struct gs_complete_option *each = &options[i];
 
         if (each->argument == NULL)
             continue;
-        if (is_long ? strlen(word + 2) == strcspn(each->name, "=") &&
-                          strncmp(word + 2, each->name, strlen(word + 2)) == 0
-                    : each->letter != 0 && word[strlen(word) - 1] == each->letter)
+        if (is_long ? length - 2 == strcspn(each->name, "=") &&
+                          memcmp(word + 2, each->name, length - 2) == 0
+                    : each->letter != 0 && word[length - 1] == each->letter)
             return each;
     }
     return NULL;

@@ -137,6 +137,8 @@ static bool is_word(const struct lockd_option *option, const char *text)
 
 int lockd_option_value(const struct lockd_option *option, const char *text, struct gs_err *err)
 {
+    if (option->value == NULL)
+        return gs_err_set(err, -EINVAL, "%s: there is no place for its value", option->name);
     switch (option->kind) {
     case LOCKD_OPTION_FLAG:
         *(bool *)option->value = true;

@@ -115,7 +115,7 @@ static int busy_of(const struct nvml_sample *samples, unsigned count, int32_t pi
 {
     const struct nvml_sample *newest = NULL;
 
-    for (unsigned i = 0; i < count; i++) {
+    for (unsigned i = 0; samples != NULL && i < count; i++) {
         if (samples[i].pid == (unsigned)pid && samples[i].gpu <= PERCENT_MAX &&
             (newest == NULL || samples[i].time_us > newest->time_us))
             newest = &samples[i];
