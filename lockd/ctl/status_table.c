@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define WIDE        132 /* columns that all of the table takes, without notes */
+#define INDENT      10  /* of notes below their program */
 #define USER_WIDTH  10
 #define STATE_WIDTH 12
 #define BYTES_WIDTH 10
@@ -90,7 +91,8 @@ struct ctl_layout ctl_layout_find(void)
 {
     const int columns = ctl_terminal_columns();
 
-    return (struct ctl_layout){.wide = columns == 0 || columns >= WIDE,
+    return (struct ctl_layout){.columns = columns,
+                               .wide = columns == 0 || columns >= WIDE,
                                .colour = ctl_terminal_colour()};
 }
 
@@ -149,6 +151,37 @@ static void print_figures(const struct ctl_layout *layout, const struct gs_wire_
     }
 }
 
+/* How much of the notes goes into a line: whole ones, at least one. */
+static size_t measure_line(const char *notes, size_t room)
+{
+    const size_t all = strlen(notes);
+    size_t length = all;
+
+    if (all <= room)
+        return all;
+    for (const char *at = strstr(notes, ", "); at != NULL; at = strstr(at + 1, ", ")) {
+        const size_t end = (size_t)(at - notes) + 1; /* with its comma */
+
+        if (length == all || end <= room)
+            length = end;
+    }
+    return length;
+}
+
+/* In lines of their own, broken between two notes. */
+static void print_notes(const struct ctl_layout *layout, const char *notes)
+{
+    const int columns = layout->columns > 2 * INDENT ? layout->columns : 2 * INDENT;
+
+    while (*notes != '\0') {
+        const size_t length = measure_line(notes, (size_t)(columns - INDENT));
+
+        printf("%*s%.*s\n", INDENT, "", (int)length, notes);
+        notes += length;
+        notes += strspn(notes, " ");
+    }
+}
+
 void ctl_table_row(const struct ctl_layout *layout, const struct ctl_answer *answer,
                    size_t index)
 {
@@ -167,7 +200,9 @@ void ctl_table_row(const struct ctl_layout *layout, const struct ctl_answer *ans
     printf(" %*s %*s", SHARE_WIDTH,
            ctl_percent(ctl_allowed_percent(client), allowed, sizeof allowed), SHARE_WIDTH - 1,
            ctl_percent(ctl_client_busy(answer, index), busy, sizeof busy));
-    if (remarks[0] != '\0')
-        printf("%s%s", layout->wide ? "  " : "\n          ", remarks);
+    if (layout->wide && remarks[0] != '\0')
+        printf("  %s", remarks);
     putchar('\n');
+    if (!layout->wide)
+        print_notes(layout, remarks);
 }

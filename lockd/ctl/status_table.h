@@ -8,7 +8,8 @@
 #include "lockd/ctl/ctl.h"
 
 struct ctl_layout {
-    bool wide;   /* all columns; false: what a terminal of 80 columns can show */
+    int columns; /* of the terminal; 0: lines may have any length */
+    bool wide;   /* all columns of the table; false: what a terminal of 80 columns can show */
     bool colour; /* with escape sequences */
 };
 

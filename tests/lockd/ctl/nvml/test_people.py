@@ -104,6 +104,15 @@ class PeopleTest(unittest.TestCase):
         self.assertIn("MOVED OUT", self.ctl("status"))
         self.assertNotIn("MOVED OUT", self.ctl("status", COLUMNS="80"))
 
+    def test_many_notes_are_broken_between_two(self):
+        for setting, value in (("weight", "250"), ("priority", "-7"), ("limit", "100GiB")):
+            self.ctl("set", setting, str(PID), value)
+        for columns in (20, 30, 47, 80):
+            text = self.on_terminal(columns, "status", NO_COLOR="1")
+            notes = text[text.index("a rather"):].split("\n")[1:-1]
+            self.assertEqual(" ".join(line.strip() for line in notes), "weight 250, priority -7, limit 100.0 GiB")
+            self.assertEqual(len(notes), 3 if columns < 35 else 2 if columns == 47 else 1, notes)
+
     def test_units_stand_below_each_other(self):
         other = Program(self.daemon.path, "small", total=160 * GIB)
         other.say(flags=WANT, demand=3 * MIB)
