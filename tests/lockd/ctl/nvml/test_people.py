@@ -115,7 +115,7 @@ class PeopleTest(unittest.TestCase):
 
     def test_units_stand_below_each_other(self):
         other = Program(self.daemon.path, "small", total=160 * GIB)
-        other.say(flags=WANT, demand=3 * MIB)
+        other.say(flags=WANT, demand=512)  # "512 B" below "70.3 GiB"
         other.settle(lambda p: p.flags & RUNNING)
         rows = [line for line in self.ctl("status").splitlines() if re.match(rf" +{PID} ", line)]
         self.assertEqual(len(rows), 2)
