@@ -104,13 +104,12 @@ static enum ctl_exit cdi_run(struct ctl *ctl, int argc, char **argv)
     struct cdi_words words = {0};
     int index = 1;
 
-    if (argc < 2 || strcmp(argv[1], "generate") != 0)
-        return ctl_usage(&ctl_cdi, "the word 'generate' is needed");
-    index++;
     if (lockd_options_read(cdi_options, &words, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_cdi, "%s", ctl->err.text);
-    if (index != argc)
-        return ctl_usage(&ctl_cdi, "'%s' is too much", argv[index]);
+    if (index == argc || strcmp(argv[index], "generate") != 0)
+        return ctl_usage(&ctl_cdi, "the word 'generate' is needed");
+    if (index != argc - 1)
+        return ctl_usage(&ctl_cdi, "'%s' is too much", argv[index + 1]);
     if (generate_spec(ctl, &words) == 0)
         return ctl_done(CTL_OK);
     ctl_fail(ctl);
