@@ -142,7 +142,7 @@ two() {
 }
 
 both_known() {
-    gpusharectl status >"$work/status.out" && grep -qw "$1" "$work/status.out" && grep -qw "$2" "$work/status.out"
+    COLUMNS=80 gpusharectl status >"$work/status.out" && grep -qw "$1" "$work/status.out" && grep -qw "$2" "$work/status.out"
 }
 
 show_status() { # PID PID

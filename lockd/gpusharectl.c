@@ -3,6 +3,7 @@
  * gpusharectl.c: gpusharectl's command line: options before the command, the table of commands, help.
  */
 #include "lockd/ctl/ctl.h"
+#include "common/complete.h"
 #include "common/fd.h"
 
 #include <fcntl.h>
@@ -22,7 +23,18 @@ struct ctl_arguments {
     bool help, version;
 };
 
-static void print_help(FILE *out, const struct lockd_option *table)
+static const struct lockd_option own_options[] = {
+    {"socket", "PATH", LOCKD_OPTION_TEXT, NULL, 0, 0,
+     "the daemon's socket (default: GPUSHARE_SOCKET or the standard place)", NULL, 0,
+     offsetof(struct ctl_arguments, socket)},
+    {"help", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "show this help", NULL, 'h',
+     offsetof(struct ctl_arguments, help)},
+    {"version", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "show the release", NULL, 'V',
+     offsetof(struct ctl_arguments, version)},
+    {0},
+};
+
+static void print_help(FILE *out)
 {
     fputs("usage: gpusharectl [options] COMMAND ...\nShow and control "
           "gpushare-lockd, which decides which programs may use a "
@@ -32,13 +44,14 @@ static void print_help(FILE *out, const struct lockd_option *table)
         char left[64];
 
         snprintf(left, sizeof left, "%s %s", commands[i]->name, commands[i]->arguments);
-        fprintf(out, "  %-45s %s\n", left, commands[i]->help);
+        fprintf(out, "  %-24s %s\n", left, commands[i]->help);
     }
     fputs("\noptions\n", out);
-    lockd_options_help(table, out);
-    fputs(
-        "\nexit codes: 0 done, 1 failed or refused, 2 usage, 3 no gpushare-lockd is running\n",
-        out);
+    lockd_options_help(own_options, out);
+    fputs("\n`gpusharectl COMMAND --help` shows the options of a command.\n"
+          "exit codes: 0 done, 1 failed or refused, 2 usage, 3 no gpushare-lockd is running, "
+          "4 no such program\n",
+          out);
 }
 
 static enum ctl_exit print_version(void)
@@ -49,7 +62,12 @@ static enum ctl_exit print_version(void)
 
 static enum ctl_exit command_help(const struct ctl_command *command)
 {
-    printf("usage: gpusharectl %s %s\n%s\n", command->name, command->arguments, command->help);
+    ctl_print_usage(command, stdout);
+    printf("%s\n", command->help);
+    if (command->options != NULL) {
+        puts("\noptions");
+        lockd_options_help(command->options, stdout);
+    }
     if (command->details != NULL)
         command->details();
     return ctl_done(CTL_OK);
@@ -65,50 +83,107 @@ static bool has_option(int argc, char **argv, const char *letter, const char *na
     return false;
 }
 
-static enum ctl_exit run_command(struct ctl *ctl, int argc, char **argv)
+static const struct ctl_command *find_command(const char *name)
 {
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(argv[0], commands[i]->name) != 0)
-            continue;
-        if (has_option(argc, argv, "-h", "--help"))
-            return command_help(commands[i]);
-        if (has_option(argc, argv, "-V", "--version"))
-            return print_version();
-        return commands[i]->run(ctl, argc, argv);
+        if (strcmp(name, commands[i]->name) == 0)
+            return commands[i];
     }
-    fprintf(stderr, "gpusharectl: unknown command '%s' (--help lists them)\n", argv[0]);
-    return CTL_USAGE;
+    return NULL;
+}
+
+/* The command that was meant by a word with a letter too many, too few, wrong, or two exchanged;
+ * NULL: none. */
+static const char *find_similar(const char *word)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        const char *a = word, *b = commands[i]->name;
+
+        while (*a != '\0' && *a == *b)
+            a++, b++;
+        if (a == word && strlen(word) < 3) /* nothing in common */
+            continue;
+        if (strcmp(a, b) == 0 || (*a != '\0' && strcmp(a + 1, b) == 0) ||
+            (*b != '\0' && strcmp(a, b + 1) == 0) ||
+            (*a != '\0' && *b != '\0' && strcmp(a + 1, b + 1) == 0) ||
+            (*a != '\0' && *b != '\0' && a[0] == b[1] && a[1] == b[0] &&
+             strcmp(a + 2, b + 2) == 0))
+            return commands[i]->name;
+    }
+    return NULL;
+}
+
+static enum ctl_exit run_command(struct ctl *ctl, int argc, char **argv)
+{
+    const struct ctl_command *command = find_command(argv[0]);
+    const char *similar = find_similar(argv[0]);
+
+    if (command == NULL && similar != NULL)
+        fprintf(stderr, "gpusharectl: unknown command '%s', did you mean '%s'?\n", argv[0],
+                similar);
+    else if (command == NULL)
+        fprintf(stderr, "gpusharectl: unknown command '%s' (--help lists them)\n", argv[0]);
+    if (command == NULL)
+        return CTL_USAGE;
+    if (has_option(argc, argv, "-h", "--help"))
+        return command_help(command);
+    if (has_option(argc, argv, "-V", "--version"))
+        return print_version();
+    return command->run(ctl, argc, argv);
+}
+
+/* What a shell may offer for the last word (common/complete.h). */
+static enum ctl_exit complete_line(struct ctl *ctl, int argc, char **argv)
+{
+    struct gs_complete_option rows[LOCKD_OPTIONS_MAX];
+    const size_t count = lockd_options_complete(own_options, rows);
+    const struct ctl_command *command;
+    struct ctl_arguments arguments = {0};
+    struct gs_complete place;
+    int index = 2;
+
+    gs_complete_read(&place, rows, count, true, 2, argc, argv);
+    if (place.first_operand == 0 && gs_complete_options(&place, rows, count))
+        return CTL_OK;
+    if (place.first_operand == 0) {
+        for (size_t i = 0; i < COMMAND_COUNT; i++)
+            gs_complete_offer(&place, commands[i]->name, commands[i]->help);
+        return CTL_OK;
+    }
+    command = find_command(place.operands[0]);
+    /* --socket may stand before it */
+    if (command == NULL ||
+        lockd_options_read(own_options, &arguments, true, place.first_operand, argv, &index,
+                           &ctl->err) != 0 ||
+        lockd_socket_places(arguments.socket, &ctl->places, &ctl->err) != 0)
+        return CTL_OK;
+    ctl_complete(ctl, command, place.first_operand + 1, argc, argv);
+    return CTL_OK;
 }
 
 int main(int argc, char **argv)
 {
     struct ctl_arguments arguments = {0};
-    const struct lockd_option table[] = {
-        {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments.socket, 0, 0,
-         "the daemon's socket (default: GPUSHARE_SOCKET or the standard place)", NULL, 0},
-        {"help", NULL, LOCKD_OPTION_FLAG, &arguments.help, 0, 0, "show this help", NULL, 'h'},
-        {"version", NULL, LOCKD_OPTION_FLAG, &arguments.version, 0, 0, "show the release", NULL,
-         'V'},
-        {0},
-    };
     struct ctl ctl = {0};
     int index = 1;
 
     if (gs_fd_open_standard(O_RDONLY) != 0)
         return CTL_FAILED;
     setlocale(LC_CTYPE, ""); /* how wide a character is */
-    if (lockd_options_parse(table, true, argc, argv, &index, &ctl.err) != 0) {
+    if (gs_complete_asked(argc, argv))
+        return (int)complete_line(&ctl, argc, argv);
+    if (lockd_options_read(own_options, &arguments, true, argc, argv, &index, &ctl.err) != 0) {
         ctl_fail(&ctl);
         return CTL_USAGE;
     }
     if (arguments.help) {
-        print_help(stdout, table);
+        print_help(stdout);
         return (int)ctl_done(CTL_OK);
     }
     if (arguments.version)
         return (int)print_version();
     if (index == argc) {
-        print_help(stderr, table);
+        print_help(stderr);
         return CTL_USAGE;
     }
     ctl.path_by_user = arguments.socket != NULL;

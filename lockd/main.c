@@ -5,6 +5,7 @@
  * Exit codes: 0 ended as asked, or (on demand) another daemon serves already; 1 failed; 2
  * usage; 75 failed for want of something that may be there a moment later.
  */
+#include "common/complete.h"
 #include "common/fd.h"
 #include "lockd/start/config.h"
 #include "lockd/start/detach.h"
@@ -46,24 +47,43 @@ static void fill_own_table(struct arguments *arguments, struct lockd_option tabl
 {
     const struct lockd_option own[] = {
         {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
-         "where programs connect (default: GPUSHARE_SOCKET or the standard place)", NULL, 0},
+         "where programs connect (default: GPUSHARE_SOCKET or the standard place)", NULL, 0, 0},
         {"config", "FILE", LOCKD_OPTION_TEXT, &arguments->config, 0, 0,
-         "read FILE and FILE.d/*.conf (default " LOCKD_CONFIG_PATH ")", NULL, 0},
+         "read FILE and FILE.d/*.conf (default " LOCKD_CONFIG_PATH ")", NULL, 0, 0},
         {"check", NULL, LOCKD_OPTION_FLAG, &arguments->check, 0, 0,
-         "check the configuration, print the first error, and exit", NULL, 0},
+         "check the configuration, print the first error, and exit", NULL, 0, 0},
         {"detach", NULL, LOCKD_OPTION_FLAG, &arguments->detach, 0, 0,
-         "go to the background once the socket listens", NULL, 0},
+         "go to the background once the socket listens", NULL, 0, 0},
         {"foreground", NULL, LOCKD_OPTION_FLAG, &arguments->foreground, 0, 0,
-         "stay in the foreground (the default)", NULL, 0},
+         "stay in the foreground (the default)", NULL, 0, 0},
         {"guard", "PID", LOCKD_OPTION_COUNT, &arguments->guard, 1, INT32_MAX,
-         "used by the daemon itself, for `stuck = checkpoint`", NULL, 0},
-        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "show this help", NULL, 'h'},
+         "used by the daemon itself, for `stuck = checkpoint`", NULL, 0, 0},
+        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "show this help", NULL, 'h',
+         0},
         {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "show the release",
-         NULL, 'V'},
+         NULL, 'V', 0},
     };
 
     _Static_assert(sizeof own / sizeof own[0] == OWN_OPTIONS, "count them");
     memcpy(table, own, sizeof own);
+}
+
+/* What a shell may offer for the last word (common/complete.h). */
+static int complete_line(int argc, char **argv)
+{
+    struct lockd_option table[OWN_OPTIONS + LOCKD_CONFIG_KEYS + 1];
+    struct gs_complete_option rows[LOCKD_OPTIONS_MAX];
+    struct arguments arguments;
+    struct lockd_config config;
+    struct gs_complete place;
+    size_t count;
+
+    fill_own_table(&arguments, table);
+    lockd_config_table(&config, table + OWN_OPTIONS);
+    count = lockd_options_complete(table, rows);
+    gs_complete_read(&place, rows, count, false, 2, argc, argv);
+    gs_complete_options(&place, rows, count);
+    return fflush(stdout) == 0 ? 0 : 1;
 }
 
 static int read_arguments(struct arguments *arguments, struct lockd_config *config,
@@ -204,6 +224,8 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a log that may not grow (ulimit -f) loses lines */
     if (gs_fd_open_standard(O_RDWR) != 0)
         return 1;
+    if (gs_complete_asked(argc, argv))
+        return complete_line(argc, argv);
     if (prepare_config(&arguments, &config, &err) != 0) {
         fprintf(stderr, "gpushare-lockd: %s\n", err.text);
         return 2;

@@ -5,7 +5,9 @@
  * All work is done in a thread with a stack of its own, since the caller may have left this process
  * a small one (ulimit -s). Reports go to stdout, errors to stderr, one line each.
  */
+#include "common/complete.h"
 #include "rewriter/job/act.h"
+#include "rewriter/job/options.h"
 #include "rewriter/output/fault.h"
 #include "rewriter/tree/tree.h"
 #include "rewriter/undo/undo.h"
@@ -109,6 +111,8 @@ int main(int argc, char **argv)
     pthread_t thread;
 
     take_standard_streams();
+    if (gs_complete_asked(argc, argv))
+        return elf_options_complete(argc, argv);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */
     signal(SIGPIPE, SIG_IGN); /* nor may a closed pipe stop the work half way */
     pthread_attr_init(&attributes);

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the two pictures of a real run that README shows: scripts/terminal_svg.py [RUN] [--out docs] [--check].
+"""Makes the two pictures of a real run that README shows, and the guide's: scripts/terminal_svg.py [RUN] [--out docs] [--check].
 
 RUN is what ./demo.sh printed (default: the run on a real card that docs/results keeps). docs/terminal.svg shows its lines
-unchanged; docs/together.svg shows the seconds of its closing table as bars. --check writes nothing and fails when the
+unchanged; docs/together.svg shows the seconds of its closing table as bars; docs/status.svg shows what scripts/status_run.sh
+printed on the simulated card. --check writes nothing and fails when the
 pictures are not those of RUN. New pictures: ./demo.sh >docs/results/demo-CARD-DATE.txt, then this script with that file.
 """
 import argparse
@@ -14,6 +15,7 @@ from xml.sax.saxutils import escape
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUN = ROOT / "docs/results/demo-h200-2026-11-21.txt"
+STATUS = ROOT / "docs/results/status-sim-2026-11-23.txt"
 # what is shown: sections by the beginning of their headings
 SHOWN = ("1.", "2.", "5.", "All as")
 COLUMNS = 119
@@ -44,26 +46,26 @@ def select_lines(lines):
     return shown
 
 
-def draw_line(text, row):
-    if len(text) > COLUMNS:
-        sys.exit(f"terminal_svg.py: longer than {COLUMNS} columns: {text}")
+def draw_line(text, row, columns):
+    if len(text) > columns:
+        sys.exit(f"terminal_svg.py: longer than {columns} columns: {text}")
     look = f'fill="{HEAD}" font-weight="bold"' if text and not text.startswith(" ") else f'fill="{TEXT}"'
     return f'<text x="{PAD}" y="{TOP + row * LINE}" {look} xml:space="preserve">{escape(text)}</text>'
 
 
-def draw_terminal(lines, title):
-    width, height = round(COLUMNS * CELL + 2 * PAD), TOP + (len(lines) + 1) * LINE
+def draw_terminal(lines, title, command, columns):
+    width, height = round(columns * CELL + 2 * PAD), TOP + (len(lines) + 1) * LINE
     dots = "".join(f'<circle cx="{20 + 20 * i}" cy="14" r="6" fill="{colour}"/>'
                    for i, colour in enumerate(("#ff5f56", "#ffbd2e", "#27c93f")))
-    body = "\n".join(draw_line(line, row + 1) for row, line in enumerate(lines) if line)
+    body = "\n".join(draw_line(line, row + 1, columns) for row, line in enumerate(lines) if line)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-            f'role="img" aria-label="What ./demo.sh printed on {escape(title)}">\n'
+            f'role="img" aria-label="What {command} printed on {escape(title)}">\n'
             f'<rect width="{width}" height="{height}" rx="8" fill="{BACK}"/>\n'
             f'<path d="M0 28 V8 a8 8 0 0 1 8 -8 H{width - 8} a8 8 0 0 1 8 8 V28 z" fill="{BAR}"/>\n{dots}\n'
             f'<text x="{width / 2}" y="19" text-anchor="middle" fill="{DIM}" font-family="sans-serif" font-size="12">'
             f'{escape(title)}</text>\n'
             f'<g font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="12">\n'
-            f'<text x="{PAD}" y="{TOP}" fill="{PROMPT}" xml:space="preserve">$ ./demo.sh</text>\n'
+            f'<text x="{PAD}" y="{TOP}" fill="{PROMPT}" xml:space="preserve">$ {command}</text>\n'
             f'{body}\n</g>\n</svg>\n')
 
 
@@ -101,7 +103,10 @@ def main():
     options = parser.parse_args()
     lines = read_run(options.run)
     title = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("0. The programs:"))
-    pictures = {"terminal.svg": draw_terminal(select_lines(lines), title), "together.svg": draw_bars(lines, title)}
+    status = STATUS.read_text().splitlines()
+    pictures = {"terminal.svg": draw_terminal(select_lines(lines), title, "./demo.sh", COLUMNS),
+                "together.svg": draw_bars(lines, title),
+                "status.svg": draw_terminal(status[1:], "the simulated card", status[0].removeprefix("$ "), 80)}
     old = [name for name, text in pictures.items()
            if not (options.out / name).exists() or (options.out / name).read_text() != text]
     if options.check:

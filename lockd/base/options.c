@@ -3,6 +3,7 @@
  * options.c: reads a command line by a table (options.h), and which socket is meant. No state.
  */
 #include "lockd/base/options.h"
+#include "common/complete.h"
 #include "common/size.h"
 
 #include <errno.h>
@@ -136,6 +137,8 @@ static bool is_word(const struct lockd_option *option, const char *text)
 
 int lockd_option_value(const struct lockd_option *option, const char *text, struct gs_err *err)
 {
+    if (option->value == NULL)
+        return gs_err_set(err, -EINVAL, "%s: there is no place for its value", option->name);
     switch (option->kind) {
     case LOCKD_OPTION_FLAG:
         *(bool *)option->value = true;
@@ -165,7 +168,7 @@ int lockd_option_value(const struct lockd_option *option, const char *text, stru
     return -EINVAL;
 }
 
-#define OPTIONS_MAX 40
+#define OPTIONS_MAX LOCKD_OPTIONS_MAX
 #define LONG_BASE   256 /* what getopt_long() returns for the first row */
 
 /* The table as getopt_long() wants it: letters begins with "+:", which leaves the order and the messages to us. */
@@ -270,6 +273,30 @@ int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, c
     *index += argc - 1 - count;
     free(arguments);
     return code;
+}
+
+int lockd_options_read(const struct lockd_option *table, void *into, bool stop, int argc,
+                       char **argv, int *index, struct gs_err *err)
+{
+    struct lockd_option rows[OPTIONS_MAX + 1] = {0};
+
+    for (size_t i = 0; table[i].name != NULL; i++) {
+        if (i == OPTIONS_MAX)
+            return gs_err_set(err, -ENOMEM, "too many options");
+        rows[i] = table[i];
+        rows[i].value = (char *)into + table[i].field;
+    }
+    return lockd_options_parse(rows, stop, argc, argv, index, err);
+}
+
+size_t lockd_options_complete(const struct lockd_option *table, struct gs_complete_option *rows)
+{
+    size_t count = 0;
+
+    for (; table != NULL && table[count].name != NULL && count < OPTIONS_MAX; count++)
+        rows[count] = (struct gs_complete_option){table[count].name, table[count].letter,
+                                                  table[count].argument, table[count].help};
+    return count;
 }
 
 int lockd_socket_places(const char *option, struct gs_places *places, struct gs_err *err)

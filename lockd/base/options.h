@@ -39,6 +39,7 @@ struct lockd_option {
     const char *help;
     const char *initial; /* the default, for --help; NULL or "": none to show */
     char letter;         /* its short form: -h; 0: none */
+    size_t field;        /* lockd_options_read(): offset of the value, which is NULL */
 };
 
 /* Reads a command line with getopt_long(). stop: at the first argument that is no option (the name of a command);
@@ -46,6 +47,15 @@ struct lockd_option {
  * argument. *index: in: where to begin, out: the first argument. 0, or -EINVAL with a text for the user. */
 int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, char **argv,
                         int *index, struct gs_err *err);
+/* The same with a table that says where in *into each value goes (its field), so that one constant table serves
+ * parsing, help and completion. */
+int lockd_options_read(const struct lockd_option *table, void *into, bool stop, int argc,
+                       char **argv, int *index, struct gs_err *err);
+/* What the shell may offer of that table. Returns the number of rows written, at most LOCKD_OPTIONS_MAX. */
+struct gs_complete_option;
+#define LOCKD_OPTIONS_MAX 40
+size_t lockd_options_complete(const struct lockd_option *table,
+                              struct gs_complete_option *rows);
 /* Reads one value as that kind of option would. Used for `gpusharectl set` and the
  * configuration file too. */
 int lockd_option_value(const struct lockd_option *option, const char *text, struct gs_err *err);

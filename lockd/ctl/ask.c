@@ -215,6 +215,8 @@ void ctl_answer_deinit(struct ctl_answer *answer)
     free(answer->totals);
     free(answer->remarks);
     free(answer->settings);
+    free(answer->device_busy);
+    free(answer->client_busy);
     memset(answer, 0, sizeof *answer);
 }
 
@@ -232,12 +234,26 @@ enum ctl_exit ctl_fail(const struct ctl *ctl)
     return ctl->err.code == -ENOENT ? CTL_NO_DAEMON : CTL_FAILED;
 }
 
+enum ctl_exit ctl_refused(const struct gs_wire_end *end)
+{
+    return end->code == -ESRCH ? CTL_NO_PROGRAM : CTL_FAILED;
+}
+
 enum ctl_exit ctl_done(enum ctl_exit code)
 {
     if (fflush(stdout) == 0 && ferror(stdout) == 0)
         return code;
     fprintf(stderr, "gpusharectl: cannot write to standard output: %s\n", strerror(errno));
     return code == CTL_OK ? CTL_FAILED : code;
+}
+
+void ctl_print_usage(const struct ctl_command *command, FILE *out)
+{
+    fprintf(out, "usage: gpusharectl %s", command->name);
+    for (const struct lockd_option *at = command->options; at != NULL && at->name != NULL; at++)
+        fprintf(out, " [--%s%s%s]", at->name, at->argument != NULL ? " " : "",
+                at->argument != NULL ? at->argument : "");
+    fprintf(out, "%s%s\n", command->arguments[0] != '\0' ? " " : "", command->arguments);
 }
 
 enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
@@ -248,6 +264,7 @@ enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, .
     va_start(ap, format);
     vfprintf(stderr, format, ap);
     va_end(ap);
-    fprintf(stderr, "\nusage: gpusharectl %s %s\n", command->name, command->arguments);
+    putc('\n', stderr);
+    ctl_print_usage(command, stderr);
     return CTL_USAGE;
 }

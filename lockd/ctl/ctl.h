@@ -13,9 +13,16 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
-/* Exit codes. */
-enum ctl_exit { CTL_OK = 0, CTL_FAILED = 1, CTL_USAGE = 2, CTL_NO_DAEMON = 3 };
+/* Exit codes, those of systemctl(1) where it has one: 3 is "not running", 4 "no such unit". */
+enum ctl_exit {
+    CTL_OK = 0,
+    CTL_FAILED = 1,
+    CTL_USAGE = 2,
+    CTL_NO_DAEMON = 3,
+    CTL_NO_PROGRAM = 4,
+};
 
 struct ctl {
     struct gs_places places;
@@ -28,12 +35,21 @@ struct ctl {
 
 struct ctl_command {
     const char *name;
-    const char *arguments; /* for the usage line */
+    const char *arguments; /* for the usage line, without options: PID, NAME, VALUE and FILE are
+                              completed by what they are, words in small letters as they stand */
     const char *help;
     enum ctl_exit (*run)(struct ctl *ctl, int argc,
-                         char **argv); /* argv[0] is the command's name */
-    void (*details)(void);             /* more for its --help; may be NULL */
+                         char **argv);  /* argv[0] is the command's name */
+    void (*details)(void);              /* more for its --help; may be NULL */
+    const struct lockd_option *options; /* for its --help and the shells' completion */
 };
+
+/* The one option of most commands; its value is a bool. */
+extern const struct lockd_option ctl_json_option[];
+/* complete.c: offers what may follow on the line after the command, at argv[from]. */
+struct gs_complete;
+void ctl_complete(struct ctl *ctl, const struct ctl_command *command, int from, int argc,
+                  char **argv);
 
 extern const struct ctl_command ctl_status, ctl_top, ctl_get, ctl_set, ctl_pause, ctl_resume,
     ctl_evict, ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_serve, ctl_doctor, ctl_cdi;
@@ -49,7 +65,15 @@ struct ctl_answer {
     struct gs_wire_setting *settings;
     size_t device_count, client_count, total_count, remark_count, setting_count;
     struct gs_wire_end end;
+    /* nvml.c: per cent of the last second in which the device, or that program on it, was busy;
+     * NULL: not asked */
+    int *device_busy, *client_busy;
 };
+
+#define CTL_BUSY_UNKNOWN (-1)
+/* Of the device or program at that index. */
+int ctl_device_busy(const struct ctl_answer *answer, size_t index);
+int ctl_client_busy(const struct ctl_answer *answer, size_t index);
 
 /* A connection to the daemon; -ENOENT: there is none. What is wrong is in ctl->err. */
 int ctl_connect(struct ctl *ctl);
@@ -71,6 +95,10 @@ struct ctl_act {
     const char *done; /* "paused": the number of programs is printed behind it; NULL: nothing */
 };
 enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act);
+/* The same without printing anything. 0: *end is the daemon's answer; -errno in ctl->err. */
+int ctl_control(struct ctl *ctl, const struct ctl_act *act, struct gs_wire_end *end);
+/* The exit code for an answer that says no. */
+enum ctl_exit ctl_refused(const struct gs_wire_end *end);
 /* Asks for the state of everything. As ctl_ask(). */
 int ctl_ask_status(struct ctl *ctl, struct ctl_answer *answer);
 /* A process id from the command line; -EINVAL. */
@@ -83,6 +111,8 @@ uint64_t ctl_now(void);
 enum ctl_exit ctl_fail(const struct ctl *ctl);
 /* All was printed: code, unless it could not be written. */
 enum ctl_exit ctl_done(enum ctl_exit code);
+/* "usage: gpusharectl NAME [--OPTION] ARGUMENTS" */
+void ctl_print_usage(const struct ctl_command *command, FILE *out);
 /* What is wrong with the words on the command line, and how they should be. */
 enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -101,6 +131,12 @@ const char *ctl_note_kind(uint32_t kind);
 const char *ctl_policy_name(uint32_t policy);
 /* "1.5 s", "3 min" */
 const char *ctl_duration(uint64_t ns, char *buffer, size_t size);
+
+/* "17 %", or "-" for CTL_BUSY_UNKNOWN. */
+const char *ctl_percent(int percent, char *buffer, size_t size);
+/* The share of its time since it connected in which the program was allowed to run, per cent;
+ * CTL_BUSY_UNKNOWN: it has only just connected. */
+int ctl_allowed_percent(const struct gs_wire_client *client);
 
 /* A figure as status shows it: "7.0 GiB", "1.5 s", "12". */
 const char *ctl_figure_text(const struct lockd_figure *figure, uint64_t value, char *buffer,

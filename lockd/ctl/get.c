@@ -116,7 +116,7 @@ static enum ctl_exit ask_settings(struct ctl *ctl, const char *name, int32_t pid
         return ctl_fail(ctl);
     if (answer.end.code != 0) {
         fprintf(stderr, "gpusharectl: %s\n", answer.end.text);
-        code = CTL_FAILED;
+        code = ctl_refused(&answer.end);
     } else {
         code = print_settings(&answer, name, json);
     }
@@ -127,15 +127,11 @@ static enum ctl_exit ask_settings(struct ctl *ctl, const char *name, int32_t pid
 static enum ctl_exit get_run(struct ctl *ctl, int argc, char **argv)
 {
     bool json = false, of_program;
-    const struct lockd_option table[] = {
-        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
-        {0},
-    };
     const struct lockd_setting *setting;
     int32_t pid = 0;
     int index = 1;
 
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_get, "%s", ctl->err.text);
     if (index == argc)
         return ask_settings(ctl, NULL, 0, json);
@@ -153,5 +149,5 @@ static enum ctl_exit get_run(struct ctl *ctl, int argc, char **argv)
     return ask_settings(ctl, setting->name, pid, json);
 }
 
-const struct ctl_command ctl_get = {"get", "[--json] [NAME [PID]]", "show the current settings",
-                                    get_run, NULL};
+const struct ctl_command ctl_get = {"get",   "[NAME [PID]]", "show the current settings",
+                                    get_run, NULL,           ctl_json_option};

@@ -15,6 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+const struct lockd_option ctl_json_option[] = {
+    {.name = "json", .kind = LOCKD_OPTION_FLAG, .help = "print JSON (docs/protocol.md)"},
+    {0},
+};
+
 /* Bytes and nanoseconds as integers, which have a sign here; what is automatic as null. */
 static json_t *number_json(uint64_t value)
 {
@@ -47,12 +52,17 @@ static void add_figures(json_t *object, const struct lockd_figure *figures, cons
     }
 }
 
+static json_t *busy_json(int percent)
+{
+    return percent == CTL_BUSY_UNKNOWN ? json_null() : json_integer(percent);
+}
+
 static json_t *text_or_null(const char *text)
 {
     return text[0] != '\0' ? ctl_json_text(text) : json_null();
 }
 
-static json_t *client_json(const struct gs_wire_client *client)
+static json_t *client_json(const struct gs_wire_client *client, int busy)
 {
     char user[64];
     json_t *object = json_pack(
@@ -72,6 +82,7 @@ static json_t *client_json(const struct gs_wire_client *client)
         text_or_null(client->container), "pod", text_or_null(client->pod));
 
     add_figures(object, lockd_program_figures, client);
+    json_object_set_new(object, "busy_percent", busy_json(busy));
     return object;
 }
 
@@ -85,19 +96,21 @@ static json_t *clients_json(const struct ctl_answer *answer, const char *uuid)
         const bool none = client->condition == GS_CONDITION_NO_DEVICE;
 
         if (uuid == NULL ? none : (!none && strcmp(ctl_uuid(client->uuid, own), uuid) == 0))
-            json_array_append_new(array, client_json(client));
+            json_array_append_new(array, client_json(client, ctl_client_busy(answer, i)));
     }
     return array;
 }
 
-static json_t *device_json(const struct ctl_answer *answer, const struct gs_wire_device *device)
+static json_t *device_json(const struct ctl_answer *answer, size_t index)
 {
+    const struct gs_wire_device *device = &answer->devices[index];
     char uuid[CTL_UUID_SIZE];
     json_t *object =
         json_pack("{s:s, s:o, s:s}", "uuid", ctl_uuid(device->uuid, uuid), "name",
                   ctl_json_text(device->name), "mode", device->leases != 0 ? "leases" : "open");
 
     add_figures(object, lockd_device_figures, device);
+    json_object_set_new(object, "busy_percent", busy_json(ctl_device_busy(answer, index)));
     json_object_set_new(object, "programs", clients_json(answer, uuid));
     return object;
 }
@@ -152,7 +165,7 @@ json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer)
     json_t *devices = json_array(), *totals = json_array(), *remarks = json_array();
 
     for (size_t i = 0; i < answer->device_count; i++)
-        json_array_append_new(devices, device_json(answer, &answer->devices[i]));
+        json_array_append_new(devices, device_json(answer, i));
     for (size_t i = 0; i < answer->total_count; i++)
         json_array_append_new(totals, totals_json(&answer->totals[i]));
     for (size_t i = 0; i < answer->remark_count; i++)

@@ -35,22 +35,31 @@ static void print_json(int code, uint32_t programs, const char *error)
     json_decref(root);
 }
 
-enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
+int ctl_control(struct ctl *ctl, const struct ctl_act *act, struct gs_wire_end *end)
 {
     struct gs_wire_control control = {.op = act->op, .pid = act->pid, .value = act->value};
     struct ctl_answer answer;
-    struct gs_wire_end end;
     int code;
 
     lockd_wire_header(&control.header, GS_WIRE_CONTROL);
     code = ctl_ask(ctl, &control, sizeof control, &answer);
+    if (code != 0)
+        return code;
+    *end = answer.end;
+    ctl_answer_deinit(&answer);
+    return 0;
+}
+
+enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
+{
+    struct gs_wire_end end;
+    const int code = ctl_control(ctl, act, &end);
+
     if (code != 0) {
         if (act->json)
             print_json(code, 0, ctl->err.text);
         return ctl_fail(ctl);
     }
-    end = answer.end;
-    ctl_answer_deinit(&answer);
     if (act->json)
         print_json(end.code, end.count, end.code != 0 ? end.text : NULL);
     else if (end.code == 0 && act->done != NULL)
@@ -58,19 +67,16 @@ enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
     if (end.code == 0)
         return ctl_done(CTL_OK);
     fprintf(stderr, "gpusharectl: %s\n", end.text);
-    return CTL_FAILED;
+    return ctl_refused(&end);
 }
 
 static enum ctl_exit operate_program(struct ctl *ctl, const struct ctl_command *command,
                                      struct ctl_act *act, bool all, int argc, char **argv)
 {
-    const struct lockd_option table[] = {
-        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &act->json},
-        {0},
-    };
     int index = 1;
 
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_read(ctl_json_option, &act->json, false, argc, argv, &index, &ctl->err) !=
+        0)
         return ctl_usage(command, "%s", ctl->err.text);
     if (index != argc - 1)
         return ctl_usage(command, all ? "give one process id, or all" : "give one process id");
@@ -108,16 +114,19 @@ static enum ctl_exit suspend_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_pause = {
-    "pause", "[--json] PID|all",
+    "pause",
+    "PID|all",
     "keep a program from running on GPUs; its memory stays until others need "
     "it",
-    pause_run, NULL};
-const struct ctl_command ctl_resume = {"resume", "[--json] PID|all",
-                                       "let a paused or suspended program run again",
-                                       resume_run, NULL};
+    pause_run,
+    NULL,
+    ctl_json_option};
+const struct ctl_command ctl_resume = {
+    "resume",   "PID|all", "let a paused or suspended program run again",
+    resume_run, NULL,      ctl_json_option};
 const struct ctl_command ctl_evict = {
-    "evict", "[--json] PID|all", "move the memory of a program to the host until its next turn",
-    evict_run, NULL};
-const struct ctl_command ctl_suspend = {"suspend", "[--json] PID",
-                                        "pause a program and move all its memory to the host",
-                                        suspend_run, NULL};
+    "evict",   "PID|all", "move the memory of a program to the host until its next turn",
+    evict_run, NULL,      ctl_json_option};
+const struct ctl_command ctl_suspend = {
+    "suspend",   "PID", "pause a program and move all its memory to the host",
+    suspend_run, NULL,  ctl_json_option};

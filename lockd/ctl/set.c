@@ -11,6 +11,7 @@
 
 static void list_settings(void)
 {
+    puts("\nsettings");
     for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
         char left[64];
 
@@ -48,14 +49,10 @@ static enum ctl_exit set_one(struct ctl *ctl, const struct lockd_setting *settin
 static enum ctl_exit set_run(struct ctl *ctl, int argc, char **argv)
 {
     bool json = false;
-    const struct lockd_option table[] = {
-        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
-        {0},
-    };
     const struct lockd_setting *setting;
     int index = 1;
 
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_set, "%s", ctl->err.text);
     if (index == argc)
         return ctl_usage(&ctl_set, "give a name and a value (set --help lists them)");
@@ -69,22 +66,19 @@ static enum ctl_exit set_run(struct ctl *ctl, int argc, char **argv)
 static enum ctl_exit reload_run(struct ctl *ctl, int argc, char **argv)
 {
     struct ctl_act act = {.op = GS_CONTROL_RELOAD};
-    const struct lockd_option table[] = {
-        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &act.json},
-        {0},
-    };
     int index = 1;
 
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_read(ctl_json_option, &act.json, false, argc, argv, &index, &ctl->err) !=
+        0)
         return ctl_usage(&ctl_reload, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_reload, "takes no arguments");
     return ctl_act(ctl, &act);
 }
 
-const struct ctl_command ctl_set = {"set", "[--json] NAME [PID] VALUE",
-                                    "change a setting (set --help lists them)", set_run,
-                                    list_settings};
-const struct ctl_command ctl_reload = {"reload", "[--json]",
-                                       "make the daemon read its configuration files again",
-                                       reload_run, NULL};
+const struct ctl_command ctl_set = {
+    "set",   "NAME [PID] VALUE", "change a setting (set --help lists them)",
+    set_run, list_settings,      ctl_json_option};
+const struct ctl_command ctl_reload = {
+    "reload",   "",   "make the daemon read its configuration files again",
+    reload_run, NULL, ctl_json_option};

@@ -143,31 +143,40 @@ static enum ctl_exit write_trace(struct ctl *ctl, const char *path, uint64_t dur
     return code == 0 ? CTL_OK : ctl_fail(ctl);
 }
 
+struct trace_words {
+    const char *path;
+    uint64_t duration_ns;
+    bool json; /* it always is */
+};
+
+static const struct lockd_option trace_options[] = {
+    {"seconds", "N", LOCKD_OPTION_SECONDS, NULL, 0, 3600000000000u,
+     "how long to record (default: 10)", NULL, 0, offsetof(struct trace_words, duration_ns)},
+    {"output", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0,
+     "where to write the timeline (default: standard output)", NULL, 'o',
+     offsetof(struct trace_words, path)},
+    {"json", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "accepted; a timeline always is JSON", NULL,
+     0, offsetof(struct trace_words, json)},
+    {0},
+};
+
 static enum ctl_exit trace_run(struct ctl *ctl, int argc, char **argv)
 {
     const struct sigaction action = {.sa_handler = on_signal};
-    const char *path = NULL;
-    uint64_t duration_ns = 10000000000u;
-    bool json = false;
-    const struct lockd_option table[] = {
-        {"seconds", "N", LOCKD_OPTION_SECONDS, &duration_ns, 0, 3600000000000u, NULL, NULL, 0},
-        {"output", "FILE", LOCKD_OPTION_TEXT, &path, 0, 0, NULL, NULL, 'o'},
-        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json}, /* it always is */
-        {0},
-    };
+    struct trace_words words = {.duration_ns = 10000000000u};
     int index = 1;
 
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_read(trace_options, &words, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_trace, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_trace, "takes options only, no arguments");
-    if (duration_ns == 0)
+    if (words.duration_ns == 0)
         return ctl_usage(&ctl_trace, "--seconds: must be more than 0");
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    return write_trace(ctl, path, duration_ns);
+    return write_trace(ctl, words.path, words.duration_ns);
 }
 
-const struct ctl_command ctl_trace = {"trace", "[--json] [--seconds N] [-o FILE]",
-                                      "record a timeline (Perfetto, chrome://tracing)",
-                                      trace_run, NULL};
+const struct ctl_command ctl_trace = {
+    "trace",   "",   "record a timeline (Perfetto, chrome://tracing)",
+    trace_run, NULL, trace_options};

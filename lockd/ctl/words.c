@@ -5,9 +5,9 @@
 #include "lockd/ctl/ctl.h"
 #include "common/size.h"
 
-#include <stdio.h>
-
 #include "lockd/protocol/names.h"
+
+#include <stdio.h>
 
 char *ctl_uuid(const uint8_t *uuid, char *buffer)
 {
@@ -71,4 +71,33 @@ const char *ctl_figure_text(const struct lockd_figure *figure, uint64_t value, c
         snprintf(buffer, size, "%llu", (unsigned long long)value);
         return buffer;
     }
+}
+
+int ctl_device_busy(const struct ctl_answer *answer, size_t index)
+{
+    return answer->device_busy != NULL ? answer->device_busy[index] : CTL_BUSY_UNKNOWN;
+}
+
+int ctl_client_busy(const struct ctl_answer *answer, size_t index)
+{
+    return answer->client_busy != NULL ? answer->client_busy[index] : CTL_BUSY_UNKNOWN;
+}
+
+const char *ctl_percent(int percent, char *buffer, size_t size)
+{
+    if (percent == CTL_BUSY_UNKNOWN)
+        snprintf(buffer, size, "-");
+    else
+        snprintf(buffer, size, "%d %%", percent);
+    return buffer;
+}
+
+int ctl_allowed_percent(const struct gs_wire_client *client)
+{
+    double share;
+
+    if (client->connected_ns == 0)
+        return CTL_BUSY_UNKNOWN;
+    share = (double)client->gpu_ns * 100 / (double)client->connected_ns;
+    return share > 100 ? 100 : (int)(share + 0.5);
 }

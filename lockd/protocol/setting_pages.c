@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * setting_pages.c: a program that runs at build time: copies a page from stdin to stdout and puts what settings.def says where
- * the page asks for it: manual pages (scdoc), shell completion, the example of a configuration file. No state.
+ * the page asks for it: manual pages (scdoc), the example of a configuration file. No state.
  *
  * A line that begins with @settings is replaced by lines made of some of the rows:
  *   @settings man SECTION     of that section of the configuration file, as a list
  *   @settings set             those that `gpusharectl set` changes in the daemon; "set program": in a program
  *   @settings conf SECTION    as comments that show the defaults
- *   @settings bash, fish      what may stand behind the name of a setting
- * and in any other line @settable@ by the names that `set` takes, @names@ by all, @of_program@ by those of
- * one program, @words@ by every word that may be a value.
  */
 #include "lockd/protocol/setting_table.h"
 
@@ -96,79 +93,6 @@ static void put_conf(const char *section)
     }
 }
 
-static void put_bash(void)
-{
-    char words[128];
-
-    for (each_row(row)) {
-        if (row->op != 0 && !is_of_program(row))
-            printf("        %s) choices=\"%s\" ;;\n", row->name,
-                   lockd_setting_words(row, words, sizeof words));
-    }
-}
-
-static void put_fish(void)
-{
-    char words[128];
-
-    for (each_row(row)) {
-        lockd_setting_words(row, words, sizeof words);
-        if (row->op != 0 && words[0] != '\0')
-            printf("complete -c gpusharectl -n \"__fish_seen_subcommand_from set; and "
-                   "__fish_seen_subcommand_from %s\" -a \"%s\"\n",
-                   row->name, words);
-    }
-}
-
-/* Every word once, since several settings have "auto". */
-static void put_words(void)
-{
-    char words[128], all[512] = " ";
-
-    for (each_row(row)) {
-        if (row->op == 0)
-            continue;
-        lockd_setting_words(row, words, sizeof words);
-        for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " ")) {
-            char wrapped[128];
-
-            snprintf(wrapped, sizeof wrapped, " %s ", word);
-            if (strstr(all, wrapped) == NULL)
-                snprintf(all + strlen(all), sizeof all - strlen(all), "%s ", word);
-        }
-    }
-    printf("%.*s", (int)(strlen(all) - 2), all + 1);
-}
-
-static void put_names(bool settable, bool of_program)
-{
-    const char *space = "";
-
-    for (each_row(row)) {
-        if ((settable && row->op == 0) || (of_program && !is_of_program(row)))
-            continue;
-        printf("%s%s", space, row->name);
-        space = " ";
-    }
-}
-
-static bool put_token(const char *line, size_t *length)
-{
-    static const char *const tokens[] = {"@settable@", "@names@", "@of_program@", "@words@"};
-    size_t which = 0;
-
-    while (which < 4 && strncmp(line, tokens[which], strlen(tokens[which])) != 0)
-        which++;
-    if (which == 4)
-        return false;
-    *length = strlen(tokens[which]);
-    if (which == 3)
-        put_words();
-    else
-        put_names(which == 0, which == 2);
-    return true;
-}
-
 /* 0, or 1 for a request that there is not. */
 static int put_rows(const char *what)
 {
@@ -178,10 +102,6 @@ static int put_rows(const char *what)
         put_conf(what + 5);
     else if (strcmp(what, "set") == 0 || strcmp(what, "set program") == 0)
         put_set(what[3] != '\0');
-    else if (strcmp(what, "bash") == 0)
-        put_bash();
-    else if (strcmp(what, "fish") == 0)
-        put_fish();
     else
         return fprintf(stderr, "setting_pages: what is '@settings %s'?\n", what), 1;
     return 0;
@@ -198,13 +118,7 @@ int main(void)
             code |= put_rows(line + 10);
             continue;
         }
-        for (const char *at = line; *at != '\0';) {
-            size_t length = 1;
-
-            if (!put_token(at, &length))
-                putchar(*at);
-            at += length;
-        }
+        fputs(line, stdout);
     }
     return code != 0 || ferror(stdin) != 0 || fflush(stdout) != 0;
 }

@@ -5,6 +5,7 @@
  * Owns the table. getopt keeps state of its own: main thread only.
  */
 #include "rewriter/job/options.h"
+#include "common/complete.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -34,9 +35,8 @@ static const struct option_row rows[] = {
     {"dry-run", 'n', NULL, FIELD(dry_run), "do everything except writing"},
     {"runtime", 0, "PATH", FIELD(runtime),
      "use this runtime library (default: the one installed with this tool)"},
-    {"scope", 0, "SCOPE", FIELD(scope_text),
-     "process (for a program) or object (for a library); default: by the kind "
-     "of file"},
+    {"scope", 0, "process|object", FIELD(scope_text),
+     "patch as a program or as a library (default: by the kind of file)"},
     {"any", 'a', NULL, FIELD(any),
      "also patch files that do not use CUDA themselves (they may load it "
      "later)"},
@@ -73,6 +73,20 @@ static const struct option_row rows[] = {
 
 #define ROW_COUNT  (sizeof rows / sizeof rows[0])
 #define LONG_START 256 /* values of options without a letter */
+
+int elf_options_complete(int argc, char **argv)
+{
+    struct gs_complete_option options[ROW_COUNT];
+    struct gs_complete place;
+
+    for (size_t i = 0; i < ROW_COUNT; i++)
+        options[i] = (struct gs_complete_option){rows[i].name, rows[i].letter, rows[i].argument,
+                                                 rows[i].help};
+    gs_complete_read(&place, options, ROW_COUNT, false, 2, argc, argv);
+    if (!gs_complete_options(&place, options, ROW_COUNT))
+        gs_complete_argument(&place, "FILE");
+    return fflush(stdout) == 0 ? 0 : 1;
+}
 
 void elf_options_help(FILE *to)
 {

@@ -38,5 +38,7 @@ struct elf_options {
 /* Reads the command line. 0, or -EINVAL with err saying what is wrong. */
 int elf_options_parse(struct elf_options *options, int argc, char **argv, struct gs_err *err);
 void elf_options_help(FILE *to);
+/* Prints what a shell may offer for the last word (common/complete.h). The exit code. */
+int elf_options_complete(int argc, char **argv);
 
 #endif

@@ -4,6 +4,7 @@
  * the real compiler with the same words, and puts the link part before them when the command
  * links. It becomes the compiler (exec), so status, output and signals are the compiler's own.
  */
+#include "common/complete.h"
 #include "wrap/cc/args.h"
 #include "wrap/cc/locate.h"
 #include "wrap/cc/phase.h"
@@ -31,18 +32,61 @@ struct request {
     struct gs_args words; /* for the compiler */
 };
 
-static const char usage[] =
-    "Usage: gpushare-cc|gpushare-c++|gpushare-nvcc [OPTION]... COMPILER-ARGUMENT...\n"
-    "Compiles as cc, c++ or nvcc does, and links programs so that they share the GPU.\n\n"
-    "  --showme                  print the whole command instead of running it\n"
-    "  --showme:link             print the arguments that are added to a link\n"
-    "  --showme:compile          print the arguments that are added to a compilation (none)\n"
-    "  --gpushare-compiler=CMD   run this compiler (default: GPUSHARE_CC, GPUSHARE_CXX or\n"
-    "                            GPUSHARE_NVCC; without these cc, c++ or nvcc)\n"
-    "  --gpushare-runtime=PATH   link with this libgpushare.so.1 (default: the installed one)\n"
-    "  --gpushare-version        print the version of gpushare\n"
-    "  --gpushare-help           print this help\n\n"
-    "All other arguments go to the compiler. Manual page: gpushare-cc(1).\n";
+enum own_option {
+    OWN_SHOWME,
+    OWN_SHOWME_LINK,
+    OWN_SHOWME_COMPILE,
+    OWN_COMPILER,
+    OWN_RUNTIME,
+    OWN_VERSION,
+    OWN_HELP,
+    OWN_COUNT,
+};
+
+static const struct gs_complete_option own_options[OWN_COUNT] = {
+    [OWN_SHOWME] = {"showme", 0, NULL, "print the whole command instead of running it"},
+    [OWN_SHOWME_LINK] = {"showme:link", 0, NULL,
+                         "print the arguments that are added to a link"},
+    [OWN_SHOWME_COMPILE] = {"showme:compile", 0, NULL,
+                            "print the arguments that are added to a compilation (none)"},
+    [OWN_COMPILER] =
+        {"gpushare-compiler=", 0, "CMD",
+         "run this compiler (default: GPUSHARE_CC, GPUSHARE_CXX or\n"
+         "                            GPUSHARE_NVCC; without these cc, c++ or nvcc)"},
+    [OWN_RUNTIME] = {"gpushare-runtime=", 0, "PATH",
+                     "link with this libgpushare.so.1 (default: the installed one)"},
+    [OWN_VERSION] = {"gpushare-version", 0, NULL, "print the version of gpushare"},
+    [OWN_HELP] = {"gpushare-help", 0, NULL, "print this help"},
+};
+
+static int print_usage(void)
+{
+    fputs(
+        "Usage: gpushare-cc|gpushare-c++|gpushare-nvcc [OPTION]... COMPILER-ARGUMENT...\n"
+        "Compiles as cc, c++ or nvcc does, and links programs so that they share the GPU.\n\n",
+        stdout);
+    for (size_t i = 0; i < OWN_COUNT; i++) {
+        const struct gs_complete_option *row = &own_options[i];
+        char left[40];
+
+        snprintf(left, sizeof left, "--%s%s", row->name, row->argument ? row->argument : "");
+        printf("  %-25s %s\n", left, row->help);
+    }
+    return puts("\nAll other arguments go to the compiler. Manual page: gpushare-cc(1).") < 0
+               ? -EIO
+               : 1;
+}
+
+/* What a shell may offer for the last word (common/complete.h). */
+static int complete_line(int argc, char **argv)
+{
+    struct gs_complete place;
+
+    gs_complete_read(&place, own_options, OWN_COUNT, false, 2, argc, argv);
+    if (!gs_complete_options(&place, own_options, OWN_COUNT))
+        gs_complete_argument(&place, "FILE");
+    return fflush(stdout) == 0 ? 0 : 1;
+}
 
 static int name_to_compiler(const char *name, enum gs_compiler *compiler)
 {
@@ -64,35 +108,59 @@ static int name_to_compiler(const char *name, enum gs_compiler *compiler)
     return -EINVAL;
 }
 
+/* Which of our own options a word is; OWN_COUNT: none. */
+static enum own_option find_own(const char *word, const char **value)
+{
+    if (strcmp(word, "-showme") == 0) /* as Open MPI's compilers have it */
+        return OWN_SHOWME;
+    for (unsigned i = 0; i < OWN_COUNT && strncmp(word, "--", 2) == 0; i++) {
+        const size_t length = strlen(own_options[i].name);
+
+        *value = word + 2 + length;
+        if (own_options[i].argument != NULL
+                ? strncmp(word + 2, own_options[i].name, length) == 0
+                : strcmp(word + 2, own_options[i].name) == 0)
+            return (enum own_option)i;
+    }
+    return OWN_COUNT;
+}
+
 /* Takes our own options out of argv; the rest becomes request->words. Positive: nothing is left
  * to do (help or version was printed). */
 static int read_words(struct request *request, char **argv, struct gs_err *err)
 {
-    static const char compiler[] = "--gpushare-compiler=", runtime[] = "--gpushare-runtime=";
     int r = 0;
 
     for (size_t i = 1; r == 0 && argv[i] != NULL; i++) {
-        const char *word = argv[i];
+        const char *word = argv[i], *value = NULL;
 
-        if (strcmp(word, "--showme") == 0 || strcmp(word, "-showme") == 0)
+        switch (find_own(word, &value)) {
+        case OWN_SHOWME:
             request->show = SHOW_COMMAND;
-        else if (strcmp(word, "--showme:link") == 0)
+            break;
+        case OWN_SHOWME_LINK:
             request->show = SHOW_LINK;
-        else if (strcmp(word, "--showme:compile") == 0)
+            break;
+        case OWN_SHOWME_COMPILE:
             request->show = SHOW_COMPILE;
-        else if (strncmp(word, compiler, sizeof compiler - 1) == 0)
-            request->asked_compiler = word + sizeof compiler - 1;
-        else if (strncmp(word, runtime, sizeof runtime - 1) == 0)
-            request->asked_runtime = word + sizeof runtime - 1;
-        else if (strcmp(word, "--gpushare-help") == 0)
-            return fputs(usage, stdout) < 0 ? -EIO : 1;
-        else if (strcmp(word, "--gpushare-version") == 0)
+            break;
+        case OWN_COMPILER:
+            request->asked_compiler = value;
+            break;
+        case OWN_RUNTIME:
+            request->asked_runtime = value;
+            break;
+        case OWN_HELP:
+            return print_usage();
+        case OWN_VERSION:
             return puts("gpushare " GS_VERSION) < 0 ? -EIO : 1;
-        else if (strncmp(word, "--gpushare-", 11) == 0)
-            return gs_err_set(err, -EINVAL,
-                              "%s is not an option of gpushare-cc; see --gpushare-help", word);
-        else
+        default:
+            if (strncmp(word, "--gpushare-", 11) == 0)
+                return gs_err_set(err, -EINVAL,
+                                  "%s is not an option of gpushare-cc; see --gpushare-help",
+                                  word);
             r = gs_args_push(&request->words, "%s", word);
+        }
     }
     return r;
 }
@@ -221,6 +289,8 @@ int main(int argc, char **argv)
                 request.name);
         return 2;
     }
+    if (gs_complete_asked(argc, argv))
+        return complete_line(argc, argv);
     r = read_words(&request, argv, &err);
     if (r == 0)
         r = run_compiler(&request, &err);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/complete.h"
 #include "common/fd.h"
 #include "wrap/door/bind.h"
 #include "wrap/door/find_driver.h"
@@ -20,25 +21,58 @@ enum action { ACTION_NONE, ACTION_FIND, ACTION_STAGE, ACTION_BIND, ACTION_RUN };
 
 enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_WRONG_USE = 2, EXIT_NOT_FOUND = 127 };
 
-static const char usage[] =
-    "usage: gpushare-door [-d FOLDER] -- PROGRAM [ARGUMENT...]\n"
-    "       gpushare-door [-d FOLDER] --bind\n"
-    "       gpushare-door --stage FOLDER | --find\n"
-    "Puts gpushare in the driver's place (libcuda.so.1), for programs and images that cannot "
-    "be changed.\n\n"
-    "  -- PROGRAM         run one program in a mount namespace of its own, with the door "
-    "mounted\n"
-    "                     over the driver's library\n"
-    "  --bind             mount the door in this mount namespace (made by `unshare -m`)\n"
-    "  --stage FOLDER     make a folder with the door and a copy of the driver's library, for\n"
-    "                     LD_LIBRARY_PATH or an image\n"
-    "  --find             print the driver's library, then other copies of it\n"
-    "  -d, --folder=FOLDER  where the door for the mounts is kept (default: a folder of this "
-    "user\n"
-    "                     below /run or /tmp)\n"
-    "  -h, --help         show this help\n"
-    "  -V, --version      show the release\n\n"
-    "exit codes: 0 done, 1 failed, 2 usage, 127 PROGRAM was not found; with PROGRAM its own\n";
+static const struct gs_complete_option own_options[] = {
+    {"bind", 0, NULL, "mount the door in this mount namespace (made by `unshare -m`)"},
+    {"stage", 0, "FOLDER",
+     "make a folder with the door and a copy of the driver's library, for\n"
+     "                         LD_LIBRARY_PATH or an image"},
+    {"find", 0, NULL, "print the driver's library, then other copies of it"},
+    {"folder", 'd', "FOLDER",
+     "where the door for the mounts is kept (default: a folder of this user\n"
+     "                         below /run or /tmp)"},
+    {"help", 'h', NULL, "show this help"},
+    {"version", 'V', NULL, "show the release"},
+};
+
+#define OPTION_COUNT (sizeof own_options / sizeof own_options[0])
+#define LONG_START   256 /* what getopt_long() returns for the first row */
+
+static void print_usage(FILE *out)
+{
+    fputs("usage: gpushare-door [-d FOLDER] -- PROGRAM [ARGUMENT...]\n"
+          "       gpushare-door [-d FOLDER] --bind\n"
+          "       gpushare-door --stage FOLDER | --find\n"
+          "Puts gpushare in the driver's place (libcuda.so.1), for programs and images that "
+          "cannot be changed.\n\n"
+          "  -- PROGRAM             run one program in a mount namespace of its own, with the "
+          "door\n"
+          "                         mounted over the driver's library\n",
+          out);
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const struct gs_complete_option *row = &own_options[i];
+        char left[40], letter[] = "-?, ";
+
+        letter[1] = (char)row->letter;
+        snprintf(left, sizeof left, "%s--%s%s%s", row->letter != 0 ? letter : "", row->name,
+                 row->argument != NULL ? " " : "", row->argument != NULL ? row->argument : "");
+        fprintf(out, "  %-22s %s\n", left, row->help);
+    }
+    fputs(
+        "\nexit codes: 0 done, 1 failed, 2 usage, 127 PROGRAM was not found; with PROGRAM its "
+        "own\n",
+        out);
+}
+
+/* What a shell may offer for the last word (common/complete.h). */
+static int complete_line(int argc, char **argv)
+{
+    struct gs_complete place;
+
+    gs_complete_read(&place, own_options, OPTION_COUNT, true, 2, argc, argv);
+    if (!gs_complete_options(&place, own_options, OPTION_COUNT))
+        gs_complete_argument(&place, "PROGRAM");
+    return fflush(stdout) == 0 ? EXIT_DONE : EXIT_FAILED;
+}
 
 struct request {
     enum action action;
@@ -133,51 +167,72 @@ static bool choose_action(struct request *request, enum action action)
     return first;
 }
 
+/* The table as getopt_long() wants it. */
+static void fill_getopt(struct option longs[OPTION_COUNT + 1], char *shorts)
+{
+    *shorts++ = '+';
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const struct gs_complete_option *row = &own_options[i];
+
+        longs[i] = (struct option){
+            .name = row->name,
+            .has_arg = row->argument != NULL ? required_argument : no_argument,
+            .val = row->letter != 0 ? row->letter : LONG_START + (int)i,
+        };
+        if (row->letter != 0)
+            *shorts++ = (char)row->letter;
+        if (row->letter != 0 && row->argument != NULL)
+            *shorts++ = ':';
+    }
+    *shorts = '\0';
+    longs[OPTION_COUNT] = (struct option){0};
+}
+
+/* One option. false: it is not known, or does not go with those before it. */
+static bool take_option(struct request *request, int value)
+{
+    const char *name = value >= LONG_START ? own_options[value - LONG_START].name : "";
+
+    if (value == 'd') {
+        request->folder = optarg;
+        return true;
+    }
+    if (strcmp(name, "stage") == 0) {
+        request->folder = optarg;
+        return choose_action(request, ACTION_STAGE);
+    }
+    if (strcmp(name, "bind") == 0)
+        return choose_action(request, ACTION_BIND);
+    return strcmp(name, "find") == 0 && choose_action(request, ACTION_FIND);
+}
+
 /* What to do, or an exit code in *code. */
 static bool parse_arguments(int argc, char **argv, struct request *request, int *code)
 {
-    static const struct option options[] = {
-        {"bind", no_argument, NULL, 'b'},
-        {"find", no_argument, NULL, 'f'},
-        {"stage", required_argument, NULL, 's'},
-        {"folder", required_argument, NULL, 'd'},
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},
-        {0},
-    };
+    struct option longs[OPTION_COUNT + 1];
+    char shorts[2 * OPTION_COUNT + 2];
     bool good = true;
     int option;
 
     *code = EXIT_DONE;
-    while ((option = getopt_long(argc, argv, "+d:hV", options, NULL)) != -1) {
-        switch (option) {
-        case 'h':
-            fputs(usage, stdout);
+    fill_getopt(longs, shorts);
+    while ((option = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+        if (option == 'h') {
+            print_usage(stdout);
             return false;
-        case 'V':
+        }
+        if (option == 'V') {
             puts("gpushare-door " GS_VERSION);
             return false;
-        case 'd':
-            request->folder = optarg;
-            break;
-        case 's':
-            request->folder = optarg;
-            good &= choose_action(request, ACTION_STAGE);
-            break;
-        case 'b':
-        case 'f':
-            good &= choose_action(request, option == 'b' ? ACTION_BIND : ACTION_FIND);
-            break;
-        default:
-            good = false;
         }
+        good &= take_option(request, option);
     }
     request->program = argv + optind;
     if (optind < argc)
         good &= choose_action(request, ACTION_RUN);
     if (good && request->action != ACTION_NONE)
         return true;
-    fputs(usage, stderr);
+    print_usage(stderr);
     *code = EXIT_WRONG_USE;
     return false;
 }
@@ -189,6 +244,8 @@ int main(int argc, char **argv)
 
     if (gs_fd_open_standard(O_RDONLY) != 0)
         return EXIT_FAILED;
+    if (gs_complete_asked(argc, argv))
+        return complete_line(argc, argv);
     if (!parse_arguments(argc, argv, &request, &code))
         return fflush(stdout) == 0 ? code : EXIT_FAILED;
     return carry_out(&request);

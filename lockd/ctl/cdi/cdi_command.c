@@ -20,18 +20,20 @@ struct cdi_words {
     const char *output, *door, *nvidia, *version;
 };
 
-static void explain_options(void)
-{
-    puts("  --output FILE         write there (default: standard output)\n"
-         "  --nvidia FILE         what nvidia-ctk cdi generate wrote (default: the one in\n"
-         "                        /etc/cdi or /var/run/cdi, else what this host has);\n"
-         "                        none: what this host has\n"
-         "  --door FOLDER         a folder that gpushare-door --stage made "
-         "(default: " GS_DOOR_FOLDER ")\n"
-         "  --cdi-version NUMBER  of the specification (default: " VERSION_DEFAULT
-         "); with 0.7.0\n"
-         "                        containers also get the group that may connect");
-}
+static const struct lockd_option cdi_options[] = {
+    {"output", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0, "write there (default: standard output)",
+     NULL, 'o', offsetof(struct cdi_words, output)},
+    {"nvidia", "FILE|none", LOCKD_OPTION_TEXT, NULL, 0, 0,
+     "what nvidia-ctk cdi generate wrote (default: in /etc/cdi or /var/run/cdi); "
+     "none: what this host has",
+     NULL, 0, offsetof(struct cdi_words, nvidia)},
+    {"door", "FOLDER", LOCKD_OPTION_TEXT, NULL, 0, 0, "that gpushare-door --stage made",
+     GS_DOOR_FOLDER, 0, offsetof(struct cdi_words, door)},
+    {"cdi-version", "NUMBER", LOCKD_OPTION_TEXT, NULL, 0, 0,
+     "of the specification; from 0.7.0 on containers also get the group that may connect",
+     VERSION_DEFAULT, 0, offsetof(struct cdi_words, version)},
+    {0},
+};
 
 static int write_spec(const json_t *spec, const char *output, struct gs_err *err)
 {
@@ -100,31 +102,14 @@ static int generate_spec(struct ctl *ctl, const struct cdi_words *words)
 static enum ctl_exit cdi_run(struct ctl *ctl, int argc, char **argv)
 {
     struct cdi_words words = {0};
-    const struct lockd_option table[] = {
-        {.name = "output",
-         .argument = "FILE",
-         .kind = LOCKD_OPTION_TEXT,
-         .value = &words.output},
-        {.name = "nvidia",
-         .argument = "FILE",
-         .kind = LOCKD_OPTION_TEXT,
-         .value = &words.nvidia},
-        {.name = "door", .argument = "FOLDER", .kind = LOCKD_OPTION_TEXT, .value = &words.door},
-        {.name = "cdi-version",
-         .argument = "NUMBER",
-         .kind = LOCKD_OPTION_TEXT,
-         .value = &words.version},
-        {0},
-    };
     int index = 1;
 
-    if (argc < 2 || strcmp(argv[1], "generate") != 0)
-        return ctl_usage(&ctl_cdi, "the word 'generate' is needed");
-    index++;
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_read(cdi_options, &words, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_cdi, "%s", ctl->err.text);
-    if (index != argc)
-        return ctl_usage(&ctl_cdi, "'%s' is too much", argv[index]);
+    if (index == argc || strcmp(argv[index], "generate") != 0)
+        return ctl_usage(&ctl_cdi, "the word 'generate' is needed");
+    if (index != argc - 1)
+        return ctl_usage(&ctl_cdi, "'%s' is too much", argv[index + 1]);
     if (generate_spec(ctl, &words) == 0)
         return ctl_done(CTL_OK);
     ctl_fail(ctl);
@@ -133,8 +118,8 @@ static enum ctl_exit cdi_run(struct ctl *ctl, int argc, char **argv)
 
 const struct ctl_command ctl_cdi = {
     .name = "cdi",
-    .arguments = "generate [options]",
+    .arguments = "generate",
     .help = "write a specification (CDI) for containers that share a GPU",
     .run = cdi_run,
-    .details = explain_options,
+    .options = cdi_options,
 };

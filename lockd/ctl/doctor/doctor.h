@@ -24,6 +24,8 @@ struct doctor_finding {
     enum doctor_level level;
     char text[512];
     char advice[256]; /* what to do; "" for nothing */
+    char command
+        [400]; /* one line for a shell; "" for nothing. Every DOCTOR_WARN and DOCTOR_FAIL has one */
 };
 
 #define DOCTOR_FINDINGS 64
@@ -35,6 +37,7 @@ struct doctor {
     const char *file;         /* NULL: no file was named */
     struct doctor_finding findings[DOCTOR_FINDINGS];
     size_t count;
+    bool full; /* the last finding had no room */
 };
 
 /* Adds a finding; advice may be NULL. */
@@ -42,6 +45,31 @@ void doctor_add(struct doctor *doctor, const char *check, enum doctor_level leve
                 const char *advice, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* The command to paste for the finding that was added last. */
+void doctor_command(struct doctor *doctor, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* A path as a word of a shell's line. Returns buffer. */
+#define DOCTOR_QUOTED 300
+const char *doctor_quote(const char *path, char *buffer);
+
+/* doctor_tool.c: the path of a tool beside this program, else its name, for the PATH. Returns
+ * buffer. */
+const char *doctor_tool_find(const char *name, char *buffer, size_t size);
+/* Runs it and reads the beginning of what it writes to that stream. Its exit code, or -errno. */
+int doctor_tool_run(char *const argv[], int stream, char *text, size_t size);
+
+/* doctor_config.c: lockd.conf; and GPUSHARE_CLASS (value may be NULL). */
+void doctor_config(struct doctor *doctor);
+void doctor_class(struct doctor *doctor, const char *value, const char *whose);
+/* doctor_libraries.c: those that a file needs and that are not found. */
+void doctor_libraries(struct doctor *doctor, const char *file);
+/* doctor_container.c: the specification for containers; whether the process lives in one, and what
+ * it sees of the daemon there. */
+void doctor_containers(struct doctor *doctor);
+bool doctor_is_contained(const struct doctor *doctor);
+void doctor_namespaces(struct doctor *doctor);
+/* doctor_wheel.c: Python environments that gpushare was installed in by pip. */
+void doctor_wheel(struct doctor *doctor);
 /* doctor_daemon.c: the socket, its folder, the daemon, what it knows of the process. */
 void doctor_daemon(struct doctor *doctor);
 /* doctor_system.c: driver, devices, MIG, MPS, host memory, the library. */
@@ -49,6 +77,10 @@ void doctor_system(struct doctor *doctor);
 /* A libcuda.so.1 to link with, which comes with the toolkit. */
 bool doctor_is_stub(const char *path);
 #define DOCTOR_STUB_ADVICE "take the toolkit's stubs folder out of LD_LIBRARY_PATH"
+#define DOCTOR_STUB_COMMAND                                                                    \
+    "export LD_LIBRARY_PATH=$(tr : '\\n' <<<\"$LD_LIBRARY_PATH\" | grep -v stubs | paste "     \
+    "-sd:)"
+#define DOCTOR_GROUP_COMMAND "sudo usermod -aG gpushare \"$USER\""
 /* doctor_environment.c: variables in the way. environment: NAME=VALUE strings, each ended by a
  * zero byte. whose: for the messages. */
 void doctor_environment(struct doctor *doctor, const char *environment, size_t size,
@@ -58,6 +90,14 @@ const char *doctor_variable(const char *environment, size_t size, const char *na
 /* doctor_file.c: is this program prepared, and can it be? path: what is read; name: what is
  * said. */
 void doctor_file(struct doctor *doctor, const char *path, const char *name);
+/* What gpushare-patch says of a file. */
+enum doctor_patched {
+    DOCTOR_UNKNOWN, /* it cannot be asked, or there is no such file */
+    DOCTOR_UNPATCHED,
+    DOCTOR_PATCHED,
+    DOCTOR_ORPHANED, /* patched, and its library is gone */
+};
+enum doctor_patched doctor_patched(const char *path);
 /* doctor_process.c: a running program: its file, its maps, its environment, its namespaces. */
 void doctor_process(struct doctor *doctor);
 

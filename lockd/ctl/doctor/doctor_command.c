@@ -34,6 +34,8 @@ static void print_text(const struct doctor *doctor)
         printf("%-5s %s\n", level_names[finding->level], finding->text);
         if (finding->advice[0] != '\0')
             printf("      -> %s\n", finding->advice);
+        if (finding->command[0] != '\0')
+            printf("      $ %s\n", finding->command);
     }
     switch (worst_level(doctor)) {
     case DOCTOR_FAIL:
@@ -57,11 +59,12 @@ static int print_json(const struct doctor *doctor)
     for (size_t i = 0; i < doctor->count; i++) {
         const struct doctor_finding *finding = &doctor->findings[i];
 
-        json_array_append_new(findings,
-                              json_pack("{s:s, s:s, s:o, s:s?}", "check", finding->check,
-                                        "level", level_names[finding->level], "text",
-                                        ctl_json_text(finding->text), "advice",
-                                        finding->advice[0] != '\0' ? finding->advice : NULL));
+        json_array_append_new(
+            findings,
+            json_pack("{s:s, s:s, s:o, s:s?, s:s?}", "check", finding->check, "level",
+                      level_names[finding->level], "text", ctl_json_text(finding->text),
+                      "advice", finding->advice[0] != '\0' ? finding->advice : NULL, "command",
+                      finding->command[0] != '\0' ? finding->command : NULL));
     }
     root = json_pack("{s:s, s:o?, s:o?, s:o}", "verdict", level_names[worst_level(doctor)],
                      "pid", doctor->pid != 0 ? json_integer(doctor->pid) : NULL, "file",
@@ -96,16 +99,12 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
 {
     struct doctor *doctor = calloc(1, sizeof *doctor);
     bool json = false;
-    const struct lockd_option table[] = {
-        {.name = "json", .kind = LOCKD_OPTION_FLAG, .value = &json},
-        {0},
-    };
     int index = 1, pid = 0, code = 0;
     enum doctor_level level;
 
     if (doctor == NULL)
         return CTL_FAILED;
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0 ||
+    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0 ||
         index < argc - 1) {
         free(doctor);
         return ctl_usage(&ctl_doctor, "%s",
@@ -119,12 +118,17 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
         doctor->file = argv[index];
     doctor_daemon(doctor);
     doctor_system(doctor);
+    doctor_config(doctor);
+    doctor_containers(doctor);
     if (doctor->pid != 0)
         doctor_process(doctor);
     else
         look_at_own_environment(doctor);
-    if (doctor->file != NULL)
+    doctor_wheel(doctor);
+    if (doctor->file != NULL) {
         doctor_file(doctor, doctor->file, doctor->file);
+        doctor_libraries(doctor, doctor->file);
+    }
     if (json)
         code = print_json(doctor);
     else
@@ -136,4 +140,5 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_doctor = {
-    "doctor", "[--json] [PID|FILE]", "find out why a program does not share", doctor_run, NULL};
+    "doctor",   "[PID|FILE]", "find out why a program does not share",
+    doctor_run, NULL,         ctl_json_option};

@@ -32,6 +32,11 @@ static void look_at_folder(struct doctor *doctor, const char *path, bool only)
                   "in a folder of yours or root's"
                 : "ask the folder's owner for permission to enter it",
             "%s", err.text);
+    if (code != 0 && code != -ENOENT)
+        doctor_command(doctor, "%s",
+                       code == -EPERM ? "mkdir -p -m 700 ~/.gpushare && export "
+                                        "GPUSHARE_SOCKET=~/.gpushare/lockd.sock"
+                                      : DOCTOR_GROUP_COMMAND);
 }
 
 static void look_at_places(struct doctor *doctor)
@@ -52,10 +57,15 @@ static void look_at_versions(struct doctor *doctor)
 {
     const struct gs_wire_daemon *daemon = &doctor->answer.daemon;
 
-    if (strcmp(daemon->version, GS_VERSION) != 0)
+    if (strcmp(daemon->version, GS_VERSION) != 0) {
         doctor_add(doctor, "daemon.version", DOCTOR_WARN,
                    "restart gpushare-lockd after an upgrade (programs keep their memory)",
                    "gpushare-lockd is %s, gpusharectl %s", daemon->version, GS_VERSION);
+        if (strcmp(doctor->ctl->path, GS_SYSTEM_SOCKET) == 0)
+            doctor_command(doctor, "sudo systemctl restart gpushare-lockd");
+        else
+            doctor_command(doctor, "kill %d", daemon->pid);
+    }
     for (size_t i = 0; i < doctor->answer.client_count; i++) {
         const struct gs_wire_client *client = &doctor->answer.clients[i];
 
@@ -98,6 +108,11 @@ static void look_at_remarks(struct doctor *doctor)
                 : NULL,
             "process %d (%s%s) reported: %s", remark->pid, remark->name,
             remark->ended != 0 ? ", ended" : "", remark->text);
+        if (remark->kind == GS_NOTE_UNROUTED && remark->ended == 0)
+            doctor_command(doctor, "gpushare-patch --check \"$(readlink -f /proc/%d/exe)\"",
+                           remark->pid);
+        else
+            doctor_command(doctor, "gpusharectl status");
     }
 }
 
@@ -122,33 +137,42 @@ static void look_at_client(struct doctor *doctor)
                    "process %d is not connected to this daemon (a program connects when it "
                    "creates its first CUDA context)",
                    (int)doctor->pid);
+        doctor_command(doctor, "pgrep -aP %d", (int)doctor->pid);
         return;
     }
     doctor_add(doctor, "program.connected", DOCTOR_OK, NULL, "process %d is connected: it %s%s",
                (int)doctor->pid, client->condition == GS_CONDITION_NO_DEVICE ? "has " : "",
                ctl_condition_name(client->condition));
-    if ((client->flags & GS_CLIENT_PAUSED) != 0)
-        doctor_add(doctor, "program.paused", DOCTOR_FAIL, "gpusharectl resume PID",
+    if ((client->flags & GS_CLIENT_PAUSED) != 0) {
+        doctor_add(doctor, "program.paused", DOCTOR_FAIL, "let it run again",
                    "somebody paused it");
-    if ((client->flags & GS_CLIENT_PARTIAL) != 0)
+        doctor_command(doctor, "gpusharectl resume %d", client->pid);
+    }
+    if ((client->flags & GS_CLIENT_PARTIAL) != 0) {
         doctor_add(doctor, "program.partial", DOCTOR_WARN,
                    "its remarks in gpusharectl status tell which calls",
                    "some of its work on the GPU is not controlled by gpushare");
-    if (client->condition == GS_CONDITION_STUCK)
+        doctor_command(doctor, "gpusharectl status");
+    }
+    if (client->condition == GS_CONDITION_STUCK) {
         doctor_add(doctor, "program.stuck", DOCTOR_FAIL,
                    "check what it computes; programs that fit beside it keep running",
                    "it was asked to stop, but its work on the GPU does not end");
+        doctor_command(doctor, "gpusharectl trace --seconds 10 --output stuck.json");
+    }
     for (size_t i = 0; i < doctor->answer.device_count; i++) {
         const struct gs_wire_device *device = &doctor->answer.devices[i];
 
-        if (memcmp(device->uuid, client->uuid, sizeof device->uuid) == 0 &&
-            client->demand > device->capacity)
-            doctor_add(doctor, "program.fits", DOCTOR_WARN,
-                       "it can only run alone; see `external` in gpusharectl status --json for "
-                       "memory used by other programs",
-                       "it needs %s, but the device has only %s",
-                       gs_size_format(client->demand, demand, sizeof demand),
-                       gs_size_format(device->capacity, capacity, sizeof capacity));
+        if (memcmp(device->uuid, client->uuid, sizeof device->uuid) != 0 ||
+            client->demand <= device->capacity)
+            continue;
+        doctor_add(doctor, "program.fits", DOCTOR_WARN,
+                   "it can only run alone; see `external` in gpusharectl status --json for "
+                   "memory used by other programs",
+                   "it needs %s, but the device has only %s",
+                   gs_size_format(client->demand, demand, sizeof demand),
+                   gs_size_format(device->capacity, capacity, sizeof capacity));
+        doctor_command(doctor, "gpusharectl status --json");
     }
 }
 
@@ -160,7 +184,7 @@ void doctor_daemon(struct doctor *doctor)
     look_at_places(doctor);
     ctl->patience_s = 3;
     code = ctl_ask_status(ctl, &doctor->answer);
-    if (ctl->kept_out)
+    if (ctl->kept_out) {
         doctor_add(
             doctor, "socket.service", DOCTOR_WARN,
             "to share with other users' programs, ask an administrator to add you to its "
@@ -169,6 +193,8 @@ void doctor_daemon(struct doctor *doctor)
             ", but user %u may not connect: this user's programs use a daemon of "
             "their own",
             (unsigned)geteuid());
+        doctor_command(doctor, DOCTOR_GROUP_COMMAND);
+    }
     if (code == -ENOENT) {
         doctor_add(doctor, "daemon.reachable", doctor->pid != 0 ? DOCTOR_FAIL : DOCTOR_INFO,
                    doctor->pid != 0
@@ -176,6 +202,8 @@ void doctor_daemon(struct doctor *doctor)
                          "prepared"
                        : NULL,
                    "no gpushare-lockd is running; the first prepared program starts one");
+        if (doctor->pid != 0)
+            doctor_command(doctor, "pgrep -aP %d", (int)doctor->pid);
         return;
     }
     if (code != 0) {
@@ -188,6 +216,11 @@ void doctor_daemon(struct doctor *doctor)
                   "start another one"
                 : NULL,
             "%s", ctl->err.text);
+        doctor_command(doctor, "%s",
+                       code == -EACCES ? DOCTOR_GROUP_COMMAND
+                       : code == -ETIMEDOUT
+                           ? "pkill -CONT -x gpushare-lockd"
+                           : "gpushare-lockd --version; gpusharectl --version");
         return;
     }
     doctor_add(doctor, "daemon.reachable", DOCTOR_OK, NULL,

@@ -11,116 +11,77 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#define ANSWER_MAX  65536
-#define PATIENCE_MS 20000
-
-extern char **environ;
+#define ANSWER_MAX 65536
 
 /* --- gpushare-patch --- */
-
-static const char *find_patcher(char *buffer, size_t size)
-{
-    static const char *const beside[] = {"", "../rewriter/"};
-    char self[512];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    char *slash;
-
-    self[length > 0 ? length : 0] = '\0';
-    slash = strrchr(self, '/');
-    for (size_t i = 0; slash != NULL && i < sizeof beside / sizeof beside[0]; i++) {
-        snprintf(buffer, size, "%.*s/%sgpushare-patch", (int)(slash - self), self, beside[i]);
-        if (access(buffer, X_OK) == 0)
-            return buffer;
-    }
-    snprintf(buffer, size, "gpushare-patch"); /* on PATH */
-    return buffer;
-}
-
-/* Reads until the end or until it takes too long; the number of bytes, 0 for nothing. */
-static size_t read_all(int fd, char *text, size_t size)
-{
-    struct pollfd ready = {.fd = fd, .events = POLLIN};
-    size_t got = 0;
-    ssize_t more;
-
-    while (got < size - 1 && poll(&ready, 1, PATIENCE_MS) > 0) {
-        more = read(fd, text + got, size - 1 - got);
-        if (more <= 0)
-            break;
-        got += (size_t)more;
-    }
-    text[got] = '\0';
-    return got;
-}
 
 /* What `gpushare-patch HOW --json FILE` prints; NULL when it cannot be had. */
 static json_t *ask_patcher(char *how, const char *file)
 {
     char program[600], name[4096], json[] = "--json", any[] = "--any", end[] = "--";
     char *argv[] = {program, how, json, any, end, name, NULL};
-    posix_spawn_file_actions_t actions;
-    int ends[2], started;
     json_t *answer = NULL;
-    pid_t pid;
+    char *text;
 
-    find_patcher(program, sizeof program);
-    if ((size_t)snprintf(name, sizeof name, "%s", file) >= sizeof name ||
-        pipe2(ends, O_CLOEXEC) != 0)
+    doctor_tool_find("gpushare-patch", program, sizeof program);
+    if ((size_t)snprintf(name, sizeof name, "%s", file) >= sizeof name)
         return NULL;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    started = posix_spawnp(&pid, program, &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    if (started == 0) {
-        char *text = malloc(ANSWER_MAX);
-
-        if (text != NULL && read_all(ends[0], text, ANSWER_MAX) > 0)
-            answer = json_loads(text, 0, NULL);
-        free(text);
-        kill(pid, SIGTERM); /* ended already, unless it took too long */
-        waitpid(pid, NULL, 0);
-    }
-    close(ends[0]);
+    text = malloc(ANSWER_MAX);
+    if (text != NULL && doctor_tool_run(argv, STDOUT_FILENO, text, ANSWER_MAX) >= 0)
+        answer = json_loads(text, 0, NULL);
+    free(text);
     return answer;
 }
 
 static void say_patched(struct doctor *doctor, const char *name, const json_t *check)
 {
     const char *library = json_string_value(json_object_get(check, "runtime"));
+    char quoted[DOCTOR_QUOTED];
 
     doctor_add(doctor, "file.prepared", DOCTOR_OK, NULL, "%s is patched for %s", name,
                library != NULL ? library : "libgpushare.so.1");
-    if (json_is_false(json_object_get(check, "runtime_present")))
+    if (json_is_false(json_object_get(check, "runtime_present"))) {
         doctor_add(doctor, "file.library", DOCTOR_FAIL,
-                   "install gpushare there, or patch the file again (gpushare-patch --runtime)",
+                   "install gpushare there, or patch the file again",
                    "%s, which it needs, does not exist: the program will not start",
                    library != NULL ? library : "the library");
+        doctor_command(doctor, "gpushare-patch --restore %s && gpushare-patch %s",
+                       doctor_quote(name, quoted), quoted);
+    }
+}
+
+enum doctor_patched doctor_patched(const char *path)
+{
+    char how[] = "--check";
+    json_t *check = access(path, F_OK) == 0 ? ask_patcher(how, path) : NULL;
+    const enum doctor_patched patched =
+        check == NULL                                              ? DOCTOR_UNKNOWN
+        : !json_is_true(json_object_get(check, "patched"))         ? DOCTOR_UNPATCHED
+        : json_is_false(json_object_get(check, "runtime_present")) ? DOCTOR_ORPHANED
+                                                                   : DOCTOR_PATCHED;
+
+    json_decref(check);
+    return patched;
 }
 
 /* The interpreter of a Python environment that is a link to the system's, which is nothing to
  * change for the sake of one environment. */
 static void say_link(struct doctor *doctor, const char *path, const char *environment)
 {
-    char advice[256], *real = realpath(path, NULL);
+    char *real = realpath(path, NULL), quoted[DOCTOR_QUOTED];
 
-    snprintf(advice, sizeof advice, "gpushare-patch --venv %s", environment);
-    doctor_add(doctor, "file.prepared", DOCTOR_FAIL, advice,
+    doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "prepare the environment",
                "%.200s is not prepared; the Python environment %.200s only links to it",
                real != NULL ? real : path, environment);
+    doctor_command(doctor, "gpushare-patch --venv %s", doctor_quote(environment, quoted));
     free(real);
 }
 
@@ -132,21 +93,30 @@ static void say_unpatched(struct doctor *doctor, const char *path, const char *n
     const char *environment = json_string_value(json_object_get(print, "environment"));
     const bool cuda = json_is_true(json_object_get(print, "cuda"));
     const bool impossible = json_integer_value(json_object_get(print, "exit")) == 3;
+    char quoted[DOCTOR_QUOTED];
 
-    if (environment != NULL)
+    if (environment != NULL) {
         say_link(doctor, path, environment);
-    else if (impossible && problem != NULL)
-        doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "run gpushare-patch on it for details",
+        json_decref(print);
+        return;
+    }
+    if (impossible && problem != NULL)
+        doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "gpushare-patch tells the way out",
                    "it is not prepared and cannot be patched: %.300s", problem);
     else if (cuda)
-        doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "gpushare-patch FILE",
+        doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "patch it",
                    "%s is a CUDA program and is not prepared", name);
     else
         doctor_add(doctor, "file.prepared", DOCTOR_FAIL,
-                   "if this is the program that loads CUDA: gpushare-patch --any FILE; "
-                   "otherwise patch the one that does",
+                   "if this is the program that loads CUDA, patch it; otherwise patch the one "
+                   "that does",
                    "%s is not prepared; it does not use CUDA itself (it may load CUDA later)",
                    name);
+    doctor_command(doctor, "gpushare-patch%s %s",
+                   impossible && problem != NULL ? " --print"
+                   : cuda                        ? ""
+                                                 : " --any",
+                   doctor_quote(name, quoted));
     json_decref(print);
 }
 
@@ -204,22 +174,23 @@ static int look_inside(const char *path, struct look *look)
 
 static void look_at_privileges(struct doctor *doctor, const char *path, const char *name)
 {
+    char quoted[DOCTOR_QUOTED];
     struct stat st;
 
-    if (stat(path, &st) != 0)
+    if (stat(path, &st) != 0 || ((st.st_mode & (S_ISUID | S_ISGID)) == 0 &&
+                                 getxattr(path, "security.capability", NULL, 0) <= 0))
         return;
-    if ((st.st_mode & (S_ISUID | S_ISGID)) != 0 ||
-        getxattr(path, "security.capability", NULL, 0) > 0)
-        doctor_add(
-            doctor, "file.privileged", DOCTOR_WARN,
-            "it always uses the standard socket; gpushare-patch needs --force for it",
-            "%s has setuid, setgid or file capabilities: GPUSHARE_ variables are ignored",
-            name);
+    doctor_add(doctor, "file.privileged", DOCTOR_WARN,
+               "it always uses the standard socket; gpushare-patch needs --force for it",
+               "%s has setuid, setgid or file capabilities: GPUSHARE_ variables are ignored",
+               name);
+    doctor_command(doctor, "gpushare-patch --force %s", doctor_quote(name, quoted));
 }
 
 void doctor_file(struct doctor *doctor, const char *path, const char *name)
 {
     char how[] = "--check";
+    char quoted[DOCTOR_QUOTED];
     struct look look;
     json_t *check;
     int code = look_inside(path, &look);
@@ -227,6 +198,7 @@ void doctor_file(struct doctor *doctor, const char *path, const char *name)
     if (code != 0) {
         doctor_add(doctor, "file.read", DOCTOR_FAIL, NULL, "%s: %s", name,
                    code == -EINVAL ? "not a file" : strerror(-code));
+        doctor_command(doctor, "ls -ld %s", doctor_quote(name, quoted));
         return;
     }
     if (!look.elf) {
@@ -234,6 +206,9 @@ void doctor_file(struct doctor *doctor, const char *path, const char *name)
                    "prepare the interpreter that runs it (for example python3)",
                    "%s is %s: the program that runs it must be prepared", name,
                    look.script ? "a script" : "no program");
+        doctor_command(doctor,
+                       look.script ? "gpusharectl doctor \"$(command -v python3)\"" : "file %s",
+                       doctor_quote(name, quoted));
         return;
     }
     look_at_privileges(doctor, path, name);
@@ -243,16 +218,20 @@ void doctor_file(struct doctor *doctor, const char *path, const char *name)
     else if (look.names_library)
         doctor_add(doctor, "file.prepared", DOCTOR_OK, NULL,
                    "%s names libgpushare.so (linked with gpushare-cc, or patched)", name);
-    else if (look.other_machine || !look.dynamic)
+    else if (look.other_machine || !look.dynamic) {
         doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "link it with gpushare-cc instead",
                    "%s is %s: its calls cannot be routed", name,
                    look.other_machine ? "a 32-bit program" : "fully static");
-    else if (check != NULL)
+        doctor_command(doctor, "gpushare-nvcc -cudart shared program.cu -o program");
+    } else if (check != NULL) {
         say_unpatched(doctor, path, name);
-    else
-        doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "gpushare-patch FILE",
+    } else {
+        doctor_add(doctor, "file.prepared", DOCTOR_FAIL,
+                   "install gpushare-patch, then patch it",
                    "%s does not name libgpushare.so, so it is not prepared (gpushare-patch, "
                    "which could tell more, was not found)",
                    name);
+        doctor_command(doctor, "gpushare-patch %s", doctor_quote(name, quoted));
+    }
     json_decref(check);
 }

@@ -29,6 +29,7 @@ static void may_not(struct doctor *doctor, const char *path)
                errno == EACCES || errno == EPERM ? "run doctor as the program's user or as root"
                                                  : NULL,
                "%s: %s", path, strerror(errno));
+    doctor_command(doctor, "sudo gpusharectl doctor %d", (int)doctor->pid);
 }
 
 /* A path from /proc ends so when the file was replaced or removed since. */
@@ -98,20 +99,22 @@ static void look_at_exe(struct doctor *doctor)
         return;
     }
     exe[length] = '\0';
-    if (is_deleted(exe))
+    if (is_deleted(exe)) {
         doctor_add(doctor, "process.exe", DOCTOR_FAIL, "start it again",
                    "%s: the file was replaced after the program started (patched in the "
                    "meantime?)",
                    exe);
-    else
+        doctor_command(doctor, "kill %d", (int)doctor->pid);
+    } else {
         doctor_add(doctor, "process.exe", DOCTOR_INFO, NULL, "process %d runs %s",
                    (int)doctor->pid, exe);
+    }
     find_start(doctor, start);
     doctor_file(doctor, is_same_file(start, link) ? start : link, exe);
 }
 
 struct maps {
-    bool ours, ours_deleted, cudart;
+    bool ours, ours_deleted, cudart, door;
     char ours_path[256];
     char cuda_path[256], second_cuda[256]; /* "": none */
 };
@@ -138,6 +141,7 @@ static void take_line(struct maps *maps, char *line)
         maps->ours_deleted |= is_deleted(path);
         snprintf(maps->ours_path, sizeof maps->ours_path, "%.255s", path);
     }
+    maps->door |= strcmp(name, GS_DOOR_REAL) == 0;
     if (strncmp(name, "libcuda.so", 10) == 0)
         take_driver(maps, path);
     maps->cudart |= strncmp(name, "libcudart.so", 12) == 0;
@@ -145,25 +149,63 @@ static void take_line(struct maps *maps, char *line)
 
 static void say_driver(struct doctor *doctor, const struct maps *maps)
 {
-    if (maps->cuda_path[0] == '\0')
+    const int pid = (int)doctor->pid;
+
+    if (maps->cuda_path[0] == '\0') {
         doctor_add(doctor, "process.cuda", DOCTOR_FAIL,
                    "nothing, if it has not used CUDA yet; otherwise look at its child "
                    "processes",
                    "it has not loaded libcuda%s: it does not use CUDA (yet)",
                    maps->cudart ? " (but libcudart)" : "");
-    else if (maps->second_cuda[0] != '\0')
+        doctor_command(doctor, "pgrep -aP %d", pid);
+    } else if (maps->second_cuda[0] != '\0') {
         doctor_add(doctor, "process.cuda", DOCTOR_WARN,
                    "remove one of them from its LD_LIBRARY_PATH or RUNPATH: only calls to "
                    "one of them are controlled",
                    "it has loaded two driver libraries, %s and %s", maps->cuda_path,
                    maps->second_cuda);
-    else if (doctor_is_stub(maps->cuda_path))
+        doctor_command(doctor, "tr '\\0' '\\n' </proc/%d/environ | grep LD_LIBRARY_PATH", pid);
+    } else if (doctor_is_stub(maps->cuda_path)) {
         doctor_add(doctor, "process.cuda", DOCTOR_FAIL, DOCTOR_STUB_ADVICE,
                    "it has loaded %s, the toolkit's stub for linking, in which no call works",
                    maps->cuda_path);
-    else
+        doctor_command(doctor, "%s", DOCTOR_STUB_COMMAND);
+    } else {
         doctor_add(doctor, "process.cuda", DOCTOR_OK, NULL, "it has loaded %s",
                    maps->cuda_path);
+    }
+}
+
+/* How gpushare came into the process, if it did. */
+static void say_library(struct doctor *doctor, const struct maps *maps)
+{
+    const int pid = (int)doctor->pid;
+
+    if (maps->door) {
+        doctor_add(doctor, "process.door", DOCTOR_OK, NULL,
+                   "gpushare is in the driver's place in process %d (the door)", pid);
+    } else if (!maps->ours && doctor_is_contained(doctor)) {
+        doctor_add(doctor, "process.library", DOCTOR_FAIL,
+                   "start the container with the device gpushare.dev/gpu (docs/containers.md), "
+                   "or prepare the file in the image",
+                   "process %d runs in a container, and neither the door nor libgpushare.so is "
+                   "in it",
+                   pid);
+        doctor_command(doctor, "sudo gpusharectl cdi generate --output /etc/cdi/gpushare.json");
+    } else if (!maps->ours) {
+        doctor_add(doctor, "process.library", DOCTOR_FAIL,
+                   "prepare the file that runs, then start it again",
+                   "libgpushare.so is not loaded in process %d", pid);
+        doctor_command(doctor, "gpushare-patch \"$(readlink /proc/%d/exe)\"", pid);
+    } else if (maps->ours_deleted) {
+        doctor_add(doctor, "process.library", DOCTOR_WARN, "restart the program",
+                   "%s was replaced (an upgrade?): the program still uses the old one",
+                   maps->ours_path);
+        doctor_command(doctor, "kill %d", pid);
+    } else {
+        doctor_add(doctor, "process.library", DOCTOR_OK, NULL, "it has loaded %s",
+                   maps->ours_path);
+    }
 }
 
 static void look_at_maps(struct doctor *doctor)
@@ -179,17 +221,7 @@ static void look_at_maps(struct doctor *doctor)
     while (fgets(line, sizeof line, file) != NULL)
         take_line(&maps, line);
     fclose(file);
-    if (!maps.ours)
-        doctor_add(doctor, "process.library", DOCTOR_FAIL,
-                   "prepare the file that runs, then start it again",
-                   "libgpushare.so is not loaded in process %d", (int)doctor->pid);
-    else if (maps.ours_deleted)
-        doctor_add(doctor, "process.library", DOCTOR_WARN, "restart the program",
-                   "%s was replaced (an upgrade?): the program still uses the old one",
-                   maps.ours_path);
-    else
-        doctor_add(doctor, "process.library", DOCTOR_OK, NULL, "it has loaded %s",
-                   maps.ours_path);
+    say_library(doctor, &maps);
     say_driver(doctor, &maps);
 }
 
@@ -205,36 +237,6 @@ static void look_at_environment(struct doctor *doctor)
         may_not(doctor, proc_path(doctor, "environ", path, sizeof path));
 }
 
-/* In a container the socket's folder must be mounted. */
-static void look_at_namespaces(struct doctor *doctor)
-{
-    char path[64], theirs[64], ours[64], socket[256];
-    struct stat here, there;
-    ssize_t a, b;
-
-    a = readlink(proc_path(doctor, "ns/mnt", path, sizeof path), theirs, sizeof theirs - 1);
-    b = readlink("/proc/self/ns/mnt", ours, sizeof ours - 1);
-    if (a < 0 || b < 0 || (a == b && memcmp(theirs, ours, (size_t)a) == 0))
-        return;
-    snprintf(socket, sizeof socket, "/proc/%d/root%s", (int)doctor->pid, doctor->ctl->path);
-    if (stat(socket, &there) == 0 && stat(doctor->ctl->path, &here) == 0 &&
-        (here.st_dev != there.st_dev || here.st_ino != there.st_ino))
-        doctor_add(doctor, "process.container", DOCTOR_FAIL,
-                   "mount the socket's folder into it (not the socket itself, which each "
-                   "daemon creates again), then restart the program",
-                   "it runs in a container, where %s is another daemon's socket",
-                   doctor->ctl->path);
-    else if (access(socket, F_OK) == 0)
-        doctor_add(doctor, "process.container", DOCTOR_OK, NULL,
-                   "it runs in another mount namespace (a container) and sees the socket at %s",
-                   doctor->ctl->path);
-    else
-        doctor_add(doctor, "process.container", DOCTOR_FAIL,
-                   "mount the socket's folder: docker run -v /run/gpushare:/run/gpushare "
-                   "--group-add $(getent group gpushare | cut -d: -f3) ...",
-                   "it runs in a container that does not see %s", doctor->ctl->path);
-}
-
 void doctor_process(struct doctor *doctor)
 {
     char path[64];
@@ -242,10 +244,11 @@ void doctor_process(struct doctor *doctor)
     if (access(proc_path(doctor, "", path, sizeof path), F_OK) != 0) {
         doctor_add(doctor, "process.there", DOCTOR_FAIL, NULL, "process %d does not exist",
                    (int)doctor->pid);
+        doctor_command(doctor, "gpusharectl status");
         return;
     }
     look_at_exe(doctor);
     look_at_maps(doctor);
     look_at_environment(doctor);
-    look_at_namespaces(doctor);
+    doctor_namespaces(doctor);
 }

@@ -24,6 +24,18 @@ bool doctor_is_stub(const char *path)
     return strstr(path, "/stubs/") != NULL;
 }
 
+/* Whether the library that was opened brought the driver under its other name with it. */
+static bool is_door(const struct link_map *map)
+{
+    for (; map != NULL; map = map->l_next) {
+        const char *slash = strrchr(map->l_name, '/');
+
+        if (slash != NULL && strcmp(slash + 1, GS_DOOR_REAL) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void look_at_driver(struct doctor *doctor)
 {
     FILE *file = fopen("/proc/driver/nvidia/version", "re");
@@ -42,6 +54,7 @@ static void look_at_driver(struct doctor *doctor)
             "on a machine with a card: install NVIDIA's driver; in a container: start it "
             "with --gpus",
             "NVIDIA's kernel driver is not loaded (/proc/driver/nvidia/version)");
+        doctor_command(doctor, "nvidia-smi");
     }
     /* opening it runs nothing of CUDA's: that begins with cuInit */
     libcuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -49,16 +62,24 @@ static void look_at_driver(struct doctor *doctor)
         doctor_add(doctor, "driver.library", DOCTOR_WARN,
                    "it belongs to NVIDIA's driver; LD_LIBRARY_PATH or ldconfig must find it",
                    "libcuda.so.1 was not found");
+        doctor_command(doctor, "ldconfig -p | grep libcuda");
         return;
     }
-    if (dlinfo(libcuda, RTLD_DI_LINKMAP, &map) == 0 && doctor_is_stub(map->l_name))
+    if (dlinfo(libcuda, RTLD_DI_LINKMAP, &map) == 0 && doctor_is_stub(map->l_name)) {
         doctor_add(doctor, "driver.library", DOCTOR_WARN, DOCTOR_STUB_ADVICE,
                    "libcuda.so.1 is %s, the toolkit's stub for linking, in which no call "
                    "works",
                    map->l_name);
-    else if (map != NULL)
+        doctor_command(doctor, "%s", DOCTOR_STUB_COMMAND);
+    } else if (map != NULL && is_door(map)) {
+        doctor_add(doctor, "driver.door", DOCTOR_OK, NULL,
+                   "libcuda.so.1 is gpushare's door, %s: programs share here without being "
+                   "prepared",
+                   map->l_name);
+    } else if (map != NULL) {
         doctor_add(doctor, "driver.library", DOCTOR_OK, NULL, "libcuda.so.1 is %s",
                    map->l_name);
+    }
     dlclose(libcuda);
 }
 
@@ -87,15 +108,17 @@ static void look_at_host_memory(struct doctor *doctor)
     }
     missing = demand > resident ? demand - resident : 0;
     gs_size_format(available, have, sizeof have);
-    if (available < LOW_HOST)
+    if (available < LOW_HOST) {
         doctor_add(doctor, "host.memory", DOCTOR_WARN,
                    "memory that does not fit on the card is kept in host RAM: end some "
                    "programs, or add host memory",
                    "%s of host memory are available", have);
-    else
+        doctor_command(doctor, "ps -eo pid,user,rss,args --sort=-rss | head");
+    } else {
         doctor_add(doctor, "host.memory", DOCTOR_OK, NULL,
                    "%s of host memory are available; %s of programs' memory is there now", have,
                    gs_size_format(missing, need, sizeof need));
+    }
 }
 
 /* Where the library may be: beside this program (installed or in the build tree), or where it
@@ -122,6 +145,7 @@ static void look_at_library(struct doctor *doctor)
     doctor_add(doctor, "library.installed", DOCTOR_WARN,
                "install gpushare; programs name the library by its full path",
                "libgpushare.so.1 was not found in the usual places beside %sgpusharectl", self);
+    doctor_command(doctor, "find / -name libgpushare.so.1 -not -path '/proc/*' 2>/dev/null");
 }
 
 void doctor_system(struct doctor *doctor)

@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "lockd/base/text.h"
 
@@ -15,7 +16,8 @@ void doctor_add(struct doctor *doctor, const char *check, enum doctor_level leve
     struct doctor_finding *finding = &doctor->findings[doctor->count];
     va_list ap;
 
-    if (doctor->count == DOCTOR_FINDINGS)
+    doctor->full = doctor->count == DOCTOR_FINDINGS;
+    if (doctor->full)
         return;
     doctor->count++;
     finding->check = check;
@@ -26,4 +28,35 @@ void doctor_add(struct doctor *doctor, const char *check, enum doctor_level leve
     snprintf(finding->advice, sizeof finding->advice, "%s", advice != NULL ? advice : "");
     lockd_text_clean(finding->text, sizeof finding->text); /* it may be another's bytes */
     lockd_text_clean(finding->advice, sizeof finding->advice);
+}
+
+void doctor_command(struct doctor *doctor, const char *format, ...)
+{
+    struct doctor_finding *finding = &doctor->findings[doctor->count - 1];
+    va_list ap;
+
+    if (doctor->full)
+        return;
+    va_start(ap, format);
+    vsnprintf(finding->command, sizeof finding->command, format, ap);
+    va_end(ap);
+    lockd_text_clean(finding->command, sizeof finding->command);
+}
+
+const char *doctor_quote(const char *path, char *buffer)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@";
+    size_t at = 0;
+
+    if (path[0] != '\0' && path[0] != '-' && path[strspn(path, plain)] == '\0') {
+        snprintf(buffer, DOCTOR_QUOTED, "%s", path);
+        return buffer;
+    }
+    at += (size_t)snprintf(buffer, DOCTOR_QUOTED, "%s'", path[0] == '-' ? "./" : "");
+    for (; *path != '\0' && at + 6 < DOCTOR_QUOTED; path++)
+        at += (size_t)snprintf(buffer + at, DOCTOR_QUOTED - at, "%.*s", *path == '\'' ? 4 : 1,
+                               *path == '\'' ? "'\\''" : path);
+    snprintf(buffer + at, DOCTOR_QUOTED - at, "'");
+    return buffer;
 }

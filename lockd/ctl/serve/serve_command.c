@@ -316,33 +316,45 @@ static enum ctl_exit run_server(struct serve *serve, int listener)
     return code == 0 ? CTL_OK : CTL_FAILED;
 }
 
+struct serve_words {
+    const char *address, *token_file, *host;
+};
+
+static const struct lockd_option serve_options[] = {
+    {"listen", "ADDRESS:PORT", LOCKD_OPTION_TEXT, NULL, 0, 0, "where to listen",
+     DEFAULT_ADDRESS, 0, offsetof(struct serve_words, address)},
+    {"token-file", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0,
+     "use the token in the first line of FILE (default: a new token, which is printed)", NULL,
+     0, offsetof(struct serve_words, token_file)},
+    {"host", "NAME", LOCKD_OPTION_TEXT, NULL, 0, 0,
+     "also answer requests for this host name (behind a proxy)", NULL, 0,
+     offsetof(struct serve_words, host)},
+    {0},
+};
+
 static enum ctl_exit serve_run(struct ctl *ctl, int argc, char **argv)
 {
-    const char *address = DEFAULT_ADDRESS, *token_file = NULL;
+    struct serve_words words = {.address = DEFAULT_ADDRESS};
     struct serve serve = {.ctl = ctl};
-    const struct lockd_option table[] = {
-        {"listen", "ADDRESS:PORT", LOCKD_OPTION_TEXT, &address, 0, 0, NULL, NULL, 0},
-        {"token-file", "FILE", LOCKD_OPTION_TEXT, &token_file, 0, 0, NULL, NULL, 0},
-        {"host", "NAME", LOCKD_OPTION_TEXT, &serve.host, 0, 0, NULL, NULL, 0},
-        {0},
-    };
     enum ctl_exit exit_code = CTL_FAILED;
     int index = 1, listener;
 
-    if (lockd_options_parse(table, false, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_read(serve_options, &words, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(&ctl_serve, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_serve, "takes options only, no arguments");
-    if ((token_file != NULL ? read_token(&serve, token_file) : make_token(&serve)) != 0)
+    serve.host = words.host;
+    if ((words.token_file != NULL ? read_token(&serve, words.token_file)
+                                  : make_token(&serve)) != 0)
         return ctl_fail(ctl);
-    listener = http_listen(address, serve.where, sizeof serve.where, &ctl->err);
+    listener = http_listen(words.address, serve.where, sizeof serve.where, &ctl->err);
     if (listener == -EINVAL)
         return ctl_usage(&ctl_serve, "%s", ctl->err.text);
     if (listener < 0)
         return ctl_fail(ctl);
     serve.history = history_new();
-    printf("serving http://%s/%s%s\n", serve.where, token_file != NULL ? "" : "?token=",
-           token_file != NULL ? " with the token of that file" : serve.token);
+    printf("serving http://%s/%s%s\n", serve.where, words.token_file != NULL ? "" : "?token=",
+           words.token_file != NULL ? " with the token of that file" : serve.token);
     if (serve.history != NULL)
         exit_code = run_server(&serve, listener);
     history_free(serve.history);
@@ -350,16 +362,6 @@ static enum ctl_exit serve_run(struct ctl *ctl, int argc, char **argv)
     return exit_code;
 }
 
-static void serve_details(void)
-{
-    puts("\n  --listen ADDRESS:PORT  where to listen (default: " DEFAULT_ADDRESS ")\n"
-         "  --token-file FILE      use the token in the first line of FILE (default: a new "
-         "token,\n"
-         "                         which is printed)\n"
-         "  --host NAME            also answer requests for this host name (behind a proxy)");
-}
-
 const struct ctl_command ctl_serve = {
-    "serve", "[--listen ADDRESS:PORT] [--token-file FILE] [--host NAME]",
-    "serve a live page, /metrics and /status.json to a browser or Prometheus", serve_run,
-    serve_details};
+    "serve",   "",   "serve a live page, /metrics and /status.json to a browser or Prometheus",
+    serve_run, NULL, serve_options};

@@ -27,10 +27,10 @@ static int read_line(struct line *line, char *text, bool stop)
 {
     static char name[] = "gs";
     const struct lockd_option table[] = {
-        {"all", NULL, LOCKD_OPTION_FLAG, &line->all, 0, 0, "", NULL, 'a'},
-        {"brief", NULL, LOCKD_OPTION_FLAG, &line->brief, 0, 0, "", NULL, 'b'},
-        {"path", "PATH", LOCKD_OPTION_TEXT, &line->path, 0, 0, "", NULL, 'p'},
-        {"number", "N", LOCKD_OPTION_COUNT, &line->number, 0, 9, "", NULL, 0},
+        {"all", NULL, LOCKD_OPTION_FLAG, &line->all, 0, 0, "", NULL, 'a', 0},
+        {"brief", NULL, LOCKD_OPTION_FLAG, &line->brief, 0, 0, "", NULL, 'b', 0},
+        {"path", "PATH", LOCKD_OPTION_TEXT, &line->path, 0, 0, "", NULL, 'p', 0},
+        {"number", "N", LOCKD_OPTION_COUNT, &line->number, 0, 9, "", NULL, 0, 0},
         {0},
     };
 

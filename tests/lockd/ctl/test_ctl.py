@@ -19,7 +19,7 @@ class CtlTest(CtlCase):
     def test_status_text_names_everybody(self):
         text = self.ctl("status")
         self.assertIn("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f", text)
-        self.assertRegex(text, rf"{os.getpid()}  train +runs +7.0 GiB +7.0 GiB +0 B")
+        self.assertRegex(text, rf"{os.getpid()} [a-z0-9_.-]+ +train +runs +7.0 GiB +7.0 GiB +0 B")
         self.assertRegex(text, r"infer \?\[31m +waits +7.0 GiB +0 B +7.0 GiB")  # no escape sequence reaches a terminal
         self.assertIn("leases: capacity 10.0 GiB, demand 14.0 GiB, resident 7.0 GiB, quantum 60.0 s, 1 waiting", text)
         self.assertNotIn("\x1b", text)
@@ -72,10 +72,10 @@ class CtlTest(CtlCase):
                                       (["set", "quantum", "0"], 2, "outside"), (["set", "quantum", "soon"], 2, "number"),
                                       (["set", "colour", "3"], 2, "no setting 'colour'"), (["pause", "-1"], 2, "'-1' is not a process id"),
                                       (["pause"], 2, "give"), (["pause", "99999999999"], 2, "'99999999999' is not"),
-                                      (["resume", "1"], 1, "no program with process id 1"),
+                                      (["resume", "1"], 4, "no program with process id 1"),
                                       (["set", "policy", "best"], 2, "not one of: fair, fifo"), (["set", "weight", "5"], 2, "PID"),
                                       (["set", "weight", "1", "0"], 2, "outside"), (["set", "priority", "1", "101"], 2, "outside"),
-                                      (["set", "weight", "1", "5"], 1, "no program with"), (["set", "host", "lots"], 2, "not a size"),
+                                      (["set", "weight", "1", "5"], 4, "no program with"), (["set", "host", "lots"], 2, "not a size"),
                                       (["set", "exclusive", "maybe"], 2, "no, yes"), (["evict"], 2, "give"),
                                       (["set", "switch-share", "99"], 2, "outside"), (["suspend", "all"], 2, "process id"),
                                       (["trace", "--seconds", "0"], 2, "more than 0"), (["trace", "x"], 2, "no argument"),
@@ -91,6 +91,8 @@ class CtlTest(CtlCase):
                                       (["get", "colour"], 2, "no setting 'colour'"), (["get", "weight"], 2, "give a process id"),
                                       (["get", "idle", "1"], 2, "takes no process id"), (["get", "limit", "x"], 2, "not a process id"),
                                       (["set", "stuck", "wait"], 2, "configuration file"),
+                                      (["cdi", "--output", "/x", "generate", "y"], 2, "'y' is too much"), (["cdi"], 2, "'generate'"),
+                                      (["stauts"], 2, "did you mean 'status'"), (["xyzzy"], 2, "--help lists them"),
                                       (["status", "--watch"], 2, "unknown option"), (["status", "x"], 2, "no argument")):
             self.assertIn(said, self.ctl(*arguments, code=code))
 
@@ -124,7 +126,7 @@ class CtlTest(CtlCase):
         self.assertEqual((done["ok"], done["programs"], done["errno"]), (True, 2, 0))
         result = subprocess.run([CTL, "--socket", self.daemon.path, "set", "--json", "weight", "1", "7"], capture_output=True,
                                 text=True, timeout=PATIENCE)
-        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.returncode, 4)
         failed = json.loads(result.stdout)
         self.assertEqual((failed["ok"], failed["errno"]), (False, 3))
         self.assertIn("no program", failed["error"])
@@ -173,10 +175,10 @@ class CtlTest(CtlCase):
         answer = json.loads(self.ctl("get", "weight", me, "--json"))["settings"]
         self.assertEqual([(s["program"], s["pid"], s["value"]) for s in answer],
                          [(name, os.getpid(), 100) for name in ("train", "infer ?[31m")])
-        self.assertIn("no program with process id 1", self.ctl("get", "weight", "1", code=1))
+        self.assertIn("no program with process id 1", self.ctl("get", "weight", "1", code=4))
 
     def test_what_get_prints_is_what_set_takes(self):
-        settable = [line.split()[0] for line in self.ctl("set", "--help").splitlines() if line.startswith("  ")]
+        settable = [line.split()[0] for line in self.ctl("set", "--help").splitlines() if line.startswith("  ") and "--" not in line]
         me = str(os.getpid())
         for name in settable:
             pid = [me] if name in ("weight", "priority", "limit", "class") else []

@@ -221,7 +221,7 @@ class EdgesTest(unittest.TestCase):
     def test_top_shows_the_rates_in_80_columns_and_outlives_any_size(self):
         top, main = self.top(24, 80)
         seen = self.read(main, b"q quit")
-        for wanted in (b"OUT/s", b"TURNS", b"switches", b" waiting, ", b"[#", "\u65e5".encode()):
+        for wanted in (b"OUT/s", b"ALLOWED", b"switches", b" waiting, ", b"[#", "\u65e5".encode()):
             self.assertIn(wanted, seen)
         for rows, columns in ((10, 40), (1, 1), (2, 5), (100, 300)):
             self.resize(top, main, rows, columns)

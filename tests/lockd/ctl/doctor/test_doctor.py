@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """gpusharectl doctor: each cause for not sharing is named, at its level, with what to do.
 
-usage: test_doctor.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
+usage: test_doctor.py GPUSHARE_LOCKD GPUSHARECTL GPUSHARE_PATCH [unittest options]"""
 import json
 import os
 import shutil
@@ -16,7 +16,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 from fake import END, MAGIC, PATIENCE, Daemon, Program, wait_for
 
-LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+LOCKD, CTL, PATCH = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
 MAPS = "import mmap, sys; files = [open(f, 'rb') for f in sys.argv[1:]]; " \
        "kept = [mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) for f in files]; print('!', flush=True); sys.stdin.read()"
 
@@ -45,12 +45,17 @@ class DoctorTest(unittest.TestCase):
         self.assertNotIn("Sanitizer", result.stderr)
         answer = json.loads(result.stdout)
         self.assertEqual(result.returncode, 1 if answer["verdict"] == "fail" else 0)
+        for finding in answer["findings"]:  # whatever is wrong comes with a line for the shell, which the shell can read
+            if finding["level"] in ("warn", "fail"):
+                self.assertTrue(finding["command"], finding)
+                parsed = subprocess.run(["bash", "-n", "-c", finding["command"]], capture_output=True, check=False)
+                self.assertEqual((parsed.returncode, parsed.stderr), (0, b""), finding)
         return {f["check"]: f for f in answer["findings"]}
 
     def assert_found(self, found, check, level, *words):
         self.assertEqual(found[check]["level"], level, found[check])
         for word in words:
-            self.assertIn(word, found[check]["text"] + " -> " + (found[check]["advice"] or ""))
+            self.assertIn(word, found[check]["text"] + " -> " + (found[check]["advice"] or "") + " $ " + (found[check]["command"] or ""))
 
     def running(self, *command, **options):
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)
@@ -77,7 +82,9 @@ class DoctorTest(unittest.TestCase):
             self.skipTest("no mount namespaces here")
         pid = self.running("unshare", "-m", "sh", "-c", script)
         wait_for(lambda: os.readlink(f"/proc/{pid}/exe").endswith("cat"), PATIENCE, "exec")
-        self.assert_found(self.doctor(pid), "process.container", "fail", "does not see", "docker run -v")
+        found = self.doctor(pid)
+        self.assert_found(found, "process.container", "fail", "does not see", f"docker run -v {self.folder}:{self.folder} ")
+        self.assert_found(found, "process.library", "fail", "neither the door", "gpusharectl cdi generate")
         other = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         other.bind(os.path.join(empty, "lockd.sock"))
         self.assert_found(self.doctor(pid), "process.container", "fail", "another daemon's socket", "folder")
@@ -105,8 +112,7 @@ class DoctorTest(unittest.TestCase):
         for pid in (self.running(python, *command), self.running("env/bin/python3", *command, cwd=self.folder),
                     self.running("python3", *command, executable=python, env=active)):
             self.assert_found(self.doctor(pid), *wanted)
-        advice = self.doctor(self.running("/bin/sh", *command, env=active))["file.prepared"]["advice"]
-        self.assertNotIn("--venv", advice)
+        self.assertNotIn("--venv", self.doctor(self.running("/bin/sh", *command, env=active))["file.prepared"]["command"])
 
     def test_environment(self):
         self.file("mps/control")
@@ -118,8 +124,77 @@ class DoctorTest(unittest.TestCase):
                 ("CUDA_VISIBLE_DEVICES", "MIG-1/2/3", "environment.devices", "info", ("MIG instance is shared separately",)),
                 ("CUDA_MPS_PIPE_DIRECTORY", self.folder + "/mps", "environment.mps", "warn", ("MPS daemon is running",)),
                 ("GPUSHARE_MEMORY", "native", "environment.memory", "warn", ("never moved",)),
+                ("GPUSHARE_CLASS", "batch", "environment.class", "info", ("batch",)),
+                ("GPUSHARE_CLASS", "quick", "environment.class", "warn", ("is ignored", "auto|interactive|batch", "unset GPUSHARE_CLASS")),
                 ("GPUSHARE_LOCKD", "/nowhere", "environment.lockd", "fail", ("not a program",))):
             self.assert_found(self.doctor(**{variable: value}), check, level, *words)
+
+    def test_class_of_a_process_that_does_not_exist(self):
+        process = self.running("sh", "-c", "echo !; read line", env={**os.environ, "GPUSHARE_CLASS": "quick"})
+        self.assert_found(self.doctor(process), "environment.class", "warn", f"gpusharectl set class {process} interactive")
+
+    def test_command_quotes_what_a_shell_would_take_apart(self):
+        odd = self.file("it's odd; touch x", b"no program")
+        self.assertEqual(subprocess.run(["bash", "-c", "file() { printf %s \"$1\"; }; " + self.doctor(odd)["file.kind"]["command"]],
+                                        capture_output=True, text=True, check=True).stdout, odd)
+
+    def test_configuration_that_the_daemon_refuses(self):
+        self.assert_found(self.doctor(), "config.check", "ok")
+        config = self.file("etc/lockd.conf", b"[scheduling]\npolicy = best\n")
+        mount = f"mount -t tmpfs none /etc && mkdir /etc/gpushare && cp {config} /etc/gpushare/ && exec {CTL} doctor --json"
+        if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/etc"], capture_output=True).returncode != 0:
+            self.skipTest("no mount namespaces here")
+        found = {f["check"]: f for f in json.loads(self.shell(mount))["findings"]}
+        self.assert_found(found, "config.check", "fail", "policy", "'best' is not one of", "/etc/gpushare/lockd.conf")
+
+    def shell(self, script):
+        return subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=PATIENCE,
+                              env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path}).stdout
+
+    def test_specification_for_containers(self):
+        there = self.file("libcuda.so.580")
+        spec = {"cdiVersion": "0.5.0", "kind": "gpushare.dev/gpu", "containerEdits": {"mounts": [{"hostPath": there}]},
+                "devices": [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/null"}]}}]}
+        if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/run"], capture_output=True).returncode != 0:
+            self.skipTest("no mount namespaces here")
+        for gone, level, words in ((None, "ok", ("gpushare.dev/gpu",)),
+                                   (there + ".old", "fail", (there + ".old", "cdi generate --output /var/run/cdi/gpushare.json"))):
+            if gone:
+                spec["devices"][0]["containerEdits"]["mounts"] = [{"hostPath": gone}]
+            path = self.file("gpushare.json", json.dumps(spec).encode())
+            answer = self.shell(f"mount -t tmpfs none /run && mkdir /run/cdi && cp {path} /run/cdi/ && exec {CTL} doctor --json")
+            self.assert_found({f["check"]: f for f in json.loads(answer)["findings"]}, "container.specification", level, *words)
+
+    def test_process_behind_the_door(self):
+        found = self.doctor(self.running(sys.executable, "-c", MAPS, self.file("d/libcuda.so.1"), self.file("d/libcuda-real.so.1")))
+        self.assert_found(found, "process.door", "ok", "driver's place")
+        self.assert_found(found, "process.cuda", "ok")
+        self.assertNotIn("process.library", found)
+
+    def test_library_that_is_missing(self):
+        code = self.file("needs.c", b"int one(void); int main(void) { return one(); }\n")
+        part = self.file("part.c", b"int one(void) { return 1; }\n")
+        program, library = os.path.join(self.folder, "needs"), os.path.join(self.folder, "libcudart_of_test.so.13")
+        subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libcudart_of_test.so.13", "-o", library, part], check=True)
+        subprocess.run(["cc", "-o", program, code, library], check=True)
+        self.assert_found(self.doctor(program), "file.libraries", "fail", "libcudart_of_test.so.13", "is not found", "find / -name")
+        self.assertNotIn("file.libraries", self.doctor(program, LD_LIBRARY_PATH=self.folder))
+
+    def test_wheel_that_is_not_enabled(self):
+        self.file("env/pyvenv.cfg", b"")
+        os.makedirs(self.folder + "/env/bin")
+        env = self.folder + "/env"
+        shutil.copy("/bin/true", env + "/bin/python3")
+        self.assertNotIn("wheel.enabled", self.doctor(VIRTUAL_ENV=env))
+        self.file("env/lib/python3.11/site-packages/gpushare_patch/__init__.py", b"")
+        self.assert_found(self.doctor(VIRTUAL_ENV=env), "wheel.enabled", "warn", "not enabled",
+                          f"{env}/bin/python3 -m gpushare_patch enable")
+        library = self.file("place/libgpushare.so.1")
+        subprocess.run([PATCH, "--any", "--force", "--runtime", library, env + "/bin/python3"], check=True, capture_output=True,
+                       env={**os.environ, "GPUSHARE_STATE": self.folder + "/state"})
+        self.assert_found(self.doctor(VIRTUAL_ENV=env), "wheel.enabled", "ok", "is prepared")
+        os.unlink(library)
+        self.assert_found(self.doctor(VIRTUAL_ENV=env), "wheel.enabled", "fail", f"gpushare-patch --restore {env}/bin/python3")
 
     def test_daemon_that_is_not_there_or_speaks_another_version(self):
         self.assert_found(self.doctor(socket_path=self.folder + "/none.sock"), "daemon.reachable", "info", "no gpushare-lockd")

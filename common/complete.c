@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * complete.c: reads an unfinished command line by a table of options and prints what may follow. No
+ * state.
+ */
+#include "common/complete.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool gs_complete_asked(int argc, char **argv)
+{
+    return argc >= 3 && strcmp(argv[1], GS_COMPLETE_COMMAND) == 0;
+}
+
+/* The option that needs the next word; NULL: the word is a flag, or has its argument in itself. */
+static const struct gs_complete_option *find_hungry(const struct gs_complete_option *options,
+                                                    size_t count, const char *word)
+{
+    const bool is_long = strncmp(word, "--", 2) == 0;
+    const size_t length = strlen(word);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct gs_complete_option *each = &options[i];
+
+        if (each->argument == NULL)
+            continue;
+        if (is_long ? length - 2 == strcspn(each->name, "=") &&
+                          memcmp(word + 2, each->name, length - 2) == 0
+                    : each->letter != 0 && word[length - 1] == each->letter)
+            return each;
+    }
+    return NULL;
+}
+
+void gs_complete_read(struct gs_complete *place, const struct gs_complete_option *options,
+                      size_t count, bool stop, int from, int argc, char **argv)
+{
+    *place = (struct gs_complete){.word = argv[argc - 1]};
+    for (int i = from; i < argc - 1; i++) {
+        const char *word = argv[i];
+
+        if (strcmp(word, "=") == 0) /* bash takes --name=value apart */
+            continue;
+        if (place->value_of != NULL) {
+            place->value_of = NULL;
+        } else if (!place->only_operands && strcmp(word, "--") == 0) {
+            place->only_operands = true;
+        } else if (!place->only_operands && word[0] == '-' && word[1] != '\0') {
+            place->value_of = find_hungry(options, count, word);
+        } else {
+            if (place->operand_count < GS_COMPLETE_OPERANDS)
+                place->operands[place->operand_count] = word;
+            if (place->operand_count++ == 0)
+                place->first_operand = i;
+            if (stop)
+                return;
+        }
+    }
+    if (place->value_of != NULL && strcmp(place->word, "=") == 0)
+        place->word = "";
+}
+
+void gs_complete_offer(const struct gs_complete *place, const char *word, const char *help)
+{
+    if (strncmp(word, place->word, strlen(place->word)) != 0)
+        return;
+    printf("%s\t", word);
+    for (; help != NULL && *help != '\0';
+         help++) { /* the line of a --help may be a broken one */
+        if (*help != '\n' && (*help != ' ' || help[1] != ' '))
+            putchar(*help);
+    }
+    putchar('\n');
+}
+
+/* A place for names of things on the disk. */
+static bool is_one_of(const char *word, size_t length, const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        if (strlen(*names) == length && strncmp(word, *names, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+void gs_complete_argument(const struct gs_complete *place, const char *argument)
+{
+    static const char *const files[] = {"FILE", "PATH", "OUT", "CMD", "PROGRAM", NULL};
+    static const char *const folders[] = {"DIR", "FOLDER", NULL};
+
+    for (const char *at = argument; *at != '\0';) {
+        const size_t length = strcspn(at, "|");
+        char word[64];
+
+        if (is_one_of(at, length, files)) {
+            puts("\tfiles");
+        } else if (is_one_of(at, length, folders)) {
+            puts("\tfolders");
+        } else if (*at >= 'a' && *at <= 'z' && length < sizeof word) {
+            memcpy(word, at, length);
+            word[length] = '\0';
+            gs_complete_offer(place, word, NULL);
+        }
+        at += length + (at[length] == '|');
+    }
+}
+
+bool gs_complete_options(const struct gs_complete *place,
+                         const struct gs_complete_option *options, size_t count)
+{
+    if (place->value_of != NULL) {
+        gs_complete_argument(place, place->value_of->argument);
+        return true;
+    }
+    if (place->only_operands || place->word[0] != '-')
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        char word[64], letter[] = "-?";
+
+        snprintf(word, sizeof word, "--%s", options[i].name);
+        gs_complete_offer(place, word, options[i].help);
+        letter[1] = (char)options[i].letter;
+        if (options[i].letter != 0)
+            gs_complete_offer(place, letter, options[i].help);
+    }
+    return true;
+}

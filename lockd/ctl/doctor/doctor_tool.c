@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * doctor_tool.c: runs another tool and reads what it says. No state.
+ */
+#include "lockd/ctl/doctor/doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PATIENCE_MS 20000
+
+extern char **environ;
+
+const char *doctor_tool_find(const char *name, char *buffer, size_t size)
+{
+    static const char *const beside[] = {"", "../rewriter/", "../lockd/"};
+    char self[512];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    char *slash;
+
+    self[length > 0 ? length : 0] = '\0';
+    slash = strrchr(self, '/');
+    for (size_t i = 0; slash != NULL && i < sizeof beside / sizeof beside[0]; i++) {
+        snprintf(buffer, size, "%.*s/%s%s", (int)(slash - self), self, beside[i], name);
+        if (access(buffer, X_OK) == 0)
+            return buffer;
+    }
+    snprintf(buffer, size, "%s", name); /* on PATH */
+    return buffer;
+}
+
+/* Reads until the end or until it takes too long; the number of bytes, 0 for nothing. */
+static size_t read_all(int fd, char *text, size_t size)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    size_t got = 0;
+    ssize_t more;
+
+    while (got < size - 1 && poll(&ready, 1, PATIENCE_MS) > 0) {
+        more = read(fd, text + got, size - 1 - got);
+        if (more <= 0)
+            break;
+        got += (size_t)more;
+    }
+    text[got] = '\0';
+    return got;
+}
+
+int doctor_tool_run(char *const argv[], int stream, char *text, size_t size)
+{
+    const int other = stream == STDOUT_FILENO ? STDERR_FILENO : STDOUT_FILENO;
+    posix_spawn_file_actions_t actions;
+    int ends[2], started, status = 0;
+    pid_t pid;
+
+    text[0] = '\0';
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -errno;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], stream);
+    posix_spawn_file_actions_addopen(&actions, other, "/dev/null", O_WRONLY, 0);
+    started = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    if (started == 0) {
+        read_all(ends[0], text, size);
+        close(ends[0]);
+        /* it has ended or is about to, unless it took too long or said too much */
+        for (int i = 0; i < 100 && waitpid(pid, &status, WNOHANG) == 0; i++) {
+            if (i == 50)
+                kill(pid, SIGKILL);
+            poll(NULL, 0, i < 50 ? 2 : 20);
+        }
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -ECHILD;
+    }
+    close(ends[0]);
+    return -started;
+}

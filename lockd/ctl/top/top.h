@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * top.h: what the files of `gpusharectl top` share: two looks at the daemon, what the user chose,
+ * and the lines that were drawn.
+ */
+#ifndef GS_LOCKD_CTL_TOP_TOP_H
+#define GS_LOCKD_CTL_TOP_TOP_H
+
+#include "lockd/ctl/nvml.h"
+#include "lockd/ctl/rates.h"
+
+#define TOP_DEVICES 32  /* with a history */
+#define TOP_SAMPLES 256 /* of each: as many columns as a graph may have */
+
+enum top_order {
+    TOP_BY_PROCESS,
+    TOP_BY_USER,
+    TOP_BY_MEMORY,
+    TOP_BY_MOVED,
+    TOP_BY_ALLOWED,
+    TOP_BY_BUSY,
+    TOP_BY_WAIT,
+    TOP_ORDERS,
+};
+
+enum top_mode {
+    TOP_NORMAL,
+    TOP_HELP,
+    TOP_CONFIRM, /* a question in the last line waits for y */
+    TOP_INPUT,   /* the name of a user is being typed there */
+};
+
+/* One look at a device. */
+struct top_sample {
+    int busy;     /* per cent, by NVML; CTL_BUSY_UNKNOWN */
+    int allowed;  /* per cent of the time in which some program was allowed to run */
+    double moved; /* bytes a second, out and in */
+};
+
+struct top_history {
+    uint8_t uuid[16];
+    struct top_sample samples[TOP_SAMPLES]; /* a ring */
+    unsigned count;                         /* ever taken */
+};
+
+/* A program on a device, as a line. */
+struct top_line {
+    size_t index; /* in top->now.clients */
+    struct ctl_rate rate;
+};
+
+/* What is done once the user confirms it. */
+struct top_pending {
+    struct ctl_act act; /* op 0: a signal */
+    int signal, pidfd;  /* -1: none is open */
+    char question[160];
+};
+
+struct top {
+    struct ctl *ctl;
+    struct ctl_nvml *nvml; /* NULL: there is none */
+    struct ctl_answer now, before;
+    uint64_t at, elapsed;
+    struct top_history history[TOP_DEVICES];
+    size_t history_count;
+
+    enum top_order order;
+    bool reverse, filtered, without_graph;
+    uint32_t uid; /* whose programs are shown, if filtered */
+
+    enum top_mode mode;
+    struct top_pending pending;
+    char input[33];
+
+    struct top_line *lines; /* in the order in which they were drawn */
+    size_t line_count;
+    int32_t chosen_pid; /* of the line that keys act on; 0: the first */
+    uint8_t chosen_uuid[16];
+    unsigned chosen_twin;
+    int row, chosen_row, skip; /* line being written; the chosen one; lines scrolled past */
+    bool colour;
+    bool lost; /* the message says why the last look failed */
+    char message[160];
+};
+
+#endif
