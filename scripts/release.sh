@@ -29,6 +29,7 @@ tar -xzf "$out/$name.tar.gz" -C "$clean"
 git init -q "$clean/$name" # some checks ask git which files there are
 git -C "$clean/$name" add -A
 (cd "$clean/$name" && ./test.sh "$@") || die "the tests failed in a clean folder: no tag was set"
+scripts/check_releases.sh || die "it does not work with the last release: no tag was set"
 for machine in x86_64 aarch64; do
     packaging/portable.sh $machine
     packaging/wheel.py $machine "build/portable/$machine/stage" "$out"
