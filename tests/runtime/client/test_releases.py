@@ -68,29 +68,30 @@ class Relay:
 
 
 class OtherProtocol(BuildTest):
-    def meet(self, version):
-        text = f"protocol version {version}, this side speaks {VERSION}: use the same gpushare release on both sides"
+    def test_older_and_newer_releases_are_told(self):
         with Card(self.build) as card:
-            other = os.path.join(card.folder, "other.sock")
-            relay = Relay(other, card.socket, version)
-            ctl = os.path.join(self.build, "lockd", "gpusharectl")
-            code, _, err = card.run([ctl, "--socket", other, "status"])
+            self.meet(card, (VERSION - 1, VERSION + 1))
+
+    def meet(self, card, versions):
+        """A program of each version at once: each waits for some seconds before it goes on alone."""
+        soak = [os.path.join(self.build, "tests", "runtime", "soak"), "--seconds", "0.1", "--threads", "1", "--memory", "10MiB", "--seed", "1"]
+        programs, relays = [], []
+        for version in versions:
+            other = os.path.join(card.folder, f"{version}.sock")
+            relays.append(Relay(other, card.socket, version))
+            programs.append(card.start(soak, GPUSHARE_SOCKET=other))
+            code, _, err = card.run([os.path.join(self.build, "lockd", "gpusharectl"), "--socket", other, "status"])
             self.assertEqual(code, 1, err)
             self.assertIn("use the same gpushare release on both sides", err)
-            soak = os.path.join(self.build, "tests", "runtime", "soak")
-            code, _, err = card.run([soak, "--seconds", "0.1", "--threads", "1", "--memory", "10MiB", "--seed", "1"],
-                                    GPUSHARE_SOCKET=other)
-            self.assertEqual(code, 0, err)
+        for version, program in zip(versions, programs):
+            text = f"protocol version {version}, this side speaks {VERSION}: use the same gpushare release on both sides"
+            _, err = program.communicate(timeout=PATIENCE)
+            self.assertEqual(program.returncode, 0, err)
             self.assertEqual(err.count(f"gpushare-lockd refuses this program: {text}"), 1, err)
             self.assertEqual(err.count("running without sharing: gpushare-lockd refuses it"), 1, err)
             self.assertIn(text, [note["text"] for note in card.status()["notes"]])
+        for relay in relays:
             relay.close()
-
-    def test_older_release_is_told(self):
-        self.meet(VERSION - 1)
-
-    def test_newer_release_is_told(self):
-        self.meet(VERSION + 1)
 
 
 class Release:
