@@ -94,7 +94,7 @@ class BadInput(Case):
         driver = self.build("libcuda-real.so.1", "int f;", "-shared", "-fPIC", "-Wl,-soname,/of/the/door/libcuda-real.so.1")
         for path in (shutil.copy(OPTIONS.patch, self.folder), self.build("gpushare-lockd"), self.build("gpushare-door", DLSYM),
                      self.build("libcuda.so.1", DLSYM.replace("main", "f"), "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1",
-                                "-Wl,--no-as-needed", driver),
+                                "-Wl,--no-as-needed," + driver),
                      self.build("libgpushare.so.1", DLSYM.replace("main", "f"), "-shared", "-Wl,-soname,libgpushare.so.1")):
             self.refused(path, 4, "part of gpushare")
 
