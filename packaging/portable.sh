@@ -29,4 +29,9 @@ for machine; do
     rm -rf "$place/stage"
     cmake --install "$place/build" --prefix "$place/stage" --strip >>"$place/build.log"
     scripts/check_portable.sh "$place/stage"
+    run=() # the other machine's programs by qemu, with the old glibc
+    [ "$machine" = "$(uname -m)" ] || run=("qemu-$machine" -L "$sysroot")
+    for program in gpushare-patch gpushare-lockd gpusharectl gpushare-door; do
+        "${run[@]}" "$place/stage/bin/$program" --version || die "$program does not run on $machine"
+    done
 done

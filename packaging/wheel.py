@@ -16,10 +16,11 @@ import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PREFIX = "gpushare_patch/prefix"
-STAGED = ["bin/gpushare-lockd", "bin/gpushare-patch", "bin/gpusharectl", "bin/gpushare-cc", "lib/gpushare/wrap.rsp",
-          "lib/gpushare/libgpushare-stub.so.1", "lib/libgpushare.so.1", "share/gpushare/gpushare-patch.schema.json",
+STAGED = ["bin/gpushare-lockd", "bin/gpushare-patch", "bin/gpusharectl", "bin/gpushare-cc", "bin/gpushare-door",
+          "lib/gpushare/wrap.rsp", "lib/gpushare/libgpushare-stub.so.1", "lib/gpushare/door/libcuda.so.1", "lib/libgpushare.so.1", "share/gpushare/gpushare-patch.schema.json",
           "share/gpushare/grafana/gpushare.json", "share/gpushare/lockd.conf"]
 SCRIPTS = {"gpushare-patch": "gpushare_patch", "gpusharectl": "gpusharectl", "gpushare-lockd": "gpushare_lockd",
+           "gpushare-door": "gpushare_door",
            "gpushare-cc": "gpushare_cc", "gpushare-c++": "gpushare_cxx", "gpushare-nvcc": "gpushare_nvcc"}
 
 

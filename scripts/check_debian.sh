@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tries gpushare on a clean Debian: scripts/check_debian.sh RELEASE [--user] [--docs]. debootstrap makes a Debian of that
+# Tries gpushare on a clean Debian: scripts/check_debian.sh RELEASE [--user] [--docs | --deb]. debootstrap makes a Debian of that
 # release (bookworm, trixie); what is committed here is cloned into it, into a folder that only its owner may enter; there
-# ./demo.sh --sim and ./test.sh (with --docs scripts/check_docs.sh) run as root or, with --user, as a user who may use sudo.
+# ./demo.sh --sim and ./test.sh run as root or, with --user, as a user who may use sudo. With --docs scripts/check_docs.sh runs instead, with
+# --deb packaging/deb.sh --native: with that release's compiler, hardening flags and lintian.
 # Exit 0 only if all passed.
 # Needs root, debootstrap, git and a network. Nothing of it is seen or left outside of its folder; that is removed at the
 # end unless something failed.
@@ -16,13 +17,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage="usage: scripts/check_debian.sh RELEASE [--user] [--docs]"
+usage="usage: scripts/check_debian.sh RELEASE [--user] [--docs | --deb]"
 release='' who=root
 commands=("./demo.sh --sim" "./test.sh")
 for word; do
     case $word in
     --user) who=tester ;;
     --docs) commands=("scripts/check_docs.sh --here") ;;
+    --deb) commands=("scripts/setup.sh build package && packaging/deb.sh --native ~/packages") ;;
     -h | --help) echo "$usage"; exit 0 ;;
     -*) echo "check_debian.sh: $word is no option; $usage" >&2; exit 2 ;;
     *) release=$word ;;
@@ -49,6 +51,7 @@ make_debian() {
     mkdir -p "$root"
     debootstrap --variant=minbase --include=sudo,git,ca-certificates --cache-dir="$packages" "$release" "$root" "$mirror" \
         >"$place/$release-$who.log" 2>&1 || { tail -5 "$place/$release-$who.log"; die "debootstrap failed"; }
+    echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io" # it is thrown away: no sync for each file
     cp /etc/resolv.conf /etc/hosts "$root/etc/"
     # authorities that this machine trusts beside Debian's: a company's, say
     find /usr/local/share/ca-certificates -name '*.crt' -exec cp {} "$root/usr/local/share/ca-certificates/" \; 2>/dev/null || true

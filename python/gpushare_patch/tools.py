@@ -35,6 +35,12 @@ def gpushare_lockd():
     return _become("gpushare-lockd", place.PACKAGE)
 
 
+def gpushare_door():
+    """The door is mounted away from the wheel's folder, so it is told where the daemon is."""
+    os.environ.setdefault("GPUSHARE_LOCKD", os.path.join(place.PACKAGE, "bin", "gpushare-lockd"))
+    return _become("gpushare-door", place.PACKAGE)
+
+
 def _compile(name):
     """What is linked goes to the kept library, too."""
     try:

@@ -141,13 +141,25 @@ void elf_job_deinit(struct elf_job *job)
     elf_place_close(&job->place);
 }
 
+/* The library in the driver's place has the driver's name; what it loads tells it apart. */
+static bool is_door(const struct elf_image *image)
+{
+    for (size_t i = 0; i < image->dynamic_count; i++)
+        if (image->dynamic[i].d_tag == DT_NEEDED &&
+            strstr(elf_image_string(image, image->dynamic[i].d_un.d_val), GS_DOOR_REAL) != NULL)
+            return true;
+    return false;
+}
+
 /* Refuses the parts of gpushare: they name the driver, but must not be routed. */
 static int refuse_own(const struct elf_job *job, struct gs_err *err)
 {
-    static const char *const names[] = {"gpushare-patch", "gpushare-lockd", "gpusharectl"};
+    static const char *const names[] = {"gpushare-patch", "gpushare-lockd", "gpusharectl",
+                                        "gpushare-door"};
     const char *base = strrchr(job->path, '/') + 1;
-    bool own =
-        strncmp(job->image.soname != NULL ? job->image.soname : "", "libgpushare.so", 14) == 0;
+    bool own = strncmp(job->image.soname != NULL ? job->image.soname : "", "libgpushare.so",
+                       14) == 0 ||
+               is_door(&job->image);
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         own |= strcmp(base, names[i]) == 0;

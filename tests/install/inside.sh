@@ -57,6 +57,14 @@ share() { # PROGRAM: two at once want more than the card has, take turns, and ar
     [ "$moved" -gt 0 ] || die "nothing was moved out: the two programs did not share"
 }
 
+go_through_door() { # GPUSHARE-DOOR: a program that is not patched, with the door in the driver's place
+    run "$1" --stage "$work/door" >"$work/door.out" 2>&1 || die "gpushare-door --stage failed"
+    rm -f "$work/door.stats"
+    GPUSHARE_STATS=$work/door.stats LD_LIBRARY_PATH=$work/door "$kit/program" >"$work/door.out" 2>&1 || die "the program failed behind the door"
+    [ -s "$work/door.stats" ] || die "the program did not go through the door"
+    rm -rf "$work/door"
+}
+
 everything() { # a line for each file that is there
     if [ -n "$short" ]; then
         find "$HOME" -name .rustup -prune -o ! -type d -printf '%y %p %l\n' | sort
@@ -102,6 +110,7 @@ check_tarball() {
     cp "$kit/program" "$work/patched"
     gpushare-patch -q "$work/patched"
     share "$work/patched"
+    go_through_door gpushare-door
     gpushare-patch --list | grep -q "^patched  *$work/patched" || die "the patched file is not listed"
     "$unpacked/install.sh" "$prefix" >"$work/install.out" # an upgrade
     run "$work/patched" >/dev/null || die "the program does not run after an upgrade"
@@ -142,6 +151,7 @@ check_wheel() {
     cp "$kit/program" "$work/patched"
     "$env/bin/gpushare-patch" -q "$work/patched"
     share "$work/patched"
+    go_through_door "$env/bin/gpushare-door"
     run "$env/bin/gpusharectl" --version >/dev/null
     "$env/bin/gpushare-lockd" --version >/dev/null
     "$env/bin/pip" install -q --no-index --force-reinstall "$kit"/gpushare_patch-*.whl >"$work/pip.out" 2>&1 # an upgrade
@@ -175,12 +185,16 @@ check_wheel() {
 check_deb() {
     local next=$work/next library
     everything >"$work/before"
-    dpkg -i "$kit"/libgpushare1_*.deb "$kit"/gpushare_*.deb >"$work/dpkg.out" 2>&1 || die "dpkg -i failed"
+    dpkg -i "$kit"/*.deb >"$work/dpkg.out" 2>&1 || die "dpkg -i failed"
     library=$(echo /usr/lib/*-linux-gnu/libgpushare.so.1)
     hash -r
+    for path in /usr/include/gpushare.h "${library%.1}" /lib/systemd/system/gpushare-lockd.socket /etc/gpushare/lockd.conf; do
+        [ -e "$path" ] || die "$path was not installed"
+    done
     cp "$kit/program" "$work/patched"
     gpushare-patch -q "$work/patched"
     share "$work/patched"
+    go_through_door gpushare-door
     getent passwd gpushare >/dev/null || die "there is no user gpushare"
     getent passwd tester >/dev/null || useradd --create-home tester
     cp "$kit/program" /home/tester/theirs
@@ -196,30 +210,30 @@ check_deb() {
     dpkg --triggers-only -a >"$work/dpkg.out" 2>&1
     gpushare-patch --check -q "$work/other" || die "the trigger did not patch again"
     # an upgrade of this one
-    for name in libgpushare1 gpushare; do
+    for name in libgpushare1 libgpushare-dev gpushare; do
         dpkg-deb -R "$kit"/${name}_*.deb "$next-$name"
         sed -i 's/0\.1\.0-1/0.1.0-2/' "$next-$name/DEBIAN/control"
         dpkg-deb -b "$next-$name" "$next-$name.deb" >/dev/null
     done
-    dpkg -i "$next-libgpushare1.deb" "$next-gpushare.deb" >"$work/dpkg.out" 2>&1 || die "the upgrade failed"
+    dpkg -i "$next"-*.deb >"$work/dpkg.out" 2>&1 || die "the upgrade failed"
     gpushare-patch --check -q "$work/patched" || die "the upgrade restored the program"
     run "$work/patched" >/dev/null || die "the program does not run after the upgrade"
     sed -i 's/^ON_REMOVE=.*/ON_REMOVE=refuse/' /etc/default/gpushare
     must_fail dpkg -r gpushare
     grep -q /home/tester/theirs "$work/failed.out" || die "the refusal does not name a user's file"
     sed -i 's/^ON_REMOVE=.*/ON_REMOVE=restore/' /etc/default/gpushare
-    dpkg -r gpushare libgpushare1 >"$work/dpkg.out" 2>&1 || die "dpkg -r failed"
+    dpkg -r gpushare libgpushare-dev libgpushare1 >"$work/dpkg.out" 2>&1 || die "dpkg -r failed"
     for file in "$work/patched" "$work/other" /home/tester/theirs; do
         cmp -s "$file" "$kit/program" || die "removal did not restore $file"
     done
     [ "$(stat -c %U /home/tester/theirs)" = tester ] || die "the user's file has another owner now"
-    dpkg -P gpushare libgpushare1 >"$work/dpkg.out" 2>&1
+    dpkg -P gpushare libgpushare-dev libgpushare1 >"$work/dpkg.out" 2>&1
     end_daemon
     nothing_left "Debian package"
-    dpkg -i "$kit"/libgpushare1_*.deb "$kit"/gpushare_*.deb >"$work/dpkg.out" 2>&1
+    dpkg -i "$kit"/*.deb >"$work/dpkg.out" 2>&1
     gpushare-patch -q "$work/patched"
-    leave_stub "Debian package" "$library" dpkg -r gpushare libgpushare1
-    dpkg -P gpushare libgpushare1 >"$work/dpkg.out" 2>&1
+    leave_stub "Debian package" "$library" dpkg -r gpushare libgpushare-dev libgpushare1
+    dpkg -P gpushare libgpushare-dev libgpushare1 >"$work/dpkg.out" 2>&1
     nothing_left "Debian package with a stub"
 }
 

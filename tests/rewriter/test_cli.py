@@ -91,7 +91,10 @@ class BadInput(Case):
         self.refused(path, 3, "--appimage-extract")
 
     def test_what_belongs_to_gpushare(self):
-        for path in (shutil.copy(OPTIONS.patch, self.folder), self.build("gpushare-lockd"),
+        driver = self.build("libcuda-real.so.1", "int f;", "-shared", "-fPIC", "-Wl,-soname,/of/the/door/libcuda-real.so.1")
+        for path in (shutil.copy(OPTIONS.patch, self.folder), self.build("gpushare-lockd"), self.build("gpushare-door", DLSYM),
+                     self.build("libcuda.so.1", DLSYM.replace("main", "f"), "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1",
+                                "-Wl,--no-as-needed," + driver),
                      self.build("libgpushare.so.1", DLSYM.replace("main", "f"), "-shared", "-Wl,-soname,libgpushare.so.1")):
             self.refused(path, 4, "part of gpushare")
 
