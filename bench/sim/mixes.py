@@ -110,7 +110,7 @@ def faults_of(row):
             continue
         if each["interactive"] < 0.5 and room > 0:
             faults.append(f"server {i} is found interactive {100 * each['interactive']:.0f} % of the time only")
-        for part, most in (("p50", 1.2), ("p99", 1.5)):
+        for part, most in (("p50", 1.5), ("p99", 4)):
             has, may = each[f"latency_{part}_ms"], most * max(best[f"latency_{part}_ms"], best[f"ideal_{part}_ms"]) + 20
             if room > 0 and has > may and (part == "p50" or each["requests"] >= 200):
                 faults.append(f"server {i}: {part} {has:.0f} ms, of {best[f'latency_{part}_ms']:.0f} ms when it always goes first")
