@@ -6,6 +6,10 @@ program's copies never wait for another's kernels.
 ideal.py [--requests N] [--seed N]      prints p50 and p99 of the latency over those of a card of one's own, as gpushare-sim does,
 for requests one after the other, all side by side (each slowed down evenly), and the shortest first, which has to know how long
 each will take. The figures are those of scenarios/notebooks.ini.
+
+ideal.py --servers [--requests N] [--seed N]     what orders of turns give for scenarios/two-servers.ini, where each server answers its own requests in the
+order in which they came: the longer-waiting server first, each until it has nothing left, and each until the other could still be in time (which looks
+ahead). p50 and p99 of the worse server over service + missing bytes / bus.
 """
 import argparse
 import heapq
@@ -62,6 +66,54 @@ def by_what_is_left(jobs, side_by_side):
     return done
 
 
+# --- two servers ---
+
+SERVICE, MEMORY, CARD, MEAN = 0.801, 24.8 * 2 ** 30, 37.7 * 2 ** 30, 2.5  # of two-servers.ini
+BUS_IN = 55e9
+ENOUGH = 1.2  # what is asked for
+
+
+def next_server(order, ready, now, arrivals, last, switch, alone):
+    """Which of two that both have a request is served; arrivals: of those."""
+    if order == "the longest waiting":
+        return 0 if arrivals[0] <= arrivals[1] else 1
+    if order == "in time":
+        in_time = [now + SERVICE + (switch if i != last else 0) - arrivals[i] <= ENOUGH * alone for i in ready]
+        if in_time[0] != in_time[1]:
+            return 0 if in_time[0] else 1
+    return last
+
+
+def serve_two(order, switch, count, seed):
+    """[(p50, p99)] of each server, over what it takes alone."""
+    chance, alone = random.Random(seed), SERVICE + (2 * MEMORY - CARD) / BUS_IN
+    arrivals, taken, at, now, last = [[], []], [[], []], [0, 0], 0.0, 0
+    for each in arrivals:
+        time = 0.0
+        for _ in range(count):
+            time += chance.expovariate(1 / MEAN)
+            each.append(time)
+    while max(at) < count:
+        heads = [arrivals[i][at[i]] for i in (0, 1)]
+        ready = [i for i in (0, 1) if heads[i] <= now]
+        if not ready:
+            now = min(heads)
+            continue
+        server = ready[0] if len(ready) == 1 else next_server(order, ready, now, heads, last, switch, alone)
+        now += SERVICE + (switch if server != last else 0)
+        taken[server].append(now - heads[server])
+        at[server] += 1
+        last = server
+    return [(quantile(each, .5) / alone, quantile(each, .99) / alone) for each in taken]
+
+
+def print_servers(count, seed):
+    for switch in (0.0, (2 * MEMORY - CARD) / BUS):
+        for order in ("the longest waiting", "until it rests", "in time"):
+            p50, p99 = map(max, zip(*serve_two(order, switch, count, seed)))
+            print(f"switch {switch:.2f} s  {order:20} p50 {p50:.2f}  p99 {p99:.2f}")
+
+
 def quantile(values, part):
     return sorted(values)[int(part * len(values))]
 
@@ -70,7 +122,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--requests", type=int, default=200000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--servers", action="store_true")
     options = parser.parse_args()
+    if options.servers:
+        print_servers(options.requests // 4, options.seed)
+        return
     rate, low, high, size = read_scenario()
     chance = random.Random(options.seed)
     arrivals, jobs, now = [], [], 0.0
