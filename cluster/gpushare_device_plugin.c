@@ -79,7 +79,9 @@ static bool is_resource(const char *name)
 
     return slash != NULL && slash != name && slash[1] != '\0' && strlen(name) < 250 &&
            strchr(slash + 1, '/') == NULL &&
-           name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/")] == '\0';
+           name[strspn(name,
+                       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/")] ==
+               '\0';
 }
 
 static int prepare(struct arguments *arguments, int argc, char **argv, struct gs_err *err)

@@ -263,8 +263,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
                      void *context)
 {
     struct grpc_link *link = context;
-    struct grpc_call *call =
-        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    struct grpc_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
 
     (void)flags;
     if (call == NULL)
@@ -340,13 +339,11 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *c
 
     (void)session;
     if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR)
-        gs_err_set(&link->complaint, -EPROTO, "the peer's bytes are not HTTP/2: %s%s%.*s",
-                   nghttp2_http2_strerror(frame->goaway.error_code),
-                   frame->goaway.opaque_data_len != 0 ? ", " : "",
-                   (int)frame->goaway.opaque_data_len,
-                   frame->goaway.opaque_data_len != 0
-                       ? (const char *)frame->goaway.opaque_data
-                       : "");
+        gs_err_set(
+            &link->complaint, -EPROTO, "the peer's bytes are not HTTP/2: %s%s%.*s",
+            nghttp2_http2_strerror(frame->goaway.error_code),
+            frame->goaway.opaque_data_len != 0 ? ", " : "", (int)frame->goaway.opaque_data_len,
+            frame->goaway.opaque_data_len != 0 ? (const char *)frame->goaway.opaque_data : "");
     return 0;
 }
 
@@ -384,9 +381,8 @@ static int open_session(struct grpc_link *link)
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, on_bad_frame);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_close);
-    code = link->methods != NULL
-               ? nghttp2_session_server_new(&link->session, callbacks, link)
-               : nghttp2_session_client_new(&link->session, callbacks, link);
+    code = link->methods != NULL ? nghttp2_session_server_new(&link->session, callbacks, link)
+                                 : nghttp2_session_client_new(&link->session, callbacks, link);
     nghttp2_session_callbacks_del(callbacks);
     if (code == 0)
         code = nghttp2_submit_settings(link->session, NGHTTP2_FLAG_NONE, settings,
@@ -480,9 +476,9 @@ int grpc_link_ask(struct grpc_link *link, const char *path, const void *message,
                   grpc_answered *answered, void *context)
 {
     const nghttp2_nv head[] = {
-        NV(":method", "POST"),     NV(":scheme", "http"), NV(":path", path),
-        NV(":authority", "localhost"), NV("te", "trailers"),
-        NV("content-type", "application/grpc"),
+        NV(":method", "POST"), NV(":scheme", "http"),
+        NV(":path", path),     NV(":authority", "localhost"),
+        NV("te", "trailers"),  NV("content-type", "application/grpc"),
     };
     struct grpc_call *call = call_new(link, -1);
     nghttp2_data_provider source = {.source.ptr = call, .read_callback = read_out};
@@ -492,9 +488,8 @@ int grpc_link_ask(struct grpc_link *link, const char *path, const void *message,
         return -ENOMEM;
     code = grpc_buffer_add_message(&call->out, message, size, WAITING_MOST);
     if (code == 0) {
-        call->stream =
-            nghttp2_submit_request(link->session, NULL, head, sizeof head / sizeof head[0],
-                                   &source, call);
+        call->stream = nghttp2_submit_request(link->session, NULL, head,
+                                              sizeof head / sizeof head[0], &source, call);
         code = call->stream < 0 ? -ENOMEM : 0;
     }
     if (code != 0) {

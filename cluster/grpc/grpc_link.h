@@ -19,16 +19,16 @@
 #define GRPC_CALLS_MOST   16         /* at the same time on one connection */
 
 enum grpc_status { /* the numbers are gRPC's */
-    GRPC_OK = 0,
-    GRPC_CANCELLED = 1,
-    GRPC_UNKNOWN = 2,
-    GRPC_INVALID_ARGUMENT = 3,
-    GRPC_NOT_FOUND = 5,
-    GRPC_RESOURCE_EXHAUSTED = 8,
-    GRPC_FAILED_PRECONDITION = 9,
-    GRPC_UNIMPLEMENTED = 12,
-    GRPC_INTERNAL = 13,
-    GRPC_UNAVAILABLE = 14,
+                   GRPC_OK = 0,
+                   GRPC_CANCELLED = 1,
+                   GRPC_UNKNOWN = 2,
+                   GRPC_INVALID_ARGUMENT = 3,
+                   GRPC_NOT_FOUND = 5,
+                   GRPC_RESOURCE_EXHAUSTED = 8,
+                   GRPC_FAILED_PRECONDITION = 9,
+                   GRPC_UNIMPLEMENTED = 12,
+                   GRPC_INTERNAL = 13,
+                   GRPC_UNAVAILABLE = 14,
 };
 
 struct grpc_link;

@@ -62,8 +62,7 @@ static int name_devices(const struct cards *cards, const unsigned *chosen, size_
         if (device == NULL)
             return -ENOMEM;
         v1beta1__cdi_device__init(device);
-        device->name =
-            pool_text(pool, "%s=%s", cards->kind, cards->card[chosen[i]].name);
+        device->name = pool_text(pool, "%s=%s", cards->kind, cards->card[chosen[i]].name);
         if (device->name == NULL)
             return -ENOMEM;
         answer->cdi_devices[answer->n_cdi_devices++] = device;
@@ -182,8 +181,8 @@ static int prefer_one(struct choice *choice, const V1beta1__PreferredContainer *
         return -ENOMEM;
     code = take_names(choice, wanted->available, wanted->n_available, OFFERED, pool, err);
     if (code == 0)
-        code = take_names(choice, wanted->must_include, wanted->n_must_include, CHOSEN, pool,
-                          err);
+        code =
+            take_names(choice, wanted->must_include, wanted->n_must_include, CHOSEN, pool, err);
     while (code == 0 && choice->count < (size_t)wanted->size) {
         code = choose_next(choice, pool);
         if (code == -EINVAL)

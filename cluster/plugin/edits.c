@@ -102,8 +102,8 @@ static int add_edits(struct pool *pool, V1beta1__AllocateAnswer *answer, const j
 {
     int code = add_list(pool, answer, json_object_get(edits, "env"), add_variable);
 
-    code = code == 0 ? add_list(pool, answer, json_object_get(edits, "mounts"), add_mount)
-                     : code;
+    code =
+        code == 0 ? add_list(pool, answer, json_object_get(edits, "mounts"), add_mount) : code;
     return code == 0 ? add_list(pool, answer, json_object_get(edits, "deviceNodes"), add_node)
                      : code;
 }

@@ -133,11 +133,10 @@ static void watch_cards(struct health *health)
     for (unsigned i = 0; i < health->cards->count; i++) {
         const struct card *card = &health->cards->card[i];
         struct watched *watched = &health->watched[i];
-        const int code =
-            card->has_uuid
-                ? health->nvml.device_by_uuid(card->name, &watched->device)
-                : health->nvml.device_by_index((unsigned)strtoul(card->name, NULL, 10),
-                                               &watched->device);
+        const int code = card->has_uuid
+                             ? health->nvml.device_by_uuid(card->name, &watched->device)
+                             : health->nvml.device_by_index(
+                                   (unsigned)strtoul(card->name, NULL, 10), &watched->device);
 
         if (code != NVML_OK)
             watched->device = NULL;

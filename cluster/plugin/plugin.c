@@ -44,8 +44,8 @@ static int watch_folder(struct plugin *plugin, struct gs_err *err)
     if (plugin->folder < 0)
         return gs_err_errno(err, -errno, "inotify");
     if (inotify_add_watch(plugin->folder, plugin->set.folder,
-                          IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM |
-                              IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR) < 0)
+                          IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE_SELF |
+                              IN_MOVE_SELF | IN_ONLYDIR) < 0)
         return gs_err_errno(err, -errno, "%.300s", plugin->set.folder);
     return 0;
 }
@@ -314,8 +314,8 @@ int plugin_run(const struct plugin_settings *set, struct cards *cards, struct gs
     if (plugin.signals < 0 || plugin.news < 0)
         return gs_err_set(err, -EMFILE, "no descriptors or threads are left");
     if (why.code != 0)
-        lockd_log(LOCKD_LOG_WARNING,
-                  "%s: only the device nodes tell whether a GPU is healthy", why.text);
+        lockd_log(LOCKD_LOG_WARNING, "%s: only the device nodes tell whether a GPU is healthy",
+                  why.text);
     for (unsigned i = 0; i < plugin.cards.count; i++)
         lockd_log(LOCKD_LOG_INFO, "GPU %s: %u devices", plugin.cards.card[i].name,
                   plugin.cards.each);

@@ -12,7 +12,7 @@
 #include "cluster/plugin/listen.h"
 #include "lockd/base/log.h"
 
-#define PAUSE_LEAST 100000000u    /* ns: a socket has a name before it is served */
+#define PAUSE_LEAST 100000000u     /* ns: a socket has a name before it is served */
 #define PAUSE_MOST  30000000000ull /* ns */
 #define PATIENCE    10000000000ull /* ns for the answer */
 
@@ -73,8 +73,9 @@ static int ask_kubelet(struct plugin *plugin)
     request.options = &options;
     if (v1beta1__register_request__get_packed_size(&request) > sizeof bytes)
         return -ENAMETOOLONG;
-    return grpc_link_ask(plugin->registration.peer.link, "/v1beta1.Registration/Register", bytes,
-                         v1beta1__register_request__pack(&request, bytes), take_answer, plugin);
+    return grpc_link_ask(plugin->registration.peer.link, "/v1beta1.Registration/Register",
+                         bytes, v1beta1__register_request__pack(&request, bytes), take_answer,
+                         plugin);
 }
 
 static void begin(struct plugin *plugin)

@@ -73,9 +73,8 @@ static void begin(struct plugin *plugin)
 
     rival->ask_at = UINT64_MAX;
     if (code == 0)
-        code = grpc_link_ask(rival->peer.link,
-                             "/v1.PodResourcesLister/GetAllocatableResources", "", 0,
-                             take_answer, plugin);
+        code = grpc_link_ask(rival->peer.link, "/v1.PodResourcesLister/GetAllocatableResources",
+                             "", 0, take_answer, plugin);
     if (code == 0)
         return;
     lockd_log(LOCKD_LOG_DEBUG, "%s: %s", plugin->set.pod_resources, strerror(-code));

@@ -197,23 +197,20 @@ static void run_watch(void *context, struct grpc_call *call, const uint8_t *mess
 
 void service_tell(struct plugin *plugin)
 {
-    lockd_list_each(at, &plugin->watchers)
+    lockd_list_each (at, &plugin->watchers)
         tell_watcher(lockd_entry(at, struct watcher, in_plugin));
 }
 
 void service_end_watches(struct plugin *plugin)
 {
-    lockd_list_each(at, &plugin->watchers)
+    lockd_list_each (at, &plugin->watchers)
         grpc_call_end(lockd_entry(at, struct watcher, in_plugin)->call, GRPC_OK, NULL);
 }
 
 #define SERVICE "/v1beta1.DevicePlugin/"
 
 const struct grpc_method service_methods[] = {
-    {SERVICE "GetDevicePluginOptions", run_options},
-    {SERVICE "ListAndWatch", run_watch},
-    {SERVICE "GetPreferredAllocation", run_preferred},
-    {SERVICE "Allocate", run_allocate},
-    {SERVICE "PreStartContainer", run_pre_start},
-    {NULL, NULL},
+    {SERVICE "GetDevicePluginOptions", run_options},   {SERVICE "ListAndWatch", run_watch},
+    {SERVICE "GetPreferredAllocation", run_preferred}, {SERVICE "Allocate", run_allocate},
+    {SERVICE "PreStartContainer", run_pre_start},      {NULL, NULL},
 };
