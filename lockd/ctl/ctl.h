@@ -89,6 +89,11 @@ enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, .
 #define CTL_UUID_SIZE 41
 /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as nvidia-smi -L writes it. */
 char *ctl_uuid(const uint8_t *uuid, char *buffer);
+/* The name of a user, or the number where it has none. */
+const char *ctl_user_name(uint32_t uid, char *buffer, size_t size);
+#define CTL_CONTAINER_SIZE 80
+/* The container of a program, shortened to 12 digits where it is an id, as docker ps shows it; "": none. */
+const char *ctl_container_text(const struct gs_wire_client *client, char *buffer);
 const char *ctl_condition_name(uint32_t condition);
 const char *ctl_note_kind(uint32_t kind);
 

@@ -46,11 +46,18 @@ static void add_figures(json_t *object, const struct lockd_figure *figures, cons
     }
 }
 
+static json_t *text_or_null(const char *text)
+{
+    return text[0] != '\0' ? ctl_json_text(text) : json_null();
+}
+
 static json_t *client_json(const struct gs_wire_client *client)
 {
+    char user[64];
     json_t *object = json_pack(
-        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b, s:s?}", "pid",
-        client->pid, "uid", (json_int_t)client->uid, "name", ctl_json_text(client->name),
+        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b, s:s?, s:o, "
+        "s:o, s:o}",
+        "pid", client->pid, "uid", (json_int_t)client->uid, "name", ctl_json_text(client->name),
         "version", ctl_json_text(client->version), "state",
         ctl_condition_name(client->condition), "lease", (client->flags & GS_CLIENT_LEASE) != 0,
         "skipped", (client->flags & GS_CLIENT_SKIPPED) != 0, "paused",
@@ -59,7 +66,9 @@ static json_t *client_json(const struct gs_wire_client *client)
         (client->flags & GS_CLIENT_FROZEN) != 0, "foreign_pid",
         (client->flags & GS_CLIENT_FOREIGN) != 0, "priority", client->priority, "group",
         ctl_json_text(client->group), "group_apart", (client->flags & GS_CLIENT_APART) != 0,
-        "gang_why", lockd_kin_name(client->gang_why));
+        "gang_why", lockd_kin_name(client->gang_why), "user",
+        ctl_json_text(ctl_user_name(client->uid, user, sizeof user)), "container",
+        text_or_null(client->container), "pod", text_or_null(client->pod));
 
     add_figures(object, lockd_program_figures, client);
     return object;

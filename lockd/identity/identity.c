@@ -88,6 +88,48 @@ bool lockd_identity_container(const char *line, char *name)
     return found;
 }
 
+/* --- the pod --- */
+
+/* Kubelet names the pod's control group pod<UID>, or with systemd kubepods-<class>-pod<UID>.slice, where '_' stands
+ * for each '-' of the UID. A pod that comes from a file on the node has 32 digits without any. */
+static bool take_pod(const char *part, size_t length, char *uid)
+{
+    const char *at = part, *end = part + length;
+    size_t digits, signs = 0;
+
+    if (length > 6 && strncmp(end - 6, ".slice", 6) == 0) {
+        end -= 6;
+        for (const char *dash = part; dash < end; dash++)
+            at = *dash == '-' ? dash + 1 : at;
+    }
+    if (end - at < 3 || strncmp(at, "pod", 3) != 0)
+        return false;
+    at += 3;
+    digits = strspn(at, "0123456789abcdef-_");
+    if (at + digits != end || digits < 32 || digits >= LOCKD_POD_SIZE)
+        return false;
+    for (size_t i = 0; i < digits; i++) {
+        uid[i] = at[i] == '_' ? '-' : at[i];
+        signs += uid[i] == '-';
+    }
+    uid[digits] = '\0';
+    return (digits == 32 && signs == 0) || (digits == 36 && signs == 4);
+}
+
+bool lockd_identity_pod(const char *line, char *uid)
+{
+    const char *part = strstr(line, "kubepods") != NULL ? strchr(line, '/') : NULL;
+
+    for (; part != NULL; part = strchr(part, '/')) {
+        const size_t length = strcspn(++part, "/\n");
+
+        if (take_pod(part, length, uid))
+            return true;
+    }
+    uid[0] = '\0';
+    return false;
+}
+
 /* --- /proc --- */
 
 static FILE *open_of(pid_t pid, const char *file)
@@ -103,9 +145,12 @@ static void read_container(struct lockd_identity *identity)
     FILE *file = open_of(identity->pid, "cgroup");
     char line[4096];
 
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (lockd_identity_container(line, identity->container))
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (lockd_identity_container(line, identity->container)) {
+            lockd_identity_pod(line, identity->pod);
             break;
+        }
+    }
     if (file != NULL)
         fclose(file);
 }

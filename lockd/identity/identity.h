@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #define LOCKD_CONTAINER_SIZE 80 /* 64 hexadecimal digits, or a name */
+#define LOCKD_POD_SIZE       40 /* a UUID, or 32 hexadecimal digits */
 
 struct lockd_identity {
     uid_t uid;
@@ -21,6 +22,8 @@ struct lockd_identity {
     unsigned depth;           /* pid namespaces in which the process has a number */
     bool own_root;            /* its user namespace has a root that is not the machine's */
     char container[LOCKD_CONTAINER_SIZE]; /* its id, from the control group; "": none */
+    char pod
+        [LOCKD_POD_SIZE]; /* the UID of its Kubernetes pod, from the control group; "": none */
 };
 
 /* The identity of the peer of a connected AF_UNIX socket. What cannot be found out is 0 or "".
@@ -46,5 +49,8 @@ int lockd_identity_pidfd(const struct lockd_identity *identity);
 /* The container that a line of /proc/PID/cgroup names, into name (LOCKD_CONTAINER_SIZE bytes);
  * false: none. */
 bool lockd_identity_container(const char *line, char *name);
+/* The UID of the Kubernetes pod that such a line names, into uid (LOCKD_POD_SIZE bytes), with '-' between its
+ * parts. */
+bool lockd_identity_pod(const char *line, char *uid);
 
 #endif

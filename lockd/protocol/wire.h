@@ -349,6 +349,8 @@ struct gs_wire_client { /* one program on one device */
     char name[32];
     char version[16];
     char group[32];
+    char container[80]; /* its id, or its name; "": none, or not known */
+    char pod[40];       /* the UID of its Kubernetes pod; "": none, or not known */
 };
 
 struct gs_wire_remark { /* a note that some program left */
@@ -439,7 +441,7 @@ _Static_assert(sizeof(struct gs_wire_device) == 16 + 16 + 64
                ,
                "wire");
 #define GS_PROGRAM_FIGURE(field, unit, json, metric, heading, help) +8
-_Static_assert(sizeof(struct gs_wire_client) == 16 + 16 + 24 + 80
+_Static_assert(sizeof(struct gs_wire_client) == 16 + 16 + 24 + 80 + 120
 #include "lockd/protocol/figures.def"
                ,
                "wire");

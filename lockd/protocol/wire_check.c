@@ -231,6 +231,8 @@ static int check_body(union lockd_message *message, struct gs_err *err)
         CLEAN(message->client.name);
         CLEAN(message->client.version);
         CLEAN(message->client.group);
+        CLEAN(message->client.container);
+        CLEAN(message->client.pod);
         return 0;
     case GS_WIRE_REMARK:
         CLEAN(message->remark.name);

@@ -77,7 +77,13 @@ static void describe_program(struct gs_wire_client *client,
     memcpy(client->name, connection->name, sizeof client->name);
     memcpy(client->version, connection->version, sizeof client->version);
     memcpy(client->group, connection->group, sizeof client->group);
+    memcpy(client->container, connection->identity.container, sizeof client->container);
+    memcpy(client->pod, connection->identity.pod, sizeof client->pod);
 }
+
+_Static_assert(sizeof((struct gs_wire_client *)0)->container == LOCKD_CONTAINER_SIZE,
+               "container");
+_Static_assert(sizeof((struct gs_wire_client *)0)->pod == LOCKD_POD_SIZE, "pod");
 
 static void visit_member(void *context, const struct gs_wire_device *device, void *owner,
                          const struct gs_wire_client *client)

@@ -6,6 +6,7 @@ usage: test_contained.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
 import glob
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,33 @@ own = next(p for device in status["devices"] for p in device["programs"] if p["n
 print(json.dumps({"pause": run("pause", str(own["pid"])), "limit": run("set", "weight", str(own["pid"]), "7"),
                   "weight": own["weight"]}))
 """
+
+
+# a program in the control group that is its first argument
+IN_GROUP = """
+import os, subprocess, sys
+with open(os.path.join(sys.argv[1], "cgroup.procs"), "w") as file:
+    file.write(str(os.getpid()))
+sys.path.insert(0, sys.argv[2])
+from fake import GIB, WANT, RUNNING, Program
+program = Program(sys.argv[3], "inside")
+program.say(flags=WANT, demand=GIB)
+program.settle(lambda p: p.flags & RUNNING)
+sys.exit(subprocess.run([sys.argv[4], "--socket", sys.argv[3], "status", "--json"], check=False).returncode)
+"""
+
+
+def control_group(case, *parts):
+    """A control group, which is removed after the test."""
+    path = next(iter(glob.glob("/sys/fs/cgroup/systemd") + ["/sys/fs/cgroup"])) # a machine with version 1 has several trees
+    if not os.path.exists(os.path.join(path, "cgroup.procs")):
+        raise OSError(f"{path} is no hierarchy")
+    for part in parts:
+        path = os.path.join(path, part)
+        if not os.path.isdir(path):
+            os.mkdir(path)
+            case.addCleanup(os.rmdir, path)
+    return path
 
 
 class ContainedTest(unittest.TestCase):
@@ -95,6 +123,22 @@ class ContainedTest(unittest.TestCase):
                 self.assertIn("paused", said["pause"][1])
                 self.assertEqual(said["limit"][0], 1, said)  # a program's weight belongs to those outside
                 self.assertEqual(said["weight"], 100, said)  # more than the usual one is not granted
+
+    def test_names_of_control_groups_are_shown(self):
+        """As kubelet names them: the pod, in it the container."""
+        pod, container = "0a1b2c3d-4e5f-6789-abcd-ef0123456789", "0123456789abcdef" * 4
+        try:
+            group = control_group(self, "kubepods", "pod" + pod, container)
+        except OSError as error:
+            self.skipTest(f"no control group can be made: {error}")
+        done = subprocess.run([sys.executable, "-c", IN_GROUP, group, FAKE, self.daemon.path, CTL], capture_output=True, text=True,
+                              check=False, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        programs = json.loads(done.stdout)["devices"][0]["programs"]
+        inside, outside = (next(p for p in programs if p["name"] == name) for name in ("inside", "train"))
+        self.assertEqual((inside["pod"], inside["container"]), (pod, container))
+        self.assertIsNone(outside["pod"])
+        self.assertEqual(inside["user"], pwd.getpwuid(os.geteuid()).pw_name)
 
     def test_outside_steers_what_is_inside(self):
         """The machine's user does what it could before."""

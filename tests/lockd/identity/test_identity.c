@@ -52,6 +52,46 @@ static void container_in_known_forms_is_its_id(void **state)
     }
 }
 
+#define POD "0a1b2c3d-4e5f-6789-abcd-ef0123456789"
+
+static void pod_in_known_forms_is_its_uid(void **state)
+{
+    static const struct {
+        const char *line, *uid;
+    } cases[] = {
+        {"0::/kubepods/besteffort/pod" POD "/" ID "\n", POD},
+        {"0::/kubepods.slice/kubepods-pod0a1b2c3d_4e5f_6789_abcd_ef0123456789.slice/"
+         "cri-containerd-" ID ".scope\n",
+         POD},
+        {"0::/kubepods.slice/kubepods-burstable.slice/"
+         "kubepods-burstable-pod0a1b2c3d_4e5f_6789_abcd_ef0123456789.slice/crio-" ID ".scope\n",
+         POD},
+        {"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/"
+         "kubelet-kubepods-besteffort-pod0a1b2c3d_4e5f_6789_abcd_ef0123456789.slice/"
+         "cri-containerd-" ID ".scope\n",
+         POD},
+        {"12:memory:/kubepods/burstable/pod0123456789abcdef0123456789abcdef/" ID "\n",
+         "0123456789abcdef0123456789abcdef"},
+        {"0::/docker/" OTHER "/kubepods/pod" POD "/" ID "\n",
+         POD},                                        /* kind: Kubernetes in Docker */
+        {"0::/user.slice/pod" POD "/" ID "\n", NULL}, /* no kubelet made it */
+        {"0::/kubepods/pod12/" ID "\n", NULL},
+        {"0::/kubepods/podder/" ID "\n", NULL},
+        {"0::/kubepods/pod" POD "0123456789/" ID "\n", NULL},
+        {"0::/kubepods\n", NULL},
+        {"", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char uid[LOCKD_POD_SIZE] = "";
+
+        assert_int_equal(lockd_identity_pod(cases[i].line, uid), cases[i].uid != NULL);
+        if (cases[i].uid != NULL)
+            assert_string_equal(uid, cases[i].uid);
+    }
+}
+
 static void container_with_long_name_is_cut(void **state)
 {
     char line[512] = "0::/lxc.payload.", name[LOCKD_CONTAINER_SIZE];
@@ -181,6 +221,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(container_in_known_forms_is_its_id),
+        cmocka_unit_test(pod_in_known_forms_is_its_uid),
         cmocka_unit_test(container_with_long_name_is_cut),
         cmocka_unit_test(read_peer_is_this_process),
         cmocka_unit_test(contained_is_known_by_each_sign),
