@@ -3,6 +3,7 @@
  * json.c: the daemon's answer as JSON. The schema is in docs/protocol.md; fields are only
  * ever added.
  */
+#include "cluster/pods/pods.h"
 #include "common/fd.h"
 #include "lockd/ctl/rates.h"
 #include "lockd/base/text.h"

@@ -17,7 +17,7 @@
     "0.5.0" /* the lowest that names devices by index: Podman 4, Docker 25 */
 
 struct cdi_words {
-    const char *output, *door, *nvidia, *version;
+    const char *output, *door, *nvidia, *version, *root;
 };
 
 static void explain_options(void)
@@ -28,6 +28,8 @@ static void explain_options(void)
          "                        none: what this host has\n"
          "  --door FOLDER         a folder that gpushare-door --stage made "
          "(default: " GS_DOOR_FOLDER ")\n"
+         "  --root FOLDER         where the host's files are, for a container that has them "
+         "there\n"
          "  --cdi-version NUMBER  of the specification (default: " VERSION_DEFAULT
          "); with 0.7.0\n"
          "                        containers also get the group that may connect");
@@ -61,7 +63,9 @@ static json_t *read_driver(const struct cdi_words *words, struct gs_err *err)
 
     if (words->nvidia == NULL || strcmp(words->nvidia, "none") != 0)
         spec = cdi_source_read(words->nvidia, err);
-    return spec != NULL || err->code != 0 ? spec : cdi_host_read(err);
+    return spec != NULL || err->code != 0
+               ? spec
+               : cdi_host_read(words->root != NULL ? words->root : "", err);
 }
 
 static int generate_spec(struct ctl *ctl, const struct cdi_words *words)
@@ -114,6 +118,7 @@ static enum ctl_exit cdi_run(struct ctl *ctl, int argc, char **argv)
          .argument = "NUMBER",
          .kind = LOCKD_OPTION_TEXT,
          .value = &words.version},
+        {.name = "root", .argument = "FOLDER", .kind = LOCKD_OPTION_TEXT, .value = &words.root},
         {0},
     };
     int index = 1;
