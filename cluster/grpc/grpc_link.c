@@ -17,7 +17,8 @@
 #include "cluster/grpc/grpc_text.h"
 #include "lockd/base/list.h"
 
-#define WAITING_MOST (4u * GRPC_MESSAGE_MOST) /* bytes of a call that the peer has not read */
+#define WAITING_MOST                                                                           \
+    ((size_t)4 * GRPC_MESSAGE_MOST) /* bytes of a call that the peer has not read */
 
 struct grpc_call {
     struct lockd_list in_link;
@@ -249,15 +250,6 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     return 0;
 }
 
-static void take_status(struct grpc_call *call, const uint8_t *value, size_t length)
-{
-    unsigned number = 0;
-
-    for (size_t i = 0; i < length && i < 4 && value[i] >= '0' && value[i] <= '9'; i++)
-        number = number * 10 + (unsigned)(value[i] - '0');
-    call->status = number <= 16 && length != 0 ? (enum grpc_status)number : GRPC_UNKNOWN;
-}
-
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
                      size_t name_length, const uint8_t *value, size_t length, uint8_t flags,
                      void *context)
@@ -274,7 +266,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
         else if (has_name(name, name_length, ":method"))
             call->posted = has_name(value, length, "POST");
     } else if (has_name(name, name_length, "grpc-status")) {
-        take_status(call, value, length);
+        call->status = (enum grpc_status)grpc_text_status(value, length);
     } else if (has_name(name, name_length, "grpc-message")) {
         grpc_text_decode(value, length, call->text);
     }

@@ -8,6 +8,21 @@
 
 #include "lockd/base/text.h"
 
+#define STATUS_MOST    16
+#define STATUS_UNKNOWN 2
+
+unsigned grpc_text_status(const uint8_t *digits, size_t length)
+{
+    unsigned number = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        if (digits[i] < '0' || digits[i] > '9' || i == 2)
+            return STATUS_UNKNOWN;
+        number = number * 10 + (unsigned)(digits[i] - '0');
+    }
+    return length != 0 && number <= STATUS_MOST ? number : STATUS_UNKNOWN;
+}
+
 void grpc_text_encode(const char *text, char *encoded)
 {
     size_t used = 0;

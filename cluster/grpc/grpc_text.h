@@ -11,6 +11,8 @@
 
 #define GRPC_TEXT_SIZE 512 /* bytes, with the zero; what is longer is cut */
 
+/* The number of a status; 2 (unknown), if it is none. */
+unsigned grpc_text_status(const uint8_t *digits, size_t length);
 /* encoded: GRPC_TEXT_SIZE bytes. */
 void grpc_text_encode(const char *text, char *encoded);
 /* text: GRPC_TEXT_SIZE bytes; it becomes valid UTF-8 without control characters. */

@@ -82,7 +82,7 @@ int allocate_fill(const struct cards *cards, enum allocate_answer how,
     for (size_t i = 0; i < request->n_containers && code == 0; i++) {
         const V1beta1__AllocateContainer *container = request->containers[i];
         V1beta1__AllocateAnswer *answer = pool_take(pool, 1, sizeof *answer);
-        unsigned chosen[CARDS_MOST];
+        unsigned chosen[CARDS_MOST] = {0};
 
         if (answer == NULL)
             return -ENOMEM;

@@ -20,8 +20,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char spec[] =
-    "{\"kind\": \"gpushare.dev/gpu\", \"containerEdits\": {\"env\": [\"A=b\", \"x\"], \"mounts\": "
-    "[{\"hostPath\": \"/a\", \"containerPath\": \"/b\", \"options\": [\"ro\"]}]}, \"devices\": ["
+    "{\"kind\": \"gpushare.dev/gpu\", \"containerEdits\": {\"env\": [\"A=b\", \"x\"], "
+    "\"mounts\": "
+    "[{\"hostPath\": \"/a\", \"containerPath\": \"/b\", \"options\": [\"ro\"]}]}, \"devices\": "
+    "["
     "{\"name\": \"a\", \"containerEdits\": {\"deviceNodes\": [{\"path\": \"/dev/null\"}]}},"
     "{\"name\": \"b\", \"containerEdits\": {\"deviceNodes\": [{\"path\": \"/dev/zero\"}]}},"
     "{\"name\": \"c\", \"containerEdits\": {}}]}";

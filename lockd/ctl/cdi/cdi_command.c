@@ -59,13 +59,19 @@ static int write_spec(const json_t *spec, const char *output, struct gs_err *err
 
 static json_t *read_driver(const struct cdi_words *words, struct gs_err *err)
 {
+    char root[PATH_MAX] = "";
     json_t *spec = NULL;
+
+    if (words->root != NULL && realpath(words->root, root) == NULL) {
+        gs_err_errno(err, -errno, "%.300s", words->root);
+        return NULL;
+    }
+    if (strcmp(root, "/") == 0)
+        root[0] = '\0';
 
     if (words->nvidia == NULL || strcmp(words->nvidia, "none") != 0)
         spec = cdi_source_read(words->nvidia, err);
-    return spec != NULL || err->code != 0
-               ? spec
-               : cdi_host_read(words->root != NULL ? words->root : "", err);
+    return spec != NULL || err->code != 0 ? spec : cdi_host_read(root, err);
 }
 
 static int generate_spec(struct ctl *ctl, const struct cdi_words *words)

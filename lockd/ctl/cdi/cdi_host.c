@@ -22,9 +22,9 @@
 #include "common/fd.h"
 
 #if defined(__x86_64__)
-#define GS_MACHINE_FOLDER "x86_64-linux-gnu"
+#define GS_MACHINE_FOLDER "/usr/lib/x86_64-linux-gnu"
 #else
-#define GS_MACHINE_FOLDER "aarch64-linux-gnu"
+#define GS_MACHINE_FOLDER "/usr/lib/aarch64-linux-gnu"
 #endif
 
 static json_t *node_json(const char *path)
@@ -97,28 +97,30 @@ static void list_common_nodes(json_t *nodes, const char *root)
     }
 }
 
-/* The file that a path of the host leads to, as a path of the host: links are followed inside of
- * the root (openat2(2)). NULL: none. The caller frees it. */
-static char *resolve(const char *root, const char *path)
+/* The file that a path of the host leads to, as a path of the host, into found (PATH_MAX bytes):
+ * links are followed inside of the root (openat2(2)). */
+static bool resolve(const char *root, const char *path, char *found)
 {
     const struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
+    const size_t skip = strlen(root);
     GS_CLOSE_FD int top = -1;
     GS_CLOSE_FD int file = -1;
-    char link[64], found[PATH_MAX];
+    char link[64];
     ssize_t length;
 
     if (root[0] == '\0')
-        return realpath(path, NULL);
+        return realpath(path, found) != NULL;
     top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
     file = top >= 0 ? (int)syscall(SYS_openat2, top, path, &how, sizeof how) : -1;
     if (file < 0)
-        return NULL;
+        return false;
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
-    length = readlink(link, found, sizeof found - 1);
-    if (length < (ssize_t)strlen(root) || strncmp(found, root, strlen(root)) != 0)
-        return NULL;
+    length = readlink(link, found, PATH_MAX - 1);
+    if (length < (ssize_t)skip || strncmp(found, root, skip) != 0)
+        return false;
     found[length] = '\0';
-    return strdup(found + strlen(root));
+    memmove(found, found + skip, (size_t)length - skip + 1);
+    return true;
 }
 
 /* Each library of the driver under all its names: in the container nobody need make the links. */
@@ -136,8 +138,9 @@ static void list_libraries(json_t *mounts, const char *root, const char *folder,
         if (glob(pattern, 0, NULL, &found) == 0) {
             for (size_t k = 0; k < found.gl_pathc; k++) {
                 const char *name = found.gl_pathv[k] + strlen(root);
-                GS_FREE char *file = resolve(root, name);
-                const char *tail = file != NULL ? strstr(file, ".so.") : NULL;
+                char file[PATH_MAX];
+                const bool whole = resolve(root, name, file);
+                const char *tail = whole ? strstr(file, ".so.") : NULL;
 
                 if (tail != NULL && strcmp(tail + 4, version) == 0)
                     json_array_append_new(mounts, mount_json(file, name));
@@ -161,17 +164,14 @@ static bool take_version(const char *file, char *version, size_t size)
 /* As find_driver(), where the host's files are not this process's. */
 static bool find_driver_in(const char *root, char *folder, char *version, size_t size)
 {
-    static const char *const folders[] = {"/usr/lib/" GS_MACHINE_FOLDER, "/usr/lib64",
-                                          "/usr/lib", "/usr/lib/wsl/lib",
-                                          "/usr/local/nvidia/lib64"};
+    static const char *const folders[] = {GS_MACHINE_FOLDER, "/usr/lib64", "/usr/lib",
+                                          "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"};
 
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        char path[PATH_MAX];
-        GS_FREE char *file = NULL;
+        char path[PATH_MAX], file[PATH_MAX];
 
         snprintf(path, sizeof path, "%s/libcuda.so.1", folders[i]);
-        file = resolve(root, path);
-        if (take_version(file, version, size))
+        if (resolve(root, path, file) && take_version(file, version, size))
             return snprintf(folder, PATH_MAX, "%s", folders[i]) < PATH_MAX;
     }
     return false;
