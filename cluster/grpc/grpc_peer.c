@@ -13,6 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "lockd/base/log.h"
+
 #define READ_SIZE 16384
 #define WANT_READ 4 /* reads before others have their turn */
 
@@ -126,4 +128,17 @@ int grpc_peer_run(struct grpc_peer *peer, struct gs_err *err)
     if (sent != 0)
         return sent;
     return peer->left == 0 && grpc_link_is_done(peer->link) ? 1 : 0;
+}
+
+int grpc_peer_converse(struct grpc_peer *peer, const char *name)
+{
+    char complaint[GRPC_TEXT_SIZE];
+    struct gs_err err = {0};
+    const int code = grpc_peer_run(peer, &err);
+
+    if (grpc_link_complaint(peer->link, complaint))
+        lockd_log(LOCKD_LOG_WARNING, "%s: %s", name, complaint);
+    if (code < 0)
+        lockd_log(LOCKD_LOG_WARNING, "%s: %s; closed", name, err.text);
+    return code;
 }

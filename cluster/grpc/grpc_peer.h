@@ -24,5 +24,7 @@ short grpc_peer_events(const struct grpc_peer *peer);
 /* Reads and writes what is possible now. 0; 1: the connection has ended as it should, or the
  * other side closed it; -errno: it broke, with the reason in err. After 1 and -errno: deinit. */
 int grpc_peer_run(struct grpc_peer *peer, struct gs_err *err);
+/* The same, with a line in the log for what is wrong. name: of the peer, in that line. */
+int grpc_peer_converse(struct grpc_peer *peer, const char *name);
 
 #endif

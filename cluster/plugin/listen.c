@@ -94,21 +94,8 @@ void listen_accept(struct plugin *plugin)
     }
 }
 
-int listen_converse(struct grpc_peer *peer, const char *name)
-{
-    char complaint[GRPC_TEXT_SIZE];
-    struct gs_err err = {0};
-    const int code = grpc_peer_run(peer, &err);
-
-    if (grpc_link_complaint(peer->link, complaint))
-        lockd_log(LOCKD_LOG_WARNING, "%s: %s", name, complaint);
-    if (code < 0)
-        lockd_log(LOCKD_LOG_WARNING, "%s: %s; closed", name, err.text);
-    return code;
-}
-
 void listen_run(struct grpc_peer *peer)
 {
-    if (listen_converse(peer, "a connection of kubelet") != 0)
+    if (grpc_peer_converse(peer, "a connection of kubelet") != 0)
         grpc_peer_deinit(peer);
 }

@@ -17,7 +17,5 @@ void listen_close(struct plugin *plugin);
 void listen_accept(struct plugin *plugin);
 /* Reads and writes on one connection, and ends it when that is over. */
 void listen_run(struct grpc_peer *peer);
-/* grpc_peer_run(), with a line in the log for what is wrong. */
-int listen_converse(struct grpc_peer *peer, const char *name);
 
 #endif

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cluster/plugin/edits.h"
@@ -22,17 +21,10 @@
 #include "cluster/plugin/rival.h"
 #include "cluster/plugin/service.h"
 #include "lockd/base/log.h"
+#include "lockd/ctl/ctl.h"
 
 #define DRAIN_MOST  5000000000ull /* ns for what is being answered when SIGTERM comes */
 #define FOLDER_WAIT 1000000000ull /* ns between two looks for a folder that is gone */
-
-uint64_t plugin_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* --- kubelet's folder --- */
 
@@ -131,7 +123,7 @@ static uint64_t find_next_time(const struct plugin *plugin)
 
 static int wait_ms(uint64_t until)
 {
-    const uint64_t now = plugin_now();
+    const uint64_t now = ctl_now();
 
     if (until == UINT64_MAX)
         return -1;
@@ -200,7 +192,7 @@ static bool has_peers(const struct plugin *plugin)
 /* Answers what was asked, tells kubelet that the devices go, and takes nothing new. */
 static void drain(struct plugin *plugin)
 {
-    const uint64_t until = plugin_now() + DRAIN_MOST;
+    const uint64_t until = ctl_now() + DRAIN_MOST;
     struct gs_err err = {0};
 
     lockd_log(LOCKD_LOG_INFO, "ends; pods that run keep their GPUs");
@@ -215,7 +207,7 @@ static void drain(struct plugin *plugin)
         grpc_link_drain(plugin->peers[i].link);
         listen_run(&plugin->peers[i]);
     }
-    while (has_peers(plugin) && plugin_now() < until)
+    while (has_peers(plugin) && ctl_now() < until)
         if (run_once(plugin, until, &err) != 0)
             break;
 }

@@ -29,6 +29,7 @@ struct plugin_settings {
 struct registration {
     struct grpc_peer peer;
     bool done;
+    bool lost;                /* the watch has ended while kubelet was being told */
     uint64_t again_at, pause; /* ns; UINT64_MAX: when kubelet's socket appears */
     bool missing;             /* it was said that kubelet is not there */
 };
@@ -55,7 +56,5 @@ struct plugin {
 
 /* Serves until SIGTERM or SIGINT. cards: taken over. 0 or -errno. */
 int plugin_run(const struct plugin_settings *set, struct cards *cards, struct gs_err *err);
-
-uint64_t plugin_now(void); /* CLOCK_MONOTONIC, ns */
 
 #endif

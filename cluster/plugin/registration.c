@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cluster/plugin/listen.h"
 #include "lockd/base/log.h"
+#include "lockd/ctl/ctl.h"
 
 #define PAUSE_LEAST 100000000u     /* ns: a socket has a name before it is served */
 #define PAUSE_MOST  30000000000ull /* ns */
@@ -23,7 +23,7 @@ void registration_init(struct registration *registration)
 
 static void try_later(struct registration *registration)
 {
-    registration->again_at = plugin_now() + registration->pause;
+    registration->again_at = ctl_now() + registration->pause;
     registration->pause =
         registration->pause < PAUSE_MOST / 2 ? registration->pause * 2 : PAUSE_MOST;
 }
@@ -32,6 +32,17 @@ void registration_restart(struct plugin *plugin)
 {
     grpc_peer_deinit(&plugin->registration.peer);
     registration_init(&plugin->registration);
+}
+
+void registration_lost(struct plugin *plugin)
+{
+    struct registration *registration = &plugin->registration;
+
+    registration->lost = registration->peer.link != NULL;
+    if (registration->lost)
+        return;
+    registration->done = false;
+    registration->again_at = ctl_now() + registration->pause;
 }
 
 static void take_answer(void *context, enum grpc_status status, const char *text,
@@ -52,10 +63,11 @@ static void take_answer(void *context, enum grpc_status status, const char *text
     }
     lockd_log(LOCKD_LOG_INFO, "kubelet knows %s: %u devices on %u GPUs", plugin->set.resource,
               plugin->cards.count * plugin->cards.each, plugin->cards.count);
-    registration->done = true;
+    registration->done = !registration->lost;
     registration->pause = PAUSE_LEAST;
-    registration->again_at = UINT64_MAX;
-    plugin->rival.ask_at = plugin_now();
+    registration->again_at = registration->lost ? ctl_now() + PAUSE_LEAST : UINT64_MAX;
+    registration->lost = false;
+    plugin->rival.ask_at = ctl_now();
 }
 
 static int ask_kubelet(struct plugin *plugin)
@@ -90,7 +102,7 @@ static void begin(struct plugin *plugin)
         code = ask_kubelet(plugin);
     if (code == 0) {
         registration->missing = false;
-        registration->again_at = plugin_now() + PATIENCE;
+        registration->again_at = ctl_now() + PATIENCE;
         return;
     }
     grpc_peer_deinit(&registration->peer);
@@ -105,18 +117,18 @@ void registration_run(struct plugin *plugin)
     struct registration *registration = &plugin->registration;
 
     if (registration->peer.link == NULL) {
-        if (!registration->done && plugin_now() >= registration->again_at)
+        if (!registration->done && ctl_now() >= registration->again_at)
             begin(plugin);
         if (registration->peer.link == NULL)
             return;
     }
-    if (!registration->done && plugin_now() >= registration->again_at) {
+    if (!registration->done && ctl_now() >= registration->again_at) {
         lockd_log(LOCKD_LOG_WARNING, "kubelet does not answer; tried again");
         grpc_peer_deinit(&registration->peer);
         try_later(registration);
         return;
     }
-    if (listen_converse(&registration->peer, PLUGIN_KUBELET) == 0 &&
+    if (grpc_peer_converse(&registration->peer, PLUGIN_KUBELET) == 0 &&
         grpc_link_calls(registration->peer.link) != 0)
         return;
     grpc_link_free(registration->peer.link); /* a call without an answer ends here */

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "cluster/plugin/listen.h"
 #include "lockd/base/log.h"
+#include "lockd/ctl/ctl.h"
 #include "pod_resources.pb-c.h"
 
 #define SETTLE 10000000000ull /* ns until kubelet has the devices of a plugin that has come */
@@ -26,7 +26,7 @@ void rival_see(struct plugin *plugin, const char *name)
               "NVIDIA's device plugin seems to run here too (%s/%s): pods that ask for its "
               "resource do not take turns with those that ask for %s",
               plugin->set.folder, name, plugin->set.resource);
-    plugin->rival.ask_at = plugin_now() + SETTLE;
+    plugin->rival.ask_at = ctl_now() + SETTLE;
 }
 
 static void compare_id(struct plugin *plugin, const char *resource, const char *id)
@@ -85,11 +85,11 @@ void rival_run(struct plugin *plugin)
 {
     struct rival *rival = &plugin->rival;
 
-    if (rival->peer.link == NULL && plugin_now() >= rival->ask_at)
+    if (rival->peer.link == NULL && ctl_now() >= rival->ask_at)
         begin(plugin);
     if (rival->peer.link == NULL)
         return;
-    if (listen_converse(&rival->peer, "the pod resources API") == 0 &&
+    if (grpc_peer_converse(&rival->peer, "the pod resources API") == 0 &&
         grpc_link_calls(rival->peer.link) != 0)
         return;
     grpc_peer_deinit(&rival->peer);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cluster/plugin/registration.h"
 #include "lockd/base/log.h"
 
 struct watcher {
@@ -171,8 +172,7 @@ static void end_watcher(void *context)
     if (!lockd_list_empty(&plugin->watchers) || plugin->draining)
         return;
     lockd_log(LOCKD_LOG_INFO, "kubelet no longer watches; it is told again");
-    plugin->registration.done = false;
-    plugin->registration.again_at = plugin_now() + plugin->registration.pause;
+    registration_lost(plugin);
 }
 
 static void run_watch(void *context, struct grpc_call *call, const uint8_t *message,
