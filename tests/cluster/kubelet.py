@@ -10,7 +10,8 @@ from concurrent import futures
 
 try:
     import grpc
-except ImportError:  # Debian's module is Debian's Python's
+    grpc.server  # pylint: disable=pointless-statement  # a folder of that name is no module
+except (ImportError, AttributeError):  # Debian's module is Debian's Python's
     grpc = None
 
 PATIENCE = 120.0
