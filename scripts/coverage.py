@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ("common", "wrap", "rewriter", "runtime", "lockd")
+FOLDERS = ("common", "wrap", "rewriter", "runtime", "lockd", "cluster")
 BATCH = 50
 
 

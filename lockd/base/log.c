@@ -8,6 +8,7 @@
  */
 #include "lockd/base/log.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -69,8 +70,9 @@ static bool write_line(const char *line, size_t length)
 /* Writes the beginning of a line. Returns its length. */
 static size_t format_head(enum lockd_log_level level, char *line, size_t size)
 {
-    const int length = log_state.journal ? snprintf(line, size, "<%d>", (int)level)
-                                         : snprintf(line, size, "gpushare-lockd: ");
+    const int length = log_state.journal
+                           ? snprintf(line, size, "<%d>", (int)level)
+                           : snprintf(line, size, "%s: ", program_invocation_short_name);
 
     return length > 0 ? (size_t)length : 0;
 }

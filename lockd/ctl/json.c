@@ -3,6 +3,7 @@
  * json.c: the daemon's answer as JSON. The schema is in docs/protocol.md; fields are only
  * ever added.
  */
+#include "cluster/pods/pods.h"
 #include "common/fd.h"
 #include "lockd/ctl/rates.h"
 #include "lockd/base/text.h"
@@ -62,6 +63,16 @@ static json_t *text_or_null(const char *text)
     return text[0] != '\0' ? ctl_json_text(text) : json_null();
 }
 
+static void add_pod_name(json_t *object, const struct gs_wire_client *client)
+{
+    struct pods_name name;
+    const bool known = pods_find(NULL, client->pod, &name);
+
+    json_object_set_new(object, "pod_name", known ? ctl_json_text(name.name) : json_null());
+    json_object_set_new(object, "pod_namespace",
+                        known ? ctl_json_text(name.space) : json_null());
+}
+
 static json_t *client_json(const struct gs_wire_client *client, int busy)
 {
     char user[64];
@@ -81,6 +92,7 @@ static json_t *client_json(const struct gs_wire_client *client, int busy)
         ctl_json_text(ctl_user_name(client->uid, user, sizeof user)), "container",
         text_or_null(client->container), "pod", text_or_null(client->pod));
 
+    add_pod_name(object, client);
     add_figures(object, lockd_program_figures, client);
     json_object_set_new(object, "busy_percent", busy_json(busy));
     return object;

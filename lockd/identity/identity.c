@@ -172,8 +172,10 @@ static void read_control_group(struct lockd_identity *identity)
 
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         if (identity->container[0] == '\0' &&
-            lockd_identity_container(line, identity->container))
+            lockd_identity_container(line, identity->container)) {
             lockd_identity_pod(line, identity->pod);
+            identity->by_user = strstr(line, "/user.slice/") != NULL;
+        }
         if (identity->units[0] == '\0')
             lockd_identity_units(line, identity->units);
     }
@@ -189,8 +191,10 @@ static void read_depth(struct lockd_identity *identity)
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         if (strncmp(line, "NSpid:", 6) != 0)
             continue;
-        for (const char *at = line; (at = strchr(at, '\t')) != NULL; at++)
+        for (const char *at = line; (at = strchr(at, '\t')) != NULL; at++) {
             identity->depth++;
+            identity->own_pid = (pid_t)strtol(at, NULL, 10);
+        }
         break;
     }
     if (file != NULL)
@@ -331,6 +335,14 @@ bool lockd_identity_is_contained(const struct lockd_identity *identity,
     if (identity->container[0] != '\0' && strcmp(identity->container, here->container) != 0)
         return true;
     return identity->own_root && !here->own_root;
+}
+
+const char *lockd_identity_account(const struct lockd_identity *identity,
+                                   const struct lockd_identity *here)
+{
+    return lockd_identity_is_contained(identity, here) && !identity->by_user
+               ? identity->container
+               : "";
 }
 
 /* A namespace that is not known is no difference. */

@@ -21,7 +21,9 @@ struct lockd_identity {
     uint64_t started;         /* of the process, in clock ticks since boot; 0: not known */
     uint64_t user_ns, pid_ns; /* inodes; 0: this process may not ask */
     unsigned depth;           /* pid namespaces in which the process has a number */
+    pid_t own_pid;            /* its number in the innermost of them */
     bool own_root;            /* its user namespace has a root that is not the machine's */
+    bool by_user; /* its container is of a user's session, who can make any number */
     char container[LOCKD_CONTAINER_SIZE]; /* its id, from the control group; "": none */
     char units
         [LOCKD_UNITS_SIZE]; /* the path of its control group, at least its last parts, which
@@ -40,6 +42,10 @@ void lockd_identity_read_own(struct lockd_identity *identity);
  * `here` (the daemon) does not. Such a peer steers the programs of its container at most. */
 bool lockd_identity_is_contained(const struct lockd_identity *identity,
                                  const struct lockd_identity *here);
+/* The container that has an account of its own, or "": the peer counts as its user. Those that
+ * users start in their sessions have none. */
+const char *lockd_identity_account(const struct lockd_identity *identity,
+                                   const struct lockd_identity *here);
 /* Whether both live in the same container and user namespace, or neither in any. */
 bool lockd_identity_same_container(const struct lockd_identity *one,
                                    const struct lockd_identity *other);

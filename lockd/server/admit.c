@@ -253,6 +253,7 @@ static void admit_one(struct lockd_server *server, int listener)
 {
     struct lockd_connection *connection = NULL;
     struct lockd_user *user;
+    struct lockd_identity identity;
     struct caller caller;
     int fd;
 
@@ -272,14 +273,19 @@ static void admit_one(struct lockd_server *server, int listener)
         close(fd);
         return;
     }
-    user = lockd_user_get(&server->users, caller.who.uid);
+    if (lockd_identity_read(fd, &identity) != 0) {
+        close(fd);
+        return;
+    }
+    user = lockd_user_get(&server->users, caller.who.uid,
+                          lockd_identity_account(&identity, &server->here));
     if (user != NULL && check_caller(server, fd, &caller, user) != 0) {
         close_caller(server, user, fd);
         lockd_user_put(user);
         return;
     }
     if (user != NULL)
-        connection = lockd_connection_new(server, fd, user, caller.who.pid);
+        connection = lockd_connection_new(server, fd, user, &identity, caller.who.pid);
     if (connection == NULL) {
         send_refusal(fd, -ENOMEM, "gpushare-lockd has no memory for another connection");
         close_caller(server, user, fd);

@@ -47,7 +47,8 @@
 #define PROGRAMS_PER_TICKET 8         /* in an answer, for what one message costs */
 
 struct lockd_connection *lockd_connection_new(struct lockd_server *server, int fd,
-                                              struct lockd_user *user, pid_t pid)
+                                              struct lockd_user *user,
+                                              const struct lockd_identity *identity, pid_t pid)
 {
     struct lockd_connection *connection = calloc(1, sizeof *connection);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
@@ -62,7 +63,7 @@ struct lockd_connection *lockd_connection_new(struct lockd_server *server, int f
     connection->uid = user->uid;
     connection->pid = pid;
     connection->limit = UINT64_MAX;
-    lockd_identity_read(fd, &connection->identity);
+    connection->identity = *identity;
     connection->contained = lockd_identity_is_contained(&connection->identity, &server->here);
     connection->out.watched = event.events;
     if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -126,6 +127,18 @@ static struct gs_wire_hello limit_hello(const struct lockd_connection *connectio
     return less;
 }
 
+/* The kernel's number counts; a program that names another one is at fault, or tries something. */
+static void check_pid(const struct lockd_connection *connection, int32_t said)
+{
+    const struct lockd_identity *identity = &connection->identity;
+
+    if (identity->own_pid != 0 && said != identity->own_pid)
+        lockd_log(LOCKD_LOG_WARNING,
+                  "process %d (user %u%s%.12s) says that it is process %d: that does not count",
+                  (int)connection->pid, (unsigned)connection->uid,
+                  connection->contained ? ", container " : "", identity->container, (int)said);
+}
+
 static void take_hello(struct lockd_connection *connection, const struct gs_wire_hello *hello)
 {
     struct lockd_server *server = connection->server;
@@ -157,7 +170,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     }
     connection->wish_class = (enum gs_wire_class)hello->class;
     granted = limit_hello(connection, hello);
-    sched_describe(server->scheduler, connection->client, &granted, (uint32_t)connection->uid);
+    sched_describe(server->scheduler, connection->client, &granted, connection->user->number);
     lockd_closer_allow(connection, server->config.hands_over);
     server->connections.programs++;
     connection->user->programs++;
@@ -167,6 +180,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
               connection->name, (int)connection->pid, (unsigned)connection->uid,
               connection->version);
     lockd_successor_came(server, connection);
+    check_pid(connection, hello->pid);
     lockd_share_came(connection, hello->pid);
 }
 

@@ -80,7 +80,8 @@ struct lockd_connection {
 
 /* NULL without memory; fd stays the caller's then. */
 struct lockd_connection *lockd_connection_new(struct lockd_server *server, int fd,
-                                              struct lockd_user *user, pid_t pid);
+                                              struct lockd_user *user,
+                                              const struct lockd_identity *identity, pid_t pid);
 void lockd_connection_free(struct lockd_connection *connection);
 /* The socket has something to read. */
 void lockd_connection_readable(struct lockd_connection *connection);

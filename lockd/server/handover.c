@@ -30,8 +30,8 @@ static bool is_in_our_namespace(const struct lockd_connection *connection)
     FILE *file;
     bool beside = false;
 
-    if (connection->foreign || connection->pid <= 0)
-        return false;
+    if (connection->foreign || connection->pid <= 0 || connection->contained)
+        return false; /* memory of one container is nothing for another */
     snprintf(path, sizeof path, "/proc/%d/status", (int)connection->pid);
     file = fopen(path, "re");
     if (file == NULL)
@@ -67,7 +67,7 @@ struct lot {
 static void close_lot(struct lot *lot)
 {
     struct lockd_user *user =
-        lot->with.count != 0 ? lockd_user_get(&lot->server->users, lot->uid) : NULL;
+        lot->with.count != 0 ? lockd_user_get(&lot->server->users, lot->uid, "") : NULL;
 
     if (user == NULL) {
         gs_descriptors_close(&lot->with); /* there is no memory for an account */

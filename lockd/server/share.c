@@ -83,6 +83,27 @@ static struct lockd_connection *next_exporter(struct lockd_server *server,
     return found;
 }
 
+/* Memory of somebody else was asked for; one that has just ended is no case for the log. */
+static void say_refused(struct lockd_server *server, const struct lockd_asking *asking,
+                        const struct lockd_connection *opener)
+{
+    lockd_list_each (at, &server->connections.all) {
+        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (each->client == NULL || each == opener ||
+            (each->own_pid != asking->what.pid && each->pid != asking->what.pid) ||
+            lockd_identity_same(&each->identity, &opener->identity))
+            continue;
+        lockd_log(
+            LOCKD_LOG_WARNING,
+            "process %d (user %u%s%.12s) asked for memory of process %d, which belongs to "
+            "another user or container: refused",
+            (int)opener->pid, (unsigned)opener->uid, opener->contained ? ", container " : "",
+            opener->identity.container, (int)asking->what.pid);
+        return;
+    }
+}
+
 /* False: it is over, and forgotten. */
 static bool ask_next(struct lockd_server *server, unsigned i)
 {
@@ -93,6 +114,8 @@ static bool ask_next(struct lockd_server *server, unsigned i)
     if (exporter == NULL) {
         if (opener != NULL && lockd_now() - server->started < NEW_NS)
             return true; /* it may come back */
+        if (opener != NULL && asking->exporter == 0)
+            say_refused(server, asking, opener);
         end_asking(server, i, -ENOENT);
         return false;
     }

@@ -7,23 +7,43 @@
 
 #include "lockd/base/list.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define AHEAD_NS 1000000000u /* how far ahead: a second's worth */
+#define FIRST_NUMBER 0xc0000000u
+#define AHEAD_NS     1000000000u /* how far ahead: a second's worth */
 
-struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid)
+/* The numbers of containers' accounts begin where no uid of a process is in practice. A number
+ * is not given twice while there is an account that has it. */
+static uint32_t choose_number(const struct lockd_list *users)
+{
+    uint32_t number = FIRST_NUMBER;
+
+    lockd_list_each (at, users) {
+        const struct lockd_user *user = lockd_entry(at, struct lockd_user, link);
+
+        if (user->container[0] != '\0' && user->number >= number)
+            number = user->number + 1;
+    }
+    return number;
+}
+
+struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid, const char *container)
 {
     struct lockd_user *user;
 
     lockd_list_each (at, users) {
         user = lockd_entry(at, struct lockd_user, link);
-        if (user->uid == uid)
+        if (user->uid == uid && strcmp(user->container, container) == 0)
             return user;
     }
     user = calloc(1, sizeof *user);
     if (user == NULL)
         return NULL;
     user->uid = uid;
+    user->number = container[0] != '\0' ? choose_number(users) : uid;
+    snprintf(user->container, sizeof user->container, "%s", container);
     lockd_list_append(users, &user->link);
     return user;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * users.h: the account of each user: connections, programs, and how fast the user's messages
- * are read.
+ * are read. What a user has in a container (of the system's, not of the user's session) is an
+ * account of its own: root of one pod is not root of another.
  */
 #ifndef GS_LOCKD_SERVER_USERS_H
 #define GS_LOCKD_SERVER_USERS_H
 
 #include "lockd/base/list.h"
+#include "lockd/identity/identity.h"
 #include "lockd/server/closer.h"
 
 #include <stdbool.h>
@@ -18,6 +20,8 @@
 struct lockd_user {
     struct lockd_list link;
     uid_t uid;
+    uint32_t number; /* for the scheduler: the uid, or one that is no user's */
+    char container[LOCKD_CONTAINER_SIZE];
     uint32_t connections, programs, trace_listeners;
     uint32_t over; /* devices of the user's programs on which quota.c holds them back */
     struct lockd_closing closing;
@@ -26,8 +30,9 @@ struct lockd_user {
     uint64_t refusal_said; /* when the log last heard of a refusal of this user */
 };
 
-/* The account of a user, made if there is none. NULL without memory. */
-struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid);
+/* The account of a user in a container ("": in none), made if there is none. NULL without
+ * memory. */
+struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid, const char *container);
 /* Frees it when nothing is connected or being closed any more. */
 void lockd_user_put(struct lockd_user *user);
 

@@ -83,14 +83,16 @@ static void fill(struct fuzz *fuzz, void *to, size_t size)
 
 static void join(struct fuzz *fuzz, struct peer *peer, uid_t uid)
 {
-    struct lockd_user *user = lockd_user_get(&fuzz->server.users, uid);
+    struct lockd_user *user = lockd_user_get(&fuzz->server.users, uid, "");
+    struct lockd_identity identity;
     int ends[2];
 
     *peer = (struct peer){.fd = -1};
     require(user != NULL &&
             socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+    require(lockd_identity_read(ends[0], &identity) == 0);
     peer->connection =
-        lockd_connection_new(&fuzz->server, ends[0], user, uid == 3 ? 0 : getpid());
+        lockd_connection_new(&fuzz->server, ends[0], user, &identity, uid == 3 ? 0 : getpid());
     require(peer->connection != NULL);
     peer->connection->controls = uid == 0;
     peer->fd = ends[1];

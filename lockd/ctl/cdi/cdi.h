@@ -20,8 +20,9 @@ json_t *cdi_yaml_parse(const char *text, struct gs_err *err);
 json_t *cdi_source_read(const char *file, struct gs_err *err);
 
 /* The same made of what this host has: device nodes, the driver's libraries and nvidia-smi, at
- * the same paths in the container. NULL: no driver, no devices. */
-json_t *cdi_host_read(struct gs_err *err);
+ * the same paths in the container. root: the folder at which this process sees the host's files
+ * (a container's mount), "": its own. NULL: no driver, no devices. */
+json_t *cdi_host_read(const char *root, struct gs_err *err);
 
 /* Adds devices by UUID where the source has the index only. */
 void cdi_host_name_devices(json_t *spec);

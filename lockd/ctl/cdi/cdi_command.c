@@ -17,7 +17,7 @@
     "0.5.0" /* the lowest that names devices by index: Podman 4, Docker 25 */
 
 struct cdi_words {
-    const char *output, *door, *nvidia, *version;
+    const char *output, *door, *nvidia, *version, *root;
 };
 
 static const struct lockd_option cdi_options[] = {
@@ -29,6 +29,9 @@ static const struct lockd_option cdi_options[] = {
      NULL, 0, offsetof(struct cdi_words, nvidia)},
     {"door", "FOLDER", LOCKD_OPTION_TEXT, NULL, 0, 0, "that gpushare-door --stage made",
      GS_DOOR_FOLDER, 0, offsetof(struct cdi_words, door)},
+    {"root", "FOLDER", LOCKD_OPTION_TEXT, NULL, 0, 0,
+     "where the host's files are, for a container that has them there", NULL, 0,
+     offsetof(struct cdi_words, root)},
     {"cdi-version", "NUMBER", LOCKD_OPTION_TEXT, NULL, 0, 0,
      "of the specification; from 0.7.0 on containers also get the group that may connect",
      VERSION_DEFAULT, 0, offsetof(struct cdi_words, version)},
@@ -59,11 +62,19 @@ static int write_spec(const json_t *spec, const char *output, struct gs_err *err
 
 static json_t *read_driver(const struct cdi_words *words, struct gs_err *err)
 {
+    char root[PATH_MAX] = "";
     json_t *spec = NULL;
+
+    if (words->root != NULL && realpath(words->root, root) == NULL) {
+        gs_err_errno(err, -errno, "%.300s", words->root);
+        return NULL;
+    }
+    if (strcmp(root, "/") == 0)
+        root[0] = '\0';
 
     if (words->nvidia == NULL || strcmp(words->nvidia, "none") != 0)
         spec = cdi_source_read(words->nvidia, err);
-    return spec != NULL || err->code != 0 ? spec : cdi_host_read(err);
+    return spec != NULL || err->code != 0 ? spec : cdi_host_read(root, err);
 }
 
 static int generate_spec(struct ctl *ctl, const struct cdi_words *words)

@@ -7,16 +7,25 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <link.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/fd.h"
+
+#if defined(__x86_64__)
+#define GS_MACHINE_FOLDER "/usr/lib/x86_64-linux-gnu"
+#else
+#define GS_MACHINE_FOLDER "/usr/lib/aarch64-linux-gnu"
+#endif
 
 static json_t *node_json(const char *path)
 {
@@ -47,19 +56,22 @@ static void add_device(json_t *devices, const char *name, json_t *nodes)
                                              "deviceNodes", nodes));
 }
 
-static void list_devices(json_t *devices)
+static void list_devices(json_t *devices, const char *root)
 {
+    const size_t skip = strlen(root);
+    char pattern[PATH_MAX];
     glob_t found = {0};
     json_t *all = json_array();
 
-    if (glob("/dev/nvidia[0-9]*", 0, NULL, &found) == 0) {
+    snprintf(pattern, sizeof pattern, "%s/dev/nvidia[0-9]*", root);
+    if (glob(pattern, 0, NULL, &found) == 0) {
         for (size_t i = 0; i < found.gl_pathc; i++) {
-            const int minor = minor_of(found.gl_pathv[i]);
+            const int minor = minor_of(found.gl_pathv[i] + skip);
             json_t *nodes = json_array();
             char name[16];
 
             snprintf(name, sizeof name, "%d", minor);
-            json_array_append_new(nodes, node_json(found.gl_pathv[i]));
+            json_array_append_new(nodes, node_json(found.gl_pathv[i] + skip));
             json_array_extend(all, nodes);
             if (minor >= 0)
                 add_device(devices, name, nodes);
@@ -72,40 +84,97 @@ static void list_devices(json_t *devices)
     json_decref(all);
 }
 
-static void list_common_nodes(json_t *nodes)
+static void list_common_nodes(json_t *nodes, const char *root)
 {
+    char path[PATH_MAX];
     static const char *const names[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
                                         "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (access(names[i], F_OK) == 0)
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s%s", root, names[i]);
+        if (access(path, F_OK) == 0)
             json_array_append_new(nodes, node_json(names[i]));
+    }
+}
+
+/* The file that a path of the host leads to, as a path of the host, into found (PATH_MAX bytes):
+ * links are followed inside of the root (openat2(2)). */
+static bool resolve(const char *root, const char *path, char *found)
+{
+    const struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
+    const size_t skip = strlen(root);
+    GS_CLOSE_FD int top = -1;
+    GS_CLOSE_FD int file = -1;
+    char link[64];
+    ssize_t length;
+
+    if (root[0] == '\0')
+        return realpath(path, found) != NULL;
+    top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    file = top >= 0 ? (int)syscall(SYS_openat2, top, path, &how, sizeof how) : -1;
+    if (file < 0)
+        return false;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    length = readlink(link, found, PATH_MAX - 1);
+    if (length < (ssize_t)skip || strncmp(found, root, skip) != 0)
+        return false;
+    found[length] = '\0';
+    memmove(found, found + skip, (size_t)length - skip + 1);
+    return true;
 }
 
 /* Each library of the driver under all its names: in the container nobody need make the links. */
-static void list_libraries(json_t *mounts, const char *folder, const char *version)
+static void list_libraries(json_t *mounts, const char *root, const char *folder,
+                           const char *version)
 {
     static const char *const patterns[] = {"libcuda.so.*", "libcuda.so", "libcudadebugger.so.*",
                                            "libnvidia-*.so.*"};
-    char pattern[PATH_MAX + 32];
+    char pattern[2 * PATH_MAX + 32];
 
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         glob_t found = {0};
 
-        snprintf(pattern, sizeof pattern, "%s/%s", folder, patterns[i]);
+        snprintf(pattern, sizeof pattern, "%s%s/%s", root, folder, patterns[i]);
         if (glob(pattern, 0, NULL, &found) == 0) {
             for (size_t k = 0; k < found.gl_pathc; k++) {
-                GS_FREE char *file = realpath(found.gl_pathv[k], NULL);
-                const char *tail = file != NULL ? strstr(file, ".so.") : NULL;
+                const char *name = found.gl_pathv[k] + strlen(root);
+                char file[PATH_MAX];
+                const bool whole = resolve(root, name, file);
+                const char *tail = whole ? strstr(file, ".so.") : NULL;
 
                 if (tail != NULL && strcmp(tail + 4, version) == 0)
-                    json_array_append_new(mounts, mount_json(file, found.gl_pathv[k]));
+                    json_array_append_new(mounts, mount_json(file, name));
             }
         }
         globfree(&found);
     }
-    if (access("/usr/bin/nvidia-smi", X_OK) == 0)
+    snprintf(pattern, sizeof pattern, "%s/usr/bin/nvidia-smi", root);
+    if (access(pattern, X_OK) == 0)
         json_array_append_new(mounts, mount_json("/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi"));
+}
+
+/* "/usr/lib/libcuda.so.580.159.04": the part behind ".so." */
+static bool take_version(const char *file, char *version, size_t size)
+{
+    const char *tail = file != NULL ? strstr(file, ".so.") : NULL;
+
+    return tail != NULL && snprintf(version, size, "%s", tail + 4) < (int)size;
+}
+
+/* As find_driver(), where the host's files are not this process's. */
+static bool find_driver_in(const char *root, char *folder, char *version, size_t size)
+{
+    static const char *const folders[] = {GS_MACHINE_FOLDER, "/usr/lib64", "/usr/lib",
+                                          "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64"};
+
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char path[PATH_MAX], file[PATH_MAX];
+
+        snprintf(path, sizeof path, "%s/libcuda.so.1", folders[i]);
+        if (resolve(root, path, file) && take_version(file, version, size))
+            return snprintf(folder, PATH_MAX, "%s", folders[i]) < PATH_MAX;
+    }
+    return false;
 }
 
 /* The folder and the version ("580.159.04") of the libcuda that the loader finds. */
@@ -113,7 +182,6 @@ static bool find_driver(char *folder, char *version, size_t size)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     struct link_map *object = NULL;
-    const char *tail;
     char *slash;
 
     if (handle == NULL || dlinfo(handle, RTLD_DI_LINKMAP, &object) != 0 ||
@@ -126,29 +194,30 @@ static bool find_driver(char *folder, char *version, size_t size)
     {
         GS_FREE char *file = realpath(object->l_name, NULL);
 
-        tail = file != NULL ? strstr(file, ".so.") : NULL;
-        return tail != NULL && snprintf(version, size, "%s", tail + 4) < (int)size;
+        return take_version(file, version, size);
     }
 }
 
-json_t *cdi_host_read(struct gs_err *err)
+json_t *cdi_host_read(const char *root, struct gs_err *err)
 {
     json_t *devices = json_array(), *nodes = json_array(), *mounts = json_array();
     char folder[PATH_MAX], version[64];
 
-    list_devices(devices);
-    list_common_nodes(nodes);
+    list_devices(devices, root);
+    list_common_nodes(nodes, root);
     if (json_array_size(devices) == 0)
         gs_err_set(err, -ENODEV, "there is no /dev/nvidia0: is the driver loaded?");
-    else if (!find_driver(folder, version, sizeof version))
-        gs_err_set(err, -ENOENT, "the driver's library libcuda.so.1 is not installed here");
+    else if (root[0] != '\0' ? !find_driver_in(root, folder, version, sizeof version)
+                             : !find_driver(folder, version, sizeof version))
+        gs_err_set(err, -ENOENT, "the driver's library libcuda.so.1 is not installed %s%.200s",
+                   root[0] != '\0' ? "in " : "here", root);
     if (err->code != 0) {
         json_decref(devices);
         json_decref(nodes);
         json_decref(mounts);
         return NULL;
     }
-    list_libraries(mounts, folder, version);
+    list_libraries(mounts, root, folder, version);
     return json_pack("{s:s, s:o, s:{s:o, s:o}}", "kind", "nvidia.com/gpu", "devices", devices,
                      "containerEdits", "deviceNodes", nodes, "mounts", mounts);
 }

@@ -215,6 +215,30 @@ class Cdi(BuildTest):
         mounts = {mount["containerPath"]: mount["hostPath"] for mount in self.generate()["containerEdits"]["mounts"]}
         self.assertEqual(mounts["/usr/lib/i386-linux-gnu/libcuda.so.580.159.04"], small)
 
+    def test_host_at_another_root(self):
+        """A container that makes the specification sees the host's files below a folder; links stay inside of it."""
+        root = os.path.join(self.folder, "host")
+        folder = f"/usr/lib/{os.uname().machine}-linux-gnu"
+        for name in (folder, "/usr/bin", "/usr/lib/nvidia", "/dev"):
+            os.makedirs(root + name)
+        shutil.copy(self.driver, root + "/usr/lib/nvidia/libcuda.so.580.1")
+        os.symlink("/usr/lib/nvidia/libcuda.so.580.1", root + folder + "/libcuda.so.1")  # absolute: in the host's tree
+        for name in ("/dev/nvidia0", "/dev/nvidia11", "/dev/nvidiactl", "/usr/bin/nvidia-smi"):
+            with open(root + name, "w", encoding="ascii"):
+                pass
+        os.chmod(root + "/usr/bin/nvidia-smi", 0o755)
+        code, out, err = self.ctl("cdi", "generate", "--nvidia", "none", "--root", root, "--door", self.door)
+        self.assertEqual((code, err), (0, ""), out)
+        spec = json.loads(out)
+        self.assertEqual(wrong_in(spec), [])
+        self.assertEqual([device["name"] for device in spec["devices"]], ["0", "11", "all"])
+        self.assertEqual(spec["containerEdits"]["deviceNodes"], [{"path": "/dev/nvidiactl"}])
+        door = os.path.realpath(self.door)
+        mounts = {mount["containerPath"]: mount["hostPath"] for mount in spec["containerEdits"]["mounts"]}
+        self.assertEqual(mounts, {folder + "/libcuda.so.1": door + "/libcuda.so.1", door + "/libcuda-real.so.1":
+                                  "/usr/lib/nvidia/libcuda.so.580.1", "/usr/bin/nvidia-smi": "/usr/bin/nvidia-smi",
+                                  "/run/gpushare": "/run/gpushare"})
+
     def test_output_file_appears_whole(self):
         path = os.path.join(self.folder, "gpushare.json")
         self.assertIsNone(self.generate("--output", path))

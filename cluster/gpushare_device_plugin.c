@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpushare_device_plugin.c: the command line of gpushare-device-plugin. Exit codes: 0 ended as
+ * asked, 1 failed, 2 usage.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cluster/plugin/plugin.h"
+#include "common/fd.h"
+#include "lockd/base/log.h"
+#include "lockd/base/options.h"
+
+#define KUBELET     "/var/lib/kubelet"
+#define SPEC        "/etc/cdi/gpushare.json"
+#define PERIOD_MOST 3600000000000ull /* ns */
+
+struct arguments {
+    struct plugin_settings set;
+    const char *spec, *socket;
+    uint64_t per_gpu, period_ns, level;
+    bool help, version;
+};
+
+static const char usage[] =
+    "usage: gpushare-device-plugin [options]\nGive the GPUs of this machine to pods of "
+    "Kubernetes: kubelet's device plugin for gpushare.\n\n";
+
+static int read_arguments(struct arguments *arguments, int argc, char **argv,
+                          struct gs_err *err)
+{
+    const struct lockd_option table[] = {
+        {"per-gpu", "NUMBER", LOCKD_OPTION_COUNT, &arguments->per_gpu, 1, CARDS_EACH,
+         "containers that may have one GPU at the same time", "10", 0},
+        {"answer", "cdi|mounts", LOCKD_OPTION_CHOICE, &arguments->set.answer, 0, 0,
+         "name CDI devices, or list mounts and nodes (kubelet before 1.28)", "cdi", 0},
+        {"cdi", "FILE", LOCKD_OPTION_TEXT, &arguments->spec, 0, 0,
+         "what gpusharectl cdi generate wrote", SPEC, 0},
+        {"resource", "NAME", LOCKD_OPTION_TEXT, &arguments->set.resource, 0, 0,
+         "what pods ask for", "gpushare.dev/gpu", 0},
+        {"kubelet", "FOLDER", LOCKD_OPTION_TEXT, &arguments->set.folder, 0, 0,
+         "where kubelet has its socket for plugins", KUBELET "/device-plugins", 0},
+        {"pod-resources", "PATH", LOCKD_OPTION_TEXT, &arguments->set.pod_resources, 0, 0,
+         "kubelet's socket that tells of other plugins' devices",
+         KUBELET "/pod-resources/kubelet.sock", 0},
+        {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
+         "of gpushare-lockd, which knows how much each GPU has to do", NULL, 0},
+        {"nvml", "FILE", LOCKD_OPTION_TEXT, &arguments->set.library, 0, 0,
+         "the driver's management library (default: libnvidia-ml.so.1)", NULL, 0},
+        {"period", "SECONDS", LOCKD_OPTION_SECONDS, &arguments->period_ns, 1000000000,
+         PERIOD_MOST, "between two looks at each GPU", "30", 0},
+        {"log-level", "error|warning|info|debug", LOCKD_OPTION_CHOICE, &arguments->level, 0, 0,
+         "what is logged", "info", 0},
+        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "show this help", NULL, 'h'},
+        {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "show the release",
+         NULL, 'V'},
+        {0},
+    };
+    int index = 1, code = lockd_options_parse(table, false, argc, argv, &index, err);
+
+    if (code == 0 && index != argc)
+        code = gs_err_set(err, -EINVAL, "unexpected argument '%s'", argv[index]);
+    if (code == 0 && arguments->help) {
+        fputs(usage, stdout);
+        lockd_options_help(table, stdout);
+    }
+    arguments->set.period_s = arguments->period_ns / 1000000000u;
+    return code;
+}
+
+static bool is_resource(const char *name)
+{
+    const char *slash = strchr(name, '/');
+
+    return slash != NULL && slash != name && slash[1] != '\0' && strlen(name) < 250 &&
+           strchr(slash + 1, '/') == NULL &&
+           name[strspn(name,
+                       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._/")] ==
+               '\0';
+}
+
+static int prepare(struct arguments *arguments, int argc, char **argv, struct gs_err *err)
+{
+    int code = read_arguments(arguments, argc, argv, err);
+
+    if (code != 0 || arguments->help || arguments->version)
+        return code;
+    if (!is_resource(arguments->set.resource))
+        return gs_err_set(err, -EINVAL, "--resource %s: such a name is like gpushare.dev/gpu",
+                          arguments->set.resource);
+    return lockd_socket_places(arguments->socket, &arguments->set.lockd, err);
+}
+
+static enum lockd_log_level level_of(uint64_t choice)
+{
+    static const enum lockd_log_level levels[] = {LOCKD_LOG_ERROR, LOCKD_LOG_WARNING,
+                                                  LOCKD_LOG_INFO, LOCKD_LOG_DEBUG};
+
+    return levels[choice];
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments = {
+        .set = {.folder = KUBELET "/device-plugins",
+                .resource = "gpushare.dev/gpu",
+                .pod_resources = KUBELET "/pod-resources/kubelet.sock"},
+        .spec = SPEC,
+        .per_gpu = 10,
+        .period_ns = 30000000000u,
+        .level = 2,
+    };
+    static struct cards cards;
+    struct gs_err err = {0};
+
+    signal(SIGPIPE, SIG_IGN);
+    mallopt(M_ARENA_MAX, 1); /* the threads have little to allocate */
+    if (gs_fd_open_standard(O_RDWR) != 0)
+        return 1;
+    if (prepare(&arguments, argc, argv, &err) != 0) {
+        fprintf(stderr, "gpushare-device-plugin: %s\n", err.text);
+        return 2;
+    }
+    if (arguments.version)
+        puts("gpushare-device-plugin " GS_VERSION);
+    if (arguments.help || arguments.version)
+        return fflush(stdout) == 0 ? 0 : 1;
+    lockd_log_open(level_of(arguments.level));
+    if (cards_read(&cards, arguments.spec, (unsigned)arguments.per_gpu, &err) != 0 ||
+        plugin_run(&arguments.set, &cards, &err) != 0) {
+        lockd_log(LOCKD_LOG_ERROR, "%s", err.text);
+        return 1;
+    }
+    lockd_log(LOCKD_LOG_INFO, "has ended");
+    _exit(0); /* the driver's library may be in use by the thread that watches the GPUs */
+}

@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""gpushare-device-plugin with a kubelet that is not real but speaks the real protocol: its whole life.
+test_life.py --build DIR [--restarts N]"""
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.dirname(HERE), os.path.dirname(os.path.dirname(HERE)), os.path.join(os.path.dirname(os.path.dirname(HERE)), "lockd")]
+import kubelet  # noqa: E402
+import kit  # noqa: E402
+from kubelet import PATIENCE, wait_for  # noqa: E402
+
+kubelet.need_grpc()
+import grpc  # noqa: E402
+import fake  # noqa: E402
+
+FIRST = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"  # the bytes of fake.CARD
+SECOND = "GPU-11111111-2222-3333-4444-555555555555"
+
+
+def spec(folder):
+    nodes = []
+    for i in range(2):
+        nodes.append(os.path.join(folder, f"nvidia{i}"))
+        open(nodes[i], "w").close()  # pylint: disable=consider-using-with
+    edits = [{"deviceNodes": [{"path": node, "permissions": "rwm"}]} for node in nodes]
+    return {"cdiVersion": "0.7.0", "kind": "gpushare.dev/gpu", "devices": [
+        {"name": "0", "containerEdits": edits[0]}, {"name": FIRST, "containerEdits": edits[0]},
+        {"name": "1", "containerEdits": edits[1]}, {"name": SECOND, "containerEdits": edits[1]},
+        {"name": "all", "containerEdits": {"deviceNodes": [{"path": node} for node in nodes]}}],
+        "containerEdits": {"env": ["NVIDIA_VISIBLE_DEVICES=void"], "additionalGids": [999],
+                           "deviceNodes": [{"path": "/dev/nvidiactl", "hostPath": "/dev/null"}],
+                           "mounts": [{"hostPath": "/host/libcuda.so.1", "containerPath": "/usr/lib/libcuda.so.1", "options": ["ro", "bind"]},
+                                      {"hostPath": "/run/gpushare", "containerPath": "/run/gpushare", "options": ["bind"]}]}}
+
+
+class Life(kit.BuildTest):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gs-plugin-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.sockets = os.path.join(self.folder, "device-plugins")
+        os.mkdir(self.sockets)
+        self.fifo = os.path.join(self.folder, "nvml")
+        os.mkfifo(self.fifo)
+        self.spec = os.path.join(self.folder, "gpushare.json")
+        with open(self.spec, "w", encoding="utf-8") as file:
+            json.dump(spec(self.folder), file)
+        self.log = os.path.join(self.folder, "log")
+        self.kubelet = kubelet.Kubelet(self.sockets)
+        self.addCleanup(self.kubelet.stop)
+        self.process = None
+
+    def start(self, *words, env=None):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                [os.path.join(self.build, "cluster", "gpushare-device-plugin"), "--cdi", self.spec, "--kubelet", self.sockets,
+                 "--pod-resources", os.path.join(self.folder, "pods.sock"), "--socket", os.path.join(self.folder, "lockd.sock"),
+                 "--nvml", os.path.join(self.build, "tests", "cluster", "libsim_nvml.so"), "--period", "1", "--log-level", "debug", *words],
+                stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "SIM_NVML": self.fifo, **(env or {})})
+        self.addCleanup(self.end)
+
+    def end(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def text(self):
+        with open(self.log, encoding="utf-8") as file:
+            return file.read()
+
+    def wait_text(self, pattern):
+        wait_for(lambda: re.search(pattern, self.text()), lambda: f"the log has no {pattern!r}:\n{self.text()}")
+
+    def tell(self, line):
+        with open(self.fifo, "w", encoding="ascii") as file:
+            file.write(line + "\n")
+
+    def wait_list(self, plugin, good):
+        """The next list of devices that is as wanted; each GPU's devices have one health."""
+        while True:
+            devices = plugin.next_list()
+            self.assertIsInstance(devices, dict, self.text())
+            health = {}
+            for name, state in devices.items():
+                self.assertEqual(health.setdefault(name.split("::")[0], state), state)
+            if good(health):
+                return devices
+
+    def begin(self, *words, **more):
+        self.kubelet.start()
+        self.start(*words, **more)
+        plugin = self.kubelet.plugin()
+        self.addCleanup(plugin.close)
+        return plugin
+
+    def refused(self, call, code, words):
+        with self.assertRaises(grpc.RpcError) as caught:
+            call()
+        self.assertEqual(caught.exception.code(), code, caught.exception.details())
+        self.assertIn(words, caught.exception.details())
+        self.assertIn(words, self.text())
+
+    def test_registers_lists_and_says_what_it_can(self):
+        plugin = self.begin("--per-gpu", "3")
+        self.assertEqual(plugin.asked, {"version": "v1beta1", "endpoint": "gpushare.sock", "resource_name": "gpushare.dev/gpu",
+                                        "options": {"pre_start_required": False, "get_preferred_allocation_available": True}})
+        self.assertEqual(plugin.next_list(), {f"{card}::{i}": "Healthy" for card in (FIRST, SECOND) for i in range(3)})
+        self.assertEqual(plugin.call("GetDevicePluginOptions", kubelet.EMPTY, {}, kubelet.OPTIONS),
+                         {"pre_start_required": False, "get_preferred_allocation_available": True})
+        self.assertEqual(plugin.call("PreStartContainer", kubelet.PRE_START, {"devices_ids": [f"{FIRST}::0"]}, kubelet.EMPTY), {})
+
+    def test_allocate_names_cdi_devices(self):
+        plugin = self.begin()
+        answers = plugin.allocate([f"{SECOND}::9"], [f"{FIRST}::0", f"{SECOND}::1"], [])
+        self.assertEqual([[each["name"] for each in answer["cdi_devices"]] for answer in answers],
+                         [[f"gpushare.dev/gpu={SECOND}"], [f"gpushare.dev/gpu={FIRST}", f"gpushare.dev/gpu={SECOND}"], []])
+        for answer in answers:
+            self.assertEqual([answer[name] for name in ("envs", "mounts", "devices", "annotations")], [[]] * 4)
+
+    def test_allocate_lists_what_the_specification_says(self):
+        plugin = self.begin("--answer", "mounts")
+        answer = plugin.allocate([f"{SECOND}::9"])[0]
+        self.assertEqual(answer, {
+            "envs": [{"key": "NVIDIA_VISIBLE_DEVICES", "value": "void"}], "annotations": [], "cdi_devices": [],
+            "mounts": [{"container_path": "/usr/lib/libcuda.so.1", "host_path": "/host/libcuda.so.1", "read_only": True},
+                       {"container_path": "/run/gpushare", "host_path": "/run/gpushare", "read_only": False}],
+            "devices": [{"container_path": "/dev/nvidiactl", "host_path": "/dev/null", "permissions": "rw"},
+                        {"container_path": self.folder + "/nvidia1", "host_path": self.folder + "/nvidia1", "permissions": "rwm"}]})
+        self.wait_text("supplementalGroups")
+
+    def test_wrong_questions_are_refused_in_words(self):
+        plugin = self.begin()
+        wrong, missing = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
+        self.refused(lambda: plugin.allocate([f"{FIRST}::0", f"{FIRST}::1"]), wrong, "asks for 2 GPUs and got GPU " + FIRST + " twice")
+        self.refused(lambda: plugin.allocate([f"{FIRST}::{i}" for i in range(3)]), wrong, "asks for 3 GPUs and there are 2")
+        for name in ("x", FIRST, FIRST + "::10", FIRST + "::-1", FIRST + "::00", FIRST + "::", "0::0", "", "ä\n"):
+            self.refused(lambda name=name: plugin.allocate([name]), missing, "there is no device")
+            self.refused(lambda name=name: plugin.prefer([name], 1), missing, "there is no device")
+        self.refused(lambda: plugin.prefer([f"{FIRST}::0"], 2), wrong, "2 devices are wanted and 1 are available")
+        self.refused(lambda: plugin.prefer([f"{FIRST}::0"], -1), wrong, "-1 of 20 devices")
+        raw = plugin.channel.unary_unary("/v1beta1.DevicePlugin/Allocate")
+        self.refused(lambda: raw(b"\xff\xff\xff", timeout=PATIENCE), wrong, "not what the device plugin API v1beta1 says")
+        with self.assertRaises(grpc.RpcError) as caught:
+            plugin.channel.unary_unary("/v1beta1.DevicePlugin/Nothing")(b"", timeout=PATIENCE)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
+        with self.assertRaises(grpc.RpcError) as caught:
+            raw(bytes(2 << 20), timeout=PATIENCE)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        self.assertEqual(len(plugin.allocate([f"{FIRST}::0"])[0]["cdi_devices"]), 1)
+
+    def test_preferred_are_distinct_and_least_loaded(self):
+        plugin = self.begin()
+        everything = list(plugin.next_list())
+        cards = lambda ids: sorted(name.split("::")[0] for name in ids)  # noqa: E731
+        self.assertEqual(cards(plugin.prefer(everything, 2)), [FIRST, SECOND])
+        # without a daemon: the GPU of which less was given out
+        left = [name for name in everything if name not in (f"{FIRST}::3", f"{FIRST}::7")]
+        self.assertEqual(cards(plugin.prefer(left, 1)), [SECOND])
+        self.assertEqual(cards(plugin.prefer(left, 2, must=[f"{SECOND}::5"])), [FIRST, SECOND])
+        self.assertIn(f"{SECOND}::5", plugin.prefer(left, 2, must=[f"{SECOND}::5"]))
+        self.assertEqual(len(set(plugin.prefer(everything, 20))), 20)
+        # with one: the GPU that programs want less of
+        path = os.path.join(self.folder, "lockd.sock")
+        daemon = subprocess.Popen([os.path.join(self.build, "lockd", "gpushare-lockd"), "--socket", path], stderr=subprocess.DEVNULL)
+        self.addCleanup(daemon.wait)
+        self.addCleanup(daemon.kill)
+        wait_for(lambda: os.path.exists(path), lambda: "no daemon")
+        program = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(program.close)
+        program.connect(path)
+        program.send(fake.hello())
+        uuid = bytes.fromhex(SECOND[4:].replace("-", ""))
+        program.send(fake.state(uuid=uuid, demand=8 * fake.GIB, resident=0))
+        wait_for(lambda: cards(plugin.prefer(left, 1)) == [FIRST], self.text)
+
+    def test_health_follows_the_driver(self):
+        plugin = self.begin()
+        self.wait_list(plugin, lambda health: set(health.values()) == {"Healthy"})
+        self.tell(f"xid {FIRST} 31")  # a program's own fault
+        self.tell(f"xid {SECOND} 79")
+        self.wait_list(plugin, lambda health: health == {FIRST: "Healthy", SECOND: "Unhealthy"})
+        self.wait_text(f"GPU {SECOND} is not healthy: XID error 79")
+        self.refused(lambda: plugin.allocate([f"{SECOND}::0"]), grpc.StatusCode.FAILED_PRECONDITION, "XID error 79")
+        self.tell(f"lost {FIRST}")
+        self.wait_list(plugin, lambda health: health == {FIRST: "Unhealthy", SECOND: "Unhealthy"})
+        self.wait_text(f"GPU {FIRST} is not healthy: the driver: GPU is lost")
+        self.tell(f"back {FIRST}")
+        self.wait_list(plugin, lambda health: health == {FIRST: "Healthy", SECOND: "Unhealthy"})
+        self.assertEqual(self.text().count("is not healthy:") - 1, 2)
+
+    def test_health_without_the_driver_is_the_nodes(self):
+        plugin = self.begin(env={"SIM_NVML": "/nonexistent/fifo"})
+        self.wait_text("only the device nodes tell")
+        os.unlink(os.path.join(self.folder, "nvidia1"))
+        self.wait_list(plugin, lambda health: health == {FIRST: "Healthy", SECOND: "Unhealthy"})
+        open(os.path.join(self.folder, "nvidia1"), "w").close()  # pylint: disable=consider-using-with
+        self.wait_list(plugin, lambda health: set(health.values()) == {"Healthy"})
+
+    def test_kubelet_restarts(self):
+        plugin = self.begin()
+        for i in range(kit.OPTIONS.restarts):
+            plugin.next_list()
+            if i % 3 == 0:
+                plugin.allocate([f"{FIRST}::0"])
+            self.kubelet.stop()
+            plugin.close()
+            self.kubelet.start()
+            plugin = self.kubelet.plugin()
+        self.wait_list(plugin, lambda health: health == {FIRST: "Healthy", SECOND: "Healthy"})
+        descriptors = os.listdir(f"/proc/{self.process.pid}/fd")
+        self.assertLess(len(descriptors), 20)
+        plugin.close()
+
+    def test_kubelet_comes_late_refuses_and_closes_in_the_middle(self):
+        self.start()
+        self.wait_text("waiting for kubelet")
+        listener = socket.socket(socket.AF_UNIX)  # takes the connection and closes it
+        listener.bind(os.path.join(self.sockets, "kubelet.sock"))
+        listener.listen()
+        listener.accept()[0].close()
+        self.wait_text("did not take gpushare.dev/gpu: the connection ended without an answer")
+        connection = listener.accept()[0]
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        self.wait_text("kubelet.sock: the peer's bytes are not HTTP/2")
+        connection.close()
+        listener.close()
+        self.kubelet.refuse = (grpc.StatusCode.INVALID_ARGUMENT, "the resource's name is ugly: \u00e4")
+        self.kubelet.start()
+        plugin = self.kubelet.plugin()
+        self.wait_text(r"did not take gpushare.dev/gpu: the resource's name is ugly: ä \(3\)")
+        plugin.next_list()
+        plugin.close()
+
+    def test_a_socket_that_is_removed_comes_back(self):
+        plugin = self.begin()
+        plugin.next_list()
+        os.unlink(os.path.join(self.sockets, "gpushare.sock"))
+        again = self.kubelet.plugin()
+        self.assertEqual(len(again.next_list()), 20)
+        again.close()
+        plugin.close()
+
+    def test_the_folder_is_removed_and_comes_back(self):
+        plugin = self.begin()
+        plugin.next_list()
+        self.kubelet.stop()
+        plugin.close()
+        os.rename(self.sockets, self.sockets + ".old")
+        self.wait_text("waiting for it")
+        os.mkdir(self.sockets)
+        self.kubelet.start()
+        # which of kubelet's start and the plugin's socket came first is open; a socket that kubelet removed is made again
+        plugin = self.kubelet.plugin()
+        self.assertEqual(len(plugin.next_list()), 20)
+        plugin.close()
+
+    def test_a_watch_that_ends_is_told_again(self):
+        plugin = self.begin()
+        plugin.next_list()
+        plugin.close()
+        again = self.kubelet.plugin()
+        self.assertEqual(len(again.next_list()), 20)
+        again.close()
+
+    def test_bytes_that_are_no_http2_are_logged_and_harm_nobody(self):
+        plugin = self.begin()
+        plugin.next_list()
+        path = os.path.join(self.sockets, "gpushare.sock")
+        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+        for data in (b"GET / HTTP/1.1\r\n\r\n", preface + b"\xff" * 100, preface + b"\0\0\0\4\0\0\0\0\0\0\0\5\0\0\0\0\0\1abcde"):
+            with socket.socket(socket.AF_UNIX) as raw:
+                raw.settimeout(PATIENCE)
+                raw.connect(path)
+                raw.sendall(data)
+                while raw.recv(4096):
+                    pass
+        self.wait_text("a connection of kubelet: the peer's bytes are not HTTP/2: Received bad client magic")
+        self.wait_text("(?s)not HTTP/2: PROTOCOL_ERROR.*not HTTP/2: PROTOCOL_ERROR")
+        held = []
+        for _ in range(12):  # more than it serves; those that say nothing keep nobody out once they go
+            held.append(socket.socket(socket.AF_UNIX))
+            held[-1].connect(path)
+        self.wait_text("a connection was refused: there are 8")
+        self.assertEqual(len(plugin.allocate([f"{FIRST}::0"])), 1)
+        for each in held:
+            each.close()
+        plugin.close()
+        self.kubelet.plugin().close()
+
+    def test_another_plugin_with_the_same_gpus_is_named(self):
+        pods = kubelet.PodResources(os.path.join(self.folder, "pods.sock"),
+                                    [("nvidia.com/gpu", [SECOND + "::2", "GPU-other"]), ("gpushare.dev/gpu", [FIRST + "::0"])])
+        self.addCleanup(pods.stop)
+        self.begin().close()
+        self.wait_text(f"GPU {SECOND} is also given out as nvidia.com/gpu")
+        self.assertNotIn(f"GPU {FIRST} is also", self.text())
+        open(os.path.join(self.sockets, "nvidia-gpu.sock"), "w").close()  # pylint: disable=consider-using-with
+        self.wait_text("NVIDIA's device plugin seems to run here too")
+
+    def test_sigterm_drains(self):
+        plugin = self.begin()
+        plugin.next_list()
+        self.process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.process.wait(PATIENCE), 0, self.text())
+        self.assertEqual(plugin.next_list(), "end")  # the stream has an end and no error
+        self.assertFalse(os.path.exists(os.path.join(self.sockets, "gpushare.sock")))
+        self.assertIn("pods that run keep their GPUs", self.text())
+
+    def test_usage(self):
+        for words, said in ((["--per-gpu", "0"], "per-gpu"), (["--answer", "x"], "answer"), (["more"], "unexpected argument"),
+                            (["--resource", "gpu"], "such a name is like gpushare.dev/gpu")):
+            done = subprocess.run([os.path.join(self.build, "cluster", "gpushare-device-plugin"), *words], capture_output=True, text=True,
+                                  check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(said, done.stderr)
+        for text, said in (("{", "line 1"), ("{}", "no specification of kind"), ('{"kind": "gpushare.dev/gpu", "devices": []}', "names no GPU"),
+                           (None, "is not there; write it with")):
+            if text is None:
+                os.unlink(self.spec)
+            else:
+                with open(self.spec, "w", encoding="ascii") as file:
+                    file.write(text)
+            done = subprocess.run([os.path.join(self.build, "cluster", "gpushare-device-plugin"), "--cdi", self.spec],
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(said, done.stderr)
+
+
+if __name__ == "__main__":
+    kit.main(restarts=20)
