@@ -145,5 +145,8 @@ typedef void sched_visit_member(void *context, const struct gs_wire_device *devi
                                 const struct gs_wire_client *client);
 void sched_visit(const struct sched *sched, sched_visit_device *device,
                  sched_visit_member *member, void *context, uint64_t now_ns);
+/* One program, on each of its devices; there is no device in the call. */
+void sched_visit_client(const struct sched_client *client, sched_visit_member *visit,
+                        void *context, uint64_t now_ns);
 
 #endif

@@ -12,6 +12,7 @@
 #include "common/packet.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
+#include "lockd/server/account.h"
 #include "lockd/server/checkpoint.h"
 #include "lockd/server/clock.h"
 #include "lockd/server/closer.h"
@@ -213,6 +214,8 @@ static void take_request(struct lockd_connection *connection,
         lockd_trace_listen(connection, &message->trace);
     else if (message->header.type == GS_WIRE_GET)
         lockd_status_settings(connection, &message->get);
+    else if (message->header.type == GS_WIRE_ACCOUNT)
+        lockd_account_answer(connection, &message->account);
     else
         lockd_status_send(connection);
 }
@@ -256,6 +259,7 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
     case GS_WIRE_CONTROL:
     case GS_WIRE_TRACE:
     case GS_WIRE_GET:
+    case GS_WIRE_ACCOUNT:
         take_request(connection, message);
         break;
     default:
