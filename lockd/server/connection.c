@@ -12,7 +12,6 @@
 #include "common/packet.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
-#include "lockd/server/account.h"
 #include "lockd/server/checkpoint.h"
 #include "lockd/server/clock.h"
 #include "lockd/server/closer.h"
@@ -215,7 +214,7 @@ static void take_request(struct lockd_connection *connection,
     else if (message->header.type == GS_WIRE_GET)
         lockd_status_settings(connection, &message->get);
     else if (message->header.type == GS_WIRE_ACCOUNT)
-        lockd_account_answer(connection, &message->account);
+        lockd_status_account(connection, &message->account);
     else
         lockd_status_send(connection);
 }

@@ -10,7 +10,6 @@
 #include "lockd/server/server.h"
 
 #include "lockd/base/log.h"
-#include "lockd/server/account.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/checkpoint.h"
 #include "lockd/server/clock.h"
@@ -22,6 +21,7 @@
 #include "lockd/server/quota.h"
 #include "lockd/server/reload.h"
 #include "lockd/server/relations.h"
+#include "lockd/server/status.h"
 #include "lockd/server/successor.h"
 #include "lockd/server/targets.h"
 #include "lockd/server/trace.h"
@@ -136,7 +136,7 @@ static void bury_dead(struct lockd_server *server)
             lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) has ended", connection->name,
                       (int)connection->pid);
             lockd_trace_gone(connection);
-            lockd_account_gone(connection, client);
+            lockd_status_gone(connection, client);
             lockd_relations_gone(connection);
             sched_client_gone(server->scheduler, client, lockd_now());
             lockd_quota_gone(connection);

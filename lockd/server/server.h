@@ -10,7 +10,7 @@
 #include "common/err.h"
 #include "lockd/base/list.h"
 #include "lockd/sched/scheduler.h"
-#include "lockd/server/account.h"
+#include "lockd/account/account.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/checkpoint.h"
 #include "lockd/server/closer.h"

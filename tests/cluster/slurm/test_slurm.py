@@ -2,30 +2,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """The SPANK plugin in a real Slurm of one node on this machine (fetch.sh): srun of patched and unpatched programs that share a
 simulated card. test_slurm.py --build DIR --slurm FOLDER [--short 1]"""
-import json
 import os
 import re
 import socket
 import subprocess
 import sys
+import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "runtime"))
-from card import OPTIONS, BuildTest, Card, main, wait_for  # noqa: E402  (tests/runtime)
+from card import OPTIONS, BuildTest, Card, main, sanitized, wait_for  # noqa: E402  (tests/runtime)
 from slurm import PATIENCE, Slurm  # noqa: E402
 
 MIB = 1 << 20
 SLURM = CARD = None
+SHORT = ("test_a_killed_step_leaves_nothing", "test_shards_without_the_option", "test_tasks_of_a_step_are_a_gang")
 
 
 def setUpModule():  # pylint: disable=invalid-name
     global SLURM, CARD  # pylint: disable=global-statement
     build = OPTIONS.build
+    if not os.path.exists(os.path.join(OPTIONS.slurm, "complete")):
+        raise unittest.SkipTest(f"{OPTIONS.slurm} has no Slurm: tests/cluster/slurm/fetch.sh puts it there")
+    if sanitized(build):
+        raise unittest.SkipTest("slurmstepd cannot load a plugin that has a sanitizer")
     if os.geteuid() != 0:
-        raise BuildTest.skipTest(BuildTest(), "slurmd needs root: run this test with sudo")
+        raise unittest.SkipTest("slurmd needs root: run this test with sudo")
     if not os.path.exists(os.path.join(build, "cluster", "slurm", "spank_gpushare.so")):
-        raise BuildTest.skipTest(BuildTest(), "the plugin is not built: libslurm-dev is missing")
+        raise unittest.SkipTest("the plugin is not built: libslurm-dev is missing")
     CARD = Card(build, memory="256MiB", options=("--quantum", "100"), SIMCUDA_CONTEXT_MEMORY="64KiB")
     plugin, door, ctl = (os.path.join(build, *path) for path in
                          (("cluster", "slurm", "spank_gpushare.so"), ("wrap", "gpushare-door"), ("lockd", "gpusharectl")))
@@ -42,6 +47,10 @@ def tearDownModule():  # pylint: disable=invalid-name
 
 
 class SlurmTest(BuildTest):
+    def setUp(self):
+        if OPTIONS.short and self._testMethodName not in SHORT:
+            self.skipTest("only in the long form (.ci/release)")
+
     def built(self, *path):
         return os.path.join(self.build, *path)
 
@@ -165,6 +174,21 @@ class SlurmTest(BuildTest):
         place = os.path.join(CARD.folder, "nobody.sock")
         self.assertEqual(self.good(self.srun("echo", "done", options=("--gpushare",), GPUSHARE_SOCKET=place)), "done\n")
         self.assertTrue(wait_for(lambda: "no figures" in SLURM.log()), SLURM.log()[-3000:])
+
+    # --- rights
+
+    def test_the_daemon_is_asked_as_the_jobs_user(self):
+        """What the job's environment says is followed with that user's rights, never with root's."""
+        SLURM.write("who", '#!/bin/sh\nprintf \'{"user":"%s","groups":"%s","words":"%s"}\' $(/usr/bin/id -u) $(/usr/bin/id -G) "$1,$2"\n')
+        os.chmod(SLURM.path("who"), 0o755)
+        SLURM.write("plugstack.conf", SLURM.plugstack.replace(f"ctl={self.built('lockd', 'gpusharectl')}", "ctl=" + SLURM.path("who")))
+        try:
+            done = SLURM.run("srun", "-v", "--uid=65534", "--gid=65534", "--chdir=/", "--gpushare", "/bin/true")
+        finally:
+            SLURM.write("plugstack.conf", SLURM.plugstack)
+        number = int(re.search(r"jobid (\d+)", done.stderr).group(1))
+        self.assertTrue(wait_for(lambda: SLURM.records(number)), SLURM.log()[-3000:])
+        self.assertEqual(SLURM.records(number)[0][1], {"user": "65534", "groups": "65534", "words": "account,--json"})
 
     # --- refusals
 
