@@ -8,6 +8,7 @@ import os
 import random
 import select
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -64,7 +65,11 @@ class Bench:
             program.kill()
         if self.lockd is not None:
             self.lockd.terminate()
-            self.lockd.wait()
+            try:
+                self.lockd.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self.lockd.kill()
+                self.lockd.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def seconds(self):
@@ -253,9 +258,10 @@ def write(path, benchmark, card, rows, **more):
     if not path:
         return
     result = {"benchmark": benchmark, "date": datetime.date.today().isoformat(), **card, **more, "rows": rows}
-    with open(path, "w", encoding="utf-8") as file:
+    with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump(result, file, indent=1)
         file.write("\n")
+    os.replace(path + ".new", path)  # whole, also when a signal ends the script meanwhile
 
 
 def options(description, arguments=()):
@@ -270,7 +276,9 @@ def options(description, arguments=()):
 
 
 def main(body):
-    """Runs body(), which returns the rows, or None; what it cannot do is one line on stderr and exit status 1."""
+    """Runs body(), which returns the rows, or None; what it cannot do is one line on stderr and exit status 1. SIGTERM ends it as an
+    exception does, so that the daemon and the programs end with it."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         rows = body()
     except Failed as error:

@@ -25,9 +25,9 @@ BATCH = 8
 QUANTILES = {"p50": 0.5, "p99": 0.99}
 
 
-def arrivals(start_ns, mean_s, seconds):
-    """Times in ns of a Poisson process; always the same ones."""
-    source, times, at = random.Random(5), [], 0.0
+def arrivals(start_ns, mean_s, seconds, seed=5):
+    """Times in ns of a Poisson process; always the same ones of a seed."""
+    source, times, at = random.Random(seed), [], 0.0
     while (at := at + source.expovariate(1 / mean_s)) < seconds:
         times.append(start_ns + int(at * 1e9))
     if len(times) < 2:

@@ -103,7 +103,8 @@ static CUresult open_ours(CUdeviceptr *address, CUipcMemHandle handle, unsigned 
     CUresult result;
     int error;
 
-    if (address == NULL || (flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0)
+    /* the driver refuses 0 as well */
+    if (address == NULL || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
     if (device == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;

@@ -3,7 +3,7 @@
 """Runs the rows of matrix_rows.py on a card, each unpatched and patched, and writes docs/compatibility.md.
 
 Columns: the same result patched and alone; the same with moves forced in the middle (two copies beyond a limit of
-GPUSHARE_DEVICE_LIMIT, and `gpusharectl evict` now and then); the overhead alone, from repetitions that alternate between
+GPUSHARE_DEVICE_LIMIT, and `gpusharectl evict` in the middle of their work); the overhead alone, from repetitions that alternate between
 unpatched and patched. A cell that was not measured counts as failed, and says why.
 """
 import argparse
@@ -14,6 +14,7 @@ import math
 import os
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -79,6 +80,9 @@ class Bench:
         self.environment.update(PYTHONDONTWRITEBYTECODE="1", GPUSHARE_SOCKET=os.path.join(self.folder, "lockd.sock"),
                                 GPUSHARE_LOCKD=os.path.join(self.build, "lockd", "gpushare-lockd"),
                                 CUBLAS_WORKSPACE_CONFIG=":4096:8")
+        beside = os.path.join(self.build, "lib")  # libraries of the tools that a bare machine lacks
+        if os.path.isdir(beside):
+            self.environment["LD_LIBRARY_PATH"] = ":".join(filter(None, (beside, os.environ.get("LD_LIBRARY_PATH"))))
         self.patched = os.path.join(self.folder, "venv", "bin", "python3")
 
     def __enter__(self):
@@ -86,16 +90,25 @@ class Bench:
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode == 0:
             done = subprocess.run([os.path.join(self.build, "rewriter", "gpushare-patch"), "-q", "--any", self.patched],
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+                                  env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             raise SystemExit(f"matrix: no patched Python: {done.stdout}")
+        self.start_daemon()
         return self
 
+    def start_daemon(self):
+        """Without one nothing would be shared, and little of this would be tested."""
+        daemon = subprocess.Popen([self.environment["GPUSHARE_LOCKD"]], env=self.environment, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        self.children.append(daemon)
+        end = time.monotonic() + 30
+        while not os.path.exists(self.environment["GPUSHARE_SOCKET"]):
+            if daemon.poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"matrix: gpushare-lockd does not run: {daemon.communicate(timeout=5)[0] if daemon.poll() is not None else ''}")
+            time.sleep(0.05)
+
     def __exit__(self, *unused):
-        for child in self.children:
-            if child.poll() is None:
-                child.kill()
-                child.wait()
+        self.kill(self.children)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, row, patched, ballast=0, **more):
@@ -105,7 +118,7 @@ class Bench:
                 more["GS_MATRIX_PATCH"] = os.path.join(self.build, "rewriter", "gpushare-patch")
             child = subprocess.Popen([python, os.path.join(HERE, row.program), *row.arguments, "--ballast-gib", str(ballast)],
                                      env={**self.environment, **row.environment, **more}, stdout=subprocess.PIPE, stderr=err,
-                                     text=True)
+                                     text=True, start_new_session=True)
             child.err_path = err.name
         self.children.append(child)
         return child
@@ -115,7 +128,7 @@ class Bench:
         try:
             out, _ = child.communicate(timeout=max(1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            child.kill()
+            self.kill([child])
             child.communicate()
             raise Failure(f"no end within {self.limit} s") from None
         with open(child.err_path, encoding="utf-8", errors="replace") as file:
@@ -131,6 +144,16 @@ class Bench:
     def run(self, row, patched):
         return self.end(self.start(row, patched), time.monotonic() + self.limit)
 
+    @staticmethod
+    def kill(children):
+        """Them, and the processes that they have started."""
+        for child in children:
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            child.wait()
+
     def evict(self, pids):
         ctl = os.path.join(self.build, "lockd", "gpusharectl")
         for pid in pids:
@@ -138,14 +161,19 @@ class Bench:
                            timeout=60, check=False)
 
 
-def moved_bytes(bench):
-    """Bytes that programs which are connected have moved out so far."""
+def programs_of(bench):
+    """What `gpusharectl status` says of the programs that are connected; none without a daemon."""
     ctl = os.path.join(bench.build, "lockd", "gpusharectl")
     done = subprocess.run([ctl, "status", "--json"], env=bench.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                           timeout=60, check=False)
     if done.returncode != 0:
-        return 0
-    return sum(program["moved_out"] for device in json.loads(done.stdout)["devices"] for program in device["programs"])
+        return []
+    return [program for device in json.loads(done.stdout).get("devices", []) for program in device["programs"]]
+
+
+def moved_bytes(bench):
+    """Bytes that they have moved out so far."""
+    return sum(program["moved_out"] for program in programs_of(bench))
 
 
 def same(bench, row, alone):
@@ -155,22 +183,38 @@ def same(bench, row, alone):
     return cell("passed", f"{result.split()[-1][:24]} in {seconds:.1f} s")
 
 
+def wait_until(condition, deadline, what):
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Failure(f"{what} within the time")
+        time.sleep(0.1)
+
+
 def moved(bench, row, alone):
-    """Two copies that do not fit into the limit together, one of them evicted every two seconds."""
+    """Two copies that do not fit into the limit together stop in the middle, and are evicted there."""
     deadline = time.monotonic() + bench.limit
-    pair = [bench.start(row, True, BALLAST_GIB, GPUSHARE_DEVICE_LIMIT=f"{LIMIT_GIB}GiB") for _ in range(2)]
-    most = 0
-    while any(child.poll() is None for child in pair) and time.monotonic() < deadline:
-        most = max(most, moved_bytes(bench))
-        bench.evict([child.pid for child in pair[:1] if child.poll() is None])
-        time.sleep(2)
-    for child in pair:
-        result, _ = bench.end(child, deadline)
-        if result != alone:
-            raise Failure(f"{result}, alone {alone}")
+    middle = tempfile.mkdtemp(dir=bench.folder)
+    pair = [bench.start(row, True, BALLAST_GIB, GPUSHARE_DEVICE_LIMIT=f"{LIMIT_GIB}GiB", GS_MATRIX_MIDDLE=middle) for _ in range(2)]
+
+    def all_are_ready():
+        return len(glob.glob(os.path.join(middle, "ready.*"))) >= 2 * row.ranks or any(child.poll() is not None for child in pair)
+
+    try:
+        wait_until(all_are_ready, deadline, "the copies did not come to their middle")
+        before = moved_bytes(bench)
+        bench.evict([program["pid"] for program in programs_of(bench)])
+        wait_until(lambda: moved_bytes(bench) > before or all(child.poll() is not None for child in pair), deadline, "nothing was moved")
+        most = moved_bytes(bench)
+        with open(os.path.join(middle, "go"), "w", encoding="ascii"):
+            pass
+        results = [bench.end(child, deadline)[0] for child in pair]
+    finally:
+        bench.kill(pair)
+    if any(result != alone for result in results):
+        raise Failure(f"{' and '.join(results)}, alone {alone}")
     if most == 0:
-        raise Failure("nothing was moved: the copies did not meet")
-    return cell("passed", f"two copies right, {most / 2**30:.1f} GiB moved out")
+        raise Failure("nothing was moved")
+    return cell("passed", f"two copies right, {most / 2**30:.1f} GiB moved out in their middle")
 
 
 def overhead(bench, row, pairs):
@@ -196,7 +240,7 @@ def missing(row, cards):
     return f"needs {row.cards} cards, {cards} here" if cards < row.cards else ""
 
 
-def run_row(bench, row, cards, pairs):
+def run_row(bench, row, cards, pairs, columns=COLUMNS):
     why = missing(row, cards)
     if why:
         return {column: cell("untested", why) for column in COLUMNS}
@@ -204,8 +248,9 @@ def run_row(bench, row, cards, pairs):
         alone = bench.run(row, False)[0]
     except Failure as failure:  # says nothing of gpushare
         return {column: cell("untested", f"unpatched: {failure}") for column in COLUMNS}
-    return {"same": attempt(lambda: same(bench, row, alone)), "moved": attempt(lambda: moved(bench, row, alone)),
-            "overhead": attempt(lambda: overhead(bench, row, pairs))}
+    measures = {"same": lambda: same(bench, row, alone), "moved": lambda: moved(bench, row, alone),
+                "overhead": lambda: overhead(bench, row, pairs)}
+    return {column: attempt(measures[column]) if column in columns else UNTESTED for column in COLUMNS}
 
 
 # --- results and the page ---
@@ -237,7 +282,7 @@ def page(results):
              f"{len(cells)} cells: {counts['passed']} passed, {counts['failed']} failed, {counts['untested']} untested.", "",
              "- *Same result*: the bytes of the program's result are those of an unpatched run.",
              f"- *Moved in the middle*: two copies at a time, each with {BALLAST_GIB} GiB besides, on a card limited to {LIMIT_GIB} GiB, "
-             "with evictions now and then.",
+             "both evicted in the middle of their work.",
              "- *Overhead alone*: runs alternate between unpatched and patched; the mean with its 95 % interval. It passes if the "
              f"interval reaches {100 * OVERHEAD_MOST:.0f} % or less.", "",
              "| Program | " + " | ".join(HEADINGS[column] for column in COLUMNS) + " |", "|---" * (1 + len(COLUMNS)) + "|"]
@@ -273,6 +318,7 @@ def options():
     parser.add_argument("-k", metavar="PATTERN", default="", help="only rows whose key or title contains PATTERN")
     parser.add_argument("--limit", metavar="SECONDS", type=int, default=300, help="for one run of a program (default: 300)")
     parser.add_argument("--pairs", type=int, default=5, help="pairs of runs for the overhead (default: 5)")
+    parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=COLUMNS, help="only these columns")
     parser.add_argument("--build", metavar="DIR", default="build/gpu", help="build folder (default: build/gpu)")
     parser.add_argument("--merge", metavar="FILE", nargs="+", help="make the page of these results, newest wins; run nothing")
     parser.add_argument("--json", metavar="FILE", help="write the results there as well")
@@ -289,8 +335,8 @@ def measure(how):
         return result
     with Bench(how.build, how.limit) as bench:
         for row in chosen:
-            result["rows"][row.key] = run_row(bench, row, len(names), how.pairs)
-            for column in COLUMNS:
+            result["rows"][row.key] = run_row(bench, row, len(names), how.pairs, how.columns)
+            for column in how.columns:
                 print(f"{row.title}: {HEADINGS[column]}: {cell_text(result['rows'][row.key][column])}", flush=True)
     return result
 
@@ -306,7 +352,7 @@ def main():
     with open(how.page, "w", encoding="utf-8") as file:
         file.write(page(results))
     print(f"{how.page} is written")
-    return any(failed(cells[column]) for result in new for cells in result["rows"].values() for column in COLUMNS)
+    return any(failed(cells[column]) for result in new for cells in result["rows"].values() for column in how.columns)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs of the matrix share: options, the time of the work, the line with the result."""
+"""What the programs of the matrix share: options, the time of the work, the stop in the middle, the line with the result."""
 import argparse
 import hashlib
+import os
 import time
+
+
+def middle(seconds=120):
+    """Half of the work is done: where matrix.py wants to move the memory (GS_MATRIX_MIDDLE is a folder), say so, and wait, without
+    touching the GPU, until it may go on. Each process with memory on a card calls it."""
+    folder = os.environ.get("GS_MATRIX_MIDDLE")
+    if not folder:
+        return
+    with open(os.path.join(folder, f"ready.{os.getpid()}"), "w", encoding="ascii"):
+        pass
+    end = time.monotonic() + seconds
+    while not os.path.exists(os.path.join(folder, "go")):
+        if time.monotonic() > end:
+            raise SystemExit("nobody said go")
+        time.sleep(0.02)
 
 
 class Job:

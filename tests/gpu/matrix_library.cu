@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * matrix_library.cu: some rounds of work with one of NVIDIA's libraries, chosen by USE_*; writes
- * the bytes of the result to stdout. matrix_library BALLAST_GIB: device memory held besides.
+ * the bytes of the result to stdout. matrix_library BALLAST_GIB: device memory held besides,
+ * and compared at the end. GS_MATRIX_MIDDLE=FOLDER: it stops in the middle (matrix_job.py).
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cuda_runtime.h>
 
@@ -41,6 +43,33 @@ static void write_out(const float *there)
     free(host);
 }
 
+/* After half of the work: tells matrix.py so, and waits, without touching the GPU, until it may go on. */
+static void middle(void)
+{
+    const char *folder = getenv("GS_MATRIX_MIDDLE");
+    char path[4096];
+    FILE *file;
+
+    if (folder == NULL)
+        return;
+    snprintf(path, sizeof path, "%s/ready.%d", folder, (int)getpid());
+    file = fopen(path, "w");
+    CHECK(file == NULL || fclose(file) != 0);
+    snprintf(path, sizeof path, "%s/go", folder);
+    for (int tries = 0; access(path, F_OK) != 0; tries++) {
+        CHECK(tries == 6000);
+        usleep(20000);
+    }
+}
+
+static void middle_of(int round, int rounds)
+{
+    if (round != rounds / 2)
+        return;
+    CHECK(cudaDeviceSynchronize());
+    middle();
+}
+
 #if defined USE_CUBLAS
 #include <cublas_v2.h>
 static void work(void)
@@ -50,9 +79,11 @@ static void work(void)
     cublasHandle_t handle;
 
     CHECK(cublasCreate(&handle));
-    for (int i = 0; i < ROUNDS; i++)
+    for (int i = 0; i < ROUNDS; i++) {
+        middle_of(i, ROUNDS);
         CHECK(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, N, N, N, &one, i % 2 ? a : b, N,
                           i % 2 ? a : b, N, &none, i % 2 ? b : a, N));
+    }
     write_out(a);
 }
 #elif defined USE_CUDNN
@@ -67,9 +98,11 @@ static void work(void)
     CHECK(cudnnCreate(&handle));
     CHECK(cudnnCreateTensorDescriptor(&shape));
     CHECK(cudnnSetTensor4dDescriptor(shape, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, N, N, 1, 1));
-    for (int i = 0; i < ROUNDS; i++)
+    for (int i = 0; i < ROUNDS; i++) {
+        middle_of(i, ROUNDS);
         CHECK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL,
                                   &one, shape, i % 2 ? b : a, &none, shape, i % 2 ? a : b));
+    }
     write_out(a);
 }
 #elif defined USE_CUFFT
@@ -80,9 +113,11 @@ static void work(void)
     cufftHandle plan;
 
     CHECK(cufftPlan1d(&plan, N, CUFFT_C2C, N / 2));
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        middle_of(i, 2);
         CHECK(cufftExecC2C(plan, (cufftComplex *)a, (cufftComplex *)a,
                            i % 2 ? CUFFT_INVERSE : CUFFT_FORWARD));
+    }
     CHECK(cudaDeviceSynchronize());
     write_out(a);
 }
@@ -98,6 +133,7 @@ static void work(void)
     CHECK(cusolverDnSpotrf_bufferSize(handle, CUBLAS_FILL_MODE_LOWER, N, a, N, &bytes));
     CHECK(cudaMalloc(&space, sizeof(float) * (size_t)bytes));
     CHECK(cudaMalloc(&info, sizeof *info));
+    middle_of(1, 2);
     CHECK(cusolverDnSpotrf(handle, CUBLAS_FILL_MODE_LOWER, N, a, N, space, bytes, info));
     CHECK(cudaDeviceSynchronize());
     write_out(a);
@@ -115,6 +151,11 @@ static void work(void)
         data[card] = matrix();
     }
     for (int i = 0; i < ROUNDS; i++) {
+        if (i == ROUNDS / 2) {
+            CHECK(cudaDeviceSynchronize());
+            CHECK(cudaSetDevice(0));
+            middle_of(i, ROUNDS);
+        }
         CHECK(ncclGroupStart());
         for (int card = 0; card < 2; card++)
             CHECK(ncclAllReduce(data[card], data[card], (size_t)N * N, ncclFloat, ncclMax,
@@ -129,15 +170,39 @@ static void work(void)
 }
 #endif
 
+static int *ballast_block(int value)
+{
+    int *block;
+
+    CHECK(cudaMalloc(&block, (size_t)1 << 30));
+    CHECK(cudaMemset(block, value, (size_t)1 << 30));
+    return block;
+}
+
+/* Every 4 KiB of it. */
+static void require_unchanged(const int *block, int value)
+{
+    const size_t pages = (size_t)1 << 18;
+    int *host = (int *)malloc(pages * sizeof *host);
+
+    CHECK(host == NULL);
+    CHECK(cudaMemcpy2D(host, sizeof *host, block, 4096, sizeof *host, pages, cudaMemcpyDeviceToHost));
+    for (size_t i = 0; i < pages; i++)
+        CHECK(host[i] != value * 0x01010101);
+    free(host);
+}
+
 int main(int argc, char **argv)
 {
     const int gib = argc > 1 ? atoi(argv[1]) : 0;
-    void *ballast;
+    int *ballast[64];
 
-    for (int i = 0; i < gib; i++) {
-        CHECK(cudaMalloc(&ballast, (size_t)1 << 30));
-        CHECK(cudaMemset(ballast, i, (size_t)1 << 30));
-    }
+    CHECK(gib > 64);
+    for (int i = 0; i < gib; i++)
+        ballast[i] = ballast_block(i);
     work();
+    CHECK(cudaSetDevice(0));
+    for (int i = 0; i < gib; i++)
+        require_unchanged(ballast[i], i);
     return 0;
 }

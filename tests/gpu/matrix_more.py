@@ -3,7 +3,7 @@
 import ctypes
 import os
 
-from matrix_job import Job
+from matrix_job import Job, middle
 
 ROUNDS = 200
 GIB = 1 << 30
@@ -28,7 +28,10 @@ def run_jax(job, cards):
 
     each = jax.pmap(summed, axis_name="cards") if cards > 1 else jax.jit(step)
     job.begin()
-    for _ in range(ROUNDS):
+    for i in range(ROUNDS):
+        if i == ROUNDS // 2:
+            jax.block_until_ready(state)
+            middle()
         state = each(state)
     job.add(numpy.asarray(state))
     return all(bool((block == 3 * i + 1).all()) for i, block in enumerate(ballast))
@@ -44,7 +47,10 @@ def run_cupy(job, allocator):
     ballast = [cupy.full(GIB // 4, 3 * i + 1, dtype=cupy.int32) for i in range(0 if allocator == "managed" else job.ballast_gib)]
     state = cupy.random.RandomState(1).standard_normal((2048, 2048), dtype=cupy.float32) / 50
     job.begin()
-    for _ in range(ROUNDS):
+    for i in range(ROUNDS):
+        if i == ROUNDS // 2:
+            cupy.cuda.Device().synchronize()
+            middle()
         state = cupy.tanh(state @ state) + cupy.float32(0.01)
     job.add(cupy.asnumpy(state))
     return all(bool((block == 3 * i + 1).all()) for i, block in enumerate(ballast))
@@ -64,6 +70,9 @@ def run_triton(job):
     numbers = torch.arange(1 << 24, dtype=torch.int32, device="cuda")
     job.begin()
     for i in range(ROUNDS):
+        if i == ROUNDS // 2:
+            torch.cuda.synchronize()
+            middle()
         mix[(triton.cdiv(numbers.numel(), 1024),)](numbers, numbers.numel(), i, BLOCK=1024)
     job.add(numbers.cpu().numpy())
     return all(bool((block == 3 * i + 1).all()) for i, block in enumerate(ballast))
@@ -83,6 +92,9 @@ def run_numba(job):
     numbers = cuda.to_device(numpy.arange(1 << 24, dtype=numpy.int32))
     job.begin()
     for i in range(ROUNDS):
+        if i == ROUNDS // 2:
+            cuda.synchronize()
+            middle()
         mix[(1 << 24) // 256, 256](numbers, i)
     job.add(numbers.copy_to_host())
     return all(bool((block.copy_to_host() == 3 * i + 1).all()) for i, block in enumerate(ballast))
@@ -108,6 +120,9 @@ def run_ctypes(job):
     call("cuMemAlloc_v2", ctypes.byref(block), ctypes.c_size_t(size))
     job.begin()
     for i in range(ROUNDS):
+        if i == ROUNDS // 2:
+            call("cuCtxSynchronize")
+            middle()
         part = ctypes.c_size_t(size >> (i % 8))
         call("cuMemsetD8_v2", block, ctypes.c_ubyte(i), part)
     back = ctypes.create_string_buffer(size)
@@ -131,11 +146,14 @@ def run_transformers(job, generate):
     words = torch.randint(0, 4096, (4, 128), generator=torch.Generator().manual_seed(2)).cuda()
     job.begin()
     if generate:
+        middle()
         with torch.no_grad():
             job.add(model.eval().generate(words[:, :16], max_new_tokens=100, do_sample=False, pad_token_id=0).cpu().numpy())
     else:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        for _ in range(50):
+        for step in range(50):
+            if step == 25:
+                middle()
             optimizer.zero_grad(set_to_none=True)
             model(words, labels=words).loss.backward()
             optimizer.step()

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the compatibility matrix: a name, the program, its options, the packages and cards that it needs."""
+"""The rows of the compatibility matrix: a name, the program, its options, the packages and cards that it needs,
+and how many of its processes stop in the middle (matrix_job.middle)."""
 import collections
 
-Row = collections.namedtuple("Row", "key title program arguments environment packages cards")
+Row = collections.namedtuple("Row", "key title program arguments environment packages cards ranks", defaults=[1])
 
 
 def torch(key, title, mode, environment=None, cards=1):
-    return Row(key, f"PyTorch: {title}", "matrix_torch.py", [mode], environment or {}, ["torch"], cards)
+    return Row(key, f"PyTorch: {title}", "matrix_torch.py", [mode], environment or {}, ["torch"], cards, cards)
 
 
 def library(key, title, name, cudart, cards=1):

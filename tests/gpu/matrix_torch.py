@@ -8,7 +8,7 @@ import torch.multiprocessing as processes
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from matrix_job import Job
+from matrix_job import Job, middle
 
 STEPS = 200
 
@@ -30,8 +30,11 @@ def batches(steps, device):
 
 
 def train(model, steps, device):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for data, labels in batches(steps, device):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, foreach=False)  # tensor parallel mixes kinds of tensors
+    for step, (data, labels) in enumerate(batches(steps, device)):
+        if step == steps // 2:
+            torch.cuda.synchronize()
+            middle()
         optimizer.zero_grad(set_to_none=True)
         nn.functional.cross_entropy(model(data), labels).backward()
         optimizer.step()
@@ -54,7 +57,10 @@ def graphs(job):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         state.copy_(torch.tanh(state @ weight) + 0.1)
-    for _ in range(10 * STEPS):
+    for step in range(10 * STEPS):
+        if step == 5 * STEPS:
+            torch.cuda.synchronize()
+            middle()
         graph.replay()
     job.add(state.cpu().numpy())
 
@@ -72,20 +78,32 @@ class OnDevice(Dataset):
 def loader(job, how):
     items = DataLoader(OnDevice(), batch_size=None, num_workers=2, multiprocessing_context=how, prefetch_factor=2)
     total = torch.zeros(256, 1024, device="cuda")
-    for item in items:
+    for number, item in enumerate(items):
+        if number == 32:
+            middle()
         total += item * 0.5
         del item
     job.add(total.cpu().numpy())
 
 
+def ballast_of(gib):
+    return [torch.full((1 << 28,), 3 * i + 1, dtype=torch.int32, device="cuda") for i in range(gib)]
+
+
+def require_unchanged(ballast):
+    if any(not bool((block == 3 * i + 1).all()) for i, block in enumerate(ballast)):
+        raise SystemExit("the ballast is not what was put there")
+
+
 # --- two cards ---
 
-def rank_main(rank, mode, store, out):
+def rank_main(rank, mode, gib, store, out):
     import torch.distributed as distributed
     from torch.nn.parallel import DistributedDataParallel
     deterministic()
     torch.cuda.set_device(rank)
     distributed.init_process_group("nccl", init_method=f"file://{store}", rank=rank, world_size=2)
+    ballast = ballast_of(gib)
     model = make_model().cuda()
     if mode == "ddp":
         model = DistributedDataParallel(model, device_ids=[rank])
@@ -99,6 +117,7 @@ def rank_main(rank, mode, store, out):
     train(model, STEPS, "cuda")
     with torch.no_grad():
         answer = model(next(iter(batches(1, "cuda")))[0])
+    require_unchanged(ballast)
     if rank == 0:
         torch.save(answer.float().cpu(), out)
     distributed.barrier()
@@ -108,7 +127,7 @@ def rank_main(rank, mode, store, out):
 def two_cards(job, mode):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out")
-        processes.spawn(rank_main, args=(mode, os.path.join(folder, "store"), out), nprocs=2)
+        processes.spawn(rank_main, args=(mode, job.ballast_gib, os.path.join(folder, "store"), out), nprocs=2)
         job.add(torch.load(out).numpy())
 
 
@@ -120,7 +139,7 @@ def main():
         two_cards(job, job.mode)
         job.done()
         return
-    ballast = [torch.full((1 << 28,), 3 * i + 1, dtype=torch.int32, device="cuda") for i in range(job.ballast_gib)]
+    ballast = ballast_of(job.ballast_gib)
     torch.cuda.synchronize()
     job.begin()
     if job.mode == "graphs":
@@ -132,8 +151,7 @@ def main():
         train(torch.compile(model) if job.mode == "compile" else model, STEPS, "cuda")
         keep_parameters(job, model)
     torch.cuda.synchronize()
-    if any(not bool((block == 3 * i + 1).all()) for i, block in enumerate(ballast)):
-        raise SystemExit("the ballast is not what was put there")
+    require_unchanged(ballast)
     job.done()
 
 

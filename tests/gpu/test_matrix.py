@@ -66,6 +66,17 @@ class OnTheSimulatedCard(unittest.TestCase):
             broken = row._replace(arguments=["none"])
             self.assertIn("exit 1", matrix.attempt(lambda: matrix.same(bench, broken, alone))["text"])
 
+    def test_two_copies_are_moved_in_their_middle(self):
+        row = next(one for one in ROWS if one.key == "ctypes")
+        with tempfile.TemporaryDirectory() as card, matrix.Bench(BUILD, 120) as bench:
+            bench.environment.update(SIMCUDA_CARD=card, LD_LIBRARY_PATH=os.path.join(BUILD, "tests", "simcuda"))
+            self.addCleanup(setattr, matrix, "BALLAST_GIB", matrix.BALLAST_GIB)
+            matrix.BALLAST_GIB = 0
+            alone, _ = bench.run(row, False)
+            self.assertRegex(matrix.moved(bench, row, alone)["text"], "two copies right, [0-9.]+ GiB moved out")
+            with self.assertRaises(matrix.Failure):
+                matrix.moved(bench, row, "result ctypes another")
+
     def test_without_a_card_all_is_untested(self):
         with tempfile.TemporaryDirectory() as folder:
             path, page = os.path.join(folder, "new.json"), os.path.join(folder, "page.md")

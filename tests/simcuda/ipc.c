@@ -149,7 +149,7 @@ static CUresult memory_open(const struct sim_context *context, CUdeviceptr *out,
     struct handle handle;
 
     memcpy(&handle, from, sizeof handle);
-    if (!out || (flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ||
+    if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || /* 0 too: seen on an H200 */
         memcmp(handle.magic, MAGIC, sizeof handle.magic) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (handle.pid == sim.pid)

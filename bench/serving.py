@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of serving_bench.py on a card made small: each alone, then several at once, and what happened to them meanwhile."""
+import os
+import signal
+import statistics
+import time
+from collections import namedtuple
+
+from harness import GIB, MIB, ROOT, Failed
+from interactive_bench import arrivals, entry, ideal, quantile
+
+QUANTILES = {"p50": 0.5, "p99": 0.99}
+WORKER = os.path.join(ROOT, "bench", "serving_worker.py")
+ALONE = 6  # requests; their median counts
+AT_THE_END = 12  # seconds of the budget that are kept for ending and writing
+COUNTED = ("moved_in", "moved_out", "gpu_ns", "wait_ns", "yielded_ns", "turns")
+
+# memory and scratch memory: parts of the card; a request alone takes burst seconds, and one comes each mean seconds
+Kind = namedtuple("Kind", "name kind memory burst mean scratch", defaults=(0,))
+
+# how programs are run: patched or not, in which environment
+Way = namedtuple("Way", "name patched environment")
+OURS = Way("gpushare", True, {})
+
+
+class OutOfTime(Failed):
+    """The budget is spent."""
+
+
+class Budget:
+    """Interrupts what runs when the time is over, once; after that there is time to write."""
+
+    def __init__(self, seconds):
+        self.end = time.monotonic() + seconds - AT_THE_END
+        signal.signal(signal.SIGALRM, self.interrupt)
+        signal.setitimer(signal.ITIMER_REAL, max(0.1, seconds - AT_THE_END))
+
+    def interrupt(self, *_unused):
+        raise OutOfTime("the budget was spent before it was finished")
+
+    def left(self):
+        return self.end - time.monotonic()
+
+    def stop(self):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+class Card:
+    """The card, made small, with what programs do alone on it."""
+
+    def __init__(self, bench, how):
+        self.bench, self.how, self.known = bench, how, {}
+        self.facts, _, self.bus = bench.facts(how.bus_mib * MIB)
+        self.plain, self.patched = bench.pythons()
+        ballast = bench.start(bench.path("bench", "load"))
+        over = ballast.say("card")["free"] - int(how.limit * GIB)
+        if over > 0:
+            ballast.say(f"take {over}")
+        self.left_bytes = ballast.say("card")["free"]
+        print(f"{self.facts['card']}: {self.left_bytes / GIB:.2f} GiB are left of it; bus {self.bus['h2d'] / 1e9:.1f} GB/s in, "
+              f"{self.bus['duplex'] / 1e9:.1f} both ways  [{bench.seconds():.0f} s]", flush=True)
+
+    def bytes_of(self, part):
+        return int(part * self.how.limit * GIB)
+
+    def start(self, way):
+        """A worker; it loads its libraries meanwhile."""
+        return self.bench.start(self.patched if way.patched else self.plain, WORKER, os.path.join(ROOT, "python"), self.how.job,
+                                **way.environment)
+
+    def take(self, program, kind):
+        return program.say(f"take {kind.kind} {self.bytes_of(kind.memory)} {self.bytes_of(kind.scratch)}", timeout=600)["bytes"]
+
+    def measure_alone(self, program, kind):
+        """(units of a request, ns of it or of a step of training)"""
+        self.take(program, kind)
+        if kind.kind == "train":
+            until = time.monotonic_ns() + int(self.how.alone * self.how.scale * 1e9)
+            units, ends = 0, program.say(f"work {until}")["ends"]
+        else:
+            units = max(1, round(kind.burst * self.how.scale * 1e9 / program.say("unit")["ns"]))
+            ends = program.say(f"requests {units} " + " ".join(["1"] * (ALONE + 1)))["ends"]
+        if len(ends) < 3:
+            raise Failed(f"{kind.name} alone: {len(ends)} steps; more --alone")
+        finish(program, kind)
+        took = statistics.median(after - before for before, after in zip(ends, ends[1:]))
+        print(f"    {kind.name} alone: {took / 1e9:.3f} s a {'step' if kind.kind == 'train' else 'request'}  [{self.bench.seconds():.0f} s]", flush=True)
+        return units, took
+
+    def alone(self, kinds, programs):
+        """What each does with the card to itself; each kind is measured once. programs: workers that have taken nothing yet."""
+        for kind in kinds:
+            if work_of(kind) not in self.known:
+                self.known[work_of(kind)] = self.measure_alone(programs.pop(), kind)
+        return [self.known[work_of(kind)] for kind in kinds]
+
+
+def work_of(kind):
+    """What decides how long it takes alone."""
+    return kind.kind, kind.memory, kind.burst, kind.scratch
+
+
+def finish(program, kind):
+    """Ends it by itself; its results must have been right."""
+    wrong = program.say("check")["wrong"]
+    if wrong:
+        raise Failed(f"{kind.name}: {wrong} results are wrong")
+    program.end()
+
+
+class Group:
+    """with Group(card, kinds) as group: programs that run at once and end with it."""
+
+    def __init__(self, card, kinds, way=OURS):
+        self.card, self.bench, self.how, self.kinds, self.way = card, card.bench, card.how, kinds, way
+        self.programs, self.spare, self.alone, self.taken = [], [], [], []
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *unused):
+        for program in self.programs + self.spare:
+            program.kill()
+
+    def start(self):
+        unknown = {work_of(kind) for kind in self.kinds} - set(self.card.known)
+        self.spare = [self.card.start(Way("alone", False, {})) for _ in unknown]
+        self.programs = [self.card.start(self.way) for _ in self.kinds]
+        self.alone = self.card.alone(self.kinds, list(self.spare))
+        for program, kind in zip(self.programs, self.kinds):
+            self.taken.append(self.card.take(program, kind))
+            print(f"    {kind.name} has {self.taken[-1] / GIB:.2f} GiB  [{self.bench.seconds():.0f} s]", flush=True)
+
+    def say(self, line):
+        for program in self.programs:
+            program.say(line)
+
+    def means(self):
+        return [kind.mean * self.how.scale for kind in self.kinds]
+
+    def run(self, seconds, means, regular=False):
+        """All at once, for so long, with requests as often as that: (when it began, arrivals, ends)."""
+        start = time.monotonic_ns() + int(2e8)
+        until, times = start + int(seconds * 1e9), []
+        for at, (kind, mean) in enumerate(zip(self.kinds, means)):
+            if kind.kind == "train":
+                times.append([])
+            elif regular:
+                times.append(list(range(start, until, int(mean * 1e9))))
+            else:
+                times.append(arrivals(start, mean, seconds, seed=5 + at))
+        for program, mine, (units, _) in zip(self.programs, times, self.alone):
+            program.tell(f"requests {units} " + " ".join(map(str, mine)) if mine else f"work {until}")
+        return start, times, [program.answer(timeout=600)["ends"] for program in self.programs]
+
+    def settle(self, seconds=None, means=None):
+        """What only the first hand-offs cost; the daemon sees what the programs are."""
+        seconds = (seconds or self.how.settle) * self.how.scale
+        self.run(seconds, [min(mean, seconds / 5) for mean in means or self.means()], regular=True)
+
+    def entries(self):
+        """What the daemon counted of each program; without gpushare: nothing."""
+        if self.way.patched:
+            return [entry(self.bench, program) for program in self.programs]
+        return [{**dict.fromkeys((*COUNTED, "class"), 0), "demand": taken} for taken in self.taken]
+
+    def facts(self):
+        """(bytes that do not fit, after how many ns an idle program loses its turn, what the daemon says of the card)"""
+        if not self.way.patched:
+            lacking = max(0, sum(self.taken) - self.card.left_bytes)
+            return lacking, 0, {"missing_bytes": lacking, "switch_s": 0, "quantum_s": 0}
+        device, daemon = self.bench.device(), self.bench.status()["daemon"]
+        lacking = max(0, device["demand"] - device["capacity"])
+        return lacking, daemon["idle_ns"] or device["switch_ns"], {
+            "missing_bytes": lacking, "capacity_bytes": device["capacity"], "switch_s": device["switch_ns"] / 1e9,
+            "quantum_s": device["quantum_ns"] / 1e9}
+
+    def measure(self, seconds, means=None):
+        """(a list of what happened to each program, what the daemon said)"""
+        before = self.entries()
+        start, times, ends = self.run(seconds, means or self.means())
+        after = self.entries()
+        lacking, idle, said = self.facts()
+        found = []
+        for at, kind in enumerate(self.kinds):
+            alone = self.alone[at][1]
+            each = {"name": kind.name, "kind": kind.kind, "alone_s": alone / 1e9, "class": after[at]["class"]}
+            each |= {key: after[at][key] - before[at][key] for key in COUNTED}
+            if kind.kind == "train":
+                each["kept"] = sum(start <= end < start + seconds * 1e9 for end in ends[at]) * alone / 1e9 / seconds
+            else:
+                bring = min(lacking, after[at]["demand"]) / self.card.bus["h2d"] * 1e9
+                each |= judge(times[at], ends[at], alone, bring, idle, seconds)
+            found.append(each)
+        return found, {**said, "window_s": seconds}
+
+    def end(self):
+        for program, kind in zip(self.programs, self.kinds):
+            finish(program, kind)
+
+
+def judge(times, ends, alone, bring, idle, seconds):
+    """Latencies beside those of a card of its own, which takes bring ns for the missing bytes; what training could keep beside it."""
+    best, brought = ideal(times, ends, alone, bring, idle)
+    took = [end - arrived for arrived, end in zip(times, ends)]
+    busy = len(took) * alone + 2 * brought * bring
+    return {"requests": len(took), "brought": brought, "ideal_kept": max(0.0, 1 - busy / 1e9 / seconds),
+            "latencies_s": [round(ns / 1e9, 4) for ns in took], "ideal_s": [round(ns / 1e9, 4) for ns in best],
+            **{name: quantile(took, part) / 1e9 for name, part in QUANTILES.items()},
+            **{"ideal_" + name: quantile(best, part) / 1e9 for name, part in QUANTILES.items()}}
