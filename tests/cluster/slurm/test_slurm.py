@@ -183,12 +183,13 @@ class SlurmTest(BuildTest):
         os.chmod(SLURM.path("who"), 0o755)
         SLURM.write("plugstack.conf", SLURM.plugstack.replace(f"ctl={self.built('lockd', 'gpusharectl')}", "ctl=" + SLURM.path("who")))
         try:
-            done = SLURM.run("srun", "-v", "--uid=65534", "--gid=65534", "--chdir=/", "--gpushare", "/bin/true")
+            done = SLURM.run("sbatch", "--wait", "--uid=65534", "--gid=65534", "--chdir=/", "-o", "/dev/null", "--gpushare", "--wrap=/bin/true")
         finally:
             SLURM.write("plugstack.conf", SLURM.plugstack)
-        number = int(re.search(r"jobid (\d+)", done.stderr).group(1))
-        self.assertTrue(wait_for(lambda: SLURM.records(number)), SLURM.log()[-3000:])
-        self.assertEqual(SLURM.records(number)[0][1], {"user": "65534", "groups": "65534", "words": "account,--json"})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        records = SLURM.records(int(done.stdout.split()[-1]))
+        self.assertEqual([figures for _, figures in records], [{"user": "65534", "groups": "65534", "words": "account,--json"}],
+                         SLURM.log()[-3000:])
 
     # --- refusals
 
