@@ -84,7 +84,7 @@ struct gs_wire_hello {
     uint32_t weight;  /* its share against others; 1 to GS_WEIGHT_MAX, 0: GS_WEIGHT_DEFAULT */
     int32_t priority; /* with the policy `priority`; higher goes first, 0 is ordinary */
     uint32_t class;   /* enum gs_wire_class; that it asks for */
-    char name[32];    /* program_invocation_short_name */
+    char name[32];    /* GPUSHARE_NAME, or program_invocation_short_name */
     char version[16]; /* of the runtime library */
     char group[32]; /* gang: programs of one user that name the same one get their turns on all
                        their devices together; "": none */
