@@ -15,10 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/fd.h"
-
-#define TRIES    8
-#define PAUSE_MS 50
+#define TRIES 8
 
 /* The comment as it is, to be freed; "": none. NULL: the controller did not say. */
 static char *read_comment(uint32_t job, struct gs_err *err)
@@ -55,14 +52,11 @@ static int write_comment(uint32_t job, char *comment, struct gs_err *err)
                       slurm_strerror(slurm_get_errno()));
 }
 
-/* 1: it is in the comment already. */
-static int add_once(uint32_t job, const char *text, struct gs_err *err)
+/* The comment with the text behind it. 0; 1: it is in there already; -errno. */
+static int write_behind(uint32_t job, const char *comment, const char *text, struct gs_err *err)
 {
-    GS_FREE char *comment = read_comment(job, err);
-    GS_FREE char *longer = NULL;
+    char longer[2 * GS_RECORD_MOST + 2]; /* each part alone is below */
 
-    if (comment == NULL)
-        return err->code;
     if (strstr(comment, text) != NULL)
         return 1;
     if (strlen(comment) + strlen(text) > GS_RECORD_MOST)
@@ -70,19 +64,27 @@ static int add_once(uint32_t job, const char *text, struct gs_err *err)
                           "job %u: its AdminComment has no room for another step; see "
                           "slurmd's log",
                           job);
-    if (asprintf(&longer, "%s%s%s", comment, *comment != '\0' ? " " : "", text) < 0)
-        return gs_err_set(err, -ENOMEM, "out of memory");
+    snprintf(longer, sizeof longer, "%s%s%s", comment, *comment != '\0' ? " " : "", text);
     return write_comment(job, longer, err);
+}
+
+static int add_once(uint32_t job, const char *text, struct gs_err *err)
+{
+    char *comment = read_comment(job, err);
+    const int code = comment != NULL ? write_behind(job, comment, text, err) : err->code;
+
+    free(comment);
+    return code;
 }
 
 int gs_record_add(uint32_t job, const char *text, struct gs_err *err)
 {
+    /* another length for each step, so that two that meet once do not meet again */
+    const long unit = (1 + getpid() % 7) * 5000000L;
     int code = 0;
 
-    for (unsigned i = 0; i < TRIES && code == 0; i++) {
-        /* another length for each step, so that two that meet once do not meet again */
-        const struct timespec pause = {.tv_nsec =
-                                           (1 + getpid() % 7) * PAUSE_MS * 100000l * (long)i};
+    for (long i = 0; i < TRIES && code == 0; i++) {
+        const struct timespec pause = {.tv_nsec = unit * i};
 
         nanosleep(&pause, NULL);
         code = add_once(job, text, err);

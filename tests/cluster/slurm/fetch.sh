@@ -8,7 +8,7 @@ set -euo pipefail
 mkdir -p "$1"
 folder=$(realpath "$1")
 [ ! -e "$folder/complete" ] || exit 0
-rm -rf "$folder/debs" "$folder/usr"
+rm -rf "${folder:?}/debs" "${folder:?}/usr"
 mkdir -p "$folder/debs"
 cd "$folder/debs"
 packages=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libmunge2 libhwloc15 libnuma1 liblua5.1-0)
@@ -16,5 +16,5 @@ apt-get download -qq "${packages[@]}" 2>/dev/null || { apt-get update -qq; apt-g
 for deb in *.deb; do dpkg -x "$deb" "$folder"; done
 # Slurm finds out by the program's name whether it is a daemon; the packages make these names when they are installed
 for name in slurmctld slurmd slurmstepd; do ln -s "$name-wlm" "$folder/usr/sbin/$name"; done
-rm -rf "$folder/debs"
+rm -rf "${folder:?}/debs"
 touch "$folder/complete"

@@ -17,7 +17,9 @@ from slurm import PATIENCE, Slurm  # noqa: E402
 
 MIB = 1 << 20
 SLURM = CARD = None
-SHORT = ("test_a_killed_step_leaves_nothing", "test_shards_without_the_option", "test_tasks_of_a_step_are_a_gang")
+HOST = socket.gethostname().split(".")[0]
+SHORT = ("test_class_weight_group_and_name_reach_the_program", "test_a_killed_step_leaves_nothing", "test_shards_without_the_option",
+         "test_tasks_of_a_step_are_a_gang")
 
 
 def setUpModule():  # pylint: disable=invalid-name
@@ -70,7 +72,8 @@ class SlurmTest(BuildTest):
         environment.update(more)
         export = ",".join(f"{key}={value}" for key, value in environment.items())
         # srun itself runs with Slurm's libraries, which --export does not replace
-        return ["-v" if "-v" in options else "-Q", "--export=ALL," + export, *options, "env", "LD_LIBRARY_PATH=" + CARD.environment["LD_LIBRARY_PATH"], *command]
+        return ["-v" if "-v" in options else "-Q", "--export=ALL," + export, *options,
+                "env", "LD_LIBRARY_PATH=" + CARD.environment["LD_LIBRARY_PATH"], *command]
 
     def srun(self, *command, options=(), **more):
         return SLURM.run("srun", *self.words(*command, options=options, **more))
@@ -97,7 +100,7 @@ class SlurmTest(BuildTest):
             number = int(re.search(r"jobid (\d+)", err).group(1))
             self.assertTrue(wait_for(lambda number=number: SLURM.records(number)), "nothing in the job's record")
             node, figures = SLURM.records(number)[0]
-            self.assertEqual((node, figures["group"], figures["programs"], figures["connected"]), (socket.gethostname().split(".")[0], f"slurm-{number}.0", 1, 0))
+            self.assertEqual((node, figures["group"], figures["programs"], figures["connected"]), (HOST, f"slurm-{number}.0", 1, 0))
             self.assertGreater(figures["gpu_ns"], 0)
             moved += figures["moved_out"]
             waited += figures["wait_ns"]

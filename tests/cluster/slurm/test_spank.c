@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -341,10 +342,15 @@ int main(int argc, char **argv)
         return cmocka_run_group_tests(tests, NULL, NULL);
     }
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-        char command[4096];
+        const pid_t pid = fork();
+        int status = 1;
 
-        snprintf(command, sizeof command, "'%s' %s", argv[0], tests[i].name);
-        failed += system(command) != 0;
+        if (pid == 0) {
+            execl("/proc/self/exe", argv[0], tests[i].name, NULL);
+            _exit(1);
+        }
+        waitpid(pid, &status, 0);
+        failed += status != 0;
     }
     return failed != 0;
 }
