@@ -11,7 +11,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from fake import END, MIB, PATIENCE, RUN, RUNNING, WANT, Daemon, Program, Refused, hello, message  # noqa: E402  (in the folder above)
+from fake import END, GIB, MIB, PATIENCE, RUN, RUNNING, WANT, Daemon, Program, Refused, hello, message  # noqa: E402  (in the folder above)
 
 LOCKD = CTL = None
 ACCOUNT = 27
@@ -48,6 +48,7 @@ class AccountTest(unittest.TestCase):
         one.close()
         one = self.account("job-1")
         self.assertEqual([one[key] for key in ("programs", "connected", "moved_out", "moved_in")], [2, 1, 13 * MIB, 5 * MIB])
+        self.assertRegex(self.ctl("account", "job-1").stdout, r"^2 programs, 1 connected, moved out 13\.0 MiB, moved in 5\.0 MiB, ran for ")
         other.close()
         none = self.account("job-1")
         self.assertEqual([none[key] for key in ("programs", "connected", "moved_out", "moved_in")], [2, 0, 13 * MIB, 5 * MIB])
@@ -55,9 +56,9 @@ class AccountTest(unittest.TestCase):
         self.assertEqual(self.account("job-1")["moved_out"], 14 * MIB)
 
     def test_time_counts(self):
-        runner = self.program("run", flags=WANT, demand=12 << 30)
+        runner = self.program("run", flags=WANT, demand=12 * GIB)
         runner.settle(lambda program: program.flags & RUNNING)
-        waiter = self.program("wait", flags=WANT, demand=12 << 30)
+        waiter = self.program("wait", flags=WANT, demand=12 * GIB)
         self.assertGreater(self.account("run")["gpu_ns"], 0)
         waiter.close()
         waited, again = self.account("wait"), self.account("wait")
