@@ -171,6 +171,9 @@ static int take_message(struct ctl *ctl, struct ctl_answer *answer,
     case GS_WIRE_SETTING:
         return append_message(ctl, &answer->settings, &answer->setting_count, message,
                               sizeof message->setting);
+    case GS_WIRE_ACCOUNT:
+        answer->account = message->account;
+        return 0;
     case GS_WIRE_END:
         answer->end = message->end;
         return 1;

@@ -52,9 +52,10 @@ void ctl_complete(struct ctl *ctl, const struct ctl_command *command, int from, 
                   char **argv);
 
 extern const struct ctl_command ctl_status, ctl_top, ctl_get, ctl_set, ctl_pause, ctl_resume,
-    ctl_evict, ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_serve, ctl_doctor, ctl_cdi;
+    ctl_evict, ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_serve, ctl_doctor, ctl_cdi,
+    ctl_account;
 
-/* All that a daemon answered to GS_WIRE_STATUS or GS_WIRE_GET, in its order. */
+/* All that a daemon answered to GS_WIRE_STATUS, _GET or _ACCOUNT, in its order. */
 struct ctl_answer {
     bool running;
     struct gs_wire_daemon daemon;
@@ -63,6 +64,7 @@ struct ctl_answer {
     struct gs_wire_totals *totals;
     struct gs_wire_remark *remarks;
     struct gs_wire_setting *settings;
+    struct gs_wire_account account; /* of GS_WIRE_ACCOUNT */
     size_t device_count, client_count, total_count, remark_count, setting_count;
     struct gs_wire_end end;
     /* nvml.c: per cent of the last second in which the device, or that program on it, was busy;

@@ -59,6 +59,7 @@ enum gs_wire_type {
     GS_WIRE_CONTROL = 17, /* answered by END alone */
     GS_WIRE_TRACE = 23,   /* answered by EVENTs from now on, until its time is over */
     GS_WIRE_GET = 25,     /* answered by a SETTING for each row */
+    GS_WIRE_ACCOUNT = 28, /* answered by one ACCOUNT, where there is such a group */
 
     /* to gpusharectl */
     GS_WIRE_DAEMON = 18,
@@ -85,7 +86,7 @@ struct gs_wire_hello {
     uint32_t weight;  /* its share against others; 1 to GS_WEIGHT_MAX, 0: GS_WEIGHT_DEFAULT */
     int32_t priority; /* with the policy `priority`; higher goes first, 0 is ordinary */
     uint32_t class;   /* enum gs_wire_class; that it asks for */
-    char name[32];    /* program_invocation_short_name */
+    char name[32];    /* GPUSHARE_NAME, or program_invocation_short_name */
     char version[16]; /* of the runtime library */
     char group[32]; /* gang: programs of one user that name the same one get their turns on all
                        their devices together; "": none */
@@ -428,6 +429,20 @@ struct gs_wire_get {
     uint32_t zero;
 };
 
+/* What the programs of one group have used, those that have ended included. In the question only
+ * the group counts, which is one of the caller's user; everything else is 0. */
+struct gs_wire_account {
+    struct gs_wire_header header;
+    char group[32];
+    uint32_t programs;        /* that named the group, those that have ended included */
+    uint32_t connected;       /* of them */
+    uint64_t moved_out;       /* bytes, all devices together, as the next */
+    uint64_t moved_in;        /* bytes */
+    uint64_t gpu_ns;          /* that they were allowed to run, summed over the programs */
+    uint64_t wait_ns;         /* that they had work and waited, summed over the programs */
+    uint64_t wait_longest_ns; /* the longest single wait */
+};
+
 struct gs_wire_setting { /* one row of settings.def */
     struct gs_wire_header header;
     char name[32];
@@ -485,6 +500,7 @@ _Static_assert(sizeof(struct gs_wire_remark) == 264, "wire");
 _Static_assert(sizeof(struct gs_wire_trace) == 24, "wire");
 _Static_assert(sizeof(struct gs_wire_event) == 128, "wire");
 _Static_assert(sizeof(struct gs_wire_get) == 24, "wire");
+_Static_assert(sizeof(struct gs_wire_account) == 96, "wire");
 _Static_assert(sizeof(struct gs_wire_setting) == 168, "wire");
 _Static_assert(sizeof(struct gs_wire_end) == 216, "wire");
 

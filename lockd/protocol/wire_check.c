@@ -53,6 +53,8 @@ size_t lockd_wire_size(unsigned type)
         return sizeof(struct gs_wire_event);
     case GS_WIRE_GET:
         return sizeof(struct gs_wire_get);
+    case GS_WIRE_ACCOUNT:
+        return sizeof(struct gs_wire_account);
     case GS_WIRE_SETTING:
         return sizeof(struct gs_wire_setting);
     default:
@@ -216,6 +218,15 @@ static int check_setting(struct gs_wire_setting *setting, struct gs_err *err)
     return 0;
 }
 
+static int check_account(struct gs_wire_account *account, struct gs_err *err)
+{
+    CLEAN(account->group);
+    if (account->group[0] == '\0' || account->connected > account->programs)
+        return gs_err_set(err, -EBADMSG, "account of group '%s': %u of %u programs connected",
+                          account->group, account->connected, account->programs);
+    return 0;
+}
+
 static int check_body(union lockd_message *message, struct gs_err *err)
 {
     switch (message->header.type) {
@@ -265,6 +276,8 @@ static int check_body(union lockd_message *message, struct gs_err *err)
         return check_get(&message->get, err);
     case GS_WIRE_SETTING:
         return check_setting(&message->setting, err);
+    case GS_WIRE_ACCOUNT:
+        return check_account(&message->account, err);
     case GS_WIRE_END:
         CLEAN(message->end.text);
         return 0;

@@ -35,6 +35,7 @@ union lockd_message {
     struct gs_wire_trace trace;
     struct gs_wire_event event;
     struct gs_wire_get get;
+    struct gs_wire_account account;
     struct gs_wire_setting setting;
 };
 

@@ -268,3 +268,15 @@ void sched_visit(const struct sched *sched, sched_visit_device *visit_device,
         }
     }
 }
+
+void sched_visit_client(const struct sched_client *client, sched_visit_member *visit,
+                        void *context, uint64_t now_ns)
+{
+    for (const struct lockd_list *at = client->members.next; at != &client->members;
+         at = at->next) {
+        const struct gs_wire_client wire =
+            describe_member(lockd_entry(at, struct sched_member, of_client), now_ns);
+
+        visit(context, NULL, client->owner, &wire);
+    }
+}

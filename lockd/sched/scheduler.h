@@ -149,5 +149,8 @@ void sched_visit(const struct sched *sched, sched_visit_device *device,
 typedef void sched_visit_total(void *context, const struct gs_wire_totals *totals);
 void sched_visit_totals(const struct sched *sched, sched_visit_total *visit, void *context,
                         uint64_t now_ns);
+/* One program, on each of its devices; there is no device in the call. */
+void sched_visit_client(const struct sched_client *client, sched_visit_member *visit,
+                        void *context, uint64_t now_ns);
 
 #endif

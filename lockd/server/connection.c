@@ -230,6 +230,8 @@ static void take_request(struct lockd_connection *connection,
         lockd_trace_listen(connection, &message->trace);
     else if (message->header.type == GS_WIRE_GET)
         lockd_status_settings(connection, &message->get);
+    else if (message->header.type == GS_WIRE_ACCOUNT)
+        lockd_status_account(connection, &message->account);
     else
         lockd_status_send(connection);
 }
@@ -273,6 +275,7 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
     case GS_WIRE_CONTROL:
     case GS_WIRE_TRACE:
     case GS_WIRE_GET:
+    case GS_WIRE_ACCOUNT:
         take_request(connection, message);
         break;
     default:

@@ -21,6 +21,7 @@
 #include "lockd/server/quota.h"
 #include "lockd/server/reload.h"
 #include "lockd/server/relations.h"
+#include "lockd/server/status.h"
 #include "lockd/server/successor.h"
 #include "lockd/server/targets.h"
 #include "lockd/server/trace.h"
@@ -136,6 +137,7 @@ static void bury_dead(struct lockd_server *server)
             lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) has ended", connection->name,
                       (int)connection->pid);
             lockd_trace_gone(connection);
+            lockd_status_gone(connection, client);
             lockd_relations_gone(connection);
             sched_client_gone(server->scheduler, client, lockd_now());
             lockd_quota_gone(connection);

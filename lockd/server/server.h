@@ -10,6 +10,7 @@
 #include "common/err.h"
 #include "lockd/base/list.h"
 #include "lockd/sched/scheduler.h"
+#include "lockd/account/account.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/checkpoint.h"
 #include "lockd/server/closer.h"
@@ -53,6 +54,7 @@ struct lockd_server {
     struct lockd_identity here;     /* the daemon's own */
     int epoll, signals;
     bool stop;
+    struct lockd_accounts accounts;
     struct lockd_admission admission;
     struct lockd_connections connections;
     struct lockd_list users;

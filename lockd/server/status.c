@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * status.c: answers `gpusharectl status` (the daemon, its devices, the programs on them, what
- * programs remarked) and `gpusharectl get`. Reads only. Whoever may connect may look.
+ * programs remarked), `gpusharectl get` and `gpusharectl account`. Reads only, but for the accounts of programs that end. Whoever may connect may look.
  */
 #include "lockd/server/status.h"
 
@@ -162,6 +162,68 @@ void lockd_status_send(struct lockd_connection *connection)
     sched_visit_totals(server->scheduler, visit_totals, &status, lockd_now());
     send_notes(&status, server);
     end.count = status.count;
+    send_one(&status, &end, GS_WIRE_END);
+}
+
+/* --- accounts --- */
+
+static void add_member(void *context, const struct gs_wire_device *device, void *owner,
+                       const struct gs_wire_client *client)
+{
+    (void)device;
+    (void)owner;
+    lockd_account_count(context, client);
+}
+
+static void add_program(struct gs_wire_account *sum, const struct sched_client *client)
+{
+    sum->programs++;
+    sched_visit_client(client, add_member, sum, lockd_now());
+}
+
+void lockd_status_gone(const struct lockd_connection *connection,
+                       const struct sched_client *client)
+{
+    if (connection->group[0] != '\0')
+        add_program(lockd_account_open(&connection->server->accounts, connection->uid,
+                                       connection->group, lockd_now()),
+                    client);
+}
+
+static void add_connected(struct gs_wire_account *sum, const struct lockd_connection *asker)
+{
+    lockd_list_each (at, &asker->server->connections.all) {
+        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (each->client == NULL || each->uid != asker->uid ||
+            strcmp(each->group, sum->group) != 0)
+            continue;
+        sum->connected++;
+        add_program(sum, each->client);
+    }
+}
+
+void lockd_status_account(struct lockd_connection *connection,
+                          const struct gs_wire_account *asked)
+{
+    const struct lockd_account *ended =
+        lockd_account_find(&connection->server->accounts, connection->uid, asked->group);
+    struct status status = {.to = connection};
+    struct gs_wire_account sum = {0};
+    struct gs_wire_end end = {0};
+
+    memcpy(sum.group, asked->group, sizeof sum.group);
+    sum = ended != NULL ? ended->sum : sum;
+    add_connected(&sum, connection);
+    if (sum.programs != 0)
+        send_one(&status, &sum, GS_WIRE_ACCOUNT);
+    end.count = status.count;
+    if (sum.programs == 0) {
+        end.code = -ESRCH;
+        snprintf(end.text, sizeof end.text,
+                 "no program of user %u has named the group '%.31s', or that was too long ago",
+                 (unsigned)connection->uid, asked->group);
+    }
     send_one(&status, &end, GS_WIRE_END);
 }
 

@@ -96,11 +96,12 @@ static uint32_t read_class(void)
 
 static int send_hello(const struct gs_own_fd *connection)
 {
-    const char *group = secure_getenv("GPUSHARE_GROUP");
+    const char *group = secure_getenv("GPUSHARE_GROUP"), *name = secure_getenv("GPUSHARE_NAME");
     struct gs_wire_hello message = {.pid = (int32_t)getpid()};
 
     gs_connect_header(&message.header, GS_WIRE_HELLO, sizeof message);
-    snprintf(message.name, sizeof message.name, "%s", program_invocation_short_name);
+    snprintf(message.name, sizeof message.name, "%s",
+             name != NULL && *name != '\0' ? name : program_invocation_short_name);
     snprintf(message.version, sizeof message.version, "%s", GS_VERSION);
     snprintf(message.group, sizeof message.group, "%s",
              group != NULL && strcmp(group, "none") != 0 ? group : "");

@@ -262,7 +262,7 @@ static void step(struct fuzz *fuzz)
     else if (what == 13)
         say_typed(fuzz, peer, byte(fuzz));
     else if (what == 14)
-        say_typed(fuzz, peer, GS_WIRE_GET);
+        say_typed(fuzz, peer, byte(fuzz) % 2 == 0 ? GS_WIRE_GET : GS_WIRE_ACCOUNT);
     else if (what >= 15 && what < 19)
         say_sharing(fuzz, peer);
     else

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * step.c: environment, mounts and figures of one step on one node. State: none of its own.
+ */
+#include "cluster/slurm/step.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "cluster/slurm/child.h"
+
+#define TEXT_SIZE 256
+
+/* --- the environment --- */
+
+/* A variable of the step, or "". */
+static const char *variable(spank_t spank, const char *name, char *buffer, int size)
+{
+    buffer[0] = '\0';
+    return spank_getenv(spank, name, buffer, size) == ESPANK_SUCCESS ? buffer : "";
+}
+
+/* What the user has set stays. */
+static int set_default(spank_t spank, const char *name, const char *value, struct gs_err *err)
+{
+    char now[2];
+    const spank_err_t known = spank_getenv(spank, name, now, sizeof now);
+
+    if (known == ESPANK_SUCCESS || known == ESPANK_NOSPACE)
+        return 0;
+    return spank_setenv(spank, name, value, 1) == ESPANK_SUCCESS
+               ? 0
+               : gs_err_set(err, -EIO, "%s cannot be set for the step", name);
+}
+
+static void name_group(uint32_t job, uint32_t step, char *group)
+{
+    switch (step) {
+    case SLURM_BATCH_SCRIPT:
+        snprintf(group, GS_STEP_GROUP_SIZE, "slurm-%u.batch", job);
+        break;
+    case SLURM_INTERACTIVE_STEP:
+        snprintf(group, GS_STEP_GROUP_SIZE, "slurm-%u.interactive", job);
+        break;
+    default:
+        snprintf(group, GS_STEP_GROUP_SIZE, "slurm-%u.%u", job, step);
+    }
+}
+
+static int set_environment(spank_t spank, const struct gs_share_option *option,
+                           struct gs_step *step, struct gs_err *err)
+{
+    char text[TEXT_SIZE];
+    int code = 0;
+
+    /* an option on the command line is newer than what the environment says */
+    if (option->class[0] != '\0')
+        spank_setenv(spank, "GPUSHARE_CLASS", option->class, 1);
+    snprintf(text, sizeof text, "%u", option->weight);
+    if (option->weight != 0)
+        spank_setenv(spank, "GPUSHARE_WEIGHT", text, 1);
+    variable(spank, "GPUSHARE_GROUP", text, sizeof text);
+    if (text[0] != '\0')
+        step->group[0] = '\0';
+    else
+        code = spank_setenv(spank, "GPUSHARE_GROUP", step->group, 1) == ESPANK_SUCCESS
+                   ? 0
+                   : gs_err_set(err, -EIO, "GPUSHARE_GROUP cannot be set for the step");
+    variable(spank, "SLURM_JOB_NAME", text, sizeof text);
+    if (code == 0 && text[0] != '\0')
+        code = set_default(spank, "GPUSHARE_NAME", text, err);
+    return code;
+}
+
+int gs_step_begin(spank_t spank, const struct gs_share_option *option, struct gs_step *step,
+                  struct gs_err *err)
+{
+    uint32_t number = 0;
+
+    *step = (struct gs_step){0};
+    if (spank_get_item(spank, S_JOB_ID, &step->job) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_STEPID, &number) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_UID, &step->uid) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_GID, &step->gid) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &step->tasks) != ESPANK_SUCCESS)
+        return gs_err_set(err, -EIO, "Slurm does not tell the job's and the user's numbers");
+    if (gethostname(step->node, sizeof step->node - 1) != 0)
+        snprintf(step->node, sizeof step->node, "unknown");
+    step->node[strcspn(step->node, ".")] = '\0';
+    name_group(step->job, number, step->group);
+    return set_environment(spank, option, step, err);
+}
+
+bool gs_step_has_shards(spank_t spank)
+{
+    char count[16];
+
+    return strtol(variable(spank, "SLURM_SHARDS_ON_NODE", count, sizeof count), NULL, 10) > 0;
+}
+
+/* --- the door --- */
+
+int gs_step_mount(const struct gs_share_config *config, struct gs_err *err)
+{
+    char door[PATH_MAX], bind[] = "--bind", said[TEXT_SIZE];
+    char *const argv[] = {door, bind, NULL};
+    const struct gs_child child = {.argv = argv};
+
+    snprintf(door, sizeof door, "%s", config->door);
+    if (unshare(CLONE_NEWNS) != 0)
+        return gs_err_errno(err, -errno, "no mount namespace for the task");
+    /* what is mounted outside later comes in; what is mounted here stays here */
+    if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
+        return gs_err_errno(err, -errno, "the task's mounts cannot be made private");
+    return gs_child_run(&child, said, sizeof said, err);
+}
+
+/* --- the figures --- */
+
+/* The variables that say where the step's daemon is. */
+static void copy_variable(spank_t spank, const char *name, char *place, char **environment)
+{
+    char value[TEXT_SIZE];
+
+    variable(spank, name, value, sizeof value);
+    if (value[0] == '\0')
+        return;
+    snprintf(place, TEXT_SIZE + 32, "%s=%s", name, value);
+    while (*environment != NULL)
+        environment++;
+    *environment = place;
+}
+
+int gs_step_account(spank_t spank, const struct gs_share_config *config,
+                    const struct gs_step *step, char *text, size_t size, struct gs_err *err)
+{
+    char ctl[PATH_MAX], command[] = "account", json[] = "--json", group[GS_STEP_GROUP_SIZE];
+    char socket[TEXT_SIZE + 32], folder[TEXT_SIZE + 32];
+    char *const argv[] = {ctl, command, json, group, NULL};
+    char *environment[3] = {NULL};
+    struct gs_child_user user = {.uid = step->uid, .gid = step->gid};
+    const struct gs_child child = {.argv = argv, .environment = environment, .user = &user};
+    gid_t *groups = NULL;
+    int count = 0;
+
+    snprintf(ctl, sizeof ctl, "%s", config->ctl);
+    snprintf(group, sizeof group, "%s", step->group);
+    if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &count) == ESPANK_SUCCESS &&
+        count > 0) {
+        user.groups = groups;
+        user.group_count = (size_t)count;
+    }
+    copy_variable(spank, "GPUSHARE_SOCKET", socket, environment);
+    copy_variable(spank, "XDG_RUNTIME_DIR", folder, environment);
+    return gs_child_run(&child, text, size, err);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * account.h: what the programs of a group have used together that have ended, so that a batch system can ask for it after
+ * a step, however its programs ended.
+ */
+#ifndef GS_LOCKD_ACCOUNT_ACCOUNT_H
+#define GS_LOCKD_ACCOUNT_ACCOUNT_H
+
+#include "lockd/protocol/wire.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#define LOCKD_ACCOUNTS 512
+
+/* One group of one user, after the first of its programs has ended. */
+struct lockd_account {
+    uint64_t at; /* when a program of it ended last; 0: the slot is free */
+    uid_t uid;
+    struct gs_wire_account sum; /* of the programs that have ended */
+};
+
+struct lockd_accounts {
+    struct lockd_account slot[LOCKD_ACCOUNTS];
+};
+
+/* Adds the figures of a program on one device. */
+void lockd_account_count(struct gs_wire_account *sum, const struct gs_wire_client *client);
+/* The account of a group, NULL: no program of it has ended. */
+const struct lockd_account *lockd_account_find(const struct lockd_accounts *accounts, uid_t uid,
+                                               const char *group);
+/* The same to add a program that ends now; made where there is none. */
+struct gs_wire_account *lockd_account_open(struct lockd_accounts *accounts, uid_t uid,
+                                           const char *group, uint64_t now);
+
+#endif
