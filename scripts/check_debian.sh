@@ -105,7 +105,7 @@ for command in "${commands[@]}"; do
     inside "$who" "cd only-mine/gpushare && $command" || { say "FAILED: $command"; failed=1; }
 done
 if [ $failed = 0 ]; then
-    umount -R "$root/proc" "$root/dev" "$root/sys" "$root/var/cache/apt/archives"
+    umount -R --lazy "$root/proc" "$root/dev" "$root/sys" "$root/var/cache/apt/archives" # a daemon may still be leaving
     ! mountpoint -q "$root/usr/local/cuda" || umount "$root/usr/local/cuda"
     rm -rf --one-file-system "$root"
     say "all passed"
