@@ -126,16 +126,17 @@ static void units_are_the_path_of_systemds_control_group(void **state)
 
 static void units_of_a_long_path_are_the_last_ones(void **state)
 {
+    static const char part[] = "/thirty-two-bytes-are-in-this.slice";
     char line[1024] = "0::/first.slice", path[LOCKD_UNITS_SIZE];
+    size_t at = strlen(line);
 
     (void)state;
-    for (int i = 0; i < 10; i++)
-        strcat(line, "/thirty-two-bytes-are-in-this.slice");
-    strcat(line, "/last.service\n");
+    for (int i = 0; i < 10; i++, at += strlen(part))
+        memcpy(line + at, part, sizeof part);
+    memcpy(line + at, "/last.service\n", sizeof "/last.service\n");
     assert_true(lockd_identity_units(line, path));
     assert_memory_equal(path, "/thirty", 7);
     assert_string_equal(strrchr(path, '/'), "/last.service");
-    strcpy(line, "0::/");
     memset(line + 4, 'x', 300); /* one part alone is too long */
     line[304] = '\0';
     assert_true(lockd_identity_units(line, path));
