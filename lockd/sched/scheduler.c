@@ -185,9 +185,10 @@ static void take_running(struct sched_member *member, bool runs, uint64_t now)
     if (!sched_member_run(member) || party->turn.started != 0)
         return;
     party->turn.started = now;
-    /* at first it has no memory that must come in: that switch is cheaper than any after it */
-    if (device->turns.leases && party->turn.measured && party->time.last_ran != 0) {
-        sched_device_switched(device, now - party->turn.cleared);
+    if (device->turns.leases && party->turn.measured) {
+        /* at first it has no memory that must come in: that switch is cheaper than any after it */
+        if (party->time.last_ran != 0)
+            sched_device_switched(device, now - party->turn.cleared);
         lockd_totals_count(&device->totals->sum.hand_offs, now - party->turn.cleared);
     }
     party->turn.measured = false;

@@ -55,10 +55,9 @@ void gs_gate_init(bool (*asked_to_wait)(void))
     register_membarrier(); /* prepare_threads() asks again, which is then quick */
 }
 
-static void thread_ends(void *argument)
+/* Off the list, whose memory goes with the thread. */
+static void forget_thread(struct gs_gate_thread *thread)
 {
-    struct gs_gate_thread *thread = argument;
-
     gs_lock(&threads.lock, GS_LOCK_THREADS);
     *thread->link = thread->next;
     if (thread->next != NULL)
@@ -67,8 +66,26 @@ static void thread_ends(void *argument)
     gs_unlock(&threads.lock, GS_LOCK_THREADS);
     gs_throttle_thread_ends(thread->throttle);
     thread->throttle = NULL;
-    thread->registered = 0; /* a later destructor that still calls the driver registers again */
+    thread->registered = 0;
     atomic_store_explicit(&thread->seq, 1, memory_order_relaxed);
+}
+
+/* Later destructors may still call the driver, in this round or the last one, and nothing is
+ * called behind them. */
+static void thread_ends(void *argument)
+{
+    struct gs_gate_thread *thread = argument;
+
+    thread->ended = true;
+    forget_thread(thread);
+}
+
+static void forget_ended(struct gs_gate_thread *self)
+{
+    if (self->ended && self->registered != 0 &&
+        (atomic_load_explicit(&self->seq, memory_order_relaxed) & 1) == 0 &&
+        atomic_load_explicit(&self->syncing, memory_order_relaxed) == 0)
+        forget_thread(self);
 }
 
 static void prepare_threads(void)
@@ -88,7 +105,8 @@ static void register_thread(struct gs_gate_thread *self)
     self->link = &threads.first;
     threads.first = self;
     gs_unlock(&threads.lock, GS_LOCK_THREADS);
-    pthread_setspecific(threads.key, self);
+    if (!self->ended)
+        pthread_setspecific(threads.key, self);
     self->registered = 1;
     atomic_store_explicit(&self->seq, 0, memory_order_relaxed);
 }
@@ -199,6 +217,8 @@ unsigned gs_gate_enter_odd(CUstream stream, unsigned call)
         return GS_PASS_NESTED;
     register_thread(&gs_gate_self);
     pass = enter_gate(&request);
+    if (pass == GS_PASS_REFUSED)
+        forget_ended(&gs_gate_self);
     errno = saved;
     return pass;
 }
@@ -223,6 +243,8 @@ bool gs_gate_try_enter(unsigned *pass)
         *pass = GS_PASS_NESTED;
     else
         *pass = enter_gate(NULL);
+    if (*pass == GS_PASS_REFUSED)
+        forget_ended(&gs_gate_self);
     errno = saved;
     return *pass != GS_PASS_REFUSED;
 }
@@ -231,6 +253,7 @@ void gs_gate_leave_slow(unsigned pass)
 {
     if (pass == GS_PASS_WATCHED)
         step_out(&gs_gate_self);
+    forget_ended(&gs_gate_self);
 }
 
 bool gs_gate_is_watched(void)
@@ -253,6 +276,7 @@ void gs_gate_sync_end(void)
     atomic_store_explicit(&self->synced,
                           atomic_load_explicit(&self->synced, memory_order_relaxed) + 1,
                           memory_order_relaxed);
+    forget_ended(self);
 }
 
 static bool somebody_inside(void)

@@ -51,6 +51,7 @@ struct gs_gate_thread {
     _Atomic(uint32_t) syncing; /* inside a call that waits for the GPU */
     _Atomic(uint32_t) synced;  /* such calls that have returned */
     uint32_t submissions;      /* while watched */
+    bool ended; /* its destructors run: it is registered for the length of each call only */
     struct gs_gate_thread *next, **link;
     struct gs_throttle *throttle; /* throttle.c */
 };

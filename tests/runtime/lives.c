@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -96,22 +97,36 @@ static void *end_late(void *unused)
     return NULL;
 }
 
-/* Threads whose destructors call the driver, to the last round; the gate still closes behind
- * them. */
+/* Threads whose destructors call the driver, to the last round, where nothing is called behind them;
+ * the gate still closes when even the threads' memory is gone (their stacks, which hold it too). */
 static void case_destructors(void)
 {
+    const size_t bytes = 1 << 20;
+    pthread_attr_t attributes[8];
     pthread_t threads[8];
+    void *stacks[8];
+    CUdeviceptr address;
     CUcontext other;
 
+    OK(cuMemAlloc(&address,
+                  1000)); /* through the gate: its key is older than ours, and so ends first */
     CHECK(pthread_key_create(&key, late_call) == 0);
     for (int round = 0; round < 20; round++) {
-        for (int i = 0; i < 8; i++)
-            CHECK(pthread_create(&threads[i], NULL, end_late, NULL) == 0);
-        for (int i = 0; i < 8; i++)
-            CHECK(pthread_join(threads[i], NULL) == 0);
+        for (int i = 0; i < 8; i++) {
+            stacks[i] =
+                mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            CHECK(stacks[i] != MAP_FAILED && pthread_attr_init(&attributes[i]) == 0);
+            CHECK(pthread_attr_setstack(&attributes[i], stacks[i], bytes) == 0);
+            CHECK(pthread_create(&threads[i], &attributes[i], end_late, NULL) == 0);
+        }
+        for (int i = 0; i < 8; i++) {
+            CHECK(pthread_join(threads[i], NULL) == 0 && munmap(stacks[i], bytes) == 0);
+            CHECK(pthread_attr_destroy(&attributes[i]) == 0);
+        }
         OK(cuCtxCreate(&other, NULL, 0, 0));
         OK(cuCtxDestroy(other));
     }
+    OK(cuMemFree(address));
 }
 
 /* A child of a process whose threads are inside: it has no device, and ends. */

@@ -6,6 +6,7 @@ usage: test_ctl.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
 import json
 import os
 import re
+import shutil
 import socket
 import struct
 import subprocess
