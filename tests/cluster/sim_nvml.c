@@ -92,17 +92,18 @@ int nvmlDeviceRegisterEvents(struct device *device, unsigned long long types, in
 static int take_line(const char *line, struct event *event)
 {
     char word[16], uuid[64];
-    unsigned long long number = 0;
     struct device *device;
+    int length = 0;
 
-    if (sscanf(line, "%15s %63s %llu", word, uuid, &number) < 2 ||
+    if (sscanf(line, "%15s %63s%n", word, uuid, &length) < 2 ||
         nvmlDeviceGetHandleByUUID(uuid, &device) != 0)
         return 10;
     if (strcmp(word, "xid") != 0) {
         device->lost = strcmp(word, "lost") == 0;
         return 10;
     }
-    *event = (struct event){.device = device, .type = 8, .data = number};
+    *event =
+        (struct event){.device = device, .type = 8, .data = strtoull(line + length, NULL, 10)};
     return device->watched ? 0 : 10;
 }
 

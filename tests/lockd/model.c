@@ -240,7 +240,7 @@ void model_flush(struct model *model)
 /* Without a random number, so that the programs are the same with classes and without. */
 static uint32_t some_class(const struct model *model, const struct model_program *program)
 {
-    const uint64_t which = model->options.seed * 31 + program->index * 7 + program->life;
+    const uint64_t which = model->options.seed * 31 + 7ull * program->index + program->life;
 
     return model->options.classes && which % 3 == 0 ? GS_CLASS_BACKGROUND : GS_CLASS_AUTO;
 }

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -22,8 +23,8 @@
 /* Since the machine started, ns; 0: not known. Field 22 of stat, behind a name of any bytes. */
 static uint64_t started_ns(int32_t pid)
 {
-    char path[64], text[1024], *behind;
-    unsigned long long ticks = 0;
+    char path[64], text[1024];
+    const char *at;
     size_t length;
     FILE *file;
 
@@ -34,14 +35,10 @@ static uint64_t started_ns(int32_t pid)
     length = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[length] = '\0';
-    behind = strrchr(text, ')');
-    if (behind == NULL ||
-        sscanf(behind + 1,
-               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-               "%*d %*d %llu",
-               &ticks) != 1)
-        return 0;
-    return ticks * (SECOND / (uint64_t)sysconf(_SC_CLK_TCK));
+    at = strrchr(text, ')'); /* behind it the third field */
+    for (unsigned field = 2; at != NULL && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at == NULL ? 0 : strtoull(at, NULL, 10) * (SECOND / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
 static int check_process(const struct gs_wire_client *client, struct gs_err *err)
@@ -66,8 +63,7 @@ static int check_process(const struct gs_wire_client *client, struct gs_err *err
 
 int top_process_open(const struct gs_wire_client *client, struct gs_err *err)
 {
-    GS_CLOSE_FD int fd = -1;
-    int code;
+    int fd, code;
 
     if (client->pid <= 0 || (client->flags & GS_CLIENT_FOREIGN) != 0)
         return gs_err_set(err, -ESRCH,
@@ -76,11 +72,11 @@ int top_process_open(const struct gs_wire_client *client, struct gs_err *err)
     if (fd < 0)
         return gs_err_errno(err, -errno, "process %d", client->pid);
     code = check_process(client, err);
-    if (code != 0)
+    if (code != 0) {
+        close(fd);
         return code;
-    code = fd;
-    fd = -1;
-    return code;
+    }
+    return fd;
 }
 
 int top_process_signal(int pidfd, int number, struct gs_err *err)

@@ -10,10 +10,12 @@ import shutil
 import socket
 import struct
 import subprocess
+import sys
+import time
 import unittest
 
 from ctl_case import CTL, LOCKD, CtlCase  # first: it leads to the folders above
-from fake import CONTROL, GIB, PATIENCE, PAUSED, RUN, RUNNING, Program, message, note, settle_all, wait_for
+from fake import CONTROL, GIB, PATIENCE, PAUSED, RUN, RUNNING, WANT, Program, message, note, settle_all, wait_for
 
 
 class CtlTest(CtlCase):

@@ -12,11 +12,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from fake import GIB, MIB, PATIENCE, PAUSED, RUN, RUNNING, WANT, Daemon, Program, Refused, can_connect, hello, state, wait_for, wish
+from fake import GIB, MIB, PATIENCE, PAUSED, RUN, RUNNING, WANT, Daemon, Program, Refused, hello, state, wait_for, wish
 from other_user import AS_OTHER_USER, copy_for_others, make_folder
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))

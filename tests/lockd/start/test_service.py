@@ -14,7 +14,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from fake import MIB, PATIENCE, RUNNING, WANT, Daemon, Program, can_connect, wait_for
+from fake import MIB, PATIENCE, RUNNING, WANT, Program, can_connect, wait_for
 from other_user import AS_OTHER_USER, copy_for_others, make_folder
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))

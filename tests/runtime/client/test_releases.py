@@ -13,7 +13,6 @@ import struct
 import subprocess
 import sys
 import threading
-import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), os.path.join(HERE, "..", "..", "lockd")]

@@ -27,6 +27,14 @@ struct sample {
 
 int nvmlInit_v2(void);
 int nvmlShutdown(void);
+/* UUID:BUSY,PID:BUSY,... */
+static const char *told(void)
+{
+    const char *text = getenv("FAKE_NVML");
+
+    return text != NULL ? text : "";
+}
+
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device);
 int nvmlDeviceGetUtilizationRates(void *device, struct utilization *rates);
 int nvmlDeviceGetProcessUtilization(void *device, struct sample *samples, unsigned *count,
@@ -46,7 +54,7 @@ int nvmlShutdown(void)
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 {
-    const char *text = getenv("FAKE_NVML");
+    const char *text = told();
 
     if (strncmp(text, uuid, strlen(uuid)) != 0 || text[strlen(uuid)] != ':')
         return NVML_NOT_FOUND;
@@ -56,9 +64,11 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 
 int nvmlDeviceGetUtilizationRates(void *device, struct utilization *rates)
 {
-    if (device != &card)
+    const char *at = strchr(told(), ':');
+
+    if (device != &card || at == NULL)
         return NVML_NOT_FOUND;
-    rates->gpu = (unsigned)atoi(strchr(getenv("FAKE_NVML"), ':') + 1);
+    rates->gpu = (unsigned)strtoul(at + 1, NULL, 10);
     rates->memory = 1;
     return NVML_SUCCESS;
 }
@@ -67,7 +77,7 @@ int nvmlDeviceGetUtilizationRates(void *device, struct utilization *rates)
 int nvmlDeviceGetProcessUtilization(void *device, struct sample *samples, unsigned *count,
                                     unsigned long long since_us)
 {
-    const char *at = getenv("FAKE_NVML");
+    const char *at = told();
     unsigned wanted = 0, place = *count;
 
     if (getenv("FAKE_NVML_OLD") != NULL)
@@ -82,9 +92,10 @@ int nvmlDeviceGetProcessUtilization(void *device, struct sample *samples, unsign
     if (samples == NULL || place < wanted)
         return NVML_TOO_SMALL;
     for (wanted = 0; (at = strchr(at, ',')) != NULL; at++) {
-        unsigned pid = 0, busy = 0;
+        char *end;
+        const unsigned pid = (unsigned)strtoul(at + 1, &end, 10),
+                       busy = *end == ':' ? (unsigned)strtoul(end + 1, NULL, 10) : 0;
 
-        sscanf(at, ",%u:%u", &pid, &busy);
         samples[wanted++] = (struct sample){pid, since_us + 20, busy, 0, 0, 0};
         samples[wanted++] = (struct sample){pid, since_us + 10, 99, 0, 0, 0};
     }
