@@ -13,8 +13,8 @@ import sys
 import time
 import unittest
 
-from fake import (CARD, GIB, MIB, PATIENCE, PAUSED, RUN, RUNNING, SOLE, STATE, WAITERS, WANT, Daemon, Program, can_connect, header, hello,
-                  message, note, settle_all, state, wait_for)
+from fake import (CARD, GIB, MIB, PATIENCE, RUN, RUNNING, SOLE, STATE, WAITERS, WANT, Daemon, Program, can_connect, header, hello,
+                  note, settle_all, state, wait_for)
 from other_user import make_folder
 
 LOCKD = os.path.abspath(sys.argv.pop(1))
