@@ -111,7 +111,7 @@ static bool resolve(const char *root, const char *path, char *found)
     if (root[0] == '\0')
         return realpath(path, found) != NULL;
     top = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    file = top >= 0 ? (int)syscall(SYS_openat2, top, path, &how, sizeof how) : -1;
+    file = top >= 0 ? (int)syscall(__NR_openat2, top, path, &how, sizeof how) : -1;
     if (file < 0)
         return false;
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
