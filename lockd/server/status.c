@@ -13,6 +13,7 @@
 #include "lockd/server/relations.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -184,7 +185,8 @@ static void add_program(struct gs_wire_account *sum, const struct sched_client *
 void lockd_status_gone(const struct lockd_connection *connection,
                        const struct sched_client *client)
 {
-    if (connection->group[0] != '\0')
+    /* a container's user is not the machine's, and its number may be another one's later */
+    if (connection->group[0] != '\0' && connection->user->container[0] == '\0')
         add_program(lockd_account_open(&connection->server->accounts, connection->uid,
                                        connection->group, lockd_now()),
                     client);
@@ -195,7 +197,7 @@ static void add_connected(struct gs_wire_account *sum, const struct lockd_connec
     lockd_list_each (at, &asker->server->connections.all) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        if (each->client == NULL || each->uid != asker->uid ||
+        if (each->client == NULL || each->user != asker->user ||
             strcmp(each->group, sum->group) != 0)
             continue;
         sum->connected++;
@@ -207,7 +209,9 @@ void lockd_status_account(struct lockd_connection *connection,
                           const struct gs_wire_account *asked)
 {
     const struct lockd_account *ended =
-        lockd_account_find(&connection->server->accounts, connection->uid, asked->group);
+        connection->user->container[0] != '\0'
+            ? NULL
+            : lockd_account_find(&connection->server->accounts, connection->uid, asked->group);
     struct status status = {.to = connection};
     struct gs_wire_account sum = {0};
     struct gs_wire_end end = {0};

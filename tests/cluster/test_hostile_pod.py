@@ -130,6 +130,8 @@ class HostilePod(kit.BuildTest):
             self.assertNotIn("(victim): held back", self.daemon.said())
             self.assertIn("(hostile): held back", self.daemon.said())
         self.assertFalse(self.programs()["host"].get("paused"))
+        with self.subTest("what the host's group has used"):
+            self.assertEqual(json.loads(self.ctl("account", "--json", "job"))["programs"], 1)
 
 
 # --- inside of a pod ---
