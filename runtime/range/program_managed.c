@@ -209,22 +209,15 @@ static uint32_t place_all_of_theirs(struct gs_range *range)
     return range->chunk_count; /* no page of it exists yet */
 }
 
-/* Advice is not given while a part of the range is on its way: a driver (580, on an H200) was
- * seen never to come to the end of sending such a range. That this was the cause is not shown. */
 static CUresult send_theirs(struct gs_range *range, uint32_t chunk, CUstream stream)
 {
-    CUresult result;
-    bool advised;
-
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range->theirs->moved = true;
-    advised = range->theirs->read_mostly.count != 0;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     advise_read_mostly(range, chunk, false);
-    result = gs_driver.cuMemPrefetchAsync(gs_range_chunk_address(range, chunk),
-                                          gs_program_managed_bytes(range, chunk), CU_DEVICE_CPU,
-                                          stream);
-    return result == CUDA_SUCCESS && advised ? gs_driver.cuStreamSynchronize(stream) : result;
+    return gs_driver.cuMemPrefetchAsync(gs_range_chunk_address(range, chunk),
+                                        gs_program_managed_bytes(range, chunk), CU_DEVICE_CPU,
+                                        stream);
 }
 
 /* It has been sent (moving); or the whole range ends, and its advice with it. */

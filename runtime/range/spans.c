@@ -48,7 +48,7 @@ bool gs_spans_set(struct gs_spans *spans, uint64_t from, uint64_t to, const int3
 bool gs_spans_first(const struct gs_spans *spans, uint64_t from, uint64_t to,
                     struct gs_span *found)
 {
-    for (unsigned i = 0; i < spans->count && spans->list[i].from < to; i++) {
+    for (unsigned i = 0; from < to && i < spans->count && spans->list[i].from < to; i++) {
         const struct gs_span *span = &spans->list[i];
 
         if (span->to <= from)

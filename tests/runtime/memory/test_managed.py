@@ -87,9 +87,9 @@ class Turns(unittest.TestCase):
         other.end()
         first.end()
 
-    def test_advice_and_prefetches_are_as_before(self):
-        first, other = told(self.card), Told(self.card)
-        self.assertEqual(first.say("alloc 24"), "ok")
+    def advice_and_prefetches(self, card, mib):
+        first, other = told(card), Told(card)
+        self.assertEqual(first.say(f"alloc {mib}"), "ok")
         self.assertEqual(first.say("touch"), "ok")
         self.assertEqual(first.say("advise"), "ok")
         facts = "read-mostly 1 0 preferred -2 -1 prefetched 0 -2 accessed 0 -2"
@@ -102,6 +102,13 @@ class Turns(unittest.TestCase):
         self.assertEqual(first.say("expect 2"), "ok")
         other.end()
         first.end()
+
+    def test_advice_and_prefetches_are_as_before(self):
+        self.advice_and_prefetches(self.card, 24)
+
+    def test_advice_of_parts_larger_than_a_chunk(self):
+        with Card(BUILD, memory="384MiB", SIMCUDA_FAULT_GBPS="50", **Told.SMALL_CONTEXTS) as card:
+            self.advice_and_prefetches(card, 320)
 
     def test_more_than_the_card_has_works_and_leaves_room_for_device_memory(self):
         first, other = told(self.card), Told(self.card)

@@ -75,8 +75,10 @@ static void gs_spans_set_random_parts_are_as_in_a_model(void **state)
         assert_true(gs_spans_set(&spans, from, to, value == 3 ? NULL : &value));
         for (uint64_t at = from; at < to; at++)
             model[at] = value == 3 ? NONE : value;
-        for (uint64_t at = 0; at < ADDRESSES; at++)
+        for (uint64_t at = 0; at < ADDRESSES; at++) {
             compare_first(&spans, model, at, ADDRESSES);
+            compare_first(&spans, model, at, at);
+        }
         compare_first(&spans, model, from, to);
     }
     gs_spans_clear(&spans);
