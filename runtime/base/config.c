@@ -21,6 +21,24 @@ static bool is_set_to_one(const char *name)
     return value != NULL && strcmp(value, "1") == 0;
 }
 
+static void read_overcommit(struct gs_config *config)
+{
+    const char *text = secure_getenv("GPUSHARE_OVERCOMMIT");
+    static bool said;
+
+    if (text == NULL || *text == '\0')
+        return;
+    config->overcommit_set = true;
+    if (strcmp(text, "auto") == 0)
+        config->overcommit = GS_OVERCOMMIT_AUTO;
+    else if (gs_size_parse(text, &config->overcommit) != 0) {
+        config->overcommit_set = false;
+        gs_say_once(&said,
+                    "GPUSHARE_OVERCOMMIT=%s is ignored: write auto or a size such as 16GiB",
+                    text);
+    }
+}
+
 void gs_config_read(struct gs_config *config)
 {
     const char *limit = secure_getenv("GPUSHARE_DEVICE_LIMIT"),
@@ -32,6 +50,7 @@ void gs_config_read(struct gs_config *config)
     config->native_memory = memory != NULL && strcmp(memory, "native") == 0;
     config->managed_memory = memory != NULL && strcmp(memory, "managed") == 0;
     config->stats = secure_getenv("GPUSHARE_STATS");
+    read_overcommit(config);
     if (limit != NULL && *limit != '\0' &&
         (gs_size_parse(limit, &config->device_limit) != 0 || config->device_limit == 0)) {
         config->device_limit = 0;

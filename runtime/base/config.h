@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define GS_OVERCOMMIT_AUTO UINT64_MAX
+
 struct gs_config {
     bool disabled;      /* GPUSHARE_DISABLE=1: doors substitute nothing */
     bool strict;        /* GPUSHARE_STRICT=1: an ABI we do not know is refused instead of passed
@@ -20,6 +22,8 @@ struct gs_config {
                            works; never moved) */
     bool managed_memory;   /* GPUSHARE_MEMORY=managed: cuMemAlloc gives managed memory */
     uint64_t device_limit; /* GPUSHARE_DEVICE_LIMIT, bytes; 0: none */
+    bool overcommit_set;   /* GPUSHARE_OVERCOMMIT; else it is the daemon's setting */
+    uint64_t overcommit;   /* bytes beyond the card; GS_OVERCOMMIT_AUTO */
     const char *stats;     /* GPUSHARE_STATS: a file to write counters to at exit; NULL: none */
 };
 

@@ -22,7 +22,7 @@ struct gs_mover;
  * (relaxed: a stale value costs a round, nothing else). */
 struct gs_device_target {
     _Atomic(uint32_t) seq, flags;
-    _Atomic(uint64_t) budget, capacity, idle_ns, shortfall, yield_ns;
+    _Atomic(uint64_t) budget, capacity, idle_ns, shortfall, yield_ns, overcommit;
     uint64_t told_capacity; /* as the daemon said it; client thread only */
 };
 
@@ -36,6 +36,7 @@ struct gs_accounts {
     uint64_t shared;   /* of pinned: other processes have it open */
     uint64_t managed;  /* of demand: the program's own managed memory */
     uint64_t loose;    /* in none of these: managed memory for which demand has no room */
+    uint64_t over;     /* in none of these: live, in host memory beyond the card (over.h) */
 };
 
 /* memory/retire.c: ranges for the client thread to dispose of, in the order of their deaths.

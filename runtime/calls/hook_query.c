@@ -13,6 +13,7 @@
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/memory/memory.h"
+#include "runtime/range/over.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/base/config.h"
 
@@ -23,7 +24,7 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
     size_t real_free, real_total;
     struct gs_device *device;
     struct gs_accounts accounts;
-    uint64_t capacity;
+    uint64_t capacity, limit;
     CUresult result;
 
     if (!gs_client_ready())
@@ -38,22 +39,25 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
         return CUDA_SUCCESS;
     gs_client_attach_current(device);
     gs_daemon_await_target(device); /* or that there is no daemon, which is another answer */
-    *total = device->total;
+    limit = gs_over_limit(device);
+    *total = device->total + limit;
     if (!gs_capture_active())
         gs_stream_order_collect(false); /* frees that streams have passed count */
     accounts = gs_memory_accounts(device);
     if (gs_daemon_is_absent() && device->total == device->physical) {
         *free +=
             accounts.idle; /* no daemon: nobody makes room, so what is free is what is free */
-        return CUDA_SUCCESS;
+    } else {
+        capacity = gs_device_room(device);
+        *free = capacity > accounts.demand ? capacity - accounts.demand : 0;
     }
-    capacity = gs_device_room(device);
-    *free = capacity > accounts.demand ? capacity - accounts.demand : 0;
+    *free += limit > accounts.over ? limit - accounts.over : 0;
     return CUDA_SUCCESS;
 }
 
 CUresult __wrap_cuDeviceTotalMem_v2(size_t *bytes, CUdevice_v1 dev)
 {
+    const struct gs_device *device;
     CUresult result;
 
     if (!gs_client_ready())
@@ -62,6 +66,9 @@ CUresult __wrap_cuDeviceTotalMem_v2(size_t *bytes, CUdevice_v1 dev)
     if (result == CUDA_SUCCESS && gs_runtime.config.device_limit != 0 &&
         *bytes > gs_runtime.config.device_limit)
         *bytes = gs_runtime.config.device_limit;
+    device = result == CUDA_SUCCESS && !gs_runtime.config.disabled ? gs_device_get(dev) : NULL;
+    if (device != NULL && gs_device_is_movable(device))
+        *bytes += gs_over_limit(device);
     return result;
 }
 
@@ -119,6 +126,13 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
             return put_value(data, &allocation->base, sizeof allocation->base);
         if (attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE)
             return put_value(data, &bytes, sizeof bytes);
+        /* not of a piece that is in host memory at the moment (over.h) */
+        if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+            return put_value(data, &device_memory, sizeof device_memory);
+        if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+            return put_value(data, &ordinal, sizeof ordinal);
+        if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && allocation->over)
+            return CUDA_ERROR_INVALID_VALUE;
         *answered = false;
         return CUDA_SUCCESS;
     }
@@ -142,7 +156,8 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* whatever ours has (handover.h) */
         return put_value(data, &none, sizeof none);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        *answered = allocation->device->managed; /* has one in the driver's eyes */
+        /* has one in the driver's eyes, or may have */
+        *answered = allocation->device->managed || allocation->over;
         return *answered ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return put_flag(data, true);

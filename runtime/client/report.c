@@ -96,7 +96,7 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     state->moved_out = atomic_load_explicit(&gs_runtime.moved_out, memory_order_relaxed);
     state->moved_in = atomic_load_explicit(&gs_runtime.moved_in, memory_order_relaxed);
     state->switch_ns = device->moving.switch_ns;
-    state->host_used = gs_host_used();
+    state->host_used = gs_host_used() + gs_host_claimed();
     state->host_wanted = gs_host_wanted();
     snprintf(state->device_name, sizeof state->device_name, "%s", device->name);
 }

@@ -48,6 +48,7 @@ static struct {
     bool started, hopeless; /* the thread; and it could not get all of the goal */
     _Atomic(uint64_t) goal; /* bytes that shall be ready */
     _Atomic(uint64_t) held, registered, refused, budget;
+    _Atomic(uint64_t) claimed, unclaimed; /* by others; and what they want besides */
     _Atomic(int) node;
 } arena = {.lock = PTHREAD_MUTEX_INITIALIZER,
            .wanted = PTHREAD_COND_INITIALIZER,
@@ -91,7 +92,7 @@ static struct gs_host_segment *make_segment(uint32_t units)
         return NULL;
     }
     segment->units = units;
-    segment->registration = held + bytes <= load_counter(&arena.budget) ? WAITING : NEVER;
+    segment->registration = held + bytes <= gs_host_budget() ? WAITING : NEVER;
     return segment;
 }
 
@@ -270,14 +271,14 @@ static void *prepare_main(void *unused)
         while (arena.hopeless || load_counter(&arena.goal) <= load_counter(&arena.held))
             pthread_cond_wait(&arena.wanted, &arena.lock);
         goal = load_counter(&arena.goal);
-        budget = load_counter(&arena.budget);
+        budget = gs_host_budget();
         gs_unlock(&arena.lock, GS_LOCK_HOST);
         /* beyond the budget nothing is provided on the mere chance that it is needed */
         made = load_counter(&arena.held) < budget && grow_arena(1);
         gs_lock(&arena.lock, GS_LOCK_HOST);
         /* a change meanwhile is worth another attempt: nobody will say so again */
         arena.hopeless =
-            !made && goal == load_counter(&arena.goal) && budget == load_counter(&arena.budget);
+            !made && goal == load_counter(&arena.goal) && budget == gs_host_budget();
         gs_unlock(&arena.lock, GS_LOCK_HOST);
     }
     return NULL;
@@ -393,7 +394,8 @@ uint64_t gs_host_wanted(void)
     const uint64_t held = load_counter(&arena.held) + load_counter(&arena.refused);
     const uint64_t goal = load_counter(&arena.goal);
 
-    return held > goal ? held : goal;
+    return (held > goal ? held : goal) + load_counter(&arena.claimed) +
+           load_counter(&arena.unclaimed);
 }
 
 void gs_host_set_budget(uint64_t bytes)
@@ -408,7 +410,38 @@ void gs_host_set_budget(uint64_t bytes)
 
 uint64_t gs_host_budget(void)
 {
-    return load_counter(&arena.budget);
+    const uint64_t budget = load_counter(&arena.budget), claimed = load_counter(&arena.claimed);
+
+    if (budget == UINT64_MAX)
+        return budget;
+    return budget > claimed ? budget - claimed : 0;
+}
+
+enum gs_host_claim gs_host_claim(uint64_t bytes)
+{
+    enum gs_host_claim claim = GS_HOST_CLAIMED;
+
+    if (!machine_has(bytes))
+        return GS_HOST_NONE;
+    gs_lock(&arena.lock, GS_LOCK_HOST); /* two claims must not take the same bytes */
+    if (gs_host_budget() < bytes || gs_host_budget() - bytes < load_counter(&arena.held))
+        claim = GS_HOST_LATER;
+    else
+        atomic_fetch_add_explicit(&arena.claimed, bytes, memory_order_relaxed);
+    atomic_store_explicit(&arena.unclaimed, claim == GS_HOST_LATER ? bytes : 0,
+                          memory_order_relaxed);
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+    return claim;
+}
+
+void gs_host_unclaim(uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&arena.claimed, bytes, memory_order_relaxed);
+}
+
+uint64_t gs_host_claimed(void)
+{
+    return load_counter(&arena.claimed);
 }
 
 void gs_host_after_fork(void)
@@ -421,6 +454,8 @@ void gs_host_after_fork(void)
     atomic_store(&arena.held, 0);
     atomic_store(&arena.registered, 0);
     atomic_store(&arena.refused, 0);
+    atomic_store(&arena.claimed, 0);
+    atomic_store(&arena.unclaimed, 0);
     atomic_store(&arena.budget, UINT64_MAX);
     atomic_store(&arena.node, NODE_UNKNOWN);
     gs_host_file_after_fork();

@@ -51,12 +51,20 @@ void gs_host_context_ended(const void *context);
 
 /* Bytes of host memory that this process holds; any thread. */
 uint64_t gs_host_used(void);
-/* Bytes that it would hold if it had got all it asked for; any thread. */
+/* Bytes that it would hold if it had got all it asked for, claims included; any thread. */
 uint64_t gs_host_wanted(void);
 /* The most that may be registered from now on, bytes; UINT64_MAX: no limit. Memory that
  * is there already goes with gs_host_trim(). Any thread. */
 void gs_host_set_budget(uint64_t bytes);
-uint64_t gs_host_budget(void);
+uint64_t gs_host_budget(void); /* without what is claimed */
+
+/* Counts bytes of host memory that the library has by other means (range/over.h). LATER: beyond
+ * the budget, and the need counts as wanted until the next claim. Any thread. */
+enum gs_host_claim { GS_HOST_CLAIMED, GS_HOST_LATER, GS_HOST_NONE };
+enum gs_host_claim gs_host_claim(uint64_t bytes);
+void gs_host_unclaim(uint64_t bytes);
+/* What has been claimed; not in gs_host_used(). */
+uint64_t gs_host_claimed(void);
 
 void gs_host_after_fork(void);
 

@@ -28,7 +28,7 @@ static bool allocation_at(const struct gs_range *range, CUdeviceptr address, CUd
                           uint64_t *bytes)
 {
     if (range == NULL || range->own != NULL || range->pool != NULL || range->theirs != NULL ||
-        range->device->managed)
+        range->over != 0 || range->device->managed)
         return false;
     *base = range->node.base;
     *bytes = range->node.size;

@@ -54,17 +54,18 @@ static CUresult free_piece(struct gs_range *range, CUdeviceptr address, uint64_t
     return result;
 }
 
-/* Inside the gate, where nothing moves. False: it has to be done later. */
+/* Inside the gate, where nothing moves. False: it has to be done later. Memory beyond the card is
+ * not kept for the next allocation. */
 static bool free_in_place(struct gs_range *range, const struct gs_stream_position *position,
                           CUresult *result)
 {
     if (position != NULL && gs_range_is_whole(range) && range->own == NULL &&
-        range->theirs == NULL && !range->pinned) {
+        range->theirs == NULL && !range->pinned && range->over == 0) {
         gs_range_forget_contents(range);
         if (gs_stream_order_put(range, 0, range->reserved, position))
             return true;
     }
-    if (gs_capture_active())
+    if (gs_capture_active() || (position != NULL && range->over != 0))
         return false;
     *result = wait_for_use(range, position);
     if (gs_synchronize_is_captured(*result)) {

@@ -85,12 +85,12 @@ static CUresult map_resident(struct gs_range *range)
     uint32_t i;
 
     for (i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
-        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+        if (gs_chunk_is_there(&range->chunks[i]))
             result = gs_vmm_map(range, i);
     if (result == CUDA_SUCCESS)
         return result;
     for (i--; i-- > 0;)
-        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+        if (gs_chunk_is_there(&range->chunks[i]))
             gs_vmm_unmap(range, i);
     return result;
 }
@@ -201,7 +201,7 @@ static void unmap_one(struct gs_range *range)
     range->own->access_count = 0;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (uint32_t i = 0; i < range->chunk_count; i++)
-        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+        if (gs_chunk_is_there(&range->chunks[i]))
             gs_vmm_unmap(range, i);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_range_clear_address(range);
@@ -300,7 +300,7 @@ static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *acces
         range->own->access_count = 0;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
-        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+        if (gs_chunk_is_there(&range->chunks[i]))
             result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),
                                               gs_range_chunk_bytes(range, i), access, count);
     if (result != CUDA_SUCCESS)
@@ -335,7 +335,7 @@ static CUresult change_access(struct gs_range *range, const CUmemAccessDesc *acc
     result = note_access(range->own, access, count);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
-        if (range->chunks[i].state == GS_CHUNK_RESIDENT)
+        if (gs_chunk_is_there(&range->chunks[i]))
             result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),
                                               gs_range_chunk_bytes(range, i), access, count);
     if (result != CUDA_SUCCESS) {

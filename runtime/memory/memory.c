@@ -21,6 +21,7 @@
 #include "runtime/memory/openings.h"
 #include "runtime/base/mutex.h"
 #include "runtime/memory/stream_order.h"
+#include "runtime/range/over.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/retire.h"
@@ -53,7 +54,7 @@ static bool account_range(struct gs_range *range, struct gs_pool *pool)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     joined = gs_pool_join(range, pool);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return joined && gs_range_account(range->device, range->reserved);
+    return joined && gs_range_admit(range);
 }
 
 /* An empty range with address space of its own, in the accounts. */
@@ -182,13 +183,15 @@ static CUresult allocate_range(const struct need *need, CUdeviceptr *address)
         return result;
     entered = gs_gate_try_enter(&pass);
     can_wait = !entered || place_range(range, &placed);
+    if (!can_wait) /* nobody makes room on the card */
+        placed = gs_range_go_over(range);
     if (entered && !placed && (!can_wait || need->request->position != NULL)) {
         bool found;
 
-        gs_range_unaccount(device, need->reserved);
+        gs_range_unaccount(device, need->reserved - range->over);
         found = reuse_behind_another(need, address);
-        if (found || !can_wait || !gs_range_account(device, need->reserved)) {
-            gs_range_take_back(range);
+        if (found || !can_wait || !gs_range_account(device, need->reserved - range->over)) {
+            gs_range_withdraw(range);
             gs_gate_leave(pass);
             discard_range(range);
             gs_worker_wake();
@@ -247,7 +250,8 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
         return result;
     if (request->bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (request->bytes > request->device->total) /* also bounds the bookkeeping */
+    if (request->bytes > request->device->total +
+                             gs_over_limit(request->device)) /* also bounds the bookkeeping */
         return CUDA_ERROR_OUT_OF_MEMORY;
     need.context = gs_context_home(need.context);
     if ((small && take_piece(&need, address)) || reuse_freed(&need, address))
@@ -271,6 +275,7 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
                                              .bytes = foreign->node.size,
                                              .device = foreign->of->device,
                                              .id = foreign->of->id,
+                                             .over = foreign->of->over != 0,
                                              .own = true};
     } else if (range != NULL && range->theirs == NULL) { /* else the driver knows it as it is */
         found = GS_MEMORY_LIVE;
@@ -281,6 +286,7 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
                                    .device = range->device,
                                    .id = range->id,
                                    .pool = range->pool != NULL ? range->pool->handle : NULL,
+                                   .over = range->over != 0,
                                    .own = range->own != NULL};
         if (range->slab != NULL &&
             !gs_slab_piece(range, address, &allocation->base, &allocation->bytes))

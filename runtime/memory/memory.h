@@ -35,6 +35,7 @@ struct gs_allocation {
     uint64_t id;
     CUmemoryPool pool; /* NULL: none */
     bool opened;       /* another process's (openings.h) */
+    bool over;         /* some of it lies beyond the card (range/over.h) */
     bool own; /* the program's own VMM memory: base and bytes are those of its mapping */
 };
 

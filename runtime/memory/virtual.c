@@ -28,6 +28,7 @@
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/over.h"
 #include "runtime/memory/mapping.h"
 #include "runtime/range/memory_lock.h"
 
@@ -115,7 +116,7 @@ static CUresult give_memory(struct gs_range *range)
         if (chunk->state == GS_CHUNK_HOST)
             return CUDA_ERROR_NOT_SUPPORTED; /* unmapped while it was out: it has no address to
                                                 be copied to */
-        if (chunk->state == GS_CHUNK_RESIDENT)
+        if (gs_chunk_is_there(chunk))
             continue;
         result = gs_driver.cuMemCreate(&chunk->handle, bytes, &range->own->prop, 0);
         if (result == CUDA_SUCCESS && range->own->mapped)
@@ -176,21 +177,22 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
     if (asked != CUDA_SUCCESS)
         return asked;
     gs_daemon_await_target(device);
-    if (!gs_range_account(device, bytes))
+    if (bytes > device->total + gs_over_limit(device)) /* also bounds the bookkeeping */
         return CUDA_ERROR_OUT_OF_MEMORY;
     own = calloc(1, sizeof *own);
     range = gs_range_new(device, bytes, whole ? bytes : GS_CHUNK_BYTES);
-    if (own == NULL || range == NULL) {
+    if (own != NULL && range != NULL) {
+        own->prop = *prop;
+        own->references = 1;
+        own->range = range;
+        own->by_handle.size = 1;
+        range->own = own;
+    }
+    if (own == NULL || range == NULL || !gs_range_admit(range)) {
         free(own);
         free(range);
-        gs_range_unaccount(device, bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    own->prop = *prop;
-    own->references = 1;
-    own->range = range;
-    own->by_handle.size = 1;
-    range->own = own;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     own->by_handle.base = *handle = next_handle;
     next_handle += 16;

@@ -13,6 +13,12 @@
 uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk);
 CUdeviceptr gs_range_chunk_address(const struct gs_range *range, uint32_t chunk);
 
+/* It has memory that the device can reach. */
+static inline bool gs_chunk_is_there(const struct gs_chunk *chunk)
+{
+    return chunk->state == GS_CHUNK_RESIDENT || chunk->state == GS_CHUNK_OVER;
+}
+
 /* The following under gs_memory_lock. */
 
 /* At its address in the driver's eyes, as far as it is on the device. */

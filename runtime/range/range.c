@@ -4,7 +4,7 @@
  * what is where.
  *
  * Invariants (under gs_memory_lock): demand = sum of reserved over live ranges that are not
- * pinned; missing = bytes of their chunks that are needed and not RESIDENT; resident = bytes of
+ * pinned, less their chunks that are OVER, whose sum is over; missing = bytes of their chunks that are needed and not RESIDENT; resident = bytes of
  * RESIDENT chunks of all ranges that are not pinned, plus claims of allocations under way; the
  * tree holds exactly the live ranges that have an address, `gone` cuMemAlloc's other ones;
  * an application thread that makes missing grow shuts the gate under the same lock.
@@ -22,6 +22,7 @@
 #include "runtime/gate/gate.h"
 #include "runtime/host/host.h"
 #include "runtime/base/mutex.h"
+#include "runtime/range/over.h"
 #include "runtime/range/slab.h"
 #include "runtime/range/owners.h"
 #include "runtime/range/chunk.h"
@@ -33,14 +34,20 @@ static struct gs_range_tree
     gone; /* cuMemAlloc's that have ended and still have their address */
 static _Atomic(uint64_t) next_id = 1;
 
+/* bytes of it that the card has, or has room for */
+static uint64_t on_card(const struct gs_range *range)
+{
+    return range->reserved - range->over;
+}
+
 static void set_pinned(struct gs_range *range)
 {
     if (range->pinned)
         return;
     range->pinned = true;
-    range->device->accounts.demand -= range->reserved;
-    range->device->accounts.resident -= range->reserved;
-    range->device->accounts.pinned += range->reserved;
+    range->device->accounts.demand -= on_card(range);
+    range->device->accounts.resident -= on_card(range);
+    range->device->accounts.pinned += on_card(range);
 }
 
 void gs_range_pin(struct gs_range *range)
@@ -64,9 +71,9 @@ void gs_range_unshare(struct gs_range *range)
     if (range->for_good)
         return;
     range->pinned = false;
-    range->device->accounts.demand += range->reserved;
-    range->device->accounts.resident += range->reserved;
-    range->device->accounts.pinned -= range->reserved;
+    range->device->accounts.demand += on_card(range);
+    range->device->accounts.resident += on_card(range);
+    range->device->accounts.pinned -= on_card(range);
 }
 
 void gs_range_forget_exports(struct gs_range *range)
@@ -133,13 +140,80 @@ void gs_range_unaccount(struct gs_device *device, uint64_t bytes)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
+/* Under the lock: its chunks from that one on that have no memory lie beyond the card, if the
+ * program may have so much there. */
+static bool put_over(struct gs_range *range, uint32_t from, uint64_t limit)
+{
+    struct gs_accounts *accounts = &range->device->accounts;
+    uint64_t bytes = 0;
+
+    for (uint32_t i = from; i < range->chunk_count; i++)
+        bytes += range->chunks[i].state == GS_CHUNK_ABSENT ? gs_range_chunk_bytes(range, i) : 0;
+    if (!gs_over_suits(range) || bytes > limit || accounts->over > limit - bytes)
+        return false;
+    for (uint32_t i = from; i < range->chunk_count; i++)
+        if (range->chunks[i].state == GS_CHUNK_ABSENT) {
+            range->chunks[i].state = GS_CHUNK_OVER;
+            range->chunks[i].handle = 0;
+        }
+    accounts->over += bytes;
+    range->over += bytes;
+    return true;
+}
+
+/* under the lock */
+static bool admit_both(struct gs_range *range, uint64_t limit)
+{
+    struct gs_device *device = range->device;
+    const uint64_t room = gs_device_room(device) > device->accounts.demand
+                              ? gs_device_room(device) - device->accounts.demand
+                              : 0;
+    const uint32_t first = (uint32_t)(room / range->chunk_bytes);
+
+    if (first >= range->chunk_count || !put_over(range, first, limit))
+        return false;
+    device->accounts.demand += on_card(range);
+    return true;
+}
+
+bool gs_range_admit(struct gs_range *range)
+{
+    const uint64_t limit = gs_over_limit(range->device);
+    bool admitted;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    admitted =
+        demand_more(range->device, range->reserved) || (limit != 0 && admit_both(range, limit));
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (!admitted || range->over == 0 || gs_over_fill(range))
+        return admitted;
+    gs_range_unaccount(range->device, on_card(range));
+    gs_range_withdraw(range);
+    return false;
+}
+
+bool gs_range_go_over(struct gs_range *range)
+{
+    const uint64_t limit = gs_over_limit(range->device), before = range->over;
+    bool put;
+
+    if (limit == 0)
+        return false;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    put = put_over(range, 0, limit);
+    if (put)
+        range->device->accounts.demand -= range->over - before;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return put && gs_over_fill(range);
+}
+
 void gs_range_take_back(struct gs_range *range)
 {
     for (uint32_t i = 0; i < range->chunk_count; i++) {
         struct gs_chunk *chunk = &range->chunks[i];
         const bool resident = chunk->state == GS_CHUNK_RESIDENT;
 
-        if (resident)
+        if (gs_chunk_is_there(chunk))
             gs_backend_of(range)->remove(range, i);
         chunk->state = GS_CHUNK_ABSENT;
         chunk->zero = false;
@@ -154,9 +228,19 @@ void gs_range_take_back(struct gs_range *range)
     }
 }
 
+void gs_range_withdraw(struct gs_range *range)
+{
+    gs_range_take_back(range);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range->device->accounts.over -= range->over;
+    range->over = 0;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
 static bool is_counted(const struct gs_chunk *chunk)
 {
-    return chunk->state != GS_CHUNK_LOOSE && chunk->state != GS_CHUNK_AWAY;
+    return chunk->state != GS_CHUNK_LOOSE && chunk->state != GS_CHUNK_AWAY &&
+           chunk->state != GS_CHUNK_OVER;
 }
 
 static uint64_t absent_bytes(const struct gs_range *range)
@@ -172,7 +256,7 @@ static uint64_t absent_bytes(const struct gs_range *range)
 /* Takes it out of the demand; loose chunks are not in it. */
 static void end_demand(const struct gs_range *range)
 {
-    uint64_t counted = range->reserved;
+    uint64_t counted = on_card(range);
 
     for (uint32_t i = 0; i < range->chunk_count && range->theirs != NULL; i++)
         if (!is_counted(&range->chunks[i]))
@@ -300,6 +384,7 @@ void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
         range->device->accounts.missing -= absent_bytes(range);
     if (!range->pinned)
         end_demand(range);
+    range->device->accounts.over -= range->over;
     if (range->shares != 0)
         range->device->accounts.shared -= range->reserved;
     range->shares = 0; /* the driver keeps it for those who have it open */
@@ -381,7 +466,7 @@ uint64_t gs_memory_out_of_reach(const struct gs_device *device)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         if (range->life == GS_RANGE_LIVE && !range->pinned && !gs_range_is_needed(range))
-            sum += range->reserved - absent_bytes(range);
+            sum += on_card(range) - absent_bytes(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return sum;
 }

@@ -30,10 +30,12 @@ enum gs_chunk_state {
     /* Of the program's managed memory (program_managed.h), and in no account: */
     GS_CHUNK_LOOSE, /* wherever its pages are */
     GS_CHUNK_AWAY,  /* sent to the host when the turn ended */
+    /* Beyond the card (over.h), and in no account but `over`: */
+    GS_CHUNK_OVER, /* mapped, in host memory */
 };
 
 struct gs_chunk {
-    CUmemGenericAllocationHandle handle; /* RESIDENT */
+    CUmemGenericAllocationHandle handle; /* RESIDENT, OVER */
     struct gs_host_block *host; /* HOST; kept when it comes back: what does not change is not
                                    copied again */
     uint8_t state;              /* enum gs_chunk_state */
@@ -74,6 +76,7 @@ struct gs_range {
     bool edged;                      /* there is memory at the edges; as chunks */
     uint64_t reserved;               /* bytes of memory, a multiple of the device's granule */
     uint64_t chunk_bytes;            /* of each chunk but the last */
+    uint64_t over;                   /* bytes of its chunks that are OVER */
     struct gs_device *device;
     CUcontext context;      /* in which it was allocated; it ends with it (NULL: with none) */
     struct gs_virtual *own; /* the program's own VMM memory (virtual.h); NULL: cuMemAlloc's */
@@ -102,7 +105,18 @@ struct gs_range {
 struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved,
                               uint64_t chunk_bytes);
 
-/* Takes bytes from what the program may ever have; false: that would be more than there is. */
+/* Takes the range from what the program may ever have: of the card as many chunks as there is
+ * room for, from the first on, the others from beyond it, where they get memory at once. False:
+ * that is more than there is. Nobody else can reach the range. */
+bool gs_range_admit(struct gs_range *range);
+
+/* Its chunks that have no memory are beyond the card from now on. The same. */
+bool gs_range_go_over(struct gs_range *range);
+
+/* Releases all memory that it has got, and takes it out of what is beyond the card. */
+void gs_range_withdraw(struct gs_range *range);
+
+/* The same for the part of a range that is on the card, in bytes. */
 bool gs_range_account(struct gs_device *device, uint64_t bytes);
 void gs_range_unaccount(struct gs_device *device, uint64_t bytes);
 

@@ -10,6 +10,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/range/edge.h"
 #include "runtime/range/handover.h"
+#include "runtime/host/host.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/range/owners.h"
@@ -62,7 +63,7 @@ static size_t list_placed(const struct gs_device *device, struct placed *list)
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         for (uint32_t i = 0; i < range->chunk_count; i++)
             if (range->own == NULL && range->theirs == NULL &&
-                range->chunks[i].state == GS_CHUNK_RESIDENT) {
+                gs_chunk_is_there(&range->chunks[i])) {
                 if (list != NULL)
                     list[count] = (struct placed){gs_range_chunk_address(range, i),
                                                   gs_range_chunk_bytes(range, i)};
@@ -173,6 +174,20 @@ static CUresult create_memory(struct gs_range *range, uint32_t index)
     return gs_driver.cuMemCreate(&chunk->handle, bytes, &wanted, 0);
 }
 
+CUresult gs_vmm_create_on_host(struct gs_range *range, uint32_t chunk)
+{
+    CUmemAllocationProp wanted = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
+
+    if (gs_driver.cuDeviceGetAttribute(&wanted.location.id, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID,
+                                       range->device->ordinal) != CUDA_SUCCESS ||
+        wanted.location.id < 0)
+        wanted.location.id = 0;
+    range->chunks[chunk].sendable = false;
+    return gs_driver.cuMemCreate(&range->chunks[chunk].handle,
+                                 gs_range_chunk_bytes(range, chunk), &wanted, 0);
+}
+
 static CUresult place_chunk(struct gs_range *range, uint32_t chunk)
 {
     CUresult result = create_memory(range, chunk);
@@ -208,7 +223,10 @@ static void take_away_chunk(struct gs_range *range, uint32_t chunk)
         gs_range_is_mapped(range) ? gs_vmm_unmap(range, chunk) : CUDA_SUCCESS;
     const CUresult released = gs_vmm_release(range->chunks[chunk].handle);
 
-    gs_handover_forget(&range->chunks[chunk]);
+    if (range->chunks[chunk].state == GS_CHUNK_OVER)
+        gs_host_unclaim(gs_range_chunk_bytes(range, chunk));
+    else
+        gs_handover_forget(&range->chunks[chunk]);
     if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS)
         gs_log("unmapping %llu bytes at %#llx: %d, %d",
                (unsigned long long)gs_range_chunk_bytes(range, chunk),

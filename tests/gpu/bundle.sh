@@ -20,7 +20,7 @@ cp -d "$build"/wrap/gpushare-{cc,c++,nvcc} "$build/wrap/wrap.rsp" "$out/wrap/"
 for program in "$build"/samples/*.nv "$build"/samples/{driver_api,dlopen_driver,vmm}; do
     [ ! -x "$program" ] || cp "$program" "$out/samples/"
 done
-for program in "$build"/bench/{*_bench,load,disposable}; do
+for program in "$build"/bench/{*_bench,load,disposable,beyond}; do
     [ ! -x "$program" ] || cp "$program" "$out/bench/"
 done
 mkdir -p "$out/tests/gpu"

@@ -83,6 +83,8 @@ def start_one(card, args, rng, seed, number):
     if rng.random() < 0.15:
         more["GPUSHARE_MEMORY"] = "managed"
     threads, memory, options = rng.choice([1, 1, 2, 4]), "36MiB", []
+    if rng.random() < 0.25 and "GPUSHARE_MEMORY" not in more:  # larger than the card
+        more["GPUSHARE_OVERCOMMIT"], memory = "64MiB", "96MiB"
     if args.mode == "storm":
         visible, group, pause = STORM[number]
         more.update(CUDA_VISIBLE_DEVICES=visible, GPUSHARE_GROUP=group)

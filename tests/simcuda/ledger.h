@@ -32,7 +32,9 @@ struct sim_properties {
     uint64_t launch_ns;      /* time that a launch call takes */
     uint64_t fault_rate; /* bytes per second that faults of managed memory bring in; 0: at no
                                 cost, and nothing is pushed out */
-    uint32_t timeslice;  /* 1: one kernel at a time on the card */
+    uint64_t host_rate; /* bytes per second at which the card reaches host memory that is mapped
+                                for it; 0: as its own */
+    uint32_t timeslice; /* 1: one kernel at a time on the card */
     uint32_t driver_version;
     uint32_t cards;
     uint32_t zero;

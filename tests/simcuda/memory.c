@@ -127,23 +127,32 @@ static CUresult fill_fresh(int fd, uint64_t offset, size_t size)
     return result;
 }
 
+static CUresult extend_file(struct sim_physical *physical)
+{
+    struct sim_device *device = &sim.device[physical->device];
+
+    if (ftruncate(device->memory_fd, (off_t)(device->memory_end + physical->size)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    physical->fd = device->memory_fd;
+    physical->offset = device->memory_end;
+    device->memory_end += physical->size;
+    return CUDA_SUCCESS;
+}
+
 /* A range of this process's own memory on the card. */
 static CUresult take_range(struct sim_physical *physical)
 {
-    struct sim_device *device = &sim.device[physical->device];
+    const struct sim_device *device = &sim.device[physical->device];
 
     if (sim_card_charge(device->card, device->client, physical->size)) {
         sim_managed_make_room(physical->device, physical->size);
         if (sim_card_charge(device->card, device->client, physical->size))
             return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (ftruncate(device->memory_fd, (off_t)(device->memory_end + physical->size))) {
+    if (extend_file(physical)) {
         sim_card_refund(device->card, device->client, physical->size);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    physical->fd = device->memory_fd;
-    physical->offset = device->memory_end;
-    device->memory_end += physical->size;
     return CUDA_SUCCESS;
 }
 
@@ -181,12 +190,12 @@ static void physical_free(struct sim_physical *physical)
 {
     const struct sim_device *device = &sim.device[physical->device];
 
-    if (!physical->imported)
+    if (!physical->imported && !physical->host)
         sim_stats.memory_bytes -= physical->size;
     if (physical->shared) {
         shared_put(physical);
     } else {
-        sim_card_refund(device->card, device->client, physical->size);
+        sim_card_refund(device->card, device->client, physical->host ? 0 : physical->size);
         fallocate(physical->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   (off_t)physical->offset, (off_t)physical->size);
     }
@@ -221,6 +230,23 @@ CUresult sim_physical_new(unsigned number, size_t size, bool shared, struct sim_
     if (result) {
         physical_free(physical);
         return result;
+    }
+    physical->handles = 1;
+    *out = physical;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_physical_new_host(size_t size, struct sim_physical **out)
+{
+    struct sim_physical *physical = calloc(1, sizeof *physical);
+
+    if (!physical)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    physical->size = size;
+    physical->host = true;
+    if (extend_file(physical)) { /* of the first card: it has room for any number of bytes */
+        free(physical);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     physical->handles = 1;
     *out = physical;
@@ -297,6 +323,10 @@ CUresult sim_map(CUdeviceptr start, size_t size, struct sim_physical *physical, 
     }
     madvise(at(start), size, MADV_DONTFORK);
     physical->maps++;
+    if (physical->host && sim_host_chunk_map(start, size)) {
+        sim_unmap(mapping);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (out)
         *out = mapping;
     return CUDA_SUCCESS;
@@ -308,6 +338,8 @@ void sim_unmap(struct sim_mapping *mapping)
     const struct sim_range range = mapping->range;
 
     sim_ranges_remove(&sim_mappings, &mapping->range);
+    if (physical->host)
+        sim_host_chunk_unmap(range.start);
     if (mmap(at(range.start), range.size, PROT_NONE,
              MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED)
         madvise(at(range.start), range.size, MADV_DONTFORK);
@@ -322,6 +354,10 @@ CUresult sim_protect(struct sim_mapping *mapping, unsigned access)
                            : access == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
                                                                         : PROT_NONE;
 
+    if (mapping->physical->host && sim_host_chunk_protect(mapping->range.start, protection)) {
+        mapping->access = access;
+        return CUDA_SUCCESS;
+    }
     if (mprotect(at(mapping->range.start), mapping->range.size, protection))
         return CUDA_ERROR_OUT_OF_MEMORY;
     mapping->access = access;

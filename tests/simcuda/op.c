@@ -42,8 +42,8 @@ static void on_fault(int number, siginfo_t *info, void *machine)
     const uintptr_t address = (uintptr_t)info->si_addr;
 
     if (info->si_code > 0 && sim_in_arena(address) &&
-        sim_managed_touch(address, fault_return != NULL))
-        return; /* the page has come: again */
+        (sim_managed_touch(address, fault_return != NULL) || sim_host_chunk_touch(address)))
+        return; /* the page has come, or is open: again */
     if (fault_return && info->si_code > 0 && (address < 65536 || sim_in_arena(address)))
         siglongjmp(*fault_return, 1);
     const struct sigaction *before = &fault_before;
@@ -80,6 +80,7 @@ CUresult sim_guarded_run(const struct sim_op *op, struct sim_context *context)
     sigjmp_buf here;
 
     sim_faults_catch();
+    sim_host_chunk_close();
     if (sigsetjmp(here, 1)) {
         fault_return = NULL;
         return CUDA_ERROR_ILLEGAL_ADDRESS;

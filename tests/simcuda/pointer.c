@@ -25,6 +25,8 @@ static struct subject look_up(CUdeviceptr address)
 
 static bool on_host(const struct subject *subject)
 {
+    if (subject->mapping)
+        return subject->mapping->physical->host;
     return subject->allocation && (subject->allocation->kind == SIM_HOST ||
                                    subject->allocation->kind == SIM_REGISTERED);
 }

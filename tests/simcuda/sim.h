@@ -57,7 +57,7 @@ extern struct sim_driver sim;
 
 struct sim_stats {
     uint64_t to_device_bytes, to_host_bytes, on_device_bytes, launches, graph_launches, calls,
-        failures, managed_faults, managed_remote, managed_evicted;
+        failures, managed_faults, managed_remote, managed_evicted, host_chunk_bytes;
     uint64_t memory_bytes, memory_peak;
 };
 extern struct sim_stats sim_stats; /* relaxed atomics; memory_* under sim.lock */
@@ -217,6 +217,7 @@ struct sim_physical {
     int fd;
     uint64_t shared; /* its number on the card (shared.c), and it has an fd of its own; or 0 */
     void *imported;  /* a page that keeps what was imported on the card, or NULL */
+    bool host;       /* no card's memory (host_chunk.c) */
     unsigned handles, maps; /* gone when both are 0 */
 };
 
@@ -272,6 +273,16 @@ bool sim_multicast_release(CUmemGenericAllocationHandle handle);
 CUresult sim_multicast_map(CUdeviceptr start, size_t size, size_t offset,
                            CUmemGenericAllocationHandle handle);
 CUresult sim_protect(struct sim_mapping *mapping, unsigned access);
+/* Host memory that the card reaches over its bus: no bytes of the card. */
+CUresult sim_physical_new_host(size_t size, struct sim_physical **physical);
+CUresult sim_host_chunk_map(CUdeviceptr start, size_t size);
+void sim_host_chunk_unmap(CUdeviceptr start);
+/* False: it is not watched, and the caller protects it. */
+bool sim_host_chunk_protect(CUdeviceptr start, int protection);
+/* An operation begins: its touch of each page takes time. */
+void sim_host_chunk_close(void);
+/* An access faulted. True: the page is open now. */
+bool sim_host_chunk_touch(CUdeviceptr address);
 CUresult sim_block_new(unsigned device, size_t size, struct sim_block **block);
 void sim_block_free(struct sim_block *block);
 

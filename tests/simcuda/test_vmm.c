@@ -112,9 +112,62 @@ static void shared_by_descriptor(void)
           cuMemExportToShareableHandle(&fd, import, CU_MEM_HANDLE_TYPE_FABRIC, 0));
 }
 
+/* Memory of the host's at a device address: of no card, slow, and exchanged for the card's. */
+static void host_chunks(void)
+{
+    CUmemAllocationProp prop = kit_prop, found;
+    CUmemGenericAllocationHandle host = 0, card = 0;
+    CUdeviceptr address = 0, beside = 0;
+    unsigned type = 0;
+    double began, least = 1;
+    int fd;
+
+    kit_context();
+    prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    prop.location.id = 1;
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&host, 16 * MIB, &prop, 0));
+    prop.location.id = 0;
+    const size_t before = kit_memory_left();
+    OK(cuMemCreate(&host, 128 * MIB, &prop, 0)); /* more than the card has */
+    CHECK(kit_memory_left() == before);
+    OK(cuMemRelease(host));
+    OK(cuMemCreate(&host, 16 * MIB, &prop, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE,
+          cuMemExportToShareableHandle(&fd, host, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    OK(cuMemGetAllocationPropertiesFromHandle(&found, host));
+    CHECK(found.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA);
+    OK(cuMemAddressReserve(&address, 16 * MIB, 0, 0, 0));
+    OK(cuMemMap(address, 16 * MIB, 0, host, 0));
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(address, 1, 4));
+    OK(cuMemSetAccess(address, 16 * MIB, &kit_access, 1));
+    OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address + MIB));
+    CHECK(type == CU_MEMORYTYPE_HOST);
+    began = kit_seconds();
+    OK(cuMemsetD8(address, 7, 16 * MIB)); /* seven pages, since one is booked ahead */
+    OK(cuCtxSynchronize());
+    CHECK(kit_seconds() - began >= 0.14);
+    CHECK(kit_all_bytes(address, 16 * MIB, 7));
+    beside = kit_vmm(16 * MIB, &card);
+    OK(cuMemcpyDtoD(beside, address, 16 * MIB));
+    OK(cuCtxSynchronize()); /* the call does not wait for that */
+    OK(cuMemUnmap(address, 16 * MIB));
+    OK(cuMemMap(address, 16 * MIB, 0, card, 0));
+    OK(cuMemSetAccess(address, 16 * MIB, &kit_access, 1));
+    for (unsigned i = 0; i < 20; i++) {
+        began = kit_seconds();
+        OK(cuMemsetD8(address + MIB, 8, 15 * MIB));
+        OK(cuCtxSynchronize());
+        least = kit_seconds() - began < least ? kit_seconds() - began : least;
+    }
+    CHECK(least < 0.1);
+    CHECK(kit_all_bytes(address, MIB, 7) && kit_all_bytes(address + MIB, 15 * MIB, 8));
+    OK(cuMemRelease(host));
+}
+
 TEST(vmm_rules, NULL)
 TEST(vmm_moves, NULL)
 TEST(shared_by_descriptor, NULL)
+TEST(host_chunks, "SIMCUDA_HOST_GBPS=0.1", NULL)
 
 int kit_run_vmm(void)
 {
@@ -122,6 +175,7 @@ int kit_run_vmm(void)
         cmocka_unit_test(test_vmm_rules),
         cmocka_unit_test(test_vmm_moves),
         cmocka_unit_test(test_shared_by_descriptor),
+        cmocka_unit_test(test_host_chunks),
     };
 
     return cmocka_run_group_tests_name("simcuda vmm", tests, NULL, NULL);

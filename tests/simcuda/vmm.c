@@ -38,6 +38,10 @@ static CUresult prop_check(const CUmemAllocationProp *prop)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) /* one node, nothing shared */
+        return prop->location.id != 0            ? CUDA_ERROR_INVALID_VALUE
+               : prop->requestedHandleTypes != 0 ? CUDA_ERROR_NOT_SUPPORTED
+                                                 : CUDA_SUCCESS;
     if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return prop->location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
                                                                    : CUDA_ERROR_NOT_SUPPORTED;
@@ -122,8 +126,11 @@ static CUresult create(CUmemGenericAllocationHandle *out, size_t size,
     CUresult result = prop_check(prop);
     if (result)
         return result;
-    result = sim_physical_new((unsigned)prop->location.id, size,
-                              prop->requestedHandleTypes != 0, &physical);
+    if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+        result = sim_physical_new_host(size, &physical);
+    else
+        result = sim_physical_new((unsigned)prop->location.id, size,
+                                  prop->requestedHandleTypes != 0, &physical);
     if (result)
         return result;
     physical->prop = *prop;
@@ -220,7 +227,8 @@ static CUresult access_set(CUdeviceptr start, size_t size, const CUmemAccessDesc
         struct sim_mapping *mapping = (struct sim_mapping *)sim_mappings.item[i];
         done += mapping->range.size;
         for (size_t k = 0; k < count && !result; k++)
-            if ((unsigned)descriptions[k].location.id == mapping->physical->device)
+            if (mapping->physical->host ||
+                (unsigned)descriptions[k].location.id == mapping->physical->device)
                 result = sim_protect(mapping, descriptions[k].flags);
             else if (descriptions[k].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
                 mapping->peers |= 1u << descriptions[k].location.id;
@@ -240,7 +248,7 @@ static CUresult access_get(unsigned long long *flags, const CUmemLocation *locat
         return CUDA_ERROR_INVALID_VALUE;
     if (location->id < 0 || (unsigned)location->id >= sim.device_count)
         return CUDA_ERROR_INVALID_DEVICE;
-    if ((unsigned)location->id == mapping->physical->device)
+    if (mapping->physical->host || (unsigned)location->id == mapping->physical->device)
         *flags = mapping->access;
     else
         *flags = (mapping->peers >> location->id & 1) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One program larger than the card (GPUSHARE_OVERCOMMIT), against the best that its bytes allow.
+
+The card is --limit-gib (GPUSHARE_DEVICE_LIMIT); a patched copy of bench/beyond has --ratios times as much, in pieces of --piece-mib. In
+`even` each pass reads and writes every piece once: what does not fit goes over the bus, whichever pieces those are. In `skewed` the
+last third that was allocated is used --often times a pass and the rest once, so that it matters which pieces are on the card. The bound
+of a pass: the larger of the time that the card takes for all kernels with everything in its own memory (measured on pieces that fit), and
+that of the least bytes that must cross the bus in each direction, at half of its duplex rate (measured). Every word is checked.
+"""
+import statistics
+
+from harness import EDGE_BYTES, GIB, MIB, Bench, Failed, main, options, row, write
+
+TARGET = 0.8  # of the bound's speed
+
+
+def check(program, what):
+    for line in ("check", "kinds"):
+        wrong = program.say(line, timeout=600)["wrong"]
+        if wrong:
+            raise Failed(f"{what}: {line}: {wrong} are wrong")
+
+
+def median_pass(program, count):
+    """Seconds of a pass, the median of the later half: by then everything is where it stays."""
+    times = program.say(f"passes {count}", timeout=600)["ns"]
+    return statistics.median(times[len(times) // 2:]) / 1e9, times[0] / 1e9
+
+
+def device_rate(bench, how, limit, piece):
+    """Bytes a second that the kernels go over in the card's own memory, and the bus."""
+    program = bench.start(bench.patched(bench.path("bench", "beyond")), GPUSHARE_DEVICE_LIMIT=str(limit))
+    bus = program.say(f"bus {int(how.bus_mib * MIB)}")
+    count = max(int(limit * 0.8) // piece, 1)
+    program.say(f"take {count} {piece}")
+    seconds, _ = median_pass(program, how.passes)
+    program.end()
+    return count * piece / seconds, bus
+
+
+def least_over_bus(uses, fits, piece):
+    """Bytes that must cross the bus in a pass when so many of the pieces fit on the card: the least used lie beyond."""
+    return sum(sorted(uses)[:max(len(uses) - fits, 0)]) * piece
+
+
+def measure(bench, how, limit, ratio, kind, rate, bus, piece):
+    program = bench.start(bench.patched(bench.path("bench", "beyond")), GPUSHARE_DEVICE_LIMIT=str(limit),
+                          GPUSHARE_OVERCOMMIT=str(int(limit * (ratio - 1)) + 4 * piece))
+    room = program.say("info")
+    capacity = room["free"] - (int(limit * (ratio - 1)) + 4 * piece)  # of the card itself
+    count = int(limit * ratio) // piece
+    made = program.say(f"take {count} {piece}", timeout=600)["ns"] / 1e9
+    often = count - count // 3
+    uses = [how.often if kind == "skewed" and i >= often else 1 for i in range(count)]
+    program.say("uses " + " ".join(str(use) for use in uses))
+    program.say("edit")
+    seconds, first = median_pass(program, how.passes)
+    check(program, f"{kind} at {ratio}")
+    used = max(each["host_used"] for each in bench.device()["programs"])
+    program.end()
+    over = least_over_bus(uses, capacity // piece, piece)
+    bound = max(sum(uses) * piece / rate, over / (bus["duplex"] / 2))
+    print(f"{kind:6} {ratio:5.2f} x the card: {count} pieces made in {made:.2f} s; a pass {seconds:.4f} s (the first {first:.4f}), "
+          f"bound {bound:.4f} s ({over / GIB:.2f} GiB over the bus): {bound / seconds:.2f} of it; {used / GIB:.2f} GiB of host memory")
+    return row(f"{kind}, {ratio:g} x the card", 1 / seconds, "passes/s", 1 / bound, "bound", bound / seconds >= TARGET,
+               over_gb=over / 1e9, made_s=made)
+
+
+def body():
+    how = options(__doc__, (
+        ("--limit-gib", {"type": float, "default": 16}),
+        ("--piece-mib", {"type": float, "default": 256}),
+        ("--ratios", {"default": "1.1,1.25,1.5,2"}),
+        ("--kinds", {"default": "even,skewed"}),
+        ("--often", {"type": int, "default": 8}),
+        ("--passes", {"type": int, "default": 20}),
+        ("--bus-mib", {"type": float, "default": 1024})))
+    with Bench(how.build) as bench:
+        limit, piece = int(how.limit_gib * GIB) + EDGE_BYTES, int(how.piece_mib * MIB)
+        card = bench.facts()[0]
+        rate, bus = device_rate(bench, how, limit, piece)
+        print(f"the card's own memory: {rate / 1e9:.1f} GB/s read and written; the bus: {bus['duplex'] / 1e9:.1f} GB/s both ways together")
+        rows = [measure(bench, how, limit, float(ratio), kind, rate, bus, piece)
+                for kind in how.kinds.split(",") for ratio in how.ratios.split(",")]
+        worst = min(each["ratio"] for each in rows)
+        print(f"at least {worst:.2f} of the bound (goal {TARGET})  [{bench.seconds():.0f} s]")
+        write(how.json, "overcommit", card, rows, bus=bus, device_gb_s=rate / 1e9)
+        return rows
+
+
+if __name__ == "__main__":
+    main(body)

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * over.c: how much a program may have beyond the card, and host memory for its chunks there.
+ *
+ * State: what `auto` came to, which is found out once. Any thread.
+ */
+#include "runtime/range/over.h"
+
+#include <pthread.h>
+
+#include "runtime/base/config.h"
+#include "runtime/base/driver.h"
+#include "runtime/base/log.h"
+#include "runtime/base/uncancelled.h"
+#include "runtime/base/worker.h"
+#include "runtime/host/host.h"
+#include "runtime/host/host_memory.h"
+#include "runtime/range/chunk.h"
+#include "runtime/range/owners.h"
+#include "runtime/range/vmm.h"
+
+#define ATTEMPTS 100 /* 1 s in all: the daemon answers within milliseconds */
+#define PAUSE_NS 10000000u
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static uint64_t half_of_host;
+
+static void look_at_host(void)
+{
+    const uint64_t available = gs_host_available();
+
+    half_of_host = available == UINT64_MAX ? UINT64_MAX : available / 2;
+}
+
+uint64_t gs_over_limit(const struct gs_device *device)
+{
+    const uint64_t limit =
+        gs_runtime.config.overcommit_set
+            ? gs_runtime.config.overcommit
+            : atomic_load_explicit(&device->target.overcommit, memory_order_relaxed);
+
+    if (limit == 0 || device->managed)
+        return 0;
+    if (limit != GS_OVERCOMMIT_AUTO)
+        return limit;
+    pthread_once(&once, look_at_host);
+    return half_of_host < device->total ? half_of_host : device->total;
+}
+
+bool gs_over_suits(const struct gs_range *range)
+{
+    return range->theirs == NULL &&
+           (range->own == NULL ||
+            range->own->prop.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE);
+}
+
+/* The daemon raises the budget when it hears of the need. */
+static bool claim_memory(uint64_t bytes)
+{
+    for (unsigned i = 0; i < ATTEMPTS; i++) {
+        const enum gs_host_claim claim = gs_host_claim(bytes);
+
+        if (claim != GS_HOST_LATER)
+            return claim == GS_HOST_CLAIMED;
+        gs_worker_wake();
+        gs_pause(PAUSE_NS);
+    }
+    return false;
+}
+
+static bool fill_chunk(struct gs_range *range, uint32_t index)
+{
+    const uint64_t bytes = gs_range_chunk_bytes(range, index);
+    CUresult result;
+
+    if (!claim_memory(bytes)) {
+        gs_log("no host memory for %llu bytes beyond the card", (unsigned long long)bytes);
+        return false;
+    }
+    result = gs_vmm_create_on_host(range, index);
+    if (result == CUDA_SUCCESS && gs_range_is_mapped(range)) {
+        result = gs_vmm_map(range, index);
+        if (result != CUDA_SUCCESS)
+            gs_vmm_release(range->chunks[index].handle);
+    }
+    if (result == CUDA_SUCCESS)
+        return true;
+    range->chunks[index].handle = 0;
+    gs_host_unclaim(bytes);
+    gs_log("%llu bytes beyond the card: CUresult %d", (unsigned long long)bytes, result);
+    return false;
+}
+
+bool gs_over_fill(struct gs_range *range)
+{
+    bool filled = true;
+
+    for (uint32_t i = 0; i < range->chunk_count && filled; i++)
+        if (range->chunks[i].state == GS_CHUNK_OVER && range->chunks[i].handle == 0)
+            filled = fill_chunk(range, i);
+    /* what has none was never there */
+    for (uint32_t i = 0; i < range->chunk_count && !filled; i++)
+        if (range->chunks[i].state == GS_CHUNK_OVER && range->chunks[i].handle == 0)
+            range->chunks[i].state = GS_CHUNK_ABSENT;
+    return filled;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * over.h: overcommit: chunks for which the card has no room, in host memory that the device
+ * reaches over the bus at the same addresses. They are in no account but `over`, and in the
+ * host memory that the process is said to use.
+ */
+#ifndef GS_RUNTIME_RANGE_OVER_H
+#define GS_RUNTIME_RANGE_OVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/range/range.h"
+
+/* The most bytes beyond the card that the program may have of the device; 0: overcommit is off.
+ * Any thread, without gs_memory_lock. */
+uint64_t gs_over_limit(const struct gs_device *device);
+
+/* It may lie in host memory at all. */
+bool gs_over_suits(const struct gs_range *range);
+
+/* Memory for the chunks that are OVER and have none. False: the host has not got that much;
+ * some may have theirs. Nobody else can reach the range; may wait, for the daemon to allow it. */
+bool gs_over_fill(struct gs_range *range);
+
+#endif
