@@ -190,7 +190,9 @@ check_wheel() {
     snapshot() { (cd "$env" && find . -type f ! -name '*.pyc' -exec sha256sum {} + -o -type l -printf '%p %l\n' | sort); }
     snapshot >"$work/env-before"
     "$env/bin/pip" install -q --no-index "$kit"/gpushare_patch-*.whl >"$work/pip.out" 2>&1
-    "$env/bin/python3" -m gpushare_patch enable >"$work/enable.out"
+    (umask 077 && "$env/bin/python3" -m gpushare_patch enable >"$work/enable.out")
+    [ "$(id -u)" != 0 ] || [ -z "$(find "$data" -type d ! -perm -5 -o -path '*/lib/*' -type f ! -perm -4)" ] ||
+        die "other users cannot load the library: $(find "$data" -type d ! -perm -5)"
     "$env/bin/python3" -m gpushare_patch status >"$work/status.out" || die "status says that it is not enabled"
     GPUSHARE_STATS=$work/python.stats run "$env/bin/python3" -c 'import ctypes; assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0'
     [ -s "$work/python.stats" ] || die "the environment's python was not routed"
