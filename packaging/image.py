@@ -91,7 +91,8 @@ def fill(root, stages):
     root.put(os.path.join(HERE, "LICENSE"), "/usr/share/doc/gpushare/LICENSE", 0o644)
     root.text("/etc/passwd", "root:x:0:0:root:/:/bin/sh\n")
     root.text("/etc/group", f"root:x:0:\ngpushare:x:{GROUP}:\n")
-    for name in ("dev", "etc/cdi", "host", "proc", "run/gpushare", "sys", "tmp", "var/lib/kubelet", "var/log/pods", "var/run/cdi"):
+    for name in ("dev", "etc/cdi", "host", "proc", "run/gpushare", "sys", "tmp", "var/lib/kubelet", "var/log/containers", "var/log/pods",
+                 "var/run/cdi"):
         os.makedirs(os.path.join(root.folder, name), exist_ok=True)
     strip = shutil.which("strip")
     for folder, _, files in os.walk(root.folder):

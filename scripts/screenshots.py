@@ -4,11 +4,15 @@
 of programs on the simulated card. Grafana is not part of Debian, so the panels are drawn here, as plots of what
 Prometheus answers to their queries.
 
-usage: scripts/screenshots.py [--build build/dev] [--seconds 90] [--folder docs]"""
+usage: scripts/screenshots.py [--build build/dev] [--seconds 90] [--folder docs]
+       scripts/screenshots.py --readme FILE.png      README.md alone, as cmark-gfm (GitHub's renderer) and a browser show it"""
 import argparse
 import html
 import os
+import pathlib
+import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
@@ -24,6 +28,16 @@ h1{font-size:18px;margin:0}h2{font-size:14px;margin:14px 0 4px}p{margin:2px 0 8p
 .panel{background:#fff;border:1px solid #d9dee4;border-radius:6px;padding:8px;overflow:hidden}.panel b{font-weight:600}
 .big{font-size:22px;color:#2f8f4e}.legend{font-size:11px;color:#5b6773}.legend i{display:inline-block;width:9px;height:9px;margin:0 4px 0 8px}
 svg{display:block;width:100%}td,th{padding:1px 10px 1px 0;text-align:left;font-size:12px}"""
+
+
+# GitHub's: the width of its text, tables that scroll by themselves
+README_WIDTH = 900
+README_STYLE = """body{margin:0 auto;padding:24px;max-width:838px;background:#fff;color:#1f2328;font:16px/1.5 -apple-system,"Noto Sans",Helvetica,Arial,sans-serif}
+h1,h2{border-bottom:1px solid #d1d9e0;padding-bottom:.3em}img{max-width:100%}a{color:#0969da}
+pre{background:#f6f8fa;border-radius:6px;padding:16px;overflow:auto}code{font:85% ui-monospace,"DejaVu Sans Mono",monospace}
+p code,li code,td code{background:#eff1f3;border-radius:6px;padding:.2em .4em}
+table{border-collapse:collapse;display:block;width:max-content;max-width:100%;overflow:auto}td,th{border:1px solid #d1d9e0;padding:6px 13px}
+tr:nth-child(2n){background:#f6f8fa}"""
 
 
 def unit_text(value, unit):
@@ -123,12 +137,42 @@ def keep(browser, path, scale=1):
         sys.exit(f"{path}: {size} bytes, more than {MOST_BYTES}")
 
 
+def shoot_readme(path):
+    """The picture; an exit status of 1 if an image is missing or something is wider than GitHub's page."""
+    done = subprocess.run(["cmark-gfm", "--unsafe", "-e", "table", "-e", "autolink", os.path.join(ROOT, "README.md")], check=True,
+                          capture_output=True, text=True)
+    with tempfile.TemporaryDirectory(prefix="gs-readme-") as folder:
+        page = os.path.join(folder, "README.html")
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(f"<!DOCTYPE html><meta charset=utf-8><base href='{pathlib.Path(ROOT).resolve().as_uri()}/'>"
+                       f"<style>{README_STYLE}</style>{done.stdout}")
+        browser = Browser(folder, width=README_WIDTH)
+        try:
+            browser.show("file://" + page)
+            browser.wait("document.readyState === 'complete' && document.querySelectorAll('h2').length > 2")
+            browser.screenshot(path)
+            broken = browser.evaluate("[...document.images].filter(i => !i.naturalWidth).map(i => i.src)")
+            wide = browser.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        finally:
+            browser.close()
+    print(f"{path}: {os.path.getsize(path) >> 10} KiB")
+    if broken or wide > 0:
+        sys.exit(f"README.md: images that are not shown: {broken}; wider than the page by {wide} pixels")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build/dev"))
     parser.add_argument("--seconds", type=int, default=90)
     parser.add_argument("--folder", default=os.path.join(ROOT, "docs"))
+    parser.add_argument("--readme", metavar="FILE.png")
     options = parser.parse_args()
+    if options.readme:
+        reason = installed("chromium", "cmark-gfm")
+        if reason:
+            sys.exit(reason)
+        shoot_readme(options.readme)
+        return
     reason = installed("chromium", "prometheus")
     if reason:
         sys.exit(reason)

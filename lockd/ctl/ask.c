@@ -220,6 +220,7 @@ void ctl_answer_deinit(struct ctl_answer *answer)
     free(answer->settings);
     free(answer->device_busy);
     free(answer->client_busy);
+    free(answer->client_pods);
     memset(answer, 0, sizeof *answer);
 }
 

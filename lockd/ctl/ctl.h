@@ -6,6 +6,7 @@
 #ifndef GS_LOCKD_CTL_CTL_H
 #define GS_LOCKD_CTL_CTL_H
 
+#include "cluster/pods/pods.h"
 #include "common/err.h"
 #include "lockd/base/options.h"
 #include "lockd/protocol/figures.h"
@@ -55,6 +56,11 @@ extern const struct ctl_command ctl_status, ctl_top, ctl_get, ctl_set, ctl_pause
     ctl_evict, ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_serve, ctl_doctor, ctl_cdi,
     ctl_account;
 
+/* What kubelet calls the pod and the container of a program; "": not known. */
+struct ctl_pod {
+    char name[PODS_NAME_SIZE], space[PODS_NAME_SIZE], container[PODS_NAME_SIZE];
+};
+
 /* All that a daemon answered to GS_WIRE_STATUS, _GET or _ACCOUNT, in its order. */
 struct ctl_answer {
     bool running;
@@ -70,6 +76,7 @@ struct ctl_answer {
     /* nvml.c: per cent of the last second in which the device, or that program on it, was busy;
      * NULL: not asked */
     int *device_busy, *client_busy;
+    struct ctl_pod *client_pods; /* who.c; NULL: not asked, or no program is in a pod */
 };
 
 #define CTL_BUSY_UNKNOWN (-1)
@@ -125,6 +132,10 @@ char *ctl_uuid(const uint8_t *uuid, char *buffer);
 /* The name of a user, or the number where it has none. */
 const char *ctl_user_name(uint32_t uid, char *buffer, size_t size);
 #define CTL_CONTAINER_SIZE 80
+/* Asks kubelet's folders for the names of the programs' pods: fills in answer->client_pods. */
+void ctl_pods_look(struct ctl_answer *answer);
+/* Those of the program at that index. */
+const struct ctl_pod *ctl_client_pod(const struct ctl_answer *answer, size_t index);
 /* The container of a program, shortened to 12 digits where it is an id, as docker ps shows it; "": none. */
 const char *ctl_container_text(const struct gs_wire_client *client, char *buffer);
 const char *ctl_condition_name(uint32_t condition);

@@ -3,7 +3,6 @@
  * json.c: the daemon's answer as JSON. The schema is in docs/protocol.md; fields are only
  * ever added.
  */
-#include "cluster/pods/pods.h"
 #include "common/fd.h"
 #include "lockd/ctl/rates.h"
 #include "lockd/base/text.h"
@@ -63,22 +62,14 @@ static json_t *text_or_null(const char *text)
     return text[0] != '\0' ? ctl_json_text(text) : json_null();
 }
 
-static void add_pod_name(json_t *object, const struct gs_wire_client *client)
+static json_t *client_json(const struct ctl_answer *answer, size_t index)
 {
-    struct pods_name name;
-    const bool known = pods_find(NULL, client->pod, &name);
-
-    json_object_set_new(object, "pod_name", known ? ctl_json_text(name.name) : json_null());
-    json_object_set_new(object, "pod_namespace",
-                        known ? ctl_json_text(name.space) : json_null());
-}
-
-static json_t *client_json(const struct gs_wire_client *client, int busy)
-{
+    const struct gs_wire_client *client = &answer->clients[index];
+    const struct ctl_pod *pod = ctl_client_pod(answer, index);
     char user[64];
     json_t *object = json_pack(
         "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b, s:s?, s:o, "
-        "s:o, s:o}",
+        "s:o, s:o, s:o, s:o, s:o}",
         "pid", client->pid, "uid", (json_int_t)client->uid, "name", ctl_json_text(client->name),
         "version", ctl_json_text(client->version), "state",
         ctl_condition_name(client->condition), "lease", (client->flags & GS_CLIENT_LEASE) != 0,
@@ -90,11 +81,12 @@ static json_t *client_json(const struct gs_wire_client *client, int busy)
         ctl_json_text(client->group), "group_apart", (client->flags & GS_CLIENT_APART) != 0,
         "gang_why", lockd_kin_name(client->gang_why), "user",
         ctl_json_text(ctl_user_name(client->uid, user, sizeof user)), "container",
-        text_or_null(client->container), "pod", text_or_null(client->pod));
+        text_or_null(client->container), "pod", text_or_null(client->pod), "pod_name",
+        text_or_null(pod->name), "pod_namespace", text_or_null(pod->space), "container_name",
+        text_or_null(pod->container));
 
-    add_pod_name(object, client);
     add_figures(object, lockd_program_figures, client);
-    json_object_set_new(object, "busy_percent", busy_json(busy));
+    json_object_set_new(object, "busy_percent", busy_json(ctl_client_busy(answer, index)));
     return object;
 }
 
@@ -108,7 +100,7 @@ static json_t *clients_json(const struct ctl_answer *answer, const char *uuid)
         const bool none = client->condition == GS_CONDITION_NO_DEVICE;
 
         if (uuid == NULL ? none : (!none && strcmp(ctl_uuid(client->uuid, own), uuid) == 0))
-            json_array_append_new(array, client_json(client, ctl_client_busy(answer, i)));
+            json_array_append_new(array, client_json(answer, i));
     }
     return array;
 }

@@ -46,6 +46,11 @@ static void put_value(FILE *out, const struct lockd_figure *figure, uint64_t val
         fprintf(out, " %llu\n", (unsigned long long)value);
 }
 
+static void put_ratio(FILE *out, int percent)
+{
+    fprintf(out, " %d.%02d\n", percent / 100, percent % 100);
+}
+
 /* By Prometheus' rules a counter's name ends with _total, and no other name does. */
 static const char *type_of(const char *metric)
 {
@@ -121,6 +126,22 @@ static void put_devices(FILE *out, const struct ctl_answer *answer)
     }
 }
 
+static void put_device_busy(FILE *out, const struct ctl_answer *answer)
+{
+    put_head(
+        out, "gpushare_device_", "busy_ratio", "gauge",
+        "Share of the last second in which a kernel ran on the device, by NVML, from 0 to 1");
+    for (size_t i = 0; i < answer->device_count; i++) {
+        const int busy = ctl_device_busy(answer, i);
+
+        if (busy == CTL_BUSY_UNKNOWN)
+            continue;
+        fputs("gpushare_device_busy_ratio", out);
+        put_device(out, answer->devices[i].uuid, answer->devices[i].name, "");
+        put_ratio(out, busy);
+    }
+}
+
 static void put_totals(FILE *out, const struct ctl_answer *answer)
 {
     for (const struct lockd_figure *at = lockd_total_figures; at->help != NULL; at++) {
@@ -168,13 +189,23 @@ static void put_histograms(FILE *out, const struct ctl_answer *answer)
 
 /* --- programs --- */
 
-/* twin: of those that look the same, so that no two lines have the same labels. */
-static void put_program(FILE *out, const struct gs_wire_client *client, unsigned twin,
-                        const char *more)
+/* One of those that the metrics are about. twin: of those that look the same, so that no two lines have the same labels. */
+struct program {
+    const struct gs_wire_client *client;
+    const struct ctl_pod *pod;
+    unsigned twin;
+};
+
+static void put_program(FILE *out, const struct program *program, const char *more)
 {
+    const struct gs_wire_client *client = program->client;
     const struct {
         const char *name, *value;
-    } known[] = {{"container", client->container}, {"pod", client->pod}};
+    } known[] = {{"container", client->container},
+                 {"container_name", program->pod->container},
+                 {"pod", client->pod},
+                 {"pod_name", program->pod->name},
+                 {"pod_namespace", program->pod->space}};
     char uuid[CTL_UUID_SIZE], user[64];
 
     fprintf(out, "{pid=\"%d\",uid=\"%u\",", client->pid, client->uid);
@@ -190,8 +221,8 @@ static void put_program(FILE *out, const struct gs_wire_client *client, unsigned
         putc(',', out);
         put_label(out, known[i].name, known[i].value);
     }
-    if (twin != 0)
-        fprintf(out, ",twin=\"%u\"", twin);
+    if (program->twin != 0)
+        fprintf(out, ",twin=\"%u\"", program->twin);
     fprintf(out, "%s}", more);
 }
 
@@ -213,37 +244,55 @@ static uint32_t present_class(const struct gs_wire_client *client)
     return (uint32_t)client->class;
 }
 
-static void put_states(FILE *out, const struct states *states, const struct ctl_answer *answer,
-                       const unsigned *twins)
+static void put_states(FILE *out, const struct states *states, const struct program *programs,
+                       size_t count)
 {
     put_head(out, "gpushare_program_", states->metric, "gauge", states->help);
-    for (size_t i = 0; i < answer->client_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         for (uint32_t state = states->first; state < states->count; state++) {
             char label[64];
 
             snprintf(label, sizeof label, ",%s=\"%s\"", states->label, states->name(state));
             fprintf(out, "gpushare_program_%s", states->metric);
-            put_program(out, &answer->clients[i], twins[i], label);
-            fprintf(out, " %d\n", states->present(&answer->clients[i]) == state);
+            put_program(out, &programs[i], label);
+            fprintf(out, " %d\n", states->present(programs[i].client) == state);
         }
     }
 }
 
-static void put_figures(FILE *out, const struct ctl_answer *answer, const unsigned *twins)
+static void put_figures(FILE *out, const struct program *programs, size_t count)
 {
     for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
         if (at->metric[0] == '\0')
             continue;
         put_head(out, "gpushare_program_", at->metric, type_of(at->metric), at->help);
-        for (size_t i = 0; i < answer->client_count; i++) {
-            const uint64_t value = lockd_figure_value(at, &answer->clients[i]);
+        for (size_t i = 0; i < count; i++) {
+            const uint64_t value = lockd_figure_value(at, programs[i].client);
 
             if (value == UINT64_MAX) /* no limit */
                 continue;
             fprintf(out, "gpushare_program_%s", at->metric);
-            put_program(out, &answer->clients[i], twins[i], "");
+            put_program(out, &programs[i], "");
             put_value(out, at, value);
         }
+    }
+}
+
+/* What NVML knows: without it the families have no series. */
+static void put_program_busy(FILE *out, const struct ctl_answer *answer,
+                             const struct program *programs)
+{
+    put_head(
+        out, "gpushare_program_", "busy_ratio", "gauge",
+        "Share of the last second in which a kernel of the program ran, by NVML, from 0 to 1");
+    for (size_t i = 0; i < answer->client_count; i++) {
+        const int busy = ctl_client_busy(answer, i);
+
+        if (busy == CTL_BUSY_UNKNOWN)
+            continue;
+        fputs("gpushare_program_busy_ratio", out);
+        put_program(out, &programs[i], "");
+        put_ratio(out, busy);
     }
 }
 
@@ -257,16 +306,18 @@ static void put_programs(FILE *out, const struct ctl_answer *answer)
          "(0)",
          "class", GS_CLASS_INTERACTIVE, GS_CLASS_COUNT, lockd_class_name, present_class},
     };
-    unsigned *twins = calloc(answer->client_count + 1, sizeof *twins);
+    struct program *programs = calloc(answer->client_count + 1, sizeof *programs);
 
-    if (twins == NULL)
+    if (programs == NULL)
         return;
     for (size_t i = 0; i < answer->client_count; i++)
-        twins[i] = ctl_twin(answer, i);
-    put_figures(out, answer, twins);
+        programs[i] = (struct program){&answer->clients[i], ctl_client_pod(answer, i),
+                                       ctl_twin(answer, i)};
+    put_figures(out, programs, answer->client_count);
+    put_program_busy(out, answer, programs);
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-        put_states(out, &states[i], answer, twins);
-    free(twins);
+        put_states(out, &states[i], programs, answer->client_count);
+    free(programs);
 }
 
 static void put_up(FILE *out, bool running)
@@ -282,6 +333,7 @@ void ctl_metrics_write(FILE *out, const struct ctl_answer *answer)
         return;
     put_daemon(out, &answer->daemon);
     put_devices(out, answer);
+    put_device_busy(out, answer);
     put_totals(out, answer);
     put_histograms(out, answer);
     put_programs(out, answer);

@@ -100,6 +100,7 @@ static enum ctl_exit show_status(struct ctl *ctl, bool json)
     nvml = answer.device_count != 0 ? ctl_nvml_open() : NULL;
     ctl_nvml_look(nvml, &answer);
     ctl_nvml_close(nvml);
+    ctl_pods_look(&answer);
     if (!json)
         print_text(&answer);
     else if (ctl_json_print(ctl, &answer) != 0)

@@ -45,9 +45,11 @@ static const char *gang_why(const struct gs_wire_client *client)
 }
 
 /* What this program said, and what is odd about it, in a few words. */
-static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_client *client,
-                       bool wide, char *buffer, size_t size)
+static void remarks_of(const struct ctl_answer *answer, size_t index, bool wide, char *buffer,
+                       size_t size)
 {
+    const struct gs_wire_client *client = &answer->clients[index];
+    const struct ctl_pod *pod = ctl_client_pod(answer, index);
     char limit[24], container[CTL_CONTAINER_SIZE];
     const struct {
         uint32_t flag;
@@ -63,9 +65,13 @@ static void remarks_of(const struct ctl_answer *answer, const struct gs_wire_cli
         if ((client->flags & odd[i].flag) != 0)
             add_remark(buffer, size, "%s", odd[i].text);
     }
-    if (client->container[0] != '\0')
+    if (pod->container[0] != '\0')
+        add_remark(buffer, size, "container %s", pod->container);
+    else if (client->container[0] != '\0')
         add_remark(buffer, size, "container %s", ctl_container_text(client, container));
-    if (client->pod[0] != '\0')
+    if (pod->name[0] != '\0')
+        add_remark(buffer, size, "pod %s/%s", pod->space, pod->name);
+    else if (client->pod[0] != '\0')
         add_remark(buffer, size, "pod %s", client->pod);
     if (client->class == GS_CLASS_BACKGROUND)
         add_remark(buffer, size, "background");
@@ -192,9 +198,9 @@ void ctl_table_row(const struct ctl_layout *layout, const struct ctl_answer *ans
 {
     const struct gs_wire_client *client = &answer->clients[index];
     const size_t columns = (size_t)name_width(layout);
-    char remarks[320], name[128], user[64], fitted[64], allowed[24], busy[24];
+    char remarks[1024], name[128], user[64], fitted[64], allowed[24], busy[24];
 
-    remarks_of(answer, client, layout->wide, remarks, sizeof remarks);
+    remarks_of(answer, index, layout->wide, remarks, sizeof remarks);
     ctl_user_name(client->uid, user, sizeof user);
     printf(" %7d %s %s %s%-*s%s", client->pid,
            lockd_text_fit(user, USER_WIDTH, fitted, sizeof fitted),

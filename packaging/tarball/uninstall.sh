@@ -5,6 +5,7 @@
 # Patched files are restored first. --refuse: if there are any, nothing is removed. --stub: they stay patched, and a stub in the
 # library's place lets them run without sharing. Files that could not be restored get the stub in any case, and are named.
 set -eu
+unset CDPATH
 prefix=$(cd "$(dirname "$0")/../.." && pwd -P)
 tool=$prefix/bin/gpushare-patch library=$prefix/lib/libgpushare.so.1 list=$prefix/share/gpushare/installed
 who=''
@@ -16,6 +17,9 @@ fi
 state=${GPUSHARE_STATE:-$state}
 still_patched() { "$tool" --list $who --runtime "$library" | sed -nE 's/^(patched|changed|hidden) +//p'; }
 [ -r "$list" ] || { echo "uninstall.sh: $list is missing: nothing is known of an installation in $prefix" >&2; exit 1; }
+for folder in "$prefix/share/gpushare" "$prefix/bin" "$prefix/lib"; do
+    [ -w "$folder" ] || { echo "uninstall.sh: $folder cannot be changed by this user: nothing was done" >&2; exit 1; }
+done
 
 left=$(still_patched || true)
 case ${1:-} in
@@ -36,12 +40,16 @@ if [ -n "$left" ]; then
     cp "$tool" "$state/gpushare-patch"
     printf '%s\n' "$library" "$state/gpushare-patch" >"$state/stub"
 fi
-while read -r file; do rm -f "$prefix$file"; done <"$list"
+folders=$(sort -r "$list" | sed -n '\|/$|p') # those that install.sh made, the deepest first
+while read -r file; do
+    case $file in */) ;; *) rm -f "$prefix$file" ;; esac
+done <"$list"
 rm -f "$list"
 [ -z "$left" ] || mv -f "$library.stub" "$library"
-# folders that are empty now, the deepest first
-find "$prefix/share" "$prefix/lib" "$prefix/bin" -depth -type d -empty -delete 2>/dev/null || true
-rmdir "$state/patched" "$state" "$prefix" 2>/dev/null || true
+while read -r folder; do [ -z "$folder" ] || rmdir "$prefix$folder" 2>/dev/null || true; done <<END
+$folders
+END
+rmdir "$state/patched" "$state" 2>/dev/null || true
 if [ -n "$left" ]; then
     printf 'gpushare: these files stay patched; %s is a stub now, with which they run without sharing:\n%s\n' "$library" "$left" >&2
     echo "gpushare: later: $state/gpushare-patch --restore-all" >&2

@@ -31,6 +31,16 @@ def _version(path):
         return []
 
 
+def _make_folder(path):
+    """Root's may be entered by all, whatever its umask: programs of all users load the library in there."""
+    if os.path.isdir(path):
+        return
+    _make_folder(os.path.dirname(path))
+    os.mkdir(path)
+    if os.geteuid() == 0:
+        os.chmod(path, 0o755)
+
+
 def keep():
     """Copies what patched programs need to its place, unless something newer is there. Each file is replaced at once:
     programs that run keep the old one. Returns the folder."""
@@ -41,7 +51,7 @@ def keep():
         source, target = os.path.join(PACKAGE, name), os.path.join(place, name)
         if os.path.exists(target) and filecmp.cmp(source, target, shallow=False):
             continue
-        os.makedirs(os.path.dirname(target), exist_ok=True)
+        _make_folder(os.path.dirname(target))
         fd, temporary = tempfile.mkstemp(dir=os.path.dirname(target))
         os.close(fd)
         try:

@@ -67,7 +67,8 @@ bool elf_registry_folder(char folder[PATH_MAX])
     return find_user_folder(folder);
 }
 
-/* Makes the folders of an absolute path that are not there. */
+/* Makes the folders of an absolute path that are not there. Root's may be entered by all, whatever its umask: programs of
+ * all users load the library in there. */
 static int make_folders(const char *path)
 {
     char part[PATH_MAX];
@@ -75,8 +76,12 @@ static int make_folders(const char *path)
     for (const char *at = path; at != NULL;) {
         at = strchr(at + 1, '/');
         snprintf(part, sizeof part, "%.*s", at != NULL ? (int)(at - path) : PATH_MAX - 1, path);
-        if (mkdir(part, 0755) != 0 && errno != EEXIST && access(part, F_OK) != 0)
+        if (mkdir(part, 0755) == 0) {
+            if (geteuid() == 0 && chmod(part, 0755) != 0)
+                return -errno;
+        } else if (errno != EEXIST && access(part, F_OK) != 0) {
             return -errno;
+        }
     }
     return 0;
 }

@@ -129,7 +129,8 @@ class Deploy(kit.BuildTest):
         volumes = dict(re.findall(r"- name: (\S+)(?: #.*)?\n +hostPath:\n +path: (\S+)", text))
         self.assertEqual(volumes, {
             "sockets": "/run/gpushare", "door": "/usr/local/lib/gpushare", "cdi": "/var/run/cdi", "plugins": "/var/lib/kubelet/device-plugins",
-            "pod-resources": "/var/lib/kubelet/pod-resources", "programs": "/usr", "dev": "/dev", "pods": "/var/log/pods"})
+            "pod-resources": "/var/lib/kubelet/pod-resources", "programs": "/usr", "dev": "/dev", "pods": "/var/log/pods",
+            "containers": "/var/log/containers"})
         mounts = re.findall(r"- name: (\S+)\n +mountPath: (\S+)(?:\n +(readOnly: true))?", text)
         self.assertEqual({name for name, _, _ in mounts}, {*volumes, "token"})
         self.assertEqual({name for name, _, only in mounts if not only}, {"door", "sockets", "plugins", "cdi"})

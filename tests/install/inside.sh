@@ -97,13 +97,59 @@ leave_stub() { # WHAT LIBRARY REMOVE...: removal with a file that cannot be rest
     [ ! -e "$library" ] || die "$what: the stub stayed"
 }
 
+folders_of() { [ ! -d "$1" ] || find "$1" -type d | sort; } # FOLDER
+
+# What install.sh and uninstall.sh do with folders and users that are not as usual.
+check_odd_prefixes() { # UNPACKED
+    local odd=$work/"odd & a|b" unit
+    mkdir -p "$odd/lib/of somebody else" "$odd/share/man"
+    folders_of "$odd" >"$work/folders"
+    (cd "$work" && umask 077 && CDPATH=/ "$1/install.sh" "${odd#"$work/"}") >"$work/install.out" || die "install.sh failed for $odd"
+    [ "$(stat -c %a "$odd/bin" "$odd/bin/gpusharectl" "$odd/lib/libgpushare.so.1")" = "755
+755
+777" ] || die "with a umask of 077 others cannot use what is installed"
+    for unit in "$odd"/lib/systemd/system/*.service; do
+        grep -qF "ExecStart=$odd/bin/" "$unit" || die "$unit starts something else"
+    done
+    "$odd/bin/gpusharectl" --version >/dev/null || die "gpusharectl does not run in $odd"
+    if [ "$(id -u)" = 0 ] && [ -z "$short" ]; then
+        cp "$kit/program" "$work/patched"
+        "$odd/bin/gpushare-patch" -q "$work/patched"
+        must_say "nothing was done" setpriv --reuid 65534 --regid 65534 --clear-groups "$odd/share/gpushare/uninstall.sh"
+        "$odd/bin/gpushare-patch" --check -q "$work/patched" || die "a user that may not remove it restored files"
+        "$odd/bin/gpushare-patch" --restore -q "$work/patched"
+        rm "$work/patched"
+    fi
+    "$1/install.sh" "$odd" >"$work/install.out" # folders that the first run has made are known still
+    "$odd/share/gpushare/uninstall.sh" >"$work/uninstall.out"
+    folders_of "$odd" | diff "$work/folders" - || die "not the folders that were there before"
+    [ -z "$(find "$odd" ! -type d)" ] || die "files are left in $odd"
+    # a disk that is full: what a first run has written goes again; an older version stays and can be removed
+    must_fail bash -c 'trap "" XFSZ; ulimit -f 500; exec "$@"' bash "$1/install.sh" "$odd"
+    grep -q "nothing was installed" "$work/failed.out" || die "a failed installation does not say so"
+    folders_of "$odd" | diff "$work/folders" - || die "a failed installation left folders"
+    [ -z "$(find "$odd" ! -type d)" ] || die "a failed installation left files in $odd"
+    must_fail bash -c 'trap "" XFSZ; ulimit -f 500; exec "$@"' bash "$1/install.sh" "$work/none"
+    [ ! -e "$work/none" ] || die "a failed installation left $work/none"
+    "$1/install.sh" "$odd" >"$work/install.out"
+    must_fail bash -c 'trap "" XFSZ; ulimit -f 500; exec "$@"' bash "$1/install.sh" "$odd"
+    grep -q "run it again" "$work/failed.out" || die "a failed upgrade does not say so"
+    [ -z "$(find "$odd" -name '*.new')" ] || die "a failed upgrade left its half of a file"
+    "$odd/bin/gpusharectl" --version >/dev/null || die "gpusharectl does not run after a failed upgrade"
+    "$odd/share/gpushare/uninstall.sh" >"$work/uninstall.out"
+    folders_of "$odd" | diff "$work/folders" - || die "after a failed upgrade, removal left folders"
+    rm -r "$odd"
+    say "tarball: odd names, a strict umask and a full disk"
+}
+
 check_tarball() {
     local prefix=/usr/local unpacked
     [ -z "$short" ] || prefix=$HOME/prefix
-    everything >"$work/before"
     mkdir "$work/tar"
     tar -xzf "$kit"/gpushare-*-linux-*.tar.gz -C "$work/tar"
     unpacked=$(echo "$work"/tar/*)
+    check_odd_prefixes "$unpacked"
+    everything >"$work/before"
     "$unpacked/install.sh" "$prefix" >"$work/install.out"
     PATH=$prefix/bin:$PATH
     hash -r
@@ -144,7 +190,9 @@ check_wheel() {
     snapshot() { (cd "$env" && find . -type f ! -name '*.pyc' -exec sha256sum {} + -o -type l -printf '%p %l\n' | sort); }
     snapshot >"$work/env-before"
     "$env/bin/pip" install -q --no-index "$kit"/gpushare_patch-*.whl >"$work/pip.out" 2>&1
-    "$env/bin/python3" -m gpushare_patch enable >"$work/enable.out"
+    (umask 077 && "$env/bin/python3" -m gpushare_patch enable >"$work/enable.out")
+    [ "$(id -u)" != 0 ] || [ -z "$(find "$data" -type d ! -perm -5 -o -path '*/lib/*' -type f ! -perm -4)" ] ||
+        die "other users cannot load the library: $(find "$data" -type d ! -perm -5)"
     "$env/bin/python3" -m gpushare_patch status >"$work/status.out" || die "status says that it is not enabled"
     GPUSHARE_STATS=$work/python.stats run "$env/bin/python3" -c 'import ctypes; assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0'
     [ -s "$work/python.stats" ] || die "the environment's python was not routed"

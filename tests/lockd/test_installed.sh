@@ -10,13 +10,17 @@ trap 'rm -rf "$root"' EXIT
 fail() { echo "$*"; failed=1; }
 "$cmake" --install "$build" --prefix "$root/opt" >"$root/log" 2>&1 || { tail "$root/log"; exit 1; }
 units=$root/opt/lib/systemd/system
+for unit in gpushare-serve.service; do
+    program=$(sed -n 's/^ExecStart=\([^ ]*\) .*/\1/p' "$units/$unit")
+    [ "$program" = "$root/opt/bin/gpusharectl" ] || fail "$unit starts $program, which is not what was installed"
+done
 program=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$units/gpushare-lockd.service")
 [ "$program" = "$root/opt/bin/gpushare-lockd" ] || fail "the unit starts $program, which is not what was installed"
 "$program" --version | grep -q gpushare-lockd || fail "$program does not run"
 "$program" --config "$root/opt/share/gpushare/lockd.conf" --check || fail "the example configuration is not valid"
 [ -s "$root/opt/share/gpushare/grafana/gpushare.json" ] || fail "the dashboard is not installed"
 if command -v systemd-analyze >/dev/null; then
-    said=$(SYSTEMD_UNIT_PATH="$units:" systemd-analyze verify --man=no gpushare-lockd.service gpushare-lockd.socket 2>&1) ||
+    said=$(SYSTEMD_UNIT_PATH="$units:" systemd-analyze verify --man=no gpushare-lockd.service gpushare-lockd.socket gpushare-serve.service 2>&1) ||
         fail "systemd does not take the units: $said"
     [[ $said != *gpushare* ]] || fail "systemd says of the units: $said"
 fi

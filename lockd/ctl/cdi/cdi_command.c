@@ -4,10 +4,12 @@
  * a container a GPU together with gpushare.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lockd/ctl/cdi/cdi.h"
@@ -15,6 +17,8 @@
 
 #define VERSION_DEFAULT                                                                        \
     "0.5.0" /* the lowest that names devices by index: Podman 4, Docker 25 */
+
+#define VERSIONS "0.5.0, 0.6.0, 0.7.0, 0.8.0, 1.0.0, 1.1.0"
 
 struct cdi_words {
     const char *output, *door, *nvidia, *version, *root;
@@ -38,10 +42,49 @@ static const struct lockd_option cdi_options[] = {
     {0},
 };
 
-static int write_spec(const json_t *spec, const char *output, struct gs_err *err)
+static int dump_spec(const json_t *spec, int fd)
+{
+    FILE *file = fdopen(fd, "w");
+    int code = 0;
+
+    if (file == NULL) {
+        code = -errno;
+        close(fd);
+        return code;
+    }
+    errno = 0;
+    if (json_dumpf(spec, file, JSON_INDENT(2) | JSON_SORT_KEYS) != 0 || putc('\n', file) == EOF)
+        code = errno != 0 ? -errno : -EIO;
+    if (fclose(file) != 0 && code == 0)
+        code = -errno;
+    return code;
+}
+
+/* Runtimes read the folder at any time, also those of ordinary users: the file appears whole, and can be read. */
+static int replace_file(const json_t *spec, const char *output)
 {
     char beside[PATH_MAX];
-    int code = 0;
+    int fd, code;
+
+    if (snprintf(beside, sizeof beside, "%s.new", output) >= (int)sizeof beside)
+        return -ENAMETOOLONG;
+    unlink(beside); /* of a run that was killed */
+    fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return -errno;
+    fchmod(fd, 0644);
+    code = dump_spec(spec, fd);
+    if (code == 0 && rename(beside, output) != 0)
+        code = -errno;
+    if (code != 0)
+        unlink(beside);
+    return code;
+}
+
+static int write_spec(const json_t *spec, const char *output, struct gs_err *err)
+{
+    struct stat st;
+    int fd, code;
 
     if (output == NULL) {
         if (json_dumpf(spec, stdout, JSON_INDENT(2) | JSON_SORT_KEYS) != 0 ||
@@ -49,14 +92,12 @@ static int write_spec(const json_t *spec, const char *output, struct gs_err *err
             return gs_err_set(err, -EIO, "standard output: cannot be written");
         return 0;
     }
-    /* runtimes read the folder at any time: the file appears whole */
-    if (snprintf(beside, sizeof beside, "%s.new", output) >= (int)sizeof beside)
-        return gs_err_set(err, -ENAMETOOLONG, "%.300s: the path is too long", output);
-    if (json_dump_file(spec, beside, JSON_INDENT(2) | JSON_SORT_KEYS) != 0 ||
-        rename(beside, output) != 0)
-        code = errno != 0 ? -errno : -EIO;
-    if (code != 0)
-        unlink(beside);
+    if (stat(output, &st) == 0 && !S_ISREG(st.st_mode)) { /* a pipe, or a device: stays one */
+        fd = open(output, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+        code = fd < 0 ? -errno : dump_spec(spec, fd);
+    } else {
+        code = replace_file(spec, output);
+    }
     return code == 0 ? 0 : gs_err_errno(err, code, "%.300s", output);
 }
 
@@ -110,6 +151,14 @@ static int generate_spec(struct ctl *ctl, const struct cdi_words *words)
     return code;
 }
 
+static bool is_known_version(const char *version)
+{
+    const size_t length = strlen(version);
+    const char *at = strstr(VERSIONS, version);
+
+    return length == sizeof "0.5.0" - 1 && at != NULL && strchr(version, ' ') == NULL;
+}
+
 static enum ctl_exit cdi_run(struct ctl *ctl, int argc, char **argv)
 {
     struct cdi_words words = {0};
@@ -121,6 +170,10 @@ static enum ctl_exit cdi_run(struct ctl *ctl, int argc, char **argv)
         return ctl_usage(&ctl_cdi, "the word 'generate' is needed");
     if (index != argc - 1)
         return ctl_usage(&ctl_cdi, "'%s' is too much", argv[index + 1]);
+    if (words.version != NULL && !is_known_version(words.version))
+        return ctl_usage(&ctl_cdi, "--cdi-version: %.40s is none of " VERSIONS, words.version);
+    if (words.output != NULL && words.output[0] == '\0')
+        return ctl_usage(&ctl_cdi, "--output: a file is needed");
     if (generate_spec(ctl, &words) == 0)
         return ctl_done(CTL_OK);
     ctl_fail(ctl);

@@ -55,7 +55,8 @@ static json_t *parse_file(const char *path, struct gs_err *err)
     }
     spec = cdi_yaml_parse(text, &why);
     if (spec == NULL)
-        gs_err_set(err, -EINVAL, "%.200s, %.200s", path, why.text);
+        gs_err_set(err, -EINVAL, "%.200s, %.200s", path,
+                   why.text[0] != '\0' ? why.text : "line 1: not UTF-8 text");
     return spec;
 }
 

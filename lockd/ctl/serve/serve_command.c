@@ -7,6 +7,7 @@
 #include "common/fd.h"
 #include "lockd/ctl/ctl.h"
 #include "lockd/ctl/metrics.h"
+#include "lockd/ctl/nvml.h"
 #include "lockd/ctl/serve/history.h"
 #include "lockd/ctl/serve/http.h"
 
@@ -29,7 +30,8 @@
 #define TOKEN_MAX       128
 #define TRACE_SECONDS   10
 #define TICK_MS         1000
-#define FRESH_NS        100000000u /* an answer is shown again for so long */
+#define FRESH_NS        100000000u   /* an answer is shown again for so long */
+#define NVML_RETRY_NS   60000000000u /* a driver may be loaded later than the page is served */
 #define NUMBER_BYTES    16
 #define NONCE           "NONCENONCENONCENONCENONCENONCE32" /* in the page: 2 * NUMBER_BYTES characters */
 #define SAFE_HEADERS    "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
@@ -46,6 +48,8 @@ struct serve {
     char token[TOKEN_MAX + 1];
     struct ctl_answer answer; /* the newest */
     uint64_t answered;        /* when it came */
+    struct ctl_nvml *nvml;    /* NULL: not there, at the last try */
+    uint64_t tried;           /* when NVML was last opened in vain; 0: never */
 };
 
 static volatile int ended;
@@ -142,11 +146,26 @@ static void give_json(struct http_reply *reply, json_t *json)
     reply->type = "application/json";
 }
 
+static void look_at_cards(struct serve *serve)
+{
+    const uint64_t now = ctl_now();
+
+    if (serve->answer.device_count == 0)
+        return;
+    if (serve->nvml == NULL && (serve->tried == 0 || now - serve->tried > NVML_RETRY_NS)) {
+        serve->nvml = ctl_nvml_open();
+        serve->tried = now;
+    }
+    ctl_nvml_look(serve->nvml, &serve->answer);
+}
+
 static void ask_daemon(struct serve *serve)
 {
     ctl_answer_deinit(&serve->answer);
     serve->ctl->err = (struct gs_err){0};
     ctl_ask_status(serve->ctl, &serve->answer); /* no daemon: running is false */
+    look_at_cards(serve);
+    ctl_pods_look(&serve->answer);
     serve->answered = ctl_now();
 }
 
@@ -358,6 +377,7 @@ static enum ctl_exit serve_run(struct ctl *ctl, int argc, char **argv)
     if (serve.history != NULL)
         exit_code = run_server(&serve, listener);
     history_free(serve.history);
+    ctl_nvml_close(serve.nvml);
     ctl_answer_deinit(&serve.answer);
     return exit_code;
 }

@@ -66,6 +66,7 @@ int top_look_take(struct top *top)
     if (code != 0)
         return code;
     ctl_nvml_look(top->nvml, &answer);
+    ctl_pods_look(&answer);
     ctl_answer_deinit(&top->before);
     top->before = top->now;
     top->now = answer;

@@ -53,7 +53,7 @@ from fake import GIB, WANT, RUNNING, Program
 program = Program(sys.argv[3], "inside")
 program.say(flags=WANT, demand=GIB)
 program.settle(lambda p: p.flags & RUNNING)
-sys.exit(subprocess.run([sys.argv[4], "--socket", sys.argv[3], "status", "--json"], check=False).returncode)
+sys.exit(subprocess.run(sys.argv[4:], check=False).returncode)
 """
 
 
@@ -131,14 +131,34 @@ class ContainedTest(unittest.TestCase):
             group = control_group(self, "kubepods", "pod" + pod, container)
         except OSError as error:
             self.skipTest(f"no control group can be made: {error}")
-        done = subprocess.run([sys.executable, "-c", IN_GROUP, group, FAKE, self.daemon.path, CTL], capture_output=True, text=True,
-                              check=False, timeout=PATIENCE)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        programs = json.loads(done.stdout)["devices"][0]["programs"]
+        def ask(*command):
+            done = subprocess.run([sys.executable, "-c", IN_GROUP, group, FAKE, self.daemon.path, *command], capture_output=True, text=True,
+                                  check=False, timeout=PATIENCE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+
+        programs = json.loads(ask(CTL, "--socket", self.daemon.path, "status", "--json"))["devices"][0]["programs"]
         inside, outside = (next(p for p in programs if p["name"] == name) for name in ("inside", "train"))
         self.assertEqual((inside["pod"], inside["container"]), (pod, container))
         self.assertIsNone(outside["pod"])
         self.assertEqual(inside["user"], pwd.getpwuid(os.geteuid()).pw_name)
+        self.assertEqual([inside[name] for name in ("pod_name", "pod_namespace", "container_name")], [None] * 3)
+
+        # kubelet's folders, seen by gpusharectl alone
+        kubelet = ("mount -t tmpfs none /var/log && mkdir -p /var/log/pods/team_train-7d9c_" + pod + " /var/log/containers && "
+                   "ln -s /nonexistent /var/log/containers/train-7d9c_team_worker-0-" + container + ".log && exec \"$@\"")
+        in_pod = ["unshare", "--mount", "sh", "-c", kubelet, "sh", CTL, "--socket", self.daemon.path]
+        if subprocess.run([*in_pod[:3], "-c", "mount -t tmpfs none /var/log"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no folder can be mounted")
+        programs = json.loads(ask(*in_pod, "status", "--json"))["devices"][0]["programs"]
+        inside, outside = (next(p for p in programs if p["name"] == name) for name in ("inside", "train"))
+        self.assertEqual((inside["pod_name"], inside["pod_namespace"], inside["container_name"]), ("train-7d9c", "team", "worker-0"))
+        self.assertIsNone(outside["pod_name"])
+        self.assertIn("container worker-0, pod team/train-7d9c", ask(*in_pod, "status"))
+        labels = (f'container="{container}",container_name="worker-0",pod="{pod}",pod_name="train-7d9c",pod_namespace="team"')
+        series = [line for line in ask(*in_pod, "metrics").splitlines() if line.startswith("gpushare_program_") and 'name="inside"' in line]
+        self.assertEqual([line for line in series if labels not in line], [])
+        self.assertGreater(len(series), 20)
 
     def test_outside_steers_what_is_inside(self):
         """The machine's user does what it could before."""

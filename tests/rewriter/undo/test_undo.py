@@ -200,6 +200,16 @@ class Root(Case):
         self.assertEqual((read(path), os.stat(path).st_uid), (before, user))
         self.run_tool("--list", status=4)
 
+    def test_others_may_enter_the_folder_whatever_the_umask(self):
+        """It also holds the library of a wheel, which programs of all users load."""
+        path, _ = self.build("program")
+        before = os.umask(0o077)
+        try:
+            self.patch(path)
+        finally:
+            os.umask(before)
+        self.assertEqual(os.stat(self.state).st_mode & 0o777, 0o755)
+
     def test_that_user_needs_the_right_to_write(self):
         path, _ = self.build("ours/program")
         self.give(path)

@@ -9,11 +9,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import unittest
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(HERE))))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 from kit import BuildTest, main  # noqa: E402
+
+# the project's own schema, from its package in Debian (fetch_schema.sh)
+SCHEMA = os.path.join(ROOT, "build", "cdi-schema")
 
 # as nvidia-ctk writes it (shortened), with DRIVER for the path of libcuda
 YAML = """---
@@ -153,6 +162,24 @@ class Cdi(BuildTest):
                        {"containerEdits": {"mounts": [{"hostPath": "/a"}]}}, {"containerEdits": {"additionalGids": [1]}}):
             self.assertNotEqual(wrong_in({**spec, **change}), [], change)
 
+    @unittest.skipUnless(jsonschema, "python3-jsonschema is not installed")
+    @unittest.skipUnless(os.path.exists(os.path.join(SCHEMA, "schema.json")), "tests/lockd/ctl/cdi/fetch_schema.sh build/cdi-schema was not run")
+    def test_the_projects_own_schema_agrees(self):
+        parts = {}
+        for name in ("schema.json", "defs.json"):
+            with open(os.path.join(SCHEMA, name), encoding="utf-8") as file:
+                parts[name] = json.load(file)
+        # one document: the definitions at their place, for those of all devices as well (the schema has no rule for them)
+        whole = json.loads(json.dumps(parts["schema.json"]).replace("defs.json#/", "#/"))
+        whole["definitions"] = parts["defs.json"]["definitions"]
+        whole["properties"]["containerEdits"] = {"$ref": "#/definitions/containerEdits"}
+        validator = jsonschema.Draft7Validator(whole)
+        for words in ((), ("--cdi-version", "0.5.0"), ("--cdi-version", "0.7.0")):
+            self.assertEqual([error.message for error in validator.iter_errors(self.generate(*words))], [], words)
+        for change in ({"kind": 1}, {"devices": [{"name": "0"}]}, {"containerEdits": {"mounts": [{"hostPath": "/x"}]}},
+                       {"containerEdits": {"deviceNodes": [{"path": "/dev/null", "major": "1"}]}}):
+            self.assertTrue(list(validator.iter_errors({**self.generate(), **change})), change)
+
     def test_door_stands_in_the_drivers_place(self):
         spec = self.generate()
         door = os.path.realpath(self.door)
@@ -245,6 +272,39 @@ class Cdi(BuildTest):
         with open(path, encoding="utf-8") as file:
             self.assertEqual(wrong_in(json.load(file)), [])
         self.assertEqual(sorted(os.listdir(self.folder)), ["gpushare.json", "nvidia.yaml"])
+        # whatever the umask: runtimes of ordinary users read it
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o644)
+        before = os.umask(0o077)
+        try:
+            self.assertIsNone(self.generate("--output", path))
+        finally:
+            os.umask(before)
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o644)
+
+    def test_output_that_is_no_regular_file_stays_what_it_is(self):
+        link, pipe = os.path.join(self.folder, "link"), os.path.join(self.folder, "pipe")
+        os.symlink("/dev/full", link)
+        code, _, err = self.ctl("cdi", "generate", "--nvidia", self.yaml, "--door", self.door, "--output", link)
+        self.assertEqual((code, os.path.islink(link)), (1, True))
+        self.assertIn("No space left on device", err)
+        os.mkfifo(pipe)
+        reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True)
+        self.generate("--output", pipe)
+        self.assertEqual(wrong_in(json.loads(reader.communicate(timeout=60)[0])), [])
+        code, out, _ = self.ctl("cdi", "generate", "--nvidia", self.yaml, "--door", self.door, "--output", "/dev/stdout")
+        self.assertEqual((code, wrong_in(json.loads(out))), (0, []))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["link", "nvidia.yaml", "pipe"])
+
+    def test_output_that_cannot_be_written_leaves_the_old_one(self):
+        path = self.file("gpushare.json", "old")
+        done = subprocess.run(["bash", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "bash", os.path.join(self.build, "lockd", "gpusharectl"),
+                               "cdi", "generate", "--nvidia", self.yaml, "--door", self.door, "--output", path],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("File too large", done.stderr)
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "old")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["gpushare.json", "nvidia.yaml"])
 
     def test_what_is_wrong_is_said(self):
         for text, words in (("a: [1", "this form of YAML"), ("kind: x\n", "no specification of kind nvidia.com/gpu"),
@@ -259,6 +319,20 @@ class Cdi(BuildTest):
         code, _, err = self.ctl("cdi", "generate", "--nvidia", self.yaml, "--door", self.folder)
         self.assertEqual(code, 1)
         self.assertIn("no door in", err)
+        for version in ("", "abc", "99", "0.4.0", "0.5", "0.5.0x", "2.0.0"):
+            code, out, err = self.ctl("cdi", "generate", "--nvidia", self.yaml, "--door", self.door, "--cdi-version", version)
+            self.assertEqual((code, out), (2, ""), version)
+            self.assertIn("--cdi-version", err)
+        for binary in (b"\0", b"\x7fELF\2\1\1\0\0", b"\xff\xfe{\0"):
+            path = self.file("binary", "")
+            with open(path, "wb") as file:
+                file.write(binary)
+            code, _, err = self.ctl("cdi", "generate", "--nvidia", path, "--door", self.door)
+            self.assertEqual(code, 1)
+            self.assertRegex(err, r"binary(, line 1: | is no specification)")
+        code, _, err = self.ctl("cdi", "generate", "--nvidia", self.yaml, "--door", self.door, "--output", "")
+        self.assertEqual(code, 2)
+        self.assertIn("--output", err)
         self.assertEqual(self.ctl("cdi")[0], 2)
         self.assertEqual(self.ctl("cdi", "generate", "more")[0], 2)
         self.assertEqual(self.ctl("cdi", "generate", "--nvidia", "/nonexistent")[0], 1)

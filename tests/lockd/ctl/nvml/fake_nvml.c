@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fake_nvml.c: a libnvidia-ml.so.1 for tests of gpusharectl. FAKE_NVML says what it answers:
- * "DEVICE:BUSY[,PID:BUSY...]": a device's UUID, per cent of it, then of processes on it. Without
- * the variable there is no driver. FAKE_NVML_OLD: a driver that tells nothing of processes.
+ * "DEVICE:BUSY[,PID:BUSY...]": a device's UUID ("*": any), per cent of it, then of processes on
+ * it. Without the variable there is no driver. FAKE_NVML_OLD: a driver that tells nothing of processes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,8 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 {
     const char *text = told();
 
-    if (strncmp(text, uuid, strlen(uuid)) != 0 || text[strlen(uuid)] != ':')
+    if (strncmp(text, "*:", 2) != 0 &&
+        (strncmp(text, uuid, strlen(uuid)) != 0 || text[strlen(uuid)] != ':'))
         return NVML_NOT_FOUND;
     *device = &card;
     return NVML_SUCCESS;

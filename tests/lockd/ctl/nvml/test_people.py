@@ -15,6 +15,7 @@ import subprocess
 import sys
 import termios
 import unittest
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 from fake import GIB, MIB, PATIENCE, RUNNING, WANT, Daemon, Program
@@ -83,6 +84,32 @@ class PeopleTest(unittest.TestCase):
         self.assertRegex(self.row(text), r" \d+ % +13 %$")
         watched = json.loads(self.ctl("top", "--json", "--count", "1", "--interval", "0.05", **busy))
         self.assertEqual(watched["devices"][0]["busy_percent"], 17)
+
+    def test_metrics_have_the_real_use(self):
+        def ratios(**environment):
+            return re.findall(r"^gpushare_(device|program)_busy_ratio\{.*\} (\S+)$", self.ctl("metrics", **environment), re.M)
+
+        self.assertEqual(ratios(FAKE_NVML=f"{CARD}:100,{PID}:7"), [("device", "1.00"), ("program", "0.07")])
+        self.assertEqual(ratios(FAKE_NVML=f"{CARD}:5", FAKE_NVML_OLD="1"), [("device", "0.05")])
+        self.assertEqual(ratios(), [])
+        self.assertIn("# TYPE gpushare_program_busy_ratio gauge", self.ctl("metrics", "--list"))
+
+    def test_page_has_the_real_use(self):
+        server = subprocess.Popen([CTL, "serve", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True,
+                                  env=self.environment(FAKE_NVML=f"{CARD}:17,{PID}:13"))
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        port, token = re.match(r"serving http://127\.0\.0\.1:(\d+)/\?token=(\S+)", server.stdout.readline()).groups()
+
+        def get(path):
+            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": "Bearer " + token})
+            with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
+                return reply.read().decode()
+
+        device = json.loads(get("/status.json"))["devices"][0]
+        self.assertEqual((device["busy_percent"], device["programs"][0]["busy_percent"]), (17, 13))
+        self.assertIn("\ngpushare_device_busy_ratio{", get("/metrics"))
 
     def test_idle_program_is_zero_and_what_is_unknown_a_dash(self):
         self.assertEqual(self.json(FAKE_NVML=f"{CARD}:5"), (5, 0))

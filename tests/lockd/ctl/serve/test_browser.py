@@ -8,7 +8,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from watched import EVIL, Browser, Watched, installed, wait_for  # noqa: E402  (tells where the others are)
+from watched import BUSY_PERCENT, EVIL, Browser, Watched, installed, wait_for  # noqa: E402  (tells where the others are)
 
 from kit import BuildTest, main  # noqa: E402
 
@@ -38,6 +38,10 @@ class BrowserTest(BuildTest):
         # memory on the card, and on the host
         self.browser.wait("document.querySelectorAll('#devices .bar div').length > 0")
         self.browser.wait("document.querySelectorAll('#hostbar .bar div').length > 0")
+        # what the card really does, beside the permission to run
+        self.browser.wait(f"document.querySelector('#devices .soft').textContent.includes('busy {BUSY_PERCENT} %')")
+        self.assertEqual(self.text("#devices th")[7:9], ["Allowed", "Busy"])
+        self.assertEqual(self.text("tbody td:nth-child(9)"), ["0 %", "0 %"])
         # turns pass: each of both is seen at the head of the queue, and what each did is on the timeline
         heads = set()
         self.assertTrue(wait_for(lambda: heads.update(t for t in self.text(".queue span") if t.startswith("1. ")) or len(heads) == 2), heads)

@@ -22,6 +22,7 @@ from card import PATIENCE, Card, wait_for  # noqa: E402
 TOKEN = "watched-by-a-test"
 EVIL = "<img src=x onerror=alert(1)>"  # the longest name that the kernel shows in full has 31 bytes
 QUANTUM_MS = 200
+BUSY_PERCENT = 37  # what the fake management library says of each card
 
 
 class Watched(Card):
@@ -34,7 +35,8 @@ class Watched(Card):
         with open(os.path.join(self.folder, "token"), "w", encoding="ascii", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(TOKEN + "\n")
         ctl = os.path.join(build, "lockd", "gpusharectl")
-        self.server = self.start([ctl, "--socket", self.socket, "serve", "--listen", "127.0.0.1:0", "--token-file", self.token_file])
+        self.server = self.start([ctl, "--socket", self.socket, "serve", "--listen", "127.0.0.1:0", "--token-file", self.token_file],
+                                 LD_LIBRARY_PATH=os.path.join(build, "tests/lockd/ctl/nvml"), FAKE_NVML=f"*:{BUSY_PERCENT}")
         self.port = int(re.match(r"serving http://[^/]*:(\d+)/", self.server.stdout.readline())[1])
         self.page = f"http://127.0.0.1:{self.port}/?token={TOKEN}"
 
