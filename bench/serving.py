@@ -23,6 +23,28 @@ Way = namedtuple("Way", "name patched environment")
 OURS = Way("gpushare", True, {})
 
 
+def stolen():
+    """(ticks that other virtual machines took of this one's processors, all ticks), since it started: a slow host is to be seen."""
+    with open("/proc/stat", encoding="ascii") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    return ticks[7], sum(ticks)
+
+
+def by_turns(times, alone, bring):
+    """Latencies of several servers that share one card, in ns, if each keeps it until it has no request left, the next is the one that waits
+    longest, and each change takes bring ns: what one card can do, where the ideal has a card for each."""
+    left = [list(mine) for mine in times]
+    now, has, found = 0, None, [[] for _ in times]
+    while any(left):
+        waiting = [(mine[0], at) for at, mine in enumerate(left) if mine]
+        now = max(now, min(waiting)[0])
+        at = has if has is not None and left[has] and left[has][0] <= now else min(waiting)[1]
+        now += alone[at] + (0 if at == has else bring)
+        found[at].append(now - left[at].pop(0))
+        has = at
+    return found
+
+
 class OutOfTime(Failed):
     """The budget is spent."""
 
@@ -190,13 +212,15 @@ class Group:
 
     def measure(self, seconds, means=None):
         """(a list of what happened to each program, what the daemon said)"""
-        before, recording = self.entries(), self.record(seconds)
+        before, recording, ticks = self.entries(), self.record(seconds), stolen()
         start, times, ends = self.run(seconds, means or self.means())
         after = self.entries()
+        gone = [new - old for new, old in zip(stolen(), ticks)]
         if recording is not None:
             recording.wait(timeout=600)
         lacking, idle, said = self.facts()
-        found = []
+        bring, found = lacking / self.card.bus["h2d"] * 1e9, []
+        shared = by_turns(times, [ns for _, ns in self.alone], bring)
         for at, kind in enumerate(self.kinds):
             alone = self.alone[at][1]
             each = {"name": kind.name, "kind": kind.kind, "alone_s": alone / 1e9, "class": [before[at]["class"], after[at]["class"]]}
@@ -204,10 +228,11 @@ class Group:
             if kind.kind == "train":
                 each["kept"] = sum(start <= end < start + seconds * 1e9 for end in ends[at]) * alone / 1e9 / seconds
             else:
-                bring = min(lacking, after[at]["demand"]) / self.card.bus["h2d"] * 1e9
-                each |= judge(times[at], ends[at], alone, bring, idle, seconds)
+                mine = min(lacking, after[at]["demand"]) / self.card.bus["h2d"] * 1e9
+                each |= judge(times[at], ends[at], alone, mine, idle, seconds)
+                each |= {"shared_" + name: quantile(shared[at], part) / 1e9 for name, part in QUANTILES.items()}
             found.append(each)
-        return found, {**said, "window_s": seconds}
+        return found, {**said, "window_s": seconds, "stolen": gone[0] / max(1, gone[1])}
 
     def end(self):
         for program, kind in zip(self.programs, self.kinds):

@@ -12,6 +12,9 @@ after the other, each as long as alone, and the bytes that do not fit over the r
 idle program loses its turn. Beside training that is a server which always goes first; what training could keep then is the rest
 of the time, less the missing bytes in both directions.
 
+Several servers cannot all have that. What one card can do for them stands beside it: each keeps the card until it has no request left,
+then the one that waits longest gets it, and a change takes as long as the missing bytes.
+
   server     beside training that computes all the time
   two        servers
   notebook   used each 30 s, beside training
@@ -110,8 +113,9 @@ def told(each):
     moved = f"{each['moved_in'] / GIB:7.1f} in {each['moved_out'] / GIB:7.1f} out GiB, yielded {each['yielded_ns'] / 1e9:6.1f} s, {each['turns']} turns"
     if each["kind"] == "train":
         return f"{each['name']:10} keeps {each['kept']:.3f} of alone{'':37}{moved}"
-    return (f"{each['name']:10} p50 {each['p50']:6.3f} s = {each['p50'] / each['ideal_p50']:.2f} of ideal, p99 {each['p99']:6.3f} s = "
-            f"{each['p99'] / each['ideal_p99']:.2f}  {moved}; {each['requests']} requests")
+    part = [f"{name} {each[name]:6.3f} s = {each[name] / each['ideal_' + name]:.2f} of ideal, {each[name] / each['shared_' + name]:.2f} of one card"
+            for name in QUANTILES]
+    return f"{each['name']:10} {'; '.join(part)}  {moved}; {each['requests']} requests"
 
 
 def end_group(results, case, group):
@@ -132,7 +136,7 @@ def run_plain(card, results, case, until):
             raise OutOfTime(f"{max(0, seconds):.0f} s are left for it, it needs {least:.0f}")
         found, said = group.measure(seconds)
         results.add(case, rows_of(case, found), {"programs": found, **said}, *map(told, found),
-                    f"{said['missing_bytes'] / GIB:.2f} GiB missing, switch {said['switch_s']:.3f} s, window {seconds:.0f} s")
+                    f"{said['missing_bytes'] / GIB:.2f} GiB missing, switch {said['switch_s']:.3f} s, window {seconds:.0f} s, {said['stolen']:.1%} of the processors' time stolen")
         end_group(results, case, group)
 
 

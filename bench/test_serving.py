@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "tests")]
@@ -33,6 +34,20 @@ def processes_of(folder):
         except OSError:
             continue
     return found
+
+
+class ByTurns(unittest.TestCase):
+    """What one card can do for several servers."""
+
+    def test_each_keeps_the_card_until_it_has_nothing_left(self):
+        self.assertEqual(serving.by_turns([[0, 5], [1, 2]], [10, 3], 4), [[14, 19], [30, 32]])
+
+    def test_the_longest_waiting_is_next_and_training_has_none(self):
+        self.assertEqual(serving.by_turns([[0], [3], [], [2]], [10, 10, 10, 10], 1), [[11], [30], [], [20]])
+
+    def test_an_idle_card_stays_with_the_last(self):
+        self.assertEqual(serving.by_turns([[0, 100], [50]], [10, 10], 5), [[15, 15], [15]])
+        self.assertEqual(serving.by_turns([[0, 100]], [10], 5), [[15, 10]])
 
 
 class Serving(kit.BuildTest):
