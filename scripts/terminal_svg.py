@@ -14,7 +14,7 @@ import sys
 from xml.sax.saxutils import escape
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RUN = ROOT / "docs/results/demo-h200-2026-11-21.txt"
+RUN = ROOT / "docs/results/demo-h200-2026-11-23.txt"
 STATUS = ROOT / "docs/results/status-sim-2026-11-23.txt"
 # what is shown: sections by the beginning of their headings
 SHOWN = ("1.", "2.", "5.", "All as")
