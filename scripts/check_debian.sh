@@ -75,13 +75,17 @@ mount_into_it() {
     fi
 }
 
-inside() { # USER COMMAND: by a shell of that user, with little in its environment
+# By a shell of that user, with little in its environment. Its root is a real one, not that of a chroot: the kernel makes
+# no user namespaces in a chroot, and not all mounts of a mount namespace.
+inside() { # USER COMMAND
     local home variable words=()
     home=$(awk -F: -v name="$1" '$1 == name { print $6 }' "$root/etc/passwd")
     for variable in GS_TEST_JOBS GS_FORCE_WHEELS http_proxy https_proxy no_proxy PIP_INDEX_URL; do
         [ -z "${!variable:-}" ] || words+=("$variable=${!variable}")
     done
-    chroot "$root" env -i HOME="$home" USER="$1" TERM="${TERM:-dumb}" LANG=C.UTF-8 "${words[@]}" \
+    # shellcheck disable=SC2016
+    unshare --mount --propagation private bash -c 'mount --rbind "$0" "$0" && cd "$0" && pivot_root . mnt && umount -l /mnt &&
+        exec "$@"' "$root" env -i HOME="$home" USER="$1" TERM="${TERM:-dumb}" LANG=C.UTF-8 "${words[@]}" \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         setpriv --reuid "$1" --regid "$1" --init-groups bash -c "cd && $2"
 }

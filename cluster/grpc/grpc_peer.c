@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * grpc_peer.c: moves bytes between a socket and a link. One read at a time is bounded, so that
- * a peer that sends without end does not keep the others waiting.
+ * a peer that sends without end does not keep the others waiting. A socket that is closed while
+ * the other side still writes takes away from it what it has not read yet (it sees EPIPE first);
+ * a server therefore only stops to write, and closes once the other side has.
  */
 #include "cluster/grpc/grpc_peer.h"
 
@@ -82,6 +84,8 @@ static int read_bytes(struct grpc_peer *peer, struct gs_err *err)
             return 0;
         if (got < 0)
             return errno == ECONNRESET ? 1 : gs_err_errno(err, -errno, "read");
+        if (peer->ended)
+            continue;
         code = grpc_link_feed(peer->link, bytes, (size_t)got, err);
         if (code != 0)
             return code;
@@ -121,13 +125,21 @@ static int write_bytes(struct grpc_peer *peer, struct gs_err *err)
 int grpc_peer_run(struct grpc_peer *peer, struct gs_err *err)
 {
     const int got = read_bytes(peer, err);
-    const int sent = got != 1 ? write_bytes(peer, err) : 0; /* also what explains an error */
+    int sent = 0;
 
+    if (got != 1 && !peer->ended) /* also what explains an error */
+        sent = write_bytes(peer, err);
     if (got != 0)
         return got;
     if (sent != 0)
         return sent;
-    return peer->left == 0 && grpc_link_is_done(peer->link) ? 1 : 0;
+    if (peer->ended || peer->left != 0 || !grpc_link_is_done(peer->link))
+        return 0;
+    if (!peer->lingers)
+        return 1;
+    peer->ended = true;
+    shutdown(peer->fd, SHUT_WR);
+    return 0;
 }
 
 int grpc_peer_converse(struct grpc_peer *peer, const char *name)

@@ -12,6 +12,8 @@ struct grpc_peer {
     struct grpc_link *link;
     const uint8_t *bytes; /* of the link, not sent yet */
     size_t left;
+    bool lingers; /* a server's: when all is said, it waits for the other side to close */
+    bool ended;   /* all is said; what still comes is not looked at */
 };
 
 /* Takes over fd (non-blocking) and link, also when it fails: link may be NULL. 0, -ENOMEM. */

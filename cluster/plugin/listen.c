@@ -91,6 +91,8 @@ void listen_accept(struct plugin *plugin)
         if (grpc_peer_init(&plugin->peers[i], fd, grpc_link_serve(service_methods, plugin)) !=
             0)
             lockd_log(LOCKD_LOG_WARNING, "a connection was refused: out of memory");
+        else
+            plugin->peers[i].lingers = true;
     }
 }
 

@@ -25,7 +25,7 @@ static char *read_comment(uint32_t job, struct gs_err *err)
 
     if (slurm_load_job(&answer, job, SHOW_ALL) != SLURM_SUCCESS || answer == NULL) {
         gs_err_set(err, -EIO, "job %u: the controller does not show it: %s", job,
-                   slurm_strerror(slurm_get_errno()));
+                   slurm_strerror(errno));
         return NULL;
     }
     if (answer->record_count != 0) {
@@ -49,7 +49,7 @@ static int write_comment(uint32_t job, char *comment, struct gs_err *err)
     if (slurm_update_job(&change) == SLURM_SUCCESS)
         return 0;
     return gs_err_set(err, -EIO, "job %u: its AdminComment cannot be changed: %s", job,
-                      slurm_strerror(slurm_get_errno()));
+                      slurm_strerror(errno));
 }
 
 /* The comment with the text behind it. 0; 1: it is in there already; -errno. */

@@ -79,6 +79,7 @@ struct sched_member_sent {
     uint32_t outstanding_count;
     struct sched_outstanding
         outstanding[TARGETS_IN_FLIGHT + 2]; /* budgets falling, seq rising */
+    struct sched_outstanding replaced; /* the highest that the target of that seq took away */
 };
 
 /* A member's share of its device's sums and sets: books.c. */

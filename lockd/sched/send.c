@@ -28,15 +28,26 @@ void sched_send_echo(struct sched_member *member)
         member->sent.outstanding[i] = member->sent.outstanding[i + drop];
 }
 
+/* The budgets that a target replaces are kept aside until it is sent: it may yet change, and what
+ * counts then is what was really sent before it. */
 static void outstanding_push(struct sched_member *member, uint32_t seq, uint64_t budget)
 {
-    uint32_t count = member->sent.outstanding_count;
+    struct sched_outstanding *list = member->sent.outstanding;
+    struct sched_member_sent *sent = &member->sent;
+    uint32_t count = sent->outstanding_count;
 
-    while (count > 0 && (member->sent.outstanding[count - 1].budget <= budget ||
-                         member->sent.outstanding[count - 1].seq == seq))
+    if (sent->replaced.seq != seq)
+        sent->replaced = (struct sched_outstanding){seq, 0};
+    if (count > 0 && list[count - 1].seq == seq)
         count--;
-    member->sent.outstanding[count] = (struct sched_outstanding){seq, budget};
-    member->sent.outstanding_count = count + 1;
+    if (sent->replaced.budget > budget) {
+        list[count++] = (struct sched_outstanding){seq - 1, sent->replaced.budget};
+        sent->replaced.budget = 0;
+    }
+    for (; count > 0 && list[count - 1].budget <= budget; count--)
+        sent->replaced.budget = sched_max(sent->replaced.budget, list[count - 1].budget);
+    list[count] = (struct sched_outstanding){seq, budget};
+    sent->outstanding_count = count + 1;
 }
 
 static bool is_different(uint64_t a, uint64_t b, uint64_t tolerance)

@@ -18,9 +18,15 @@
 #define TOLERANCE 0.9
 #define SLACK     (1000 * NS_PER_MS)
 
-static bool is_batch(const struct sched_party *party)
+/* One that came as an interactive one, and has run for too long since, is none any more. */
+static bool is_interactive(const struct sched_party *party, uint64_t now)
 {
-    return !party->share.first && !sched_party_is_background(party);
+    return party->share.first && (!party->turn.held || sched_party_is_interactive(party, now));
+}
+
+static bool is_batch(const struct sched_party *party, uint64_t now)
+{
+    return !is_interactive(party, now) && !sched_party_is_background(party);
 }
 
 static bool really_runs(const struct sched_party *party, uint32_t index)
@@ -36,7 +42,7 @@ static bool really_runs(const struct sched_party *party, uint32_t index)
 }
 
 /* Does an interactive program keep the others from running, at this moment? */
-static bool is_held_off(const struct sched_device *device, uint32_t index)
+static bool is_held_off(const struct sched_device *device, uint32_t index, uint64_t now)
 {
     const struct sched_party *comes = device->cleared.party;
     bool wanted = false, runs = false, first = comes != NULL && comes->share.first;
@@ -45,8 +51,8 @@ static bool is_held_off(const struct sched_device *device, uint32_t index)
          at = at->next) {
         const struct sched_party *party = lockd_entry(at, struct sched_party, of_device);
 
-        first = first || (party->turn.held && party->share.first);
-        if (!is_batch(party) || party->turn.backfilled)
+        first = first || (party->turn.held && is_interactive(party, now));
+        if (!is_batch(party, now) || party->turn.backfilled)
             continue;
         wanted = wanted || party->share.batch_queued;
         runs = runs || (party->turn.held && really_runs(party, index));
@@ -82,7 +88,7 @@ void model_check_floor(struct model *model, const struct sched_device *device, u
     if (floor->balance < -(double)DEBT_MOST)
         floor->balance = -(double)DEBT_MOST;
     floor->at = model->now;
-    floor->off = is_held_off(device, index);
+    floor->off = is_held_off(device, index, model->now);
     if (model->options.policy == GS_POLICY_FAIR && model->now >= model->unsettled_until)
         check_ended(model, device, index);
 }

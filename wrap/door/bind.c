@@ -52,7 +52,10 @@ int gs_bind_unshare(struct gs_err *err)
                             "no mount namespace of its own (user namespaces may be disabled "
                             "here; --stage and LD_LIBRARY_PATH need none)");
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
-        return gs_err_errno(err, -errno, "making mounts private");
+        return gs_err_errno(err, -errno, "making mounts private%s",
+                            errno == EINVAL ? ": the root folder of this chroot is no mount "
+                                              "point (--stage and LD_LIBRARY_PATH need none)"
+                                            : "");
     return 0;
 }
 

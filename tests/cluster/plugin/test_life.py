@@ -316,6 +316,22 @@ class Life(kit.BuildTest):
         self.assertFalse(os.path.exists(os.path.join(self.sockets, "gpushare.sock")))
         self.assertIn("pods that run keep their GPUs", self.text())
 
+    def test_sigterm_waits_until_the_other_side_has_closed(self):
+        """What it says last would be lost to a kubelet that is just writing, if it closed at once."""
+        self.begin()
+        peer = socket.socket(socket.AF_UNIX)
+        self.addCleanup(peer.close)
+        peer.settimeout(PATIENCE)
+        peer.connect(os.path.join(self.sockets, "gpushare.sock"))
+        peer.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))  # with settings of its own
+        self.assertTrue(peer.recv(4096))
+        self.process.send_signal(signal.SIGTERM)
+        while peer.recv(4096):
+            pass
+        peer.sendall(bytes([0, 0, 8, 6, 0, 0, 0, 0, 0]) + bytes(8))  # a ping
+        peer.close()
+        self.assertEqual(self.process.wait(PATIENCE), 0, self.text())
+
     def test_usage(self):
         for words, said in ((["--per-gpu", "0"], "per-gpu"), (["--answer", "x"], "answer"), (["more"], "unexpected argument"),
                             (["--resource", "gpu"], "such a name is like gpushare.dev/gpu")):

@@ -172,11 +172,6 @@ int slurm_update_job(job_desc_msg_t *change)
     return SLURM_SUCCESS;
 }
 
-int slurm_get_errno(void)
-{
-    return 0;
-}
-
 char *slurm_strerror(int number)
 {
     return strerror(number);

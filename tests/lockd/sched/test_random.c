@@ -213,7 +213,9 @@ static void lock_random_mixed_fifo(void **state)
 
 /* With fair, one on two devices that ran on one of them before it ever waited there had credit
  * for ever. An interactive one that could not pay had to wait for a batch program, until that ran
- * beside the others, and then took its room. */
+ * beside the others, and then took its room. While one could not pay, a program that did not stop had
+ * its turn again, which gave the head of the queue the room to end it at once, for ever. A target that
+ * gave more, and less again before it was sent, hid what the one before it had given. */
 static void lock_random_what_once_failed(void **state)
 {
     struct model_options options = plain;
@@ -224,6 +226,9 @@ static void lock_random_what_once_failed(void **state)
     model_free(run_one(options, 300055));
     options = plain;
     model_free(run_one(options, 10030));
+    options.stuck = options.kills = true;
+    model_free(run_one(options, 1030));
+    model_free(run_one(options, 1125));
 }
 
 /* With a quantum shorter than a switch, what came to run first used up the turns of its gang; a

@@ -275,6 +275,26 @@ class Door(unittest.TestCase):
         self.stats = os.path.join(folder, "stats")
         self.counted()
 
+    def test_a_chroot_without_mount_point_is_named(self):
+        root = os.path.join(self.card.folder, "root")
+        folders = ["/usr", "/proc", "/dev", os.path.realpath(OPTIONS.build), os.path.realpath(self.card.folder)]
+        links = [name for name in ("bin", "lib", "lib64") if os.path.islink("/" + name)]
+        script = f"""
+            set -e
+            mount -t tmpfs none {root}
+            mkdir {root}/new
+            cd {root}/new
+            for folder in {" ".join(folders)}; do mkdir -p .$folder; mount --rbind $folder .$folder; done
+            for name in {" ".join(links)}; do ln -s usr/$name $name; done
+            exec /usr/sbin/chroot . {os.path.realpath(built("wrap", "gpushare-door"))} -d {root}/stage -- true
+            """
+        os.mkdir(root)
+        code, _, err = self.card.run(["unshare", "-m", "sh", "-c", script])
+        if "unshare failed" in err or "mount:" in err or len(links) != 3:
+            self.skipTest(err.strip() or "/lib is no link here")
+        self.assertEqual(code, 1, err)
+        self.assertIn("the root folder of this chroot is no mount point (--stage", err)
+
     def test_words_that_are_wrong(self):
         for words in ([], ["--bind", "--find"], ["--find", "--", "true"], ["--no-such-option"]):
             with self.subTest(words):
