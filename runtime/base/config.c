@@ -68,5 +68,6 @@ void gs_config_after_fork(void)
     atomic_store(&gs_runtime.moved_in, 0);
     atomic_store(&gs_runtime.given, 0);
     atomic_store(&gs_runtime.taken_over, 0);
+    atomic_store(&gs_runtime.exchanged, 0);
     atomic_store(&gs_runtime.switches, 0);
 }

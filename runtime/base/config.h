@@ -31,6 +31,7 @@ struct gs_runtime {
     struct gs_config config;
     _Atomic(uint64_t) moved_out, moved_in; /* bytes */
     _Atomic(uint64_t) given, taken_over;   /* bytes of device memory, as it is (handover.h) */
+    _Atomic(uint64_t) exchanged; /* bytes that have changed places (swap/placement.h) */
     _Atomic(uint64_t) switches;  /* times the memory came back after it was (partly) out */
     _Atomic(uint64_t) uncovered; /* look-ups of ABIs that we do not know */
     _Atomic(bool) partial;       /* something of this program is not covered */

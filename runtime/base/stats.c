@@ -128,6 +128,7 @@ int gs_stats_write(const char *path, uint64_t calls)
             "  \"escaped\": %llu,\n  \"names\": %u,\n  \"gated_calls\": %llu,\n  "
             "\"moved_out\": %llu,\n"
             "  \"moved_in\": %llu,\n  \"given\": %llu,\n  \"taken_over\": %llu,\n  "
+            "\"exchanged\": %llu,\n  "
             "\"switches\": %llu,\n  \"uncovered\": %llu,\n",
             (int)getpid(), (unsigned long long)atomic_load(&stats.lookups),
             (unsigned long long)atomic_load(&stats.dlsyms),
@@ -137,6 +138,7 @@ int gs_stats_write(const char *path, uint64_t calls)
             (unsigned long long)atomic_load(&gs_runtime.moved_in),
             (unsigned long long)atomic_load(&gs_runtime.given),
             (unsigned long long)atomic_load(&gs_runtime.taken_over),
+            (unsigned long long)atomic_load(&gs_runtime.exchanged),
             (unsigned long long)atomic_load(&gs_runtime.switches),
             (unsigned long long)atomic_load(&gs_runtime.uncovered));
     write_objects(file);

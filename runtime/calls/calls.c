@@ -14,6 +14,7 @@
 #include "runtime/gate/throttle.h"
 #include "runtime/memory/room.h"
 #include "runtime/memory/virtual.h"
+#include "runtime/range/uses.h"
 
 #define LIKELY_FINE(pass, result)                                                              \
     __builtin_expect(((pass) == GS_PASS_FREE) & ((result) == CUDA_SUCCESS), 1)
@@ -78,6 +79,28 @@
 #define HANDLES_PICK(a, b, ...)                                                                \
     gs_virtual_is_behind(AS(CUarrayMapInfo_v1 *, a), AS(unsigned, b))
 
+/* What a call uses, for programs that are larger than the card (uses.h): the addresses and the
+ * size of a copy or a set, the parameters of a launch. */
+#define USED_COPY(...)    USED_SPANS(COPY_BYTES(__VA_ARGS__), __VA_ARGS__)
+#define USED_SET(...)     USED_SPANS(SET_BYTES(__VA_ARGS__), __VA_ARGS__)
+#define USED_LAUNCH(...)  USED_LAUNCH_PICK(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+#define USED_WORK(...)    ((void)0)
+#define USED_EVENT(...)   ((void)0)
+#define USED_ALLOC(...)   ((void)0)
+#define USED_CAPTURE(...) ((void)0)
+#define USED_QUERY(...)   ((void)0)
+
+#define USED_SPANS(bytes, ...) USED_SPANS_PICK(bytes, __VA_ARGS__, 0, 0, 0, 0, 0, 0)
+#define USED_SPANS_PICK(bytes, a, b, c, d, ...)                                                \
+    (gs_uses_span(AS(CUdeviceptr, a), bytes), gs_uses_span(AS(CUdeviceptr, b), bytes),         \
+     gs_uses_span(AS(CUdeviceptr, c), bytes), gs_uses_span(AS(CUdeviceptr, d), bytes))
+/* cuLaunchKernel has its parameters in the tenth place and the eleventh, cuLaunchKernelEx in the
+ * third and the fourth */
+#define USED_LAUNCH_PICK(a, b, c, d, e, f, g, h, i, j, k, ...)                                 \
+    gs_uses_launch(HAS(CUfunction, a) ? AS(CUfunction, a) : AS(CUfunction, b),                 \
+                   HAS(void **, j) ? AS(void **, j) : AS(void **, c),                          \
+                   HAS(void **, k) ? AS(void **, k) : AS(void **, d))
+
 static void bound_work(CUstream stream, unsigned call)
 {
     if ((call & GS_CALL_QUEUES) != 0 && gs_gate_is_watched())
@@ -109,8 +132,11 @@ static void bound_work(CUstream stream, unsigned call)
                 return result;                                                                 \
             result = gs_driver.symbol args;                                                    \
         }                                                                                      \
-        if (result == CUDA_SUCCESS && pass == GS_PASS_WATCHED)                                 \
+        if (result == CUDA_SUCCESS && pass == GS_PASS_WATCHED) {                               \
             BOUND(stream);                                                                     \
+            if (atomic_load_explicit(&gs_uses_noted, memory_order_relaxed))                    \
+                USED_##family args;                                                            \
+        }                                                                                      \
         gs_gate_leave(pass);                                                                   \
         if (result != CUDA_SUCCESS)                                                            \
             gs_context_failed(NULL, result);                                                   \

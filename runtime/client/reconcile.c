@@ -24,6 +24,7 @@
 #include "runtime/gate/throttle.h"
 #include "runtime/base/log.h"
 #include "runtime/swap/moving.h"
+#include "runtime/swap/placement.h"
 #include "runtime/client/evidence.h"
 #include "runtime/client/exporter.h"
 #include "runtime/client/opener.h"
@@ -31,6 +32,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"
+#include "runtime/range/uses.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/dispose.h"
 
@@ -92,10 +94,10 @@ static bool all_may_run(void)
     return may;
 }
 
-/* Also while memory is made anew for another process that opens it. */
+/* Also while memory is made anew for another process that opens it, or changes places. */
 static bool must_stop(void)
 {
-    return !all_may_run() || gs_exporter_needs_stop();
+    return !all_may_run() || gs_exporter_needs_stop() || gs_placement_needs_stop();
 }
 
 static bool somebody_waits(void)
@@ -340,6 +342,9 @@ uint64_t gs_reconcile(void)
         due = smaller_of(due, MS);
     if (all_may_run() || self.stopped)
         more = gs_moving_step(now, self.stopped, !exiting, gs_session_fd());
+    due = smaller_of(due, gs_placement_look(now, all_may_run() && !exiting));
+    if (self.stopped && all_may_run() && !more)
+        more = gs_placement_step();
     due = smaller_of(due, gs_exporter_step(gs_now(), self.stopped, gs_session_fd()));
     now = gs_now();
     if (all_may_run() && something_leaves()) /* a target with less budget than is in place */
@@ -376,6 +381,8 @@ void gs_reconcile_after_fork(void)
     gs_session_after_fork();
     gs_evidence_after_fork();
     gs_exporter_after_fork();
+    gs_placement_after_fork();
+    gs_uses_after_fork();
     gs_opener_after_fork();
     memset(&self, 0, sizeof self);
     gs_report_after_fork();

@@ -40,7 +40,7 @@ static struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(uint32_t) waiting;
-static _Atomic(bool) refusing;
+static _Atomic(bool) refusing, observed;            /* gs_gate_refuse(), gs_gate_observe() */
 static _Atomic(uint64_t) closed_stamp = UINT64_MAX; /* gs_gate_closed_stamp() */
 static bool (*may_wait)(void); /* constant once gs_gate_init() was called */
 
@@ -344,12 +344,22 @@ void gs_gate_shut(void)
     atomic_store_explicit(&gs_gate_state, GS_GATE_CLOSED, memory_order_seq_cst);
 }
 
+/* Who is inside already is not looked at, which does no harm. */
+void gs_gate_observe(void)
+{
+    uint32_t state = GS_GATE_OPEN;
+
+    atomic_store_explicit(&observed, true, memory_order_relaxed);
+    atomic_compare_exchange_strong_explicit(&gs_gate_state, &state, GS_GATE_FENCED,
+                                            memory_order_acq_rel, memory_order_relaxed);
+}
+
 void gs_gate_open(bool watched)
 {
     uint32_t state = watched ? GS_GATE_WATCHED : GS_GATE_OPEN;
 
     pthread_once(&once, prepare_threads);
-    if (!watched && threads.fenced)
+    if (!watched && (threads.fenced || atomic_load_explicit(&observed, memory_order_relaxed)))
         state = GS_GATE_FENCED;
     atomic_store_explicit(&refusing, false, memory_order_release);
     atomic_store_explicit(&closed_stamp, UINT64_MAX, memory_order_seq_cst);
@@ -408,6 +418,7 @@ void gs_gate_after_fork(void)
     threads.ended_passes = 0;
     atomic_store(&waiting, 0);
     atomic_store(&refusing, false);
+    atomic_store(&observed, false);
     atomic_store(&closed_stamp, UINT64_MAX);
     atomic_store(&gs_gate_state, GS_GATE_CLOSED);
     self->registered = 0;

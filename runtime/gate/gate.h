@@ -30,7 +30,9 @@ enum gs_gate_state {
     GS_GATE_OPEN = 0,
     GS_GATE_WATCHED = 1, /* open, but others wait: unfinished submissions are bounded */
     GS_GATE_CLOSED = 2,  /* not now; also before the first target of the daemon */
-    GS_GATE_FENCED = 3,  /* open, but this kernel has no membarrier: entering needs the fence */
+    GS_GATE_FENCED =
+        3, /* open, but entering goes the slow way: this kernel has no membarrier, or
+                            calls are looked at (gs_gate_observe) */
 };
 
 /* What entering found; passed on to leaving. 0 is the fast path. */
@@ -125,6 +127,10 @@ void gs_gate_sync_end(void);
  * again (memory may have gone missing meanwhile). */
 bool gs_gate_close(uint64_t timeout_ns);
 void gs_gate_open(bool watched); /* also where there is no client thread */
+
+/* From now on calls go the slow way (GS_PASS_WATCHED), so that they can be looked at. Any
+ * thread. */
+void gs_gate_observe(void);
 
 /* Any thread, under the memory lock: shuts without waiting for those inside. For memory that is
  * not in place yet: no thread that can know its address has submitted anything with it. */

@@ -24,6 +24,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/range/over.h"
 #include "runtime/range/slab.h"
+#include "runtime/range/uses.h"
 #include "runtime/range/owners.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/program_managed.h"
@@ -158,6 +159,7 @@ static bool put_over(struct gs_range *range, uint32_t from, uint64_t limit)
         }
     accounts->over += bytes;
     range->over += bytes;
+    gs_uses_begin();
     return true;
 }
 

@@ -46,6 +46,8 @@ struct gs_chunk {
     uint16_t descriptor;
     /* A bit for each of the first 64 blocks: the program has given up its contents (discard.h) */
     uint64_t discarded, discard_stamp;
+    /* Bytes of it that were used since the last look, and before (uses.h, swap/placement.c). */
+    uint64_t used, heat;
     uint64_t lost; /* HOST: those whose contents did not come along; they come back as zeros */
 };
 

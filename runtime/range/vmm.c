@@ -154,7 +154,7 @@ static CUmemAllocationProp plain_memory(const struct gs_device *device)
 
 /* Memory that a descriptor can be made of, if that is of use; else, or where the driver has
  * none of that kind, plain memory. */
-static CUresult create_memory(struct gs_range *range, uint32_t index)
+CUresult gs_vmm_create(struct gs_range *range, uint32_t index)
 {
     struct gs_chunk *chunk = &range->chunks[index];
     const uint64_t bytes = gs_range_chunk_bytes(range, index);
@@ -190,7 +190,7 @@ CUresult gs_vmm_create_on_host(struct gs_range *range, uint32_t chunk)
 
 static CUresult place_chunk(struct gs_range *range, uint32_t chunk)
 {
-    CUresult result = create_memory(range, chunk);
+    CUresult result = gs_vmm_create(range, chunk);
 
     if (result != CUDA_SUCCESS)
         return result;

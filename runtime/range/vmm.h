@@ -18,6 +18,9 @@ CUresult gs_vmm_unmap_at(CUdeviceptr address, uint64_t bytes);
 /* Lets go of physical memory; it stays as long as it is mapped. Any thread. */
 CUresult gs_vmm_release(CUmemGenericAllocationHandle handle);
 
+/* Device memory for the chunk, in place of what handle it has; not mapped yet. */
+CUresult gs_vmm_create(struct gs_range *range, uint32_t chunk);
+
 /* Host memory for the chunk, which the device can reach; not mapped yet. */
 CUresult gs_vmm_create_on_host(struct gs_range *range, uint32_t chunk);
 

@@ -75,6 +75,44 @@ class Overcommit(BuildTest):
             ok(told, "check")
             told.end()
 
+    def use(self, told, block, mib, times):
+        for _ in range(times):
+            ok(told, f"clear {block} 0 {mib}")
+            ok(told, "touch")  # waits for it
+
+    def test_what_is_used_comes_in(self):
+        """Memory beyond the card that is used more than what is on it changes places with that, and every byte stays right."""
+        with Beyond(self.build) as card:
+            stats, driver = os.path.join(card.folder, "stats"), os.path.join(card.folder, "driver")
+            told = card.program(54, 54, 54, 54, GPUSHARE_STATS=stats, SIMCUDA_STATS=driver, SIMCUDA_HOST_GBPS="2")
+            for block, other in ((2, 3), (0, 1)):
+                self.use(told, block, 40, 28)
+                self.use(told, other, 4, 4)
+                self.use(told, block, 40, 28)
+                ok(told, f"change {block} 45")
+                ok(told, "check")
+            told.end()
+            with open(stats, encoding="utf-8") as file:
+                exchanged = json.load(file)["exchanged"]
+            with open(driver, encoding="utf-8") as file:
+                over_bus = json.load(file)["host_chunk_bytes"]
+            check(exchanged >= 200 * MIB, f"exchanged {exchanged >> 20} MiB")
+            check(over_bus < 4 * 40 * 28 * MIB * 3 // 4, f"{over_bus >> 20} MiB went over the bus")
+
+    def test_even_use_moves_nothing(self):
+        """Where all is used in turns, whatever is beyond the card stays there."""
+        with Beyond(self.build) as card:
+            stats = os.path.join(card.folder, "stats")
+            told = card.program(50, 50, 50, 50, GPUSHARE_STATS=stats)
+            for _ in range(12):
+                for block in range(4):
+                    self.use(told, block, 50, 1)
+            ok(told, "check")
+            told.end()
+            with open(stats, encoding="utf-8") as file:
+                exchanged = json.load(file)["exchanged"]
+            check(exchanged == 0, f"exchanged {exchanged >> 20} MiB")
+
     def test_off(self):
         """Without the setting nothing is beyond the card."""
         with Beyond(self.build, more="0") as card:

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * uses.h: which chunks the program uses, as far as its calls show it: for the choice of those
+ * that are on the card where not all of them fit (swap/placement.h). A guess: nothing but speed
+ * may depend on it.
+ */
+#ifndef GS_RUNTIME_RANGE_USES_H
+#define GS_RUNTIME_RANGE_USES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cudaTypedefs.h>
+
+/* Something lies beyond the card, or has. Relaxed: read behind the gate's slow way only. */
+extern _Atomic(bool) gs_uses_noted;
+
+/* From now on calls are looked at. */
+void gs_uses_begin(void);
+
+/* A copy or a set of so many bytes there; others than the program's movable memory are passed
+ * over. Any thread. */
+void gs_uses_span(CUdeviceptr address, uint64_t bytes);
+
+/* A launch with these parameters, in one of the two forms of cuLaunchKernel: all 8-byte words in
+ * them are taken for addresses. Any thread. */
+void gs_uses_launch(CUfunction function, void **params, void **extra);
+
+/* Bytes noted since the last call. Client thread. */
+uint64_t gs_uses_take(void);
+
+void gs_uses_after_fork(void);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * placement.h: which chunks of a program that is larger than the card are on it (range/over.h).
+ * What is used more goes to the card and what is used less to the host, if that is worth what it
+ * costs. Client thread.
+ */
+#ifndef GS_RUNTIME_SWAP_PLACEMENT_H
+#define GS_RUNTIME_SWAP_PLACEMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Whether something is to change places, for which the program has to stop; may_run: it runs,
+ * and may go on. Returns ns until the next look. */
+uint64_t gs_placement_look(uint64_t now, bool may_run);
+
+bool gs_placement_needs_stop(void);
+
+/* One exchange. The gate is closed, everything submitted has finished, and the program may run
+ * on. True: there is more to do. */
+bool gs_placement_step(void);
+
+void gs_placement_after_fork(void);
+
+#endif
