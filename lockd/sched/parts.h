@@ -346,6 +346,15 @@ struct sched_device_group {
     uint64_t demand, members;
 };
 
+/* What a client was on the device that it left, for the one that it names next: scheduler.c. */
+struct sched_client_left {
+    bool valid;
+    struct sched_member_time time;
+    struct sched_party_bursts bursts;
+    struct sched_faded had;
+    uint64_t turns, last_ran;
+};
+
 /* --- the host's memory --- */
 
 /* What a client has of the host's memory: host.c. */

@@ -69,12 +69,34 @@ static void member_adopt(struct sched_member *member, uint64_t now)
         sched_lease_admit(member->party, false, now);
 }
 
+/* It comes from another device. What it ran there was counted there, and is not once more here. */
+static void member_settle_in(struct sched_member *member, uint64_t now)
+{
+    const struct sched_client_left *left = &member->client->left;
+    struct sched_party *party = member->party;
+
+    member->time = left->time;
+    member->time.counted_at = now;
+    member->time.waits_since = 0;
+    member->time.held_off_then = member->device->share.held_off_ns;
+    member->device->books.gpu_ns_gone -= left->time.gpu_ns;
+    if (party->member_count == 1) {
+        party->bursts = left->bursts;
+        party->share.had = left->had;
+        party->turn.count = left->turns;
+        party->time.last_ran = left->last_ran;
+        party->time.level_then = member->device->fair.level;
+    }
+    member->client->left.valid = false;
+}
+
 /* A client that comes with the number of a target of an earlier connection goes on counting
  * from there, so that an old number in its next report cannot be taken for ours. */
 static struct sched_member *member_new(struct sched_client *client, struct sched_device *device,
                                        const struct gs_wire_state *state, uint64_t now)
 {
     struct sched_member *member = calloc(1, sizeof *member);
+    const bool moved_here = client->left.valid;
 
     if (member == NULL)
         return NULL;
@@ -86,18 +108,20 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     member->client = client;
     member->device = device;
     member_links(member);
+    member->time.counted_at = now;
+    if (moved_here)
+        member_settle_in(member, now);
     sched_share_note(member->party,
                      device->share.at); /* a party may have another class with it */
     if (state->target_seq < UINT32_MAX / 2)
         member->sent.seq = member->report.echoed = member->sent.first_seq = state->target_seq;
     member->report.switch_ns = state->switch_ns;
-    if (state->target_seq == 0) {
+    if (state->target_seq == 0 || moved_here)
         device->totals->sum.programs++;
-    } else { /* it comes back: what it moved until now was counted */
+    if (state->target_seq != 0) { /* it comes back: what it moved until now was counted */
         member->report.moved_out = state->moved_out;
         member->report.moved_in = state->moved_in;
     }
-    member->time.counted_at = now;
     member->quota = client->quota_next;
     client->quota_next = UINT64_MAX;
     member->sent.host = UINT64_MAX;
@@ -109,7 +133,7 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     member->sent.budget = member->sent.had = member->budget;
     member->sent.outstanding_count = 1;
     member->sent.outstanding[0] = (struct sched_outstanding){member->sent.seq, member->budget};
-    sched_measure_came(member, state->target_seq != 0, now);
+    sched_measure_came(member, state->target_seq != 0 && !moved_here, now);
     return member;
 }
 
@@ -324,6 +348,31 @@ void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_
     sched_group_client_gone(client);
     lockd_list_remove(&client->link);
     free(client);
+    sched_plan_pending(sched, now_ns);
+}
+
+void sched_left(struct sched *sched, struct sched_client *client, const uint8_t *uuid,
+                uint64_t now_ns)
+{
+    struct sched_member *member = sched_member_find(client, uuid);
+    struct sched_device *device;
+
+    if (member == NULL)
+        return;
+    sched_books_time(member, now_ns);
+    client->left = (struct sched_client_left){
+        .valid = true,
+        .time = member->time,
+        .bursts = member->party->bursts,
+        .had = member->party->share.had,
+        .turns = member->party->turn.count,
+        .last_ran = member->party->time.last_ran,
+    };
+    device = member->device;
+    sched_agenda_plan(device);
+    sched_agenda_mark(client->in_group);
+    member_free(member, now_ns);
+    sched_device_free_unused(device);
     sched_plan_pending(sched, now_ns);
 }
 

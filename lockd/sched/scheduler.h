@@ -67,6 +67,10 @@ struct sched_client *sched_client_add(struct sched *sched, void *owner);
 int sched_state(struct sched *sched, struct sched_client *client,
                 const struct gs_wire_state *state, uint64_t now_ns);
 void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_t now_ns);
+/* It has no memory on that device any more and does not use it: it was moved to another one, which its next report names.
+ * What is known of it goes there with it: its times, its bursts, its share. Nothing happens if it does not use the device. */
+void sched_left(struct sched *sched, struct sched_client *client, const uint8_t *uuid,
+                uint64_t now_ns);
 void sched_pause(struct sched *sched, struct sched_client *client, bool paused,
                  uint64_t now_ns);
 /* What the client said in its HELLO. Groups of one name are one gang if `user` is the same. To

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_left.c: a program leaves its device and goes on on another one.
+ */
+#include "tests/lockd/harness.h"
+
+static void moves_to(struct harness *h, int who, uint8_t device)
+{
+    struct harness_client *c = &h->client[who];
+
+    sched_left(h->sched, c->client, c->state.uuid, h->now);
+    assert_null(sched_check(h->sched));
+    harness_take(h);
+    c->state.uuid[0] = device;
+    c->most = c->promised = c->target.budget = c->target.flags = 0;
+}
+
+struct seen {
+    const void *owner;
+    struct gs_wire_client client;
+    struct gs_wire_device device;
+    uint64_t gpu_ns[2]; /* of both devices */
+};
+
+static void see_device(void *context, const struct gs_wire_device *device)
+{
+    ((struct seen *)context)->gpu_ns[device->uuid[0] & 1] = device->gpu_ns;
+}
+
+static void see_client(void *context, const struct gs_wire_device *device, void *owner,
+                       const struct gs_wire_client *client)
+{
+    struct seen *seen = context;
+
+    if (owner != seen->owner)
+        return;
+    seen->client = *client;
+    seen->device = *device;
+}
+
+static struct seen see(const struct harness *h, int who)
+{
+    struct seen seen = {.owner = &h->client[who]};
+
+    sched_visit(h->sched, see_device, see_client, &seen, h->now);
+    return seen;
+}
+
+static void lock_one_that_left_makes_room(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 7 * GIB);
+    say(h, 1, W, 7 * GIB, 0);
+    say(h, 2, 0, GIB, 0);
+    assert_false(has_run(h, 1));
+    moves_to(h, 0, 1);
+    assert_true(has_run(h, 1));
+    assert_true(h->client[1].target.budget >= 7 * GIB);
+    say(h, 0, W, 7 * GIB, 0);
+    assert_true(has_run(h, 0));
+    assert_true(h->client[0].target.budget >= 7 * GIB);
+    assert_null(sched_check(h->sched));
+}
+
+static void lock_one_that_moves_while_it_waits_runs_there(void **state)
+{
+    struct harness *h = *state;
+
+    runs(h, 0, 7 * GIB);
+    say(h, 1, W, 7 * GIB, 0);
+    sched_pause(h->sched, h->client[1].client, true, h->now);
+    sched_evict(h->sched, h->client[1].client, h->now);
+    harness_take(h);
+    moves_to(h, 1, 1);
+    say(h, 1, W, 7 * GIB, 0);
+    assert_false(has_run(h, 1)); /* it is paused there as well */
+    sched_pause(h->sched, h->client[1].client, false, h->now);
+    harness_take(h);
+    assert_true(has_run(h, 1));
+    assert_true(has_run(h, 0));
+}
+
+/* A number of the old device must not be taken for an answer to a target of the new one. */
+static void lock_numbers_of_targets_go_on(void **state)
+{
+    struct harness *h = *state;
+    uint32_t before;
+
+    runs(h, 0, 7 * GIB);
+    before = h->client[0].target.seq;
+    moves_to(h, 0, 1);
+    say(h, 0, W, 7 * GIB, 0);
+    assert_true(h->client[0].target.seq > before);
+}
+
+static void lock_times_go_with_it_and_are_not_counted_twice(void **state)
+{
+    struct harness *h = *state;
+    struct seen seen;
+
+    say(h, 1, 0, GIB, 0); /* so that the device stays */
+    runs(h, 0, 7 * GIB);
+    later(h, 3000 * MS);
+    moves_to(h, 0, 1);
+    assert_int_equal(see(h, 1).gpu_ns[0], 3000 * MS);
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 0, R, 7 * GIB, 7 * GIB);
+    later(h, 2000 * MS);
+    seen = see(h, 0);
+    assert_int_equal(seen.client.gpu_ns, 5000 * MS);
+    assert_int_equal(seen.gpu_ns[0], 3000 * MS);
+    assert_int_equal(seen.gpu_ns[1], 2000 * MS);
+    moves_to(h, 0, 0); /* and back */
+    say(h, 0, W, 7 * GIB, 0);
+    say(h, 0, R, 7 * GIB, 7 * GIB);
+    later(h, 1000 * MS);
+    seen = see(h, 0);
+    assert_int_equal(seen.client.gpu_ns, 6000 * MS);
+    assert_int_equal(seen.gpu_ns[0], 4000 * MS);
+}
+
+static void lock_class_that_was_found_out_goes_with_it(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 1, 0, 8 * GIB, 0); /* turns are taken */
+    for (int burst = 0; burst < 20; burst++) {
+        say(h, 0, R, 7 * GIB, 7 * GIB);
+        later(h, 50 * MS);
+        say(h, 0, 0, 7 * GIB, 7 * GIB);
+        later(h, 2000 * MS);
+    }
+    assert_int_equal(see(h, 0).client.class, GS_CLASS_INTERACTIVE);
+    moves_to(h, 0, 1);
+    say(h, 0, 0, 7 * GIB, 0);
+    assert_int_equal(see(h, 0).client.class, GS_CLASS_INTERACTIVE);
+}
+
+static void lock_device_that_it_does_not_use_cannot_be_left(void **state)
+{
+    struct harness *h = *state;
+    const uint8_t other[16] = {7};
+
+    runs(h, 0, 7 * GIB);
+    sched_left(h->sched, h->client[0].client, other, h->now);
+    assert_true(has_run(h, 0));
+    assert_int_equal(see(h, 0).client.resident, 7 * GIB);
+}
+
+static void lock_one_that_left_may_end_before_it_is_somewhere(void **state)
+{
+    struct harness *h = *state;
+
+    joins_group(h, 0, "pair");
+    joins_group(h, 2, "pair");
+    runs(h, 0, 2 * GIB);
+    runs(h, 2, 2 * GIB);
+    moves_to(h, 0, 1);
+    assert_true(has_run(h, 2));
+    gone(h, 0);
+    assert_null(sched_check(h->sched));
+    assert_true(has_run(h, 2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(lock_one_that_left_makes_room),
+        scenario(lock_one_that_moves_while_it_waits_runs_there),
+        scenario(lock_numbers_of_targets_go_on),
+        scenario(lock_times_go_with_it_and_are_not_counted_twice),
+        scenario(lock_class_that_was_found_out_goes_with_it),
+        scenario(lock_device_that_it_does_not_use_cannot_be_left),
+        scenario(lock_one_that_left_may_end_before_it_is_somewhere),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
