@@ -4,7 +4,8 @@
  *
  * A program moves when it has lost more by staying than the move costs. What it loses: of the
  * time that it waits, the part that the other programs of its card have more work than those of
- * the other card. That is no forecast. A program that has lost as much as the move costs will
+ * the other card; where all run at the same time, the part by which they make it slower than they
+ * would there. That is no forecast. A program that has lost as much as the move costs will
  * have paid at most twice the least, however long it goes on; and it must have lost twice as
  * much (LOST_LEAST). Losses fade, so that rare short waits never add up to a move.
  *
@@ -272,8 +273,31 @@ static void say_hidden(const struct balance *balance, struct balance_program *pr
         return;
     program->said = true;
     balance->say(balance->context, program->owner,
-                 "it waits while another GPU of the same model has less to do, and cannot move "
+                 "another GPU of the same model has less to do, but this program cannot move "
                  "there: it does not see that GPU (CUDA_VISIBLE_DEVICES)");
+}
+
+/* The part of its time that it loses to others that want the card for so much of the time, when
+ * all run at the same time. */
+static double slowed_by(const struct balance_program *program, double others)
+{
+    const double all = program->part + others;
+
+    return all > 1 ? 1 - 1 / all : 0;
+}
+
+/* What it lost since the last look by not being there, ns. */
+static double loss_of(const struct balance_program *program, const struct balance_place *place,
+                      double gain)
+{
+    const double here = work_beside(program, program->home->place),
+                 there = work_beside(program, place);
+    double lost = (double)program->past.waited_ns * gain;
+
+    if (!program->load.turns && there < here)
+        lost += (double)program->past.ran_ns *
+                (slowed_by(program, here) - slowed_by(program, there));
+    return lost;
 }
 
 /* Adds what it lost since the last look; returns where it is to go, if it has lost enough.
@@ -282,8 +306,7 @@ static struct balance_place *weigh(const struct balance *balance,
                                    struct balance_program *program, double *excess,
                                    uint64_t now)
 {
-    struct balance_place *place;
-    bool hidden = false;
+    struct balance_place *place, *hidden = NULL;
     double gain;
 
     fade_moves(program, now);
@@ -291,12 +314,13 @@ static struct balance_place *weigh(const struct balance *balance,
         return NULL;
     place = best_for(balance, program, true, &gain, now);
     if (place == NULL)
-        hidden = best_for(balance, program, false, &gain, now) != NULL;
-    program->lost += (double)program->past.waited_ns * gain;
+        hidden = best_for(balance, program, false, &gain, now);
+    if (gain > 0)
+        program->lost += loss_of(program, place != NULL ? place : hidden, gain);
     *excess = program->lost / least_loss(balance, program);
-    if (*excess < 1 || !program->load.waits)
+    if (*excess < 1 || (program->load.turns && !program->load.waits))
         return NULL;
-    if (hidden)
+    if (hidden != NULL)
         say_hidden(balance, program);
     return place;
 }

@@ -60,9 +60,10 @@ struct balance_sight {
 
 /* What a program did: balance_load.c. */
 struct balance_past {
-    uint64_t seen_at;                    /* 0: never */
-    uint64_t run_ns, wait_ns, waited_ns; /* as the scheduler said then; of the last look */
-    double ran, rested;                  /* ns, fading */
+    uint64_t seen_at;           /* 0: never */
+    uint64_t run_ns, wait_ns;   /* as the scheduler said then */
+    uint64_t ran_ns, waited_ns; /* between the last two looks */
+    double ran, rested;         /* ns, fading */
 };
 
 struct balance_program {

@@ -39,7 +39,7 @@ struct balance_place *balance_place_find(const struct balance *balance, const ui
 void balance_load_forget(struct balance_program *program)
 {
     program->past.seen_at = 0;
-    program->past.waited_ns = 0;
+    program->past.ran_ns = program->past.waited_ns = 0;
 }
 
 static uint64_t later_by(uint64_t now, uint64_t before)
@@ -56,10 +56,11 @@ static void take_past(struct balance_program *program, uint64_t now)
                    waited = later_by(load->wait_ns, past->wait_ns),
                    rested = later_by(now, past->seen_at + ran + waited);
 
-    past->waited_ns = 0;
+    past->ran_ns = past->waited_ns = 0;
     if (past->seen_at != 0) {
         const double keeps = 1 / (1 + (double)(ran + rested) / FADES);
 
+        past->ran_ns = ran;
         past->waited_ns = waited;
         past->ran = past->ran * keeps + (double)ran;
         past->rested = past->rested * keeps + (double)rested;
@@ -105,7 +106,8 @@ static bool take_program(struct balance *balance, struct balance_program *progra
         if (program->to == NULL)
             place_add(place, program, &load);
     }
-    return program->load.waits || program->past.waited_ns != 0;
+    return program->load.waits || program->past.waited_ns != 0 ||
+           (program->past.ran_ns != 0 && !program->load.turns);
 }
 
 bool balance_load_take(struct balance *balance, uint64_t now_ns)

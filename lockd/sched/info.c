@@ -91,8 +91,10 @@ bool sched_client_load(const struct sched_client *client, uint32_t number,
         member = sched_member_of(member->of_client.next, of_client);
     ns = sched_less(now_ns, member->time.counted_at);
     *load = (struct sched_load){
-        .alone = client->member_count == 1 && client->gang->client_count == 1,
+        .alone = client->member_count == 1 && client->gang->client_count == 1 &&
+                 (client->in_group == NULL || !client->in_group->apart),
         .waits = sched_member_wants(member) && (member->report.flags & GS_STATE_RUNNING) == 0,
+        .turns = member->device->turns.leases,
         .class = sched_party_class(member->party, now_ns),
         .run_ns = member->time.works_ns,
         .wait_ns = member->time.wait_ns,

@@ -146,8 +146,9 @@ struct sched_progress sched_client_progress(const struct sched_client *client, u
 /* What a program does on one of its devices, as far as it matters for which device is best for it. */
 struct sched_load {
     uint8_t uuid[16];
-    bool alone;      /* it uses no other device, and has its turns by itself */
+    bool alone;      /* it uses no other device, and no other program is to run with it */
     bool waits;      /* now: it has work and does not run */
+    bool turns;      /* are taken on the device; else all run at the same time */
     uint32_t class;  /* enum gs_wire_class, never GS_CLASS_AUTO */
     uint64_t run_ns; /* so far: had work and ran; had work and did not run */
     uint64_t wait_ns;

@@ -43,7 +43,8 @@ static bool ask(const struct sched_client *client, uint32_t number, struct sched
     *load = (struct sched_load){
         .uuid = {(uint8_t)(program->card + 1)},
         .alone = true,
-        .waits = program->works && !holds(asked, program),
+        .waits = program->works && !asked->open && !holds(asked, program),
+        .turns = !asked->open,
         .class = program->class,
         .run_ns = program->run_ns,
         .wait_ns = program->wait_ns,
@@ -142,9 +143,21 @@ static void next_phase(struct pool_program *program, uint64_t now)
         program->waits_since = now;
 }
 
+static uint64_t count_working(const struct pool *pool, uint32_t card)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < POOL_PROGRAMS; i++)
+        count += pool->programs[i].balance != NULL && !pool->programs[i].moves &&
+                 pool->programs[i].card == card && pool->programs[i].works;
+    return count;
+}
+
 static void step_program(struct pool *pool, struct pool_program *program)
 {
-    const bool has = holds(pool, program);
+    const bool has = pool->open ? program->works : holds(pool, program);
+    const uint64_t step =
+        pool->open && has ? POOL_STEP / count_working(pool, program->card) : POOL_STEP;
 
     if (program->works && !has) {
         const uint64_t waited = pool->now - program->waits_since;
@@ -155,10 +168,10 @@ static void step_program(struct pool *pool, struct pool_program *program)
     }
     if (has)
         program->run_ns += POOL_STEP;
-    program->phase_left -= program->phase_left < POOL_STEP ? program->phase_left : POOL_STEP;
+    program->phase_left -= program->phase_left < step ? program->phase_left : step;
     if (program->phase_left != 0)
         return;
-    if (has) {
+    if (has && !pool->open) {
         pool->holder[program->card] = NOBODY;
         program->waits_since = pool->now;
     }
@@ -177,7 +190,8 @@ static void step_card(struct pool *pool, uint32_t card)
             (first == NOBODY || each->waits_since < pool->programs[first].waits_since))
             first = i;
     }
-    if (first == NOBODY || (pool->holder[card] != NOBODY && pool->now < pool->turn_ends[card]))
+    if (pool->open || first == NOBODY ||
+        (pool->holder[card] != NOBODY && pool->now < pool->turn_ends[card]))
         return;
     if (pool->holder[card] != NOBODY)
         pool->programs[pool->holder[card]].waits_since = pool->now;

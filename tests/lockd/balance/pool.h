@@ -41,6 +41,7 @@ struct pool {
     uint32_t holder[POOL_CARDS];
     uint64_t turn_ends[POOL_CARDS];
     uint64_t now, random;
+    bool open;                    /* all run at the same time */
     uint64_t overhead;            /* of a move */
     enum balance_outcome outcome; /* of all moves */
     uint32_t failing_ppm;         /* of moves, instead: at random */

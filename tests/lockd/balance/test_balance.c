@@ -37,6 +37,38 @@ static void balance_all_on_one_card_spread_evenly(void **state)
     }
 }
 
+static void balance_programs_that_run_at_once_spread_too(void **state)
+{
+    struct pool pool;
+
+    (void)state;
+    pool_init(&pool, 4, 1);
+    pool.open = true;
+    add_many(&pool, 8, 0);
+    pool_run(&pool, 120 * S);
+    for (uint32_t card = 0; card < 4; card++)
+        assert_int_equal(pool_count(&pool, card), 2);
+    assert_int_equal(pool.moved, 6);
+    pool_run(&pool, 3600 * S);
+    assert_int_equal(pool.moved, 6);
+    pool_deinit(&pool);
+}
+
+/* Each has more than half of the card for itself, and they hardly meet. */
+static void balance_programs_that_leave_gaps_for_each_other_stay(void **state)
+{
+    struct pool pool;
+
+    (void)state;
+    pool_init(&pool, 4, 1);
+    pool.open = true;
+    for (uint32_t i = 0; i < 4; i++)
+        pool_add(&pool, 0, 20 * GB, S / 5, 4 * S);
+    pool_run(&pool, 3600 * S);
+    assert_int_equal(pool.attempts, 0);
+    pool_deinit(&pool);
+}
+
 static void balance_off_nobody_moves(void **state)
 {
     struct pool pool;
@@ -326,6 +358,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(balance_all_on_one_card_spread_evenly),
+        cmocka_unit_test(balance_programs_that_run_at_once_spread_too),
+        cmocka_unit_test(balance_programs_that_leave_gaps_for_each_other_stay),
         cmocka_unit_test(balance_off_nobody_moves),
         cmocka_unit_test(balance_odd_one_stays),
         cmocka_unit_test(balance_dearer_moves_come_later),

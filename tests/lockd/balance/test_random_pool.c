@@ -90,6 +90,7 @@ static void balance_random_nobody_goes_to_and_fro(void **state)
 
         pool_init(&pool, 2 + (uint32_t)(seed % (POOL_CARDS - 1)), seed);
         pool.failing_ppm = seed % 3 == 0 ? 300000 : 0;
+        pool.open = seed % 5 == 0;
         for (uint32_t round = 0; round < rounds; round++) {
             struct pool_program *any = &pool.programs[pool_random(&pool, POOL_PROGRAMS)];
 

@@ -33,7 +33,7 @@ static void lock_work_and_waits_are_told_apart_from_rests(void **state)
     load = load_of(h, 1);
     assert_int_equal(load.run_ns, 0);
     assert_int_equal(load.wait_ns, 100 * MS);
-    assert_true(load.waits && load.alone);
+    assert_true(load.waits && load.alone && load.turns);
     assert_int_equal(load.demand, 7 * GIB);
     assert_int_equal(load.resident, 0);
     assert_int_equal(load.class, GS_CLASS_BATCH);
@@ -80,6 +80,7 @@ static void lock_where_all_fit_programs_say_that_they_rest_only_with_balance(voi
     say(h, 0, GS_STATE_RUNNING, 2 * GIB, 2 * GIB);
     assert_true(has_run(h, 0)); /* as before: nobody is in its way */
     later(h, 1000 * MS);
+    assert_false(load_of(h, 0).turns);
     assert_int_equal(load_of(h, 0).run_ns, TELL_PAUSE);
     assert_int_equal(load_of(h, 1).run_ns, TELL_PAUSE + 1000 * MS);
     settings.balance = false;
