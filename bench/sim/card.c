@@ -5,6 +5,8 @@
  */
 #include "bench/sim/sim.h"
 
+#include <string.h>
+
 void sim_world_running(struct sim_program *program, bool running)
 {
     struct sim_card *card = program->card;
@@ -102,6 +104,13 @@ static void bus_changed(struct sim_share *share)
     struct sim_card *card = share->owner;
 
     sim_share_update(share == &card->out ? &card->in : &card->out);
+}
+
+void sim_card_uuid(uint32_t index, uint8_t uuid[16])
+{
+    memset(uuid, 0, 16);
+    memcpy(uuid, &index, sizeof index);
+    uuid[15] = 1;
 }
 
 void sim_card_init(struct sim_card *card, struct sim_world *world, uint32_t index)

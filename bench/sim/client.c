@@ -64,8 +64,7 @@ static void report(struct sim_program *program)
         .device_name = "simulated",
     };
 
-    memcpy(state.uuid, &card->index, sizeof card->index);
-    state.uuid[15] = 1;
+    sim_card_uuid(card->index, state.uuid);
     if (state.flags == program->sent.flags && state.target_seq == program->sent.target_seq &&
         state.demand == program->sent.demand && state.resident == program->sent.resident)
         return;
@@ -245,6 +244,12 @@ static void converge(struct sim_program *program)
         open_gate(program);
     watch_idleness(program);
     report(program);
+    sim_move_suspended(program);
+}
+
+void sim_client_moved(struct sim_program *program)
+{
+    converge(program);
 }
 
 void sim_client_target(struct sim_program *program, const struct gs_wire_target *target)

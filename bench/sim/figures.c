@@ -169,6 +169,8 @@ struct sim_totals sim_totals(struct sim_world *world)
 
         totals.gpu_hours += gpu_of(program) / 3600e9;
         work += gpu_of(program) + program->figures.cpu_ns - program->before.cpu_ns;
+        totals.moves += (double)(program->figures.moves - program->before.moves);
+        totals.moves_most = fmax(totals.moves_most, (double)program->figures.moves);
     }
     for (uint64_t i = 0; i < world->scenario->cards; i++)
         if (world->cards[i].resident_most > totals.resident_most)
@@ -204,6 +206,8 @@ double sim_totals_get(const struct sim_totals *totals, const char *name)
         {"program_p99", totals->program_p99},
         {"training", totals->training},
         {"mistaken", totals->mistaken},
+        {"moves", totals->moves},
+        {"moves_most", totals->moves_most},
     };
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

@@ -27,7 +27,8 @@ struct sim_totals {
     double busy;        /* part of the time that somebody ran */
     double gpu_hours;
     double program_p50, program_p99; /* of the program for which it is worst, over its ideal */
-    double training; /* GPU time of programs without requests, of that of a card */
+    double training;          /* GPU time of programs without requests, of that of a card */
+    double moves, moves_most; /* to other cards: of all programs, of one at most */
     double mistaken; /* part of the time in which one of those was found interactive, at most */
     uint64_t requests, events, states, targets, resident_most;
 };

@@ -92,6 +92,9 @@ static void totals_print(FILE *file, const struct sim_totals *totals)
                 " bytes / bus: %.3f, %.3f\n",
                 totals->latency_p50_ms, totals->latency_p99_ms,
                 (unsigned long long)totals->requests, totals->latency_p50, totals->latency_p99);
+    if (totals->moves > 0)
+        fprintf(file, "moves         %.0f to other cards, at most %.0f of one program\n",
+                totals->moves, totals->moves_most);
     fprintf(file, "most memory in use %s; %llu reports decided, %llu targets\n",
             gs_size_format(totals->resident_most, resident, sizeof resident),
             (unsigned long long)totals->states, (unsigned long long)totals->targets);
@@ -149,7 +152,7 @@ static json_t *program_json(struct sim_program *program)
     return json_pack(
         "{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:f, s:o, s:o, "
         "s:o, "
-        "s:o, s:f, s:o}",
+        "s:o, s:f, s:o, s:I, s:I, s:I}",
         "program", program->class->name, "index", (json_int_t)program->index, "memory",
         (json_int_t)program->class->memory, "weight", (json_int_t)program->class->weight,
         "gpu_s", row.gpu_s, "cpu_s", row.cpu_s, "held_s", row.held_s, "wait_s", row.wait_s,
@@ -160,14 +163,16 @@ static json_t *program_json(struct sim_program *program)
         quantile_json(&program->ideal, 0.5), "ideal_p99_ms",
         quantile_json(&program->ideal, 0.99), "yielded_s",
         (double)(now->yielded_ns - before->yielded_ns) / 1e9, "interactive",
-        number((double)(now->looks_interactive - before->looks_interactive) / looks));
+        number((double)(now->looks_interactive - before->looks_interactive) / looks), "moves",
+        (json_int_t)now->moves, "move_attempts", (json_int_t)now->move_attempts, "card",
+        (json_int_t)program->card->index);
 }
 
 static json_t *totals_json(const struct sim_totals *totals)
 {
     return json_pack(
         "{s:f, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:f, s:f, s:I, s:f, s:f, s:f, "
-        "s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o}",
+        "s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:f, s:f}",
         "seconds", totals->seconds, "throughput", number(totals->throughput), "jain",
         number(totals->jain), "weights", number(totals->weights), "longest_wait",
         number(totals->longest_wait), "wait_s", totals->wait_seconds, "wait_bound_s",
@@ -180,7 +185,7 @@ static json_t *totals_json(const struct sim_totals *totals)
         (json_int_t)totals->events, "states", (json_int_t)totals->states, "targets",
         (json_int_t)totals->targets, "program_p50", number(totals->program_p50), "program_p99",
         number(totals->program_p99), "training", totals->training, "mistaken",
-        number(totals->mistaken));
+        number(totals->mistaken), "moves", totals->moves, "moves_most", totals->moves_most);
 }
 
 static json_t *expects_json(const struct sim_scenario *scenario,

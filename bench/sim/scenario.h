@@ -32,7 +32,8 @@ struct sim_burst { /* of a recorded program */
 /* A kind of program: one section of the file. */
 struct sim_class {
     char name[32];
-    uint64_t copies, card;
+    uint64_t copies, card,
+        spread; /* spread: on so many cards from `card` on, one after the other */
     uint64_t memory;
     uint64_t start_ns;
     struct sim_spread spacing; /* between the starts of its copies */
@@ -50,6 +51,7 @@ struct sim_class {
     uint64_t weight, user;
     uint64_t kind;    /* enum gs_wire_class */
     uint64_t kernels; /* cycles of a request */
+    uint64_t hidden;  /* it sees no card but its own */
     int64_t priority;
     char group[32];
     struct sim_burst *bursts; /* from a trace; then cpu, gpu and cycles do not count */
@@ -72,12 +74,15 @@ struct sim_scenario {
     /* [card] */
     uint64_t cards, memory, bus_in, bus_out, bus_both, map_ns;
     double slicing;
+    uint64_t checkpoint_ns, restore_ns; /* of a program without memory, by the driver */
+    double move_fails;
     uint64_t fault;           /* rate of faulting in */
     double thrash;            /* of it, when two fault against each other */
     uint64_t idle_release_ns; /* the old lock is given back after so long without work */
     /* [lock] */
     uint64_t quantum_ns, idle_ns, reserve, policy, exclusive, quantum_min_ns, quantum_max_ns;
     double cost, floor;
+    uint64_t balance;
 
     struct sim_class classes[SIM_CLASSES];
     size_t class_count;

@@ -9,6 +9,7 @@
 #include "bench/sim/clock.h"
 #include "bench/sim/scenario.h"
 #include "bench/sim/share.h"
+#include "lockd/balance/balance.h"
 #include "lockd/sched/scheduler.h"
 
 struct sim_world;
@@ -55,6 +56,7 @@ struct sim_figures {
     uint64_t turns, moved_out, moved_in, requests;
     uint64_t yielded_ns;               /* as the scheduler says */
     uint64_t looks, looks_interactive; /* at its class; how often that was interactive */
+    uint64_t moves, move_attempts;     /* to other cards; also those that failed */
 };
 
 struct sim_program {
@@ -98,6 +100,12 @@ struct sim_program {
     struct gs_wire_state sent;
     uint64_t to_lock_at, from_lock_at; /* messages keep their order */
 
+    /* move.c */
+    struct balance_program *balance;
+    struct sim_card *goes_to; /* NULL: it stays where it is */
+    uint64_t move_began, move_bytes;
+    struct sim_timer move_timer;
+
     /* unified.c */
     struct sim_program *queue_next;
     bool queued;
@@ -117,6 +125,8 @@ struct sim_world {
     const struct sim_way *way;
     struct sim_clock clock;
     struct sched *sched;
+    struct balance balance;
+    struct sim_timer balance_timer;
     struct sim_timer lock_timer, warmup_timer;
     uint64_t look_at;
     bool warm;
@@ -139,10 +149,14 @@ void sim_world_run(struct sim_world *world);
 void sim_world_send(struct sim_program *program, const struct gs_wire_state *state);
 void sim_world_connect(struct sim_program *program);
 void sim_world_disconnect(struct sim_program *program);
+/* The scheduler's clock, and what it wants to send. */
+uint64_t sim_world_now(const struct sim_world *world);
+void sim_world_flush(struct sim_world *world);
 void sim_world_failed(struct sim_world *world, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* card.c */
+void sim_card_uuid(uint32_t index, uint8_t uuid[16]);
 void sim_card_init(struct sim_card *card, struct sim_world *world, uint32_t index);
 /* Notes that it began or ceased to run, or to wait; keeps the card's and its own figures. */
 void sim_world_running(struct sim_program *program, bool running);
@@ -160,6 +174,17 @@ void sim_work_settle(struct sim_program *program);
 /* client.c */
 void sim_client_init(struct sim_program *program);
 void sim_client_target(struct sim_program *program, const struct gs_wire_target *target);
+
+/* It is on another card, or stayed after all. */
+void sim_client_moved(struct sim_program *program);
+
+/* move.c */
+void sim_move_init(struct sim_world *world);
+void sim_move_program(struct sim_program *program);
+void sim_move_connected(struct sim_program *program);
+void sim_move_disconnected(struct sim_program *program);
+/* It may have nothing left on its card. */
+void sim_move_suspended(struct sim_program *program);
 
 /* unified.c */
 void sim_unified_init(struct sim_card *card);

@@ -109,6 +109,55 @@ class Gang(Simulation):
         self.assertAlmostEqual(a["gpu_s"], 100, places=3)
 
 
+class Moves(Simulation):
+    TWO = ("[card]\ncount = 2\ncheckpoint = 3s\nrestore = 2s\n[lock]\nquantum = 10s\n[program p]\ncopies = 2\nmemory = 60GB\n"
+           "gpu = 1s\ncycles = 100\n")
+
+    def test_of_two_that_do_not_fit_one_moves(self):
+        result = self.run_it(CARD + self.TWO, "--set", "lock.balance=1")
+        ends = [program["ended_s"] for program in result["programs"]]
+        self.assertEqual(sorted(program["card"] for program in result["programs"]), [0, 1])
+        self.assertEqual(result["totals"]["moves"], 1)
+        # one of them loses what a move costs twice, then the 5 s that it takes
+        self.assertAlmostEqual(min(ends), 100, delta=25)
+        self.assertLess(max(ends), 130)
+        self.assertGreater(max(ends), 105)
+        for program in result["programs"]:
+            self.assertAlmostEqual(program["gpu_s"], 100, places=3)
+
+    def test_without_balance_nobody_moves(self):
+        result = self.run_it(CARD + self.TWO)
+        self.assertEqual(result["totals"]["moves"], 0)
+        self.assertGreater(max(program["ended_s"] for program in result["programs"]), 200)
+
+    def test_hidden_cards_are_no_targets(self):
+        result = self.run_it(CARD + self.TWO, "--set", "lock.balance=1", "--set", "program.hidden=1")
+        self.assertEqual(result["totals"]["moves"], 0)
+
+    def test_moves_that_fail_change_nothing_but_cost_time(self):
+        result = self.run_it(CARD + self.TWO, "--set", "lock.balance=1", "--set", "card.move_fails=1")
+        self.assertEqual([program["card"] for program in result["programs"]], [0, 0])
+        attempts = sum(program["move_attempts"] for program in result["programs"])
+        self.assertGreater(attempts, 0)
+        self.assertLess(max(program["ended_s"] for program in result["programs"]), 230 + 7 * attempts)
+
+    def test_programs_that_run_at_once_spread_too(self):
+        result = self.run_it(CARD + self.TWO.replace("60GB", "10GB"), "--set", "lock.balance=1")
+        self.assertEqual(sorted(program["card"] for program in result["programs"]), [0, 1])
+        self.assertLess(max(program["ended_s"] for program in result["programs"]), 135)
+
+    def test_gangs_stay(self):
+        for memory in "60GB", "30GB":  # too large for one card together, and not
+            result = self.run_it(CARD + self.TWO.replace("60GB", memory) + "group = g\n", "--set", "lock.balance=1")
+            self.assertEqual(result["totals"]["moves"], 0)
+
+    def test_spread_programs_are_on_several_cards(self):
+        result = self.run_it(CARD + self.TWO + "spread = 2\n")
+        self.assertEqual([program["card"] for program in result["programs"]], [0, 1])
+        for program in result["programs"]:
+            self.assertAlmostEqual(program["ended_s"], 100, delta=0.01)
+
+
 class Memory(Simulation):
     TWO = "[run]\nfor = 1000s\n[lock]\nquantum = 10s\n[program p]\ncopies = 2\nmemory = 60GB\ngpu = 1s\n"
 
@@ -263,6 +312,8 @@ class Use(Simulation):
         self.refused(CARD + JOB + "[lock]\npolicy = nice\n", "fair, fifo, rr, priority")
         self.refused(CARD + JOB + "[run]\nwarmup = 2h\n", "warmup")
         self.refused(CARD + JOB + "[run]\nway = unified\n", "quantum")
+        self.refused(CARD + JOB + "spread = 2\n", "[program job] card = 1", "count = 1")
+        self.refused(CARD + JOB + "[run]\nway = unlocked\n[lock]\nbalance = 1\n", "balance", "way = gpushare")
         self.refused(CARD + JOB + "[expect]\nbeauty = at least 1\n", "no 'beauty'")
         self.refused(CARD + JOB + "[expect]\njain = 1\n", "at least")
         self.refused(CARD + JOB + "nonsense\n", "scenario.ini:1")

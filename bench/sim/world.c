@@ -43,7 +43,7 @@ void sim_world_failed(struct sim_world *world, const char *format, ...)
 
 /* --- the scheduler --- */
 
-static uint64_t world_now(const struct sim_world *world)
+uint64_t sim_world_now(const struct sim_world *world)
 {
     return world->clock.now_ns + EPOCH;
 }
@@ -101,7 +101,7 @@ static void member_seen(void *context, const struct gs_wire_device *device, void
 }
 
 /* Takes what the scheduler wants to send, and asks when it wants to look again. */
-static void flush(struct sim_world *world)
+void sim_world_flush(struct sim_world *world)
 {
     struct sched_send send;
     uint64_t deadline;
@@ -122,8 +122,8 @@ static void tick(void *owner)
 {
     struct sim_world *world = owner;
 
-    sched_tick(world->sched, world_now(world));
-    flush(world);
+    sched_tick(world->sched, sim_world_now(world));
+    sim_world_flush(world);
 }
 
 /* What the scheduler takes for the quantum: seeing it visits every program, so only now and then. */
@@ -131,7 +131,7 @@ static void look(struct sim_world *world)
 {
     if (world->clock.now_ns < world->look_at)
         return;
-    sched_visit(world->sched, device_seen, member_seen, world, world_now(world));
+    sched_visit(world->sched, device_seen, member_seen, world, sim_world_now(world));
     world->look_at = world->clock.now_ns + LOOK_EVERY * (world->program_count / 16 + 1);
 }
 
@@ -146,7 +146,8 @@ static void deliver(void *owner)
 
     if (valid && to_lock) {
         world->states++;
-        if (sched_state(world->sched, program->client, &message->state, world_now(world)) != 0)
+        if (sched_state(world->sched, program->client, &message->state, sim_world_now(world)) !=
+            0)
             sim_world_failed(world, "the scheduler refused program %u", program->index);
     }
     message->next_spare = world->spare;
@@ -154,7 +155,7 @@ static void deliver(void *owner)
     if (!valid)
         return;
     if (to_lock) {
-        flush(world);
+        sim_world_flush(world);
         look(world);
     } else {
         sim_client_target(program, &target);
@@ -182,16 +183,18 @@ void sim_world_connect(struct sim_program *program)
     snprintf(hello.name, sizeof hello.name, "%s", program->class->name);
     snprintf(hello.group, sizeof hello.group, "%s", program->class->group);
     sched_describe(world->sched, program->client, &hello, (uint32_t)program->class->user);
+    sim_move_connected(program);
 }
 
 void sim_world_disconnect(struct sim_program *program)
 {
     struct sim_world *world = program->world;
 
-    sched_client_gone(world->sched, program->client, world_now(world));
+    sim_move_disconnected(program);
+    sched_client_gone(world->sched, program->client, sim_world_now(world));
     program->client = NULL;
     program->life++;
-    flush(world);
+    sim_world_flush(world);
 }
 
 /* --- the world --- */
@@ -203,7 +206,7 @@ static void warmed_up(void *owner)
 
     world->window_began = world->clock.now_ns;
     world->latency.count = world->ideal.count = 0;
-    sched_visit(world->sched, device_seen, member_seen, world, world_now(world));
+    sched_visit(world->sched, device_seen, member_seen, world, sim_world_now(world));
     for (uint32_t i = 0; i < world->program_count; i++) {
         struct sim_program *program = &world->programs[i];
 
@@ -257,7 +260,7 @@ static void programs_init(struct sim_world *world)
             struct sim_program *program = &world->programs[at];
 
             program->world = world;
-            program->card = &world->cards[class->card];
+            program->card = &world->cards[class->card + copy % class->spread];
             program->class = class;
             program->index = at;
             program->random = (seed << 32) + 3ull * at;
@@ -268,6 +271,7 @@ static void programs_init(struct sim_world *world)
             sim_work_init(program);
             gang_join(world, program);
             sim_client_init(program);
+            sim_move_program(program);
             sim_unified_program(program);
         }
     }
@@ -288,6 +292,7 @@ struct sim_world *sim_world_new(const struct sim_scenario *scenario)
         .quantum_max_ns = scenario->quantum_max_ns,
         .share_ppm = (uint32_t)(scenario->cost * 1e6),
         .floor_ppm = (uint32_t)(scenario->floor * 1e6),
+        .balance = scenario->balance != 0,
     };
     struct sim_world *world = sim_new(1, sizeof *world);
 
@@ -304,6 +309,7 @@ struct sim_world *sim_world_new(const struct sim_scenario *scenario)
     world->programs = sim_new(world->program_count, sizeof world->programs[0]);
     for (uint32_t i = 0; i < scenario->cards; i++)
         sim_card_init(&world->cards[i], world, i);
+    sim_move_init(world);
     programs_init(world);
     sim_timer_init(&world->lock_timer, tick, world);
     sim_timer_init(&world->warmup_timer, warmed_up, world);
@@ -319,7 +325,7 @@ void sim_world_run(struct sim_world *world)
     if (!world->warm)
         sim_world_failed(world, "nothing remained to be measured after the warm-up of %.0f s",
                          (double)world->scenario->warmup_ns / 1e9);
-    sched_visit(world->sched, device_seen, member_seen, world, world_now(world));
+    sched_visit(world->sched, device_seen, member_seen, world, sim_world_now(world));
     for (uint32_t i = 0; i < world->program_count; i++) {
         struct sim_program *program = &world->programs[i];
 
@@ -340,6 +346,7 @@ void sim_world_free(struct sim_world *world)
 
     if (world == NULL)
         return;
+    balance_deinit(&world->balance);
     sched_free(world->sched);
     while ((message = world->all_messages) != NULL) {
         world->all_messages = message->next_all;

@@ -382,6 +382,7 @@ void sched_books_time(struct sched_member *member, uint64_t now)
     member->time.counted_at = now;
     if ((member->report.flags & GS_STATE_RUNNING) != 0) {
         member->time.gpu_ns += ns;
+        member->time.works_ns += (member->report.flags & GS_STATE_WANT) != 0 ? ns : 0;
         sum->gpu_ns += ns;
         end_wait(member, now - ns);
     } else if (sched_member_wants(member)) {

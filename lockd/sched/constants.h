@@ -22,6 +22,7 @@
 #define IDLE_MIN      (5 * NS_PER_MS)
 #define BURST_SPARE   4 /* a burst may be longer than usual by one part in so many */
 #define IDLE_MAX      (500 * NS_PER_MS)
+#define IDLE_OPEN     (100 * NS_PER_MS)
 #define COMING        4 /* switches, in which one that is to run has come */
 #define SPARE_MOST                                                                             \
     (10000 * NS_PER_MS) /* of the floor's account, that bursts may use up at once */

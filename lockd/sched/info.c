@@ -78,6 +78,40 @@ struct sched_progress sched_client_progress(const struct sched_client *client, u
     return progress;
 }
 
+bool sched_client_load(const struct sched_client *client, uint32_t number,
+                       struct sched_load *load, uint64_t now_ns)
+{
+    const struct sched_member *member;
+    uint64_t ns;
+
+    if (number >= client->member_count)
+        return false;
+    member = sched_member_of(client->members.next, of_client);
+    while (number-- != 0)
+        member = sched_member_of(member->of_client.next, of_client);
+    ns = sched_less(now_ns, member->time.counted_at);
+    *load = (struct sched_load){
+        .alone = client->member_count == 1 && client->gang->client_count == 1 &&
+                 (client->in_group == NULL || !client->in_group->apart),
+        .waits = sched_member_wants(member) && (member->report.flags & GS_STATE_RUNNING) == 0,
+        .turns = member->device->turns.leases,
+        .class = sched_party_class(member->party, now_ns),
+        .run_ns = member->time.works_ns,
+        .wait_ns = member->time.wait_ns,
+        .demand = member->report.demand,
+        .resident = member->report.resident,
+        .pinned = sched_member_pinned(member),
+        .capacity = member->device->space.capacity,
+    };
+    memcpy(load->uuid, member->device->identity.uuid, sizeof load->uuid);
+    if (load->waits)
+        load->wait_ns += ns;
+    else if ((member->report.flags & (GS_STATE_RUNNING | GS_STATE_WANT)) ==
+             (GS_STATE_RUNNING | GS_STATE_WANT))
+        load->run_ns += ns;
+    return true;
+}
+
 static uint32_t count_group(const struct sched_group *group)
 {
     uint32_t count = 0;

@@ -103,6 +103,7 @@ struct sched_member_books {
 /* Where a member's time went, up to counted_at: books.c. */
 struct sched_member_time {
     uint64_t counted_at, gpu_ns, wait_ns, wait_longest_ns, waits_since;
+    uint64_t works_ns;      /* of gpu_ns, without the time in which it said that it is idle */
     uint64_t yielded_ns;    /* of wait_ns, while interactive programs were served first */
     uint64_t held_off_then; /* the device's, at that time */
 };

@@ -42,6 +42,7 @@ struct sched_settings {
     uint32_t floor_ppm; /* of their fair share, that interactive programs leave to the others */
     uint64_t yield_ns;  /* what programs that run long may have unfinished beside an interactive
                            one; 0: any amount */
+    bool balance; /* programs may move to other devices: all say when they have nothing to do */
 };
 
 /* A target to be sent. Everything but its header is filled in. */
@@ -141,6 +142,22 @@ struct sched_progress {
     bool leases;      /* turns are taken on one of its devices */
 };
 struct sched_progress sched_client_progress(const struct sched_client *client, uint64_t now_ns);
+
+/* What a program does on one of its devices, as far as it matters for which device is best for it. */
+struct sched_load {
+    uint8_t uuid[16];
+    bool alone;      /* it uses no other device, and no other program is to run with it */
+    bool waits;      /* now: it has work and does not run */
+    bool turns;      /* are taken on the device; else all run at the same time */
+    uint32_t class;  /* enum gs_wire_class, never GS_CLASS_AUTO */
+    uint64_t run_ns; /* so far: had work and ran; had work and did not run */
+    uint64_t wait_ns;
+    uint64_t demand, resident, pinned; /* bytes */
+    uint64_t capacity;                 /* of the device, for programs */
+};
+/* The number-th of its devices, from 0; false: it uses no more of them. */
+bool sched_client_load(const struct sched_client *client, uint32_t number,
+                       struct sched_load *load, uint64_t now_ns);
 
 /* Calls visit for each device, then for each client on it. The scheduler knows the figures and flags; the header, process,
  * user, name and version of a client are 0. owner: as given to sched_client_add(). */

@@ -73,15 +73,22 @@ static uint32_t flags_for(const struct sched_member *member)
            (member->party->gang->paused != 0 ? GS_TARGET_PAUSED : 0);
 }
 
+/* Where no turns are taken and programs may move to other devices: for how long one has done
+ * nothing when it says so. */
+static uint64_t idle_in_open(const struct sched_device *device)
+{
+    return device->sched->settings.balance ? IDLE_OPEN : 0;
+}
+
 /* What a holder may idle before it says so: its turn ends by it while others wait, and its
- * bursts are known by it also while nobody does. 0: no turns are taken, and nobody yields. */
+ * bursts are known by it also while nobody does. 0: nobody asks. */
 static uint64_t idle_for(const struct sched_member *member, bool waiters)
 {
     const struct sched_device *device = member->device;
 
     return device->turns.leases || waiters || device->sched->settings.yield_ns != 0
                ? sched_party_idle(member->party)
-               : 0;
+               : idle_in_open(device);
 }
 
 /* --- yielding: programs that fit together, one of which answers to somebody --- */
@@ -212,8 +219,9 @@ static uint64_t time_to_tell(const struct sched_device *device, uint64_t idle, u
 
 void sched_send_broadcast(struct sched_device *device, uint64_t now)
 {
-    const uint64_t idle =
-        device->turns.leases || device->turns.waiters ? sched_device_idle(device) : 0;
+    const uint64_t idle = device->turns.leases || device->turns.waiters
+                              ? sched_device_idle(device)
+                              : idle_in_open(device);
     const uint64_t most = sched_device_most(device);
     const uint64_t shortfall = sched_device_shortfall(device);
     const uint64_t at = time_to_tell(device, idle, most, shortfall, now);

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * move.c: programs move from card to card, as lockd/balance says and gpushare-lockd does it: the
+ * program is suspended, and all its memory leaves; the driver checkpoints it and restores it on
+ * the other card; it goes on there, and its memory comes in with its turn.
+ *
+ * Invariant: goes_to is set exactly while a move is under way; its card changes at the end of it,
+ * when it has nothing on the old one and does not compute.
+ */
+#include "bench/sim/sim.h"
+
+#include <string.h>
+
+static struct balance_card card_of(const struct sim_world *world, uint32_t index)
+{
+    struct balance_card card = {.name = "simulated", .total = world->scenario->memory};
+
+    sim_card_uuid(index, card.uuid);
+    return card;
+}
+
+void sim_move_connected(struct sim_program *program)
+{
+    struct sim_world *world = program->world;
+
+    program->balance = balance_came(&world->balance, program->client, program);
+    for (uint32_t i = 0; i < world->scenario->cards; i++) {
+        const struct balance_card card = card_of(world, i);
+
+        if (program->class->hidden == 0 || i == program->card->index)
+            balance_sees(&world->balance, program->balance, &card);
+    }
+}
+
+void sim_move_disconnected(struct sim_program *program)
+{
+    sim_clock_cancel(&program->world->clock, &program->move_timer);
+    program->goes_to = NULL;
+    balance_gone(&program->world->balance, program->balance);
+    program->balance = NULL;
+}
+
+static void move_begin(struct sim_program *program, struct sim_card *to)
+{
+    struct sim_world *world = program->world;
+
+    program->goes_to = to;
+    program->move_began = world->clock.now_ns;
+    program->move_bytes = program->figures.moved_out;
+    sched_pause(world->sched, program->client, true, sim_world_now(world));
+    sched_evict(world->sched, program->client, sim_world_now(world));
+}
+
+void sim_move_suspended(struct sim_program *program)
+{
+    const struct sim_scenario *scenario = program->world->scenario;
+
+    if (program->goes_to == NULL || (program->flags & GS_TARGET_PAUSED) == 0 ||
+        program->running || program->resident != 0 || sim_timer_is_set(&program->move_timer))
+        return;
+    sim_clock_set(&program->world->clock, &program->move_timer,
+                  program->world->clock.now_ns + scenario->checkpoint_ns +
+                      scenario->restore_ns);
+}
+
+/* It waits for the other card from now on, and no message about the old one counts any more. */
+static void change_card(struct sim_program *program)
+{
+    struct sim_world *world = program->world;
+    uint8_t uuid[16];
+
+    if (program->running || program->resident != 0)
+        sim_world_failed(world, "program %u has memory on the card that it leaves",
+                         program->index);
+    sim_card_uuid(program->card->index, uuid);
+    sched_left(world->sched, program->client, uuid, sim_world_now(world));
+    program->life++;
+    program->card->waiting -= program->waiting;
+    program->card = program->goes_to;
+    program->card->waiting += program->waiting;
+    program->flags = 0;
+    program->budget = 0;
+    program->figures.moves++;
+    memset(&program->sent, 0, sizeof program->sent);
+}
+
+static void move_end(void *owner)
+{
+    static const enum balance_outcome failures[] = {BALANCE_NOT_THERE, BALANCE_NOT_IT,
+                                                    BALANCE_NOBODY};
+    struct sim_program *program = owner;
+    struct sim_world *world = program->world;
+    enum balance_outcome outcome = BALANCE_MOVED;
+
+    if (sim_random(&program->noise) < world->scenario->move_fails)
+        outcome = failures[(unsigned)(sim_random(&program->noise) * 3)];
+    else
+        change_card(program);
+    program->goes_to = NULL;
+    program->figures.move_attempts++;
+    balance_outcome(&world->balance, program->balance, outcome,
+                    world->clock.now_ns - program->move_began,
+                    program->figures.moved_out - program->move_bytes, sim_world_now(world));
+    sched_pause(world->sched, program->client, false, sim_world_now(world));
+    sim_client_moved(program);
+    sim_world_flush(world);
+}
+
+static void look(void *owner)
+{
+    struct sim_world *world = owner;
+    const uint64_t next = balance_tend(&world->balance, sim_world_now(world));
+    struct balance_move move;
+    uint32_t index;
+
+    while (balance_next(&world->balance, &move)) {
+        memcpy(&index, move.to, sizeof index);
+        move_begin(move.owner, &world->cards[index]);
+        sim_world_flush(world);
+    }
+    if (next != LOCKD_NEVER)
+        sim_clock_set(&world->clock, &world->balance_timer,
+                      world->clock.now_ns + (next - sim_world_now(world)));
+}
+
+void sim_move_init(struct sim_world *world)
+{
+    balance_init(&world->balance, sched_client_load, NULL, NULL);
+    balance_set(&world->balance, world->scenario->balance != 0);
+    sim_timer_init(&world->balance_timer, look, world);
+    if (world->scenario->balance != 0)
+        sim_clock_set(&world->clock, &world->balance_timer, 0);
+}
+
+void sim_move_program(struct sim_program *program)
+{
+    sim_timer_init(&program->move_timer, move_end, program);
+}

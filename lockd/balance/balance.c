@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * balance.c: programs and cards come and go; who moves, and what became of it.
+ *
+ * A program moves when it has lost more by staying than the move costs. What it loses: of the
+ * time that it waits, the part that the other programs of its card have more work than those of
+ * the other card; where all run at the same time, the part by which they make it slower than they
+ * would there. That is no forecast. A program that has lost as much as the move costs will
+ * have paid at most twice the least, however long it goes on; and it must have lost twice as
+ * much (LOST_LEAST). Losses fade, so that rare short waits never add up to a move.
+ *
+ * Why nobody goes to and fro: a move needs clearly less work of others on the target than where
+ * the program is (clearly_less()), so with the same programs each move lowers the sum, over all
+ * cards, of the work that is in each other's way. Programs change what they do; therefore each
+ * move of late doubles what the program must have lost before its next one.
+ *
+ * What failed is tried again after a minute, and each time in a row four times later, up to an
+ * hour: by card, by program or for all programs, as the outcome says.
+ */
+#include "lockd/balance/balance.h"
+
+#include "lockd/balance/balance_load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND     1000000000ull
+#define LOOK       (SECOND / 2)
+#define LOOK_CALM  (2 * SECOND) /* while nobody waits */
+#define LATER      (2 * SECOND)
+#define OVERHEAD   (1200 * SECOND / 1000) /* until one was measured */
+#define RATE       50000000000.0          /* bytes a second */
+#define LOST_LEAST 2                      /* times the cost */
+#define LOST_FADES 23.0 /* times that; waits of less than one part in so many never count */
+#define MOVES_FADE (600 * SECOND) /* one move less of late */
+#define MOVES_MOST 8
+#define RETRY      (60 * SECOND)
+#define RETRY_MOST (3600 * SECOND)
+#define LITTLE     0.05 /* of a card's time */
+#define SPARE_OF_TOTAL                                                                         \
+    16 /* a card that nobody is on has less for programs, by one in so many */
+
+/* --- cards --- */
+
+static struct balance_place *place_get(struct balance *balance, const struct balance_card *card)
+{
+    struct balance_place *place = balance_place_find(balance, card->uuid);
+
+    if (place != NULL)
+        return place;
+    place = calloc(1, sizeof *place);
+    if (place != NULL) {
+        place->card = *card;
+        lockd_list_append(&balance->places, &place->link);
+    }
+    return place;
+}
+
+static void sight_free(struct balance_sight *sight)
+{
+    if (--sight->place->seen_by == 0) {
+        lockd_list_remove(&sight->place->link);
+        free(sight->place);
+    }
+    lockd_list_remove(&sight->link);
+    free(sight);
+}
+
+void balance_sees(struct balance *balance, struct balance_program *program,
+                  const struct balance_card *card)
+{
+    struct balance_sight *sight;
+
+    if (program->sight_count == LOCKD_DEVICES_PER_CLIENT)
+        return;
+    sight = calloc(1, sizeof *sight);
+    if (sight == NULL)
+        return;
+    sight->place = place_get(balance, card);
+    if (sight->place == NULL || balance_sight_find(program, sight->place) != NULL) {
+        free(sight);
+        return;
+    }
+    sight->card = *card;
+    sight->place->seen_by++;
+    program->sight_count++;
+    lockd_list_append(&program->sights, &sight->link);
+}
+
+/* --- programs --- */
+
+/* Whoever was to move, or did, is not under way. */
+static void stays(struct balance *balance)
+{
+    if (balance->moving != NULL)
+        balance->moving->to = NULL;
+    balance->moving = NULL;
+    balance->ordered = false;
+}
+
+struct balance_program *balance_came(struct balance *balance, const struct sched_client *client,
+                                     void *owner)
+{
+    struct balance_program *program = calloc(1, sizeof *program);
+
+    if (program == NULL)
+        return NULL;
+    program->client = client;
+    program->owner = owner;
+    program->part = 1;
+    lockd_list_init(&program->sights);
+    lockd_list_append(&balance->programs, &program->link);
+    return program;
+}
+
+void balance_gone(struct balance *balance, struct balance_program *program)
+{
+    if (program == NULL)
+        return;
+    if (balance->moving == program)
+        stays(balance);
+    lockd_list_each (at, &program->sights)
+        sight_free(balance_sight_of(at));
+    lockd_list_remove(&program->link);
+    free(program);
+}
+
+void balance_init(struct balance *balance, balance_ask *ask, balance_say *say, void *context)
+{
+    *balance =
+        (struct balance){.overhead_ns = OVERHEAD, .ask = ask, .say = say, .context = context};
+    lockd_list_init(&balance->programs);
+    lockd_list_init(&balance->places);
+}
+
+void balance_deinit(struct balance *balance)
+{
+    lockd_list_each (at, &balance->programs)
+        balance_gone(balance, balance_program_of(at));
+}
+
+/* A move that has begun comes to its end. */
+void balance_set(struct balance *balance, bool on)
+{
+    if (balance->on == on)
+        return;
+    balance->on = on;
+    balance->look_at = 0;
+    balance->failures = (struct balance_failures){0};
+    if (!balance->ordered)
+        stays(balance);
+    lockd_list_each (at, &balance->programs) {
+        struct balance_program *program = balance_program_of(at);
+
+        balance_load_forget(program);
+        program->lost = 0;
+    }
+}
+
+/* --- what a move costs, and what staying does --- */
+
+uint64_t balance_cost(const struct balance *balance, const struct balance_program *program)
+{
+    const double bytes = (double)program->load.resident + (double)program->load.demand;
+
+    return balance->overhead_ns + (uint64_t)(bytes / RATE * 1e9);
+}
+
+static void fade_moves(struct balance_program *program, uint64_t now)
+{
+    while (program->moves != 0 && now - program->moves_at >= MOVES_FADE) {
+        program->moves--;
+        program->moves_at += MOVES_FADE;
+    }
+}
+
+/* What it must have lost. */
+static double least_loss(const struct balance *balance, const struct balance_program *program)
+{
+    return (double)(balance_cost(balance, program) * LOST_LEAST) *
+           (double)(1u << program->moves);
+}
+
+/* Work of others that is in its way. A background program is in nobody's. */
+static double work_beside(const struct balance_program *program,
+                          const struct balance_place *place)
+{
+    const bool behind = program->load.class == GS_CLASS_BACKGROUND;
+    const double work = place->work + (behind ? place->background : 0),
+                 own = place == program->home->place ? program->part : 0;
+
+    return work > own ? work - own : 0;
+}
+
+static bool clearly_less(double there, double here)
+{
+    return there + (here / 8 > 0.1 ? here / 8 : 0.1) <= here;
+}
+
+static bool fits_where_it_is(const struct balance_program *program)
+{
+    return program->load.demand <= program->load.capacity;
+}
+
+static bool has_room(const struct balance_program *program, const struct balance_place *place,
+                     uint64_t total)
+{
+    const uint64_t most =
+        place->capacity != 0 ? place->capacity : total - total / SPARE_OF_TOTAL;
+
+    return program->load.demand <= most && place->pinned <= most - program->load.demand;
+}
+
+/* Programs that answer to somebody get nobody beside them who computes, unless such a program
+ * has its card now. */
+static bool disturbs(const struct balance_program *program, const struct balance_place *place)
+{
+    const double here = program->home->place->interactive;
+
+    return program->load.class != GS_CLASS_INTERACTIVE &&
+           place->interactive > (here > LITTLE ? here : LITTLE);
+}
+
+/* The part of its waits that it would not have there; 0: it is no better. */
+static double gain_of(const struct balance_program *program, const struct balance_place *place,
+                      uint64_t total)
+{
+    const double here = work_beside(program, program->home->place),
+                 there = work_beside(program, place);
+
+    if (!has_room(program, place, total) || disturbs(program, place))
+        return 0;
+    if (!fits_where_it_is(program))
+        return 1;
+    return clearly_less(there, here) ? 1 - there / here : 0;
+}
+
+static bool same_model(const struct balance_card *a, const struct balance_card *b)
+{
+    return a->total == b->total && strncmp(a->name, b->name, sizeof a->name) == 0;
+}
+
+/* The best card for it. visible: of those that it sees, else of all others. */
+static struct balance_place *best_for(const struct balance *balance,
+                                      const struct balance_program *program, bool visible,
+                                      double *gain, uint64_t now)
+{
+    const struct balance_sight *home = program->home;
+    struct balance_place *best = NULL;
+
+    *gain = 0;
+    lockd_list_each (at, &balance->places) {
+        struct balance_place *place = balance_place_of(at);
+        const struct balance_sight *sight = balance_sight_find(program, place);
+        const struct balance_card *card = sight != NULL ? &sight->card : &place->card;
+        double found;
+
+        if (sight == home || (sight != NULL) != visible || !same_model(card, &home->card) ||
+            (sight != NULL && now < sight->failures.retry_at))
+            continue;
+        found = gain_of(program, place, card->total);
+        if (found > *gain) {
+            *gain = found;
+            best = place;
+        }
+    }
+    return best;
+}
+
+static void say_hidden(const struct balance *balance, struct balance_program *program)
+{
+    if (program->said || balance->say == NULL)
+        return;
+    program->said = true;
+    balance->say(balance->context, program->owner,
+                 "another GPU of the same model has less to do, but this program cannot move "
+                 "there: it does not see that GPU (CUDA_VISIBLE_DEVICES)");
+}
+
+/* The part of its time that it loses to others that want the card for so much of the time, when
+ * all run at the same time. */
+static double slowed_by(const struct balance_program *program, double others)
+{
+    const double all = program->part + others;
+
+    return all > 1 ? 1 - 1 / all : 0;
+}
+
+/* What it lost since the last look by not being there, ns. */
+static double loss_of(const struct balance_program *program, const struct balance_place *place,
+                      double gain)
+{
+    const double here = work_beside(program, program->home->place),
+                 there = work_beside(program, place);
+    double lost = (double)program->past.waited_ns * gain;
+
+    if (!program->load.turns && there < here)
+        lost += (double)program->past.ran_ns *
+                (slowed_by(program, here) - slowed_by(program, there));
+    return lost;
+}
+
+/* Adds what it lost since the last look; returns where it is to go, if it has lost enough.
+ * excess: that many times as much as is enough. */
+static struct balance_place *weigh(const struct balance *balance,
+                                   struct balance_program *program, double *excess,
+                                   uint64_t now)
+{
+    struct balance_place *place, *hidden = NULL;
+    double gain;
+
+    fade_moves(program, now);
+    if (program->home == NULL || program->to != NULL || now < program->failures.retry_at)
+        return NULL;
+    place = best_for(balance, program, true, &gain, now);
+    if (place == NULL)
+        hidden = best_for(balance, program, false, &gain, now);
+    if (gain > 0)
+        program->lost += loss_of(program, place != NULL ? place : hidden, gain);
+    *excess = program->lost / least_loss(balance, program);
+    if (*excess < 1 || (program->load.turns && !program->load.waits))
+        return NULL;
+    if (hidden != NULL)
+        say_hidden(balance, program);
+    return place;
+}
+
+static void fade_loss(const struct balance *balance, struct balance_program *program,
+                      uint64_t ns)
+{
+    program->lost /= 1 + (double)ns / (LOST_FADES * least_loss(balance, program));
+}
+
+/* Whoever has lost most, of the price. */
+static void choose(struct balance *balance, uint64_t now)
+{
+    double most = 0;
+
+    lockd_list_each (at, &balance->programs) {
+        struct balance_program *program = balance_program_of(at);
+        double excess = 0;
+        struct balance_place *to = weigh(balance, program, &excess, now);
+
+        if (to == NULL || excess <= most || balance->ordered ||
+            now < balance->failures.retry_at)
+            continue;
+        stays(balance);
+        most = excess;
+        program->to = to;
+        balance->moving = program;
+    }
+}
+
+uint64_t balance_tend(struct balance *balance, uint64_t now_ns)
+{
+    bool waits;
+
+    if (!balance->on)
+        return LOCKD_NEVER;
+    if (now_ns < balance->look_at)
+        return balance->look_at;
+    if (!balance->ordered)
+        stays(balance);
+    waits = balance_load_take(balance, now_ns);
+    lockd_list_each (at, &balance->programs)
+        fade_loss(balance, balance_program_of(at), waits ? LOOK : LOOK_CALM);
+    choose(balance, now_ns);
+    balance->look_at = now_ns + (waits ? LOOK : LOOK_CALM);
+    return balance->look_at;
+}
+
+bool balance_next(struct balance *balance, struct balance_move *move)
+{
+    if (balance->moving == NULL || balance->ordered)
+        return false;
+    balance->ordered = true;
+    move->owner = balance->moving->owner;
+    memcpy(move->from, balance->moving->home->card.uuid, sizeof move->from);
+    memcpy(move->to, balance->moving->to->card.uuid, sizeof move->to);
+    return true;
+}
+
+/* --- outcomes --- */
+
+static void failed(struct balance_failures *failures, uint64_t now)
+{
+    uint64_t pause = RETRY;
+
+    for (uint32_t i = 0; i < failures->count && pause < RETRY_MOST; i++)
+        pause *= 4;
+    failures->count++;
+    failures->retry_at = now + (pause < RETRY_MOST ? pause : RETRY_MOST);
+}
+
+static void learn_cost(struct balance *balance, uint64_t ns, uint64_t bytes)
+{
+    const uint64_t copies = (uint64_t)((double)bytes / RATE * 1e9),
+                   rest = ns > copies ? ns - copies : 0;
+
+    balance->overhead_ns = balance->measured ? (3 * balance->overhead_ns + rest) / 4 : rest;
+    balance->measured = true;
+}
+
+static void note_moved(struct balance *balance, struct balance_program *program, uint64_t now)
+{
+    struct balance_sight *sight =
+        program->to != NULL ? balance_sight_find(program, program->to) : NULL;
+
+    fade_moves(program, now);
+    if (program->moves == 0)
+        program->moves_at = now;
+    program->moves += program->moves < MOVES_MOST;
+    program->failures = balance->failures = (struct balance_failures){0};
+    if (sight != NULL)
+        sight->failures = (struct balance_failures){0};
+    balance_load_forget(program);
+}
+
+void balance_outcome(struct balance *balance, struct balance_program *program,
+                     enum balance_outcome outcome, uint64_t ns, uint64_t bytes, uint64_t now_ns)
+{
+    const bool ours = balance->moving == program && balance->ordered;
+
+    if (outcome != BALANCE_LATER)
+        program->lost = 0;
+    if (outcome == BALANCE_MOVED) {
+        learn_cost(balance, ns, bytes);
+        note_moved(balance, program, now_ns);
+    } else if (ours && outcome == BALANCE_LATER) {
+        program->failures.retry_at = now_ns + LATER;
+    } else if (ours && outcome == BALANCE_NOT_THERE) {
+        failed(&balance_sight_find(program, program->to)->failures, now_ns);
+    } else if (ours && outcome == BALANCE_NOT_IT) {
+        failed(&program->failures, now_ns);
+    } else if (ours && outcome == BALANCE_NOBODY) {
+        failed(&balance->failures, now_ns);
+    }
+    if (balance->moving == program)
+        stays(balance);
+}

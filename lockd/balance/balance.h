@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * balance.h: which program moves to another card, and when (balance = waiting). Programs say which
+ * cards they see, the scheduler says what they do there (sched_client_load()). Out come moves, one
+ * at a time, and the caller says how each of them ended. No I/O, no clock, one thread.
+ */
+#ifndef GS_LOCKD_BALANCE_BALANCE_H
+#define GS_LOCKD_BALANCE_BALANCE_H
+
+#include "lockd/base/list.h"
+#include "lockd/sched/scheduler.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* As a program sees it. */
+struct balance_card {
+    uint8_t uuid[16];
+    char name[64];
+    uint64_t total; /* bytes */
+};
+
+enum balance_outcome {
+    BALANCE_MOVED,     /* it goes on on the target */
+    BALANCE_LATER,     /* nothing was tried, and nothing is wrong: ask again */
+    BALANCE_NOT_THERE, /* it cannot go to that card; to another one it may */
+    BALANCE_NOT_IT,    /* this program cannot be moved at present */
+    BALANCE_NOBODY,    /* no program of this machine can be moved at present */
+};
+
+struct balance_move {
+    void *owner; /* as given to balance_came() */
+    uint8_t from[16], to[16];
+};
+
+/* Failures, and when the next attempt may be made. */
+struct balance_failures {
+    uint32_t count; /* in a row */
+    uint64_t retry_at;
+};
+
+/* A card that any program sees. */
+struct balance_place {
+    struct lockd_list link; /* of balance->places */
+    struct balance_card card;
+    uint32_t seen_by; /* programs */
+    /* sums of one look, over the programs there: */
+    double work, background; /* parts of the time in which they want the card, alone */
+    double interactive;      /* part of work */
+    uint64_t pinned, capacity;
+};
+
+/* A card that one program sees. */
+struct balance_sight {
+    struct lockd_list link; /* of program->sights */
+    struct balance_place *place;
+    struct balance_card card; /* as this program says */
+    struct balance_failures failures;
+};
+
+/* What a program did: balance_load.c. */
+struct balance_past {
+    uint64_t seen_at;           /* 0: never */
+    uint64_t run_ns, wait_ns;   /* as the scheduler said then */
+    uint64_t ran_ns, waited_ns; /* between the last two looks */
+    double ran, rested;         /* ns, fading */
+};
+
+struct balance_program {
+    struct lockd_list link; /* of balance->programs */
+    const struct sched_client *client;
+    void *owner;
+    struct lockd_list sights;
+    uint32_t sight_count;
+    struct balance_sight *home; /* its only card, where it has its turns alone; else NULL */
+    struct balance_place *to;   /* it moves there; NULL: it does not move */
+    struct sched_load load;     /* of the last look */
+    struct balance_past past;
+    double part; /* of the time in which it would want a card of its own */
+    double lost; /* ns that it waited and need not have, elsewhere; fading */
+    struct balance_failures failures;
+    uint32_t moves; /* of late */
+    uint64_t moves_at;
+    bool said; /* that it cannot see where it would be better off */
+};
+
+/* Is told why a program stays; owner: of that program. */
+typedef void balance_say(void *context, void *owner, const char *text);
+/* sched_client_load(), or what a test has in its place. */
+typedef bool balance_ask(const struct sched_client *client, uint32_t number,
+                         struct sched_load *load, uint64_t now_ns);
+
+struct balance {
+    struct lockd_list programs, places;
+    bool on;
+    uint64_t look_at;
+    struct balance_program *moving; /* has a place to go to */
+    bool ordered;                   /* ... and the caller has taken the move */
+    struct balance_failures failures;
+    uint64_t overhead_ns; /* of a move, without the copies; measured */
+    bool measured;
+    balance_ask *ask;
+    balance_say *say;
+    void *context;
+};
+
+void balance_init(struct balance *balance, balance_ask *ask, balance_say *say, void *context);
+/* The programs must be gone. */
+void balance_deinit(struct balance *balance);
+void balance_set(struct balance *balance, bool on);
+
+/* NULL without memory: that program stays where it is. */
+struct balance_program *balance_came(struct balance *balance, const struct sched_client *client,
+                                     void *owner);
+/* Also of one that moves: there is no outcome then. NULL is accepted. */
+void balance_gone(struct balance *balance, struct balance_program *program);
+/* It sees that card; what is beyond LOCKD_DEVICES_PER_CLIENT is ignored. */
+void balance_sees(struct balance *balance, struct balance_program *program,
+                  const struct balance_card *card);
+
+/* Looks at everybody when it is time to. Returns when to call it again; LOCKD_NEVER: it is off. */
+uint64_t balance_tend(struct balance *balance, uint64_t now_ns);
+/* Takes the move that is to begin; false: there is none. */
+bool balance_next(struct balance *balance, struct balance_move *move);
+/* What became of it, exactly once. Also of a move that a person asked for. ns: from the request to
+ * stop the program until it may go on; bytes: copied in that time, in both directions. */
+void balance_outcome(struct balance *balance, struct balance_program *program,
+                     enum balance_outcome outcome, uint64_t ns, uint64_t bytes,
+                     uint64_t now_ns);
+
+/* How long a move of the program would take, ns. */
+uint64_t balance_cost(const struct balance *balance, const struct balance_program *program);
+
+#define balance_program_of(at) lockd_entry(at, struct balance_program, link)
+#define balance_place_of(at)   lockd_entry(at, struct balance_place, link)
+#define balance_sight_of(at)   lockd_entry(at, struct balance_sight, link)
+
+#endif
