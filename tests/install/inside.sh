@@ -190,6 +190,12 @@ check_wheel() {
     snapshot() { (cd "$env" && find . -type f ! -name '*.pyc' -exec sha256sum {} + -o -type l -printf '%p %l\n' | sort); }
     snapshot >"$work/env-before"
     "$env/bin/pip" install -q --no-index "$kit"/gpushare_patch-*.whl >"$work/pip.out" 2>&1
+    # a disk that is full: for the library, then for the patched interpreter
+    for most in 500 4000; do
+        must_fail bash -c "trap '' XFSZ; ulimit -f $most; exec \"\$@\"" bash "$env/bin/python3" -m gpushare_patch enable
+        grep -q 'File too large' "$work/failed.out" || die "the reason is not told"
+        [ ! -e "$data/lib" ] || die "enable failed, and left $(find "$data")"
+    done
     (umask 077 && "$env/bin/python3" -m gpushare_patch enable >"$work/enable.out")
     [ "$(id -u)" != 0 ] || [ -z "$(find "$data" -type d ! -perm -5 -o -path '*/lib/*' -type f ! -perm -4)" ] ||
         die "other users cannot load the library: $(find "$data" -type d ! -perm -5)"
