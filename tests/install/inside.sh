@@ -281,10 +281,10 @@ check_deb() {
     gpushare-patch -q "$work/gone" "$work/replaced"
     rm "$work/gone"
     cp "$kit/program" "$work/new" && mv "$work/new" "$work/replaced"
-    run "$work/patched" --bytes 16MiB --rounds 1000000 --seconds 20 >"$work/running.out" 2>&1 &
+    LD_LIBRARY_PATH=$kit "$work/patched" --bytes 16MiB --rounds 1000000 --seconds 60 >"$work/running.out" 2>&1 &
     running=$!
     for i in $(seq 300); do
-        grep -q libgpushare "/proc/$running/maps" && break
+        grep -qs libgpushare "/proc/$running/maps" && break
         [ "$i" != 300 ] || die "the program that was to run meanwhile did not start"
         sleep 0.1
     done
