@@ -57,7 +57,7 @@ for unit in gpushare-lockd.socket gpushare-lockd.service gpushare-serve.service;
 done
 chroot "$root" systemctl enable gpushare-lockd.socket gpushare-serve.service 2>&1
 cat >"$root/out/check.sh" <<'END'
-fail() { echo "booted.sh: $*"; systemctl status --no-pager -n 20 gpushare-lockd gpushare-serve; systemctl kill -s RTMIN+3 1 || kill -s RTMIN+3 1; exit; }
+fail() { echo "booted.sh: $*"; systemctl status --no-pager -n 20 gpushare-lockd gpushare-serve; kill -s RTMIN+3 1; exit; }
 get() { python3 -c 'import sys, urllib.request as u
 print(u.urlopen(u.Request("http://127.0.0.1:9745" + sys.argv[2], headers={"Authorization": "Bearer " + sys.argv[1]}), timeout=30).read().decode())' "$@" 2>&1; }
 : >/out/began
