@@ -9,7 +9,7 @@
 #
 #   GS_CHROOTS=FOLDER      where Debians are kept (default /var/tmp/gpushare-chroots); each run works on a copy
 #   GS_DIST=FOLDER         finished packages; default: made here
-#   GS_PARTS="deb musl"    some of the parts: tarball, wheel, deb, musl
+#   GS_PARTS="deb musl"    some of the parts: tarball, wheel, deb, musl, boot (the services under the release's own systemd)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 die() { echo "check_install.sh: $*" >&2; exit 1; }
@@ -108,7 +108,7 @@ mount_into() { # ROOT
     mount -t tmpfs -o mode=1777 tmpfs "$1/dev/shm"
 }
 
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 for release in "${releases[@]}"; do
     echo "== $release"
     root=$place/run-$release
@@ -116,6 +116,7 @@ for release in "${releases[@]}"; do
     mount_into "$root"
     make_kit "$root/kit"
     for part in ${GS_PARTS:-tarball wheel deb musl}; do
+        [ "$part" != boot ] || continue
         if chroot "$root" env -i HOME=/root GS_PARTS="$part" LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash /kit/inside.sh /kit; then
             passed=$((passed + 1))
         else
@@ -123,9 +124,18 @@ for release in "${releases[@]}"; do
             failed=$((failed + 1))
         fi
     done
+    if [ -z "${GS_PARTS:-}" ] || [[ " $GS_PARTS " == *" boot "* ]]; then
+        status=0
+        tests/install/booted.sh "$place/base-$release" "$dist" || status=$?
+        case $status in
+        0) echo "   services: run under this release's systemd, and stop with the package"; passed=$((passed + 1)) ;;
+        77) skipped=$((skipped + 1)) ;;
+        *) echo "FAILED: boot in $release"; failed=$((failed + 1)) ;;
+        esac
+    fi
     umount -R --lazy "$root/proc" "$root/dev" # a daemon may still be leaving
     [ "${GS_KEEP:-}" = 1 ] || rm -rf --one-file-system "$root"
 done
 [ "$(stat -c %a /dev/null)" = 666 ] || die "/dev/null of this machine has changed"
-echo "$passed passed, $failed failed, 0 skipped"
+echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

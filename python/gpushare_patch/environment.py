@@ -31,8 +31,14 @@ def _check_environment():
 def enable():
     """Patches this environment. 0, or gpushare-patch's exit status."""
     _check_environment()
-    done = _patch(place.keep(), "--venv", sys.prefix)
-    if done.returncode == 0:
+    try:
+        done = _patch(place.keep(), "--venv", sys.prefix)
+    except OSError:
+        _drop_unneeded()
+        raise
+    if done.returncode != 0:
+        _drop_unneeded()
+    else:
         print(f"{sys.prefix}: its programs share the GPU from now on (those that run already do not)")
     return done.returncode
 
@@ -40,9 +46,14 @@ def enable():
 def _is_needed(folder):
     """Whether any file that uses the kept library is patched still."""
     library = os.path.join(folder, "lib", "libgpushare.so.1")
-    listed = _patch(folder, "--list", "--runtime", library, stdout=subprocess.PIPE, universal_newlines=True)
+    listed = _patch(place.PACKAGE, "--list", "--runtime", library, stdout=subprocess.PIPE, universal_newlines=True)
     return listed.returncode not in (0, NOTHING) or any(
         line.split(None, 1)[0] in ("patched", "changed", "hidden") for line in listed.stdout.splitlines() if "/" in line)
+
+
+def _drop_unneeded():
+    if not _is_needed(place.folder()):
+        place.drop()
 
 
 def disable():
@@ -52,8 +63,8 @@ def disable():
     done = _patch(folder, "--venv", sys.prefix, "--restore")
     if done.returncode not in (0, NOTHING):
         return done.returncode
-    if folder != place.PACKAGE and not _is_needed(folder):
-        place.drop()
+    if folder != place.PACKAGE:
+        _drop_unneeded()
     return 0
 
 

@@ -58,7 +58,7 @@ def keep():
             shutil.copyfile(source, temporary)
             os.chmod(temporary, 0o644 if name == VERSION_FILE or name.endswith(".rsp") else 0o755)
             os.replace(temporary, target)
-        except OSError:
+        except BaseException:
             os.unlink(temporary)
             raise
     return place

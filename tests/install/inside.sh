@@ -190,6 +190,12 @@ check_wheel() {
     snapshot() { (cd "$env" && find . -type f ! -name '*.pyc' -exec sha256sum {} + -o -type l -printf '%p %l\n' | sort); }
     snapshot >"$work/env-before"
     "$env/bin/pip" install -q --no-index "$kit"/gpushare_patch-*.whl >"$work/pip.out" 2>&1
+    # a disk that is full: for the library, then for the patched interpreter
+    for most in 500 4000; do
+        must_fail bash -c "trap '' XFSZ; ulimit -f $most; exec \"\$@\"" bash "$env/bin/python3" -m gpushare_patch enable
+        grep -q 'File too large' "$work/failed.out" || die "the reason is not told"
+        [ ! -e "$data/lib" ] || die "enable failed, and left $(find "$data")"
+    done
     (umask 077 && "$env/bin/python3" -m gpushare_patch enable >"$work/enable.out")
     [ "$(id -u)" != 0 ] || [ -z "$(find "$data" -type d ! -perm -5 -o -path '*/lib/*' -type f ! -perm -4)" ] ||
         die "other users cannot load the library: $(find "$data" -type d ! -perm -5)"
@@ -231,12 +237,12 @@ check_wheel() {
 }
 
 check_deb() {
-    local next=$work/next library
+    local next=$work/next library running left
     everything >"$work/before"
     dpkg -i "$kit"/*.deb >"$work/dpkg.out" 2>&1 || die "dpkg -i failed"
     library=$(echo /usr/lib/*-linux-gnu/libgpushare.so.1)
     hash -r
-    for path in /usr/include/gpushare.h "${library%.1}" /lib/systemd/system/gpushare-lockd.socket /etc/gpushare/lockd.conf; do
+    for path in /usr/include/gpushare.h "${library%.1}" /lib/systemd/system/gpushare-lockd.socket /lib/systemd/system/gpushare-serve.service /etc/gpushare/lockd.conf; do
         [ -e "$path" ] || die "$path was not installed"
     done
     cp "$kit/program" "$work/patched"
@@ -270,12 +276,34 @@ check_deb() {
     must_fail dpkg -r gpushare
     grep -q /home/tester/theirs "$work/failed.out" || die "the refusal does not name a user's file"
     sed -i 's/^ON_REMOVE=.*/ON_REMOVE=restore/' /etc/default/gpushare
+    # a program that runs meanwhile goes on, and files that vanished or were replaced since are no reason for a stub
+    for name in gone replaced; do cp "$kit/program" "$work/$name"; done
+    gpushare-patch -q "$work/gone" "$work/replaced"
+    rm "$work/gone"
+    cp "$kit/program" "$work/new" && mv "$work/new" "$work/replaced"
+    LD_LIBRARY_PATH=$kit "$work/patched" --bytes 16MiB --rounds 1000000 --seconds 60 >"$work/running.out" 2>&1 &
+    running=$!
+    for i in $(seq 300); do
+        grep -qs libgpushare "/proc/$running/maps" && break
+        [ "$i" != 300 ] || die "the program that was to run meanwhile did not start"
+        sleep 0.1
+    done
     dpkg -r gpushare libgpushare-dev libgpushare1 >"$work/dpkg.out" 2>&1 || die "dpkg -r failed"
+    kill -0 "$running" || die "the program ended before the package was removed: the test shows nothing"
+    wait "$running" || die "a program that ran while the package was removed failed"
     for file in "$work/patched" "$work/other" /home/tester/theirs; do
         cmp -s "$file" "$kit/program" || die "removal did not restore $file"
     done
     [ "$(stat -c %U /home/tester/theirs)" = tester ] || die "the user's file has another owner now"
-    dpkg -P gpushare libgpushare-dev libgpushare1 >"$work/dpkg.out" 2>&1
+    # installed again: the configuration of before is still there
+    grep -q '^ON_UPGRADE=patch' /etc/default/gpushare || die "removal without purge took the configuration away"
+    dpkg -i "$kit"/*.deb >"$work/dpkg.out" 2>&1 || die "it cannot be installed again"
+    grep -q '^ON_UPGRADE=patch' /etc/default/gpushare || die "the configuration of before was replaced"
+    gpushare-patch -q "$work/patched" && run "$work/patched" >/dev/null || die "nothing can be patched after it was installed again"
+    gpushare-patch -q --restore "$work/patched"
+    dpkg -P gpushare libgpushare-dev libgpushare1 >"$work/dpkg.out" 2>&1 || die "dpkg -P failed"
+    left=$(find /etc -name '*gpushare*' ! -path '/etc/passwd*' ! -path '/etc/group*')
+    [ -z "$left" ] || die "purge left in /etc: $left"
     end_daemon
     nothing_left "Debian package"
     dpkg -i "$kit"/*.deb >"$work/dpkg.out" 2>&1
@@ -283,6 +311,10 @@ check_deb() {
     leave_stub "Debian package" "$library" dpkg -r gpushare libgpushare-dev libgpushare1
     dpkg -P gpushare libgpushare-dev libgpushare1 >"$work/dpkg.out" 2>&1
     nothing_left "Debian package with a stub"
+    dpkg -i "$kit"/*.deb >"$work/dpkg.out" 2>&1
+    gpushare-patch -q "$work/patched"
+    leave_stub "Debian package, purged at once" "$library" dpkg -P gpushare libgpushare-dev libgpushare1
+    nothing_left "Debian package that was purged at once"
 }
 
 check_musl() {

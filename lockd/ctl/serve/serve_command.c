@@ -290,6 +290,7 @@ static int make_token(struct serve *serve)
 static int read_token(struct serve *serve, const char *path)
 {
     GS_CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char line[TOKEN_MAX + 2]; /* and what shows that it is longer */
     struct stat st;
     ssize_t got;
     size_t length;
@@ -301,22 +302,23 @@ static int read_token(struct serve *serve, const char *path)
                           "--token-file %.200s: must be a regular file that others cannot read "
                           "(chmod o= on it)",
                           path);
-    got = read(fd, serve->token, TOKEN_MAX);
+    got = read(fd, line, sizeof line - 1);
     if (got < 0)
         return gs_err_errno(&serve->ctl->err, -errno, "--token-file %.200s", path);
-    serve->token[got] = '\0';
-    length = strcspn(serve->token, "\r\n");
-    serve->token[length] = '\0';
+    line[got] = '\0';
+    length = strcspn(line, "\r\n");
     for (size_t i = 0; i < length; i++) {
-        if (!isalnum((unsigned char)serve->token[i]) && strchr("-._~", serve->token[i]) == NULL)
+        if (!isalnum((unsigned char)line[i]) && strchr("-._~", line[i]) == NULL)
             length = 0;
     }
-    if (length < TOKEN_MIN)
+    if (length < TOKEN_MIN || length > TOKEN_MAX)
         return gs_err_set(
             &serve->ctl->err, -EINVAL,
             "--token-file %.200s: its first line must have %d to %d letters, digits "
             "or any of -._~",
             path, TOKEN_MIN, TOKEN_MAX);
+    memcpy(serve->token, line, length);
+    serve->token[length] = '\0';
     return 0;
 }
 
@@ -364,8 +366,10 @@ static enum ctl_exit serve_run(struct ctl *ctl, int argc, char **argv)
         return ctl_usage(&ctl_serve, "takes options only, no arguments");
     serve.host = words.host;
     if ((words.token_file != NULL ? read_token(&serve, words.token_file)
-                                  : make_token(&serve)) != 0)
-        return ctl_fail(ctl);
+                                  : make_token(&serve)) != 0) {
+        ctl_fail(ctl);
+        return CTL_FAILED; /* -ENOENT is a file's here, not the daemon's */
+    }
     listener = http_listen(words.address, serve.where, sizeof serve.where, &ctl->err);
     if (listener == -EINVAL)
         return ctl_usage(&ctl_serve, "%s", ctl->err.text);

@@ -166,7 +166,8 @@ class ServeTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "token")
             for text, mode, good in (("A" * 20 + "\n", 0o600, True), ("A" * 20, 0o640, True), ("A" * 20, 0o644, False),
-                                     ("short\n", 0o600, False), ("with space " * 3, 0o600, False)):
+                                     ("short\n", 0o600, False), ("with space " * 3, 0o600, False),
+                                     ("A" * 129 + "\n", 0o600, False)):
                 with open(path, "w", encoding="ascii") as file:
                     file.write(text)
                 os.chmod(path, mode)
@@ -177,6 +178,9 @@ class ServeTest(unittest.TestCase):
                 else:
                     refused = subprocess.run([CTL, "serve", "--token-file", path], capture_output=True, text=True, timeout=PATIENCE)
                     self.assertEqual((refused.returncode, path in refused.stderr), (1, True), refused)
+            os.unlink(path)
+            refused = subprocess.run([CTL, "serve", "--token-file", path], capture_output=True, text=True, timeout=PATIENCE)
+            self.assertEqual((refused.returncode, path in refused.stderr), (1, True), refused)
 
     @unittest.skipUnless(shutil.which("chromium"), "chromium is not installed")
     def test_browser_shows_the_programs(self):
