@@ -29,6 +29,12 @@ def daemons_of(socket):
     return found
 
 
+def sanitized(build):
+    """A sanitizer's library lives in the programs of this folder, not in libgpushare."""
+    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
+        return any(line.startswith("GS_SANITIZE") and line.strip().split("=", 1)[1] for line in file)
+
+
 class BuildTest(unittest.TestCase):
     """Tests of the programs and libraries in a build tree: --build DIR."""
 

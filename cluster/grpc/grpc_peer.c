@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * grpc_peer.c: moves bytes between a socket and a link. One read at a time is bounded, so that
- * a peer that sends without end does not keep the others waiting.
+ * a peer that sends without end does not keep the others waiting. A peer that does not read is
+ * not read either, so that the answers to it do not pile up.
  */
 #include "cluster/grpc/grpc_peer.h"
 
@@ -62,7 +63,7 @@ void grpc_peer_deinit(struct grpc_peer *peer)
 
 short grpc_peer_events(const struct grpc_peer *peer)
 {
-    return (short)(POLLIN | (peer->left != 0 ? POLLOUT : 0));
+    return peer->left != 0 ? POLLOUT : POLLIN;
 }
 
 /* 0, 1: closed, -errno. */
@@ -120,13 +121,14 @@ static int write_bytes(struct grpc_peer *peer, struct gs_err *err)
 
 int grpc_peer_run(struct grpc_peer *peer, struct gs_err *err)
 {
-    const int got = read_bytes(peer, err);
-    const int sent = got != 1 ? write_bytes(peer, err) : 0; /* also what explains an error */
+    int got = 0, sent = write_bytes(peer, err);
 
-    if (got != 0)
-        return got;
-    if (sent != 0)
-        return sent;
+    if (sent == 0 && peer->left == 0) {
+        got = read_bytes(peer, err);
+        sent = write_bytes(peer, err); /* also what explains an error, or ends what was asked */
+    }
+    if (got != 0 || sent != 0)
+        return got != 0 ? got : sent;
     return peer->left == 0 && grpc_link_is_done(peer->link) ? 1 : 0;
 }
 

@@ -151,7 +151,8 @@ class Cgroup(BuildTest):
         with Card(self.build, memory="96MiB", **Told.SMALL_CONTEXTS) as card, Group(LARGE, inner="container") as pod:
             told, other = Told(card, GPUSHARE_SPILL=folder), Told(card)
             pod.take(told)
-            check(told.say("alloc 80") == "ok", "80 MiB on the card")
+            answer = told.say("alloc 80")
+            check(answer == "ok", f"80 MiB on the card: {answer}")
             told.until(lambda entry: entry["resident"] == entry["demand"] != 0)
             pod.set_limit(pod.usage() + 40 * MIB)
             hits = pod.hits()
