@@ -49,7 +49,7 @@ def main(**more):
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
     for name, default in more.items():
-        parser.add_argument("--" + name, type=type(default), default=default)
+        parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)
     rest = parser.parse_known_args(namespace=OPTIONS)[1]
     OPTIONS.build = os.path.abspath(OPTIONS.build)
     result = unittest.main(module="__main__", argv=[sys.argv[0], *rest], verbosity=2, exit=False, warnings="ignore").result

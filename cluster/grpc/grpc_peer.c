@@ -16,8 +16,9 @@
 
 #include "lockd/base/log.h"
 
-#define READ_SIZE 16384
-#define WANT_READ 4 /* reads before others have their turn */
+#define READ_SIZE  16384
+#define WRITE_SIZE 16384
+#define WANT_READ  4 /* reads before others have their turn */
 
 int grpc_peer_init(struct grpc_peer *peer, int fd, struct grpc_link *link)
 {
@@ -56,6 +57,7 @@ void grpc_peer_deinit(struct grpc_peer *peer)
 
     peer->link = NULL;
     grpc_link_free(link);
+    grpc_buffer_deinit(&peer->out);
     if (peer->fd >= 0)
         close(peer->fd);
     *peer = (struct grpc_peer){.fd = -1};
@@ -63,7 +65,7 @@ void grpc_peer_deinit(struct grpc_peer *peer)
 
 short grpc_peer_events(const struct grpc_peer *peer)
 {
-    return peer->left != 0 ? POLLOUT : POLLIN;
+    return grpc_buffer_left(&peer->out) != 0 ? POLLOUT : POLLIN;
 }
 
 /* 0, 1: closed, -errno. */
@@ -92,21 +94,32 @@ static int read_bytes(struct grpc_peer *peer, struct gs_err *err)
     return 0;
 }
 
+/* What the link has to send, up to about WRITE_SIZE. An answer is three frames, and a kubelet
+ * that is woken by the first would take the processor before it has the others. */
+static int gather_bytes(struct grpc_peer *peer, struct gs_err *err)
+{
+    while (grpc_buffer_left(&peer->out) < WRITE_SIZE) {
+        const uint8_t *bytes;
+        const ssize_t size = grpc_link_take(peer->link, &bytes);
+
+        if (size == 0)
+            return 0;
+        if (size < 0 || grpc_buffer_add(&peer->out, bytes, (size_t)size, SIZE_MAX) != 0)
+            return gs_err_set(err, -ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
 static int write_bytes(struct grpc_peer *peer, struct gs_err *err)
 {
     for (;;) {
+        const int code = gather_bytes(peer, err);
+        const size_t left = grpc_buffer_left(&peer->out);
         ssize_t sent;
 
-        if (peer->left == 0) {
-            const ssize_t size = grpc_link_take(peer->link, &peer->bytes);
-
-            if (size < 0)
-                return gs_err_set(err, (int)size, "out of memory");
-            if (size == 0)
-                return 0;
-            peer->left = (size_t)size;
-        }
-        sent = send(peer->fd, peer->bytes, peer->left, MSG_NOSIGNAL);
+        if (code != 0 || left == 0)
+            return code;
+        sent = send(peer->fd, peer->out.bytes + peer->out.start, left, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -114,8 +127,7 @@ static int write_bytes(struct grpc_peer *peer, struct gs_err *err)
         if (sent < 0)
             return errno == EPIPE || errno == ECONNRESET ? 1
                                                          : gs_err_errno(err, -errno, "send");
-        peer->bytes += sent;
-        peer->left -= (size_t)sent;
+        grpc_buffer_drop(&peer->out, (size_t)sent);
     }
 }
 
@@ -123,13 +135,13 @@ int grpc_peer_run(struct grpc_peer *peer, struct gs_err *err)
 {
     int got = 0, sent = write_bytes(peer, err);
 
-    if (sent == 0 && peer->left == 0) {
+    if (sent == 0 && grpc_buffer_left(&peer->out) == 0) {
         got = read_bytes(peer, err);
         sent = write_bytes(peer, err); /* also what explains an error, or ends what was asked */
     }
     if (got != 0 || sent != 0)
         return got != 0 ? got : sent;
-    return peer->left == 0 && grpc_link_is_done(peer->link) ? 1 : 0;
+    return grpc_buffer_left(&peer->out) == 0 && grpc_link_is_done(peer->link) ? 1 : 0;
 }
 
 int grpc_peer_converse(struct grpc_peer *peer, const char *name)
