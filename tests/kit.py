@@ -29,6 +29,12 @@ def daemons_of(socket):
     return found
 
 
+def sanitized(build):
+    """A sanitizer's library lives in the programs of this folder, not in libgpushare."""
+    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
+        return any(line.startswith("GS_SANITIZE") and line.strip().split("=", 1)[1] for line in file)
+
+
 class BuildTest(unittest.TestCase):
     """Tests of the programs and libraries in a build tree: --build DIR."""
 
@@ -43,7 +49,7 @@ def main(**more):
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
     for name, default in more.items():
-        parser.add_argument("--" + name, type=type(default), default=default)
+        parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)
     rest = parser.parse_known_args(namespace=OPTIONS)[1]
     OPTIONS.build = os.path.abspath(OPTIONS.build)
     result = unittest.main(module="__main__", argv=[sys.argv[0], *rest], verbosity=2, exit=False, warnings="ignore").result

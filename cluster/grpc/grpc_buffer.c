@@ -68,15 +68,20 @@ int grpc_buffer_add_message(struct grpc_buffer *buffer, const void *bytes, size_
     return code == 0 ? grpc_buffer_add(buffer, bytes, size, most) : code;
 }
 
+void grpc_buffer_drop(struct grpc_buffer *buffer, size_t size)
+{
+    buffer->start += size;
+    if (buffer->start == buffer->size)
+        grpc_buffer_deinit(buffer); /* between two calls nothing is kept */
+}
+
 size_t grpc_buffer_take(struct grpc_buffer *buffer, void *bytes, size_t size)
 {
     const size_t left = grpc_buffer_left(buffer), taken = size < left ? size : left;
 
     if (taken != 0)
         memcpy(bytes, buffer->bytes + buffer->start, taken);
-    buffer->start += taken;
-    if (buffer->start == buffer->size)
-        grpc_buffer_deinit(buffer); /* between two calls nothing is kept */
+    grpc_buffer_drop(buffer, taken);
     return taken;
 }
 

@@ -23,6 +23,8 @@ int grpc_buffer_add_message(struct grpc_buffer *buffer, const void *bytes, size_
                             size_t most);
 /* Copies at most `size` bytes out and forgets them. Their number. */
 size_t grpc_buffer_take(struct grpc_buffer *buffer, void *bytes, size_t size);
+/* Forgets so many of the first bytes. */
+void grpc_buffer_drop(struct grpc_buffer *buffer, size_t size);
 size_t grpc_buffer_left(const struct grpc_buffer *buffer);
 /* The one message that makes up the whole buffer. 0; -EBADMSG: it is not whole, or not the
  * only one; -EOPNOTSUPP: it is compressed. */

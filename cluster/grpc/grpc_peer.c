@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * grpc_peer.c: moves bytes between a socket and a link. One read at a time is bounded, so that
- * a peer that sends without end does not keep the others waiting. A socket that is closed while
- * the other side still writes takes away from it what it has not read yet (it sees EPIPE first);
- * a server therefore only stops to write, and closes once the other side has.
+ * a peer that sends without end does not keep the others waiting. A peer that does not read is
+ * not read either, so that the answers to it do not pile up. A socket that is closed while the
+ * other side still writes takes away from it what it has not read yet (it sees EPIPE first); a
+ * server therefore only stops to write, and closes once the other side has.
  */
 #include "cluster/grpc/grpc_peer.h"
 
@@ -17,8 +18,9 @@
 
 #include "lockd/base/log.h"
 
-#define READ_SIZE 16384
-#define WANT_READ 4 /* reads before others have their turn */
+#define READ_SIZE  16384
+#define WRITE_SIZE 16384
+#define WANT_READ  4 /* reads before others have their turn */
 
 int grpc_peer_init(struct grpc_peer *peer, int fd, struct grpc_link *link)
 {
@@ -57,6 +59,7 @@ void grpc_peer_deinit(struct grpc_peer *peer)
 
     peer->link = NULL;
     grpc_link_free(link);
+    grpc_buffer_deinit(&peer->out);
     if (peer->fd >= 0)
         close(peer->fd);
     *peer = (struct grpc_peer){.fd = -1};
@@ -64,7 +67,7 @@ void grpc_peer_deinit(struct grpc_peer *peer)
 
 short grpc_peer_events(const struct grpc_peer *peer)
 {
-    return (short)(POLLIN | (peer->left != 0 ? POLLOUT : 0));
+    return grpc_buffer_left(&peer->out) != 0 ? POLLOUT : POLLIN;
 }
 
 /* 0, 1: closed, -errno. */
@@ -95,21 +98,32 @@ static int read_bytes(struct grpc_peer *peer, struct gs_err *err)
     return 0;
 }
 
+/* What the link has to send, up to about WRITE_SIZE. An answer is three frames, and a kubelet
+ * that is woken by the first would take the processor before it has the others. */
+static int gather_bytes(struct grpc_peer *peer, struct gs_err *err)
+{
+    while (grpc_buffer_left(&peer->out) < WRITE_SIZE) {
+        const uint8_t *bytes;
+        const ssize_t size = grpc_link_take(peer->link, &bytes);
+
+        if (size == 0)
+            return 0;
+        if (size < 0 || grpc_buffer_add(&peer->out, bytes, (size_t)size, SIZE_MAX) != 0)
+            return gs_err_set(err, -ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
 static int write_bytes(struct grpc_peer *peer, struct gs_err *err)
 {
     for (;;) {
+        const int code = gather_bytes(peer, err);
+        const size_t left = grpc_buffer_left(&peer->out);
         ssize_t sent;
 
-        if (peer->left == 0) {
-            const ssize_t size = grpc_link_take(peer->link, &peer->bytes);
-
-            if (size < 0)
-                return gs_err_set(err, (int)size, "out of memory");
-            if (size == 0)
-                return 0;
-            peer->left = (size_t)size;
-        }
-        sent = send(peer->fd, peer->bytes, peer->left, MSG_NOSIGNAL);
+        if (code != 0 || left == 0)
+            return code;
+        sent = send(peer->fd, peer->out.bytes + peer->out.start, left, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -117,23 +131,24 @@ static int write_bytes(struct grpc_peer *peer, struct gs_err *err)
         if (sent < 0)
             return errno == EPIPE || errno == ECONNRESET ? 1
                                                          : gs_err_errno(err, -errno, "send");
-        peer->bytes += sent;
-        peer->left -= (size_t)sent;
+        grpc_buffer_drop(&peer->out, (size_t)sent);
     }
 }
 
 int grpc_peer_run(struct grpc_peer *peer, struct gs_err *err)
 {
-    const int got = read_bytes(peer, err);
-    int sent = 0;
+    int got = 0, sent = 0;
 
-    if (got != 1 && !peer->ended) /* also what explains an error */
+    if (!peer->ended)
         sent = write_bytes(peer, err);
-    if (got != 0)
-        return got;
-    if (sent != 0)
-        return sent;
-    if (peer->ended || peer->left != 0 || !grpc_link_is_done(peer->link))
+    if (sent == 0 && grpc_buffer_left(&peer->out) == 0) {
+        got = read_bytes(peer, err);
+        if (!peer->ended) /* also what explains an error, or ends what was asked */
+            sent = write_bytes(peer, err);
+    }
+    if (got != 0 || sent != 0)
+        return got != 0 ? got : sent;
+    if (peer->ended || grpc_buffer_left(&peer->out) != 0 || !grpc_link_is_done(peer->link))
         return 0;
     if (!peer->lingers)
         return 1;

@@ -5,13 +5,13 @@
 #ifndef GS_CLUSTER_GRPC_GRPC_PEER_H
 #define GS_CLUSTER_GRPC_GRPC_PEER_H
 
+#include "cluster/grpc/grpc_buffer.h"
 #include "cluster/grpc/grpc_link.h"
 
 struct grpc_peer {
     int fd; /* -1: there is none */
     struct grpc_link *link;
-    const uint8_t *bytes; /* of the link, not sent yet */
-    size_t left;
+    struct grpc_buffer out; /* taken from the link, not sent yet */
     bool lingers; /* a server's: when all is said, it waits for the other side to close */
     bool ended;   /* all is said; what still comes is not looked at */
 };

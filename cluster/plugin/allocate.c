@@ -10,7 +10,16 @@
 
 #include "cluster/plugin/edits.h"
 
-#define NAME_SHOWN 100 /* bytes of a peer's name in an error */
+#define NAME_SHOWN      100 /* bytes of a peer's name in an error */
+#define CONTAINERS_MOST 256 /* of one request; kubelet asks for one at a time */
+
+static int check_count(size_t count, struct gs_err *err)
+{
+    if (count <= CONTAINERS_MOST)
+        return 0;
+    return gs_err_set(err, -EINVAL, "a request has %zu containers; %d are the most", count,
+                      CONTAINERS_MOST);
+}
 
 static int find_id(const struct cards *cards, const char *id, unsigned *card, unsigned *number,
                    struct gs_err *err)
@@ -74,8 +83,10 @@ int allocate_fill(const struct cards *cards, enum allocate_answer how,
                   const V1beta1__AllocateRequest *request, struct pool *pool,
                   V1beta1__AllocateResponse *response, struct gs_err *err)
 {
-    int code = 0;
+    int code = check_count(request->n_containers, err);
 
+    if (code != 0)
+        return code;
     response->containers = pool_take(pool, request->n_containers, sizeof(void *));
     if (response->containers == NULL)
         return -ENOMEM;
@@ -176,7 +187,10 @@ static int prefer_one(struct choice *choice, const V1beta1__PreferredContainer *
 
     if (wanted->size < 0 || (size_t)wanted->size > most)
         return gs_err_set(err, -EINVAL, "%d of %zu devices are wanted", wanted->size, most);
-    choice->ids = pool_take(pool, most, sizeof(char *));
+    if (wanted->n_must_include > (size_t)wanted->size)
+        return gs_err_set(err, -EINVAL, "%zu devices must be among the %d that are wanted",
+                          wanted->n_must_include, wanted->size);
+    choice->ids = pool_take(pool, (size_t)wanted->size, sizeof(char *));
     if (choice->ids == NULL)
         return -ENOMEM;
     code = take_names(choice, wanted->available, wanted->n_available, OFFERED, pool, err);
@@ -196,8 +210,10 @@ int allocate_prefer(const struct cards *cards, const struct load *load,
                     const V1beta1__PreferredRequest *request, struct pool *pool,
                     V1beta1__PreferredResponse *response, struct gs_err *err)
 {
-    int code = 0;
+    int code = check_count(request->n_containers, err);
 
+    if (code != 0)
+        return code;
     response->containers = pool_take(pool, request->n_containers, sizeof(void *));
     if (response->containers == NULL)
         return -ENOMEM;

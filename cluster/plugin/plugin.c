@@ -59,6 +59,10 @@ static int take_event(struct plugin *plugin, const struct inotify_event *event,
 
     if ((event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT)) != 0)
         return gs_err_set(err, -ENOENT, "%.300s was removed", plugin->set.folder);
+    if ((event->mask & IN_Q_OVERFLOW) != 0) { /* kubelet's start may be among what is lost */
+        lockd_log(LOCKD_LOG_WARNING, "too much happens in %s", plugin->set.folder);
+        return serve_again(plugin, err);
+    }
     if (event->len == 0)
         return 0;
     if (came)
@@ -172,6 +176,8 @@ static int run_once(struct plugin *plugin, uint64_t until, struct gs_err *err)
         listen_accept(plugin);
     if (polls[AT_FOLDER].revents != 0)
         code = read_folder(plugin, err);
+    if (code == 0 && !plugin->registration.done && !listen_is_there(plugin))
+        code = listen_open(plugin, err); /* before kubelet is told of it */
     if (code == 0) {
         registration_run(plugin);
         rival_run(plugin);

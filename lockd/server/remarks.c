@@ -2,38 +2,47 @@
  *
  * remarks.c: the last remarks of programs, including programs that have ended. The memory is
  * fixed: a repeated remark of a process is counted, and a new one takes the place of the
- * oldest. A user with half of the slots replaces the oldest of its own, so that no user can
- * push out the remarks of others.
+ * oldest of the account (a user, or a user in a container) that has the most, so that nobody
+ * pushes out the few remarks of others.
  */
 #include "lockd/server/remarks.h"
 
 #include "lockd/base/log.h"
 #include "lockd/server/clock.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define OF_ONE_USER (LOCKD_REMARKS / 2)
-
-/* The oldest remark, or the oldest of that user when the user has its share of the slots. */
-static struct lockd_remark *find_oldest(struct lockd_remarks *remarks, uid_t uid)
+static uint32_t count_of(const struct lockd_remarks *remarks, uint32_t account)
 {
-    struct lockd_remark *oldest = &remarks->slot[0], *own = NULL;
-    int count = 0;
+    uint32_t count = 0;
+
+    for (int i = 0; i < LOCKD_REMARKS; i++)
+        count += remarks->slot[i].at != 0 && remarks->slot[i].account == account;
+    return count;
+}
+
+/* A free slot, or the oldest of the account that would have the most. */
+static struct lockd_remark *find_oldest(struct lockd_remarks *remarks, uint32_t account)
+{
+    struct lockd_remark *found = NULL;
+    uint32_t most = 0;
 
     for (int i = 0; i < LOCKD_REMARKS; i++) {
         struct lockd_remark *slot = &remarks->slot[i];
+        uint32_t count;
 
-        if (slot->at < oldest->at)
-            oldest = slot;
-        if (slot->at == 0 || slot->uid != uid)
-            continue;
-        count++;
-        if (own == NULL || slot->at < own->at)
-            own = slot;
+        if (slot->at == 0)
+            return slot;
+        count = count_of(remarks, slot->account) + (slot->account == account);
+        if (found == NULL || count > most || (count == most && slot->at < found->at)) {
+            found = slot;
+            most = count;
+        }
     }
-    return count >= OF_ONE_USER && oldest->at != 0 ? own : oldest;
+    return found;
 }
 
 static struct lockd_remark *find_slot(struct lockd_remarks *remarks,
@@ -49,7 +58,7 @@ static struct lockd_remark *find_slot(struct lockd_remarks *remarks,
             (slot->owner == from->id || strcmp(slot->name, note->name) == 0))
             return slot;
     }
-    slot = find_oldest(remarks, from->uid);
+    slot = find_oldest(remarks, from->user->number);
     slot->count = 0;
     return slot;
 }
@@ -65,7 +74,7 @@ void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connect
     slot->owner = from->id;
     slot->at = now;
     slot->pid = pid;
-    slot->uid = from->uid;
+    slot->account = from->user->number;
     slot->kind = note->kind;
     slot->count += slot->count < UINT32_MAX;
     memcpy(slot->name, note->name, sizeof slot->name);

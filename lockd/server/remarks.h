@@ -6,7 +6,6 @@
 #define GS_LOCKD_SERVER_REMARKS_H
 
 #include <stdint.h>
-#include <sys/types.h>
 
 struct gs_wire_note;
 struct lockd_connection;
@@ -16,9 +15,9 @@ struct lockd_server;
 
 /* A remark, the newest of its kind and process. */
 struct lockd_remark {
-    uint64_t owner; /* id of the connection that it came by */
-    uint64_t at;    /* when; 0: the slot is free */
-    uid_t uid;
+    uint64_t owner;   /* id of the connection that it came by */
+    uint64_t at;      /* when; 0: the slot is free */
+    uint32_t account; /* the number of its lockd_user */
     int32_t pid;
     uint32_t kind, count;
     char name[32], text[192];

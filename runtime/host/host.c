@@ -26,7 +26,6 @@
 #define SEGMENT_UNITS                                                                          \
     128u /* 256 MiB: 5 ms to register, some 10 ms to touch; more only                          \
             for what must be in one piece */
-#define FLOOR_BYTES  (512ull << 20) /* of available host memory that stays untouched */
 #define NODE_UNKNOWN (-2)
 
 enum registration { NEVER, WAITING, REGISTERED };
@@ -72,7 +71,7 @@ static bool machine_has(uint64_t bytes)
 {
     const uint64_t available = gs_host_available();
 
-    return available == UINT64_MAX || available >= bytes + FLOOR_BYTES;
+    return available == UINT64_MAX || available >= bytes + GS_HOST_FLOOR;
 }
 
 /* A new segment, touched, not in the list. */

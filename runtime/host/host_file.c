@@ -4,6 +4,9 @@
  * the start, so that it ends with the process; grown by fallocate, so that a full disk is found
  * before anything relies on it.
  *
+ * A file system in memory (tmpfs) is taken as well; what is in it counts as memory does, so it
+ * gets no more than memory would.
+ *
  * State: descriptor and buffer (client thread only); length and free extents, under `lock`
  * (rank GS_LOCK_HOST). Invariants: extents are disjoint, in the order of their offsets, no two
  * touch, none ends at length (the file ends there instead).
@@ -17,6 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "runtime/host/host_memory.h"
@@ -34,8 +39,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct extent *free_extents;
 static uint64_t length;
 static struct gs_own_fd file = GS_NO_FD;
-static char *buffer; /* GS_HOST_FILE_PIECE bytes; there whenever the file is */
-static bool asked;   /* for the folder */
+static char *buffer;   /* GS_HOST_FILE_PIECE bytes; there whenever the file is */
+static bool asked;     /* for the folder */
+static bool in_memory; /* its file system keeps everything in memory (tmpfs) */
 
 /* for file systems without O_TMPFILE: it has a name for a moment */
 static int open_unlinked(const char *folder, int flags)
@@ -71,6 +77,15 @@ static int open_in(const char *folder)
     return fd;
 }
 
+/* whether what is written there stays memory, and counts in the cgroup of who wrote it */
+static bool is_in_memory(int fd)
+{
+    struct statfs found;
+
+    return fstatfs(fd, &found) == 0 &&
+           (found.f_type == TMPFS_MAGIC || found.f_type == RAMFS_MAGIC);
+}
+
 void gs_host_file_begin(void)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
@@ -94,6 +109,7 @@ void gs_host_file_begin(void)
     }
     buffer = gs_host_map(GS_HOST_FILE_PIECE, -1); /* now: later there may be no memory for it */
     if (buffer != NULL) {
+        in_memory = is_in_memory(fd);
         gs_own_fd_set(&file, fd);
         return;
     }
@@ -134,6 +150,8 @@ static int extend_file(uint64_t bytes, uint64_t *offset)
 {
     int error = 0;
 
+    if (in_memory && gs_host_left() < bytes + GS_HOST_FLOOR)
+        return ENOSPC; /* the kernel would give it, and end a process of this cgroup for it */
     while (fallocate(gs_own_fd(&file), 0, (off_t)length, (off_t)bytes) != 0 &&
            (error = errno) == EINTR)
         error = 0;

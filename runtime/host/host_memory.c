@@ -54,17 +54,24 @@ static uint64_t limits_leave(void)
     return data < space ? data : space;
 }
 
-uint64_t gs_host_available(void)
+uint64_t gs_host_left(void)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
-    const uint64_t machine = gs_memory_machine(""), limits = limits_leave();
+    const uint64_t machine = gs_memory_machine("");
     struct gs_memory_group group;
     uint64_t left;
 
     gs_memory_group_of(&group, "", 0);
     left = gs_memory_group_left(&group, "");
-    left = left < limits ? left : limits;
     return left < machine ? left : machine;
+}
+
+uint64_t gs_host_available(void)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+    const uint64_t left = gs_host_left(), limits = limits_leave();
+
+    return left < limits ? left : limits;
 }
 
 struct span {

@@ -7,8 +7,12 @@
 
 #include <stdint.h>
 
+#define GS_HOST_FLOOR (512ull << 20) /* bytes of what is left that stay untouched */
+
 /* Bytes that can be taken without swapping: MemAvailable, or what the process's cgroups leave,
- * or its own limits (ulimit -v, -d), where that is less. UINT64_MAX: not known. */
+ * where that is less. UINT64_MAX: not known. */
+uint64_t gs_host_left(void);
+/* The same for memory that the process maps, which its own limits (ulimit -v, -d) bound too. */
 uint64_t gs_host_available(void);
 
 /* bytes of anonymous memory, by huge pages where there are any, every page touched by several

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Root in a pod that has the programs' socket tries what it must not: to control others, to get their memory, to use up their
-quota, to join their group, to be another process. Pods are control groups as kubelet names them, with namespaces of their own.
-test_hostile_pod.py --build DIR"""
+quota, connections, descriptors and remarks, to join their group or their job, to be another process, to replace the socket. Pods are
+control groups as kubelet names them, with namespaces of their own, the capabilities that a container has, and a read-only mount of the
+socket's folder. test_hostile_pod.py --build DIR"""
 import json
 import os
-import shutil
 import select
+import shutil
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -16,10 +19,15 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), os.path.join(os.path.dirname(HERE), "lockd")]
 import kit  # noqa: E402
-from fake import GIB, GIVE, PATIENCE, RUNNING, WANT, Daemon, Program, hello, open_message, state, wait_for  # noqa: E402
+from fake import (END, GIB, GIVE, PATIENCE, RUNNING, WANT, Daemon, Program, hello, message, note, open_message,  # noqa: E402
+                  share_message, state, wait_for)
 
 ROOTS = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/memory", "/sys/fs/cgroup"]
 TOKEN = b"0123456789abcdef"
+KIN, OTHER = 11, 3  # messages, and a kind of note
+MASTER = struct.pack("<QII", 0x1234, 2, 0)  # the key of a job: what its programs have in common
+REMARKS = 16  # that the daemon keeps
+CAPABILITIES = "+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap"
 POD = {"victim": "11111111-2222-3333-4444-555555555555", "hostile": "66666666-7777-8888-9999-000000000000"}
 
 
@@ -65,7 +73,8 @@ class HostilePod(kit.BuildTest):
 
     def setUp(self):
         self.groups = {name: make_pod(self, name) for name in POD}
-        self.daemon = Daemon(os.path.join(self.build, "lockd", "gpushare-lockd"), "--log-level", "info", "--max-memory", "8GiB")
+        self.daemon = Daemon(os.path.join(self.build, "lockd", "gpushare-lockd"), "--log-level", "info", "--max-memory", "8GiB",
+                             "--max-connections", "64")
         self.addCleanup(shutil.rmtree, self.daemon.folder)
         self.addCleanup(self.daemon.process.wait)
         self.addCleanup(self.daemon.process.kill)
@@ -73,8 +82,9 @@ class HostilePod(kit.BuildTest):
     def enter(self, name, *words):
         """A process of this script in the pod: its root."""
         process = subprocess.Popen(
-            ["sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', self.groups[name], *self.spaces, sys.executable, __file__,
-             "--build", self.build, "--inside", name, "--socket", self.daemon.path, *words],
+            ["sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', self.groups[name], *self.spaces, "sh", "-c",
+             'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"', self.daemon.folder, "setpriv", "--inh-caps=-all",
+             "--bounding-set=-all," + CAPABILITIES, sys.executable, __file__, "--build", self.build, "--inside", name, "--socket", self.daemon.path, *words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(lambda: (process.kill(), process.communicate()))
         return process
@@ -91,6 +101,8 @@ class HostilePod(kit.BuildTest):
         host = Program(self.daemon.path, "host", say_hello=False)  # root of the machine, as the pods' root is: uid 0
         self.addCleanup(host.close)
         host.socket.send(hello("host", group="job"))
+        host.socket.send(message(KIN, MASTER))
+        host.socket.send(note(OTHER, "the host's remark", name="host"))
         host.say(flags=WANT, demand=GIB)
         host.settle(lambda program: program.flags & RUNNING)
         stop = threading.Event()
@@ -103,8 +115,20 @@ class HostilePod(kit.BuildTest):
             self.skipTest(f"no pod can be made here: {victim.communicate()[1].strip()}")
         time.sleep(5.1)  # a daemon that has just started lets memory be asked for by those who come back
         pid = self.programs()["victim"]["pid"]
+        inode = os.stat(self.daemon.path).st_ino
         hostile = self.enter("hostile", "--victim", str(pid), "--host", str(os.getpid()))
-        out, err = hostile.communicate(timeout=PATIENCE)
+        if hostile.stdout.readline().strip() != "full":
+            self.fail(hostile.communicate()[1] + self.daemon.said())
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:  # while the hostile pod has all that it can get
+            other.connect(self.daemon.path)
+            other.send(hello("other"))
+            other.settimeout(0.5)
+            try:
+                others = "ended" if other.recv(4096)[6] == END else "connects"
+            except socket.timeout:
+                others = "connects"  # nothing to tell it
+        self.ctl("status")
+        out, err = hostile.communicate(others + "\n", timeout=PATIENCE)
         self.assertEqual(hostile.returncode, 0, err)
         found = json.loads(out)
         log = self.daemon.said()
@@ -130,6 +154,19 @@ class HostilePod(kit.BuildTest):
             self.assertNotIn("(victim): held back", self.daemon.said())
             self.assertIn("(hostile): held back", self.daemon.said())
         self.assertFalse(self.programs()["host"].get("paused"))
+        with self.subTest("remarks"):
+            remarks = json.loads(self.ctl("status", "--json"))["notes"]
+            self.assertIn("the host's remark", [each["text"] for each in remarks])
+            self.assertNotIn(pid, [each["pid"] for each in remarks])
+            self.assertNotIn("\nforged", log)
+            self.assertNotIn("\x1b", log)
+        with self.subTest("connections and descriptors"):
+            self.assertGreater(found["refused"], 0)
+            self.assertEqual(found["others"], "connects")
+            wait_for(lambda: len(os.listdir(f"/proc/{self.daemon.process.pid}/fd")) < 40, PATIENCE, "the daemon to close what it was sent")
+        with self.subTest("the socket"):
+            self.assertEqual(found["socket"], ["refused"] * len(found["socket"]))
+            self.assertEqual(os.stat(self.daemon.path).st_ino, inode)
         with self.subTest("what the host's group has used"):
             self.assertEqual(json.loads(self.ctl("account", "--json", "job"))["programs"], 1)
 
@@ -158,12 +195,78 @@ def named(status, name):
     return next(each for device in status["devices"] for each in device["programs"] if each["name"] == name)
 
 
+def use_up(path, victim):
+    """Remarks in the victim's name, descriptors that nobody wants, and more connections than a user may have."""
+    noisy = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    noisy.connect(path)
+    noisy.send(hello("noisy", pid=os.getpid()))
+    for i in range(2 * REMARKS):
+        noisy.send(note(OTHER, f"remark {i}\nforged: line\x1b[2J", name="victim", pid=victim))
+        time.sleep(0.05)  # else it is slowed down for it, and the rest is still under way at the end
+    noisy.close()
+    with open(os.devnull, "rb") as null:
+        for _ in range(20):
+            sender = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            sender.connect(path)
+            try:
+                sender.sendmsg([hello("sender", pid=os.getpid())],
+                               [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("200i", *[null.fileno()] * 200))])
+            except PermissionError:
+                pass  # the kernel keeps them from the daemon, which has asked for that (SO_PASSRIGHTS, Linux 6.16)
+            sender.close()
+    held, refused = [], 0
+    for _ in range(100):
+        each = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        each.settimeout(PATIENCE)
+        try:
+            each.connect(path)
+            each.send(hello("many", pid=os.getpid()))
+            held.append(each)
+        except OSError:
+            refused += 1
+            each.close()
+    wait_for(lambda: refused + sum(has_ended(each) for each in held) != 0, PATIENCE, "one too many to be refused")
+    refused += sum(has_ended(each) for each in held)
+    print("full", flush=True)
+    others = sys.stdin.readline().strip()  # the host tries meanwhile
+    for each in held:
+        each.close()
+    return refused, others
+
+
+def has_ended(connection):
+    connection.setblocking(False)
+    try:
+        return connection.recv(4096, socket.MSG_PEEK) is not None  # the reason, or nothing
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def replace_socket(path):
+    """The folder is mounted read-only: what each attempt came to."""
+    def remount():
+        subprocess.run(["mount", "-o", "remount,bind,rw", os.path.dirname(path)], check=True, stderr=subprocess.DEVNULL)
+
+    outcome = []
+    for attempt in (lambda: os.unlink(path), lambda: os.rename(path, path + ".old"), lambda: os.chmod(path, 0o777),
+                    lambda: os.close(os.open(path + ".new", os.O_CREAT | os.O_WRONLY)), remount):
+        try:
+            attempt()
+            outcome.append("done")
+        except (OSError, subprocess.CalledProcessError):
+            outcome.append("refused")
+    return outcome
+
+
 def be_hostile(path, build, victim, host):
     ctl = os.path.join(build, "lockd", "gpusharectl")
     control = {}
-    for words in ([name, str(pid)] for name in ("pause", "evict", "suspend") for pid in (victim, host)):
+    for words in ([name, str(pid)] for name in ("pause", "resume", "evict", "suspend") for pid in (victim, host)):
         control[" ".join(words)] = words
-    for words in (["pause", "all"], ["set", "weight", str(victim), "1"], ["set", "class", str(victim), "batch"],
+    for words in (["pause", "all"], ["resume", "all"], ["evict", "all"],
+                  ["set", "weight", str(victim), "1"], ["set", "class", str(victim), "batch"],
                   ["set", "quantum", "100"], ["reload"], ["trace", "--seconds", "0.1", "-o", "/dev/null"]):
         control[" ".join(words)] = words
     for name, words in control.items():
@@ -176,6 +279,8 @@ def be_hostile(path, build, victim, host):
     program.close()
     program = Program(path, "hostile", say_hello=False)
     program.socket.send(hello("hostile", pid=os.getpid(), weight=10000, priority=100, group="job"))
+    program.socket.send(message(KIN, MASTER))
+    program.socket.send(share_message(0))  # an answer that nobody has asked for
     program.say(flags=WANT, demand=8 * GIB)
     gifts = 0
 
@@ -194,6 +299,7 @@ def be_hostile(path, build, victim, host):
         answer = other.socket.recv(4096)
         memory.append("refused" if int.from_bytes(answer[36:40], "little", signed=True) < 0 else answer.hex())
         other.close()
+    refused, others = use_up(path, victim)
     own = named(json.loads(run_ctl(ctl, path, "status", "--json")), "hostile")
     assert own["weight"] <= 100 and own["priority"] <= 0, own
     # more than a user may have is held back, for this pod alone
@@ -201,7 +307,7 @@ def be_hostile(path, build, victim, host):
     wait_for(lambda: "held back" in run_ctl(ctl, path, "status"), PATIENCE, "the quota")
     program.say(demand=8 * GIB)
     print(json.dumps({"control": control, "memory": memory, "as": named(lied, "hostile")["pid"], "gifts": gifts,
-                      "gang": own["gang_programs"]}))
+                      "gang": own["gang_programs"], "refused": refused, "others": others, "socket": replace_socket(path)}))
 
 
 def main():

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from kit import OPTIONS, BuildTest, check, daemons_of, main  # noqa: E402,F401  (in the folder above, for the scripts)
+from kit import OPTIONS, BuildTest, check, daemons_of, main, sanitized  # noqa: E402,F401  (in the folder above, for the scripts)
 
 MIB = 1 << 20
 PATIENCE = 120  # seconds: what comes at once on an idle machine, on one that is busy with other things
@@ -26,12 +26,6 @@ def wait_for(condition):
             return False
         time.sleep(0.01)
     return True
-
-
-def sanitized(build):
-    """A sanitizer's library lives in the programs of this folder, not in libgpushare."""
-    with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as file:
-        return any(line.startswith("GS_SANITIZE") and line.strip().split("=", 1)[1] for line in file)
 
 
 def daemon_script(card, idle_exit):

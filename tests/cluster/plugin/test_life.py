@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), os.path.dirname(os.path.dirname(HERE)), os.path.join(os.path.dirname(os.path.dirname(HERE)), "lockd")]
@@ -40,6 +41,27 @@ def spec(folder):
                            "deviceNodes": [{"path": "/dev/nvidiactl", "hostPath": "/dev/null"}],
                            "mounts": [{"hostPath": "/host/libcuda.so.1", "containerPath": "/usr/lib/libcuda.so.1", "options": ["ro", "bind"]},
                                       {"hostPath": "/run/gpushare", "containerPath": "/run/gpushare", "options": ["bind"]}]}}
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, SETTINGS = 0, 1, 4  # RFC 9113, 6
+
+
+def frame(kind, flags=0, stream=0, body=b""):
+    return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
+
+
+def headers(stream, method):
+    """Of a call, each as a literal (RFC 7541, 6.2.2)."""
+    fields = {":method": "POST", ":scheme": "http", ":path": "/v1beta1.DevicePlugin/" + method, ":authority": "localhost",
+              "te": "trailers", "content-type": "application/grpc"}
+    head = b"".join(b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode() for name, value in fields.items())
+    return frame(HEADERS, 4, stream, head)
+
+
+def request(stream, method, message):
+    """A call with one gRPC message."""
+    return headers(stream, method) + frame(DATA, 1, stream, b"\0" + len(message).to_bytes(4, "big") + message)
 
 
 class Life(kit.BuildTest):
@@ -296,6 +318,96 @@ class Life(kit.BuildTest):
             each.close()
         plugin.close()
         self.kubelet.plugin().close()
+
+    def raw(self):
+        """A connection that speaks HTTP/2 by hand, after its preface and settings."""
+        connection = socket.socket(socket.AF_UNIX)
+        self.addCleanup(connection.close)
+        connection.settimeout(PATIENCE)
+        connection.connect(os.path.join(self.sockets, "gpushare.sock"))
+        connection.sendall(PREFACE + frame(SETTINGS))
+        return connection
+
+    def test_who_closes_one_half_gets_the_answer(self):
+        self.begin().close()
+        raw = self.raw()
+        raw.sendall(request(1, "Allocate", kubelet.pack(kubelet.ALLOCATE, {"container_requests": [{"devices_ids": [f"{SECOND}::1"]}]})))
+        raw.shutdown(socket.SHUT_WR)
+        said = b""
+        while True:
+            data = raw.recv(65536)
+            if not data:
+                break
+            said += data
+        self.assertIn(f"gpushare.dev/gpu={SECOND}".encode(), said)
+
+    def test_who_does_not_read_is_not_read(self):
+        """What it sends waits in its socket, not in the plugin's memory; others are served."""
+        plugin = self.begin()
+        plugin.next_list()
+        raw = self.raw()
+        raw.setblocking(False)
+        sent, asked, left = 0, 0, b""
+        until = time.monotonic() + 10
+        while time.monotonic() < until and sent < 64 << 20:
+            if not left:
+                left = b"".join(headers(asked * 2 + i, "Allocate") for i in range(1, 800, 2))  # more calls than it takes at a time
+                asked += 400
+            try:
+                done = raw.send(left)
+                sent, left = sent + done, left[done:]
+            except BlockingIOError:
+                time.sleep(0.05)
+        self.assertLess(sent, 16 << 20)
+        self.assertEqual(len(plugin.allocate([f"{FIRST}::0"])), 1)
+        raw.settimeout(PATIENCE)
+        refused = b"\0\0\4\3"  # RST_STREAM
+        said = b""
+        while said.count(refused) < asked // 2:
+            data = raw.recv(1 << 20)
+            self.assertTrue(data, "it was closed: " + self.text())
+            said += data
+        plugin.close()
+
+    def test_huge_requests_are_refused_or_answered_in_bounded_memory(self):
+        plugin = self.begin("--per-gpu", "100")
+        plugin.next_list()
+        function = {name: plugin.channel.unary_unary("/v1beta1.DevicePlugin/" + name) for name in ("Allocate", "GetPreferredAllocation")}
+        most = (1 << 20) - 16
+        for name, each in (("Allocate", b"\x0a\0"), ("GetPreferredAllocation", b"\x0a\0"), ("GetPreferredAllocation", b"\x0a\2\x18\0"),
+                           ("Allocate", b"\x0a\2\x0a\0"), ("Allocate", b"\x0a\4\x0a\2\xff\xff")):
+            self.refused(lambda name=name, each=each: function[name](each * (most // len(each)), timeout=PATIENCE),
+                         grpc.StatusCode.INVALID_ARGUMENT, "")
+        one = kubelet.pack(kubelet.PREFERRED, {"container_requests": [{"available_deviceIDs": [f"{FIRST}::0"] * 20000, "allocation_size": 1}]})
+        self.assertIn(FIRST.encode(), function["GetPreferredAllocation"](one, timeout=PATIENCE))
+        over = {"container_requests": [{"available_deviceIDs": [f"{FIRST}::{i}" for i in range(4)],
+                                        "must_include_deviceIDs": [f"{FIRST}::1", f"{FIRST}::2"], "allocation_size": 1}]}
+        self.refused(lambda: function["GetPreferredAllocation"](kubelet.pack(kubelet.PREFERRED, over), timeout=PATIENCE),
+                     grpc.StatusCode.INVALID_ARGUMENT, "must be among")
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as file:
+            peak = int(re.search(r"VmHWM:\s+(\d+)", file.read()).group(1))
+        if not kit.sanitized(self.build):
+            self.assertLess(peak, 100 << 10)  # KiB
+        plugin.close()
+
+    def test_a_flood_of_files_in_the_folder_hides_nothing(self):
+        """More events than the kernel keeps, and kubelet's start among them."""
+        with open("/proc/sys/fs/inotify/max_queued_events", encoding="ascii") as file:
+            most = int(file.read())
+        self.begin().close()
+        self.wait_text("it is told again")
+        self.kubelet.stop()
+        self.process.send_signal(signal.SIGSTOP)
+        name = os.path.join(self.sockets, "x")
+        for _ in range(most // 2 + 1):
+            open(name, "w").close()  # pylint: disable=consider-using-with
+            os.unlink(name)
+        self.kubelet.start()  # which removes the plugin's socket, too
+        self.process.send_signal(signal.SIGCONT)
+        again = self.kubelet.plugin()
+        self.assertEqual(len(again.next_list()), 20)
+        self.wait_text("too much happens in ")
+        again.close()
 
     def test_another_plugin_with_the_same_gpus_is_named(self):
         pods = kubelet.PodResources(os.path.join(self.folder, "pods.sock"),

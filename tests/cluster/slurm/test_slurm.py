@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The SPANK plugin in a real Slurm of one node on this machine (fetch.sh): srun of patched and unpatched programs that share a
 simulated card. test_slurm.py --build DIR --slurm FOLDER [--short 1]"""
+import json
 import os
 import re
 import socket
@@ -19,7 +20,7 @@ MIB = 1 << 20
 SLURM = CARD = None
 HOST = socket.gethostname().split(".")[0]
 SHORT = ("test_class_weight_group_and_name_reach_the_program", "test_a_killed_step_leaves_nothing", "test_shards_without_the_option",
-         "test_tasks_of_a_step_are_a_gang")
+         "test_tasks_of_a_step_are_a_gang", "test_a_cancelled_job_leaves_nothing")
 
 
 def setUpModule():  # pylint: disable=invalid-name
@@ -46,6 +47,17 @@ def tearDownModule():  # pylint: disable=invalid-name
         SLURM.__exit__()
     if CARD is not None:
         CARD.__exit__()
+
+
+def mount_spaces():
+    """The mount namespaces in which processes are."""
+    found = set()
+    for entry in os.listdir("/proc"):
+        try:
+            found.add(os.readlink(f"/proc/{entry}/ns/mnt"))
+        except OSError:
+            continue
+    return found
 
 
 class SlurmTest(BuildTest):
@@ -170,6 +182,27 @@ class SlurmTest(BuildTest):
         self.assertTrue(wait_for(lambda: SLURM.records(number)), "nothing in the job's record")
         figures = SLURM.records(number)[0][1]
         self.assertEqual((figures["programs"], figures["connected"]), (1, 0))
+        self.assertGreater(figures["gpu_ns"], 0)
+
+    def test_a_cancelled_job_leaves_nothing(self):
+        """The whole job, two tasks on the card: its figures are in slurmd's log, since Slurm takes no comment any more."""
+        job = SLURM.start("srun", *self.words(self.hog(), "--share", "0.3", "--seconds", "100", "--cpu-ms", "20",
+                                              options=("-n", "2", "--gpushare", "-J", "cancelled", "-v")))
+        self.assertTrue(wait_for(lambda: [each["gpu_ns"] > 0 for each in self.programs()] == [True, True]), CARD.status())
+        pids = [each["pid"] for each in self.programs()]
+        group = self.programs()[0]["group"]
+        spaces = {os.readlink(f"/proc/{pid}/ns/mnt") for pid in pids}
+        self.assertNotIn(os.readlink("/proc/self/ns/mnt"), spaces)  # each task has mounts of its own
+        self.assertEqual(len(spaces), 2)
+        SLURM.run("scancel", group[len("slurm-"):-len(".0")])
+        job.communicate(timeout=PATIENCE)
+        self.assertNotEqual(job.returncode, 0)
+        self.assertTrue(wait_for(lambda: not self.programs()))
+        self.assertEqual([pid for pid in pids if os.path.exists(f"/proc/{pid}")], [])
+        self.assertTrue(wait_for(lambda: not spaces & mount_spaces()), "a process is still in the mount namespace of a task")
+        self.assertTrue(wait_for(lambda: f'"group":"{group}"' in SLURM.log()), SLURM.log()[-3000:])
+        figures = json.loads(re.search(r"(\{\"group\":\"" + re.escape(group) + r"\".*?\})", SLURM.log()).group(1))
+        self.assertEqual((figures["programs"], figures["connected"]), (2, 0))
         self.assertGreater(figures["gpu_ns"], 0)
 
     def test_a_step_without_a_daemon_ends_as_ever(self):

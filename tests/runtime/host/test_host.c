@@ -36,6 +36,7 @@
 struct gs_driver gs_driver;
 
 static uint64_t machine = UINT64_MAX; /* bytes that it has left */
+static uint64_t left = UINT64_MAX;    /* bytes that the machine and the cgroups leave */
 static unsigned registered;           /* segments */
 static _Atomic(unsigned) mapped;      /* segments since the last test began to count */
 static _Atomic(int) fails; /* so many times it has none; the budget rises meanwhile */
@@ -46,6 +47,11 @@ static char folder[] = "/tmp/gs-test-host-XXXXXX";
 uint64_t gs_host_available(void)
 {
     return UINT64_MAX;
+}
+
+uint64_t gs_host_left(void)
+{
+    return left;
 }
 
 char *gs_host_map(uint64_t bytes, int node)
@@ -284,12 +290,39 @@ static void host_prepare_goes_on_when_the_budget_rises_meanwhile(void **state)
     assert_int_equal(gs_host_used(), 64 * MIB);
 }
 
+/* A folder in memory: it takes what memory would, less the floor. */
+static void a_file_in_memory_leaves_the_floor_alone(void **state)
+{
+    char shm[] = "/dev/shm/gs-test-host-XXXXXX";
+    uint64_t offset[2];
+
+    (void)state;
+    if (mkdtemp(shm) == NULL)
+        skip();
+    gs_host_file_after_fork();
+    setenv("GPUSHARE_SPILL", shm, 1);
+    gs_host_file_begin();
+    left = GS_HOST_FLOOR + 2 * MIB;
+    assert_true(gs_host_file_get(2 * MIB, &offset[0]));
+    left--;
+    assert_false(gs_host_file_get(2 * MIB, &offset[1]));
+    gs_host_file_put(offset[0], 2 * MIB);
+    left = UINT64_MAX;
+    assert_true(gs_host_file_get(2 * MIB, &offset[1]));
+    gs_host_file_put(offset[1], 2 * MIB);
+    gs_host_file_after_fork();
+    setenv("GPUSHARE_SPILL", folder, 1);
+    gs_host_file_begin();
+    rmdir(shm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(host_get_goes_from_registered_to_plain_to_file_to_none),
         cmocka_unit_test(pieces_of_the_file_keep_their_bytes_and_the_file_ends_with_them),
         cmocka_unit_test(host_prepare_goes_on_when_the_budget_rises_meanwhile),
+        cmocka_unit_test(a_file_in_memory_leaves_the_floor_alone),
         cmocka_unit_test(the_programs_file_under_the_number_of_ours_is_left_alone), /* last */
     };
     sigset_t all;

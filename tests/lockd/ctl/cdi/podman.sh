@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # podman.sh BUILD: an unpatched program in a container of podman, with a specification of `gpusharectl cdi generate`, on the
-# simulated card. The container's root is made of this machine's own files. Exit 77, with the reason, where podman cannot run.
+# simulated card; and two services of a compose file that share it, by podman-compose where that is installed. The container's root
+# is made of this machine's own files. Exit 77, with the reason, where podman cannot run.
 set -euo pipefail
 build=$(realpath "${1:?podman.sh BUILD}")
 work=$(mktemp -d /tmp/gs-podman-XXXXXX)
@@ -106,4 +107,46 @@ done
 contained "$build/lockd/gpusharectl status" >"$work/out" 2>&1 || die "gpusharectl status: $(cat "$work/out")"
 "$build/lockd/gpusharectl" pause "$host" >/dev/null || die "the host's root may pause it"
 grep -q 'container' "$work/lockd.log" || die "the log has no word of the container: $(cat "$work/lockd.log")"
+if command -v podman-compose >/dev/null; then # as packaging/examples/compose.yaml asks for the card
+    mkdir -p "$work/project"
+    cat >"$work/project/compose.yaml" <<YAML
+services:
+  one: &service
+    image: localhost/gs-test
+    devices: ["gpushare.dev/gpu=0"]
+    volumes: ["$work/card:/card"]
+    environment: &environment {SIMCUDA_CARD: /card, SIMCUDA_MEMORY: 256MiB, SIMCUDA_KERNELS: /standin.so, GPUSHARE_LOCKD: /nonexistent,
+      GPUSHARE_STATS: /card/one, GPUSHARE_NAME: one, GPUSHARE_CLASS: interactive}
+    command: ["/bin/sh", "-c", "ldconfig && $build/samples/driver_api --rounds 2"]
+  two:
+    <<: *service
+    environment: {<<: *environment, GPUSHARE_STATS: /card/two, GPUSHARE_NAME: two, GPUSHARE_CLASS: batch}
+YAML
+    cat >"$work/podman" <<EOF
+#!/bin/bash
+# the storage of this test, and no network: not every machine can make the bridge that podman-compose 1.0 always names
+words=(podman --root $work/storage --runroot $work/run --storage-driver vfs --runtime runc --cgroup-manager cgroupfs --events-backend none)
+create=
+for word; do
+    case \$word in
+    create) create=1; words+=(create --network none --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 --pids-limit -1) ;;
+    --net | --network | --network-alias) [ -n "\$create" ] && skip=1 || words+=("\$word") ;;
+    *) [ -n "\${skip-}" ] || words+=("\$word"); skip= ;;
+    esac
+done
+[ "\$1" != network ] || exit 0
+exec "\${words[@]}"
+EOF
+    chmod 755 "$work/podman"
+    tar -C "$root" -c . | "$work/podman" import -q - localhost/gs-test >/dev/null 2>&1 || die "podman import"
+    # shellcheck disable=SC2016 # the inner shell expands them
+    unshare -m sh -c '
+        mkdir -p /run/cdi /etc/cdi && mount -t tmpfs none /etc/cdi && mount --bind "$1/cdi" /run/cdi &&
+        cd "$1/project" && podman-compose --podman-path "$1/podman" -f compose.yaml up' sh "$work" >"$work/out" 2>&1 ||
+        die "podman-compose: $(cat "$work/out")"
+    for name in one two; do
+        grep -Eq '"gated_calls": [1-9]' "$work/card/$name" || die "$name: nothing went through the gate: $(cat "$work/out")"
+    done
+    echo "two services of a compose file share the card"
+fi
 echo "an unpatched program in a container shares the card, and steers nobody else"
