@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * remarks.c: the last remarks of programs, including programs that have ended. The memory is
- * fixed: a repeated remark of a process is counted, and a new one takes the place of the
- * oldest. A user with half of the slots replaces the oldest of its own, so that no user can
- * push out the remarks of others.
+ * fixed: a repeated remark of a process is counted, and a new one takes the place of an old one
+ * when it is full (base/slots.h).
  */
 #include "lockd/server/remarks.h"
 
@@ -16,26 +15,6 @@
 
 #define OF_ONE_USER (LOCKD_REMARKS / 2)
 
-/* The oldest remark, or the oldest of that user when the user has its share of the slots. */
-static struct lockd_remark *find_oldest(struct lockd_remarks *remarks, uid_t uid)
-{
-    struct lockd_remark *oldest = &remarks->slot[0], *own = NULL;
-    int count = 0;
-
-    for (int i = 0; i < LOCKD_REMARKS; i++) {
-        struct lockd_remark *slot = &remarks->slot[i];
-
-        if (slot->at < oldest->at)
-            oldest = slot;
-        if (slot->at == 0 || slot->uid != uid)
-            continue;
-        count++;
-        if (own == NULL || slot->at < own->at)
-            own = slot;
-    }
-    return count >= OF_ONE_USER && oldest->at != 0 ? own : oldest;
-}
-
 static struct lockd_remark *find_slot(struct lockd_remarks *remarks,
                                       const struct lockd_connection *from, int32_t pid,
                                       const struct gs_wire_note *note)
@@ -44,12 +23,13 @@ static struct lockd_remark *find_slot(struct lockd_remarks *remarks,
 
     for (int i = 0; i < LOCKD_REMARKS; i++) {
         slot = &remarks->slot[i];
-        if (slot->at != 0 && slot->pid == pid && slot->kind == note->kind &&
+        if (slot->stamp.at != 0 && slot->pid == pid && slot->kind == note->kind &&
             strcmp(slot->text, note->text) == 0 &&
             (slot->owner == from->id || strcmp(slot->name, note->name) == 0))
             return slot;
     }
-    slot = find_oldest(remarks, from->uid);
+    slot = &remarks->slot[lockd_slots_choose(remarks->slot, LOCKD_REMARKS, sizeof *slot,
+                                             OF_ONE_USER, from->uid)];
     slot->count = 0;
     return slot;
 }
@@ -63,9 +43,9 @@ void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connect
     if (slot->count == 0)
         lockd_log(LOCKD_LOG_INFO, "%s (process %d): %s", note->name, pid, note->text);
     slot->owner = from->id;
-    slot->at = now;
+    slot->stamp.at = now;
     slot->pid = pid;
-    slot->uid = from->uid;
+    slot->stamp.uid = from->uid;
     slot->kind = note->kind;
     slot->count += slot->count < UINT32_MAX;
     memcpy(slot->name, note->name, sizeof slot->name);

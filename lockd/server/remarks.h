@@ -5,6 +5,8 @@
 #ifndef GS_LOCKD_SERVER_REMARKS_H
 #define GS_LOCKD_SERVER_REMARKS_H
 
+#include "lockd/base/slots.h"
+
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -16,9 +18,8 @@ struct lockd_server;
 
 /* A remark, the newest of its kind and process. */
 struct lockd_remark {
+    struct lockd_stamp stamp;
     uint64_t owner; /* id of the connection that it came by */
-    uint64_t at;    /* when; 0: the slot is free */
-    uid_t uid;
     int32_t pid;
     uint32_t kind, count;
     char name[32], text[192];
