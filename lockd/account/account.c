@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * account.c: the accounts of groups. The memory is fixed: a new account takes the place of the one that has changed least
- * recently. A user with a quarter of the slots replaces accounts of its own, so that no user can push out the accounts of
- * others.
+ * account.c: the accounts of groups. The memory is fixed: when it is full, a new account takes the
+ * place of one that has not changed for long (base/slots.h).
  */
 #include "lockd/account/account.h"
 
 #include <stddef.h>
 #include <string.h>
-
-#define OF_ONE_USER (LOCKD_ACCOUNTS / 4)
 
 void lockd_account_count(struct gs_wire_account *sum, const struct gs_wire_client *client)
 {
@@ -27,43 +24,26 @@ const struct lockd_account *lockd_account_find(const struct lockd_accounts *acco
     for (int i = 0; i < LOCKD_ACCOUNTS; i++) {
         const struct lockd_account *slot = &accounts->slot[i];
 
-        if (slot->at != 0 && slot->uid == uid && strcmp(slot->sum.group, group) == 0)
+        if (slot->stamp.at != 0 && slot->stamp.owner == uid &&
+            strcmp(slot->sum.group, group) == 0)
             return slot;
     }
     return NULL;
-}
-
-/* The slot for another one of that user. */
-static struct lockd_account *find_oldest(struct lockd_accounts *accounts, uid_t uid)
-{
-    struct lockd_account *oldest = &accounts->slot[0], *own = NULL;
-    int count = 0;
-
-    for (int i = 0; i < LOCKD_ACCOUNTS; i++) {
-        struct lockd_account *slot = &accounts->slot[i];
-
-        if (slot->at < oldest->at)
-            oldest = slot;
-        if (slot->at == 0 || slot->uid != uid)
-            continue;
-        count++;
-        if (own == NULL || slot->at < own->at)
-            own = slot;
-    }
-    return count >= OF_ONE_USER ? own : oldest;
 }
 
 struct gs_wire_account *lockd_account_open(struct lockd_accounts *accounts, uid_t uid,
                                            const char *group, uint64_t now)
 {
     const struct lockd_account *known = lockd_account_find(accounts, uid, group);
-    struct lockd_account *account =
-        known != NULL ? &accounts->slot[known - accounts->slot] : find_oldest(accounts, uid);
+    const size_t index = known != NULL ? (size_t)(known - accounts->slot)
+                                       : lockd_slots_choose(accounts->slot, LOCKD_ACCOUNTS,
+                                                            sizeof accounts->slot[0], uid);
+    struct lockd_account *account = &accounts->slot[index];
 
     if (known == NULL) {
-        *account = (struct lockd_account){.uid = uid};
+        *account = (struct lockd_account){.stamp.owner = uid};
         strncpy(account->sum.group, group, sizeof account->sum.group - 1);
     }
-    account->at = now;
+    account->stamp.at = now;
     return &account->sum;
 }

@@ -6,6 +6,7 @@
 #ifndef GS_LOCKD_ACCOUNT_ACCOUNT_H
 #define GS_LOCKD_ACCOUNT_ACCOUNT_H
 
+#include "lockd/base/slots.h"
 #include "lockd/protocol/wire.h"
 
 #include <stdint.h>
@@ -15,8 +16,7 @@
 
 /* One group of one user, after the first of its programs has ended. */
 struct lockd_account {
-    uint64_t at; /* when a program of it ended last; 0: the slot is free */
-    uid_t uid;
+    struct lockd_stamp stamp;   /* when a program of it ended last */
     struct gs_wire_account sum; /* of the programs that have ended */
 };
 

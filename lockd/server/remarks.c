@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * remarks.c: the last remarks of programs, including programs that have ended. The memory is
- * fixed: a repeated remark of a process is counted, and a new one takes the place of the
- * oldest of the account (a user, or a user in a container) that has the most, so that nobody
- * pushes out the few remarks of others.
+ * fixed: a repeated remark of a process is counted, and a new one takes the place of an old one
+ * when it is full (base/slots.h): of the account, a user or a user in a container, with the most.
  */
 #include "lockd/server/remarks.h"
 
@@ -15,36 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint32_t count_of(const struct lockd_remarks *remarks, uint32_t account)
-{
-    uint32_t count = 0;
-
-    for (int i = 0; i < LOCKD_REMARKS; i++)
-        count += remarks->slot[i].at != 0 && remarks->slot[i].account == account;
-    return count;
-}
-
-/* A free slot, or the oldest of the account that would have the most. */
-static struct lockd_remark *find_oldest(struct lockd_remarks *remarks, uint32_t account)
-{
-    struct lockd_remark *found = NULL;
-    uint32_t most = 0;
-
-    for (int i = 0; i < LOCKD_REMARKS; i++) {
-        struct lockd_remark *slot = &remarks->slot[i];
-        uint32_t count;
-
-        if (slot->at == 0)
-            return slot;
-        count = count_of(remarks, slot->account) + (slot->account == account);
-        if (found == NULL || count > most || (count == most && slot->at < found->at)) {
-            found = slot;
-            most = count;
-        }
-    }
-    return found;
-}
-
 static struct lockd_remark *find_slot(struct lockd_remarks *remarks,
                                       const struct lockd_connection *from, int32_t pid,
                                       const struct gs_wire_note *note)
@@ -53,12 +22,13 @@ static struct lockd_remark *find_slot(struct lockd_remarks *remarks,
 
     for (int i = 0; i < LOCKD_REMARKS; i++) {
         slot = &remarks->slot[i];
-        if (slot->at != 0 && slot->pid == pid && slot->kind == note->kind &&
+        if (slot->stamp.at != 0 && slot->pid == pid && slot->kind == note->kind &&
             strcmp(slot->text, note->text) == 0 &&
             (slot->owner == from->id || strcmp(slot->name, note->name) == 0))
             return slot;
     }
-    slot = find_oldest(remarks, from->user->number);
+    slot = &remarks->slot[lockd_slots_choose(remarks->slot, LOCKD_REMARKS, sizeof *slot,
+                                             from->user->number)];
     slot->count = 0;
     return slot;
 }
@@ -72,9 +42,9 @@ void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connect
     if (slot->count == 0)
         lockd_log(LOCKD_LOG_INFO, "%s (process %d): %s", note->name, pid, note->text);
     slot->owner = from->id;
-    slot->at = now;
+    slot->stamp.at = now;
     slot->pid = pid;
-    slot->account = from->user->number;
+    slot->stamp.owner = from->user->number;
     slot->kind = note->kind;
     slot->count += slot->count < UINT32_MAX;
     memcpy(slot->name, note->name, sizeof slot->name);

@@ -5,6 +5,8 @@
 #ifndef GS_LOCKD_SERVER_REMARKS_H
 #define GS_LOCKD_SERVER_REMARKS_H
 
+#include "lockd/base/slots.h"
+
 #include <stdint.h>
 
 struct gs_wire_note;
@@ -15,9 +17,8 @@ struct lockd_server;
 
 /* A remark, the newest of its kind and process. */
 struct lockd_remark {
-    uint64_t owner;   /* id of the connection that it came by */
-    uint64_t at;      /* when; 0: the slot is free */
-    uint32_t account; /* the number of its lockd_user */
+    struct lockd_stamp stamp; /* its owner: the number of its lockd_user */
+    uint64_t owner;           /* id of the connection that it came by */
     int32_t pid;
     uint32_t kind, count;
     char name[32], text[192];

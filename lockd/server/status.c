@@ -124,9 +124,9 @@ static void send_notes(struct status *status, const struct lockd_server *server)
         struct gs_wire_remark remark = {
             .pid = note->pid, .kind = note->kind, .count = note->count};
 
-        if (note->at == 0)
+        if (note->stamp.at == 0)
             continue;
-        remark.age_ns = lockd_now() - note->at;
+        remark.age_ns = lockd_now() - note->stamp.at;
         remark.ended = note_ended(server, note);
         memcpy(remark.name, note->name, sizeof remark.name);
         memcpy(remark.text, note->text, sizeof remark.text);

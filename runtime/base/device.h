@@ -94,6 +94,9 @@ struct gs_device_report {
     bool anew; /* the next state is sent whatever was sent before */
     /* bytes; what gs_room_make() wants said. Relaxed: the client thread is woken after it */
     _Atomic(uint64_t) short_asked;
+    /* bytes; memory/room.c: the room, and what was free, when it began to ask. Relaxed: several
+     * threads may ask, each may take over what another one saw */
+    _Atomic(uint64_t) room_before, free_before;
 };
 
 /* memory/graph_memory.c. Client thread only. */

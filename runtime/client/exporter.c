@@ -146,16 +146,35 @@ static void look_at_shares(uint64_t now)
             at = &(*at)->next;
 }
 
+/* Counts one more process that has the range. False: the program has freed it meanwhile. */
+static bool count_share(struct gs_range *range)
+{
+    bool lives;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    lives = range->life == GS_RANGE_LIVE;
+    if (lives)
+        gs_range_share(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return lives;
+}
+
 /* One more process has the range; the write end of its pipe is in *fd, the caller's. Between
- * gs_handover_begin() and _end(). NULL: no descriptor, or no memory. */
-static struct share *begin_share(struct gs_range *range, int *fd)
+ * gs_handover_begin() and _end(). -ENOENT: it is freed; -EIO: no descriptor, or no memory. */
+static int begin_share(struct gs_range *range, int *fd)
 {
     struct share *share = calloc(1, sizeof *share);
     int ends[2];
 
     if (share == NULL || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
         free(share);
-        return NULL;
+        return -EIO;
+    }
+    if (!count_share(range)) {
+        close(ends[0]);
+        close(ends[1]);
+        free(share);
+        return -ENOENT;
     }
     gs_own_fd_set(&share->open, ends[0]);
     *fd = ends[1];
@@ -163,10 +182,7 @@ static struct share *begin_share(struct gs_range *range, int *fd)
     share->id = range->id;
     share->next = self.shares;
     self.shares = share;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_range_share(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return share;
+    return 0;
 }
 
 /* --- answers --- */
@@ -213,14 +229,15 @@ static int send_chunks(struct asked *asked, const struct gs_exported *found, int
 {
     struct gs_descriptors with = {.count = 0};
     bool made[GS_SHARE_MOST] = {false};
-    struct share *share = NULL;
     struct gs_wire_share message;
-    int error = -EIO, write_end = -1;
+    int error, write_end = -1;
 
     describe(&message, asked, found);
-    if (lend_chunks(found->range, asked->sent, &with, made) &&
-        (asked->sent != 0 || (share = begin_share(found->range, &write_end)) != NULL)) {
-        message.count = with.count;
+    error = lend_chunks(found->range, asked->sent, &with, made) ? 0 : -EIO;
+    if (error == 0 && asked->sent == 0)
+        error = begin_share(found->range, &write_end);
+    message.count = with.count;
+    if (error == 0) {
         if (write_end >= 0)
             with.fd[with.count++] = write_end;
         error = gs_connect_send(fd, &message, sizeof message, &with);
@@ -233,7 +250,7 @@ static int send_chunks(struct asked *asked, const struct gs_exported *found, int
         close(write_end);
     if (error == 0)
         asked->sent += message.count;
-    else if (share != NULL)
+    else if (write_end >= 0)
         end_share(&self.shares); /* it is the first one */
     return error;
 }

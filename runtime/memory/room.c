@@ -11,15 +11,19 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/base/daemon.h"
+#include "runtime/base/driver.h"
 #include "runtime/base/worker.h"
 #include "runtime/memory/graph_memory.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/base/log.h"
 #include "runtime/base/uncancelled.h"
 
-/* 5 s: the daemon counts one request a second, each for a small part of the card */
-#define ATTEMPTS 50
-#define A_SECOND 10 /* attempts */
+/* 5 s: the daemon counts one request a second, each for a small part of the card. Longer while
+ * the others are on their way out */
+#define ATTEMPTS      50
+#define ATTEMPTS_MOST 200
+#define A_SECOND      10 /* attempts */
+#define SECONDS_MOST  4  /* that raise a request */
 
 #define SHORT_STEP_MIN (2ull << 20)
 #define SHORT_STEP_MAX (512ull << 20)
@@ -35,7 +39,8 @@ static bool ask_for_room(struct gs_device *device, unsigned seconds)
         return false;
     step = device->total / 64; /* at a time: the driver does not say how much it lacks */
     step = step < SHORT_STEP_MIN ? SHORT_STEP_MIN : step;
-    step = (step > SHORT_STEP_MAX ? SHORT_STEP_MAX : step) << seconds;
+    step = (step > SHORT_STEP_MAX ? SHORT_STEP_MAX : step)
+           << (seconds < SECONDS_MOST ? seconds : SECONDS_MOST);
     atomic_store_explicit(&device->report.short_asked,
                           step < device->total / 2 ? step : device->total / 2,
                           memory_order_relaxed);
@@ -51,6 +56,46 @@ static bool give_own(struct gs_device *device)
     return gs_graph_memory_trim(device) || idle != 0;
 }
 
+/* 0 for another device than the current one. */
+static uint64_t free_bytes(const struct gs_device *device)
+{
+    size_t free = 0, total;
+
+    return device == gs_device_current() &&
+                   gs_driver.cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS
+               ? free
+               : 0;
+}
+
+/* True: this process had something to give. */
+static bool begin_asking(struct gs_device *device)
+{
+    const bool gave = give_own(device);
+
+    atomic_store_explicit(&device->report.room_before, gs_device_room(device),
+                          memory_order_relaxed);
+    atomic_store_explicit(&device->report.free_before, free_bytes(device),
+                          memory_order_relaxed);
+    return gave;
+}
+
+/* The daemon has taken room from all programs, and not as much has become free since. */
+static bool is_on_its_way(const struct gs_device *device)
+{
+    const uint64_t room = gs_device_room(device), free = free_bytes(device),
+                   before =
+                       atomic_load_explicit(&device->report.room_before, memory_order_relaxed);
+
+    return free != 0 && room < before &&
+           free < atomic_load_explicit(&device->report.free_before, memory_order_relaxed) +
+                      (before - room);
+}
+
+static bool may_ask(const struct gs_device *device, unsigned attempt)
+{
+    return attempt < ATTEMPTS || (attempt < ATTEMPTS_MOST && is_on_its_way(device));
+}
+
 bool gs_room_make(struct gs_device *device, unsigned attempt)
 {
     const int saved = errno;
@@ -61,12 +106,14 @@ bool gs_room_make(struct gs_device *device, unsigned attempt)
         device = gs_device_at(0);
     if (device == NULL)
         return false;
-    if (attempt == 0 && give_own(device)) { /* nobody else has to leave for that */
+    if (attempt == 0 && begin_asking(device)) { /* nobody else has to leave for that */
         errno = saved;
         return true;
     }
-    if (attempt >= ATTEMPTS || !ask_for_room(device, attempt / A_SECOND))
+    if (!may_ask(device, attempt) || !ask_for_room(device, attempt / A_SECOND)) {
+        errno = saved;
         return false;
+    }
     gs_log("the driver has no memory for an allocation that cannot be moved: asked "
            "the daemon for room, attempt %u",
            attempt + 1);

@@ -175,6 +175,16 @@ class Moves(BuildTest):
                 check(other.say("check") == "ok", "every byte")
                 other.end()
 
+    def test_large_graph_of_slow_others(self):
+        """The room that others were asked for is waited for longer than a few seconds, as long as it is on its way."""
+        with Card(self.build, memory="128MiB", SIMCUDA_PCIE_GBPS="0.016", **Told.SMALL_CONTEXTS) as card:
+            others = [Told(card), Told(card)]
+            check([other.say("alloc 50") for other in others] == ["ok", "ok"], "100 of 128 MiB")
+            code, out, err = card.run([os.path.join(self.build, "tests", "runtime", "pools"), "graph_large"])
+            check(code == 0, f"a graph of 40 MiB beside them: exit {code} {out}{err}")
+            for other in others:
+                other.end()
+
     def test_many_contexts(self):
         """Work in the last of many contexts is waited for before memory goes, as in any other."""
         with Card(self.build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:

@@ -7,6 +7,7 @@ test_exporter.py --build DIR [--seed S] [NAME...]
 import os
 import random
 import sys
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -104,9 +105,11 @@ class Ipc(unittest.TestCase):
             with Scene(*options, memory="144MiB") as card:
                 one, two = card.process(), card.process()
                 _, handle = one.make(48 * MIB, 1)
-                large = two.word(f"alloc {90 * MIB}")
+                large, more = two.word(f"alloc {80 * MIB}"), two.word(f"alloc {24 * MIB}")
                 two.word(f"fill {large} 2")
+                two.word(f"fill {more} 2")
                 self.assertTrue(wait_for(lambda: card.figures(one.pid)["resident"] < 48 * MIB))
+                self.assertEqual(two.say(f"free {more}"), ["ok"])  # what stays has room for 80 MiB beside it
                 piece = two.word(f"open {handle}")
                 for _ in range(3):
                     self.assertEqual(two.say(f"check {piece} 1"), ["ok"])
@@ -165,6 +168,31 @@ class Ipc(unittest.TestCase):
             self.assertEqual(two.say(f"check {piece} 4"), ["ok"])
             two.kill()
             self.all_is_there(card)
+
+    def test_freed_while_it_is_opened(self):
+        """Whoever comes first: the open gets the memory or the driver's error, and nothing is counted twice."""
+        dice = random.Random(OPTIONS.seed)
+        with Scene("--hand-over", "no") as card:
+            one, two = card.process(), card.process()
+            two.word("alloc 4096")
+            for round_ in range(15):
+                piece, handle = one.make(24 * MIB, round_)
+                two.tell(f"open {handle}")
+                time.sleep(dice.random() * 0.02)
+                self.assertEqual(one.say(f"free {piece}"), ["ok"])
+                said = two.answer()
+                if said[0] == "ok":
+                    self.assertEqual(two.say(f"check {said[1]} {round_}"), ["ok"])
+                    self.assertEqual(two.say(f"close {said[1]}"), ["ok"])
+                else:
+                    self.assertEqual(said, ["error", "1"])
+            self.assertTrue(wait_for(lambda: self.counted(card, one) == (0, 0)), card.figures(one.pid))
+            self.all_is_there(card)
+
+    @staticmethod
+    def counted(card, process):
+        figures = card.figures(process.pid)
+        return figures["shared"], figures["resident"]
 
     def test_opener_killed(self):
         with Scene() as card:
