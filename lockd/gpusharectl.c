@@ -12,9 +12,9 @@
 #include <string.h>
 
 static const struct ctl_command *const commands[] = {
-    &ctl_status,  &ctl_top,   &ctl_get,     &ctl_set,    &ctl_pause,
-    &ctl_resume,  &ctl_evict, &ctl_suspend, &ctl_reload, &ctl_trace,
-    &ctl_metrics, &ctl_serve, &ctl_doctor,  &ctl_cdi,    &ctl_account,
+    &ctl_status, &ctl_top,     &ctl_get,  &ctl_set,     &ctl_pause, &ctl_resume,
+    &ctl_evict,  &ctl_suspend, &ctl_move, &ctl_reload,  &ctl_trace, &ctl_metrics,
+    &ctl_serve,  &ctl_doctor,  &ctl_cdi,  &ctl_account,
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OWN_OPTIONS 8
+#define OWN_OPTIONS 9
 #define TEMPORARY                                                                              \
     75 /* EX_TEMPFAIL: a program that starts us tries again (runtime/start.c)                \
         */
@@ -35,6 +35,7 @@ struct arguments {
     struct gs_places places; /* of the sockets */
     uint64_t guard;          /* process id; 0: a daemon is wanted */
     bool detach, foreground, check, help, version;
+    bool guards; /* a guard of the guard service is wanted */
 };
 
 static const char usage[] =
@@ -57,7 +58,10 @@ static void fill_own_table(struct arguments *arguments, struct lockd_option tabl
         {"foreground", NULL, LOCKD_OPTION_FLAG, &arguments->foreground, 0, 0,
          "stay in the foreground (the default)", NULL, 0, 0},
         {"guard", "PID", LOCKD_OPTION_COUNT, &arguments->guard, 1, INT32_MAX,
-         "used by the daemon itself, for `stuck = checkpoint`", NULL, 0, 0},
+         "used by the daemon itself, for `stuck = checkpoint` and moves", NULL, 0, 0},
+        {"guard-connection", NULL, LOCKD_OPTION_FLAG, &arguments->guards, 0, 0,
+         "used by gpushare-guard@.service: a guard for the connection that is standard input",
+         NULL, 0, 0},
         {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "show this help", NULL, 'h',
          0},
         {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "show the release",
@@ -196,7 +200,7 @@ static int prepare_config(struct arguments *arguments, struct lockd_config *conf
     code = read_arguments(arguments, config, err); /* finds --config, --help */
     if (code != 0 || arguments->help || arguments->version)
         return code;
-    if (arguments->guard != 0)
+    if (arguments->guard != 0 || arguments->guards)
         return 0;
     if (arguments->config != NULL && arguments->config[0] != '/' && arguments->detach)
         return gs_err_set(err, -EINVAL, "--config %s: give the full path with --detach",
@@ -234,7 +238,7 @@ int main(int argc, char **argv)
         puts("gpushare-lockd " GS_VERSION);
     if (arguments.help || arguments.version || arguments.check)
         return fflush(stdout) == 0 ? 0 : 1;
-    if (arguments.guard != 0)
+    if (arguments.guard != 0 || arguments.guards)
         return lockd_guard((int32_t)arguments.guard);
     lockd_log_open(lockd_config_log_level(&config));
     if (run(&arguments, &config, &err) != 0) {

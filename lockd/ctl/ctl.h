@@ -52,8 +52,8 @@ void ctl_complete(struct ctl *ctl, const struct ctl_command *command, int from, 
                   char **argv);
 
 extern const struct ctl_command ctl_status, ctl_top, ctl_get, ctl_set, ctl_pause, ctl_resume,
-    ctl_evict, ctl_suspend, ctl_reload, ctl_trace, ctl_metrics, ctl_serve, ctl_doctor, ctl_cdi,
-    ctl_account;
+    ctl_evict, ctl_suspend, ctl_move, ctl_reload, ctl_trace, ctl_metrics, ctl_serve, ctl_doctor,
+    ctl_cdi, ctl_account;
 
 /* All that a daemon answered to GS_WIRE_STATUS, _GET or _ACCOUNT, in its order. */
 struct ctl_answer {
@@ -99,6 +99,8 @@ struct ctl_act {
 enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act);
 /* The same without printing anything. 0: *end is the daemon's answer; -errno in ctl->err. */
 int ctl_control(struct ctl *ctl, const struct ctl_act *act, struct gs_wire_end *end);
+/* The outcome of an operation as JSON. error: what went wrong, or NULL. */
+void ctl_print_outcome(int code, uint32_t programs, const char *error);
 /* The exit code for an answer that says no. */
 enum ctl_exit ctl_refused(const struct gs_wire_end *end);
 /* Asks for the state of everything. As ctl_ask(). */

@@ -37,6 +37,8 @@ struct ctl_nvml {
     int (*init)(void);
     int (*shutdown)(void);
     int (*by_uuid)(const char *, nvml_device_handle *);
+    int (*by_index)(unsigned, nvml_device_handle *);
+    int (*uuid)(nvml_device_handle, char *, unsigned);
     int (*utilization)(nvml_device_handle, struct nvml_utilization *);
     int (*processes)(nvml_device_handle, struct nvml_sample *, unsigned *, unsigned long long);
 };
@@ -62,6 +64,8 @@ struct ctl_nvml *ctl_nvml_open(void)
         find_function(nvml->library, "nvmlDeviceGetHandleByUUID", &nvml->by_uuid) &&
         find_function(nvml->library, "nvmlDeviceGetUtilizationRates", &nvml->utilization) &&
         nvml->init() == NVML_SUCCESS) {
+        find_function(nvml->library, "nvmlDeviceGetHandleByIndex_v2", &nvml->by_index);
+        find_function(nvml->library, "nvmlDeviceGetUUID", &nvml->uuid);
         /* older drivers lack it; then only devices are known */
         find_function(nvml->library, "nvmlDeviceGetProcessUtilization", &nvml->processes);
         return nvml;
@@ -79,6 +83,15 @@ void ctl_nvml_close(struct ctl_nvml *nvml)
     nvml->shutdown();
     dlclose(nvml->library);
     free(nvml);
+}
+
+bool ctl_nvml_uuid(const struct ctl_nvml *nvml, unsigned index, char uuid[CTL_UUID_SIZE])
+{
+    nvml_device_handle device = NULL;
+
+    return nvml != NULL && nvml->by_index != NULL && nvml->uuid != NULL &&
+           nvml->by_index(index, &device) == NVML_SUCCESS &&
+           nvml->uuid(device, uuid, CTL_UUID_SIZE) == NVML_SUCCESS;
 }
 
 /* The samples of a device's last second. *count: 0 with NULL: nothing ran. -1: NVML does not tell. */

@@ -24,7 +24,7 @@ int ctl_pid(const char *text, int32_t *pid)
     return 0;
 }
 
-static void print_json(int code, uint32_t programs, const char *error)
+void ctl_print_outcome(int code, uint32_t programs, const char *error)
 {
     json_t *root =
         json_pack("{s:b, s:I, s:i, s:o*}", "ok", code == 0, "programs", (json_int_t)programs,
@@ -57,11 +57,11 @@ enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
 
     if (code != 0) {
         if (act->json)
-            print_json(code, 0, ctl->err.text);
+            ctl_print_outcome(code, 0, ctl->err.text);
         return ctl_fail(ctl);
     }
     if (act->json)
-        print_json(end.code, end.count, end.code != 0 ? end.text : NULL);
+        ctl_print_outcome(end.code, end.count, end.code != 0 ? end.text : NULL);
     else if (end.code == 0 && act->done != NULL)
         printf("%s %u %s\n", act->done, end.count, end.count == 1 ? "program" : "programs");
     if (end.code == 0)

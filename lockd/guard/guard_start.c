@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guard_start.c: starts a guard (checkpoint.h): this program again, in a process of its own
+ * guard_start.c: starts a guard (guard.h). Where the guard service runs and lets this user in,
+ * systemd starts one for the connection. Else it is this program again, in a process of its own
  * that has one end of a socket pair and no other descriptor of the daemon. No state. The daemon
  * does not wait for guards (SIGCHLD is ignored).
  */
 #include "lockd/guard/guard_start.h"
+
+#include "common/packet.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -39,18 +44,69 @@ static int spawn_guard(int32_t pid, int its_end)
     return -code;
 }
 
-int lockd_guard_start(int32_t pid, char order)
+/* A guard of the service: it may checkpoint programs of all users. -errno: there is none. */
+static int call_service(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *named = getenv("GPUSHARE_GUARD_SOCKET");
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int code = fd < 0 ? -errno : 0;
+
+    snprintf(address.sun_path, sizeof address.sun_path, "%s",
+             named != NULL && *named != '\0' ? named : LOCKD_GUARD_SOCKET);
+    if (code == 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) != 0)
+        code = -errno;
+    if (code == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) != 0)
+        code = -errno;
+    if (code == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return code;
+}
+
+static int start_own(const struct lockd_guard_order *order)
 {
     int ends[2], code;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
         return -errno;
-    code = fcntl(ends[1], F_SETFL, 0) == 0 && send(ends[0], &order, 1, MSG_NOSIGNAL) == 1
-               ? spawn_guard(pid, ends[1])
-               : -errno;
+    code = fcntl(ends[1], F_SETFL, 0) == 0 ? spawn_guard(order->pid, ends[1]) : -errno;
     close(ends[1]);
     if (code == 0)
         return ends[0];
     close(ends[0]);
     return code;
+}
+
+bool lockd_guard_order(int guard, const struct lockd_guard_order *order, int with)
+{
+    const struct gs_descriptors one = {.fd = {with}, .count = 1};
+
+    return gs_packet_send(guard, order, sizeof *order, with >= 0 ? &one : NULL) ==
+           (ssize_t)sizeof *order;
+}
+
+int lockd_guard_start(const struct lockd_guard_order *order, int with)
+{
+    int guard = call_service();
+
+    if (guard < 0)
+        guard = start_own(order);
+    if (guard < 0 || lockd_guard_order(guard, order, with))
+        return guard;
+    close(guard);
+    return -EIO;
+}
+
+const char *lockd_guard_advice(void)
+{
+    const int fd = call_service();
+
+    if (fd >= 0) {
+        close(fd);
+        return "";
+    }
+    return "; this daemon may not checkpoint programs itself: `systemctl enable --now "
+           "gpushare-guard.socket` allows it (gpushare-lockd(8), MOVES)";
 }

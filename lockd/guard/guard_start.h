@@ -5,10 +5,21 @@
 #ifndef GS_LOCKD_GUARD_GUARD_START_H
 #define GS_LOCKD_GUARD_GUARD_START_H
 
-#include <stdint.h>
+#include <stdbool.h>
 
-/* Starts a guard of that process and gives it its first order. The daemon's end of the guard's
- * socket, or -errno. */
-int lockd_guard_start(int32_t pid, char order);
+#include "lockd/guard/guard.h"
+
+/* The guard service's socket (systemd/gpushare-guard.socket). */
+#define LOCKD_GUARD_SOCKET "/run/gpushare-guard/guard.sock"
+
+/* Starts the guard of the process that the order names, by the guard service where there is one
+ * that serves this user, and gives it its first order, with a descriptor (-1: none). The daemon's
+ * end of the guard's socket, or -errno. */
+int lockd_guard_start(const struct lockd_guard_order *order, int with);
+/* The next order. False: the guard has ended. */
+bool lockd_guard_order(int guard, const struct lockd_guard_order *order, int with);
+/* What to do where a guard says UNABLE: why the guards of this daemon may not checkpoint, and what
+ * enables them; "": nothing is known to help. */
+const char *lockd_guard_advice(void);
 
 #endif

@@ -52,14 +52,18 @@ enum gs_wire_type {
     GS_WIRE_KIN = 11,   /* to the daemon: what tells which programs are one job; after HELLO */
     GS_WIRE_OPEN = 8,  /* either way: a program asks for memory that another one has exported */
     GS_WIRE_SHARE = 9, /* either way: that memory, or why not */
+    GS_WIRE_SEES =
+        12, /* to the daemon: a device that the program could be moved to; after HELLO */
+    GS_WIRE_MOVE = 13, /* either way: the steps of a move to another device; after HELLO */
 
     /* from gpusharectl; every answer ends with one END */
     GS_WIRE_STATUS =
         16, /* only a header; answered by DAEMON, DEVICEs, CLIENTs, TOTALS and REMARKs */
-    GS_WIRE_CONTROL = 17, /* answered by END alone */
-    GS_WIRE_TRACE = 23,   /* answered by EVENTs from now on, until its time is over */
-    GS_WIRE_GET = 25,     /* answered by a SETTING for each row */
-    GS_WIRE_ACCOUNT = 28, /* answered by one ACCOUNT, where there is such a group */
+    GS_WIRE_CONTROL = 17,  /* answered by END alone */
+    GS_WIRE_TRACE = 23,    /* answered by EVENTs from now on, until its time is over */
+    GS_WIRE_GET = 25,      /* answered by a SETTING for each row */
+    GS_WIRE_ACCOUNT = 28,  /* answered by one ACCOUNT, where there is such a group */
+    GS_WIRE_RELOCATE = 29, /* answered by END alone, when the program has been moved, or not */
 
     /* to gpusharectl */
     GS_WIRE_DAEMON = 18,
@@ -257,6 +261,49 @@ struct gs_wire_share {
 };
 
 #define GS_SHARE_MOST 15
+
+/* A device that the program sees, whether it uses it or not. One message for each, before the first
+ * STATE, and again after a move. */
+struct gs_wire_sees {
+    struct gs_wire_header header;
+    uint8_t uuid[16];
+    uint64_t total; /* bytes */
+    uint32_t index; /* its place in the program's own order, below count */
+    uint32_t count; /* of all devices that it sees, at most GS_SEES_MOST */
+    char name[64];
+};
+
+#define GS_SEES_MOST 64
+
+/* The steps of a move. The daemon asks ASK, then (the program is paused and its memory is leaving)
+ * STOP, then sends OVER; the program answers the first two with the same step and a code. A program
+ * that lost its daemon between STOP and OVER tells the next one LEFT. With the answer to STOP and
+ * with LEFT comes a descriptor: the record of the move (lockd/guard/record.h). */
+enum gs_move_step {
+    GS_MOVE_ASK =
+        1, /* may it change from one device to the other? From now on it exports no memory */
+    GS_MOVE_STOP =
+        2, /* answered when its memory has left, and it makes no driver call of our own */
+    GS_MOVE_OVER = 3, /* code 0: it is on the other device now; else it is where it was */
+    GS_MOVE_LEFT = 4,
+};
+
+struct gs_wire_move {
+    struct gs_wire_header header;
+    uint8_t from[16], to[16]; /* UUIDs of devices */
+    uint32_t number;          /* of the move; the answer has it */
+    uint32_t step;            /* enum gs_move_step */
+    int32_t code;             /* 0, or a negative errno */
+    uint32_t zero;
+    char text[160]; /* with a code: why not */
+};
+
+struct gs_wire_relocate { /* gpusharectl move */
+    struct gs_wire_header header;
+    uint8_t uuid[16]; /* of the device that it is to be moved to */
+    int32_t pid;
+    uint32_t zero;
+};
 
 /* What gpusharectl has done with a program, or with all. The other operations set the settings that
  * have their number in settings.def; the value is in the unit of that row (a signed one as int64_t),
@@ -468,6 +515,9 @@ _Static_assert(sizeof(struct gs_wire_state) == 240, "wire");
 _Static_assert(sizeof(struct gs_wire_open) == 40, "wire");
 _Static_assert(sizeof(struct gs_wire_share) == 80, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
+_Static_assert(sizeof(struct gs_wire_sees) == 112, "wire");
+_Static_assert(sizeof(struct gs_wire_move) == 224, "wire");
+_Static_assert(sizeof(struct gs_wire_relocate) == 40, "wire");
 _Static_assert(sizeof(struct gs_wire_kin) == 32, "wire");
 _Static_assert(sizeof(struct gs_wire_target) == 104, "wire");
 _Static_assert(sizeof(struct gs_wire_wish) == 24, "wire");

@@ -31,6 +31,12 @@ size_t lockd_wire_size(unsigned type)
         return sizeof(struct gs_wire_share);
     case GS_WIRE_WISH:
         return sizeof(struct gs_wire_wish);
+    case GS_WIRE_SEES:
+        return sizeof(struct gs_wire_sees);
+    case GS_WIRE_MOVE:
+        return sizeof(struct gs_wire_move);
+    case GS_WIRE_RELOCATE:
+        return sizeof(struct gs_wire_relocate);
     case GS_WIRE_STATUS:
         return sizeof(struct gs_wire_header);
     case GS_WIRE_CONTROL:
@@ -181,6 +187,34 @@ static int check_wish(const struct gs_wire_wish *wish, struct gs_err *err)
     return 0;
 }
 
+static int check_sees(struct gs_wire_sees *sees, struct gs_err *err)
+{
+    CLEAN(sees->name);
+    if (sees->count > GS_SEES_MOST || sees->index >= sees->count ||
+        sees->total > LOCKD_BYTES_MAX)
+        return gs_err_set(err, -EBADMSG, "sees: device %u of %u, %llu bytes", sees->index,
+                          sees->count, (unsigned long long)sees->total);
+    return 0;
+}
+
+static int check_move(struct gs_wire_move *move, struct gs_err *err)
+{
+    CLEAN(move->text);
+    if (move->step < GS_MOVE_ASK || move->step > GS_MOVE_LEFT || move->code > 0 ||
+        move->zero != 0)
+        return gs_err_set(err, -EBADMSG, "move: step %u, code %d, and %u where 0 must be",
+                          move->step, move->code, move->zero);
+    return 0;
+}
+
+static int check_relocate(const struct gs_wire_relocate *relocate, struct gs_err *err)
+{
+    if (relocate->pid <= 0 || relocate->zero != 0)
+        return gs_err_set(err, -EBADMSG, "relocate: process %d, and %u where 0 must be",
+                          relocate->pid, relocate->zero);
+    return 0;
+}
+
 static int check_control(const struct gs_wire_control *control, struct gs_err *err)
 {
     switch (control->op) {
@@ -242,6 +276,12 @@ static int check_body(union lockd_message *message, struct gs_err *err)
         return check_share(&message->share, err);
     case GS_WIRE_WISH:
         return check_wish(&message->wish, err);
+    case GS_WIRE_SEES:
+        return check_sees(&message->sees, err);
+    case GS_WIRE_MOVE:
+        return check_move(&message->move, err);
+    case GS_WIRE_RELOCATE:
+        return check_relocate(&message->relocate, err);
     case GS_WIRE_CONTROL:
         return check_control(&message->control, err);
     case GS_WIRE_DAEMON:

@@ -25,6 +25,9 @@ union lockd_message {
     struct gs_wire_open open;
     struct gs_wire_share share;
     struct gs_wire_wish wish;
+    struct gs_wire_sees sees;
+    struct gs_wire_move move;
+    struct gs_wire_relocate relocate;
     struct gs_wire_control control;
     struct gs_wire_daemon daemon;
     struct gs_wire_device device;

@@ -72,7 +72,9 @@ static int start_guard(struct lockd_server *server, struct lockd_checkpoint *che
                        char order)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = checkpoint};
-    const int guard = lockd_guard_start((int32_t)checkpoint->connection->pid, order);
+    const struct lockd_guard_order first = {.word = order,
+                                            .pid = (int32_t)checkpoint->connection->pid};
+    const int guard = lockd_guard_start(&first, -1);
 
     if (guard < 0)
         return guard;
@@ -216,7 +218,8 @@ static void take_guard_word(struct lockd_checkpoint *checkpoint, const char *wor
         take_restored(checkpoint, now);
     } else if (word[0] == LOCKD_GUARD_NO_ROOM && checkpoint->stage == RESTORING) {
         postpone_restore(checkpoint, now, word + 1);
-    } else if (checkpoint->stage == CHECKPOINTING && word[0] == LOCKD_GUARD_FAILED) {
+    } else if (checkpoint->stage == CHECKPOINTING &&
+               (word[0] == LOCKD_GUARD_FAILED || word[0] == LOCKD_GUARD_UNABLE)) {
         take_failure(checkpoint, now, word + 1);
     } else if (checkpoint->stage == CHECKPOINTING && word[0] == LOCKD_GUARD_RESTORE) {
         take_failure(checkpoint, now, "its guard was killed");

@@ -19,6 +19,7 @@
 #include "lockd/server/ending.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/hostwatch.h"
+#include "lockd/server/move.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/quota.h"
 #include "lockd/server/relations.h"
@@ -87,6 +88,8 @@ void lockd_connection_free(struct lockd_connection *connection)
     lockd_list_remove(&connection->rate.link);
     lockd_outbox_deinit(connection);
     lockd_checkpoint_gone(connection);
+    lockd_move_gone(connection);
+    free(connection->sees.device);
     lockd_track_deinit(&connection->tracks);
     lockd_trace_unlisten(connection);
     lockd_closer_take_connection(connection->server, connection->user, connection->fd,
@@ -223,6 +226,10 @@ static void take_request(struct lockd_connection *connection,
         lockd_control_operate(connection, &message->control);
         return;
     }
+    if (message->header.type == GS_WIRE_RELOCATE) {
+        lockd_move_ask(connection, &message->relocate);
+        return;
+    }
     /* an answer of a thousand programs costs as much as many messages */
     lockd_bucket_take(&connection->user->bucket, server->config.set.max_messages,
                       1 + server->connections.programs / PROGRAMS_PER_TICKET, lockd_now());
@@ -271,11 +278,18 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
     case GS_WIRE_KIN:
         lockd_relations_kin(connection, &message->kin);
         break;
+    case GS_WIRE_SEES:
+        lockd_move_sees(connection, &message->sees);
+        break;
+    case GS_WIRE_MOVE:
+        lockd_move_take(connection, &message->move, with);
+        break;
     case GS_WIRE_STATUS:
     case GS_WIRE_CONTROL:
     case GS_WIRE_TRACE:
     case GS_WIRE_GET:
     case GS_WIRE_ACCOUNT:
+    case GS_WIRE_RELOCATE:
         take_request(connection, message);
         break;
     default:
@@ -308,7 +322,7 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
     else if (code != 0)
         lockd_connection_kill(connection, "%s", err.text);
     else if (with->count != 0 && message->header.type != GS_WIRE_STATE &&
-             message->header.type != GS_WIRE_SHARE)
+             message->header.type != GS_WIRE_SHARE && message->header.type != GS_WIRE_MOVE)
         lockd_connection_kill(connection, "it sent descriptors with a message of type %u",
                               message->header.type);
     else

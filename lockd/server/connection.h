@@ -11,11 +11,12 @@
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/handover.h"
+#include "lockd/server/move.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/pause.h"
 #include "lockd/server/share.h"
 #include "lockd/server/trace.h"
-#include "lockd/server/track.h"
+#include "lockd/track/track.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,6 +75,7 @@ struct lockd_connection {
     bool descriptors;                    /* some may be on their way to it (closer.h) */
     struct lockd_checkpoint *checkpoint; /* NULL: it has no guard (checkpoint.h) */
     uint64_t checkpoint_at;              /* no checkpoint is tried before */
+    struct lockd_sees sees;              /* the devices that it sees (move.h) */
     struct lockd_trace_listener listening;
     struct kin_program *kin; /* after HELLO; NULL: there was no memory (relations.h) */
 };

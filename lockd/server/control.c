@@ -159,6 +159,25 @@ static int operate_program(struct lockd_connection *connection,
     return count > 0 || control->pid == 0 ? count : others ? -EPERM : -ESRCH;
 }
 
+int lockd_control_find(const struct lockd_connection *connection, int32_t pid,
+                       struct lockd_connection **program)
+{
+    bool others = false;
+
+    lockd_list_each (at, &connection->server->connections.all) {
+        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (each->client == NULL || each->pid != pid || each->dead)
+            continue;
+        if (connection->controls || may_operate(connection, each, GS_CONTROL_SUSPEND)) {
+            *program = each;
+            return 0;
+        }
+        others = true;
+    }
+    return others ? -EPERM : -ESRCH;
+}
+
 /* --- settings --- */
 
 static int change_setting(struct lockd_connection *connection,

@@ -5,6 +5,8 @@
 #ifndef GS_LOCKD_SERVER_CONTROL_H
 #define GS_LOCKD_SERVER_CONTROL_H
 
+#include <stdint.h>
+
 struct gs_wire_control;
 struct lockd_connection;
 struct lockd_values;
@@ -15,5 +17,9 @@ void lockd_control_values(const struct lockd_connection *program, struct lockd_v
 /* Carries out one operation, if the caller may ask for it, and answers. */
 void lockd_control_operate(struct lockd_connection *connection,
                            const struct gs_wire_control *control);
+
+/* A program with that process id that the caller may steer as its owner. 0, -ESRCH or -EPERM. */
+int lockd_control_find(const struct lockd_connection *connection, int32_t pid,
+                       struct lockd_connection **program);
 
 #endif

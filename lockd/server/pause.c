@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pause.c: programs that a person, a quota or their own wish holds back. No state.
+ * pause.c: programs that a person, a quota, their own wish or a move holds back. No state.
  */
 #include "lockd/server/pause.h"
 
@@ -12,7 +12,7 @@ static void apply_pause(struct lockd_connection *connection)
     const struct lockd_pause *pause = &connection->pause;
 
     sched_pause(connection->server->scheduler, connection->client,
-                pause->asked || pause->wished || pause->over != 0, lockd_now());
+                pause->asked || pause->wished || pause->moves || pause->over != 0, lockd_now());
 }
 
 void lockd_pause_ask(struct lockd_connection *connection, bool asked)
@@ -25,6 +25,12 @@ void lockd_pause_ask(struct lockd_connection *connection, bool asked)
 void lockd_pause_wish(struct lockd_connection *connection, bool wished)
 {
     connection->pause.wished = wished;
+    apply_pause(connection);
+}
+
+void lockd_pause_move(struct lockd_connection *connection, bool moves)
+{
+    connection->pause.moves = moves;
     apply_pause(connection);
 }
 

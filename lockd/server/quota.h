@@ -16,13 +16,6 @@ struct lockd_quotas {
     uint64_t tell_at; /* when programs are told again how much is left for them */
 };
 
-/* A track's part of it: one program on one device. */
-struct lockd_quota {
-    uint64_t allowed; /* the demand that was last within max-memory */
-    bool over;        /* it has more: it is held back */
-    bool limited;     /* the scheduler knows a limit */
-};
-
 void lockd_quota_init(struct lockd_quotas *quotas);
 
 /* To be called before the scheduler is told of a state. */

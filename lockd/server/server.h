@@ -17,6 +17,7 @@
 #include "lockd/server/connection.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/hostwatch.h"
+#include "lockd/server/move.h"
 #include "lockd/server/quota.h"
 #include "lockd/server/relations.h"
 #include "lockd/server/reload.h"
@@ -63,6 +64,7 @@ struct lockd_server {
     struct kin kin;
     struct lockd_handovers handovers;
     struct lockd_hostwatch host;
+    struct lockd_moves moves;
     struct lockd_quotas quota;
     struct lockd_remarks remarks;
     struct lockd_trace trace;

@@ -13,7 +13,7 @@
 #include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
 #include "lockd/server/trace.h"
-#include "lockd/server/track.h"
+#include "lockd/track/track.h"
 
 #include <string.h>
 

@@ -124,6 +124,14 @@ void lockd_trace_gone(struct lockd_connection *connection)
         record_event(connection, &connection->tracks.track[i], true);
 }
 
+void lockd_trace_left(struct lockd_connection *connection, const uint8_t *uuid)
+{
+    const struct lockd_track *track = lockd_track_find(&connection->tracks, uuid);
+
+    if (track != NULL)
+        record_event(connection, track, true);
+}
+
 /* --- listeners --- */
 
 void lockd_trace_unlisten(struct lockd_connection *connection)

@@ -38,6 +38,8 @@ void lockd_trace_state(struct lockd_connection *connection, const struct gs_wire
 void lockd_trace_target(struct lockd_connection *connection,
                         const struct gs_wire_target *target);
 void lockd_trace_gone(struct lockd_connection *connection);
+/* ... on one device. */
+void lockd_trace_left(struct lockd_connection *connection, const uint8_t *uuid);
 
 /* Answers GS_WIRE_TRACE: first the present phase of every program, then events as they
  * happen. */

@@ -2,7 +2,7 @@
  *
  * device.c: owns the devices and contexts of this process.
  *
- * Invariants: a device slot is complete before it is counted and never changes its identity.
+ * Invariants: a device slot is complete before it is counted and never changes, but for its UUID.
  * Context slots come in blocks, are claimed and freed under the lock; the client thread reads
  * them while it is not parked. The lock (rank GS_LOCK_DEVICES) is never held across a driver
  * call.
@@ -316,6 +316,11 @@ struct gs_context *gs_context_for(const struct gs_device *device)
         broken = context;
     }
     return broken;
+}
+
+void gs_device_set_uuid(struct gs_device *device, const uint8_t uuid[16])
+{
+    memcpy(device->uuid, uuid, sizeof device->uuid);
 }
 
 void gs_devices_after_fork(void)

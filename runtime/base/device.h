@@ -227,6 +227,9 @@ struct gs_context *gs_context_at(unsigned i);
  * one; NULL: none is left. */
 struct gs_context *gs_context_for(const struct gs_device *device);
 
+/* The device behind the ordinal is another one of the same model now. Client thread. */
+void gs_device_set_uuid(struct gs_device *device, const uint8_t uuid[16]);
+
 void gs_devices_after_fork(void);
 
 #endif

@@ -15,6 +15,7 @@
 #include "runtime/base/config.h"
 #include "runtime/gate/gate.h"
 #include "runtime/client/evidence.h"
+#include "runtime/client/relocate.h"
 #include "runtime/client/session.h"
 #include "runtime/base/stats.h"
 #include "runtime/swap/swap.h"
@@ -32,7 +33,7 @@ bool gs_client_ready(void)
 
 static bool is_not_draining(void)
 {
-    return !gs_drain_busy();
+    return !gs_drain_busy() && !gs_relocate_holds();
 }
 
 static void *client_main(void *unused)
@@ -134,6 +135,7 @@ void gs_client_attach(CUcontext context, CUdevice ordinal)
     if (device == NULL || context == NULL || gs_runtime.config.disabled)
         return;
     gs_evidence_collect(); /* first: the daemon hears of it before it hears of the device */
+    gs_relocate_collect();
     if (!gs_context_add(context, device))
         gs_daemon_remark(
             "out of memory while recording a context: gpushare does not wait for its "

@@ -196,6 +196,8 @@ static uint32_t size_of(uint16_t type)
         return sizeof(struct gs_wire_open);
     case GS_WIRE_SHARE:
         return sizeof(struct gs_wire_share);
+    case GS_WIRE_MOVE:
+        return sizeof(struct gs_wire_move);
     default:
         return 0;
     }

@@ -27,6 +27,7 @@
 #include "runtime/client/evidence.h"
 #include "runtime/client/exporter.h"
 #include "runtime/client/opener.h"
+#include "runtime/client/relocate.h"
 #include "runtime/client/report.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
@@ -299,6 +300,8 @@ static uint64_t report_all(uint64_t now)
         return UINT64_MAX;
     gs_session_send_wish();
     unsaid = gs_evidence_send(gs_session_fd());
+    if (unsaid >= 0)
+        unsaid = gs_relocate_send(gs_session_fd());
     if (unsaid < 0 && unsaid != -EAGAIN)
         gs_session_failed(now);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL && gs_session_fd() >= 0; i++) {
@@ -319,12 +322,30 @@ static uint64_t report_all(uint64_t now)
     return due;
 }
 
+/* A guard moves the program to another device, or is about to: only the daemon is listened to. */
+static uint64_t hold_still(uint64_t now)
+{
+    uint64_t due;
+    int unsaid;
+
+    gs_session_turn(now);
+    due = gs_relocate_step(self.stopped, gs_session_fd());
+    unsaid = gs_relocate_send(gs_session_fd());
+    if (unsaid < 0 && unsaid != -EAGAIN)
+        gs_session_failed(now);
+    if (!gs_relocate_holds())
+        return 0; /* it goes on */
+    return gs_session_fd() < 0 || unsaid < 0 ? smaller_of(due, 20 * MS) : due;
+}
+
 uint64_t gs_reconcile(void)
 {
     const bool exiting = atomic_load_explicit(&self.exiting, memory_order_acquire);
     uint64_t now = gs_now(), due = 1000 * MS;
     bool more = false;
 
+    if (gs_relocate_holds())
+        return hold_still(now);
     if (exiting && gs_gate_waiting() == 0)
         return 50 * MS;
     gs_session_turn(now);
@@ -358,7 +379,8 @@ uint64_t gs_reconcile(void)
         due = smaller_of(due, gs_moving_keep_host(now, somebody_waits() || !all_may_run()));
     due = smaller_of(due, watch_idleness(now));
     due = smaller_of(due, report_all(now));
-    return more ? 0 : due;
+    due = smaller_of(due, gs_relocate_step(self.stopped, gs_session_fd()));
+    return more || gs_relocate_holds() ? 0 : due;
 }
 
 void gs_reconcile_begin(void)
@@ -377,6 +399,7 @@ void gs_reconcile_after_fork(void)
     gs_evidence_after_fork();
     gs_exporter_after_fork();
     gs_opener_after_fork();
+    gs_relocate_after_fork();
     memset(&self, 0, sizeof self);
     gs_report_after_fork();
     self.stopped = true;

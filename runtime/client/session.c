@@ -20,6 +20,7 @@
 #include "runtime/client/evidence.h"
 #include "runtime/client/exporter.h"
 #include "runtime/client/opener.h"
+#include "runtime/client/relocate.h"
 #include "runtime/base/device.h"
 #include "runtime/range/handover.h"
 #include "runtime/host/host.h"
@@ -76,7 +77,10 @@ static void apply_target(const struct gs_wire_target *target, struct gs_descript
         if (memcmp(device->uuid, target->uuid, sizeof device->uuid) != 0)
             continue;
         gs_handover_heard(device, target, with);
-        atomic_store_explicit(&device->target.flags, target->flags, memory_order_relaxed);
+        atomic_store_explicit(&device->target.flags,
+                              gs_relocate_is_asked() ? target->flags & ~GS_TARGET_GIVE
+                                                     : target->flags,
+                              memory_order_relaxed);
         device->target.told_capacity = target->capacity;
         take_capacity(device, now);
         atomic_store_explicit(&device->target.idle_ns, target->idle_ns, memory_order_relaxed);
@@ -119,6 +123,7 @@ static void lose_connection(uint64_t now, bool refused)
     gs_evidence_lost();
     gs_exporter_lost();
     gs_opener_lost();
+    gs_relocate_lost();
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         device->report.anew = true; /* the next daemon gets everything anew */
 }
@@ -132,6 +137,9 @@ static void take_message(const union gs_connect_message *message, struct gs_desc
         break;
     case GS_WIRE_SHARE:
         gs_opener_heard(&message->share, with);
+        break;
+    case GS_WIRE_MOVE:
+        gs_relocate_heard(&message->move);
         break;
     default:
         self.heard = true;

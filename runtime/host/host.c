@@ -283,7 +283,7 @@ static void *prepare_main(void *unused)
     return NULL;
 }
 
-/* the NUMA node next to the device; asked once */
+/* the NUMA node next to the device; asked once for each device */
 static void find_node(void)
 {
     const struct gs_device *device = gs_device_at(0);
@@ -296,6 +296,11 @@ static void find_node(void)
                                        device->ordinal) != CUDA_SUCCESS)
         node = -1;
     atomic_store_explicit(&arena.node, node, memory_order_relaxed);
+}
+
+void gs_host_device_changed(void)
+{
+    atomic_store_explicit(&arena.node, NODE_UNKNOWN, memory_order_relaxed);
 }
 
 void gs_host_prepare(uint64_t bytes)

@@ -49,6 +49,10 @@ void gs_host_trim(uint64_t keep);
 /* A context has ended, and with it what was registered there. Any thread. */
 void gs_host_context_ended(const void *context);
 
+/* The device is another one now: the node next to it is asked for again. What is there stays. Client
+ * thread. */
+void gs_host_device_changed(void);
+
 /* Bytes of host memory that this process holds; any thread. */
 uint64_t gs_host_used(void);
 /* Bytes that it would hold if it had got all it asked for; any thread. */

@@ -159,6 +159,11 @@ CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
     return result;
 }
 
+bool gs_foreign_any(void)
+{
+    return tree.root != NULL;
+}
+
 void gs_foreign_after_fork(void)
 {
     tree.root = NULL; /* as with ranges: left to the parent */

@@ -44,6 +44,7 @@ CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
 
 struct gs_foreign *gs_foreign_at(CUdeviceptr address);
 bool gs_foreign_overlaps(CUdeviceptr address, uint64_t bytes);
+bool gs_foreign_any(void);
 
 void gs_foreign_after_fork(void);
 

@@ -31,6 +31,11 @@ const struct gs_opening *gs_openings_at(CUdeviceptr address)
     return (const struct gs_opening *)gs_range_tree_find(&tree, address);
 }
 
+bool gs_openings_any(void)
+{
+    return openings != NULL;
+}
+
 static uint64_t bytes_of(const struct gs_opening *opening, uint32_t chunk)
 {
     const uint64_t from = chunk * opening->chunk_bytes;

@@ -56,6 +56,9 @@ void gs_openings_context_ended(CUcontext context);
 /* Under gs_memory_lock: the one that contains the address; NULL: none. */
 const struct gs_opening *gs_openings_at(CUdeviceptr address);
 
+/* Under gs_memory_lock: any is open, or is being opened. */
+bool gs_openings_any(void);
+
 void gs_openings_after_fork(void);
 
 #endif

@@ -430,6 +430,11 @@ void gs_handover_sent(const struct gs_device *device)
     self.given_count = left;
 }
 
+bool gs_handover_has_any(void)
+{
+    return self.given_count != 0 || self.hand_count != 0;
+}
+
 void gs_handover_lost(void)
 {
     while (self.given_count != 0)

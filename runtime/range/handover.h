@@ -69,6 +69,9 @@ void gs_handover_end(void);
  * Between the two above. */
 int gs_handover_lend(const struct gs_chunk *chunk, bool *made);
 
+/* Pieces of any device are in hand, or given and not sent. */
+bool gs_handover_has_any(void);
+
 /* --- always --- */
 
 /* The chunk's memory has gone. Any thread. */

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * checkpoint.c: owns cuCheckpointProcess*: another process on the same cards is locked (its
- * calls wait, what it has submitted finishes), its memory is taken off the cards and put back.
+ * calls wait, what it has submitted finishes), its memory is taken off the cards and put back,
+ * onto the same cards or others.
  *
  * All of it is done on the cards' books by the caller: the bytes of a process lie in its own
- * memory file (memory.c) and stay there. A process is in the same state on all its cards.
- * Invariants: used is 0 while a process is checkpointed, and saved what comes back; a state is
- * written under its card's lock. Threads: any, under sim.lock of the caller; the process that
- * is locked looks at its state in sim_begin().
+ * memory file (memory.c) and stay there. A process is in the same state on all its cards; that
+ * on the lowest of them counts. Invariants: used is 0 while a process is checkpointed, and saved
+ * what comes back; a state is written under its card's lock. A caller that is killed within a
+ * call leaves books with which the next call does the same again. Threads: any, under sim.lock
+ * of the caller; the process that is locked looks at its state in sim_begin(), and follows a
+ * restore onto other cards there.
  */
 #include <errno.h>
 #include <string.h>
@@ -60,6 +63,21 @@ static void set_state(int pid, unsigned state)
     }
 }
 
+/* What a checkpoint that was not finished has taken off the cards counts there again. */
+static void forget_saved(int pid)
+{
+    for (unsigned device = 0; next_entry(pid, &device); device++) {
+        struct sim_card *card = sim.device[device].card;
+        struct sim_client *mine;
+
+        sim_card_lock(card);
+        mine = entry_of(card, pid);
+        if (mine)
+            mine->saved = 0;
+        sim_card_unlock(card);
+    }
+}
+
 /* No call is inside and nothing that was submitted is unfinished. */
 static bool is_quiet(int pid)
 {
@@ -94,6 +112,7 @@ static CUresult lock_process(int pid, const CUcheckpointLockArgs *args)
         return CUDA_ERROR_INVALID_VALUE;
     if (result || state != CU_PROCESS_STATE_RUNNING)
         return result ? result : CUDA_ERROR_ILLEGAL_STATE;
+    forget_saved(pid);
     set_state(pid, CU_PROCESS_STATE_LOCKED);
     while (!is_quiet(pid)) {
         if (sim_now_ns() > until) {
@@ -135,7 +154,8 @@ static CUresult set_aside(int pid, const CUcheckpointCheckpointArgs *args)
         sim_card_lock(card);
         entry = entry_of(card, pid);
         if (entry) {
-            bytes = entry->saved = entry->used;
+            bytes = entry->used;
+            entry->saved += entry->used;
             entry->used = 0;
         }
         sim_card_unlock(card);
@@ -145,8 +165,62 @@ static CUresult set_aside(int pid, const CUcheckpointCheckpointArgs *args)
     return CUDA_SUCCESS;
 }
 
-/* The bytes that the process had on one card, taken again or, with back, given up. */
-static CUresult take_again(struct sim_card *card, int pid, bool back, uint64_t *bytes)
+/* Which card takes the place of each of a process's, and the bytes that come onto it. */
+struct plan {
+    unsigned cards;
+    unsigned from[SIM_CARDS_MAX]; /* numbers in sim.device */
+    unsigned onto[SIM_CARDS_MAX];
+    uint64_t bytes[SIM_CARDS_MAX];
+};
+
+static bool is_uuid_of(unsigned device, const CUuuid *uuid)
+{
+    return memcmp(sim.device[device].card->uuid, uuid->bytes, sizeof uuid->bytes) == 0;
+}
+
+/* Each of the process's cards is the old one of one pair, and the new one of one. */
+static bool plan_pairs(struct plan *plan, const CUcheckpointRestoreArgs *args)
+{
+    unsigned found = 0;
+
+    for (unsigned i = 0; i < plan->cards && args->gpuPairsCount == plan->cards; i++)
+        for (unsigned j = 0; j < args->gpuPairsCount; j++)
+            for (unsigned k = 0; k < plan->cards; k++) {
+                if (!is_uuid_of(plan->from[i], &args->gpuPairs[j].oldUuid) ||
+                    !is_uuid_of(plan->from[k], &args->gpuPairs[j].newUuid))
+                    continue;
+                plan->onto[i] = plan->from[k];
+                found++;
+            }
+    for (unsigned i = 0; i < plan->cards; i++)
+        for (unsigned j = 0; j < i; j++)
+            if (plan->onto[i] == plan->onto[j])
+                return false;
+    return found == plan->cards;
+}
+
+static CUresult make_plan(int pid, const CUcheckpointRestoreArgs *args, struct plan *plan)
+{
+    const struct sim_client *entry;
+    uint32_t managed = 0;
+
+    plan->cards = 0;
+    for (unsigned device = 0; (entry = next_entry(pid, &device)) != NULL; device++) {
+        managed |= __atomic_load_n(&entry->managed, __ATOMIC_SEQ_CST);
+        plan->from[plan->cards] = plan->onto[plan->cards] = device;
+        plan->bytes[plan->cards++] = entry->saved;
+    }
+    if (args == NULL || args->gpuPairsCount == 0)
+        return CUDA_SUCCESS;
+    if (sim.device[0].card->properties.driver_version < 13000)
+        return CUDA_ERROR_INVALID_VALUE; /* the field was reserved */
+    if (args->gpuPairs == NULL || !plan_pairs(plan, args))
+        return CUDA_ERROR_INVALID_VALUE;
+    return managed != 0 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+/* So many bytes of the process on the card, where there is room for them. */
+static CUresult take_again(struct sim_card *card, int pid, uint64_t bytes)
 {
     const uint64_t left = sim_card_free(card);
     CUresult result = CUDA_SUCCESS;
@@ -154,41 +228,95 @@ static CUresult take_again(struct sim_card *card, int pid, bool back, uint64_t *
 
     sim_card_lock(card);
     entry = entry_of(card, pid);
-    *bytes = entry ? entry->saved : 0;
     if (!entry)
         result = CUDA_ERROR_INVALID_VALUE;
-    else if (back)
-        entry->used = 0;
-    else if (entry->saved > left)
+    else if (bytes > left + entry->used)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     else
-        entry->used = entry->saved;
+        entry->used = bytes;
     sim_card_unlock(card);
     return result;
 }
 
+static CUresult carry_out(int pid, const struct plan *plan)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (unsigned i = 0; i < plan->cards && !result; i++) {
+        struct sim_card *card = sim.device[plan->onto[i]].card;
+
+        result = take_again(card, pid, plan->bytes[i]);
+        if (!result)
+            sim_sleep_until(sim_card_book_bus(card, SIM_TO_DEVICE, plan->bytes[i]));
+    }
+    for (unsigned i = 0; i < plan->cards && result; i++)
+        take_again(sim.device[plan->onto[i]].card, pid, 0);
+    return result;
+}
+
+/* What the process itself does when it goes on (sim_follow_move). */
+static void tell_process(int pid, const struct plan *plan)
+{
+    for (unsigned i = 0; i < plan->cards; i++) {
+        struct sim_card *card = sim.device[plan->from[i]].card;
+        struct sim_client *entry;
+
+        sim_card_lock(card);
+        entry = entry_of(card, pid);
+        if (entry) {
+            entry->onto = 1 + sim.device[plan->onto[i]].card->index;
+            __atomic_fetch_add(&entry->moves, 1, __ATOMIC_SEQ_CST);
+        }
+        sim_card_unlock(card);
+    }
+}
+
 static CUresult bring_back(int pid, const CUcheckpointRestoreArgs *args)
 {
-    uint64_t bytes = 0;
+    struct plan plan;
     unsigned state;
     CUresult result = state_of(pid, &state);
 
-    if (args && !is_zero(args, sizeof *args))
-        return args->gpuPairsCount ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    if (args && (args->reserved1 || !is_zero(args->reserved, sizeof args->reserved)))
+        return CUDA_ERROR_INVALID_VALUE;
     if (result || state != CU_PROCESS_STATE_CHECKPOINTED)
         return result ? result : CUDA_ERROR_ILLEGAL_STATE;
-    for (unsigned device = 0; !result && next_entry(pid, &device); device++) {
-        struct sim_card *card = sim.device[device].card;
+    result = make_plan(pid, args, &plan);
+    result = result ? result : carry_out(pid, &plan);
+    if (result)
+        return result;
+    tell_process(pid, &plan);
+    set_state(pid, CU_PROCESS_STATE_LOCKED);
+    return CUDA_SUCCESS;
+}
 
-        result = take_again(card, pid, false, &bytes);
-        if (!result)
-            sim_sleep_until(sim_card_book_bus(card, SIM_TO_DEVICE, bytes));
+/* The slot that has that card; the old ones are looked at while sim.device changes. */
+static const struct sim_device *slot_of(const struct sim_device *before, unsigned index)
+{
+    for (unsigned i = 0; i < sim.device_count; i++)
+        if (before[i].card->index == index)
+            return &before[i];
+    return NULL;
+}
+
+void sim_follow_move(void)
+{
+    const uint32_t moves = __atomic_load_n(&sim.own->moves, __ATOMIC_SEQ_CST);
+    struct sim_device before[SIM_CARDS_MAX];
+
+    if (moves == sim.moves)
+        return;
+    sim.moves = moves;
+    memcpy(before, sim.device, sizeof before);
+    for (unsigned i = 0; i < sim.device_count; i++) {
+        const uint32_t onto = before[i].card->client[before[i].client].onto;
+        const struct sim_device *slot = onto ? slot_of(before, onto - 1) : NULL;
+
+        if (!slot)
+            continue;
+        sim.device[i].card = slot->card;
+        sim.device[i].client = slot->client;
     }
-    for (unsigned device = 0; result && next_entry(pid, &device); device++)
-        take_again(sim.device[device].card, pid, true, &bytes);
-    if (!result)
-        set_state(pid, CU_PROCESS_STATE_LOCKED);
-    return result;
 }
 
 static CUresult unlock_process(int pid, const CUcheckpointUnlockArgs *args)

@@ -94,12 +94,14 @@ enum sim_kind sim_handle_kind(const void *object)
  * Whoever locks us sets the state before it looks at the count. */
 static void enter_call(void)
 {
-    struct sim_client *entry = sim_own_entry();
+    struct sim_client *entry = sim.own;
 
     for (;;) {
         __atomic_fetch_add(&entry->inside, 1, __ATOMIC_SEQ_CST);
-        if (__atomic_load_n(&entry->state, __ATOMIC_SEQ_CST) == CU_PROCESS_STATE_RUNNING)
+        if (__atomic_load_n(&entry->state, __ATOMIC_SEQ_CST) == CU_PROCESS_STATE_RUNNING) {
+            sim_follow_move();
             return;
+        }
         __atomic_fetch_sub(&entry->inside, 1, __ATOMIC_SEQ_CST);
         pthread_mutex_unlock(&sim.lock);
         sim_sleep_until(sim_now_ns() + 1000000);
@@ -146,7 +148,7 @@ CUresult sim_end(const struct sim_call *call, CUresult result)
 
     sim_stats.failures += failed;
     if (call->counted)
-        __atomic_fetch_sub(&sim_own_entry()->inside, 1, __ATOMIC_SEQ_CST);
+        __atomic_fetch_sub(&sim.own->inside, 1, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&sim.lock);
     if (failed)
         sim_log("%s failed: %s (%d)", call->name, sim_error_name(result), (int)result);
@@ -232,6 +234,14 @@ static CUresult open_devices(void)
         close(first.memory_fd);
     }
     sim.device_count = result ? 0 : count;
+    for (unsigned i = 0, lowest = SIM_CARDS_MAX; i < sim.device_count; i++) {
+        const struct sim_device *device = &sim.device[i];
+
+        if (device->card->index >= lowest)
+            continue;
+        lowest = device->card->index;
+        sim.own = &device->card->client[device->client];
+    }
     return count ? result : CUDA_ERROR_NO_DEVICE;
 }
 

@@ -41,9 +41,11 @@ struct sim_properties {
 struct sim_client {
     int32_t pid;      /* 0: entry is free */
     uint32_t state;   /* CUprocessState; atomic */
-    uint32_t inside;  /* calls that have begun; atomic, of the process's first card only */
+    uint32_t inside;  /* calls that have begun; atomic, of the process's lowest card only */
     uint32_t working; /* operations that have not finished; the same */
     uint64_t saved;   /* bytes that a checkpoint took off the card */
+    uint32_t moves;   /* restores; atomic, of the process's lowest card only */
+    uint32_t onto;    /* 1 + index of the card that the last restore put in this one's place */
     uint64_t start;   /* start time of the process in clock ticks, /proc/<pid>/stat field 22 */
     uint64_t used;    /* bytes */
     uint64_t peak;

@@ -52,6 +52,9 @@ struct sim_driver {
     uint64_t next_id;
     bool poison;
     int pid;
+    struct sim_client *own; /* our entry on the lowest of our cards: who checkpoints us looks
+                               there; it stays the same when we change cards */
+    uint32_t moves;         /* restores that sim.device follows */
 };
 extern struct sim_driver sim;
 
@@ -91,11 +94,8 @@ struct sim_call {
     4u /* potentially unsafe during capture: not allowed while one forbids it                  \
         */
 
-/* Our entry on our first card, where who checkpoints us looks; after cuInit. */
-static inline struct sim_client *sim_own_entry(void)
-{
-    return &sim.device[0].card->client[sim.device[0].client];
-}
+/* Another process has restored this one, perhaps onto other cards: sim.device follows. */
+void sim_follow_move(void);
 
 struct sim_call sim_begin(const char *name, unsigned needs);
 CUresult sim_end(const struct sim_call *call, CUresult result);

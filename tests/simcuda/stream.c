@@ -126,7 +126,7 @@ static void *worker(void *argument)
             stream->tail = NULL;
         task->fence->done_ns = sim_now_ns();
         task->fence->done = true;
-        __atomic_fetch_sub(&sim_own_entry()->working, 1, __ATOMIC_SEQ_CST);
+        __atomic_fetch_sub(&sim.own->working, 1, __ATOMIC_SEQ_CST);
         task_free(task);
         pthread_cond_broadcast(&sim.progress);
     }
@@ -346,7 +346,7 @@ static CUresult enqueue(struct sim_stream *stream, struct sim_op *op, struct sim
     else
         stream->head = task;
     stream->tail = task;
-    __atomic_fetch_add(&sim_own_entry()->working, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&sim.own->working, 1, __ATOMIC_SEQ_CST);
     sim_fence_put(stream->last);
     stream->last = sim_fence_get(task->fence);
     if (fence)

@@ -292,6 +292,90 @@ static void checkpointed_leaves_the_card_and_comes_back(void)
     CHECK(is_done());
 }
 
+static void fill_uuid(CUuuid *uuid, CUdevice device)
+{
+    OK(cuDeviceGetUuid(uuid, device));
+}
+
+/* The first device of the process is now the second card, and its memory is there. */
+static void hold_and_change(void)
+{
+    CUuuid before, after;
+
+    kit_context();
+    fill_uuid(&before, 0);
+    hold_and_read();
+    fill_uuid(&after, 0);
+    CHECK(before.bytes[15] == 0 && after.bytes[15] == 1);
+    fill_uuid(&after, 1);
+    CHECK(after.bytes[15] == 0);
+    CHECK(kit_memory_left() == 8 * MIB); /* both processes have a context on that card */
+    kit_turn_signal(&ready);
+    kit_turn_wait(&go);
+    CHECK(kit_memory_left() == 16 * MIB);
+}
+
+static size_t left_on(CUdevice device)
+{
+    CUcontext context;
+    size_t left;
+
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxPushCurrent(context));
+    left = kit_memory_left();
+    OK(cuCtxPopCurrent(&context));
+    return left;
+}
+
+static void restored_on_another_card(void)
+{
+    CUcheckpointGpuPair pairs[2];
+    CUcheckpointRestoreArgs args = {.gpuPairs = pairs, .gpuPairsCount = 1};
+    CUdeviceptr device = 0;
+    CUcontext context;
+
+    kit_turn_init(&ready);
+    kit_turn_init(&go);
+    kit_turn_init(&done);
+    const int other = kit_spawn(hold_and_change);
+    kit_turn_wait(&ready);
+    context = kit_context();
+    fill_uuid(&pairs[0].oldUuid, 0);
+    fill_uuid(&pairs[0].newUuid, 1);
+    fill_uuid(&pairs[1].oldUuid, 1);
+    fill_uuid(&pairs[1].newUuid, 0);
+    OK(cuCheckpointProcessLock(other, NULL));
+    OK(cuCheckpointProcessCheckpoint(other, NULL));
+    kit_turn_signal(&go);
+    GIVES(CUDA_ERROR_INVALID_VALUE,
+          cuCheckpointProcessRestore(other, &args)); /* one is missing */
+    args.gpuPairsCount = 2;
+    pairs[1].newUuid = pairs[0].newUuid;
+    GIVES(CUDA_ERROR_INVALID_VALUE, cuCheckpointProcessRestore(other, &args)); /* one twice */
+    fill_uuid(&pairs[1].newUuid, 0);
+    CHECK(left_on(1) == 60 * MIB);
+    OK(cuDevicePrimaryCtxRetain(&context, 1));
+    OK(cuCtxPushCurrent(context));
+    OK(cuMemAlloc(&device, 20 * MIB));
+    GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuCheckpointProcessRestore(other, &args));
+    CHECK(left_on(0) == 60 * MIB && left_on(1) == 40 * MIB);
+    OK(cuMemFree(device));
+    OK(cuMemAlloc(&device, 8 * MIB));
+    OK(cuCheckpointProcessRestore(other, &args));
+    CHECK(left_on(0) == 60 * MIB && left_on(1) == 8 * MIB);
+    OK(cuCheckpointProcessUnlock(other, NULL));
+    kit_turn_wait(&ready);
+    OK(cuMemFree(device));
+    OK(cuCheckpointProcessLock(other, NULL)); /* not moved: it stays where it is */
+    OK(cuCheckpointProcessCheckpoint(other, NULL));
+    OK(cuCheckpointProcessRestore(other, NULL));
+    CHECK(left_on(0) == 60 * MIB && left_on(1) == 16 * MIB);
+    OK(cuCheckpointProcessUnlock(other, NULL));
+    kit_turn_signal(&go);
+    kit_join(other);
+    CHECK(left_on(0) == 60 * MIB && left_on(1) == 60 * MIB);
+}
+
 static void run_one_kernel(void)
 {
     kit_context();
@@ -321,6 +405,7 @@ static void lock_waits_for_what_was_submitted(void)
 
 TEST(memory_is_shared, NULL)
 TEST(checkpointed_leaves_the_card_and_comes_back, NULL)
+TEST(restored_on_another_card, "SIMCUDA_DEVICES=2", NULL)
 TEST(lock_waits_for_what_was_submitted, NULL)
 TEST(killed_gives_back, NULL)
 TEST(time_slices, "SIMCUDA_KERNEL_NS=20000000", NULL)
@@ -337,6 +422,7 @@ int kit_run_process(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_is_shared),
         cmocka_unit_test(test_checkpointed_leaves_the_card_and_comes_back),
+        cmocka_unit_test(test_restored_on_another_card),
         cmocka_unit_test(test_lock_waits_for_what_was_submitted),
         cmocka_unit_test(test_killed_gives_back),
         cmocka_unit_test(test_time_slices),

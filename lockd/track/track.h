@@ -2,13 +2,19 @@
  *
  * track.h: each device of one program, as its last report and target describe it.
  */
-#ifndef GS_LOCKD_SERVER_TRACK_H
-#define GS_LOCKD_SERVER_TRACK_H
+#ifndef GS_LOCKD_TRACK_TRACK_H
+#define GS_LOCKD_TRACK_TRACK_H
 
-#include "lockd/server/quota.h"
-
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* What max-memory has to do with it (server/quota.c). */
+struct lockd_quota {
+    uint64_t allowed; /* the demand that was last within max-memory */
+    bool over;        /* it has more: it is held back */
+    bool limited;     /* the scheduler knows a limit */
+};
 
 /* One device of one program. */
 struct lockd_track {
@@ -31,6 +37,8 @@ struct lockd_tracks {
 struct lockd_track *lockd_track_find(const struct lockd_tracks *tracks, const uint8_t *uuid);
 /* The same, made if there is none; NULL without memory, or if there are too many. */
 struct lockd_track *lockd_track_get(struct lockd_tracks *tracks, const uint8_t *uuid);
+/* The program does not use the device any more. Nothing happens without a track. */
+void lockd_track_drop(struct lockd_tracks *tracks, const uint8_t *uuid);
 void lockd_track_deinit(struct lockd_tracks *tracks);
 
 #endif

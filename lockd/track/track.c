@@ -3,7 +3,7 @@
  * track.c: the tracks of one program, one for each of its devices. trace.c writes the last
  * report and target into them, quota.c the part that is within max-memory. No other state.
  */
-#include "lockd/server/track.h"
+#include "lockd/track/track.h"
 
 #include "lockd/sched/scheduler.h"
 
@@ -34,6 +34,14 @@ struct lockd_track *lockd_track_get(struct lockd_tracks *tracks, const uint8_t *
     memset(grown, 0, sizeof *grown);
     memcpy(grown->uuid, uuid, sizeof grown->uuid);
     return grown;
+}
+
+void lockd_track_drop(struct lockd_tracks *tracks, const uint8_t *uuid)
+{
+    struct lockd_track *track = lockd_track_find(tracks, uuid);
+
+    if (track != NULL)
+        *track = tracks->track[--tracks->count];
 }
 
 void lockd_track_deinit(struct lockd_tracks *tracks)

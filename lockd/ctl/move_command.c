@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * move_command.c: `gpusharectl move PID GPU`: moves a program to another GPU while it runs.
+ */
+#include "lockd/ctl/ctl.h"
+#include "lockd/ctl/nvml.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define PATIENCE_S 180 /* its work finishes, its memory leaves, the driver moves it */
+#define UUID_BYTES 16
+
+/* "GPU-..." or "MIG-...", whole. */
+static int read_uuid(const char *text, uint8_t uuid[UUID_BYTES])
+{
+    unsigned digits = 0;
+
+    if (strncasecmp(text, "GPU-", 4) != 0 && strncasecmp(text, "MIG-", 4) != 0)
+        return -EINVAL;
+    for (text += 4; *text != '\0'; text++) {
+        static const char hex[] = "0123456789abcdef";
+        const char *at = strchr(hex, *text | 0x20);
+
+        if (*text == '-')
+            continue;
+        if (at == NULL || digits == 2 * UUID_BYTES)
+            return -EINVAL;
+        uuid[digits / 2] = (uint8_t)(uuid[digits / 2] << 4 | (at - hex));
+        digits++;
+    }
+    return digits == 2 * UUID_BYTES ? 0 : -EINVAL;
+}
+
+/* A number, as nvidia-smi counts. */
+static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
+{
+    struct ctl_nvml *nvml = ctl_nvml_open();
+    char name[CTL_UUID_SIZE] = "";
+    const bool found = ctl_nvml_uuid(nvml, (unsigned)strtoul(text, NULL, 10), name);
+
+    ctl_nvml_close(nvml);
+    if (found && read_uuid(name, uuid) == 0)
+        return 0;
+    return gs_err_set(&ctl->err, -ENODEV,
+                      "GPU %s is not known (NVML does not tell it): give its UUID", text);
+}
+
+/* The beginning of the UUID of a GPU that the daemon knows, if of one only. */
+static int find_beginning(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
+{
+    struct ctl_answer answer;
+    unsigned found = 0;
+    int code = ctl_ask_status(ctl, &answer);
+
+    if (code != 0)
+        return code;
+    for (size_t i = 0; i < answer.device_count; i++) {
+        char name[CTL_UUID_SIZE];
+
+        if (strncasecmp(ctl_uuid(answer.devices[i].uuid, name), text, strlen(text)) != 0)
+            continue;
+        memcpy(uuid, answer.devices[i].uuid, UUID_BYTES);
+        found++;
+    }
+    ctl_answer_deinit(&answer);
+    if (found == 1)
+        return 0;
+    return gs_err_set(&ctl->err, -ENODEV, "%s GPU's UUID begins with %s",
+                      found == 0 ? "no known" : "more than one", text);
+}
+
+static int find_gpu(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
+{
+    memset(uuid, 0, UUID_BYTES);
+    if (read_uuid(text, uuid) == 0)
+        return 0;
+    memset(uuid, 0, UUID_BYTES);
+    if (*text != '\0' && strspn(text, "0123456789") == strlen(text) && strlen(text) < 4)
+        return find_index(ctl, text, uuid);
+    return find_beginning(ctl, text, uuid);
+}
+
+static enum ctl_exit finish(struct ctl *ctl, int code, const struct gs_wire_end *end,
+                            int32_t pid, bool json)
+{
+    if (code != 0) {
+        if (json)
+            ctl_print_outcome(code, 0, ctl->err.text);
+        return ctl_fail(ctl);
+    }
+    if (json)
+        ctl_print_outcome(end->code, end->count, end->code != 0 ? end->text : NULL);
+    else if (end->code == 0)
+        printf("moved process %d %s\n", (int)pid, end->text);
+    if (end->code == 0)
+        return ctl_done(CTL_OK);
+    fprintf(stderr, "gpusharectl: %s\n", end->text);
+    return ctl_refused(end);
+}
+
+static enum ctl_exit move_run(struct ctl *ctl, int argc, char **argv)
+{
+    struct gs_wire_relocate relocate = {.pid = 0};
+    struct gs_wire_end end = {.code = 0};
+    struct ctl_answer answer;
+    bool json = false;
+    int index = 1, code;
+
+    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
+        return ctl_usage(&ctl_move, "%s", ctl->err.text);
+    if (index != argc - 2)
+        return ctl_usage(&ctl_move, "give one process id and one GPU");
+    if (ctl_pid(argv[index], &relocate.pid) != 0)
+        return ctl_usage(&ctl_move, "'%s' is not a process id", argv[index]);
+    code = find_gpu(ctl, argv[index + 1], relocate.uuid);
+    if (code != 0)
+        return finish(ctl, code, &end, relocate.pid, json);
+    ctl->patience_s = PATIENCE_S;
+    lockd_wire_header(&relocate.header, GS_WIRE_RELOCATE);
+    code = ctl_ask(ctl, &relocate, sizeof relocate, &answer);
+    if (code == 0) {
+        end = answer.end;
+        ctl_answer_deinit(&answer);
+    }
+    return finish(ctl, code, &end, relocate.pid, json);
+}
+
+static void move_details(void)
+{
+    puts("\nGPU is its number as nvidia-smi counts, its UUID, or the beginning of one that "
+         "`gpusharectl status --json` shows.");
+}
+
+const struct ctl_command ctl_move = {
+    "move",   "PID GPU",    "move a running program to another GPU of the same model",
+    move_run, move_details, ctl_json_option};

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * guard_driver.h: the driver functions that a guard calls, and what it says to the daemon.
+ */
+#ifndef GS_LOCKD_GUARD_GUARD_DRIVER_H
+#define GS_LOCKD_GUARD_GUARD_DRIVER_H
+
+#include "lockd/guard/guard.h"
+
+#include <stdbool.h>
+
+#include <cuda.h>
+
+/* The families of the table that the guard needs: WANTED is 1 for them, else 0. */
+#define IS_INIT              ~, 1
+#define IS_CKPT              ~, 1
+#define SECOND(a, b, ...)    b
+#define WANTED(...)          SECOND(__VA_ARGS__, 0, 0)
+#define JOIN(word, number)   JOINED(word, number)
+#define JOINED(word, number) word##number
+
+/* ... and single functions of others. */
+#define GUARD_ALSO(EACH)                                                                       \
+    EACH(cuGetErrorName)                                                                       \
+    EACH(cuDeviceGetCount)                                                                     \
+    EACH(cuDeviceGetUuid_v2)                                                                   \
+    EACH(cuDeviceGetName)                                                                      \
+    EACH(cuDeviceTotalMem_v2)                                                                  \
+    EACH(cuDevicePrimaryCtxRetain)                                                             \
+    EACH(cuDevicePrimaryCtxRelease_v2)                                                         \
+    EACH(cuCtxPushCurrent_v2)                                                                  \
+    EACH(cuCtxPopCurrent_v2)                                                                   \
+    EACH(cuMemGetInfo_v2)
+
+/* The driver has the checkpoints since 12.8. */
+struct guard_driver {
+#define MEMBER_0(symbol)
+#define MEMBER_1(symbol) typeof(&symbol) symbol;
+    GUARD_ALSO(MEMBER_1)
+#define GS_API(symbol, base, since, variant, family, action)                                   \
+    JOIN(MEMBER_, WANTED(IS_##family))(symbol)
+#include "wrap/driver_api.def"
+};
+
+/* Loads and initialises the driver. False: the daemon has been told why it cannot be used. */
+bool lockd_guard_load(struct guard_driver *driver);
+/* The name of a result, never NULL. */
+const char *lockd_guard_result(const struct guard_driver *driver, CUresult result);
+/* What state the driver says the process is in, as a word. */
+const char *lockd_guard_state(const struct guard_driver *driver, int pid);
+/* Says a word to the daemon: "WHAT: WHY" behind it, or either alone. */
+void lockd_guard_say(enum lockd_guard_word word, const char *what, const char *why);
+
+#endif

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * guard_move.c: moves one program to another device with the driver's checkpoint. One thread.
+ *
+ * Where the program is follows from two things: what the record says was begun last, and the state
+ * that the driver says the process is in. Each step looks at both, so a guard that takes up the
+ * work of one that was killed does the same as that one would have done. Until the program is
+ * locked nothing has happened to it; from then on the guard ends only when the program runs again,
+ * or has ended.
+ */
+#include "lockd/guard/guard_move.h"
+
+#include "common/packet.h"
+#include "lockd/protocol/move_record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOCK_MS       10000 /* for work that was submitted to finish */
+#define FIRST_VERSION 13000 /* of the driver, that restores onto other devices */
+
+struct move {
+    const struct guard_driver *driver;
+    int pid, record;
+    CUcheckpointGpuPair pairs[LOCKD_GUARD_PAIRS];
+    unsigned pair_count;
+    bool all_named;                 /* pairs names every device that the guard sees */
+    bool held_said;                 /* HELD */
+    char why[LOCKD_GUARD_TEXT / 2]; /* it is not on the other device */
+};
+
+bool lockd_guard_hear(struct lockd_guard_order *order, int *with)
+{
+    struct pollfd line = {.fd = STDIN_FILENO, .events = POLLIN};
+    struct gs_descriptors got;
+    ssize_t size;
+
+    *with = -1;
+    memset(order, 0, sizeof *order);
+    do {
+        while (poll(&line, 1, -1) < 0 && errno == EINTR)
+            ;
+        size = gs_packet_receive(STDIN_FILENO, order, sizeof *order, 1, &got);
+    } while (size < 0 && (errno == EAGAIN || errno == EINTR));
+    if (size > 0 && got.count == 1) {
+        *with = got.fd[0];
+        got.count = 0;
+    }
+    gs_descriptors_close(&got);
+    return size == (ssize_t)sizeof *order && order->count <= LOCKD_GUARD_PAIRS;
+}
+
+/* --- before anything is done --- */
+
+static int find_device(const struct guard_driver *driver, const uint8_t uuid[16])
+{
+    int count = 0;
+
+    if (driver->cuDeviceGetCount(&count) != CUDA_SUCCESS)
+        return -1;
+    for (int i = 0; i < count; i++) {
+        CUuuid its;
+
+        if (driver->cuDeviceGetUuid_v2(&its, i) == CUDA_SUCCESS &&
+            memcmp(its.bytes, uuid, sizeof its.bytes) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static bool are_alike(const struct guard_driver *driver, CUdevice one, CUdevice other)
+{
+    char name[2][128] = {"", ""};
+    size_t total[2] = {0, 0};
+
+    return driver->cuDeviceGetName(name[0], (int)sizeof name[0], one) == CUDA_SUCCESS &&
+           driver->cuDeviceGetName(name[1], (int)sizeof name[1], other) == CUDA_SUCCESS &&
+           driver->cuDeviceTotalMem_v2(&total[0], one) == CUDA_SUCCESS &&
+           driver->cuDeviceTotalMem_v2(&total[1], other) == CUDA_SUCCESS &&
+           strcmp(name[0], name[1]) == 0 && total[0] == total[1];
+}
+
+/* A context of our own shows that one of the program's has room, and tells what is left then. */
+static bool has_room(const struct guard_driver *driver, CUdevice device, uint64_t bytes)
+{
+    CUcontext context = NULL;
+    size_t free_bytes = 0, total = 0;
+    CUresult result = driver->cuDevicePrimaryCtxRetain(&context, device);
+
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuCtxPushCurrent_v2(context);
+        if (result == CUDA_SUCCESS) {
+            result = driver->cuMemGetInfo_v2(&free_bytes, &total);
+            driver->cuCtxPopCurrent_v2(&context);
+        }
+        driver->cuDevicePrimaryCtxRelease_v2(device);
+    }
+    if (result != CUDA_SUCCESS)
+        lockd_guard_say(LOCKD_GUARD_CANNOT, "no context can be made on that GPU",
+                        lockd_guard_result(driver, result));
+    else if (free_bytes < bytes)
+        lockd_guard_say(LOCKD_GUARD_CANNOT, "there is no room on that GPU", "");
+    return result == CUDA_SUCCESS && free_bytes >= bytes;
+}
+
+static bool may_change(const struct guard_driver *driver, const struct lockd_guard_order *order)
+{
+    const int from = find_device(driver, order->pairs[0].from);
+    const int onto = find_device(driver, order->pairs[0].to);
+
+    if (from < 0 || onto < 0)
+        lockd_guard_say(LOCKD_GUARD_CANNOT,
+                        from < 0 ? "the guard does not see the GPU that it is on"
+                                 : "there is no such GPU",
+                        "");
+    else if (!are_alike(driver, from, onto))
+        lockd_guard_say(LOCKD_GUARD_CANNOT, "that GPU is of another model", "");
+    else
+        return has_room(driver, onto, order->bytes);
+    return false;
+}
+
+/* Everything that can be known before the program is stopped. */
+static bool may_move(const struct guard_driver *driver, const struct lockd_guard_order *order)
+{
+    CUprocessState state = CU_PROCESS_STATE_FAILED;
+    int version = 0;
+    CUresult result;
+
+    if (driver->cuDriverGetVersion(&version) != CUDA_SUCCESS || version < FIRST_VERSION) {
+        lockd_guard_say(LOCKD_GUARD_UNABLE, "this driver cannot move programs",
+                        "13.0 (580) and later can");
+        return false;
+    }
+    result = driver->cuCheckpointProcessGetState(order->pid, &state);
+    if (result != CUDA_SUCCESS) {
+        lockd_guard_say(result == CUDA_ERROR_NOT_PERMITTED ? LOCKD_GUARD_UNABLE
+                                                           : LOCKD_GUARD_FAILED,
+                        "the driver does not tell the state of the process",
+                        lockd_guard_result(driver, result));
+        return false;
+    }
+    if (state != CU_PROCESS_STATE_RUNNING) {
+        lockd_guard_say(LOCKD_GUARD_FAILED, "somebody else has locked or checkpointed it", "");
+        return false;
+    }
+    return may_change(driver, order);
+}
+
+/* --- the record --- */
+
+static char read_record(const struct move *move)
+{
+    char byte = GS_RECORD_STAYED;
+
+    return pread(move->record, &byte, 1, 0) == 1 ? byte : (char)GS_RECORD_STAYED;
+}
+
+static bool write_record(const struct move *move, enum gs_move_record what)
+{
+    const char byte = (char)what;
+
+    return pwrite(move->record, &byte, 1, 0) == 1;
+}
+
+/* The program may send any descriptor: nothing is opened for writing here that it cannot write. */
+static bool is_writable(int fd)
+{
+    const int flags = fcntl(fd, F_GETFL);
+
+    return flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) == O_RDWR;
+}
+
+/* The lock is of an open file, so the program's is opened once more. Waits for a guard that is
+ * still at it. */
+static bool take_record(struct move *move, int with)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    char path[64];
+    int code;
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", with);
+    move->record = with >= 0 && is_writable(with) ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (with >= 0)
+        close(with);
+    if (move->record < 0)
+        return false;
+    do
+        code = fcntl(move->record, F_OFD_SETLKW, &whole);
+    while (code != 0 && errno == EINTR);
+    return code == 0;
+}
+
+/* --- the steps --- */
+
+static void fill_pairs(struct move *move, const struct lockd_guard_order *order)
+{
+    move->pair_count = order->count;
+    for (unsigned i = 0; i < order->count; i++) {
+        memcpy(move->pairs[i].oldUuid.bytes, order->pairs[i].from, 16);
+        memcpy(move->pairs[i].newUuid.bytes, order->pairs[i].to, 16);
+    }
+}
+
+static bool is_named(const struct move *move, const CUuuid *uuid)
+{
+    bool named = false;
+
+    for (unsigned i = 0; i < move->pair_count; i++)
+        named |= memcmp(move->pairs[i].oldUuid.bytes, uuid->bytes, sizeof uuid->bytes) == 0;
+    return named;
+}
+
+/* A driver that counts by the devices of the machine wants also those that the program does not
+ * see; they stay where they are. False: there are none. */
+static bool name_all(struct move *move)
+{
+    const unsigned before = move->pair_count;
+    int count = 0;
+
+    move->all_named = true;
+    if (move->driver->cuDeviceGetCount(&count) != CUDA_SUCCESS)
+        return false;
+    for (int i = 0; i < count && move->pair_count < LOCKD_GUARD_PAIRS; i++) {
+        CUuuid uuid;
+
+        if (move->driver->cuDeviceGetUuid_v2(&uuid, i) != CUDA_SUCCESS || is_named(move, &uuid))
+            continue;
+        move->pairs[move->pair_count].oldUuid = uuid;
+        move->pairs[move->pair_count++].newUuid = uuid;
+    }
+    return move->pair_count != before;
+}
+
+static void note_why(struct move *move, const char *what, CUresult result)
+{
+    if (move->why[0] == '\0')
+        snprintf(move->why, sizeof move->why, "%s: %s", what,
+                 lockd_guard_result(move->driver, result));
+}
+
+/* It is neither here nor there for now. */
+static void hold(struct move *move, const char *what, CUresult result)
+{
+    const struct timespec second = {.tv_sec = 1};
+    char text[LOCKD_GUARD_TEXT];
+
+    if (!move->held_said) {
+        snprintf(text, sizeof text, "%s says %s (%s), the process is %s", what,
+                 lockd_guard_result(move->driver, result), move->why,
+                 lockd_guard_state(move->driver, move->pid));
+        lockd_guard_say(LOCKD_GUARD_HELD, text, "");
+    }
+    move->held_said = true;
+    nanosleep(&second, NULL);
+}
+
+static void lock_program(struct move *move)
+{
+    CUcheckpointLockArgs patience = {.timeoutMs = LOCK_MS};
+    const CUresult result = move->driver->cuCheckpointProcessLock(move->pid, &patience);
+
+    if (result == CUDA_SUCCESS)
+        return;
+    note_why(move,
+             result == CUDA_ERROR_NOT_READY ? "its work does not end" : "it cannot be locked",
+             result);
+    write_record(move, GS_RECORD_BACK);
+}
+
+static void checkpoint_program(struct move *move)
+{
+    const CUresult result = move->driver->cuCheckpointProcessCheckpoint(move->pid, NULL);
+
+    if (result == CUDA_SUCCESS)
+        return;
+    note_why(move, "it cannot be checkpointed", result);
+    write_record(move, GS_RECORD_BACK);
+}
+
+static void restore_onto(struct move *move)
+{
+    CUcheckpointRestoreArgs args = {.gpuPairs = move->pairs, .gpuPairsCount = move->pair_count};
+    CUresult result = move->driver->cuCheckpointProcessRestore(move->pid, &args);
+
+    if (result == CUDA_ERROR_INVALID_VALUE && !move->all_named && name_all(move)) {
+        args.gpuPairsCount = move->pair_count;
+        result = move->driver->cuCheckpointProcessRestore(move->pid, &args);
+    }
+    if (result == CUDA_SUCCESS)
+        return;
+    note_why(move, "it cannot be restored on that GPU", result);
+    write_record(move, GS_RECORD_BACK);
+}
+
+static void restore_back(struct move *move)
+{
+    const CUresult result = move->driver->cuCheckpointProcessRestore(move->pid, NULL);
+
+    if (result == CUDA_SUCCESS)
+        return;
+    hold(move, "cuCheckpointProcessRestore", result);
+    write_record(move, GS_RECORD_ONTO); /* in turn: either may have room the next time */
+}
+
+static void unlock_program(struct move *move)
+{
+    const CUresult result = move->driver->cuCheckpointProcessUnlock(move->pid, NULL);
+
+    if (result != CUDA_SUCCESS)
+        hold(move, "cuCheckpointProcessUnlock", result);
+}
+
+static void end_move(struct move *move, bool moved)
+{
+    write_record(move, moved ? GS_RECORD_MOVED : GS_RECORD_STAYED);
+    lockd_guard_say(moved ? LOCKD_GUARD_MOVED : LOCKD_GUARD_STAYED, moved ? "" : move->why, "");
+}
+
+/* One step from where it is. False: there is nothing more to do. begin: it has not been locked by
+ * this guard yet, and is to be. */
+static bool make_step(struct move *move, CUprocessState state, bool *begin)
+{
+    const char record = read_record(move);
+
+    if (record == GS_RECORD_MOVED || record == GS_RECORD_STAYED) {
+        end_move(move, record == GS_RECORD_MOVED);
+        return false;
+    }
+    if (record == GS_RECORD_NEW || (record == GS_RECORD_TAKEN && *begin)) {
+        if (!*begin || !write_record(move, GS_RECORD_TAKEN)) {
+            end_move(move, false);
+            return false;
+        }
+        *begin = false;
+        lock_program(move);
+        return true;
+    }
+    if (state == CU_PROCESS_STATE_RUNNING) {
+        end_move(move, record == GS_RECORD_ONTO);
+        return false;
+    }
+    if (state == CU_PROCESS_STATE_LOCKED && record == GS_RECORD_TAKEN)
+        checkpoint_program(move);
+    else if (state == CU_PROCESS_STATE_LOCKED)
+        unlock_program(move);
+    else if (state != CU_PROCESS_STATE_CHECKPOINTED)
+        hold(move, "cuCheckpointProcessGetState", CUDA_SUCCESS);
+    else if (record == GS_RECORD_TAKEN)
+        write_record(move, GS_RECORD_ONTO);
+    else if (record == GS_RECORD_ONTO)
+        restore_onto(move);
+    else
+        restore_back(move);
+    return true;
+}
+
+int lockd_guard_move(const struct guard_driver *driver, const struct lockd_guard_order *order,
+                     int record)
+{
+    struct move move = {.driver = driver, .pid = order->pid, .record = -1};
+    CUprocessState state = CU_PROCESS_STATE_RUNNING;
+    struct lockd_guard_order go = *order;
+    bool begin = order->word == LOCKD_GUARD_MOVE;
+
+    if (begin) {
+        if (!may_move(driver, order))
+            return 1;
+        lockd_guard_say(LOCKD_GUARD_MAY, "", "");
+        if (!lockd_guard_hear(&go, &record) || go.word != LOCKD_GUARD_GO)
+            return 0; /* nobody wants it any more */
+    } else {
+        snprintf(move.why, sizeof move.why, "its guard was killed");
+    }
+    if (!take_record(&move, record)) {
+        lockd_guard_say(begin ? LOCKD_GUARD_FAILED : LOCKD_GUARD_HELD,
+                        "the record of the move cannot be opened", strerror(errno));
+        return 1;
+    }
+    if (begin && read_record(&move) != GS_RECORD_NEW)
+        snprintf(move.why, sizeof move.why, "the program has given it up");
+    fill_pairs(&move, &go);
+    while (driver->cuCheckpointProcessGetState(move.pid, &state) == CUDA_SUCCESS &&
+           make_step(&move, state, &begin))
+        ;
+    close(move.record);
+    return 0;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * guard_move.h: the guard of a program that changes devices.
+ */
+#ifndef GS_LOCKD_GUARD_GUARD_MOVE_H
+#define GS_LOCKD_GUARD_GUARD_MOVE_H
+
+#include "lockd/guard/guard_driver.h"
+
+/* Carries out MOVE or TAKE_UP. record: what came with TAKE_UP; -1: nothing. Takes as long as the
+ * program is neither here nor there, with the daemon or without. Returns an exit code. */
+int lockd_guard_move(const struct guard_driver *driver, const struct lockd_guard_order *order,
+                     int record);
+/* The daemon's next packet. with: the descriptor that came with it, or -1. False: the daemon has
+ * gone, or says nothing sensible. */
+bool lockd_guard_hear(struct lockd_guard_order *order, int *with);
+
+#endif

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two simulated cards with a daemon, and programs on them that check all of their memory all the time: for the tests of
+`gpusharectl move` (standard library only)."""
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from fake import PATIENCE, can_connect, wait_for  # noqa: E402  (in the folder above)
+
+
+def uuid(card):
+    """Of a simulated card (tests/simcuda/ledger.c)."""
+    return "GPU-51585f66-6d74-7b82-8990-979ea5acb3%02x" % card
+
+
+class Cards:
+    """with Cards(build) as cards: everything is ended and removed at the end."""
+
+    def __init__(self, build, options=(), **environment):
+        self.build = build
+        self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        self.socket = self.folder + "/lockd.sock"
+        self.options = list(options)
+        self.children = []
+        self.daemon = None
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("GPUSHARE_", "SIMCUDA_"))}
+        self.environment.update(
+            GPUSHARE_SOCKET=self.socket, GPUSHARE_LOCKD=build + "/lockd/gpushare-lockd", SIMCUDA_CARD=self.folder + "/card",
+            SIMCUDA_MEMORY="64MiB", SIMCUDA_DEVICES="2", SIMCUDA_KERNEL_NS="1000000", SIMCUDA_PCIE_GBPS="1",
+            GPUSHARE_GUARD_SOCKET=self.folder + "/guard.sock", LD_LIBRARY_PATH=build + "/tests/simcuda",
+            SIMCUDA_KERNELS=build + "/samples/hog_standin.so")
+        self.environment.update(environment)
+        self.hog = self.folder + "/hog"
+        shutil.copy(build + "/samples/hog", self.hog)
+        subprocess.run([build + "/rewriter/gpushare-patch", "-q", "--runtime", build + "/runtime/libgpushare.so.1", self.hog],
+                       check=True, timeout=PATIENCE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        for guard in self.guards():
+            self.kill(guard)
+        for child in self.children:
+            if child.poll() is None:
+                child.kill()
+            child.wait()
+            for stream in (child.stdout, child.stderr):
+                if stream is not None:
+                    stream.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @staticmethod
+    def kill(pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def spawn(self, command, environment=None, **more):
+        child = subprocess.Popen(command, env={**self.environment, **(environment or {})}, **more)
+        self.children.append(child)
+        return child
+
+    def start_daemon(self, **environment):
+        with open(self.folder + "/log", "ab") as log:
+            self.daemon = self.spawn([self.build + "/lockd/gpushare-lockd", "--quantum", "200", *self.options], environment,
+                                     stderr=log)
+        wait_for(lambda: can_connect(self.socket), PATIENCE, "the daemon")
+
+    def said(self):
+        with open(self.folder + "/log", encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def start_hog(self, seconds, share="0.5", path=None, **environment):
+        return self.spawn([path or self.hog, "--share", share, "--rounds", "1000000", "--seconds", str(seconds), "--chunk", "8MiB",
+                           "--quiet"], environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def await_use(self, process, card, least=8 << 20):
+        wait_for(lambda: self.used(process, card) >= least, PATIENCE, f"process {process.pid} to be on card {card}")
+
+    def show(self):
+        return subprocess.run([self.build + "/tests/simcuda/simcuda-card"], env=self.environment, capture_output=True, text=True,
+                              check=True).stdout
+
+    def used(self, process, card):
+        """Bytes that the process has on the card."""
+        units = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+        parts = re.split(r"^card \d+: .*$", self.show(), flags=re.MULTILINE)
+        found = re.search(rf"pid {process.pid} +\S+ +([\d.]+) (\S+)", parts[card + 1]) if card + 1 < len(parts) else None
+        return int(float(found[1]) * units[found[2]]) if found else 0
+
+    def ctl(self, *arguments):
+        done = subprocess.run([self.build + "/lockd/gpusharectl", *arguments], env=self.environment, capture_output=True, text=True,
+                              timeout=PATIENCE)
+        return done.returncode, done.stdout + done.stderr
+
+    def move(self, process, card):
+        return self.ctl("move", str(process.pid), uuid(card))
+
+    def start_move(self, process, card):
+        return self.spawn([self.build + "/lockd/gpusharectl", "move", str(process.pid), uuid(card)], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+
+    def guards(self):
+        """Process ids of guards of our programs."""
+        pids = "|".join(str(child.pid) for child in self.children)
+        return [int(pid) for pid in subprocess.run(["pgrep", "-f", f"gpushare-lockd --guard ({pids})$"], capture_output=True,
+                                                   text=True).stdout.split()]
+
+
+class Service:
+    """What systemd does for gpushare-guard.socket: a guard for each connection."""
+
+    def __init__(self, cards):
+        self.cards = cards
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(cards.environment["GPUSHARE_GUARD_SOCKET"])
+        self.listener.listen(8)
+        self.listener.settimeout(PATIENCE)
+
+    def serve_one(self):
+        connection, _ = self.listener.accept()
+        with connection:
+            connection.setblocking(True)
+            return self.cards.spawn([self.cards.build + "/lockd/gpushare-lockd", "--guard-connection"], stdin=connection)
+
+    def close(self):
+        self.listener.close()

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Programs change cards while they run (`gpusharectl move`), on simulated cards: their memory is right, it lies where they
+are, and who cannot be moved stays as it was.
+
+usage: test_move.py BUILD-FOLDER [unittest options]"""
+import json
+import os
+import sys
+import threading
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from moving import PATIENCE, Cards, Service, uuid, wait_for  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+MIB = 1 << 20
+
+
+class MoveTest(unittest.TestCase):
+    def cards(self, options=(), **environment):
+        cards = Cards(BUILD, options, **environment)
+        self.addCleanup(cards.__exit__)
+        return cards
+
+    def assert_right(self, hog):
+        out, err = hog.communicate(timeout=PATIENCE)
+        self.assertEqual((hog.returncode, err), (0, ""), out)
+        self.assertIn("ok ", out)
+
+    def assert_stays(self, cards, hog, reason, card=1):
+        code, said = cards.move(hog, card)
+        self.assertEqual(code, 1, said)
+        self.assertRegex(said, reason)
+        self.assertIsNone(hog.poll())
+
+    def test_back_and_forth(self):
+        cards = self.cards()
+        cards.start_daemon()
+        mover, other = cards.start_hog(20), cards.start_hog(20, share="0.6")
+        cards.await_use(mover, 0)
+        cards.await_use(other, 0)
+        for i in range(10):
+            code, said = cards.move(mover, 1 - i % 2)
+            self.assertEqual(code, 0, said)
+            self.assertRegex(said, r"moved process \d+ from GPU-\S+ to GPU-\S+ in [\d.]+ s")
+            cards.await_use(mover, 1 - i % 2)
+            self.assertEqual(cards.used(mover, i % 2), 0)
+        code, said = cards.ctl("status", "--json")
+        where = {d["uuid"]: [p["pid"] for p in d["programs"]] for d in json.loads(said)["devices"]}
+        self.assertEqual(sorted(where[uuid(0)]), sorted([mover.pid, other.pid]))
+        self.assertEqual(where.get(uuid(1), []), [])
+        self.assert_right(mover)
+        self.assert_right(other)
+
+    def test_who_cannot_be_moved_stays(self):
+        cards = self.cards()
+        cards.start_daemon()
+        hog = cards.start_hog(20)
+        cards.await_use(hog, 0)
+        self.assert_stays(cards, hog, "it uses that GPU already", 0)
+        self.assert_stays(cards, hog, "it does not see that GPU", 5)
+        self.assertEqual(cards.ctl("move", str(os.getpid()), uuid(1))[0], 4)
+        self.assertEqual(cards.ctl("move", str(hog.pid), "GPU-5158")[0], 1)
+        self.assertEqual(cards.ctl("move", str(hog.pid))[0], 2)
+        taker = cards.start_hog(200, share="0.9", path=BUILD + "/samples/hog", CUDA_VISIBLE_DEVICES="1")
+        cards.await_use(taker, 1, 50 * MIB)
+        self.assert_stays(cards, hog, "no context can be made on that GPU: CUDA_ERROR_OUT_OF_MEMORY")
+        taker.kill()
+        taker.wait()
+        ranks = [cards.start_hog(20, share="0.1", GPUSHARE_GROUP="job") for _ in range(2)]
+        for rank in ranks:
+            cards.await_use(rank, 0)
+        self.assert_stays(cards, ranks[0], "gang")
+        hidden = cards.start_hog(20, share="0.1", CUDA_VISIBLE_DEVICES="0")
+        cards.await_use(hidden, 0)
+        self.assert_stays(cards, hidden, "CUDA_VISIBLE_DEVICES")
+        native = cards.start_hog(20, share="0.1", GPUSHARE_MEMORY="native")
+        cards.await_use(native, 0)
+        self.assert_stays(cards, native, "its memory is not moved")
+        for each in (hog, hidden, native, *ranks):
+            self.assert_right(each)
+
+    def test_driver_that_is_too_old(self):
+        cards = self.cards()
+        cards.start_daemon(SIMCUDA_FAIL="cuDriverGetVersion:1:3")  # as one that says nothing
+        hog = cards.start_hog(20)
+        cards.await_use(hog, 0)
+        self.assert_stays(cards, hog, "this driver cannot move programs: 13.0.*gpushare-guard.socket")
+        self.assert_right(hog)
+
+    def test_failing_driver_calls(self):
+        for call, said in (("cuCheckpointProcessLock:1:999", "it cannot be locked: CUDA_ERROR_UNKNOWN"),
+                           ("cuCheckpointProcessCheckpoint:1:801", "it cannot be checkpointed: CUDA_ERROR_NOT_SUPPORTED"),
+                           ("cuCheckpointProcessRestore:1:2", "it cannot be restored on that GPU: CUDA_ERROR_OUT_OF_MEMORY")):
+            cards = self.cards()
+            cards.start_daemon(SIMCUDA_FAIL=call)
+            hog = cards.start_hog(8)
+            cards.await_use(hog, 0)
+            self.assert_stays(cards, hog, said)
+            cards.await_use(hog, 0)
+            self.assertEqual(cards.used(hog, 1), 0)
+            self.assert_right(hog)
+
+    def test_neither_here_nor_there_for_a_while(self):
+        cards = self.cards()
+        cards.start_daemon(SIMCUDA_FAIL="cuCheckpointProcessRestore:1:2,cuCheckpointProcessRestore:2:2")
+        hog = cards.start_hog(8)
+        cards.await_use(hog, 0)
+        code, said = cards.move(hog, 1)
+        self.assertEqual(code, 1)
+        self.assertRegex(said, r"waits: cuCheckpointProcessRestore says CUDA_ERROR_OUT_OF_MEMORY.*make room on either GPU")
+        self.assertIn("the process is checkpointed", cards.said())
+        cards.await_use(hog, 1)
+        self.assertIn("was moved", cards.said())
+        self.assertIn("cannot be brought back", cards.ctl("status")[1])
+        self.assert_right(hog)
+
+    def test_guard_of_the_service(self):
+        cards = self.cards()
+        cards.start_daemon()
+        hog = cards.start_hog(8)
+        cards.await_use(hog, 0)
+        service = Service(cards)
+        self.addCleanup(service.close)
+        started = []
+        thread = threading.Thread(target=lambda: started.append(service.serve_one()))
+        thread.start()
+        code, said = cards.move(hog, 1)
+        thread.join()
+        self.assertEqual(code, 0, said)
+        self.assertEqual(started[0].wait(PATIENCE), 0)
+        cards.await_use(hog, 1)
+        self.assert_right(hog)
+
+    def test_paused_before_is_paused_after(self):
+        cards = self.cards()
+        cards.start_daemon()
+        hog = cards.start_hog(8)
+        cards.await_use(hog, 0)
+        self.assertEqual(cards.ctl("pause", str(hog.pid))[0], 0)
+        self.assertEqual(cards.move(hog, 1)[0], 0)
+
+        def state():
+            devices = json.loads(cards.ctl("status", "--json")[1])["devices"]
+            return [(d["uuid"], p["state"]) for d in devices for p in d["programs"]]
+        wait_for(lambda: state() == [(uuid(1), "paused")], PATIENCE, "it to be paused on the other card")
+        self.assertEqual(cards.used(hog, 1) >> 20, 6)  # a context and an edge
+        self.assertEqual(cards.ctl("resume", str(hog.pid))[0], 0)
+        self.assert_right(hog)
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")
