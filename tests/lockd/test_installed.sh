@@ -16,7 +16,7 @@ program=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$units/gpushare-lockd.service"
 "$program" --config "$root/opt/share/gpushare/lockd.conf" --check || fail "the example configuration is not valid"
 [ -s "$root/opt/share/gpushare/grafana/gpushare.json" ] || fail "the dashboard is not installed"
 if command -v systemd-analyze >/dev/null; then
-    said=$(SYSTEMD_UNIT_PATH="$units:" systemd-analyze verify --man=no gpushare-lockd.service gpushare-lockd.socket 2>&1) ||
+    said=$(SYSTEMD_UNIT_PATH="$units:" systemd-analyze verify --man=no gpushare-lockd.service gpushare-lockd.socket gpushare-guard.socket 'gpushare-guard@.service' 2>&1) ||
         fail "systemd does not take the units: $said"
     [[ $said != *gpushare* ]] || fail "systemd says of the units: $said"
 fi

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two simulated cards with a daemon, and programs on them that check all of their memory all the time: for the tests of
 `gpusharectl move` (standard library only)."""
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from fake import PATIENCE, can_connect, wait_for  # noqa: E402  (in the folder above)
@@ -82,15 +84,31 @@ class Cards:
         return self.spawn([path or self.hog, "--share", share, "--rounds", "1000000", "--seconds", str(seconds), "--chunk", "8MiB",
                            "--quiet"], environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def await_use(self, process, card, least=8 << 20):
-        wait_for(lambda: self.used(process, card) >= least, PATIENCE, f"process {process.pid} to be on card {card}")
+    def await_use(self, process, card):
+        """Until the daemon knows it there, with its memory."""
+        wait_for(lambda: self.state(process, card).get("demand", 0) >= 4 << 20, PATIENCE, f"process {process.pid} on card {card}")
+
+    def state(self, process, card):
+        """What the daemon says of it; {}: it is not there."""
+        time.sleep(0.05)  # it is asked for in loops, on machines with two cores
+        code, said = self.ctl("status", "--json")
+        devices = json.loads(said)["devices"] if code == 0 else []
+        return next((p for d in devices if d["uuid"] == uuid(card) for p in d["programs"] if p["pid"] == process.pid), {})
 
     def show(self):
-        return subprocess.run([self.build + "/tests/simcuda/simcuda-card"], env=self.environment, capture_output=True, text=True,
-                              check=True).stdout
+        """All cards, as soon as none is being made."""
+        done = None
+
+        def look():
+            nonlocal done
+            done = subprocess.run([self.build + "/tests/simcuda/simcuda-card"], env=self.environment, capture_output=True,
+                                  text=True)
+            return done.returncode == 0
+        wait_for(look, PATIENCE, "the cards to be shown")
+        return done.stdout
 
     def used(self, process, card):
-        """Bytes that the process has on the card."""
+        """Bytes that the process has on the card; memory that could be handed over is on no account."""
         units = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
         parts = re.split(r"^card \d+: .*$", self.show(), flags=re.MULTILINE)
         found = re.search(rf"pid {process.pid} +\S+ +([\d.]+) (\S+)", parts[card + 1]) if card + 1 < len(parts) else None

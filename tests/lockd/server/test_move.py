@@ -64,8 +64,8 @@ class MoveTest(unittest.TestCase):
         self.assertEqual(cards.ctl("move", str(hog.pid), "GPU-5158")[0], 1)
         self.assertEqual(cards.ctl("move", str(hog.pid))[0], 2)
         taker = cards.start_hog(200, share="0.9", path=BUILD + "/samples/hog", CUDA_VISIBLE_DEVICES="1")
-        cards.await_use(taker, 1, 50 * MIB)
-        self.assert_stays(cards, hog, "no context can be made on that GPU: CUDA_ERROR_OUT_OF_MEMORY")
+        wait_for(lambda: cards.used(taker, 1) > 58 * MIB, PATIENCE, "it to take the other card")
+        self.assert_stays(cards, hog, "no context can be made on that GPU: CUDA_ERROR_OUT_OF_MEMORY|there is no room on that GPU")
         taker.kill()
         taker.wait()
         ranks = [cards.start_hog(20, share="0.1", GPUSHARE_GROUP="job") for _ in range(2)]
@@ -76,7 +76,7 @@ class MoveTest(unittest.TestCase):
         cards.await_use(hidden, 0)
         self.assert_stays(cards, hidden, "CUDA_VISIBLE_DEVICES")
         native = cards.start_hog(20, share="0.1", GPUSHARE_MEMORY="native")
-        cards.await_use(native, 0)
+        wait_for(lambda: cards.state(native, 0), PATIENCE, "it to be known")
         self.assert_stays(cards, native, "its memory is not moved")
         for each in (hog, hidden, native, *ranks):
             self.assert_right(each)

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "runtime/client/evidence.h"
+#include "runtime/client/relocate.h"
 #include "runtime/client/client.h"
 #include "runtime/client/reconcile.h"
 #include "runtime/base/device.h"
@@ -101,6 +102,15 @@ void gs_gate_open(bool watched)
 void gs_daemon_await_target(struct gs_device *device)
 {
     (void)device;
+}
+
+void gs_relocate_collect(void)
+{
+}
+
+bool gs_relocate_holds(void)
+{
+    return false;
 }
 
 void gs_evidence_collect(void)

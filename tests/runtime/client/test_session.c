@@ -19,6 +19,7 @@
 #include "runtime/client/evidence.h"
 #include "runtime/client/exporter.h"
 #include "runtime/client/opener.h"
+#include "runtime/client/relocate.h"
 #include "runtime/base/device.h"
 #include "runtime/range/handover.h"
 #include "runtime/host/host.h"
@@ -154,6 +155,20 @@ void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *ta
     budget_before = atomic_load(&card.target.budget);
     received += with->count;
     with->count = 0;
+}
+
+void gs_relocate_lost(void)
+{
+}
+
+bool gs_relocate_is_asked(void)
+{
+    return false;
+}
+
+void gs_relocate_heard(const struct gs_wire_move *message)
+{
+    (void)message;
 }
 
 void gs_evidence_lost(void)

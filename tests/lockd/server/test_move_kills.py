@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Moves during which the program, the guard, the daemon, or guard and daemon together are killed at random moments: every
+program that was not killed finds all of its memory right to its end, and nothing stays on the cards.
+
+usage: test_move_kills.py BUILD-FOLDER [--seeds N] [--first SEED] [--seconds S]"""
+import argparse
+import os
+import random
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from moving import PATIENCE, Cards, wait_for  # noqa: E402
+
+WHOM = ("guard", "guard", "daemon", "daemon", "both", "both", "program", "nobody")
+LATEST = 0.25  # seconds after the move was asked for; most of them take less
+
+
+def kill_daemon(cards):
+    cards.daemon.send_signal(signal.SIGKILL)
+    cards.daemon.wait()
+
+
+def kill_guards(cards, dice):
+    """As soon as there is one, and a moment later: a guard lives for a few milliseconds."""
+    end = time.monotonic() + LATEST
+    guards = cards.guards()
+    while not guards and time.monotonic() < end:
+        guards = cards.guards()
+    time.sleep(dice.choice((0, 0, dice.uniform(0, 0.01), dice.uniform(0, 0.1))))
+    for guard in guards:
+        cards.kill(guard)
+
+
+def disturb(cards, dice, programs, counts):
+    """One move, and what happens to it. Returns the program that was killed, or None."""
+    mover = dice.choice(programs)
+    whom = dice.choice(WHOM)
+    asker = cards.start_move(mover, dice.randrange(2))
+    victim = None
+    if whom in ("guard", "both"):
+        kill_guards(cards, dice)
+    elif whom != "nobody":
+        time.sleep(dice.uniform(0, LATEST))
+    if whom in ("daemon", "both"):
+        kill_daemon(cards)
+        time.sleep(dice.choice((0, 0, 0.1)))
+        cards.start_daemon()
+    elif whom == "program" and len(programs) > 1:
+        victim = mover
+        victim.kill()
+        victim.wait()
+    asker.communicate(timeout=PATIENCE)
+    counts[whom] = counts.get(whom, 0) + 1
+    counts["moved"] = counts.get("moved", 0) + (asker.returncode == 0)
+    return victim
+
+
+def run_seed(build, seed, seconds, counts):
+    dice = random.Random(seed)
+    with Cards(build, SIMCUDA_PCIE_GBPS=dice.choice(("0.2", "0.5", "2"))) as cards:
+        cards.start_daemon()
+        programs = [cards.start_hog(seconds + 2, share=share) for share in ("0.4", "0.6", "0.3")]
+        for program in programs:
+            wait_for(lambda p=program: cards.used(p, 0) + cards.used(p, 1) != 0, PATIENCE, "a program to begin")
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            victim = disturb(cards, dice, programs, counts)
+            if victim is not None:
+                programs.remove(victim)
+        for program in programs:
+            out, err = program.communicate(timeout=PATIENCE)
+            if program.returncode != 0 or "ok " not in out or err:
+                raise AssertionError(f"seed {seed}: exit {program.returncode}: {out}{err}\n{cards.said()}")
+        # entries of the dead go with the next look; a guard that is still there ends by itself
+        try:
+            wait_for(lambda: "pid " not in cards.show() and " 0 B used" in cards.show() and "MiB used" not in cards.show(), 20,
+                     "the cards to be empty")
+        except AssertionError:
+            raise AssertionError(f"seed {seed}: memory is left:\n{cards.show()}{cards.said()}") from None
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=3)
+    options = parser.parse_args()
+    counts = {}
+    for seed in range(options.first, options.first + options.seeds):
+        run_seed(os.path.abspath(options.build), seed, options.seconds, counts)
+    print(f"{options.seeds} seeds: {counts.pop('moved', 0)} moves done, killed: "
+          + ", ".join(f"{whom} {count}" for whom, count in sorted(counts.items())))
+
+
+if __name__ == "__main__":
+    main()
