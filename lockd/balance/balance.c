@@ -5,9 +5,10 @@
  * A program moves when it has lost more by staying than the move costs. What it loses: of the
  * time that it waits, the part that the other programs of its card have more work than those of
  * the other card; where all run at the same time, the part by which they make it slower than they
- * would there. That is no forecast. A program that has lost as much as the move costs will
- * have paid at most twice the least, however long it goes on; and it must have lost twice as
- * much (LOST_LEAST). Losses fade, so that rare short waits never add up to a move.
+ * would there. That is no forecast. Whoever moves after losing as much as the move costs pays at
+ * most twice the least, however long it goes on; here it must have lost twice as much
+ * (LOST_LEAST), and pays three times the least at most. Losses fade, so that rare short waits
+ * never add up to a move.
  *
  * Why nobody goes to and fro: a move needs clearly less work of others on the target than where
  * the program is (clearly_less()), so with the same programs each move lowers the sum, over all
@@ -355,7 +356,7 @@ uint64_t balance_tend(struct balance *balance, uint64_t now_ns)
 {
     bool waits;
 
-    if (!balance->on)
+    if (!balance->on || lockd_list_empty(&balance->programs))
         return LOCKD_NEVER;
     if (now_ns < balance->look_at)
         return balance->look_at;

@@ -118,7 +118,8 @@ void balance_gone(struct balance *balance, struct balance_program *program);
 void balance_sees(struct balance *balance, struct balance_program *program,
                   const struct balance_card *card);
 
-/* Looks at everybody when it is time to. Returns when to call it again; LOCKD_NEVER: it is off. */
+/* Looks at everybody when it is time to. Returns when to call it again; LOCKD_NEVER: it is
+ * off, or nobody is there. */
 uint64_t balance_tend(struct balance *balance, uint64_t now_ns);
 /* Takes the move that is to begin; false: there is none. */
 bool balance_next(struct balance *balance, struct balance_move *move);

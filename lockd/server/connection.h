@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct balance_program;
 struct kin_program;
 struct lockd_checkpoint;
 struct lockd_server;
@@ -77,7 +78,8 @@ struct lockd_connection {
     uint64_t checkpoint_at;              /* no checkpoint is tried before */
     struct lockd_sees sees;              /* the devices that it sees (move.h) */
     struct lockd_trace_listener listening;
-    struct kin_program *kin; /* after HELLO; NULL: there was no memory (relations.h) */
+    struct kin_program *kin;         /* after HELLO; NULL: there was no memory (relations.h) */
+    struct balance_program *balance; /* likewise */
 };
 
 /* NULL without memory; fd stays the caller's then. */

@@ -20,6 +20,7 @@
 #include "lockd/server/ending.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/pause.h"
+#include "lockd/server/relations.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 #include "lockd/server/trace.h"
@@ -139,11 +140,23 @@ static void free_move(struct lockd_move *move)
     free(move);
 }
 
+enum balance_outcome lockd_move_outcome(enum lockd_move_end end)
+{
+    static const enum balance_outcome outcomes[] = {
+        [LOCKD_MOVE_DONE] = BALANCE_MOVED,
+        [LOCKD_MOVE_NOT_THERE] = BALANCE_NOT_THERE,
+        [LOCKD_MOVE_NOT_IT] = BALANCE_NOT_IT,
+        [LOCKD_MOVE_NOBODY] = BALANCE_NOBODY,
+    };
+
+    return outcomes[end];
+}
+
 /* The one place that hears how each move ends, whoever asked for it. */
 static void lockd_move_over(struct lockd_connection *connection, enum lockd_move_end end,
                             uint64_t ns, uint64_t bytes)
 {
-    (void)connection, (void)end, (void)ns, (void)bytes;
+    lockd_relations_moved(connection, lockd_move_outcome(end), ns, bytes);
 }
 
 /* The program goes on where it was. */
@@ -600,6 +613,7 @@ void lockd_move_sees(struct lockd_connection *connection, const struct gs_wire_s
     memcpy(one->uuid, sees->uuid, sizeof one->uuid);
     memcpy(one->name, sees->name, sizeof one->name);
     one->total = sees->total;
+    lockd_relations_sees(connection, sees);
 }
 
 /* A program comes back from a daemon that was killed, in the middle of a move. */

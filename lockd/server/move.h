@@ -13,6 +13,7 @@
 
 #include "common/err.h"
 #include "common/packet.h"
+#include "lockd/balance/balance.h"
 #include "lockd/base/list.h"
 #include "lockd/protocol/wire.h"
 
@@ -37,6 +38,8 @@ enum lockd_move_end {
     LOCKD_MOVE_NOBODY,    /* no program can be moved here */
 };
 
+enum balance_outcome lockd_move_outcome(enum lockd_move_end end);
+
 /* A device that a program sees, as it says. */
 struct lockd_seen {
     uint8_t uuid[16];
@@ -52,7 +55,7 @@ struct lockd_sees {
 
 /* Begins to move the program from one of its devices to another. 0; -errno: it cannot be begun, as
  * *end and why (NULL: not asked for) tell; -EBUSY: another one is under way. The end of a move that
- * was begun is told to lockd_move_over(). */
+ * was begun is told to lockd_relations_moved(). */
 int lockd_move_begin(struct lockd_connection *connection, const uint8_t from[16],
                      const uint8_t to[16], enum lockd_move_end *end, struct gs_err *why);
 /* gpusharectl asks for one, and gets its END when it is over. */

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * relations.c: tells lockd/kin of programs that come, say keys and go, and people of what it
- * tries. A connection without memory for its program here has its turns by itself. One thread.
+ * relations.c: tells lockd/kin and lockd/balance of programs that come, say keys and go, people of
+ * what they try, and move.c of the moves that balance wants. A connection without memory for its
+ * program here has its turns by itself, and stays on its device. One thread.
  */
 #include "lockd/server/relations.h"
 
+#include "lockd/base/log.h"
 #include "lockd/kin/trial.h"
 #include "lockd/server/clock.h"
 #include "lockd/server/ending.h"
+#include "lockd/server/move.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,24 +32,78 @@ static void say_remark(void *context, void *owner, const char *text)
 void lockd_relations_init(struct lockd_server *server)
 {
     kin_init(&server->kin, server->scheduler, say_remark, server);
+    balance_init(&server->balance, sched_client_load, say_remark, server);
 }
 
 void lockd_relations_deinit(struct lockd_server *server)
 {
-    if (server->kin.sched != NULL)
-        kin_deinit(&server->kin);
+    if (server->kin.sched == NULL) /* the server has not come so far */
+        return;
+    balance_deinit(&server->balance);
+    kin_deinit(&server->kin);
 }
 
 void lockd_relations_came(struct lockd_connection *connection)
 {
     connection->kin = kin_came(&connection->server->kin, connection->client, connection,
                                &connection->identity, connection->group[0] != '\0');
+    connection->balance =
+        balance_came(&connection->server->balance, connection->client, connection);
 }
 
 void lockd_relations_gone(struct lockd_connection *connection)
 {
     kin_gone(&connection->server->kin, connection->kin);
     connection->kin = NULL;
+    balance_gone(&connection->server->balance, connection->balance);
+    connection->balance = NULL;
+}
+
+void lockd_relations_sees(struct lockd_connection *connection, const struct gs_wire_sees *sees)
+{
+    struct balance_card card = {.total = sees->total};
+
+    memcpy(card.uuid, sees->uuid, sizeof card.uuid);
+    memcpy(card.name, sees->name, sizeof card.name);
+    if (connection->balance != NULL)
+        balance_sees(&connection->server->balance, connection->balance, &card);
+}
+
+void lockd_relations_moved(struct lockd_connection *connection, enum balance_outcome outcome,
+                           uint64_t ns, uint64_t bytes)
+{
+    if (connection->balance != NULL)
+        balance_outcome(&connection->server->balance, connection->balance, outcome, ns, bytes,
+                        lockd_now());
+}
+
+/* What cannot be begun is over at once. */
+static void begin_move(const struct balance_move *move)
+{
+    struct lockd_connection *connection = move->owner;
+    enum lockd_move_end end = LOCKD_MOVE_NOT_IT;
+    struct gs_err why = {0};
+    const int code = lockd_move_begin(connection, move->from, move->to, &end, &why);
+
+    if (code == 0)
+        return;
+    if (code != -EBUSY)
+        lockd_log(LOCKD_LOG_INFO, "process %d (%s) waits and is not moved: %s",
+                  (int)connection->pid, connection->name, why.text);
+    lockd_relations_moved(connection, code == -EBUSY ? BALANCE_LATER : lockd_move_outcome(end),
+                          0, 0);
+}
+
+static uint64_t tend_balance(struct lockd_server *server, uint64_t now)
+{
+    struct balance_move move;
+    uint64_t next;
+
+    balance_set(&server->balance, server->config.settings.balance);
+    next = balance_tend(&server->balance, now);
+    while (balance_next(&server->balance, &move))
+        begin_move(&move);
+    return next;
 }
 
 void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wire_kin *kin)
@@ -64,7 +122,9 @@ void lockd_relations_join(struct lockd_connection *a, struct lockd_connection *b
 
 uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now)
 {
-    return kin_tend(&server->kin, now);
+    const uint64_t hangs = kin_tend(&server->kin, now), moves = tend_balance(server, now);
+
+    return hangs < moves ? hangs : moves;
 }
 
 void lockd_relations_describe(const struct lockd_connection *connection,

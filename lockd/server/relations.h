@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * relations.h: which programs are one job: their connections on one side, lockd/kin on the other.
+ * relations.h: what programs are to each other: their connections on one side, lockd/kin (which of
+ * them are one job) and lockd/balance (which of them move to another device) on the other.
  */
 #ifndef GS_LOCKD_SERVER_RELATIONS_H
 #define GS_LOCKD_SERVER_RELATIONS_H
 
+#include "lockd/balance/balance.h"
 #include "lockd/kin/kin.h"
 #include "lockd/protocol/wire.h"
 
@@ -23,7 +25,12 @@ void lockd_relations_gone(struct lockd_connection *connection);
 void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wire_kin *kin);
 /* Device memory of the one is mapped by the other: they are one gang from now on. */
 void lockd_relations_join(struct lockd_connection *a, struct lockd_connection *b);
-/* Looks for hangs. Returns when to look again. */
+/* ... has said that it sees a device. */
+void lockd_relations_sees(struct lockd_connection *connection, const struct gs_wire_sees *sees);
+/* A move of the program is over, whoever wanted it. ns, bytes: as balance_outcome() has them. */
+void lockd_relations_moved(struct lockd_connection *connection, enum balance_outcome outcome,
+                           uint64_t ns, uint64_t bytes);
+/* Looks for hangs and for programs that are better off elsewhere. Returns when to look again. */
 uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now);
 /* What is to be shown of it. */
 void lockd_relations_describe(const struct lockd_connection *connection,

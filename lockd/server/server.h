@@ -62,6 +62,7 @@ struct lockd_server {
     struct lockd_checkpoints checkpoints;
     struct lockd_closers closers;
     struct kin kin;
+    struct balance balance;
     struct lockd_handovers handovers;
     struct lockd_hostwatch host;
     struct lockd_moves moves;
