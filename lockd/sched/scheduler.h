@@ -42,6 +42,8 @@ struct sched_settings {
     uint32_t floor_ppm; /* of their fair share, that interactive programs leave to the others */
     uint64_t yield_ns;  /* what programs that run long may have unfinished beside an interactive
                            one; 0: any amount */
+    uint64_t overcommit; /* bytes that each program may have beyond the card; LOCKD_AUTO: the
+                            library's choice */
 };
 
 /* A target to be sent. Everything but its header is filled in. */
