@@ -137,6 +137,9 @@ struct gs_wire_state {
     uint64_t shared;        /* bytes of pinned that others have open (CUDA IPC) */
     uint64_t pinned_graphs; /* bytes of pinned: what graphs hold */
     uint64_t pinned_arrays; /* bytes of pinned: arrays, which textures and surfaces use */
+    uint64_t
+        over; /* bytes beyond the card, in host memory that the device reaches; in host_used,
+                      not in demand */
 };
 
 #define GS_GIVEN_MOST 16 /* descriptors with one message */
@@ -233,6 +236,8 @@ struct gs_wire_target {
     uint64_t
         yield_ns; /* keep no more unfinished work on the device than takes about so long, since
                           an interactive program works there as well; 0: no bound */
+    uint64_t overcommit; /* bytes that the program may have beyond the card, unless it says
+                            otherwise itself; UINT64_MAX: as much as it finds good */
 };
 
 /* Memory of one program that another one opens (CUDA IPC). The opener sends OPEN with what the
@@ -511,7 +516,7 @@ struct gs_wire_end {
 
 _Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
 _Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
-_Static_assert(sizeof(struct gs_wire_state) == 240, "wire");
+_Static_assert(sizeof(struct gs_wire_state) == 248, "wire");
 _Static_assert(sizeof(struct gs_wire_open) == 40, "wire");
 _Static_assert(sizeof(struct gs_wire_share) == 80, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
@@ -519,7 +524,7 @@ _Static_assert(sizeof(struct gs_wire_sees) == 112, "wire");
 _Static_assert(sizeof(struct gs_wire_move) == 224, "wire");
 _Static_assert(sizeof(struct gs_wire_relocate) == 40, "wire");
 _Static_assert(sizeof(struct gs_wire_kin) == 32, "wire");
-_Static_assert(sizeof(struct gs_wire_target) == 104, "wire");
+_Static_assert(sizeof(struct gs_wire_target) == 112, "wire");
 _Static_assert(sizeof(struct gs_wire_wish) == 24, "wire");
 _Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
 /* no padding, however many figures there are */

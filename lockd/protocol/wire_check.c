@@ -115,6 +115,10 @@ static int check_state(struct gs_wire_state *state, struct gs_err *err)
             err, -EBADMSG, "state: %llu bytes pinned, %llu on the host, %llu wanted",
             (unsigned long long)state->pinned, (unsigned long long)state->host_used,
             (unsigned long long)state->host_wanted);
+    if (state->over > state->host_used)
+        return gs_err_set(err, -EBADMSG, "state: %llu bytes beyond the card, %llu on the host",
+                          (unsigned long long)state->over,
+                          (unsigned long long)state->host_used);
     if (state->shared > state->pinned)
         return gs_err_set(err, -EBADMSG, "state: %llu bytes shared, %llu pinned",
                           (unsigned long long)state->shared, (unsigned long long)state->pinned);

@@ -59,6 +59,7 @@ struct sched_member_report {
     uint32_t echoed; /* newest seq taken over */
     uint64_t demand, resident, pinned;
     uint64_t pinned_graphs, pinned_arrays, shared; /* parts of pinned */
+    uint64_t over;                                 /* beyond the card, in none of these */
     uint64_t total; /* of the device, or the program's own limit */
     bool measures;  /* ... no limit: it has said what the driver calls free */
     uint64_t moved_out, moved_in, calls, switch_ns;

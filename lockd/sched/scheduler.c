@@ -249,6 +249,7 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
     member->report.shared = state->shared;
     member->report.pinned_graphs = state->pinned_graphs;
     member->report.pinned_arrays = state->pinned_arrays;
+    member->report.over = state->over;
     sched_short_used(member);
     count_moved(member, state);
     member->report.calls = state->calls;

@@ -43,6 +43,8 @@ struct sched_settings {
     uint64_t yield_ns;  /* what programs that run long may have unfinished beside an interactive
                            one; 0: any amount */
     bool balance; /* programs may move to other devices: all say when they have nothing to do */
+    uint64_t overcommit; /* bytes that each program may have beyond the card; LOCKD_AUTO: the
+                            library's choice */
 };
 
 /* A target to be sent. Everything but its header is filled in. */

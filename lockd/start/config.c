@@ -74,6 +74,7 @@ int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
         .host = set->host,
         .yield_ns = set->yield,
         .balance = set->balance == 1,
+        .overcommit = set->overcommit,
         .floor_ppm = set->floor != LOCKD_AUTO ? (uint32_t)set->floor : 0,
         .share_ppm = set->switch_share != LOCKD_AUTO ? (uint32_t)set->switch_share : 0,
     };

@@ -98,6 +98,8 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     state->switch_ns = device->moving.switch_ns;
     state->host_used = gs_host_used() + gs_host_claimed();
     state->host_wanted = gs_host_wanted();
+    /* of what has no memory yet, too */
+    state->over = accounts.over < state->host_used ? accounts.over : state->host_used;
     snprintf(state->device_name, sizeof state->device_name, "%s", device->name);
 }
 

@@ -87,6 +87,8 @@ static void apply_target(const struct gs_wire_target *target, struct gs_descript
         atomic_store_explicit(&device->target.shortfall, target->shortfall,
                               memory_order_relaxed);
         atomic_store_explicit(&device->target.yield_ns, target->yield_ns, memory_order_relaxed);
+        atomic_store_explicit(&device->target.overcommit, target->overcommit,
+                              memory_order_relaxed);
         atomic_store_explicit(&device->target.budget, target->budget, memory_order_relaxed);
         gs_host_set_budget(target->host_budget);
         atomic_store_explicit(&device->target.seq, target->seq, memory_order_release);

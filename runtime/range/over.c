@@ -21,6 +21,7 @@
 
 #define ATTEMPTS 100 /* 1 s in all: the daemon answers within milliseconds */
 #define PAUSE_NS 10000000u
+#define MOST     (1ull << 50) /* so that sums with it cannot overflow */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t half_of_host;
@@ -42,7 +43,7 @@ uint64_t gs_over_limit(const struct gs_device *device)
     if (limit == 0 || device->managed)
         return 0;
     if (limit != GS_OVERCOMMIT_AUTO)
-        return limit;
+        return limit < MOST ? limit : MOST;
     pthread_once(&once, look_at_host);
     return half_of_host < device->total ? half_of_host : device->total;
 }

@@ -22,7 +22,7 @@ GIB = 1 << 30
 CARD = bytes(range(16))
 PATIENCE = 120.0  # seconds: what comes at once on an idle machine, on one that is busy with other things
 
-TARGET_FORMAT = "<IHHII16sIIQQQQQQIIQ"
+TARGET_FORMAT = "<IHHII16sIIQQQQQQIIQQ"
 
 
 def header(kind, length):
@@ -41,9 +41,9 @@ def hello(name="fake", pid=None, weight=0, priority=0, group="", class_number=0)
 def state(seq=0, flags=0, total=16 * GIB, free=2**64 - 1, demand=0, resident=0, short=0, out=0, moved_in=0,
           calls=0, switch_ns=0, pinned=0, host_used=0, host_wanted=0, given=0, given_bytes=0, uuid=CARD, name=b"Test card",
           shared=0):
-    return message(STATE, struct.pack("<16sIIQQQQQQQQQQQQQII64sQQQ", uuid, seq, flags, total, free, demand, resident, short,
+    return message(STATE, struct.pack("<16sIIQQQQQQQQQQQQQII64sQQQQ", uuid, seq, flags, total, free, demand, resident, short,
                                       out, moved_in, calls, switch_ns, pinned, host_used, host_wanted, given_bytes, given, 0,
-                                      name, shared, 0, 0))
+                                      name, shared, 0, 0, 0))
 
 
 def open_message(token, pid, number):
@@ -73,7 +73,8 @@ class Refused(EOFError):
 class Target:
     def __init__(self, data):
         (_, _, kind, _, _, self.uuid, self.seq, self.flags, self.budget, self.capacity, self.idle_ns,
-         self.host_budget, self.shortfall, self.gift_bytes, self.gifts, _, self.yield_ns) = struct.unpack(
+         self.host_budget, self.shortfall, self.gift_bytes, self.gifts, _, self.yield_ns,
+         self.overcommit) = struct.unpack(
             TARGET_FORMAT, data)
         assert kind == TARGET, f"message type {kind} where a target was expected"
 

@@ -150,6 +150,18 @@ class Overcommit(BuildTest):
             ok(told, "check")
             told.end()
 
+    def test_setting(self):
+        """The daemon's setting is for programs that say nothing themselves; the status says how much is beyond the card."""
+        with Beyond(self.build, more="", options=["--overcommit", "128MiB"]) as card:
+            told = card.program(110, 60)
+            ok(told, "check")
+            entry = told.until(lambda entry: entry["over"] != 0)
+            check(40 * MIB <= entry["over"] <= entry["host_used"], f"the status: {entry}")
+            told.end()
+            told = card.program(110, GPUSHARE_OVERCOMMIT="0")
+            ok(told, "alloc 60", "error 2")
+            told.end()
+
     def test_host_limit(self):
         """The daemon's limit on host memory holds for what is beyond the card."""
         with Beyond(self.build, options=["--host", "64MiB"]) as card:

@@ -316,11 +316,33 @@ static void a_file_in_memory_leaves_the_floor_alone(void **state)
     rmdir(shm);
 }
 
+/* What is claimed takes from what the arena may have, and what could not be is asked for. */
+static void host_claim_keeps_within_the_budget(void **state)
+{
+    (void)state;
+    gs_host_trim(0);
+    assert_int_equal(gs_host_used(), 0);
+    gs_host_set_budget(64 * MIB);
+    assert_int_equal(gs_host_claim(40 * MIB), GS_HOST_CLAIMED);
+    assert_int_equal(gs_host_claimed(), 40 * MIB);
+    assert_int_equal(gs_host_budget(), 24 * MIB);
+    assert_int_equal(gs_host_claim(40 * MIB), GS_HOST_LATER);
+    assert_int_equal(gs_host_wanted(), 80 * MIB);
+    gs_host_set_budget(80 * MIB);
+    assert_int_equal(gs_host_claim(40 * MIB), GS_HOST_CLAIMED);
+    assert_int_equal(gs_host_wanted(), 80 * MIB);
+    gs_host_unclaim(80 * MIB);
+    assert_int_equal(gs_host_claimed(), 0);
+    assert_int_equal(gs_host_wanted(), 0);
+    assert_int_equal(gs_host_budget(), 80 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(host_get_goes_from_registered_to_plain_to_file_to_none),
         cmocka_unit_test(pieces_of_the_file_keep_their_bytes_and_the_file_ends_with_them),
+        cmocka_unit_test(host_claim_keeps_within_the_budget),
         cmocka_unit_test(host_prepare_goes_on_when_the_budget_rises_meanwhile),
         cmocka_unit_test(a_file_in_memory_leaves_the_floor_alone),
         cmocka_unit_test(the_programs_file_under_the_number_of_ours_is_left_alone), /* last */
