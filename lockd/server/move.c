@@ -9,7 +9,6 @@
  */
 #include "lockd/server/move.h"
 
-#include "common/fd.h"
 #include "lockd/base/log.h"
 #include "lockd/base/text.h"
 #include "lockd/guard/guard_start.h"
@@ -218,6 +217,13 @@ void lockd_move_gone(struct lockd_connection *connection)
 
 /* --- the guard --- */
 
+static void drop_guard(struct lockd_move *move)
+{
+    if (move->guard >= 0)
+        close(move->guard);
+    move->guard = -1;
+}
+
 static int start_guard(struct lockd_server *server, struct lockd_move *move, char word)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = move};
@@ -234,7 +240,7 @@ static int start_guard(struct lockd_server *server, struct lockd_move *move, cha
     if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, move->guard, &event) == 0)
         return 0;
     code = -errno;
-    gs_fd_closep(&move->guard);
+    drop_guard(move);
     return code;
 }
 
@@ -285,7 +291,7 @@ static void replace_guard(struct lockd_move *move, uint64_t now)
 {
     const bool first = move->guards_lost++ == 0;
 
-    gs_fd_closep(&move->guard);
+    drop_guard(move);
     if (move->stage != GUARDED) {
         end_without(move, LOCKD_MOVE_NOT_IT, "its guard was killed");
         return;

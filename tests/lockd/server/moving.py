@@ -33,7 +33,7 @@ class Cards:
         self.daemon = None
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("GPUSHARE_", "SIMCUDA_"))}
         self.environment.update(
-            GPUSHARE_SOCKET=self.socket, GPUSHARE_LOCKD=build + "/lockd/gpushare-lockd", SIMCUDA_CARD=self.folder + "/card",
+            GPUSHARE_SOCKET=self.socket, GPUSHARE_LOCKD=self.folder + "/no-daemon", SIMCUDA_CARD=self.folder + "/card",
             SIMCUDA_MEMORY="64MiB", SIMCUDA_DEVICES="2", SIMCUDA_KERNEL_NS="1000000", SIMCUDA_PCIE_GBPS="1",
             GPUSHARE_GUARD_SOCKET=self.folder + "/guard.sock", LD_LIBRARY_PATH=build + "/tests/simcuda",
             SIMCUDA_KERNELS=build + "/samples/hog_standin.so")

@@ -8,6 +8,7 @@ import argparse
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 
@@ -52,24 +53,41 @@ def disturb(cards, dice, programs, counts):
         victim = mover
         victim.kill()
         victim.wait()
-    asker.communicate(timeout=PATIENCE)
+    try:
+        asker.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"no answer for process {mover.pid}, {whom} killed; guards {cards.guards()}\n"
+                             + cards.said()[-2000:] + cards.show()) from None
     counts[whom] = counts.get(whom, 0) + 1
     counts["moved"] = counts.get("moved", 0) + (asker.returncode == 0)
     return victim
+
+
+def is_in_one_place(cards, program):
+    """Where the daemon shows it is where its context is, and nowhere else; True also for one that has ended."""
+    if program.poll() is not None:
+        return True
+    places = [card for card in range(2) if cards.state(program, card)]
+    return len(places) == 1 and cards.used(program, places[0]) != 0 and cards.used(program, 1 - places[0]) == 0
 
 
 def run_seed(build, seed, seconds, counts):
     dice = random.Random(seed)
     with Cards(build, SIMCUDA_PCIE_GBPS=dice.choice(("0.2", "0.5", "2"))) as cards:
         cards.start_daemon()
-        programs = [cards.start_hog(seconds + 2, share=share) for share in ("0.4", "0.6", "0.3")]
+        programs = [cards.start_hog(seconds + 6, share=share) for share in ("0.4", "0.6", "0.3")]
         for program in programs:
             wait_for(lambda p=program: cards.used(p, 0) + cards.used(p, 1) != 0, PATIENCE, "a program to begin")
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            victim = disturb(cards, dice, programs, counts)
+            try:
+                victim = disturb(cards, dice, programs, counts)
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}: {error}") from None
             if victim is not None:
                 programs.remove(victim)
+        for program in programs:
+            wait_for(lambda p=program: is_in_one_place(cards, p), PATIENCE, f"seed {seed}: a program in one place\n{cards.show()}")
         for program in programs:
             out, err = program.communicate(timeout=PATIENCE)
             if program.returncode != 0 or "ok " not in out or err:
