@@ -181,9 +181,12 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
     learn_idle(party, rest);
     if (bursts->usual == LOCKD_NEVER)
         return;
-    bursts->seen += bursts->seen < RESTS_SEEN;
-    bursts->rests = bursts->seen < RESTS_SEEN ||
-                    bursts->rest >= bursts->usual / (bursts->rests ? REST_STILL : REST_LEAST);
+    if (bursts->seen < RESTS_SEEN) {
+        bursts->rests =
+            ++bursts->seen < RESTS_SEEN || bursts->rest >= bursts->usual / REST_LEAST;
+        return;
+    }
+    bursts->rests = bursts->rest >= bursts->usual / (bursts->rests ? REST_STILL : REST_LEAST);
 }
 
 enum gs_wire_class sched_gang_class(const struct sched_gang *gang)
