@@ -10,9 +10,11 @@
 #include "lockd/sched/quantum.h"
 
 #define BURST_MOST  (8000 * NS_PER_MS) /* of an interactive party */
+#define HIDDEN_MOST (8 * BURST_MOST)   /* one known to be interactive is not judged by */
 #define SHORT_STILL 2 /* an interactive one goes on being one with this part more */
 #define REST_LEAST  3 /* it rests for at least this part of a burst ... */
 #define REST_STILL  8 /* ... and goes on being interactive with this one */
+#define RESTS_SEEN  4 /* before that it is taken to rest for long enough */
 #define VAIN        4 /* times in a row that it wanted to run and did not */
 #define TRIES_MOST  64
 #define TRY_AFTER   2 /* bursts that waited; twice as many when that was in vain */
@@ -56,15 +58,22 @@ static uint32_t try_after(const struct sched_party_bursts *bursts)
     return bursts->try_after == 0 ? TRY_AFTER : bursts->try_after;
 }
 
+/* Its history says so, before the present burst. */
+static bool is_known(const struct sched_party *party)
+{
+    return party->bursts.usual != LOCKD_NEVER && party->bursts.is_short && party->bursts.rests;
+}
+
 /* So many bursts waited that nothing is known of what they would be else: the present one is served
  * at once, to see. */
-static bool is_tried(const struct sched_party_bursts *bursts)
+static bool is_tried(const struct sched_party *party)
 {
-    return bursts->waited >= try_after(bursts);
+    return !is_known(party) && party->bursts.waited >= try_after(&party->bursts);
 }
 
 /* A burst that had to wait for longer than it ran, or for some time and is much longer than usual,
- * may be several short ones that came meanwhile, which had no time left to rest. */
+ * may be several short ones that came meanwhile, which had no time left to rest. One that is known to
+ * be interactive stays so for such bursts: else it would have to wait longer, for ever longer ones. */
 static bool is_hidden(const struct sched_party *party, uint64_t ran, uint64_t waited)
 {
     const uint64_t usual = party->bursts.usual,
@@ -72,6 +81,8 @@ static bool is_hidden(const struct sched_party *party, uint64_t ran, uint64_t wa
 
     if (party->device->sched->settings.quantum_ns != LOCKD_AUTO)
         return false;
+    if (is_known(party) && ran <= HIDDEN_MOST)
+        return waited > sched_max(ran / 4, coming);
     if (ran <= BURST_MOST)
         return !party->bursts.rests && waited > sched_max(ran / 2, coming);
     return (waited > ran && ran > usual / 2) ||
@@ -105,11 +116,11 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     bursts->vain = 0;
     if (!bursts->came_up) {
         bursts->came_up = true;
-        bursts->began_long = sched_less(ran, idle) > BURST_MOST && waited <= ran / 2;
+        bursts->began_long = sched_less(ran, idle) > BURST_MOST && waited <= ran / 4;
         return;
     }
     hidden = is_hidden(party, ran, waited);
-    if (is_tried(bursts))
+    if (is_tried(party))
         note_tried(bursts, sched_less(ran, idle), hidden);
     else
         bursts->waited = hidden ? bursts->waited + 1 : 0;
@@ -170,6 +181,11 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
     learn_idle(party, rest);
     if (bursts->usual == LOCKD_NEVER)
         return;
+    if (bursts->seen < RESTS_SEEN) {
+        bursts->rests =
+            ++bursts->seen < RESTS_SEEN || bursts->rest >= bursts->usual / REST_LEAST;
+        return;
+    }
     bursts->rests = bursts->rest >= bursts->usual / (bursts->rests ? REST_STILL : REST_LEAST);
 }
 
@@ -216,15 +232,9 @@ static uint64_t burst_most(const struct sched_party *party, uint64_t now)
     const struct sched_party_bursts *bursts = &party->bursts;
     const double left = 1 - sched_device_keeps(party->device);
 
-    if (!bursts->came_up || bursts->usual == LOCKD_NEVER || is_tried(bursts))
+    if (!bursts->came_up || bursts->usual == LOCKD_NEVER || is_tried(party))
         return usual_most(party);
     return usual_most(party) + (uint64_t)(left * (double)sched_less(now, bursts->began));
-}
-
-/* Its history says so, before the present burst. */
-static bool is_known(const struct sched_party *party)
-{
-    return party->bursts.usual != LOCKD_NEVER && party->bursts.is_short && party->bursts.rests;
 }
 
 /* One that is new, or has rested once, is taken for interactive until a burst that need not wait
@@ -240,17 +250,29 @@ bool sched_party_is_interactive(const struct sched_party *party, uint64_t now)
         return false;
     if (bursts->usual == LOCKD_NEVER)
         return party->device->sched->settings.quantum_ns == LOCKD_AUTO && !bursts->began_long;
-    return is_tried(bursts) || is_known(party);
+    return is_tried(party) || is_known(party);
 }
 
-/* When one that has the device as an interactive party is none any more if it goes on like that. */
+/* When one that is interactive is none any more, if its present burst goes on. */
+uint64_t sched_party_shows_at(const struct sched_party *party, uint64_t now)
+{
+    if (sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE)
+        return LOCKD_NEVER;
+    return now + LOOK_AGAIN + sched_less(burst_most(party, now), burst_now(party, now));
+}
+
+/* ... one that has the device as an interactive party. */
 uint64_t sched_party_lasts_until(const struct sched_party *party, uint64_t now)
 {
     if (!party->bursts.first || !sched_party_is_interactive(party, now))
         return now;
-    if (sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE)
-        return LOCKD_NEVER;
-    return now + LOOK_AGAIN + sched_less(burst_most(party, now), burst_now(party, now));
+    return sched_party_shows_at(party, now);
+}
+
+/* When the present burst of one that has the device has been as long as a turn. */
+uint64_t sched_party_long_at(const struct sched_party *party, uint64_t now)
+{
+    return now + sched_less(sched_device_quantum(party->device), burst_now(party, now));
 }
 
 /* One that is new has shown nothing yet: it goes in turn, but its first turn comes soon. */

@@ -21,8 +21,12 @@ bool sched_party_is_background(const struct sched_party *party);
 enum gs_wire_class sched_gang_class(const struct sched_gang *gang);
 /* ... GS_CLASS_AUTO: what was found out, then. */
 enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t now);
+/* When the present burst of one that has the device has been as long as a turn, if it goes on. */
+uint64_t sched_party_long_at(const struct sched_party *party, uint64_t now);
 /* It has shown nothing yet: it goes in turn, but its first turn comes soon. */
 bool sched_party_is_new(const struct sched_party *party);
+/* When one that is interactive is none any more if its present burst goes on; LOCKD_NEVER: it was said to be one. */
+uint64_t sched_party_shows_at(const struct sched_party *party, uint64_t now);
 /* When one that has the device as an interactive party is none any more if it goes on like that;
  * LOCKD_NEVER: it was said to be one. */
 uint64_t sched_party_lasts_until(const struct sched_party *party, uint64_t now);

@@ -181,6 +181,7 @@ struct sched_party_bursts {
     uint64_t began;      /* when the present burst did */
     uint64_t gap;        /* the longest rest that was only a gap in a burst */
     uint64_t short_rest; /* the last rest, if it was too short to be one; 0 */
+    uint32_t seen;       /* rests so far, up to what it takes to judge them */
     uint32_t vain;       /* it wanted to run so many times in a row, and did not */
     uint32_t waited;     /* so many bursts in a row say little, since they waited */
     uint32_t try_after;  /* ... after so many one is served at once; 0: as usual */
@@ -335,8 +336,10 @@ struct sched_device_share {
     bool held_off;                   /* others are, at present, ... */
     uint64_t off_until;              /* ... until then at the latest */
     /* holders, as of turns.generation: */
-    uint64_t generation, coming_until;
-    bool first_held, batch_held, batch_runs;
+    uint64_t generation;
+    bool batch_held, batch_runs;
+    const struct sched_party *going,
+        *coming; /* the last interactive one, the last of the others */
 };
 
 /* policy_fair.c */

@@ -34,6 +34,7 @@
  * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
  * waiting for DEBT_ROUNDS at most.
  */
+#include "lockd/sched/interactive.h"
 #include "lockd/sched/shares.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
@@ -179,6 +180,19 @@ static uint64_t rest_of_burst(const struct sched_party *party)
     return rest <= most ? rest : 0;
 }
 
+/* What came while a new one waited for its first turn takes as long again, or longer, as more comes
+ * meanwhile. Where only one other party waits for it, that much is done in its first turn: a server
+ * that is never done with it would never be seen to rest. */
+static uint64_t first_turn(const struct sched_party *party)
+{
+    const uint64_t quantum = sched_device_quantum(party->device),
+                   waited = sched_less(party->device->share.at, party->bursts.began);
+
+    if (party->turn.count != 0 || !sched_party_is_new(party) || party->device->party_count > 2)
+        return 0;
+    return sched_min(2 * waited, 2 * quantum);
+}
+
 /* The device goes on to the round of the turn that begins; not for one that runs while the
  * next in turn waits, or that runs already when turns begin to be taken. */
 static uint64_t turn_length(struct sched_party *party)
@@ -197,7 +211,7 @@ static uint64_t turn_length(struct sched_party *party)
     }
     if (party->bursts.first)
         return sched_max(rest_of_burst(party), sched_min(quantum, FIRST_TURN));
-    return sched_max(rest_of_burst(party),
+    return sched_max(sched_max(rest_of_burst(party), first_turn(party)),
                      sched_clamp(to_real(party, sched_less(have + rise, behind)),
                                  quantum / WORTH / 2, quantum * TURN_LONGEST));
 }

@@ -16,6 +16,10 @@
  *   user with a great many bursts gets what the others leave, and takes nothing from another
  *   user's interactive programs.
  *
+ * A party that is new has shown nothing. It goes in turn, but ends the turn of one that has computed
+ * for longer than a turn without a rest, within the same bounds: most new ones are short. Of two
+ * that begin together neither ends the other's turn.
+ *
  * Fair shares are those of the parties that want the device now, by weight; of users, by the mean
  * weight of their parties. All is O(1), but for a look at the holders when they changed.
  */
@@ -26,9 +30,9 @@
 
 #include <stdlib.h>
 
-#define NEW_WAITS (10000 * NS_PER_MS)
 #define HALF_LIFE (60000 * NS_PER_MS)
 #define BEYOND    4 /* by this part of a fair share one may exceed it */
+#define BEGUN     2 /* switches; one for which others stopped is not sent back for less */
 
 /* --- accounts that fade --- */
 
@@ -148,10 +152,16 @@ void sched_share_note(struct sched_party *party, uint64_t now)
     count_wanting(party, 1);
 }
 
+/* It goes first: it is known to be interactive, or is new and ended another one's turn. */
+static bool went_first(const struct sched_party *party)
+{
+    return party->share.first || (party->turn.interrupts && sched_party_is_new(party));
+}
+
 void sched_share_ran(struct sched_party *party, uint64_t ns, uint64_t now)
 {
     fade_add(&party->share.had, ns, now);
-    if (party->share.user != NULL && party->share.first)
+    if (party->share.user != NULL && went_first(party))
         fade_add(&party->share.user->had, ns, now);
 }
 
@@ -208,21 +218,19 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
     if (share->generation == device->turns.generation)
         return share;
     share->generation = device->turns.generation;
-    share->first_held = share->batch_held = share->batch_runs = false;
-    share->coming_until = 0;
+    share->batch_held = share->batch_runs = false;
+    share->going = share->coming = NULL;
     lockd_list_each (at, &device->turns.holders) {
         const struct sched_party *party = sched_party_of(at, turn.holder);
 
         if (sched_party_is_background(party))
             continue;
-        if (party->share.first && sched_party_is_interactive(party, now)) {
-            share->first_held = true;
+        if (went_first(party) && sched_party_is_interactive(party, now)) {
+            share->going = party;
         } else if (!party->turn.backfilled) {
             share->batch_held = true;
             share->batch_runs = share->batch_runs || party->books.running_members != 0;
-            share->coming_until =
-                sched_max(share->coming_until,
-                          party->turn.progress + COMING * sched_device_switch(device));
+            share->coming = party;
         }
     }
     return share;
@@ -262,21 +270,27 @@ void sched_share_settle(struct sched_device *device, uint64_t now)
 {
     struct sched_device_share *share = &device->share;
     const struct sched_party *comes = device->cleared.party;
+    const bool leases = device->turns.leases;
 
     sched_share_count(device, now);
     look_at_holders(device, now);
     if (share->first_weights != 0)
         share->due = due_to_interactive(device);
     share->off_until = LOCKD_NEVER;
-    if (!device->turns.leases || (share->batch_queued == 0 && !share->batch_held)) {
+    if ((!leases && share->batch_runs) || (share->batch_queued == 0 && !share->batch_held)) {
         share->held_off = false;
-    } else if (share->first_held && (share->batch_queued != 0 || !share->batch_runs)) {
+    } else if (leases && share->going != NULL &&
+               (share->batch_queued != 0 || !share->batch_runs)) {
         share->held_off = true;
+        if (sched_party_is_interactive(share->going, now))
+            share->off_until = sched_party_shows_at(share->going, now);
+        else
+            share->off_until = now;
     } else if (share->batch_runs) {
         share->held_off = false;
     } else if (share->batch_held) {
-        share->off_until = share->coming_until;
-    } else if (comes != NULL && comes->share.first) {
+        share->off_until = share->coming->turn.progress + COMING * sched_device_switch(device);
+    } else if (comes != NULL && went_first(comes)) {
         share->held_off = true;
     }
 }
@@ -302,24 +316,33 @@ static uint64_t pays_at(const struct sched_party *party, uint64_t now)
     return fades == 0 && fills == 0 ? now : now + LOOK_AGAIN + sched_max(fades, fills);
 }
 
+/* One that is new ends the turn of one that has computed for as long as a turn without a rest: so much
+ * is known of the holder, and the switches cost little of what it had. It has to have stopped, and to
+ * have come to run whenever it was its turn. */
+static uint64_t new_at(const struct sched_party *head, const struct sched_party *holder,
+                       uint64_t now)
+{
+    if (head->turn.skipped != 0 || head->books.running_members != 0 ||
+        !sched_party_is_interactive(head, now))
+        return LOCKD_NEVER;
+    return sched_party_long_at(holder, now);
+}
+
 uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched_party *holder,
                               uint64_t now)
 {
-    uint64_t at = sched_max(sched_party_lasts_until(holder, now), pays_at(head, now));
+    const uint64_t at = sched_max(sched_party_lasts_until(holder, now), pays_at(head, now));
 
-    if (sched_party_is_new(head))
-        at = sched_max(at, head->turn.skipped == 0 && sched_party_is_interactive(head, now)
-                               ? head->bursts.began + NEW_WAITS
-                               : LOCKD_NEVER);
-    return at;
+    return sched_party_is_new(head) ? sched_max(at, new_at(head, holder, now)) : at;
 }
 
 bool sched_share_waits(const struct sched_party *party)
 {
     const struct sched_device_share *share =
         look_at_holders(party->device, party->device->share.at);
+    const double begun = BEGUN * (double)sched_device_switch(party->device);
 
     /* one that only runs beside others is not served yet: else it would make its place free */
     return party->share.first && share->batch_queued + share->batch_beside != 0 &&
-           !share->batch_held && asked_for(had_of_due(party, share->at)) > share->spare;
+           !share->batch_held && asked_for(had_of_due(party, share->at)) > share->spare + begun;
 }

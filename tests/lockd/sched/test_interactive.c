@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_interactive.c: which programs are interactive by their own bursts (interactive.c), and for how long the
+ * others let them go first (shares.c). Client 0 computes all the time; client 1 works in bursts. The device
+ * holds one of them.
+ */
+#include "tests/lockd/harness.h"
+
+#include "lockd/sched/interactive.h"
+
+#define STEP    (10 * MS)
+#define SECOND  (1000 * MS)
+#define STOPPED 3 /* steps that a hand-off takes here, at most */
+
+static const struct sched_party *party_of(const struct harness *h, int who)
+{
+    return sched_member_find(h->client[who].client, h->client[who].state.uuid)->party;
+}
+
+static bool is_found(const struct harness *h, int who)
+{
+    return sched_party_class(party_of(h, who), h->now) == GS_CLASS_INTERACTIVE;
+}
+
+/* One step; both do what they are told, and 1 has work or not. Returns who ran, one bit each. 0 takes part
+ * once it has connected. */
+static unsigned step(struct harness *h, bool works)
+{
+    unsigned ran = 0;
+
+    if (h->client[0].client != NULL)
+        obeys(h, 0);
+    if (works)
+        obeys(h, 1);
+    else if (has_run(h, 1))
+        say(h, 1, GS_STATE_RUNNING, 6 * GIB, 6 * GIB);
+    else
+        say(h, 1, 0, 6 * GIB,
+            sched_min(h->client[1].state.resident, h->client[1].target.budget));
+    for (int who = 0; who < 2; who++)
+        ran |= is_running(h, who) && (who == 0 || works) ? 1u << who : 0;
+    later(h, STEP);
+    assert_null(sched_check(h->sched));
+    return ran;
+}
+
+/* 1 works for so long, however long it has to wait for that, and rests. Adds to ran what 0 ran. Returns
+ * how long 1 waited. */
+static uint64_t burst(struct harness *h, uint64_t work, uint64_t rest, uint64_t *ran)
+{
+    uint64_t waited = 0;
+
+    while (work != 0) {
+        const unsigned is = step(h, true);
+
+        work -= (is & 2) != 0 ? sched_min(work, STEP) : 0;
+        waited += (is & 2) == 0 ? STEP : 0;
+        *ran += (is & 1) != 0 ? STEP : 0;
+    }
+    for (; rest != 0; rest -= STEP)
+        *ran += (step(h, false) & 1) != 0 ? STEP : 0;
+    return waited;
+}
+
+static uint64_t bursts(struct harness *h, int count, uint64_t work, uint64_t rest)
+{
+    uint64_t ran = 0, longest = 0;
+
+    for (int i = 0; i < count; i++)
+        longest = sched_max(longest, burst(h, work, rest, &ran));
+    return longest;
+}
+
+static void begin(struct harness *h)
+{
+    say(h, 0, W, 8 * GIB, 0);
+    obeys(h, 0);
+    say(h, 1, 0, 6 * GIB, 0);
+}
+
+/* --- what makes a program interactive --- */
+
+static void interactive_short_bursts_are_found_within_three(void **state)
+{
+    struct harness *h = *state;
+
+    begin(h);
+    bursts(h, 3, 500 * MS, 4 * SECOND);
+    assert_true(is_found(h, 1));
+    assert_false(is_found(h, 0));
+    assert_in_range(bursts(h, 20, 500 * MS, 4 * SECOND), 0, STOPPED * STEP);
+}
+
+/* Whoever is alone waits for nobody: its bursts show as they are. */
+static void interactive_evaluation_pauses_are_not_enough(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 1, 0, 6 * GIB, 0);
+    bursts(h, 5, 30 * SECOND, 20 * SECOND);
+    assert_false(is_found(h, 1));
+    say(h, 0, W, 8 * GIB, 0);
+    for (int i = 0; i < 5; i++) {
+        bursts(h, 1, 30 * SECOND, 20 * SECOND);
+        assert_false(is_found(h, 1));
+    }
+}
+
+/* The rests are a small part of the time: a job that loads data now and then. */
+static void interactive_rests_that_are_gaps_are_not_enough(void **state)
+{
+    struct harness *h = *state;
+
+    say(h, 1, 0, 6 * GIB, 0);
+    bursts(h, 30, 2 * SECOND, 600 * MS);
+    assert_true(party_of(h, 1)->bursts.usual != LOCKD_NEVER);
+    assert_false(party_of(h, 1)->bursts.rests);
+    assert_false(is_found(h, 1));
+}
+
+static void interactive_bursts_that_grow_long_end_it(void **state)
+{
+    struct harness *h = *state;
+
+    begin(h);
+    bursts(h, 5, 500 * MS, 4 * SECOND);
+    assert_true(is_found(h, 1));
+    bursts(h, 8, 40 * SECOND, 10 * SECOND);
+    assert_false(is_found(h, 1));
+    bursts(h, 30, 500 * MS, 4 * SECOND); /* ... and short ones bring it back */
+    assert_true(is_found(h, 1));
+}
+
+/* --- how credit is spent and regained --- */
+
+static void credit_falls_while_others_are_held_off_and_rises_while_they_run(void **state)
+{
+    struct harness *h = *state;
+    const struct sched_device_share *share = &device_of(h)->share;
+    double before;
+
+    begin(h);
+    share = &device_of(h)->share;
+    bursts(h, 4, 500 * MS, 4 * SECOND);
+    before = share->spare;
+    for (int i = 0; i < 1000; i++)
+        step(h, true);
+    /* two programs: the other one keeps 0.6 of its half */
+    assert_true(before - share->spare > 2.5e9 && before - share->spare < 3.5e9);
+    before = share->spare;
+    for (int i = 0; i < 300; i++)
+        step(h, false);
+    assert_true(share->spare - before > 0.6 * 3e9 && share->spare - before < 0.75 * 3e9);
+    bursts(h, 1, 500 * MS, 100 * SECOND);
+    assert_true(share->spare <= (double)SPARE_MOST);
+}
+
+/* Work for 1.2 of the device's time, in bursts: the other one has what the floor says, and the bursts
+ * wait for no whole turn. */
+static void credit_spent_the_others_keep_the_floor(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran = 0, began;
+
+    begin(h);
+    bursts(h, 4, 500 * MS, 4 * SECOND);
+    for (int i = 0; i < 100; i++)
+        burst(h, 500 * MS, 50 * MS, &ran);
+    ran = 0;
+    began = h->now;
+    for (int i = 0; i < 400; i++)
+        burst(h, 500 * MS, 50 * MS, &ran);
+    assert_true(ran >= (h->now - began) * 29 / 100);
+}
+
+/* --- new programs --- */
+
+static void new_one_goes_at_once_where_the_other_one_has_long_computed(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran = 0;
+
+    begin(h);
+    for (int i = 0; i < 6000; i++)
+        step(h, false);
+    for (int i = 0; i < 5; i++) { /* also when that one is in the midst of a turn */
+        assert_in_range(burst(h, 200 * MS, 0, &ran), 0, STOPPED * STEP);
+        gone(h, 1);
+        say(h, 1, 0, 6 * GIB, 0);
+        for (int steps = 0; steps < 5; steps++)
+            step(h, false);
+    }
+}
+
+static void new_one_waits_for_the_turn_of_one_that_has_just_begun(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran = 0, quantum;
+
+    begin(h);
+    quantum = quantum_of(h);
+    assert_true(quantum > 10 * STEP);
+    assert_in_range(burst(h, 200 * MS, STEP, &ran), quantum - 5 * STEP, quantum + 5 * STEP);
+}
+
+/* A user who starts a program again and again: each is new, and ends a turn. */
+static void new_ones_in_a_row_leave_the_floor(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran = 0, began;
+
+    begin(h);
+    for (int i = 0; i < 2000; i++)
+        step(h, false);
+    began = h->now;
+    for (int i = 0; i < 400; i++) {
+        burst(h, 300 * MS, 0, &ran);
+        gone(h, 1);
+        say(h, 1, 0, 6 * GIB, 0);
+    }
+    assert_true(ran >= (h->now - began) * 27 / 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(interactive_short_bursts_are_found_within_three),
+        scenario(interactive_evaluation_pauses_are_not_enough),
+        scenario(interactive_rests_that_are_gaps_are_not_enough),
+        scenario(interactive_bursts_that_grow_long_end_it),
+        scenario(credit_falls_while_others_are_held_off_and_rises_while_they_run),
+        scenario(credit_spent_the_others_keep_the_floor),
+        scenario(new_one_goes_at_once_where_the_other_one_has_long_computed),
+        scenario(new_one_waits_for_the_turn_of_one_that_has_just_begun),
+        scenario(new_ones_in_a_row_leave_the_floor),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
