@@ -176,7 +176,7 @@ def main():
     reason = installed("chromium", "prometheus")
     if reason:
         sys.exit(reason)
-    with Watched(os.path.abspath(options.build), quantum_ms=4000) as card:
+    with Watched(os.path.abspath(options.build), quantum_ms=4000, nvml=False) as card:
         prometheus, start = Prometheus(card), time.time()
         run_programs(card, options.seconds)
         browser = Browser(card.folder)

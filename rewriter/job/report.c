@@ -79,7 +79,7 @@ static void print_escapes(FILE *to, const struct elf_facts *facts)
 {
     if (!facts->imports_dlmopen && !facts->imports_dlopen)
         return;
-    fputs("  escapes   possible: libraries that it loads", to);
+    fputs("  escapes   possible: what it loads", to);
     if (facts->imports_dlmopen)
         fputs(" by dlmopen into another namespace", to);
     if (facts->imports_dlmopen && facts->imports_dlopen)

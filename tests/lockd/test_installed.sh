@@ -10,10 +10,8 @@ trap 'rm -rf "$root"' EXIT
 fail() { echo "$*"; failed=1; }
 "$cmake" --install "$build" --prefix "$root/opt" >"$root/log" 2>&1 || { tail "$root/log"; exit 1; }
 units=$root/opt/lib/systemd/system
-for unit in gpushare-serve.service; do
-    program=$(sed -n 's/^ExecStart=\([^ ]*\) .*/\1/p' "$units/$unit")
-    [ "$program" = "$root/opt/bin/gpusharectl" ] || fail "$unit starts $program, which is not what was installed"
-done
+program=$(sed -n 's/^ExecStart=\([^ ]*\) .*/\1/p' "$units/gpushare-serve.service")
+[ "$program" = "$root/opt/bin/gpusharectl" ] || fail "gpushare-serve.service starts $program, which is not what was installed"
 program=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$units/gpushare-lockd.service")
 [ "$program" = "$root/opt/bin/gpushare-lockd" ] || fail "the unit starts $program, which is not what was installed"
 "$program" --version | grep -q gpushare-lockd || fail "$program does not run"

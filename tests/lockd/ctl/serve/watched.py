@@ -28,7 +28,8 @@ BUSY_PERCENT = 37  # what the fake management library says of each card
 class Watched(Card):
     """A card of 256 MiB, `gpusharectl serve` beside it: card.share("train", 0.7) starts a program."""
 
-    def __init__(self, build, quantum_ms=QUANTUM_MS):
+    def __init__(self, build, quantum_ms=QUANTUM_MS, nvml=True):
+        """nvml: with the fake management library."""
         super().__init__(build, memory="256MiB", options=["--quantum", str(quantum_ms)], SIMCUDA_CONTEXT_MEMORY="64KiB",
                          SIMCUDA_KERNELS=os.path.join(build, "samples", "hog_standin.so"))
         self.token_file = os.path.join(self.folder, "token")
@@ -36,7 +37,7 @@ class Watched(Card):
             file.write(TOKEN + "\n")
         ctl = os.path.join(build, "lockd", "gpusharectl")
         self.server = self.start([ctl, "--socket", self.socket, "serve", "--listen", "127.0.0.1:0", "--token-file", self.token_file],
-                                 LD_LIBRARY_PATH=os.path.join(build, "tests/lockd/ctl/nvml"), FAKE_NVML=f"*:{BUSY_PERCENT}")
+                                 **({"LD_LIBRARY_PATH": os.path.join(build, "tests/lockd/ctl/nvml"), "FAKE_NVML": f"*:{BUSY_PERCENT}"} if nvml else {}))
         self.port = int(re.match(r"serving http://[^/]*:(\d+)/", self.server.stdout.readline())[1])
         self.page = f"http://127.0.0.1:{self.port}/?token={TOKEN}"
 
