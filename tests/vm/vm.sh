@@ -56,7 +56,7 @@ echo uninitialized >/etc/machine-id
 for name in systemd-networkd-wait-online systemd-udev-settle systemd-journal-flush; do # nobody waits for the host's devices
     ln -sf /dev/null "/etc/systemd/system/$name.service"
 done
-exec /lib/systemd/systemd --unit=gs-vm.target systemd.unified_cgroup_hierarchy=1
+exec /lib/systemd/systemd --unit=gs-vm.target --log-target=console --log-level=info
 EOF
 else
     cat >"$result/start" <<'EOF'
