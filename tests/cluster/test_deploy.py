@@ -59,6 +59,22 @@ class Deploy(kit.BuildTest):
         blob(manifest["layers"][0])
         self.check_commands(root)
 
+    def test_podman_loads_and_runs_it(self):
+        if shutil.which("podman") is None or os.geteuid() != 0:
+            self.skipTest("needs podman, and root")
+        podman = ["podman", "--root", self.folder + "/storage", "--runroot", self.folder + "/run", "--storage-driver", "vfs", "--runtime",
+                  "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "none"]
+        self.addCleanup(subprocess.run, ["umount", self.folder + "/storage/vfs"], stderr=subprocess.DEVNULL, check=False)
+        done = subprocess.run([*podman, "load", "-q", "-i", self.image(self.stage(), "image.tar")], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        name = done.stdout.split()[-1]
+        for program in ("gpushare-lockd", "gpusharectl", "gpushare-device-plugin"):
+            done = subprocess.run([*podman, "run", "--rm", "--read-only", "--network", "none", "--ulimit", "nofile=1024:1024", "--ulimit",
+                                   "nproc=1000:1000", "--pids-limit", "-1", name, program, "--version"], capture_output=True, text=True, check=False)
+            if done.returncode in (125, 126):
+                self.skipTest("podman runs no container here: " + done.stderr.strip())
+            self.assertEqual((done.returncode, done.stdout.split()[0]), (0, program), done.stderr)
+
     def check_commands(self, root):
         if os.geteuid() != 0:
             return  # only root may chroot

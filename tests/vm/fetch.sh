@@ -22,7 +22,7 @@ number=10
 for module in drivers/virtio/virtio_ring drivers/virtio/virtio drivers/virtio/virtio_pci_legacy_dev drivers/virtio/virtio_pci_modern_dev \
     drivers/virtio/virtio_pci fs/netfs/netfs fs/fscache/fscache net/9p/9pnet net/9p/9pnet_virtio fs/9p/9p fs/overlayfs/overlay \
     drivers/block/virtio_blk crypto/crc32c_generic lib/libcrc32c lib/crc16 fs/mbcache fs/jbd2/jbd2 fs/ext4/ext4; do
-    for file in kernel/lib/modules/*/kernel/$module.ko; do
+    for file in kernel/lib/modules/*/kernel/"$module".ko; do
         cp "$file" "initial/modules/$number-$(basename "$file")" # in this order they are loaded
     done
     number=$((number + 1))

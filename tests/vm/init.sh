@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # SPDX-License-Identifier: Apache-2.0
 #
 # The first process of vm.sh's machine: the host's files, read-only, below a file system in memory; then what /result/start says.

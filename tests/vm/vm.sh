@@ -51,12 +51,13 @@ unit gs-vm.target <<'END'
 Wants=gs-vm.service
 After=gs-vm.service
 END
-echo uninitialized >/etc/machine-id
+echo 0123456789abcdef0123456789abcdef >/etc/machine-id # else systemd would preset all units first
 : >/etc/fstab
+rm -f /usr/lib/systemd/system-generators/* /etc/systemd/system-generators/* # units for what the host has
 for name in systemd-networkd-wait-online systemd-udev-settle systemd-journal-flush; do # nobody waits for the host's devices
     ln -sf /dev/null "/etc/systemd/system/$name.service"
 done
-exec /lib/systemd/systemd --unit=gs-vm.target systemd.unified_cgroup_hierarchy=1
+exec /lib/systemd/systemd --unit=gs-vm.target
 EOF
 else
     cat >"$result/start" <<'EOF'
@@ -71,7 +72,7 @@ echo +memory +pids +cpu >/sys/fs/cgroup/cgroup.subtree_control # processes stay 
 EOF
 fi
 "$qemu" -accel tcg,thread=multi -cpu max -smp 2 -m "$memory" -nographic -nodefaults -no-reboot -serial "file:$result/console" \
-    -kernel "$folder/linux" -initrd "$folder/initial.gz" -append "console=ttyS0 panic=-1 quiet" \
+    -kernel "$folder/linux" -initrd "$folder/initial.gz" -append "console=ttyS0 panic=-1 quiet no_timer_check" \
     -drive "file=$result/disk,format=raw,if=virtio,cache=unsafe" \
     -virtfs local,path=/,security_model=none,readonly=on,multidevs=remap,mount_tag=host \
     -virtfs local,path="$result",security_model=none,mount_tag=result </dev/null

@@ -107,7 +107,7 @@ class SlurmTest(BuildTest):
                 for patched in (True, False, True, False)]
         moved = waited = 0
         for job in jobs:
-            out, err = job.communicate(timeout=PATIENCE)
+            out, err = job.communicate(timeout=4 * PATIENCE)  # a processor for each of the four would take seconds
             self.assertEqual(job.returncode, 0, out + err + SLURM.log()[-3000:])
             number = int(re.search(r"jobid (\d+)", err).group(1))
             self.assertTrue(wait_for(lambda number=number: SLURM.records(number)), "nothing in the job's record")
