@@ -118,26 +118,32 @@ static CUmemLocation location_of(CUdevice device)
                            .id = device == CU_DEVICE_CPU ? 0 : device};
 }
 
+/* What is noted is noted inside the gate: memory that leaves right after it is sent as the advice
+ * says. */
+#define NOTED(call, note)                                                                      \
+    ({                                                                                         \
+        const CUresult noted = (call);                                                         \
+                                                                                               \
+        if (noted == CUDA_SUCCESS)                                                             \
+            note;                                                                              \
+        noted;                                                                                 \
+    })
+
 CUresult __wrap_cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                             CUdevice device)
 {
-    const CUresult result =
-        INSIDE(NULL, 0, gs_driver.cuMemAdvise(devPtr, count, advice, device));
-
-    if (result == CUDA_SUCCESS)
-        gs_managed_advised(devPtr, count, advice, device == CU_DEVICE_CPU);
-    return result;
+    return INSIDE(NULL, 0,
+                  NOTED(gs_driver.cuMemAdvise(devPtr, count, advice, device),
+                        gs_managed_advised(devPtr, count, advice, device == CU_DEVICE_CPU)));
 }
 
 CUresult __wrap_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
                                CUmemLocation location)
 {
-    const CUresult result =
-        INSIDE(NULL, 0, gs_driver.cuMemAdvise_v2(devPtr, count, advice, location));
-
-    if (result == CUDA_SUCCESS)
-        gs_managed_advised(devPtr, count, advice, location.type != CU_MEM_LOCATION_TYPE_DEVICE);
-    return result;
+    return INSIDE(NULL, 0,
+                  NOTED(gs_driver.cuMemAdvise_v2(devPtr, count, advice, location),
+                        gs_managed_advised(devPtr, count, advice,
+                                           location.type != CU_MEM_LOCATION_TYPE_DEVICE)));
 }
 
 #define PREFETCH(symbol, calls)                                                                \
@@ -145,12 +151,10 @@ CUresult __wrap_cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise ad
                              CUstream hStream)                                                 \
     {                                                                                          \
         const CUmemLocation location = location_of(dstDevice);                                 \
-        const CUresult result =                                                                \
-            INSIDE(hStream, calls, gs_driver.symbol(devPtr, count, dstDevice, hStream));       \
                                                                                                \
-        if (result == CUDA_SUCCESS)                                                            \
-            gs_managed_prefetched(devPtr, count, &location);                                   \
-        return result;                                                                         \
+        return INSIDE(hStream, calls,                                                          \
+                      NOTED(gs_driver.symbol(devPtr, count, dstDevice, hStream),               \
+                            gs_managed_prefetched(devPtr, count, &location)));                 \
     }
 
 PREFETCH(cuMemPrefetchAsync, LEGACY)
@@ -160,12 +164,9 @@ PREFETCH(cuMemPrefetchAsync_ptsz, PER_THREAD)
     CUresult __wrap_##symbol(CUdeviceptr devPtr, size_t count, CUmemLocation location,         \
                              unsigned int flags, CUstream hStream)                             \
     {                                                                                          \
-        const CUresult result =                                                                \
-            INSIDE(hStream, calls, gs_driver.symbol(devPtr, count, location, flags, hStream)); \
-                                                                                               \
-        if (result == CUDA_SUCCESS)                                                            \
-            gs_managed_prefetched(devPtr, count, &location);                                   \
-        return result;                                                                         \
+        return INSIDE(hStream, calls,                                                          \
+                      NOTED(gs_driver.symbol(devPtr, count, location, flags, hStream),         \
+                            gs_managed_prefetched(devPtr, count, &location)));                 \
     }
 
 PREFETCH_TO(cuMemPrefetchAsync_v2, LEGACY)
@@ -190,14 +191,12 @@ static void note_batch(const CUdeviceptr *pieces, const size_t *sizes, size_t co
                              size_t numPrefetchLocs, unsigned long long flags,                 \
                              CUstream hStream)                                                 \
     {                                                                                          \
-        const CUresult result =                                                                \
-            INSIDE(hStream, calls,                                                             \
-                   gs_driver.symbol(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,        \
-                                    numPrefetchLocs, flags, hStream));                         \
-                                                                                               \
-        if (result == CUDA_SUCCESS)                                                            \
-            note_batch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs);   \
-        return result;                                                                         \
+        return INSIDE(                                                                         \
+            hStream, calls,                                                                    \
+            NOTED(gs_driver.symbol(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,         \
+                                   numPrefetchLocs, flags, hStream),                           \
+                  note_batch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,               \
+                             numPrefetchLocs)));                                               \
     }
 
 PREFETCH_BATCH(cuMemPrefetchBatchAsync, LEGACY)

@@ -12,7 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from card import MIB, Card, Told  # noqa: E402
+from card import MIB, PATIENCE, Card, Told  # noqa: E402
 
 BUILD = ""
 COSTS = {"SIMCUDA_FAULT_GBPS": "3", "SIMCUDA_PCIE_GBPS": "25", "SIMCUDA_KERNEL_NS": "20000000", "SIMCUDA_POISON": "0",
@@ -65,6 +65,32 @@ class Pair(unittest.TestCase):
         self.assertGreater(evicted_wild, 500)
         self.assertLess(faults, 2 * faults_alone)  # each page once, and no more
         self.assertGreater(wild, 2 * turns)
+
+
+class Random(unittest.TestCase):
+    """What a program is told, and every byte, is the same when its memory leaves and comes back all the time."""
+
+    SEEDS = (1, 3)
+    STEPS = "200"
+
+    def said(self, seed, card, **more):
+        return card.start([os.path.join(BUILD, "tests", "runtime", "managed_random"), str(seed), self.STEPS], **more)
+
+    def test_answers_are_those_of_the_driver(self):
+        moved = 0
+        for seed in self.SEEDS:
+            with self.subTest(seed=seed), Card(BUILD, memory="64MiB", SIMCUDA_FAULT_GBPS="50", **Told.SMALL_CONTEXTS) as card:
+                expected = self.said(seed, card, GPUSHARE_DISABLE="1").communicate(timeout=PATIENCE)
+                other = Told(card)
+                self.assertEqual((other.say("zero 2"), other.say("free 0")), ("ok", "ok"))
+                program = self.said(seed, card)
+                while program.poll() is None:  # its answers are few: they fit into the pipe
+                    if other.say(f"zero {(card.capacity() >> 20) - 2}") == "ok":
+                        self.assertEqual(other.say("free 0"), "ok")
+                        moved += 1
+                self.assertEqual((program.returncode, program.communicate()), (0, expected))
+                other.end()
+        self.assertGreater(moved, 0)
 
 
 class Turns(unittest.TestCase):
