@@ -13,7 +13,9 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from fake import PATIENCE, can_connect, wait_for  # noqa: E402  (in the folder above)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+from fake import PATIENCE, can_connect, wait_for  # noqa: E402  (in the folders above)
+from kit import daemons_of  # noqa: E402
 
 
 def uuid(card):
@@ -33,7 +35,7 @@ class Cards:
         self.daemon = None
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("GPUSHARE_", "SIMCUDA_"))}
         self.environment.update(
-            GPUSHARE_SOCKET=self.socket, GPUSHARE_LOCKD=self.folder + "/no-daemon", SIMCUDA_CARD=self.folder + "/card",
+            GPUSHARE_SOCKET=self.socket, GPUSHARE_LOCKD=build + "/lockd/gpushare-lockd", SIMCUDA_CARD=self.folder + "/card",
             SIMCUDA_MEMORY="64MiB", SIMCUDA_DEVICES="2", SIMCUDA_KERNEL_NS="1000000", SIMCUDA_PCIE_GBPS="1",
             GPUSHARE_GUARD_SOCKET=self.folder + "/guard.sock", LD_LIBRARY_PATH=build + "/tests/simcuda",
             SIMCUDA_KERNELS=build + "/samples/hog_standin.so")
@@ -56,7 +58,13 @@ class Cards:
             for stream in (child.stdout, child.stderr):
                 if stream is not None:
                     stream.close()
+        self.kill_daemons()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def kill_daemons(self):
+        """Also one that a program has started, which may be quicker than ours."""
+        for pid in daemons_of(self.socket):
+            self.kill(pid)
 
     @staticmethod
     def kill(pid):
@@ -72,7 +80,7 @@ class Cards:
 
     def start_daemon(self, **environment):
         with open(self.folder + "/log", "ab") as log:
-            self.daemon = self.spawn([self.build + "/lockd/gpushare-lockd", "--quantum", "200", *self.options], environment,
+            self.daemon = self.spawn([self.build + "/lockd/gpushare-lockd", "--socket", self.socket, "--quantum", "200", *self.options], environment,
                                      stderr=log)
         wait_for(lambda: can_connect(self.socket), PATIENCE, "the daemon")
 

@@ -7,7 +7,6 @@ usage: test_move_kills.py BUILD-FOLDER [--seeds N] [--first SEED] [--seconds S]"
 import argparse
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -20,8 +19,7 @@ LATEST = 0.25  # seconds after the move was asked for; most of them take less
 
 
 def kill_daemon(cards):
-    cards.daemon.send_signal(signal.SIGKILL)
-    cards.daemon.wait()
+    cards.kill_daemons()
 
 
 def kill_guards(cards, dice):
