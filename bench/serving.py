@@ -20,6 +20,9 @@ Kind = namedtuple("Kind", "name kind memory burst mean scratch", defaults=(0,))
 
 # how programs are run: patched or not, in which environment
 Way = namedtuple("Way", "name patched environment")
+
+# alone: units of a request, ns of it or of a step of training, ns of processor time of a request
+Alone = namedtuple("Alone", "units ns cpu")
 OURS = Way("gpushare", True, {})
 
 
@@ -94,8 +97,8 @@ class Card:
         return program.say(f"take {kind.kind} {self.bytes_of(kind.memory)} {self.bytes_of(kind.scratch)}", timeout=600)["bytes"]
 
     def measure_alone(self, program, kind):
-        """(units of a request, ns of it or of a step of training)"""
         self.take(program, kind)
+        cpu = [0]
         if kind.kind == "train":
             units, ends, seconds = 0, [], self.how.alone * self.how.scale
             while len(ends) < 4 and seconds < 600:
@@ -103,11 +106,11 @@ class Card:
                 seconds *= 3
         else:
             units = max(1, round(kind.burst * self.how.scale * 1e9 / program.say("unit")["ns"]))
-            ends = program.say(f"requests {units} " + " ".join(["1"] * (ALONE + 1)))["ends"]
+            ends, cpu = (program.say(f"requests {units} " + " ".join(["1"] * (ALONE + 1)))[word] for word in ("ends", "cpu"))
         finish(program, kind)
         took = statistics.median(after - before for before, after in zip(ends, ends[1:]))
         print(f"    {kind.name} alone: {took / 1e9:.3f} s a {'step' if kind.kind == 'train' else 'request'}  [{self.bench.seconds():.0f} s]", flush=True)
-        return units, took
+        return Alone(units, took, statistics.median(cpu))
 
     def alone(self, kinds, programs):
         """What each does with the card to itself; each kind is measured once. programs: workers that have taken nothing yet."""
@@ -166,7 +169,7 @@ class Group:
         return [kind.mean * self.how.scale for kind in self.kinds]
 
     def run(self, seconds, means, regular=False):
-        """All at once, for so long, with requests as often as that: (when it began, arrivals, ends)."""
+        """All at once, for so long, with requests as often as that: (when it began, arrivals, answers)."""
         start = time.monotonic_ns() + int(2e8)
         until, times = start + int(seconds * 1e9), []
         for at, (kind, mean) in enumerate(zip(self.kinds, means)):
@@ -176,9 +179,9 @@ class Group:
                 times.append(list(range(start, until, int(mean * 1e9))))
             else:
                 times.append(arrivals(start, mean, seconds, seed=5 + at))
-        for program, mine, (units, _) in zip(self.programs, times, self.alone):
-            program.tell(f"requests {units} " + " ".join(map(str, mine)) if mine else f"work {until}")
-        return start, times, [program.answer(timeout=600)["ends"] for program in self.programs]
+        for program, mine, alone in zip(self.programs, times, self.alone):
+            program.tell(f"requests {alone.units} " + " ".join(map(str, mine)) if mine else f"work {until}")
+        return start, times, [program.answer(timeout=600) for program in self.programs]
 
     def settle(self, seconds=None, means=None):
         """What only the first hand-offs cost; the daemon sees what the programs are."""
@@ -213,24 +216,25 @@ class Group:
     def measure(self, seconds, means=None):
         """(a list of what happened to each program, what the daemon said)"""
         before, recording, ticks = self.entries(), self.record(seconds), stolen()
-        start, times, ends = self.run(seconds, means or self.means())
+        start, times, answers = self.run(seconds, means or self.means())
         after = self.entries()
         gone = [new - old for new, old in zip(stolen(), ticks)]
         if recording is not None:
             recording.wait(timeout=600)
         lacking, idle, said = self.facts()
         bring, found = lacking / self.card.bus["h2d"] * 1e9, []
-        shared = by_turns(times, [ns for _, ns in self.alone], bring)
+        shared = by_turns(times, [each.ns for each in self.alone], bring)
         for at, kind in enumerate(self.kinds):
-            alone = self.alone[at][1]
+            alone, ends = self.alone[at].ns, answers[at]["ends"]
             each = {"name": kind.name, "kind": kind.kind, "alone_s": alone / 1e9, "class": [before[at]["class"], after[at]["class"]]}
             each |= {key: after[at][key] - before[at][key] for key in COUNTED}
             if kind.kind == "train":
-                each["kept"] = sum(start <= end < start + seconds * 1e9 for end in ends[at]) * alone / 1e9 / seconds
+                each["kept"] = sum(start <= end < start + seconds * 1e9 for end in ends) * alone / 1e9 / seconds
             else:
                 mine = min(lacking, after[at]["demand"]) / self.card.bus["h2d"] * 1e9
-                each |= judge(times[at], ends[at], alone, mine, idle, seconds)
+                each |= judge(times[at], ends, alone, mine, idle, seconds)
                 each |= {"shared_" + name: quantile(shared[at], part) / 1e9 for name, part in QUANTILES.items()}
+                each["cpu"] = statistics.median(answers[at]["cpu"]) / self.alone[at].cpu  # more: the host was slow, or the library is
             found.append(each)
         return found, {**said, "window_s": seconds, "stolen": gone[0] / max(1, gone[1])}
 

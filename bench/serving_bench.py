@@ -115,7 +115,7 @@ def told(each):
         return f"{each['name']:10} keeps {each['kept']:.3f} of alone{'':37}{moved}"
     part = [f"{name} {each[name]:6.3f} s = {each[name] / each['ideal_' + name]:.2f} of ideal, {each[name] / each['shared_' + name]:.2f} of one card"
             for name in QUANTILES]
-    return f"{each['name']:10} {'; '.join(part)}  {moved}; {each['requests']} requests"
+    return f"{each['name']:10} {'; '.join(part)}  {moved}; {each['requests']} requests, {each['cpu']:.2f} of the processor time"
 
 
 def end_group(results, case, group):

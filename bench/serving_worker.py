@@ -9,7 +9,7 @@ Each line is answered by a line of JSON; times are ns of CLOCK_MONOTONIC.
   help none|pressure|discard  what is said of the scratch memory, which the allocator keeps: {}
   unit                   how long a unit of a request takes, alone: {"ns": N}
   work UNTIL             steps of training until then; when each had finished: {"ends": [...]}
-  requests UNITS TIME... a request of so many units at each time, or when free: {"ends": [...]}
+  requests UNITS TIME... a request of so many units at each time, or when free: {"ends": [...], "cpu": [processor time of each]}
   check                  results that were not what they must be: {"wrong": N}
 
 torch: a Llama-like model of random weights. A step is one of fine-tuning (bf16, Adam, gradient checkpointing), a request a prompt of 128
@@ -205,10 +205,14 @@ def obey(job, word, words):
             job.step()
             ends.append(time.monotonic_ns())
     elif word == "requests":
+        cpu = []
         for when in words[1:]:
             rest_until(int(when))
+            before = time.thread_time_ns()
             job.request(int(words[0]))
             ends.append(time.monotonic_ns())
+            cpu.append(time.thread_time_ns() - before)
+        return {"ends": ends, "cpu": cpu}
     else:
         sys.exit(f"cannot do '{word}'; what it can: bench/serving_worker.py")
     return {"ends": ends}
