@@ -100,12 +100,10 @@ bool lockd_identity_units(const char *line, char *path)
     if (!systemd)
         return false;
     length = strcspn(from, "\n");
-    while (length >= LOCKD_UNITS_SIZE) {
-        const size_t part = 1 + strcspn(from + 1, "/\n");
-
-        from += part;
-        length -= part;
-    }
+    while (length >= LOCKD_UNITS_SIZE)
+        do
+            length--;
+        while (from[length] != '/');
     memcpy(path, from, length);
     path[length] = '\0';
     return true;

@@ -26,7 +26,7 @@ struct lockd_identity {
     bool by_user; /* its container is of a user's session, who can make any number */
     char container[LOCKD_CONTAINER_SIZE]; /* its id, from the control group; "": none */
     char units
-        [LOCKD_UNITS_SIZE]; /* the path of its control group, at least its last parts, which
+        [LOCKD_UNITS_SIZE]; /* the path of its control group, at least its first parts, which
                                      systemd names after units; "": not known */
     char pod
         [LOCKD_POD_SIZE]; /* the UID of its Kubernetes pod, from the control group; "": none */
@@ -60,7 +60,7 @@ int lockd_identity_pidfd(const struct lockd_identity *identity);
  * false: none. */
 bool lockd_identity_container(const char *line, char *name);
 /* The control group that the line names, if that hierarchy is systemd's, into path
- * (LOCKD_UNITS_SIZE bytes; whole parts from its end); false: it is not. */
+ * (LOCKD_UNITS_SIZE bytes; as many whole parts from its beginning as fit); false: it is not. */
 bool lockd_identity_units(const char *line, char *path);
 /* The UID of the Kubernetes pod that such a line names, into uid (LOCKD_POD_SIZE bytes), with '-' between its
  * parts. */

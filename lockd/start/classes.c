@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CONTAINER_DIGITS 64 /* of a container's id, in the name of its control group */
+
 static bool is_unit(const char *name)
 {
     static const char *const suffixes[] = {".service", ".scope", ".slice"};
@@ -93,18 +95,44 @@ int lockd_classes_take(struct lockd_classes *classes, const char *name, const ch
     return 0;
 }
 
-/* Where the path names the unit last; 0: nowhere. */
-static size_t find_unit(const char *units, const char *unit)
+/* Where the first `length` bytes of the path name the unit last; 0: nowhere. */
+static size_t find_unit(const char *units, size_t length, const char *unit)
 {
-    const size_t length = strlen(unit);
     size_t found = 0;
 
-    for (const char *at = units; *at != '\0'; at += strcspn(at, "/")) {
+    for (const char *at = units; at < units + length; at += strcspn(at, "/")) {
         at += strspn(at, "/");
-        if (strcspn(at, "/") == length && strncmp(at, unit, length) == 0)
+        if (strcspn(at, "/") == strlen(unit) && strncmp(at, unit, strlen(unit)) == 0)
             found = (size_t)(at - units) + 1;
     }
     return found;
+}
+
+/* Are the control groups inside this one named by the user: its own systemd, or a container? */
+static bool is_the_users(const char *part, size_t length)
+{
+    size_t digits = 0;
+
+    if (length > strlen("user@.service") && strncmp(part, "user@", 5) == 0)
+        return true;
+    for (size_t i = 0; i < length && digits < CONTAINER_DIGITS; i++)
+        digits = isxdigit((unsigned char)part[i]) ? digits + 1 : 0;
+    return digits == CONTAINER_DIGITS;
+}
+
+/* The bytes of the path that the machine's systemd or a container's runtime has named. */
+static size_t named_by_machine(const char *units)
+{
+    for (const char *at = units; *at != '\0';) {
+        size_t length;
+
+        at += strspn(at, "/");
+        length = strcspn(at, "/");
+        if (is_the_users(at, length))
+            return (size_t)(at - units) + length;
+        at += length;
+    }
+    return strlen(units);
 }
 
 /* How much of the device a class may ask for before others. */
@@ -122,22 +150,40 @@ static int rank(enum gs_wire_class class)
     }
 }
 
-enum gs_wire_class lockd_classes_grant(const struct lockd_classes *classes, uid_t uid,
-                                       const char *units, enum gs_wire_class asked)
+static enum gs_wire_class lower(enum gs_wire_class one, enum gs_wire_class other)
+{
+    return rank(other) < rank(one) ? other : one;
+}
+
+/* The line of the innermost unit in the first `length` bytes of the path, else the user's; NULL:
+ * none. */
+static const struct lockd_class *find_line(const struct lockd_classes *classes, uid_t uid,
+                                           const char *units, size_t length)
 {
     const struct lockd_class *line = NULL;
     size_t deepest = 0;
 
     for (size_t i = 0; i < classes->count; i++) {
         const struct lockd_class *each = &classes->all[i];
-        const size_t depth = each->unit[0] != '\0' ? find_unit(units, each->unit) : 0;
+        const size_t depth = each->unit[0] != '\0' ? find_unit(units, length, each->unit) : 0;
 
         if (depth > deepest || (deepest == 0 && each->unit[0] == '\0' && each->uid == uid)) {
             deepest = depth;
             line = each;
         }
     }
-    if (line == NULL)
+    return line;
+}
+
+enum gs_wire_class lockd_classes_grant(const struct lockd_classes *classes, uid_t uid,
+                                       const char *units, enum gs_wire_class asked)
+{
+    const struct lockd_class *given = find_line(classes, uid, units, named_by_machine(units)),
+                             *named = find_line(classes, uid, units, strlen(units));
+    enum gs_wire_class class;
+
+    if (named == NULL)
         return asked;
-    return asked == GS_CLASS_AUTO || rank(line->class) < rank(asked) ? line->class : asked;
+    class = given != NULL ? lower(given->class, named->class) : named->class;
+    return asked == GS_CLASS_AUTO ? class : lower(class, asked);
 }

@@ -35,7 +35,9 @@ int lockd_classes_take(struct lockd_classes *classes, const char *name, const ch
 
 /* The class of a program of user `uid` that asked for `asked` (GS_CLASS_AUTO: for none). units: the
  * path of its control group, of which each part may be a unit; the last one that has a line
- * counts, then the user. A program may ask for less than the line says, never for more. */
+ * counts, then the user. What users name themselves, below their user@.service or in a container,
+ * gives no higher class than they have without it. A program may ask for less than the line says,
+ * never for more. */
 enum gs_wire_class lockd_classes_grant(const struct lockd_classes *classes, uid_t uid,
                                        const char *units, enum gs_wire_class asked);
 

@@ -124,7 +124,7 @@ static void units_are_the_path_of_systemds_control_group(void **state)
     }
 }
 
-static void units_of_a_long_path_are_the_last_ones(void **state)
+static void units_of_a_long_path_are_the_first_ones(void **state)
 {
     static const char part[] = "/thirty-two-bytes-are-in-this.slice";
     char line[1024] = "0::/first.slice", path[LOCKD_UNITS_SIZE];
@@ -135,8 +135,8 @@ static void units_of_a_long_path_are_the_last_ones(void **state)
         memcpy(line + at, part, sizeof part);
     memcpy(line + at, "/last.service\n", sizeof "/last.service\n");
     assert_true(lockd_identity_units(line, path));
-    assert_memory_equal(path, "/thirty", 7);
-    assert_string_equal(strrchr(path, '/'), "/last.service");
+    assert_memory_equal(path, "/first.slice/thirty", 19);
+    assert_string_equal(strrchr(path, '/'), part);
     memset(line + 4, 'x', 300); /* one part alone is too long */
     line[304] = '\0';
     assert_true(lockd_identity_units(line, path));
@@ -265,7 +265,7 @@ int main(void)
         cmocka_unit_test(pod_in_known_forms_is_its_uid),
         cmocka_unit_test(container_with_long_name_is_cut),
         cmocka_unit_test(units_are_the_path_of_systemds_control_group),
-        cmocka_unit_test(units_of_a_long_path_are_the_last_ones),
+        cmocka_unit_test(units_of_a_long_path_are_the_first_ones),
         cmocka_unit_test(read_peer_is_this_process),
         cmocka_unit_test(contained_is_known_by_each_sign),
         cmocka_unit_test(same_container_needs_all_signs),

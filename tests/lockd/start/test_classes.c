@@ -80,6 +80,39 @@ static void grant_the_innermost_unit_counts_before_the_user(void **state)
     assert_int_equal(lockd_classes_grant(&classes, 8, "/", AUTO), AUTO);
 }
 
+/* jupyter.service may have a higher class, but not one that a user has named so. */
+static void grant_a_users_own_unit_only_lowers(void **state)
+{
+    static const char id[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    struct lockd_classes classes = {.count = 0};
+    char path[200];
+
+    (void)state;
+    take(&classes, "7", "batch");
+    take(&classes, "jupyter.service", "interactive");
+    take(&classes, "nightly.service", "background");
+    take(&classes, "gpu.slice", "batch");
+    assert_int_equal(lockd_classes_grant(&classes, 7, "/system.slice/jupyter.service", AUTO),
+                     INTERACTIVE);
+    assert_int_equal(
+        lockd_classes_grant(&classes, 7, "/user.slice/user@7.service/jupyter.service", AUTO),
+        BATCH);
+    assert_int_equal(lockd_classes_grant(&classes, 7,
+                                         "/user.slice/user@7.service/jupyter.service",
+                                         INTERACTIVE),
+                     BATCH);
+    assert_int_equal(
+        lockd_classes_grant(&classes, 7, "/user.slice/user@7.service/nightly.service", AUTO),
+        BACKGROUND);
+    assert_int_equal(
+        lockd_classes_grant(&classes, 8, "/user.slice/user@8.service/jupyter.service", AUTO),
+        INTERACTIVE);
+    snprintf(path, sizeof path, "/gpu.slice/docker-%s.scope/jupyter.service", id);
+    assert_int_equal(lockd_classes_grant(&classes, 8, path, INTERACTIVE), BATCH);
+    snprintf(path, sizeof path, "/gpu.slice/docker-%s.scope/nightly.service", id);
+    assert_int_equal(lockd_classes_grant(&classes, 8, path, AUTO), BACKGROUND);
+}
+
 static void take_a_later_line_of_the_same_name_counts(void **state)
 {
     struct lockd_classes classes = {0};
@@ -116,6 +149,7 @@ int main(void)
         cmocka_unit_test(grant_without_a_line_is_what_was_asked),
         cmocka_unit_test(grant_is_never_more_than_the_line_says),
         cmocka_unit_test(grant_the_innermost_unit_counts_before_the_user),
+        cmocka_unit_test(grant_a_users_own_unit_only_lowers),
         cmocka_unit_test(take_a_later_line_of_the_same_name_counts),
         cmocka_unit_test(take_more_lines_than_there_is_room_for_is_refused),
     };
