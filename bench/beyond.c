@@ -146,7 +146,7 @@ static void kinds(void)
 static uint32_t expected(const struct piece *piece, unsigned number, uint64_t word,
                          const uint32_t *factor, const uint32_t *addend)
 {
-    const bool edited = piece->edited_at != UINT64_MAX && word < 3u * EDITED;
+    const bool edited = piece->edited_at != UINT64_MAX && word < 3ull * EDITED;
     uint32_t value = (uint32_t)(number + word) * LOAD_FIRST;
 
     if (edited)

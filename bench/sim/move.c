@@ -30,6 +30,8 @@ void sim_move_connected(struct sim_program *program)
         if (program->class->hidden == 0 || i == program->card->index)
             balance_sees(&world->balance, program->balance, &card);
     }
+    if (world->scenario->balance != 0) /* as the daemon does after each message */
+        sim_clock_set(&world->clock, &world->balance_timer, 0);
 }
 
 void sim_move_disconnected(struct sim_program *program)
@@ -128,8 +130,6 @@ void sim_move_init(struct sim_world *world)
     balance_init(&world->balance, sched_client_load, NULL, NULL);
     balance_set(&world->balance, world->scenario->balance != 0);
     sim_timer_init(&world->balance_timer, look, world);
-    if (world->scenario->balance != 0)
-        sim_clock_set(&world->clock, &world->balance_timer, 0);
 }
 
 void sim_move_program(struct sim_program *program)

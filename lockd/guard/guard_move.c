@@ -158,7 +158,9 @@ static char read_record(const struct move *move)
 {
     char byte = GS_RECORD_STAYED;
 
-    return pread(move->record, &byte, 1, 0) == 1 ? byte : (char)GS_RECORD_STAYED;
+    if (pread(move->record, &byte, 1, 0) != 1)
+        byte = GS_RECORD_STAYED;
+    return byte;
 }
 
 static bool write_record(const struct move *move, enum gs_move_record what)

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #define LOCKD_CONTAINER_SIZE 80 /* 64 hexadecimal digits, or a name */
-#define LOCKD_UNITS_SIZE     256
+#define LOCKD_UNITS_SIZE     224
 #define LOCKD_POD_SIZE       40 /* a UUID, or 32 hexadecimal digits */
 
 struct lockd_identity {

@@ -72,7 +72,7 @@ static void member_adopt(struct sched_member *member, uint64_t now)
 /* It comes from another device. What it ran there was counted there, and is not once more here. */
 static void member_settle_in(struct sched_member *member, uint64_t now)
 {
-    const struct sched_client_left *left = &member->client->left;
+    struct sched_client_left *left = member->client->left;
     struct sched_party *party = member->party;
 
     member->time = left->time;
@@ -87,7 +87,8 @@ static void member_settle_in(struct sched_member *member, uint64_t now)
         party->time.last_ran = left->last_ran;
         party->time.level_then = member->device->fair.level;
     }
-    member->client->left.valid = false;
+    free(left);
+    member->client->left = NULL;
 }
 
 /* A client that comes with the number of a target of an earlier connection goes on counting
@@ -96,7 +97,7 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
                                        const struct gs_wire_state *state, uint64_t now)
 {
     struct sched_member *member = calloc(1, sizeof *member);
-    const bool moved_here = client->left.valid;
+    const bool moved_here = client->left != NULL;
 
     if (member == NULL)
         return NULL;
@@ -348,6 +349,7 @@ void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_
     sched_host_forget(client);
     sched_group_client_gone(client);
     lockd_list_remove(&client->link);
+    free(client->left);
     free(client);
     sched_plan_pending(sched, now_ns);
 }
@@ -361,14 +363,16 @@ void sched_left(struct sched *sched, struct sched_client *client, const uint8_t 
     if (member == NULL)
         return;
     sched_books_time(member, now_ns);
-    client->left = (struct sched_client_left){
-        .valid = true,
-        .time = member->time,
-        .bursts = member->party->bursts,
-        .had = member->party->share.had,
-        .turns = member->party->turn.count,
-        .last_ran = member->party->time.last_ran,
-    };
+    if (client->left == NULL)
+        client->left = malloc(sizeof *client->left);
+    if (client->left != NULL) /* else it is as new where it comes to */
+        *client->left = (struct sched_client_left){
+            .time = member->time,
+            .bursts = member->party->bursts,
+            .had = member->party->share.had,
+            .turns = member->party->turn.count,
+            .last_ran = member->party->time.last_ran,
+        };
     device = member->device;
     sched_agenda_plan(device);
     sched_agenda_mark(client->in_group);

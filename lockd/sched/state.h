@@ -156,7 +156,7 @@ struct sched_client {
     char group[32];
     uint64_t kin; /* the group that it was found to be in; 0: none */
     bool paused;
-    struct sched_client_left left;
+    struct sched_client_left *left; /* NULL: it has left none */
     struct sched_client_host host;
 };
 

@@ -619,7 +619,7 @@ void lockd_move_sees(struct lockd_connection *connection, const struct gs_wire_s
     memcpy(one->uuid, sees->uuid, sizeof one->uuid);
     memcpy(one->name, sees->name, sizeof one->name);
     one->total = sees->total;
-    lockd_relations_sees(connection, sees);
+    lockd_relations_sees(connection, one);
 }
 
 /* A program comes back from a daemon that was killed, in the middle of a move. */

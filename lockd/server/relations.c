@@ -43,30 +43,61 @@ void lockd_relations_deinit(struct lockd_server *server)
     kin_deinit(&server->kin);
 }
 
+void lockd_relations_sees(struct lockd_connection *connection, const struct lockd_seen *seen)
+{
+    struct balance_card card = {.total = seen->total};
+
+    memcpy(card.uuid, seen->uuid, sizeof card.uuid);
+    memcpy(card.name, seen->name, sizeof card.name);
+    if (connection->balance != NULL && seen->total != 0)
+        balance_sees(&connection->server->balance, connection->balance, &card);
+}
+
+static void balance_begin(struct lockd_connection *connection)
+{
+    connection->balance =
+        balance_came(&connection->server->balance, connection->client, connection);
+    for (uint32_t i = 0; i < connection->sees.count; i++)
+        lockd_relations_sees(connection, &connection->sees.device[i]);
+}
+
+static void balance_end(struct lockd_connection *connection)
+{
+    balance_gone(&connection->server->balance, connection->balance);
+    connection->balance = NULL;
+}
+
+/* Without balance a program costs no memory for it. */
+static void switch_balance(struct lockd_server *server, bool on)
+{
+    if (server->balance.on == on)
+        return;
+    balance_set(&server->balance, on);
+    lockd_list_each (at, &server->connections.all) {
+        struct lockd_connection *connection = lockd_entry(at, struct lockd_connection, link);
+
+        if (connection->client == NULL)
+            continue;
+        if (on)
+            balance_begin(connection);
+        else
+            balance_end(connection);
+    }
+}
+
 void lockd_relations_came(struct lockd_connection *connection)
 {
     connection->kin = kin_came(&connection->server->kin, connection->client, connection,
                                &connection->identity, connection->group[0] != '\0');
-    connection->balance =
-        balance_came(&connection->server->balance, connection->client, connection);
+    if (connection->server->balance.on)
+        balance_begin(connection);
 }
 
 void lockd_relations_gone(struct lockd_connection *connection)
 {
     kin_gone(&connection->server->kin, connection->kin);
     connection->kin = NULL;
-    balance_gone(&connection->server->balance, connection->balance);
-    connection->balance = NULL;
-}
-
-void lockd_relations_sees(struct lockd_connection *connection, const struct gs_wire_sees *sees)
-{
-    struct balance_card card = {.total = sees->total};
-
-    memcpy(card.uuid, sees->uuid, sizeof card.uuid);
-    memcpy(card.name, sees->name, sizeof card.name);
-    if (connection->balance != NULL)
-        balance_sees(&connection->server->balance, connection->balance, &card);
+    balance_end(connection);
 }
 
 void lockd_relations_moved(struct lockd_connection *connection, enum balance_outcome outcome,
@@ -99,7 +130,7 @@ static uint64_t tend_balance(struct lockd_server *server, uint64_t now)
     struct balance_move move;
     uint64_t next;
 
-    balance_set(&server->balance, server->config.settings.balance);
+    switch_balance(server, server->config.settings.balance);
     next = balance_tend(&server->balance, now);
     while (balance_next(&server->balance, &move))
         begin_move(&move);

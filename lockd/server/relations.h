@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 struct lockd_connection;
+struct lockd_seen;
 struct lockd_server;
 
 void lockd_relations_init(struct lockd_server *server);
@@ -26,7 +27,7 @@ void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wi
 /* Device memory of the one is mapped by the other: they are one gang from now on. */
 void lockd_relations_join(struct lockd_connection *a, struct lockd_connection *b);
 /* ... has said that it sees a device. */
-void lockd_relations_sees(struct lockd_connection *connection, const struct gs_wire_sees *sees);
+void lockd_relations_sees(struct lockd_connection *connection, const struct lockd_seen *seen);
 /* A move of the program is over, whoever wanted it. ns, bytes: as balance_outcome() has them. */
 void lockd_relations_moved(struct lockd_connection *connection, enum balance_outcome outcome,
                            uint64_t ns, uint64_t bytes);

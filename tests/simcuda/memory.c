@@ -388,7 +388,8 @@ CUresult sim_block_new(unsigned device, size_t size, struct sim_block **out)
     if (!block->mapping)
         sim_physical_put(physical);
     // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the mapping holds physical
-    result = result ? result : sim_protect(block->mapping, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (block->mapping)
+        result = sim_protect(block->mapping, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (result)
         sim_block_free(block);
     else

@@ -136,7 +136,7 @@ static void interactive_bursts_that_grow_long_end_it(void **state)
 static void credit_falls_while_others_are_held_off_and_rises_while_they_run(void **state)
 {
     struct harness *h = *state;
-    const struct sched_device_share *share = &device_of(h)->share;
+    const struct sched_device_share *share;
     double before;
 
     begin(h);

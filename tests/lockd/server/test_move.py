@@ -7,6 +7,7 @@ usage: test_move.py BUILD-FOLDER [unittest options]"""
 import json
 import os
 import sys
+import time
 import threading
 import unittest
 
@@ -29,7 +30,9 @@ class MoveTest(unittest.TestCase):
         self.assertIn("ok ", out)
 
     def assert_stays(self, cards, hog, reason, card=1):
-        code, said = cards.move(hog, card)
+        end, said = time.monotonic() + PATIENCE, "uses no GPU yet"
+        while "uses no GPU yet" in said and time.monotonic() < end:
+            code, said = cards.move(hog, card)
         self.assertEqual(code, 1, said)
         self.assertRegex(said, reason)
         self.assertIsNone(hog.poll())

@@ -60,7 +60,7 @@ class Hostile:
         return struct.pack(TARGET_FORMAT, 0x48535047, 4, TARGET, struct.calcsize(TARGET_FORMAT), 0,
                            device.uuid if dice.random() < 0.97 else dice.randbytes(16), seq, flags, budget, capacity, idle,
                            self.number() if dice.random() < 0.5 else 2**64 - 1, self.number(), gift_bytes, gifts, 0,
-                           0 if dice.random() < 0.5 else self.number())
+                           0 if dice.random() < 0.5 else self.number(), 0 if dice.random() < 0.5 else self.number())
 
     def flags(self):
         chosen = RUN if self.dice.random() < 0.8 else 0
