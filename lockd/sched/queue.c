@@ -113,13 +113,11 @@ uint64_t sched_queue_takes(const struct sched_party *party)
 
 /* The one to be served next; those that do not fit beside stuck ones keep their places in front
  * of it. A stuck one would only repeat what it has, unless others of its gang can end what it waits
- * for; and one in front of it that lacks its room would have that room, and end its turn, as soon as
- * it began. What can never fit has its turn only when nobody else has work. */
+ * for. What can never fit has its turn only when nobody else has work. */
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
     struct sched_node *first = sched_order_first(&device->waiting.queue);
     struct sched_party *waits = NULL;
-    bool lacks_room = false;
 
     for (struct sched_node *at = first; at != NULL; at = sched_order_next(at)) {
         struct sched_party *party = sched_party_of(at, wait.queued);
@@ -129,10 +127,9 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
             continue;
         }
         if (sched_queue_takes(party) <= room_for(party) &&
-            (at == first || (waits != NULL && !lacks_room) || !party->books.counted_stuck ||
+            (at == first || waits != NULL || !party->books.counted_stuck ||
              party->gang->client_count > 1))
             return party;
-        lacks_room = lacks_room || sched_queue_takes(party) > room_for(party);
     }
     if (waits != NULL) /* nobody can be served instead */
         return waits;

@@ -290,6 +290,16 @@ static void host_prepare_goes_on_when_the_budget_rises_meanwhile(void **state)
     assert_int_equal(gs_host_used(), 64 * MIB);
 }
 
+/* The file is begun anew, in that folder. */
+static void begin_file_in(const char *place)
+{
+    if (gs_host_file_buffer() != NULL)
+        gs_host_unmap(gs_host_file_buffer(), GS_HOST_FILE_PIECE);
+    gs_host_file_after_fork();
+    setenv("GPUSHARE_SPILL", place, 1);
+    gs_host_file_begin();
+}
+
 /* A folder in memory: it takes what memory would, less the floor. */
 static void a_file_in_memory_leaves_the_floor_alone(void **state)
 {
@@ -299,9 +309,7 @@ static void a_file_in_memory_leaves_the_floor_alone(void **state)
     (void)state;
     if (mkdtemp(shm) == NULL)
         skip();
-    gs_host_file_after_fork();
-    setenv("GPUSHARE_SPILL", shm, 1);
-    gs_host_file_begin();
+    begin_file_in(shm);
     left = GS_HOST_FLOOR + 2 * MIB;
     assert_true(gs_host_file_get(2 * MIB, &offset[0]));
     left--;
@@ -310,9 +318,7 @@ static void a_file_in_memory_leaves_the_floor_alone(void **state)
     left = UINT64_MAX;
     assert_true(gs_host_file_get(2 * MIB, &offset[1]));
     gs_host_file_put(offset[1], 2 * MIB);
-    gs_host_file_after_fork();
-    setenv("GPUSHARE_SPILL", folder, 1);
-    gs_host_file_begin();
+    begin_file_in(folder);
     rmdir(shm);
 }
 
