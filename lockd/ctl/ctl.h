@@ -10,6 +10,7 @@
 #include "common/err.h"
 #include "lockd/base/options.h"
 #include "lockd/protocol/figures.h"
+#include "lockd/protocol/names.h"
 #include "lockd/protocol/wire_check.h"
 
 #include <stdbool.h>
@@ -128,9 +129,6 @@ void ctl_print_usage(const struct ctl_command *command, FILE *out);
 enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-#define CTL_UUID_SIZE 41
-/* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as nvidia-smi -L writes it. */
-char *ctl_uuid(const uint8_t *uuid, char *buffer);
 /* The name of a user, or the number where it has none. */
 const char *ctl_user_name(uint32_t uid, char *buffer, size_t size);
 #define CTL_CONTAINER_SIZE 80

@@ -93,13 +93,14 @@ static json_t *client_json(const struct ctl_answer *answer, size_t index)
 static json_t *clients_json(const struct ctl_answer *answer, const char *uuid)
 {
     json_t *array = json_array();
-    char own[CTL_UUID_SIZE];
+    char own[LOCKD_UUID_SIZE];
 
     for (size_t i = 0; i < answer->client_count; i++) {
         const struct gs_wire_client *client = &answer->clients[i];
         const bool none = client->condition == GS_CONDITION_NO_DEVICE;
 
-        if (uuid == NULL ? none : (!none && strcmp(ctl_uuid(client->uuid, own), uuid) == 0))
+        if (uuid == NULL ? none
+                         : (!none && strcmp(lockd_uuid_text(client->uuid, own), uuid) == 0))
             json_array_append_new(array, client_json(answer, i));
     }
     return array;
@@ -108,9 +109,9 @@ static json_t *clients_json(const struct ctl_answer *answer, const char *uuid)
 static json_t *device_json(const struct ctl_answer *answer, size_t index)
 {
     const struct gs_wire_device *device = &answer->devices[index];
-    char uuid[CTL_UUID_SIZE];
+    char uuid[LOCKD_UUID_SIZE];
     json_t *object =
-        json_pack("{s:s, s:o, s:s}", "uuid", ctl_uuid(device->uuid, uuid), "name",
+        json_pack("{s:s, s:o, s:s}", "uuid", lockd_uuid_text(device->uuid, uuid), "name",
                   ctl_json_text(device->name), "mode", device->leases != 0 ? "leases" : "open");
 
     add_figures(object, lockd_device_figures, device);
@@ -134,9 +135,9 @@ static json_t *histogram_json(const struct gs_wire_histogram *histogram)
 
 static json_t *totals_json(const struct gs_wire_totals *totals)
 {
-    char uuid[CTL_UUID_SIZE];
-    json_t *object = json_pack("{s:s, s:o}", "uuid", ctl_uuid(totals->uuid, uuid), "name",
-                               ctl_json_text(totals->name));
+    char uuid[LOCKD_UUID_SIZE];
+    json_t *object = json_pack("{s:s, s:o}", "uuid", lockd_uuid_text(totals->uuid, uuid),
+                               "name", ctl_json_text(totals->name));
 
     add_figures(object, lockd_total_figures, totals);
     for (const struct lockd_figure *at = lockd_histograms; at->help != NULL; at++)
@@ -209,13 +210,13 @@ int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
     for (size_t i = 0; i < now->client_count; i++) {
         const struct gs_wire_client *client = &now->clients[i];
         const struct ctl_rate rate = ctl_rate_of(before, now, i, elapsed_ns);
-        char uuid[CTL_UUID_SIZE];
+        char uuid[LOCKD_UUID_SIZE];
 
         if (client->condition == GS_CONDITION_NO_DEVICE)
             continue;
         json_array_append_new(
             rates, json_pack("{s:i, s:s, s:f, s:f, s:f, s:f, s:I}", "pid", client->pid,
-                             "device", ctl_uuid(client->uuid, uuid), "moved_out_per_s",
+                             "device", lockd_uuid_text(client->uuid, uuid), "moved_out_per_s",
                              rate.out, "moved_in_per_s", rate.in, "gpu_share", rate.gpu,
                              "calls_per_s", rate.calls, "turns", (json_int_t)rate.turns));
     }

@@ -103,10 +103,10 @@ static void put_daemon(FILE *out, const struct gs_wire_daemon *daemon)
 
 static void put_device(FILE *out, const uint8_t *uuid, const char *name, const char *more)
 {
-    char text[CTL_UUID_SIZE];
+    char text[LOCKD_UUID_SIZE];
 
     putc('{', out);
-    put_label(out, "device", ctl_uuid(uuid, text));
+    put_label(out, "device", lockd_uuid_text(uuid, text));
     putc(',', out);
     put_label(out, "model", name);
     fprintf(out, "%s}", more);
@@ -206,7 +206,7 @@ static void put_program(FILE *out, const struct program *program, const char *mo
                  {"pod", client->pod},
                  {"pod_name", program->pod->name},
                  {"pod_namespace", program->pod->space}};
-    char uuid[CTL_UUID_SIZE], user[64];
+    char uuid[LOCKD_UUID_SIZE], user[64];
 
     fprintf(out, "{pid=\"%d\",uid=\"%u\",", client->pid, client->uid);
     put_label(out, "user", ctl_user_name(client->uid, user, sizeof user));
@@ -214,7 +214,8 @@ static void put_program(FILE *out, const struct program *program, const char *mo
     put_label(out, "name", client->name);
     putc(',', out);
     put_label(out, "device",
-              client->condition != GS_CONDITION_NO_DEVICE ? ctl_uuid(client->uuid, uuid) : "");
+              client->condition != GS_CONDITION_NO_DEVICE ? lockd_uuid_text(client->uuid, uuid)
+                                                          : "");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (known[i].value[0] == '\0')
             continue;

@@ -39,7 +39,7 @@ static int read_uuid(const char *text, uint8_t uuid[UUID_BYTES])
 static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
 {
     struct ctl_nvml *nvml = ctl_nvml_open();
-    char name[CTL_UUID_SIZE] = "";
+    char name[LOCKD_UUID_SIZE] = "";
     const bool found = ctl_nvml_uuid(nvml, (unsigned)strtoul(text, NULL, 10), name);
 
     ctl_nvml_close(nvml);
@@ -59,9 +59,9 @@ static int find_beginning(struct ctl *ctl, const char *text, uint8_t uuid[UUID_B
     if (code != 0)
         return code;
     for (size_t i = 0; i < answer.device_count; i++) {
-        char name[CTL_UUID_SIZE];
+        char name[LOCKD_UUID_SIZE];
 
-        if (strncasecmp(ctl_uuid(answer.devices[i].uuid, name), text, strlen(text)) != 0)
+        if (strncasecmp(lockd_uuid_text(answer.devices[i].uuid, name), text, strlen(text)) != 0)
             continue;
         memcpy(uuid, answer.devices[i].uuid, UUID_BYTES);
         found++;

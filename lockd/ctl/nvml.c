@@ -85,13 +85,13 @@ void ctl_nvml_close(struct ctl_nvml *nvml)
     free(nvml);
 }
 
-bool ctl_nvml_uuid(const struct ctl_nvml *nvml, unsigned index, char uuid[CTL_UUID_SIZE])
+bool ctl_nvml_uuid(const struct ctl_nvml *nvml, unsigned index, char uuid[LOCKD_UUID_SIZE])
 {
     nvml_device_handle device = NULL;
 
     return nvml != NULL && nvml->by_index != NULL && nvml->uuid != NULL &&
            nvml->by_index(index, &device) == NVML_SUCCESS &&
-           nvml->uuid(device, uuid, CTL_UUID_SIZE) == NVML_SUCCESS;
+           nvml->uuid(device, uuid, LOCKD_UUID_SIZE) == NVML_SUCCESS;
 }
 
 /* The samples of a device's last second. *count: 0 with NULL: nothing ran. -1: NVML does not tell. */
@@ -178,9 +178,9 @@ void ctl_nvml_look(const struct ctl_nvml *nvml, struct ctl_answer *answer)
         const struct gs_wire_device *device = &answer->devices[i];
         struct nvml_utilization rates;
         nvml_device_handle handle = NULL;
-        char uuid[CTL_UUID_SIZE];
+        char uuid[LOCKD_UUID_SIZE];
 
-        if (nvml->by_uuid(ctl_uuid(device->uuid, uuid), &handle) != NVML_SUCCESS)
+        if (nvml->by_uuid(lockd_uuid_text(device->uuid, uuid), &handle) != NVML_SUCCESS)
             continue;
         if (nvml->utilization(handle, &rates) == NVML_SUCCESS && rates.gpu <= PERCENT_MAX)
             answer->device_busy[i] = (int)rates.gpu;

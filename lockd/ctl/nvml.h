@@ -17,7 +17,7 @@ struct ctl_nvml *ctl_nvml_open(void);
 void ctl_nvml_close(struct ctl_nvml *nvml);
 
 /* The UUID of the device with that number, as nvidia-smi counts them. False: NVML does not tell. */
-bool ctl_nvml_uuid(const struct ctl_nvml *nvml, unsigned index, char uuid[CTL_UUID_SIZE]);
+bool ctl_nvml_uuid(const struct ctl_nvml *nvml, unsigned index, char uuid[LOCKD_UUID_SIZE]);
 
 /* Fills in answer->device_busy and answer->client_busy (CTL_BUSY_UNKNOWN where NVML does not
  * tell). Accepts NULL. */

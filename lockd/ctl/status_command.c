@@ -14,10 +14,10 @@ static void print_device(const struct ctl_layout *layout, const struct ctl_answe
                          size_t index)
 {
     const struct gs_wire_device *device = &answer->devices[index];
-    char uuid[CTL_UUID_SIZE], total[24], capacity[24], demand[24], resident[24], quantum[24];
+    char uuid[LOCKD_UUID_SIZE], total[24], capacity[24], demand[24], resident[24], quantum[24];
     const int busy = ctl_device_busy(answer, index);
 
-    printf("\n%s  %s  %s\n", device->name, ctl_uuid(device->uuid, uuid),
+    printf("\n%s  %s  %s\n", device->name, lockd_uuid_text(device->uuid, uuid),
            gs_size_format(device->total, total, sizeof total));
     printf("  %s: capacity %s, demand %s, resident %s",
            device->exclusive != 0 ? "exclusive"

@@ -44,18 +44,19 @@ static int put_event(struct ctl_timeline *timeline, json_t *event)
 
 static int name_track(struct ctl_timeline *timeline, const struct ctl_track *track)
 {
-    char uuid[CTL_UUID_SIZE];
+    char uuid[LOCKD_UUID_SIZE];
     json_t *name = ctl_json_text(track->name);
     int code;
 
     code = put_event(timeline, json_pack("{s:s, s:s, s:i, s:i, s:{s:o}}", "ph", "M", "name",
                                          "process_name", "pid", track->pid, "tid", 0, "args",
                                          "name", name));
-    return code != 0 ? code
-                     : put_event(timeline, json_pack("{s:s, s:s, s:i, s:I, s:{s:s}}", "ph", "M",
-                                                     "name", "thread_name", "pid", track->pid,
-                                                     "tid", (json_int_t)track->line, "args",
-                                                     "name", ctl_uuid(track->uuid, uuid)));
+    return code != 0
+               ? code
+               : put_event(timeline, json_pack("{s:s, s:s, s:i, s:I, s:{s:s}}", "ph", "M",
+                                               "name", "thread_name", "pid", track->pid, "tid",
+                                               (json_int_t)track->line, "args", "name",
+                                               lockd_uuid_text(track->uuid, uuid)));
 }
 
 /* The span that ends with this event (or with the recording). */
@@ -79,11 +80,11 @@ static int close_span(struct ctl_timeline *timeline, const struct ctl_track *tra
 static int count_bytes(struct ctl_timeline *timeline, const struct ctl_track *track,
                        const struct gs_wire_event *event)
 {
-    char uuid[CTL_UUID_SIZE], name[64];
+    char uuid[LOCKD_UUID_SIZE], name[64];
     const uint64_t resident = event->ended != 0 ? 0 : event->resident;
     const uint64_t demand = event->ended != 0 ? 0 : event->demand;
 
-    snprintf(name, sizeof name, "memory %.12s", ctl_uuid(track->uuid, uuid));
+    snprintf(name, sizeof name, "memory %.12s", lockd_uuid_text(track->uuid, uuid));
     return put_event(timeline,
                      json_pack("{s:s, s:s, s:i, s:I, s:f, s:{s:I, s:I}}", "ph", "C", "name",
                                name, "pid", track->pid, "id", (json_int_t)track->line, "ts",

@@ -9,16 +9,6 @@
 
 #include <stdio.h>
 
-char *ctl_uuid(const uint8_t *uuid, char *buffer)
-{
-    size_t at = (size_t)snprintf(buffer, CTL_UUID_SIZE, "GPU-");
-
-    for (size_t i = 0; i < 16; i++)
-        at += (size_t)snprintf(buffer + at, CTL_UUID_SIZE - at, "%s%02x",
-                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-    return buffer;
-}
-
 const char *ctl_condition_name(uint32_t condition)
 {
     static const char *const names[] = {

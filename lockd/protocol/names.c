@@ -4,6 +4,7 @@
  */
 #include "lockd/protocol/names.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "lockd/protocol/wire.h"
@@ -52,4 +53,14 @@ static const char *const kin_names[] = {
 const char *lockd_kin_name(uint32_t kind)
 {
     return kind < sizeof kin_names / sizeof kin_names[0] ? kin_names[kind] : NULL;
+}
+
+char *lockd_uuid_text(const uint8_t *uuid, char *buffer)
+{
+    size_t at = (size_t)snprintf(buffer, LOCKD_UUID_SIZE, "GPU-");
+
+    for (size_t i = 0; i < 16; i++)
+        at += (size_t)snprintf(buffer + at, LOCKD_UUID_SIZE - at, "%s%02x",
+                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+    return buffer;
 }

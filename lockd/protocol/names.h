@@ -18,4 +18,8 @@ const char *lockd_class_name(uint32_t class_number);
 /* What makes programs a gang (enum gs_kin_kind), in a word; NULL: none. */
 const char *lockd_kin_name(uint32_t kind);
 
+#define LOCKD_UUID_SIZE 41
+/* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as nvidia-smi -L writes the 16 bytes of a UUID. */
+char *lockd_uuid_text(const uint8_t *uuid, char *buffer);
+
 #endif

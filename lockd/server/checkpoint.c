@@ -133,23 +133,14 @@ static void advance_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
     checkpoint->retry_at = now + LOOK_NS;
 }
 
-static void add_remark(const struct lockd_connection *connection, const char *text)
-{
-    struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
-
-    memcpy(note.name, connection->name, sizeof note.name);
-    snprintf(note.text, sizeof note.text, "%s", text);
-    lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
-}
-
 /* --- messages of the guard --- */
 
 static void take_checkpointed(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
     lockd_standin_record(&checkpoint->standin, now);
     checkpoint->stage = CHECKPOINTED;
-    add_remark(checkpoint->connection,
-               "it did not yield: the driver has checkpointed it until its next turn");
+    lockd_remarks_say(checkpoint->connection,
+                      "it did not yield: the driver has checkpointed it until its next turn");
     lockd_standin_report_out(&checkpoint->standin, now);
 }
 

@@ -12,6 +12,7 @@
 #include "lockd/base/log.h"
 #include "lockd/base/text.h"
 #include "lockd/guard/guard_start.h"
+#include "lockd/protocol/names.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/clock.h"
 #include "lockd/server/closer.h"
@@ -73,16 +74,6 @@ static struct lockd_move *find_move(const struct lockd_connection *connection)
 
 /* --- what is said --- */
 
-static const char *uuid_text(const uint8_t *uuid, char text[48])
-{
-    size_t at = (size_t)snprintf(text, 48, "GPU-");
-
-    for (size_t i = 0; i < 16; i++)
-        at += (size_t)snprintf(text + at, 48 - at, "%s%02x",
-                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
-    return text;
-}
-
 static void answer_asker(struct lockd_server *server, struct lockd_move *move, int code,
                          const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -114,15 +105,6 @@ static void tell_program(const struct lockd_move *move, enum gs_move_step step, 
     memcpy(message.to, move->order.pairs[0].to, sizeof message.to);
     if (!move->connection->dead)
         lockd_outbox_send(move->connection, &message, sizeof message);
-}
-
-static void add_remark(const struct lockd_connection *connection, const char *text)
-{
-    struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
-
-    memcpy(note.name, connection->name, sizeof note.name);
-    snprintf(note.text, sizeof note.text, "%s", text);
-    lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
 }
 
 /* --- the end --- */
@@ -179,7 +161,7 @@ static void end_moved(struct lockd_move *move)
 {
     struct lockd_connection *connection = move->connection;
     const uint64_t now = lockd_now();
-    char from[48], to[48];
+    char from[LOCKD_UUID_SIZE], to[LOCKD_UUID_SIZE];
 
     for (unsigned i = 0; i < move->order.count; i++) {
         const struct lockd_guard_pair *pair = &move->order.pairs[i];
@@ -193,8 +175,8 @@ static void end_moved(struct lockd_move *move)
     tell_program(move, GS_MOVE_OVER, 0);
     if (move->stopped != 0)
         lockd_pause_move(connection, false);
-    uuid_text(move->order.pairs[0].from, from);
-    uuid_text(move->order.pairs[0].to, to);
+    lockd_uuid_text(move->order.pairs[0].from, from);
+    lockd_uuid_text(move->order.pairs[0].to, to);
     lockd_log(LOCKD_LOG_INFO, "process %d (%s) was moved from %s to %s", (int)connection->pid,
               connection->name, from, to);
     answer_asker(connection->server, move, 0,
@@ -311,7 +293,7 @@ static void take_held(struct lockd_move *move, const char *text)
               (int)connection->pid, connection->name, text);
     snprintf(remark, sizeof remark, "it was to be moved and cannot be brought back: %.110s",
              text);
-    add_remark(connection, remark);
+    lockd_remarks_say(connection, remark);
     answer_asker(
         connection->server, move, -EBUSY,
         "process %d waits: %.90s. It is tried every second: make room on either GPU, or end it",

@@ -20,19 +20,14 @@
 
 static void say_remark(void *context, void *owner, const char *text)
 {
-    struct lockd_server *server = context;
-    const struct lockd_connection *connection = owner;
-    struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
-
-    snprintf(note.name, sizeof note.name, "%s", connection->name);
-    snprintf(note.text, sizeof note.text, "%s", text);
-    lockd_remarks_add(&server->remarks, connection, &note, lockd_now());
+    (void)context;
+    lockd_remarks_say(owner, text);
 }
 
 void lockd_relations_init(struct lockd_server *server)
 {
-    kin_init(&server->kin, server->scheduler, say_remark, server);
-    balance_init(&server->balance, sched_client_load, say_remark, server);
+    kin_init(&server->kin, server->scheduler, say_remark, NULL);
+    balance_init(&server->balance, sched_client_load, say_remark, NULL);
 }
 
 void lockd_relations_deinit(struct lockd_server *server)

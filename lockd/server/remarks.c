@@ -51,6 +51,15 @@ void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connect
     memcpy(slot->text, note->text, sizeof slot->text);
 }
 
+void lockd_remarks_say(const struct lockd_connection *about, const char *text)
+{
+    struct gs_wire_note note = {.pid = (int32_t)about->pid, .kind = GS_NOTE_OTHER};
+
+    memcpy(note.name, about->name, sizeof note.name);
+    snprintf(note.text, sizeof note.text, "%s", text);
+    lockd_remarks_add(&about->server->remarks, about, &note, lockd_now());
+}
+
 void lockd_remarks_apart(struct lockd_server *server)
 {
     struct sched_apart apart;

@@ -30,6 +30,8 @@ struct lockd_remarks {
 
 void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connection *from,
                        const struct gs_wire_note *note, uint64_t now);
+/* A remark of the daemon's own about a program. */
+void lockd_remarks_say(const struct lockd_connection *about, const char *text);
 /* Adds a remark for each group that has become too large to have its turns together. */
 void lockd_remarks_apart(struct lockd_server *server);
 

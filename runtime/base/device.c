@@ -36,7 +36,7 @@ struct gs_device *gs_device_at(unsigned i)
     return i < atomic_load_explicit(&device_count, memory_order_acquire) ? &devices[i] : NULL;
 }
 
-static struct gs_device *find_device(CUdevice ordinal)
+struct gs_device *gs_device_find(CUdevice ordinal)
 {
     struct gs_device *device;
 
@@ -88,7 +88,7 @@ static bool describe_device(CUdevice ordinal, struct gs_device *device)
 
 struct gs_device *gs_device_get(CUdevice ordinal)
 {
-    struct gs_device *device = find_device(ordinal), described;
+    struct gs_device *device = gs_device_find(ordinal), described;
     unsigned count;
 
     if (device != NULL)
@@ -98,7 +98,7 @@ struct gs_device *gs_device_get(CUdevice ordinal)
             &described)) /* outside the lock: two threads may both ask, one entry stays */
         return NULL;
     gs_lock(&lock, GS_LOCK_DEVICES);
-    device = find_device(ordinal);
+    device = gs_device_find(ordinal);
     count = atomic_load_explicit(&device_count, memory_order_relaxed);
     if (device == NULL && count < GS_MAX_DEVICES) {
         device = &devices[count];

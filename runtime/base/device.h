@@ -154,6 +154,8 @@ struct gs_context {
 /* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the
  * caller passes the call through). Any thread. Entries never move or go. */
 struct gs_device *gs_device_get(CUdevice ordinal);
+/* ... only if it was set up already: for mere questions about it. */
+struct gs_device *gs_device_find(CUdevice ordinal);
 
 /* The device that a location names; NULL: none does. */
 struct gs_device *gs_device_at_location(const CUmemLocation *location);

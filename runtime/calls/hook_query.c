@@ -66,7 +66,9 @@ CUresult __wrap_cuDeviceTotalMem_v2(size_t *bytes, CUdevice_v1 dev)
     if (result == CUDA_SUCCESS && gs_runtime.config.device_limit != 0 &&
         *bytes > gs_runtime.config.device_limit)
         *bytes = gs_runtime.config.device_limit;
-    device = result == CUDA_SUCCESS && !gs_runtime.config.disabled ? gs_device_get(dev) : NULL;
+    if (result != CUDA_SUCCESS || gs_runtime.config.disabled)
+        return result;
+    device = gs_runtime.config.overcommit_set ? gs_device_get(dev) : gs_device_find(dev);
     if (device != NULL && gs_device_is_movable(device))
         *bytes += gs_over_limit(device);
     return result;

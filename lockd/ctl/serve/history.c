@@ -73,14 +73,15 @@ static json_t *sample_json(const struct sample *sample)
 
     for (size_t i = 0; i < sample->count; i++) {
         const struct sample_program *program = &sample->programs[i];
-        char uuid[CTL_UUID_SIZE];
+        char uuid[LOCKD_UUID_SIZE];
 
-        json_array_append_new(
-            programs,
-            json_pack("{s:i, s:o, s:s, s:s, s:I, s:I}", "pid", program->pid, "name",
-                      ctl_json_text(program->name), "device", ctl_uuid(program->uuid, uuid),
-                      "state", ctl_condition_name(program->condition), "resident",
-                      (json_int_t)program->resident, "on_host", (json_int_t)program->on_host));
+        json_array_append_new(programs,
+                              json_pack("{s:i, s:o, s:s, s:s, s:I, s:I}", "pid", program->pid,
+                                        "name", ctl_json_text(program->name), "device",
+                                        lockd_uuid_text(program->uuid, uuid), "state",
+                                        ctl_condition_name(program->condition), "resident",
+                                        (json_int_t)program->resident, "on_host",
+                                        (json_int_t)program->on_host));
     }
     return json_pack("{s:I, s:o}", "time", (json_int_t)sample->time, "programs", programs);
 }

@@ -190,10 +190,11 @@ static void put_history(struct top *top, const struct gs_wire_device *device)
 
 static void put_device(struct top *top, const struct gs_wire_device *device)
 {
-    char uuid[CTL_UUID_SIZE], bytes[4][24], memory[BAR_WIDTH + 3], time[24];
+    char uuid[LOCKD_UUID_SIZE], bytes[4][24], memory[BAR_WIDTH + 3], time[24];
 
     put_text(top, CTL_PLAIN, A_NORMAL, "%s", "");
-    put_text(top, CTL_PLAIN, A_BOLD, "%s  %s", device->name, ctl_uuid(device->uuid, uuid));
+    put_text(top, CTL_PLAIN, A_BOLD, "%s  %s", device->name,
+             lockd_uuid_text(device->uuid, uuid));
     put_text(
         top, CTL_PLAIN, A_NORMAL, "  %s %s of %s on the card, %s wanted",
         top_graph_bar(device->resident, device->pinned, 0, device->total, BAR_WIDTH, memory),
