@@ -58,6 +58,10 @@ class FullTest(unittest.TestCase):
     def test_without_any_descriptor_it_listens_again_when_there_are_some(self):
         daemon = Daemon(LOCKD)
         self.addCleanup(daemon.process.kill)
+        first = Program(daemon.path, total=CARD_BYTES)
+        first.say(demand=MIB)
+        self.assertIsNotNone(first.hear(PATIENCE))  # it has started: what it needs for that is there
+        first.close()
         pid, limits = daemon.process.pid, resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, limits[1]))  # not even for its reserve
         caller = connect(daemon.path)
