@@ -2,7 +2,7 @@
  *
  * guard.h: a guard: the process that makes the driver's checkpoint calls for one program, which it
  * brings back whatever happens to the daemon. It serves a program that does not stop
- * (server/checkpoint.h), or one that changes devices (server/move.h).
+ * (server/checkpoint.h), or one that changes devices (move/move.h).
  */
 #ifndef GS_LOCKD_GUARD_GUARD_H
 #define GS_LOCKD_GUARD_GUARD_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guard_start.c: starts a guard (guard.h). Where the guard service runs and lets this user in,
+ * guard_start.c: starts a guard (guard.h), and hears it. Where the guard service runs and lets this user in,
  * systemd starts one for the connection. Else it is this program again, in a process of its own
  * that has one end of a socket pair and no other descriptor of the daemon. No state. The daemon
  * does not wait for guards (SIGCHLD is ignored).
@@ -8,6 +8,7 @@
 #include "lockd/guard/guard_start.h"
 
 #include "common/packet.h"
+#include "lockd/base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -87,16 +89,36 @@ bool lockd_guard_order(int guard, const struct lockd_guard_order *order, int wit
            (ssize_t)sizeof *order;
 }
 
-int lockd_guard_start(const struct lockd_guard_order *order, int with)
+int lockd_guard_start(const struct lockd_guard_order *order, int with, int epoll, void *tag)
 {
-    int guard = call_service();
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = tag};
+    int guard = call_service(), code;
 
     if (guard < 0)
         guard = start_own(order);
-    if (guard < 0 || lockd_guard_order(guard, order, with))
+    if (guard < 0)
+        return guard;
+    code = lockd_guard_order(guard, order, with) ? 0 : -EIO;
+    if (code == 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, guard, &event) != 0)
+        code = -errno;
+    if (code == 0)
         return guard;
     close(guard);
-    return -EIO;
+    return code;
+}
+
+bool lockd_guard_read(int guard, char word[LOCKD_GUARD_TEXT + 1])
+{
+    const ssize_t size = recv(guard, word, LOCKD_GUARD_TEXT, MSG_DONTWAIT);
+
+    if (size < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (size > 0)
+        word[size] = '\0';
+    else
+        snprintf(word, LOCKD_GUARD_TEXT, "?the guard ended");
+    lockd_text_clean(word, LOCKD_GUARD_TEXT + 1);
+    return true;
 }
 
 const char *lockd_guard_advice(void)

@@ -322,6 +322,15 @@ int lockd_identity_pidfd(const struct lockd_identity *identity)
     return -ESRCH;
 }
 
+bool lockd_identity_is_running(const struct lockd_identity *identity)
+{
+    const int pidfd = lockd_identity_pidfd(identity);
+
+    if (pidfd >= 0)
+        close(pidfd);
+    return pidfd >= 0;
+}
+
 /* --- comparing --- */
 
 bool lockd_identity_is_contained(const struct lockd_identity *identity,

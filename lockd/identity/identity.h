@@ -55,6 +55,8 @@ bool lockd_identity_same(const struct lockd_identity *one, const struct lockd_id
 /* A pidfd of exactly that process, for signals and checks, to be closed by the caller. -ESRCH: it
  * has ended, whoever has its number now; -ENOSYS, -EMFILE, ... */
 int lockd_identity_pidfd(const struct lockd_identity *identity);
+/* Whether exactly that process is still running. */
+bool lockd_identity_is_running(const struct lockd_identity *identity);
 
 /* The container that a line of /proc/PID/cgroup names, into name (LOCKD_CONTAINER_SIZE bytes);
  * false: none. */

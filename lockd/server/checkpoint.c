@@ -9,8 +9,7 @@
 #include "lockd/server/checkpoint.h"
 
 #include "lockd/base/log.h"
-#include "lockd/base/text.h"
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 #include "lockd/guard/guard.h"
 #include "lockd/guard/guard_start.h"
 #include "lockd/server/remarks.h"
@@ -18,10 +17,8 @@
 #include "lockd/server/standin.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -71,31 +68,14 @@ void lockd_checkpoint_gone(struct lockd_connection *connection)
 static int start_guard(struct lockd_server *server, struct lockd_checkpoint *checkpoint,
                        char order)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = checkpoint};
     const struct lockd_guard_order first = {.word = order,
                                             .pid = (int32_t)checkpoint->connection->pid};
-    const int guard = lockd_guard_start(&first, -1);
+    const int guard = lockd_guard_start(&first, -1, server->epoll, checkpoint);
 
     if (guard < 0)
         return guard;
-    if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, guard, &event) != 0) {
-        const int code = -errno;
-
-        close(guard);
-        return code;
-    }
     checkpoint->guard = guard;
     return 0;
-}
-
-/* The process may have ended, and its number may be that of another program now. */
-static bool is_still_there(const struct lockd_connection *connection)
-{
-    const int pidfd = lockd_identity_pidfd(&connection->identity);
-
-    if (pidfd >= 0)
-        close(pidfd);
-    return pidfd >= 0;
 }
 
 static void begin_checkpoint(struct lockd_server *server, struct lockd_connection *connection)
@@ -103,7 +83,7 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     struct lockd_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
     int code = checkpoint != NULL ? 0 : -ENOMEM;
 
-    if (code == 0 && !is_still_there(connection))
+    if (code == 0 && !lockd_identity_is_running(&connection->identity))
         code = -ESRCH;
 
     if (code == 0) {
@@ -223,20 +203,12 @@ bool lockd_checkpoint_event(struct lockd_server *server, const void *tag)
 {
     lockd_list_each (at, &server->checkpoints.list) {
         struct lockd_checkpoint *checkpoint = checkpoint_of(at);
-        char word[256] = "";
-        ssize_t size;
+        char word[LOCKD_GUARD_TEXT + 1];
 
         if (checkpoint != tag)
             continue;
-        if (checkpoint->connection->dead)
-            return true;
-        size = recv(checkpoint->guard, word, sizeof word - 1, MSG_DONTWAIT);
-        if (size < 0 && (errno == EAGAIN || errno == EINTR))
-            return true;
-        if (size <= 0)
-            snprintf(word, sizeof word, "?the guard ended");
-        lockd_text_clean(word, sizeof word);
-        take_guard_word(checkpoint, word, lockd_now());
+        if (!checkpoint->connection->dead && lockd_guard_read(checkpoint->guard, word))
+            take_guard_word(checkpoint, word, lockd_now());
         return true;
     }
     return false;

@@ -13,13 +13,13 @@
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/checkpoint.h"
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/control.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/hostwatch.h"
-#include "lockd/server/move.h"
+#include "lockd/server/mover.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/quota.h"
 #include "lockd/server/relations.h"
@@ -88,8 +88,7 @@ void lockd_connection_free(struct lockd_connection *connection)
     lockd_list_remove(&connection->rate.link);
     lockd_outbox_deinit(connection);
     lockd_checkpoint_gone(connection);
-    lockd_move_gone(connection);
-    free(connection->sees.device);
+    lockd_mover_gone(connection);
     lockd_track_deinit(&connection->tracks);
     lockd_trace_unlisten(connection);
     lockd_closer_take_connection(connection->server, connection->user, connection->fd,
@@ -178,6 +177,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     server->connections.programs++;
     connection->user->programs++;
     lockd_hostwatch_came(server, connection);
+    lockd_mover_came(connection);
     lockd_relations_came(connection);
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
               connection->name, (int)connection->pid, (unsigned)connection->uid,
@@ -227,7 +227,7 @@ static void take_request(struct lockd_connection *connection,
         return;
     }
     if (message->header.type == GS_WIRE_RELOCATE) {
-        lockd_move_ask(connection, &message->relocate);
+        lockd_mover_ask(connection, &message->relocate);
         return;
     }
     /* an answer of a thousand programs costs as much as many messages */
@@ -279,10 +279,10 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
         lockd_relations_kin(connection, &message->kin);
         break;
     case GS_WIRE_SEES:
-        lockd_move_sees(connection, &message->sees);
+        lockd_mover_sees(connection, &message->sees);
         break;
     case GS_WIRE_MOVE:
-        lockd_move_take(connection, &message->move, with);
+        lockd_mover_take(connection, &message->move, with);
         break;
     case GS_WIRE_STATUS:
     case GS_WIRE_CONTROL:

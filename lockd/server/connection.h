@@ -8,10 +8,10 @@
 #include "common/packet.h"
 #include "lockd/base/list.h"
 #include "lockd/identity/identity.h"
+#include "lockd/move/move.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/handover.h"
-#include "lockd/server/move.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/pause.h"
 #include "lockd/server/share.h"
@@ -76,7 +76,7 @@ struct lockd_connection {
     bool descriptors;                    /* some may be on their way to it (closer.h) */
     struct lockd_checkpoint *checkpoint; /* NULL: it has no guard (checkpoint.h) */
     uint64_t checkpoint_at;              /* no checkpoint is tried before */
-    struct lockd_sees sees;              /* the devices that it sees (move.h) */
+    struct lockd_move_program program;   /* as lockd/move knows it (mover.h) */
     struct lockd_trace_listener listening;
     struct kin_program *kin;         /* after HELLO; NULL: there was no memory (relations.h) */
     struct balance_program *balance; /* likewise */

@@ -10,7 +10,7 @@
 
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/pause.h"
 #include "lockd/server/reload.h"

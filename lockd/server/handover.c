@@ -12,7 +12,7 @@
 
 #include "common/packet.h"
 #include "lockd/base/log.h"
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/server.h"

@@ -5,7 +5,7 @@
  */
 #include "lockd/server/hostwatch.h"
 
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 #include "lockd/server/server.h"
 
 #define TELL_EVERY_NS 2000000000u /* while programs are connected */

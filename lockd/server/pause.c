@@ -4,7 +4,7 @@
  */
 #include "lockd/server/pause.h"
 
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 #include "lockd/server/server.h"
 
 static void apply_pause(struct lockd_connection *connection)

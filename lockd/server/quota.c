@@ -13,7 +13,7 @@
 #include "lockd/server/quota.h"
 
 #include "lockd/base/log.h"
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 #include "lockd/server/pause.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * relations.c: tells lockd/kin and lockd/balance of programs that come, say keys and go, people of
- * what they try, and move.c of the moves that balance wants. A connection without memory for its
+ * what they try, and lockd/move of the moves that balance wants. A connection without memory for its
  * program here has its turns by itself, and stays on its device. One thread.
  */
 #include "lockd/server/relations.h"
 
 #include "lockd/base/log.h"
 #include "lockd/kin/trial.h"
-#include "lockd/server/clock.h"
+#include "lockd/move/move.h"
+#include "lockd/base/clock.h"
 #include "lockd/server/ending.h"
-#include "lockd/server/move.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 
@@ -52,8 +52,8 @@ static void balance_begin(struct lockd_connection *connection)
 {
     connection->balance =
         balance_came(&connection->server->balance, connection->client, connection);
-    for (uint32_t i = 0; i < connection->sees.count; i++)
-        lockd_relations_sees(connection, &connection->sees.device[i]);
+    for (uint32_t i = 0; i < connection->program.sees.count; i++)
+        lockd_relations_sees(connection, &connection->program.sees.device[i]);
 }
 
 static void balance_end(struct lockd_connection *connection)
@@ -95,29 +95,45 @@ void lockd_relations_gone(struct lockd_connection *connection)
     balance_end(connection);
 }
 
-void lockd_relations_moved(struct lockd_connection *connection, enum balance_outcome outcome,
-                           uint64_t ns, uint64_t bytes)
+static void say_outcome(struct lockd_connection *connection, enum balance_outcome outcome,
+                        uint64_t ns, uint64_t bytes)
 {
     if (connection->balance != NULL)
         balance_outcome(&connection->server->balance, connection->balance, outcome, ns, bytes,
                         lockd_now());
 }
 
+void lockd_relations_moved(struct lockd_connection *connection, enum lockd_move_end end,
+                           uint64_t ns, uint64_t bytes)
+{
+    static const enum balance_outcome outcomes[] = {
+        [LOCKD_MOVE_DONE] = BALANCE_MOVED,
+        [LOCKD_MOVE_NOT_THERE] = BALANCE_NOT_THERE,
+        [LOCKD_MOVE_NOT_IT] = BALANCE_NOT_IT,
+        [LOCKD_MOVE_NOBODY] = BALANCE_NOBODY,
+    };
+
+    say_outcome(connection, outcomes[end], ns, bytes);
+}
+
 /* What cannot be begun is over at once. */
 static void begin_move(const struct balance_move *move)
 {
     struct lockd_connection *connection = move->owner;
-    enum lockd_move_end end = LOCKD_MOVE_NOT_IT;
+    enum lockd_move_end end;
     struct gs_err why = {0};
-    const int code = lockd_move_begin(connection, move->from, move->to, &end, &why);
+    const int code = lockd_move_begin(&connection->server->moves, &connection->program,
+                                      move->from, move->to, 0, &end, &why);
 
     if (code == 0)
         return;
-    if (code != -EBUSY)
-        lockd_log(LOCKD_LOG_INFO, "process %d (%s) waits and is not moved: %s",
-                  (int)connection->pid, connection->name, why.text);
-    lockd_relations_moved(connection, code == -EBUSY ? BALANCE_LATER : lockd_move_outcome(end),
-                          0, 0);
+    if (code == -EBUSY) {
+        say_outcome(connection, BALANCE_LATER, 0, 0);
+        return;
+    }
+    lockd_log(LOCKD_LOG_INFO, "process %d (%s) waits and is not moved: %s",
+              (int)connection->pid, connection->name, why.text);
+    lockd_relations_moved(connection, end, 0, 0);
 }
 
 static uint64_t tend_balance(struct lockd_server *server, uint64_t now)

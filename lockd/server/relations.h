@@ -8,6 +8,7 @@
 
 #include "lockd/balance/balance.h"
 #include "lockd/kin/kin.h"
+#include "lockd/move/move.h"
 #include "lockd/protocol/wire.h"
 
 #include <stdint.h>
@@ -28,8 +29,9 @@ void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wi
 void lockd_relations_join(struct lockd_connection *a, struct lockd_connection *b);
 /* ... has said that it sees a device. */
 void lockd_relations_sees(struct lockd_connection *connection, const struct lockd_seen *seen);
-/* A move of the program is over, whoever wanted it. ns, bytes: as balance_outcome() has them. */
-void lockd_relations_moved(struct lockd_connection *connection, enum balance_outcome outcome,
+/* A move of the program is over, whoever wanted it. ns, bytes: as struct
+ * lockd_move_calls has them. */
+void lockd_relations_moved(struct lockd_connection *connection, enum lockd_move_end end,
                            uint64_t ns, uint64_t bytes);
 /* Looks for hangs and for programs that are better off elsewhere. Returns when to look again. */
 uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now);

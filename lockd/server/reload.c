@@ -6,7 +6,7 @@
 #include "lockd/server/reload.h"
 
 #include "lockd/base/log.h"
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/quota.h"

@@ -12,12 +12,12 @@
 #include "lockd/base/log.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/checkpoint.h"
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/hostwatch.h"
-#include "lockd/server/move.h"
+#include "lockd/server/mover.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/quota.h"
 #include "lockd/server/reload.h"
@@ -107,7 +107,6 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     lockd_list_init(&server->connections.throttled);
     lockd_list_init(&server->users);
     lockd_list_init(&server->checkpoints.list);
-    lockd_list_init(&server->moves.list);
     lockd_closer_init(server);
     server->signals = open_signals();
     server->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -116,6 +115,7 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
         code = -errno;
     else if (server->scheduler == NULL)
         code = -ENOMEM;
+    lockd_mover_init(server);
     if (server->scheduler != NULL)
         lockd_relations_init(server);
     code = code != 0 ? code : watch_descriptor(server, server->signals, &server->signals);
@@ -211,7 +211,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     next = sooner_of(next, lockd_connection_resume(server, now));
     next = sooner_of(next, lockd_admit_silent(server, now));
     next = sooner_of(next, lockd_checkpoint_tend(server, now));
-    next = sooner_of(next, lockd_move_tend(server, now));
+    next = sooner_of(next, lockd_move_tend(&server->moves, now));
     lockd_targets_send(server);
     next = sooner_of(next, lockd_handover_tend(server, now));
     next = sooner_of(next, lockd_share_tend(server, now));
@@ -268,7 +268,7 @@ static void handle_event(struct lockd_server *server, const struct epoll_event *
     } else if (lockd_admit_event(&server->admission, event->data.ptr)) {
         return; /* accepted when ended connections have made room */
     } else if (lockd_checkpoint_event(server, event->data.ptr) ||
-               lockd_move_event(server, event->data.ptr)) {
+               lockd_move_event(&server->moves, event->data.ptr)) {
         lockd_targets_send(server);
     } else {
         /* a throttled connection that has closed its end: its unread messages are lost */

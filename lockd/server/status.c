@@ -7,7 +7,7 @@
 
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/checkpoint.h"
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 #include "lockd/server/control.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/relations.h"

@@ -6,7 +6,7 @@
 #include "lockd/server/successor.h"
 
 #include "lockd/base/log.h"
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/server.h"
 #include "lockd/start/inherited.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * relocate.h: the program's side of a move to another device (lockd/server/move.h): it says which
+ * relocate.h: the program's side of a move to another device (lockd/move/move.h): it says which
  * devices it sees, and whether it may be moved; it gives up all device memory that could be
  * another process's, and makes no driver call of its own while a guard moves it.
  */

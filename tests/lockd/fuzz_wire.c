@@ -9,7 +9,7 @@
  * and read what they are sent or do not. At the end a well-behaved program must be answered.
  */
 #include "lockd/base/log.h"
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/server.h"
 #include "lockd/server/targets.h"

@@ -12,9 +12,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-from fake import PATIENCE, can_connect, wait_for  # noqa: E402  (in the folders above)
+from fake import PATIENCE, can_connect, wait_for  # noqa: E402  (in this folder and the one above)
 from kit import daemons_of  # noqa: E402
 
 

@@ -2,8 +2,8 @@
  *
  * clock.h: the daemon's clock.
  */
-#ifndef GS_LOCKD_SERVER_CLOCK_H
-#define GS_LOCKD_SERVER_CLOCK_H
+#ifndef GS_LOCKD_BASE_CLOCK_H
+#define GS_LOCKD_BASE_CLOCK_H
 
 #include <stdint.h>
 

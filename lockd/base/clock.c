@@ -2,7 +2,7 @@
  *
  * clock.c: the daemon's clock, in a file of its own so that a fuzz target can have another.
  */
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 
 #include <time.h>
 

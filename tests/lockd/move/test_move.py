@@ -11,7 +11,7 @@ import time
 import threading
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from moving import PATIENCE, Cards, Service, uuid, wait_for  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1))

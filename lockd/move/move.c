@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * move.c: programs that change devices, as the server sees it (move.h): which program may move from
+ * where to where, the messages of programs, and time. State: struct lockd_moves. One thread,
+ * nothing blocks.
+ *
+ * Invariant: a program is in at most one move.
+ */
+#include "lockd/move/move.h"
+
+#include "lockd/base/clock.h"
+#include "lockd/base/log.h"
+#include "lockd/move/move_guard.h"
+#include "lockd/move/move_state.h"
+
+#include <errno.h>
+#include <string.h>
+
+void lockd_move_init(struct lockd_moves *moves, int epoll, struct sched *sched,
+                     const struct lockd_move_calls *calls, void *context)
+{
+    *moves = (struct lockd_moves){
+        .epoll = epoll, .sched = sched, .calls = calls, .context = context};
+    lockd_list_init(&moves->list);
+}
+
+/* --- the beginning --- */
+
+struct used {
+    const uint8_t *from;
+    uint64_t pinned, gang_programs;
+    bool found;
+};
+
+static void look_at_member(void *context, const struct gs_wire_device *device, void *owner,
+                           const struct gs_wire_client *member)
+{
+    struct used *used = context;
+
+    (void)device, (void)owner;
+    used->gang_programs = member->gang_programs > used->gang_programs ? member->gang_programs
+                                                                      : used->gang_programs;
+    if (memcmp(member->uuid, used->from, 16) != 0)
+        return;
+    used->found = true;
+    used->pinned = member->pinned;
+}
+
+/* What the daemon knows by itself of the program. */
+static int check_program(const struct lockd_moves *moves,
+                         const struct lockd_move_program *program, const struct used *used,
+                         struct gs_err *why)
+{
+    const char *refused = moves->calls->refuse(program->owner);
+
+    if (refused != NULL)
+        return gs_err_set(why, -EINVAL, "%s", refused);
+    if (!used->found || lockd_sees_find(&program->sees, used->from) == NULL)
+        return gs_err_set(why, -EINVAL, "it uses no GPU yet");
+    if (used->gang_programs > 1)
+        return gs_err_set(why, -EINVAL,
+                          "it is in a gang with %llu programs, which have their turns together",
+                          (unsigned long long)used->gang_programs);
+    return 0;
+}
+
+/* ... and of the device that it is to go to. */
+static int check_target(const struct lockd_move_program *program, const uint8_t from[16],
+                        const uint8_t to[16], struct gs_err *why)
+{
+    const struct lockd_seen *here = lockd_sees_find(&program->sees, from);
+    const struct lockd_seen *there = lockd_sees_find(&program->sees, to);
+
+    if (there == NULL)
+        return gs_err_set(
+            why, -ENODEV,
+            "it does not see that GPU (CUDA_VISIBLE_DEVICES when it was started, or "
+            "the devices of its container)");
+    if (strcmp(here->name, there->name) != 0 || here->total != there->total)
+        return gs_err_set(why, -ENODEV, "that GPU is of another model (%s)", there->name);
+    return 0;
+}
+
+static uint64_t find_demand(const struct lockd_move_program *program, const uint8_t *uuid)
+{
+    const struct lockd_track *track = lockd_track_find(program->tracks, uuid);
+
+    return track != NULL ? track->demand : 0;
+}
+
+int lockd_move_begin(struct lockd_moves *moves, struct lockd_move_program *program,
+                     const uint8_t from[16], const uint8_t to[16], uint64_t asker,
+                     enum lockd_move_end *end, struct gs_err *why)
+{
+    struct used used = {.from = from};
+    struct lockd_move *move;
+    int code;
+
+    *end = LOCKD_MOVE_NOT_IT;
+    if (!lockd_list_empty(&moves->list))
+        return gs_err_set(why, -EBUSY, "another move is under way");
+    sched_visit_client(program->client, look_at_member, &used, lockd_now());
+    code = check_program(moves, program, &used, why);
+    if (code != 0)
+        return code;
+    *end = LOCKD_MOVE_NOT_THERE;
+    code = check_target(program, from, to, why);
+    if (code != 0)
+        return code;
+    *end = LOCKD_MOVE_NOT_IT;
+    move = lockd_identity_is_running(program->identity)
+               ? lockd_move_new(moves, program, from, to)
+               : NULL;
+    if (move == NULL)
+        return gs_err_set(why, -ESRCH, "it has ended");
+    code = lockd_move_guard_ask(move, used.pinned);
+    if (code != 0) {
+        lockd_move_free(move);
+        *end = LOCKD_MOVE_NOBODY;
+        return gs_err_errno(why, code, "no guard can be started");
+    }
+    move->bytes = find_demand(program, from);
+    move->asker = asker;
+    lockd_move_tell(move, GS_MOVE_ASK, 0);
+    return 0;
+}
+
+const uint8_t *lockd_move_source(const struct lockd_move_program *program, const uint8_t to[16],
+                                 struct gs_err *why)
+{
+    const struct lockd_track *found = NULL;
+    unsigned used = 0, named = 0;
+
+    for (size_t i = 0; i < program->tracks->count; i++) {
+        const struct lockd_track *track = &program->tracks->track[i];
+
+        if (memcmp(track->uuid, to, sizeof track->uuid) == 0) {
+            if (track->demand != 0 || program->tracks->count == 1) {
+                gs_err_set(why, -EALREADY, "it uses that GPU already");
+                return NULL;
+            }
+            continue;
+        }
+        named++;
+        used += track->demand != 0;
+        if (found == NULL || track->demand != 0)
+            found = track;
+    }
+    if (found != NULL && (used == 1 || named == 1))
+        return found->uuid;
+    gs_err_set(why, -EINVAL, "%s",
+               found != NULL ? "it uses several GPUs" : "it uses no GPU yet");
+    return NULL;
+}
+
+/* --- messages of the program --- */
+
+/* A program comes back from a daemon that was killed, in the middle of a move. */
+static const char *adopt_move(struct lockd_moves *moves, struct lockd_move_program *program,
+                              const struct gs_wire_move *message, struct gs_descriptors *with)
+{
+    struct lockd_move *move;
+
+    if (with->count != 1 || program->taken_up || program->move != NULL ||
+        !lockd_identity_is_running(program->identity))
+        return "a move without a record";
+    program->taken_up = true;
+    move = lockd_move_new(moves, program, message->from, message->to);
+    if (move == NULL)
+        return NULL;
+    move->number = message->number;
+    lockd_move_guard_adopt(move, with->fd[--with->count]);
+    lockd_log(LOCKD_LOG_INFO, "process %d (%s) was being moved when its daemon ended",
+              (int)program->pid, program->name);
+    return NULL;
+}
+
+const char *lockd_move_take(struct lockd_moves *moves, struct lockd_move_program *program,
+                            const struct gs_wire_move *message, struct gs_descriptors *with)
+{
+    struct lockd_move *move = program->move;
+
+    if (message->step == GS_MOVE_LEFT)
+        return adopt_move(moves, program, message, with);
+    if (move == NULL || message->number != move->number || move->stage == LOCKD_MOVE_GUARDED)
+        return NULL; /* it was given up meanwhile */
+    if (message->code != 0) {
+        lockd_move_end_without(
+            move, message->code == -ENODEV ? LOCKD_MOVE_NOT_THERE : LOCKD_MOVE_NOT_IT,
+            message->text);
+    } else if (message->step == GS_MOVE_ASK && move->stage == LOCKD_MOVE_ASKING) {
+        move->program_may = true;
+        if (move->guard_may)
+            lockd_move_stop(move);
+    } else if (message->step == GS_MOVE_STOP && move->stage == LOCKD_MOVE_STOPPING &&
+               with->count == 1) {
+        lockd_move_guard_go(move, with->fd[--with->count]);
+    } else {
+        lockd_move_end_without(move, LOCKD_MOVE_NOT_IT, "it does not keep to the protocol");
+    }
+    return NULL;
+}
+
+void lockd_move_gone(struct lockd_move_program *program)
+{
+    if (program->move == NULL)
+        return;
+    lockd_move_answer(program->move, -ESRCH, "process %d has ended, or lost its daemon",
+                      (int)program->pid);
+    lockd_move_free(program->move);
+}
+
+/* --- the guard, and time --- */
+
+bool lockd_move_event(struct lockd_moves *moves, const void *tag)
+{
+    lockd_list_each (at, &moves->list) {
+        struct lockd_move *move = lockd_move_of(at);
+
+        if (move != tag)
+            continue;
+        if (!moves->calls->is_gone(move->program->owner))
+            lockd_move_guard_hear(move, lockd_now());
+        return true;
+    }
+    return false;
+}
+
+/* Does what is due by now. False: nothing is waited for any more. */
+static bool tend_move(struct lockd_move *move, uint64_t now)
+{
+    if (now < move->until)
+        return true;
+    if (move->stage == LOCKD_MOVE_GUARDED)
+        return !lockd_move_guard_again(move, now);
+    lockd_move_end_without(move, LOCKD_MOVE_NOT_IT,
+                           move->stage == LOCKD_MOVE_ASKING
+                               ? "it does not answer"
+                               : "it does not stop, or keeps memory that cannot leave the GPU");
+    return false;
+}
+
+uint64_t lockd_move_tend(struct lockd_moves *moves, uint64_t now)
+{
+    uint64_t next = LOCKD_NEVER;
+
+    lockd_list_each (at, &moves->list) {
+        struct lockd_move *move = lockd_move_of(at);
+
+        if (moves->calls->is_gone(move->program->owner) ||
+            (move->stage == LOCKD_MOVE_GUARDED && move->guard >= 0))
+            continue;
+        if (tend_move(move, now))
+            next = move->until < next ? move->until : next;
+    }
+    return next;
+}

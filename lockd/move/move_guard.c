@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * move_guard.c: the guard of a move: its orders, its words, and the next guard in the place of one
+ * that was killed. Owns a move's guard and record. One thread, nothing blocks.
+ *
+ * Invariant: from GO on the guard alone decides how the move ends, and says so. A guard that ends
+ * without a word is replaced, for as long as the program lives: the next one reads in the record
+ * how far the move is.
+ */
+#include "lockd/move/move_guard.h"
+
+#include "lockd/base/clock.h"
+#include "lockd/base/log.h"
+#include "lockd/guard/guard_start.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* before the second guard in the place of a killed one, and others */
+#define RETRY_NS 1000000000u
+
+static int start_guard(struct lockd_move *move, enum lockd_guard_word word)
+{
+    int guard;
+
+    move->order.word = (char)word;
+    guard = lockd_guard_start(&move->order, word == LOCKD_GUARD_TAKE_UP ? move->record : -1,
+                              move->moves->epoll, move);
+    move->guard = guard < 0 ? -1 : guard;
+    return guard < 0 ? guard : 0;
+}
+
+int lockd_move_guard_ask(struct lockd_move *move, uint64_t bytes)
+{
+    move->order.bytes = bytes;
+    return start_guard(move, LOCKD_GUARD_MOVE);
+}
+
+/* Each device that the program sees: the two change places, the others stay. */
+static void name_pairs(struct lockd_move *move)
+{
+    const struct lockd_sees *sees = &move->program->sees;
+    struct lockd_guard_order *order = &move->order;
+
+    order->count = 1;
+    for (uint32_t i = 0; i < sees->count && order->count < LOCKD_GUARD_PAIRS; i++) {
+        struct lockd_guard_pair *pair = &order->pairs[order->count];
+        const uint8_t *uuid = sees->device[i].uuid;
+
+        if (memcmp(uuid, order->pairs[0].from, 16) == 0)
+            continue;
+        memcpy(pair->from, uuid, 16);
+        memcpy(pair->to,
+               memcmp(uuid, order->pairs[0].to, 16) == 0 ? order->pairs[0].from : uuid, 16);
+        order->count++;
+    }
+}
+
+/* The guard is at work, or another one is to be. */
+static void begin_guarded(struct lockd_move *move, int record)
+{
+    move->record = record;
+    move->stage = LOCKD_MOVE_GUARDED;
+    move->guarded_since = lockd_now();
+    name_pairs(move);
+}
+
+void lockd_move_guard_go(struct lockd_move *move, int record)
+{
+    begin_guarded(move, record);
+    move->order.word = LOCKD_GUARD_GO;
+    if (!lockd_guard_order(move->guard, &move->order, move->record))
+        lockd_log(LOCKD_LOG_DEBUG, "the guard of process %d has ended already",
+                  (int)move->program->pid); /* as it will be found to have */
+}
+
+void lockd_move_guard_adopt(struct lockd_move *move, int record)
+{
+    begin_guarded(move, record);
+    move->until = move->guarded_since;
+}
+
+bool lockd_move_guard_again(struct lockd_move *move, uint64_t now)
+{
+    move->until = now + RETRY_NS;
+    return start_guard(move, LOCKD_GUARD_TAKE_UP) == 0;
+}
+
+/* The guard was killed. Before GO it had done nothing. */
+static void take_loss(struct lockd_move *move, uint64_t now)
+{
+    const bool first = move->guards_lost++ == 0;
+
+    if (move->guard >= 0)
+        close(move->guard);
+    move->guard = -1;
+    if (move->stage != LOCKD_MOVE_GUARDED) {
+        lockd_move_end_without(move, LOCKD_MOVE_NOT_IT, "its guard was killed");
+        return;
+    }
+    lockd_log(LOCKD_LOG_ERROR, "the guard that moves process %d (%s) was killed",
+              (int)move->program->pid, move->program->name);
+    move->until = first ? now : now + RETRY_NS;
+}
+
+static void take_held(struct lockd_move *move, const char *text)
+{
+    const struct lockd_move_program *program = move->program;
+    char remark[192];
+
+    lockd_log(LOCKD_LOG_ERROR,
+              "process %d (%s) cannot be brought back: %s; it is tried again every second",
+              (int)program->pid, program->name, text);
+    snprintf(remark, sizeof remark, "it was to be moved and cannot be brought back: %.110s",
+             text);
+    move->moves->calls->remark(program->owner, remark);
+    lockd_move_answer(
+        move, -EBUSY,
+        "process %d waits: %.90s. It is tried every second: make room on either GPU, or end it",
+        (int)program->pid, text);
+}
+
+static void take_refusal(struct lockd_move *move, char word, const char *text)
+{
+    char why[2 * LOCKD_GUARD_TEXT];
+
+    if (word == LOCKD_GUARD_UNABLE) {
+        snprintf(why, sizeof why, "%s%s", text, lockd_guard_advice());
+        lockd_move_end_without(move, LOCKD_MOVE_NOBODY, why);
+    } else {
+        lockd_move_end_without(
+            move, word == LOCKD_GUARD_CANNOT ? LOCKD_MOVE_NOT_THERE : LOCKD_MOVE_NOT_IT, text);
+    }
+}
+
+static void take_word(struct lockd_move *move, const char *word, uint64_t now)
+{
+    switch (word[0]) {
+    case LOCKD_GUARD_MAY:
+        move->guard_may = true;
+        if (move->stage == LOCKD_MOVE_ASKING && move->program_may)
+            lockd_move_stop(move);
+        break;
+    case LOCKD_GUARD_FAILED:
+    case LOCKD_GUARD_UNABLE:
+    case LOCKD_GUARD_CANNOT:
+        if (move->stage == LOCKD_MOVE_GUARDED && move->order.word == LOCKD_GUARD_TAKE_UP)
+            break; /* no driver for a moment: the guard ends, and is replaced */
+        take_refusal(move, word[0], word + 1);
+        break;
+    case LOCKD_GUARD_HELD:
+        take_held(move, word + 1);
+        break;
+    case LOCKD_GUARD_MOVED:
+        lockd_move_end_moved(move);
+        break;
+    case LOCKD_GUARD_STAYED:
+        lockd_move_end_without(move, LOCKD_MOVE_NOT_THERE, word + 1);
+        break;
+    default:
+        take_loss(move, now);
+    }
+}
+
+void lockd_move_guard_hear(struct lockd_move *move, uint64_t now)
+{
+    char word[LOCKD_GUARD_TEXT + 1];
+
+    if (lockd_guard_read(move->guard, word))
+        take_word(move, word, now);
+}

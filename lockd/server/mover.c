@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mover.c: tells lockd/move of programs, their messages and the moves that people ask for, and does
+ * with connections what lockd/move asks for. No state. One thread.
+ */
+#include "lockd/server/mover.h"
+
+#include "lockd/base/log.h"
+#include "lockd/move/move.h"
+#include "lockd/protocol/wire_check.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/control.h"
+#include "lockd/server/ending.h"
+#include "lockd/server/outbox.h"
+#include "lockd/server/pause.h"
+#include "lockd/server/relations.h"
+#include "lockd/server/remarks.h"
+#include "lockd/server/server.h"
+#include "lockd/server/trace.h"
+
+#include <errno.h>
+#include <stdarg.h>
+
+/* --- what lockd/move asks for; the owner of a program is its connection --- */
+
+static void tell_program(void *owner, const struct gs_wire_move *message)
+{
+    struct lockd_connection *connection = owner;
+
+    if (!connection->dead)
+        lockd_outbox_send(connection, message, sizeof *message);
+}
+
+static void answer_asker(void *context, uint64_t asker, const struct gs_wire_end *end)
+{
+    struct lockd_server *server = context;
+
+    lockd_list_each (at, &server->connections.all) {
+        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (each->id == asker && !each->dead)
+            lockd_outbox_send(each, end, sizeof *end);
+    }
+}
+
+static void pause_program(void *owner, bool paused)
+{
+    struct lockd_connection *connection = owner;
+
+    if (!connection->dead)
+        lockd_pause_move(connection, paused);
+}
+
+static void say_remark(void *owner, const char *text)
+{
+    lockd_remarks_say(owner, text);
+}
+
+static void trace_left(void *owner, const uint8_t *uuid)
+{
+    lockd_trace_left(owner, uuid);
+}
+
+static void pass_end(void *owner, enum lockd_move_end end, uint64_t ns, uint64_t bytes)
+{
+    struct lockd_connection *connection = owner;
+
+    if (!connection->dead)
+        lockd_relations_moved(connection, end, ns, bytes);
+}
+
+static void close_record(void *owner, int fd)
+{
+    struct lockd_connection *connection = owner;
+    struct gs_descriptors record = {.fd = {fd}, .count = 1};
+
+    lockd_closer_take(connection->server, connection->user, &record);
+}
+
+static const char *refuse_program(void *owner)
+{
+    const struct lockd_connection *connection = owner;
+
+    if (connection->foreign)
+        return "it lives in a pid namespace that gpushare-lockd cannot see into";
+    if (connection->checkpoint != NULL)
+        return "it is checkpointed";
+    return connection->pause.over != 0 ? "max-memory holds it back" : NULL;
+}
+
+static bool is_dead(void *owner)
+{
+    const struct lockd_connection *connection = owner;
+
+    return connection->dead;
+}
+
+void lockd_mover_init(struct lockd_server *server)
+{
+    static const struct lockd_move_calls calls = {
+        .tell = tell_program,
+        .answer = answer_asker,
+        .pause = pause_program,
+        .remark = say_remark,
+        .left = trace_left,
+        .over = pass_end,
+        .close = close_record,
+        .refuse = refuse_program,
+        .is_gone = is_dead,
+    };
+
+    lockd_move_init(&server->moves, server->epoll, server->scheduler, &calls, server);
+}
+
+/* --- what lockd/move is told --- */
+
+void lockd_mover_came(struct lockd_connection *connection)
+{
+    struct lockd_move_program *program = &connection->program;
+
+    program->owner = connection;
+    program->pid = (int32_t)connection->pid;
+    program->name = connection->name;
+    program->client = connection->client;
+    program->identity = &connection->identity;
+    program->tracks = &connection->tracks;
+}
+
+void lockd_mover_gone(struct lockd_connection *connection)
+{
+    lockd_move_gone(&connection->program);
+    lockd_sees_deinit(&connection->program.sees);
+}
+
+static void send_refusal(struct lockd_connection *connection, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void send_refusal(struct lockd_connection *connection, int code, const char *format, ...)
+{
+    struct gs_wire_end end;
+    va_list ap;
+
+    va_start(ap, format);
+    end = lockd_wire_end(code, 0, format, ap);
+    va_end(ap);
+    lockd_outbox_send(connection, &end, sizeof end);
+}
+
+void lockd_mover_ask(struct lockd_connection *connection,
+                     const struct gs_wire_relocate *relocate)
+{
+    struct lockd_connection *found = NULL;
+    enum lockd_move_end end;
+    struct gs_err why = {0};
+    const uint8_t *from;
+    int code = lockd_control_find(connection, relocate->pid, &found);
+
+    if (code != 0) {
+        send_refusal(connection, code, "%s",
+                     code == -ESRCH
+                         ? "no program with that process id is connected"
+                         : "only root, the user of gpushare-lockd, its control group "
+                           "and the program's owner may do that");
+        return;
+    }
+    from = lockd_move_source(&found->program, relocate->uuid, &why);
+    code = from != NULL ? lockd_move_begin(&connection->server->moves, &found->program, from,
+                                           relocate->uuid, connection->id, &end, &why)
+                        : why.code;
+    lockd_log(LOCKD_LOG_INFO, "user %u (process %d): move, process %d: %s",
+              (unsigned)connection->uid, (int)connection->pid, relocate->pid,
+              code == 0 ? "begun" : why.text);
+    if (code != 0)
+        send_refusal(connection, code, "process %d is not moved: %.150s", relocate->pid,
+                     why.text);
+}
+
+void lockd_mover_sees(struct lockd_connection *connection, const struct gs_wire_sees *sees)
+{
+    const struct lockd_seen *seen;
+
+    if (connection->client == NULL) {
+        lockd_connection_kill(connection, "a device that it sees before its hello");
+        return;
+    }
+    seen = lockd_sees_take(&connection->program.sees, sees);
+    if (seen != NULL)
+        lockd_relations_sees(connection, seen);
+}
+
+void lockd_mover_take(struct lockd_connection *connection, const struct gs_wire_move *message,
+                      struct gs_descriptors *with)
+{
+    const char *wrong =
+        connection->client == NULL
+            ? "a move before its hello"
+            : lockd_move_take(&connection->server->moves, &connection->program, message, with);
+
+    if (wrong != NULL)
+        lockd_connection_kill(connection, "%s", wrong);
+}
