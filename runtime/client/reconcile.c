@@ -301,7 +301,7 @@ static uint64_t report_all(uint64_t now)
     if (!has_begun())
         return UINT64_MAX;
     gs_session_send_wish();
-    unsaid = gs_evidence_send(gs_session_fd());
+    unsaid = gs_evidence_send(gs_session_fd(), now);
     if (unsaid >= 0)
         unsaid = gs_relocate_send(gs_session_fd());
     if (unsaid < 0 && unsaid != -EAGAIN)
