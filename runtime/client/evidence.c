@@ -28,7 +28,9 @@
 #include "runtime/memory/openings.h"
 
 #define COLLECT_NS 1000000000ull
-#define LOOK_NS    1000000000ull  /* while it is new: communicators are made then */
+#define LOOK_NS    1000000000ull /* while it is new: communicators are made then */
+#define EXPECT_NS                                                                              \
+    50000000ull /* from one look to the next at most: programs may register a lot */
 #define LOOK_LATER 15000000000ull /* ... after YOUNG_NS of waiting */
 #define YOUNG_NS   60000000000ull
 #define HINTS_MOST 8                          /* pieces of host memory */
@@ -49,7 +51,8 @@ static struct {
     unsigned count, hints, memory;
     _Atomic(bool) unsaid; /* any: for a look without the lock. Release, acquire */
     _Atomic(uint64_t) collect_at;
-    uint64_t look_at, waits_since; /* client thread */
+    _Atomic(bool) expects; /* relaxed: what it tells of is looked up by a system call */
+    uint64_t looked_at, look_at, waits_since; /* client thread */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The group is the user's choice, or there is to be none. */
@@ -189,15 +192,39 @@ static void read_mappings(void)
     close(fd);
 }
 
-void gs_evidence_look(bool waiting, uint64_t now)
+void gs_evidence_expect(void)
 {
-    if (!waiting || now < self.look_at)
+    if (is_chosen() ||
+        atomic_exchange_explicit(&self.expects, true, memory_order_relaxed)) /* in time */
         return;
+    gs_worker_wake();
+}
+
+/* Plans the next look while programs wait. */
+static bool is_due(uint64_t now)
+{
+    if (now < self.look_at)
+        return false;
     if (self.waits_since == 0)
         self.waits_since = now;
     self.look_at = now + (now - self.waits_since < YOUNG_NS ? LOOK_NS : LOOK_LATER);
+    return true;
+}
+
+uint64_t gs_evidence_look(bool waiting, uint64_t now)
+{
+    const uint64_t since = now - self.looked_at;
+    const bool expects = atomic_load_explicit(&self.expects, memory_order_relaxed);
+
+    if (expects && since < EXPECT_NS)
+        return EXPECT_NS - since;
+    if (!(waiting && is_due(now)) && !expects)
+        return UINT64_MAX;
+    atomic_store_explicit(&self.expects, false, memory_order_relaxed); /* before it looks */
+    self.looked_at = now;
     if (!is_chosen())
         read_mappings();
+    return UINT64_MAX;
 }
 
 /* --- to the daemon --- */

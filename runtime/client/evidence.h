@@ -18,10 +18,15 @@ void gs_evidence_collect(void);
  * Any thread. */
 void gs_evidence_share(const uint8_t exporter[16]);
 
+/* The process's mappings have changed in a way that may show peers: they are looked at soon. Any
+ * thread. */
+void gs_evidence_expect(void);
+
 /* --- client thread --- */
 
-/* Programs wait for a device: looks at the process's mappings for NCCL's, now and then. */
-void gs_evidence_look(bool waiting, uint64_t now);
+/* Looks at the process's mappings for NCCL's: now and then while programs wait for a device, and
+ * when that is expected to find some. Returns ns until it wants to be called again. */
+uint64_t gs_evidence_look(bool waiting, uint64_t now);
 /* Says what has not been said on this connection, and what has ended. 0, -EAGAIN: later; -errno:
  * the connection is gone. */
 int gs_evidence_send(int fd, uint64_t now);
