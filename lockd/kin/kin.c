@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kin.c: owns programs, their keys and the sets that keys make of them. A set never falls apart
- * while programs of it live: what was one job stays one. Keys are few and so are programs of one
+ * kin.c: owns programs, their keys and the sets that keys make of them. A set falls apart only
+ * when a program of it takes a key back: what was one job stays one. Keys are few and so are programs of one
  * user, so a look at all of them for each new key will do.
  */
 #include "lockd/kin/kin.h"
@@ -117,4 +117,103 @@ void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint3
         if (other != program && has_key(other, key, kind))
             kin_join(kin, program, other, kind, now_ns);
     }
+}
+
+static bool forget_key(struct kin_program *program, uint64_t key, uint32_t kind)
+{
+    for (uint32_t i = 0; i < program->count; i++)
+        if (program->keys[i].key == key && program->keys[i].kind == kind) {
+            program->keys[i] = program->keys[--program->count];
+            return true;
+        }
+    return false;
+}
+
+static bool has_been_tried(const struct kin *kin, uint64_t set)
+{
+    lockd_list_each (at, &kin->programs)
+        if (kin_program_of(at)->set == set && kin_program_of(at)->why == GS_KIN_TRIED)
+            return true;
+    return false;
+}
+
+/* The kind of evidence that the two have in common; GS_KIN_NONE: there is none. */
+static uint32_t common_evidence(const struct kin_program *a, const struct kin_program *b)
+{
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->keys[i].kind < GS_KIN_HINT_FIRST && has_key(b, a->keys[i].key, a->keys[i].kind))
+            return a->keys[i].kind;
+    return GS_KIN_NONE;
+}
+
+/* Moves the program and all of `from` that its evidence leads to into the set `to`; the
+ * scheduler is not told. Returns how many. */
+static unsigned gather_set(struct kin *kin, struct kin_program *program, uint64_t from,
+                           uint64_t to)
+{
+    unsigned count = 1;
+    bool more = true;
+
+    program->set = to;
+    while (more) {
+        more = false;
+        lockd_list_each (at, &kin->programs) {
+            struct kin_program *each = kin_program_of(at);
+
+            if (each->set != from)
+                continue;
+            lockd_list_each (with, &kin->programs) {
+                struct kin_program *member = kin_program_of(with);
+                const uint32_t why = member->set == to ? common_evidence(each, member) : 0;
+
+                if (why == GS_KIN_NONE)
+                    continue;
+                if (member == program)
+                    program->why = why;
+                each->set = to;
+                each->why = why;
+                count++;
+                more = true;
+                break;
+            }
+        }
+    }
+    return count;
+}
+
+/* A program that nothing binds to others is in no set; the first others keep the number. */
+static void divide_set(struct kin *kin, uint64_t set, uint64_t now_ns)
+{
+    const uint64_t marked = UINT64_MAX; /* no set has that number */
+    uint64_t keeps = set, first = kin->next_set;
+
+    lockd_list_each (at, &kin->programs)
+        if (kin_program_of(at)->set == set)
+            kin_program_of(at)->set = marked;
+    lockd_list_each (at, &kin->programs) {
+        struct kin_program *program = kin_program_of(at);
+        const uint64_t to = keeps != 0 ? keeps : kin->next_set + 1;
+
+        if (program->set != marked)
+            continue;
+        if (gather_set(kin, program, marked, to) == 1) {
+            program->set = 0;
+            program->why = GS_KIN_NONE;
+            kin_tell(kin, program, now_ns);
+        } else {
+            kin->next_set += keeps == 0;
+            keeps = 0;
+        }
+    }
+    lockd_list_each (at, &kin->programs)
+        if (kin_program_of(at)->set > first)
+            kin_tell(kin, kin_program_of(at), now_ns);
+}
+
+void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
+                 uint64_t now_ns)
+{
+    if (forget_key(program, key, kind) && kind < GS_KIN_HINT_FIRST && program->set != 0 &&
+        !has_been_tried(kin, program->set))
+        divide_set(kin, program->set, now_ns);
 }

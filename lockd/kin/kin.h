@@ -68,6 +68,10 @@ void kin_gone(struct kin *kin, struct kin_program *program);
 /* It said a key. */
 void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
                uint64_t now_ns);
+/* It takes a key back. Its set falls apart into those that the keys that are left make, unless a
+ * trial has shown that it is one. */
+void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
+                 uint64_t now_ns);
 /* The two are one job, for that reason (enum gs_kin_kind). Nothing happens if they are of two
  * identities, or one names its group. */
 void kin_join(struct kin *kin, struct kin_program *a, struct kin_program *b, uint32_t why,

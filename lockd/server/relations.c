@@ -152,14 +152,11 @@ void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wi
 {
     if (connection->client == NULL)
         lockd_connection_kill(connection, "a key before its hello");
+    else if (connection->kin != NULL && (kin->flags & GS_KIN_OVER) != 0)
+        kin_unlearn(&connection->server->kin, connection->kin, kin->key, kin->kind,
+                    lockd_now());
     else if (connection->kin != NULL)
         kin_learn(&connection->server->kin, connection->kin, kin->key, kin->kind, lockd_now());
-}
-
-void lockd_relations_join(struct lockd_connection *a, struct lockd_connection *b)
-{
-    if (a->kin != NULL && b->kin != NULL)
-        kin_join(&a->server->kin, a->kin, b->kin, GS_KIN_MEMORY, lockd_now());
 }
 
 uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now)

@@ -25,8 +25,6 @@ void lockd_relations_came(struct lockd_connection *connection);
 void lockd_relations_gone(struct lockd_connection *connection);
 /* ... has said a key. */
 void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wire_kin *kin);
-/* Device memory of the one is mapped by the other: they are one gang from now on. */
-void lockd_relations_join(struct lockd_connection *a, struct lockd_connection *b);
 /* ... has said that it sees a device. */
 void lockd_relations_sees(struct lockd_connection *connection, const struct lockd_seen *seen);
 /* A move of the program is over, whoever wanted it. ns, bytes: as struct

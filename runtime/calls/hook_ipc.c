@@ -112,7 +112,7 @@ static CUresult open_ours(CUdeviceptr *address, CUipcMemHandle handle, unsigned 
     if (ours.pid == (int32_t)getpid() && gs_exports_find(ours.token, false, &own))
         return CUDA_ERROR_INVALID_CONTEXT; /* as the driver says in the exporter */
     gs_client_attach_current(device);
-    result = gs_openings_open(ours.token, device, get_memory, &ours, address, &error);
+    result = gs_openings_open(&ours, device, get_memory, &ours, address, &error);
     if (error != 0)
         say_why(error);
     return error == -ENOENT ? say_unknown(address, handle, flags) : result;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * evidence.c: owns the keys that this process has found. Threads of the program add some, the
- * client thread the others; it sends them all. Keys are never taken back: what was one job stays
- * one. The lock is held for a few compares only.
+ * client thread the others; it sends them all. Keys stay, since what was one job stays one; but
+ * for memory that is open no longer: a program that has closed all of it may move, or wait, by
+ * itself again. Only the client thread removes keys. The lock is held for a few compares only.
  */
 #include "runtime/client/evidence.h"
 
@@ -21,24 +22,37 @@
 #include "runtime/base/uncancelled.h"
 #include "runtime/base/worker.h"
 #include "runtime/client/connect.h"
+#include "runtime/client/exporter.h"
 #include "runtime/client/launcher.h"
+#include "runtime/memory/exports.h"
+#include "runtime/memory/openings.h"
 
 #define COLLECT_NS 1000000000ull
-#define LOOK_NS    1000000000ull  /* while it is new: communicators are made then */
+#define LOOK_NS    1000000000ull /* while it is new: communicators are made then */
+#define EXPECT_NS                                                                              \
+    50000000ull /* from one look to the next at most: programs may register a lot */
 #define LOOK_LATER 15000000000ull /* ... after YOUNG_NS of waiting */
 #define YOUNG_NS   60000000000ull
 #define HINTS_MOST 8                          /* pieces of host memory */
 #define MAPS_MOST  ((size_t)16 * 1024 * 1024) /* bytes of the list of mappings that are read */
+/* Programs that pass memory on, piece by piece, have nothing open in between. */
+#define CLOSED_NS 5000000000ull
+
+struct found {
+    struct gs_evidence key;
+    bool said;            /* on this connection */
+    uint8_t exporter[16]; /* of GS_KIN_MEMORY */
+    uint64_t used_at;     /* ... was open last, as far as is known */
+};
 
 static struct {
     pthread_mutex_t lock;
-    struct gs_evidence keys[GS_KIN_MOST];
-    unsigned count, hints;
-    _Atomic(unsigned) added; /* for a look without the lock */
+    struct found found[GS_KIN_MOST];
+    unsigned count, hints, memory;
+    _Atomic(bool) unsaid; /* any: for a look without the lock. Release, acquire */
     _Atomic(uint64_t) collect_at;
-    /* client thread */
-    unsigned sent;
-    uint64_t look_at, waits_since;
+    _Atomic(bool) expects; /* relaxed: what it tells of is looked up by a system call */
+    uint64_t looked_at, look_at, waits_since; /* client thread */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The group is the user's choice, or there is to be none. */
@@ -49,19 +63,27 @@ static bool is_chosen(void)
     return group != NULL && *group != '\0';
 }
 
-static void add_key(uint32_t kind, uint64_t key)
+/* Under the lock. NULL: it is not known, and there are too many to add it. */
+static struct found *find_or_add(uint32_t kind, uint64_t key)
 {
     const bool hint = kind >= GS_KIN_HINT_FIRST;
-    bool known = false;
 
-    pthread_mutex_lock(&self.lock);
     for (unsigned i = 0; i < self.count; i++)
-        known = known || (self.keys[i].key == key && self.keys[i].kind == kind);
-    if (!known && self.count < GS_KIN_MOST && (!hint || self.hints < HINTS_MOST)) {
-        self.keys[self.count++] = (struct gs_evidence){.key = key, .kind = kind};
-        self.hints += hint;
-        atomic_store_explicit(&self.added, self.count, memory_order_release);
-    }
+        if (self.found[i].key.key == key && self.found[i].key.kind == kind)
+            return &self.found[i];
+    if (self.count == GS_KIN_MOST || (hint && self.hints == HINTS_MOST))
+        return NULL;
+    self.hints += hint;
+    self.memory += kind == GS_KIN_MEMORY;
+    self.found[self.count] = (struct found){.key = {.key = key, .kind = kind}};
+    atomic_store_explicit(&self.unsaid, true, memory_order_release);
+    return &self.found[self.count++];
+}
+
+static void add_key(uint32_t kind, uint64_t key)
+{
+    pthread_mutex_lock(&self.lock);
+    find_or_add(kind, key);
     pthread_mutex_unlock(&self.lock);
 }
 
@@ -94,11 +116,19 @@ void gs_evidence_collect(void)
         add_key(keys[i].kind, keys[i].key);
 }
 
-void gs_evidence_share(uint64_t token)
+void gs_evidence_share(const uint8_t exporter[16])
 {
+    struct found *found;
+
     if (is_chosen())
         return;
-    add_key(GS_KIN_MEMORY, gs_evidence_hash(0, &token, sizeof token));
+    pthread_mutex_lock(&self.lock);
+    found = find_or_add(GS_KIN_MEMORY, gs_evidence_hash(0, exporter, sizeof found->exporter));
+    if (found != NULL) {
+        memcpy(found->exporter, exporter, sizeof found->exporter);
+        found->used_at = gs_now();
+    }
+    pthread_mutex_unlock(&self.lock);
     gs_worker_wake();
 }
 
@@ -162,47 +192,152 @@ static void read_mappings(void)
     close(fd);
 }
 
-void gs_evidence_look(bool waiting, uint64_t now)
+void gs_evidence_expect(void)
 {
-    if (!waiting || now < self.look_at)
+    if (is_chosen() ||
+        atomic_exchange_explicit(&self.expects, true, memory_order_relaxed)) /* in time */
         return;
+    gs_worker_wake();
+}
+
+/* Plans the next look while programs wait. */
+static bool is_due(uint64_t now)
+{
+    if (now < self.look_at)
+        return false;
     if (self.waits_since == 0)
         self.waits_since = now;
     self.look_at = now + (now - self.waits_since < YOUNG_NS ? LOOK_NS : LOOK_LATER);
+    return true;
+}
+
+uint64_t gs_evidence_look(bool waiting, uint64_t now)
+{
+    const uint64_t since = now - self.looked_at;
+    const bool expects = atomic_load_explicit(&self.expects, memory_order_relaxed);
+
+    if (expects && since < EXPECT_NS)
+        return EXPECT_NS - since;
+    if (!(waiting && is_due(now)) && !expects)
+        return UINT64_MAX;
+    atomic_store_explicit(&self.expects, false, memory_order_relaxed); /* before it looks */
+    self.looked_at = now;
     if (!is_chosen())
         read_mappings();
+    return UINT64_MAX;
 }
 
 /* --- to the daemon --- */
 
-static int send_key(int fd, const struct gs_evidence *key)
+static int send_key(int fd, const struct gs_evidence *key, bool over)
 {
     const struct gs_wire_kin message = {.header = {.magic = GS_WIRE_MAGIC,
                                                    .version = GS_WIRE_VERSION,
                                                    .type = GS_WIRE_KIN,
                                                    .length = sizeof message},
                                         .key = key->key,
-                                        .kind = key->kind};
+                                        .kind = key->kind,
+                                        .flags = over ? GS_KIN_OVER : 0};
 
-    gs_log("evidence of kind %u", key->kind);
+    gs_log("evidence of kind %u%s", key->kind, over ? " is over" : "");
     return gs_connect_send(fd, &message, sizeof message, NULL);
 }
 
-int gs_evidence_send(int fd)
+/* The first key that is not said; it is taken for said. */
+static bool take_unsaid(struct gs_evidence *key)
 {
-    while (fd >= 0 && self.sent < atomic_load_explicit(&self.added, memory_order_acquire)) {
-        const int error = send_key(fd, &self.keys[self.sent]); /* never changed once added */
+    bool any = false;
 
-        if (error != 0)
-            return error;
-        self.sent++;
+    pthread_mutex_lock(&self.lock);
+    for (unsigned i = 0; i < self.count && !any; i++) {
+        any = !self.found[i].said;
+        *key = self.found[i].key;
+        self.found[i].said = true;
     }
-    return 0;
+    pthread_mutex_unlock(&self.lock);
+    return any;
+}
+
+static void mark_unsaid(const struct gs_evidence *key)
+{
+    pthread_mutex_lock(&self.lock);
+    for (unsigned i = 0; i < self.count; i++)
+        if (self.found[i].key.key == key->key && self.found[i].key.kind == key->kind)
+            self.found[i].said = false;
+    pthread_mutex_unlock(&self.lock);
+    atomic_store_explicit(&self.unsaid, true, memory_order_release);
+}
+
+static bool is_used(const struct found *found)
+{
+    uint8_t own[sizeof found->exporter];
+
+    gs_exports_number(own);
+    return gs_openings_of(found->exporter) ||
+           (gs_exporter_shares() && memcmp(own, found->exporter, sizeof own) == 0);
+}
+
+/* Whether the key has been out of use for so long, also for threads that open just now. */
+static bool remove_if_closed(unsigned i, uint64_t now, bool used)
+{
+    bool removed;
+
+    pthread_mutex_lock(&self.lock);
+    if (used && self.found[i].used_at < now)
+        self.found[i].used_at = now;
+    removed = self.found[i].said && now > self.found[i].used_at + CLOSED_NS;
+    if (removed) {
+        self.found[i] = self.found[--self.count];
+        self.memory--;
+    }
+    pthread_mutex_unlock(&self.lock);
+    return removed;
+}
+
+/* One at a time: the next round is soon. */
+static int end_closed(int fd, uint64_t now)
+{
+    for (unsigned i = 0;; i++) {
+        struct found found;
+        bool there;
+
+        pthread_mutex_lock(&self.lock);
+        there = i < self.count && self.memory != 0;
+        if (there)
+            found = self.found[i];
+        pthread_mutex_unlock(&self.lock);
+        if (!there)
+            return 0;
+        if (found.key.kind == GS_KIN_MEMORY && remove_if_closed(i, now, is_used(&found)))
+            return send_key(fd, &found.key, true);
+    }
+}
+
+int gs_evidence_send(int fd, uint64_t now)
+{
+    struct gs_evidence key;
+
+    if (fd < 0)
+        return 0;
+    if (atomic_exchange_explicit(&self.unsaid, false, memory_order_acquire))
+        while (take_unsaid(&key)) {
+            const int error = send_key(fd, &key, false);
+
+            if (error != 0) {
+                mark_unsaid(&key);
+                return error;
+            }
+        }
+    return end_closed(fd, now);
 }
 
 void gs_evidence_lost(void)
 {
-    self.sent = 0;
+    pthread_mutex_lock(&self.lock);
+    for (unsigned i = 0; i < self.count; i++)
+        self.found[i].said = false;
+    pthread_mutex_unlock(&self.lock);
+    atomic_store_explicit(&self.unsaid, true, memory_order_release);
 }
 
 void gs_evidence_after_fork(void)

@@ -13,17 +13,23 @@
  * most once a second. */
 void gs_evidence_collect(void);
 
-/* Device memory is shared with another process, which says the same token (any number that no
- * others share). Any thread. */
-void gs_evidence_share(uint64_t token);
+/* Memory of the process with that number is open in another one: this process is one of the two,
+ * and the other one says the same. Ends by itself some seconds after the last of it is closed.
+ * Any thread. */
+void gs_evidence_share(const uint8_t exporter[16]);
+
+/* The process's mappings have changed in a way that may show peers: they are looked at soon. Any
+ * thread. */
+void gs_evidence_expect(void);
 
 /* --- client thread --- */
 
-/* Programs wait for a device: looks at the process's mappings for NCCL's, now and then. */
-void gs_evidence_look(bool waiting, uint64_t now);
-/* Says what has not been said on this connection. 0, -EAGAIN: later; -errno: the connection is
- * gone. */
-int gs_evidence_send(int fd);
+/* Looks at the process's mappings for NCCL's: now and then while programs wait for a device, and
+ * when that is expected to find some. Returns ns until it wants to be called again. */
+uint64_t gs_evidence_look(bool waiting, uint64_t now);
+/* Says what has not been said on this connection, and what has ended. 0, -EAGAIN: later; -errno:
+ * the connection is gone. */
+int gs_evidence_send(int fd, uint64_t now);
 /* The next daemon gets everything anew. */
 void gs_evidence_lost(void);
 

@@ -20,6 +20,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/own_fd.h"
 #include "runtime/client/connect.h"
+#include "runtime/client/evidence.h"
 #include "runtime/memory/exports.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
@@ -58,6 +59,11 @@ static struct {
 bool gs_exporter_waits(void)
 {
     return self.waits;
+}
+
+bool gs_exporter_shares(void)
+{
+    return self.shares != NULL;
 }
 
 bool gs_exporter_needs_stop(void)
@@ -164,6 +170,7 @@ static bool count_share(struct gs_range *range)
 static int begin_share(struct gs_range *range, int *fd)
 {
     struct share *share = calloc(1, sizeof *share);
+    uint8_t number[16];
     int ends[2];
 
     if (share == NULL || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -182,6 +189,8 @@ static int begin_share(struct gs_range *range, int *fd)
     share->id = range->id;
     share->next = self.shares;
     self.shares = share;
+    gs_exports_number(number);
+    gs_evidence_share(number);
     return 0;
 }
 

@@ -28,6 +28,8 @@ uint64_t gs_exporter_step(uint64_t now, bool stopped, int fd);
 
 /* Somebody opens memory that has to come in. */
 bool gs_exporter_waits(void);
+/* Another process has memory of this one open. */
+bool gs_exporter_shares(void);
 
 /* Memory must be made anew, for which the program has to stop for a moment. */
 bool gs_exporter_needs_stop(void);

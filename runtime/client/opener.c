@@ -21,6 +21,7 @@
 #include "runtime/base/uncancelled.h"
 #include "runtime/base/worker.h"
 #include "runtime/client/connect.h"
+#include "runtime/client/evidence.h"
 #include "runtime/range/vmm.h"
 
 #define LOOK_NS     500000
@@ -107,6 +108,8 @@ int gs_opener_get(const struct gs_ipc_handle *handle, struct gs_opening *opening
     }
     if (code != 0)
         gs_opening_drop(opening);
+    else
+        gs_evidence_share(handle->exporter);
     return code;
 }
 

@@ -301,7 +301,7 @@ static uint64_t report_all(uint64_t now)
     if (!has_begun())
         return UINT64_MAX;
     gs_session_send_wish();
-    unsaid = gs_evidence_send(gs_session_fd());
+    unsaid = gs_evidence_send(gs_session_fd(), now);
     if (unsaid >= 0)
         unsaid = gs_relocate_send(gs_session_fd());
     if (unsaid < 0 && unsaid != -EAGAIN)
@@ -351,7 +351,7 @@ uint64_t gs_reconcile(void)
     if (exiting && gs_gate_waiting() == 0)
         return 50 * MS;
     gs_session_turn(now);
-    gs_evidence_look(somebody_waits() || !all_may_run(), now);
+    due = smaller_of(due, gs_evidence_look(somebody_waits() || !all_may_run(), now));
     if (gs_session_fd() < 0)
         due = 20 * MS;
     gs_opener_send(gs_session_fd());

@@ -2,8 +2,8 @@
  *
  * exports.c: makes handles for other processes, and finds what they are of.
  *
- * State: in the ranges (struct gs_export), under gs_memory_lock; since when the first handle is
- * there (atomic). Any thread.
+ * State: in the ranges (struct gs_export), and the number of this process, under gs_memory_lock;
+ * since when the first handle is there (atomic). Any thread.
  */
 #include "runtime/memory/exports.h"
 
@@ -21,7 +21,8 @@
 #include "runtime/range/slab.h"
 
 static _Atomic(uint64_t)
-    unasked_since; /* ns; UINT64_MAX: somebody has asked for one. Relaxed */
+    unasked_since;         /* ns; UINT64_MAX: somebody has asked for one. Relaxed */
+static uint8_t number[16]; /* of this process; zeros: it has made no handle */
 
 /* Under the lock: base and size of the allocation there; false: it can have no handle. */
 static bool allocation_at(const struct gs_range *range, CUdeviceptr address, CUdeviceptr *base,
@@ -44,14 +45,18 @@ static struct gs_export *export_of(const struct gs_range *range, CUdeviceptr bas
     return export;
 }
 
+static bool fill_random(uint8_t bytes[16])
+{
+    return getrandom(bytes, 16, GRND_NONBLOCK) == 16;
+}
+
 /* NULL: no memory, or no random bytes. errno is kept. */
-static struct gs_export *new_export(void)
+static struct gs_export *new_export(uint8_t number_of_process[16])
 {
     struct gs_export *export = calloc(1, sizeof *export);
     const int saved = errno;
 
-    if (export != NULL && getrandom(export->token, sizeof export->token, GRND_NONBLOCK) !=
-                              (ssize_t)sizeof export->token) {
+    if (export != NULL && (!fill_random(export->token) || !fill_random(number_of_process))) {
         free(export);
         export = NULL;
     }
@@ -59,9 +64,24 @@ static struct gs_export *new_export(void)
     return export;
 }
 
+/* Under the lock. fresh: the number of this process, unless it has one. */
+static void fill_handle(struct gs_ipc_handle *handle, const struct gs_export *export,
+                        const uint8_t fresh[16])
+{
+    static const uint8_t none[sizeof number];
+
+    if (memcmp(number, none, sizeof number) == 0)
+        memcpy(number, fresh, sizeof number);
+    *handle = (struct gs_ipc_handle){.magic = "", .pid = (int32_t)getpid()};
+    memcpy(handle->magic, GS_IPC_MAGIC, sizeof handle->magic);
+    memcpy(handle->token, export->token, sizeof handle->token);
+    memcpy(handle->exporter, number, sizeof handle->exporter);
+}
+
 CUresult gs_exports_handle(CUdeviceptr address, struct gs_ipc_handle *handle, bool *ours)
 {
-    struct gs_export *fresh = new_export(), *export = NULL;
+    uint8_t fresh_number[16] = {0};
+    struct gs_export *fresh = new_export(fresh_number), *export = NULL;
     CUdeviceptr base = 0;
     uint64_t bytes = 0, never = 0;
     struct gs_range *range;
@@ -79,11 +99,8 @@ CUresult gs_exports_handle(CUdeviceptr address, struct gs_ipc_handle *handle, bo
         export->next = range->exports;
         range->exports = export;
     }
-    if (export != NULL) {
-        *handle = (struct gs_ipc_handle){.magic = "", .pid = (int32_t)getpid()};
-        memcpy(handle->magic, GS_IPC_MAGIC, sizeof handle->magic);
-        memcpy(handle->token, export->token, sizeof handle->token);
-    }
+    if (export != NULL)
+        fill_handle(handle, export, fresh_number);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     free(fresh);
     if (export == NULL)
@@ -119,6 +136,13 @@ bool gs_exports_find(const uint8_t token[16], bool opens, struct gs_exported *fo
     return there;
 }
 
+void gs_exports_number(uint8_t exporter[16])
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    memcpy(exporter, number, sizeof number);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
 uint64_t gs_exports_unasked_since(void)
 {
     const uint64_t since = atomic_load_explicit(&unasked_since, memory_order_relaxed);
@@ -137,4 +161,5 @@ void gs_exports_end(struct gs_range *range, CUdeviceptr base)
 void gs_exports_after_fork(void)
 {
     atomic_store(&unasked_since, 0);
+    memset(number, 0, sizeof number);
 }

@@ -22,7 +22,8 @@ struct gs_ipc_handle {
     int32_t pid; /* of the exporter, as it sees itself */
     uint32_t zero;
     uint8_t token[16];
-    uint8_t unused[32];
+    uint8_t exporter[16]; /* random: the same in all handles of one process */
+    uint8_t unused[16];
 };
 _Static_assert(sizeof(struct gs_ipc_handle) == sizeof(CUipcMemHandle), "a handle of ours");
 
@@ -45,6 +46,9 @@ struct gs_exported {
 /* The live allocation of that token; the range stays as long as the client thread does not go
  * on. opens: another process asks for it. */
 bool gs_exports_find(const uint8_t token[16], bool opens, struct gs_exported *found);
+
+/* The number of this process that is in its handles. Any thread. */
+void gs_exports_number(uint8_t exporter[16]);
 
 /* Since when (ns) a handle is there that nobody has asked for; 0: there is none. */
 uint64_t gs_exports_unasked_since(void);

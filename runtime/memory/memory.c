@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "runtime/range/backend.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/uncancelled.h"
 #include "runtime/gate/capture.h"
 #include "runtime/base/worker.h"
 #include "runtime/base/daemon.h"
@@ -26,6 +28,9 @@
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/retire.h"
 #include "runtime/range/memory_lock.h"
+
+#define GIVING_BACK_NS 5000000000ull
+#define LOOK_NS        500000ull
 
 /* An allocation on its way: the request, and what it comes to. */
 struct need {
@@ -137,17 +142,30 @@ static bool reuse_freed(const struct need *need, CUdeviceptr *address)
     return good;
 }
 
-/* Gives the new range its memory if there is some for it. False: not, and nobody will make
- * room.
- */
+/* Gives the new range its memory if there is some for it; waits for what other threads are
+ * giving back. False: not, and nobody will make room. */
 static bool place_range(struct gs_range *range, bool *placed)
 {
-    *placed = gs_range_place(range);
-    if (*placed)
-        return true;
-    if (gs_idle_give_back(range->device, NULL, range->reserved) != 0)
+    const uint64_t until = gs_now() + GIVING_BACK_NS;
+
+    for (;;) {
+        /* before the attempt: what leaves during it may make room too late for it */
+        const bool leaves = gs_range_any_leaves(range->device);
+
         *placed = gs_range_place(range);
-    return *placed || !gs_daemon_is_absent();
+        if (*placed)
+            return true;
+        if (gs_idle_give_back(range->device, NULL, range->reserved) != 0) {
+            *placed = gs_range_place(range);
+            if (*placed)
+                return true;
+        }
+        if (!gs_daemon_is_absent())
+            return true;
+        if (!leaves || gs_now() >= until)
+            return false;
+        gs_pause(LOOK_NS);
+    }
 }
 
 /* There is no room now: memory that another stream has freed and not passed, which this one is

@@ -36,6 +36,18 @@ bool gs_openings_any(void)
     return openings != NULL;
 }
 
+bool gs_openings_of(const uint8_t exporter[16])
+{
+    const struct gs_opening *each;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (each = openings; each != NULL; each = each->next)
+        if (memcmp(each->exporter, exporter, sizeof each->exporter) == 0)
+            break;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return each != NULL;
+}
+
 static uint64_t bytes_of(const struct gs_opening *opening, uint32_t chunk)
 {
     const uint64_t from = chunk * opening->chunk_bytes;
@@ -133,15 +145,15 @@ static void remove_opening(struct gs_opening *opening)
 enum known { NEW, OPEN, UNDER_WAY };
 
 /* One more reference, or the new one is added, without any. */
-static enum known begin_open(const uint8_t token[16], struct gs_opening *fresh,
-                             CUdeviceptr *address)
+static enum known begin_open(struct gs_opening *fresh, CUdeviceptr *address)
 {
     enum known known = NEW;
     struct gs_opening *each;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (each = openings; each != NULL; each = each->next)
-        if (each->context == fresh->context && memcmp(each->token, token, 16) == 0)
+        if (each->context == fresh->context &&
+            memcmp(each->token, fresh->token, sizeof each->token) == 0)
             break;
     if (each == NULL) {
         fresh->next = openings;
@@ -172,7 +184,7 @@ static void finish_open(struct gs_opening *opening, bool good)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
-CUresult gs_openings_open(const uint8_t token[16], struct gs_device *device,
+CUresult gs_openings_open(const struct gs_ipc_handle *like, struct gs_device *device,
                           int (*get)(const void *context, struct gs_opening *opening),
                           const void *context, CUdeviceptr *address, int *error)
 {
@@ -184,14 +196,15 @@ CUresult gs_openings_open(const uint8_t token[16], struct gs_device *device,
     if (fresh == NULL)
         return result;
     fresh->device = device;
-    memcpy(fresh->token, token, sizeof fresh->token);
+    memcpy(fresh->token, like->token, sizeof fresh->token);
+    memcpy(fresh->exporter, like->exporter, sizeof fresh->exporter);
     atomic_store(&fresh->lifeline.fd, -1);
     result = gs_driver.cuCtxGetCurrent(&fresh->context);
     if (result != CUDA_SUCCESS) {
         free(fresh);
         return result;
     }
-    while ((known = begin_open(token, fresh, address)) == UNDER_WAY)
+    while ((known = begin_open(fresh, address)) == UNDER_WAY)
         gs_pause(PAUSE_NS); /* the other thread's wait is bounded */
     if (known == OPEN) {
         free(fresh);

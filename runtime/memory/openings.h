@@ -13,13 +13,15 @@
 
 #include "runtime/base/device.h"
 #include "runtime/base/own_fd.h"
+#include "runtime/memory/exports.h"
 #include "runtime/range/range_tree.h"
 
 struct gs_opening {
     struct gs_range_tree_node node; /* the allocation, as the program knows it */
     struct gs_opening *next;
     uint8_t token[16];
-    CUcontext context; /* in which it was opened; it ends with it */
+    uint8_t exporter[16]; /* the number of the process whose memory it is */
+    CUcontext context;    /* in which it was opened; it ends with it */
     struct gs_device *device;
     uint64_t id;
     unsigned references; /* opens less closes; 0: the first open is under way */
@@ -37,9 +39,9 @@ struct gs_opening {
 };
 
 /* Opens a handle of another process in the current context: the same address as before if it is
- * open there. get: fetches what is in the comment above, 0 or -errno, of which this returns the
+ * open there. like: token and exporter. get: fetches what is in the comment above, 0 or -errno, of which this returns the
  * last. Any thread, outside the gate. */
-CUresult gs_openings_open(const uint8_t token[16], struct gs_device *device,
+CUresult gs_openings_open(const struct gs_ipc_handle *like, struct gs_device *device,
                           int (*get)(const void *context, struct gs_opening *opening),
                           const void *context, CUdeviceptr *address, int *error);
 
@@ -58,6 +60,8 @@ const struct gs_opening *gs_openings_at(CUdeviceptr address);
 
 /* Under gs_memory_lock: any is open, or is being opened. */
 bool gs_openings_any(void);
+/* Memory of that process is open, or is being opened. Any thread. */
+bool gs_openings_of(const uint8_t exporter[16]);
 
 void gs_openings_after_fork(void);
 

@@ -416,6 +416,19 @@ void gs_range_forget_contents(struct gs_range *range)
     }
 }
 
+bool gs_range_any_leaves(const struct gs_device *device)
+{
+    const struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (range = device->ranges; range != NULL; range = range->next)
+        if (range->life == GS_RANGE_IDLE || range->life == GS_RANGE_DISPOSING ||
+            (range->life == GS_RANGE_DEAD && range->at_rest))
+            break;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return range != NULL;
+}
+
 void gs_range_dispose(struct gs_range *range)
 {
     const struct gs_context *context = gs_context_for(range->device);

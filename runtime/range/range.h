@@ -176,6 +176,9 @@ void gs_range_end_life(struct gs_range *range, enum gs_range_life life);
  * caller gives it an address. */
 bool gs_range_begin_life(struct gs_range *range);
 
+/* A range that was freed still has its memory, and a thread may be giving it back. */
+bool gs_range_any_leaves(const struct gs_device *device);
+
 /* Every chunk is on the device. Nothing moves meanwhile: inside the gate, or it is not LIVE. */
 bool gs_range_is_whole(const struct gs_range *range);
 

@@ -340,6 +340,39 @@ static void case_large(void)
         OK(cuMemAlloc(&address, 1024 * MIB));
 }
 
+static bool log_says(const char *what)
+{
+    const char *path = getenv("SIMCUDA_LOG");
+    FILE *file = path != NULL ? fopen(path, "re") : NULL;
+    char line[512];
+    bool says = false;
+
+    while (file != NULL && !says && fgets(line, sizeof line, file) != NULL)
+        says = strstr(line, what) != NULL;
+    if (file != NULL)
+        fclose(file);
+    return says;
+}
+
+/* Run with SIMCUDA_SLOW=cuMemUnmap and a log: the library's own thread gives back what was freed,
+ * and has begun to when all that is called free is asked for. */
+static void case_given_back(void)
+{
+    const struct timespec pause = {0, 1000000};
+    CUdeviceptr address;
+    size_t free_bytes, total;
+
+    begin();
+    OK(cuMemAlloc(&address, 12 * MIB));
+    OK(cuMemsetD8(address, 1, 12 * MIB));
+    OK(cuMemFree(address));
+    OK(cuMemGetInfo(&free_bytes, &total));
+    while (!log_says("cuMemUnmap is slow"))
+        nanosleep(&pause, NULL);
+    OK(cuMemAlloc(&address, free_bytes));
+    OK(cuMemsetD8(address, 2, free_bytes));
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {{"sizes", case_sizes},
@@ -355,6 +388,7 @@ int main(int argc, char **argv)
                                               {"child_only", case_child_only},
                                               {"wait", case_wait},
                                               {"large", case_large},
+                                              {"given_back", case_given_back},
                                               {NULL, NULL}};
 
     return run_case(argc, argv, cases);

@@ -74,6 +74,14 @@ def absent_daemon(build):
     check(err == "", "GPUSHARE_QUIET=1 is not silent")
 
 
+def given_back(build):
+    """An allocation that finds no room while another thread gives some back waits for that."""
+    with Card(build, memory="128MiB", daemon=False, GPUSHARE_QUIET="1", GPUSHARE_LOCKD="/nonexistent") as card:
+        code, out, err = card.run([os.path.join(build, "tests", "runtime", "calls"), "given_back"], SIMCUDA_SLOW="cuMemUnmap:700",
+                                  SIMCUDA_LOG=os.path.join(card.folder, "driver.log"))
+        check(code == 0 and out + err == "", f"given_back: exit {code}: {out}{err}")
+
+
 def stopped_daemon(build):
     """One that is there and does not answer: the program goes on, and says so once; and shares when it answers again."""
     with Card(build, memory="128MiB") as card:
@@ -199,6 +207,9 @@ class Scenes(BuildTest):
 
     def test_absent_daemon(self):
         absent_daemon(self.build)
+
+    def test_given_back(self):
+        given_back(self.build)
 
     def test_stopped_daemon(self):
         stopped_daemon(self.build)

@@ -112,8 +112,12 @@ static void enter_call(void)
 struct sim_call sim_begin(const char *name, unsigned needs)
 {
     struct sim_call call = {.name = name};
+    unsigned delay;
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call.cancel);
+    delay = sim_delay_due(name);
+    if (delay)
+        sim_sleep_until(sim_now_ns() + delay * 1000000ull);
     pthread_mutex_lock(&sim.lock);
     if ((needs & SIM_INIT) && sim.state == SIM_READY) {
         enter_call();

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fault.c: owns the log (SIMCUDA_LOG) and the faults that tests order (SIMCUDA_FAIL).
+ * fault.c: owns the log (SIMCUDA_LOG), and the faults and delays that tests order (SIMCUDA_FAIL,
+ * SIMCUDA_SLOW).
  *
  * SIMCUDA_FAIL is a list, separated by commas, of
  *   name:n:code        the n-th call of name in this process fails with CUresult code (n = 0:
  * every call) name:pF:code:seed  each call fails with probability F (0 to 1), drawn from a
  * generator started with seed name is the driver function, with or without _v2, _ptsz and the
  * like: cuMemAlloc stands for all of its versions. A rule that cannot be read is reported on
- * stderr and in the log: a test must not pass because its fault never came. Threads: rules
+ * stderr and in the log: a test must not pass because its fault never came.
+ *
+ * SIMCUDA_SLOW is one name:ms: each call of name waits so long before it does anything, and says
+ * in the log that it does. Threads: rules
  * under sim.lock; the log is one write(2) per line.
  */
 #include <fcntl.h>
@@ -120,6 +124,23 @@ static bool rule_due(struct rule *rule)
     return (double)(rule->random >> 11) / 9007199254740992.0 < rule->probability;
 }
 
+/* The versions of a function are meant by the name of the first one. */
+static bool is_meant(const char *meant, size_t length, const char *name)
+{
+    return (strlen(name) == length || base_length(name) == length) &&
+           !memcmp(meant, name, length);
+}
+
+unsigned sim_delay_due(const char *name)
+{
+    const char *text = getenv("SIMCUDA_SLOW"), *colon = text ? strchr(text, ':') : NULL;
+
+    if (!colon || !is_meant(text, (size_t)(colon - text), name))
+        return 0;
+    sim_log("%s is slow", name);
+    return (unsigned)strtoul(colon + 1, NULL, 10);
+}
+
 CUresult sim_fault_due(const char *name)
 {
     CUresult due = CUDA_SUCCESS;
@@ -127,11 +148,7 @@ CUresult sim_fault_due(const char *name)
     if (!rules_read)
         read_rules();
     for (unsigned i = 0; i < rule_count; i++) {
-        const size_t length = strlen(rules[i].name);
-        const bool meant =
-            !strcmp(rules[i].name, name) ||
-            (length == base_length(name) && !memcmp(rules[i].name, name, length));
-        if (meant && rule_due(&rules[i]) && !due)
+        if (is_meant(rules[i].name, strlen(rules[i].name), name) && rule_due(&rules[i]) && !due)
             due = rules[i].code;
     }
     return due;

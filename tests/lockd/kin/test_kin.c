@@ -157,6 +157,58 @@ static void learn_more_keys_than_are_kept_is_harmless(void **state)
     assert_int_equal(family->program[0]->count, GS_KIN_MOST);
 }
 
+static void unlearns(struct family *family, int who, uint64_t key, uint32_t kind)
+{
+    kin_unlearn(&family->kin, family->program[who], key, kind, 3000000000u);
+    assert_null(sched_check(family->sched));
+}
+
+static void unlearn_last_common_key_ends_the_gang(void **state)
+{
+    struct family *family = *state;
+
+    for (int i = 0; i < 4; i++) {
+        comes(family, i, 1, false);
+        uses(family, i, (uint8_t)(1 + i % 2));
+    }
+    for (int i = 0; i < 4; i++)
+        learns(family, i, 5, GS_KIN_MEMORY);
+    learns(family, 0, 6, GS_KIN_NCCL);
+    learns(family, 1, 6, GS_KIN_NCCL);
+    learns(family, 2, 7, GS_KIN_MEMORY);
+    learns(family, 3, 7, GS_KIN_MEMORY);
+    unlearns(family, 0, 5, GS_KIN_MEMORY); /* 1 is bound to both */
+    for (int i = 1; i < 4; i++)
+        assert_true(are_one(family, 0, i));
+    unlearns(family, 1, 5, GS_KIN_MEMORY);
+    assert_true(are_one(family, 0, 1));
+    assert_true(are_one(family, 2, 3));
+    assert_false(are_one(family, 0, 2));
+    assert_int_equal(family->program[0]->why, GS_KIN_NCCL);
+    unlearns(family, 3, 7, GS_KIN_MEMORY);
+    assert_true(are_one(family, 2, 3)); /* by key 5 */
+    unlearns(family, 3, 5, GS_KIN_MEMORY);
+    assert_int_equal(kin_set_of(family->program[2]), 0);
+    assert_int_equal(kin_set_of(family->program[3]), 0);
+    assert_int_equal(family->client[3]->kin, 0);
+    learns(family, 3, 5, GS_KIN_MEMORY);
+    assert_true(are_one(family, 2, 3));
+}
+
+static void unlearn_what_was_not_said_is_harmless(void **state)
+{
+    struct family *family = *state;
+
+    comes(family, 0, 1, false);
+    comes(family, 1, 1, false);
+    unlearns(family, 0, 5, GS_KIN_MEMORY);
+    learns(family, 0, 5, GS_KIN_MEMORY);
+    learns(family, 1, 5, GS_KIN_MEMORY);
+    unlearns(family, 0, 5, GS_KIN_NCCL);
+    unlearns(family, 0, 6, GS_KIN_MEMORY);
+    assert_true(are_one(family, 0, 1));
+}
+
 #define scene(name) cmocka_unit_test_setup_teardown(name, family_setup, family_teardown)
 
 int main(void)
@@ -167,6 +219,8 @@ int main(void)
         scene(learn_hints_are_no_gang),
         scene(learn_other_identity_stays_out),
         scene(learn_more_keys_than_are_kept_is_harmless),
+        scene(unlearn_last_common_key_ends_the_gang),
+        scene(unlearn_what_was_not_said_is_harmless),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

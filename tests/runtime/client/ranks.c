@@ -6,7 +6,8 @@
  *   ranks FILE RANK RANKS ROUNDS MIB WAY
  *
  * FILE is memory that the ranks share. WAY: "env" sets MASTER_ADDR and MASTER_PORT (to a number
- * from the name of the file) after the start, as Python programs do; "nccl" and "none" do not.
+ * from the name of the file) after the start, as Python programs do; "register" maps FILE only
+ * when the program has run for a while, and registers it with the driver, as NCCL does; "nccl" and "none" do neither.
  * Its last line is "ok" if its memory holds what it must.
  */
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include <cuda.h>
+#include <cudaTypedefs.h>
 
 #include "tests/runtime/check.h"
 #include "tests/simcuda/standin.h"
@@ -69,6 +71,27 @@ static bool is_right(CUdeviceptr memory, size_t bytes, uint32_t round)
     return right;
 }
 
+/* By the two versions of the function, as programs of then and now do. */
+static void register_shared(struct meeting *meeting, uint32_t rank)
+{
+    void *function;
+
+    OK(cuGetProcAddress("cuMemHostRegister", &function, rank % 2 == 0 ? 4000 : 13000, 0, NULL));
+    OK((*(PFN_cuMemHostRegister_v6050 *)&function)(meeting, 4096, CU_MEMHOSTREGISTER_PORTABLE));
+}
+
+static struct meeting *map_meeting(const char *path)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    struct meeting *meeting;
+
+    CHECK(fd >= 0 && ftruncate(fd, sizeof *meeting) == 0);
+    meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(meeting != MAP_FAILED);
+    close(fd);
+    return meeting;
+}
+
 static void set_environment(const char *file)
 {
     unsigned port = 20000;
@@ -87,21 +110,18 @@ int main(int argc, char **argv)
     uint32_t ranks = argc == 7 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
     const uint32_t rounds = argc == 7 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0;
     const size_t bytes = argc == 7 ? (size_t)strtoul(argv[5], NULL, 10) << 20 : 0;
-    struct meeting *meeting;
+    const bool registers = argc == 7 && strcmp(argv[6], "register") == 0;
+    struct meeting *meeting = NULL;
     CUdeviceptr memory;
     CUfunction function;
     CUcontext context;
     CUmodule module;
     CUdevice device;
-    int fd;
 
     if (rank >= RANKS_MOST || ranks > RANKS_MOST)
         return 2;
-    fd = open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    CHECK(fd >= 0 && ftruncate(fd, sizeof *meeting) == 0);
-    meeting = mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    CHECK(meeting != MAP_FAILED);
-    close(fd);
+    if (!registers)
+        meeting = map_meeting(argv[1]);
     if (strcmp(argv[6], "env") == 0)
         set_environment(argv[1]);
     OK(cuInit(0));
@@ -111,6 +131,13 @@ int main(int argc, char **argv)
     OK(cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n"));
     OK(cuModuleGetFunction(&function, module, "meet"));
     OK(cuMemAlloc(&memory, bytes));
+    if (registers) {
+        compute(memory, bytes, 1);
+        OK(cuCtxSynchronize());
+        usleep(500000); /* the library has looked at the mappings before it had its turn */
+        meeting = map_meeting(argv[1]);
+        register_shared(meeting, rank);
+    }
     atomic_store(&meeting->at[rank], 1); /* a communicator begins on the host */
     for (uint32_t i = 0; i < ranks;) {
         if (atomic_load(&meeting->at[i]) != 0)

@@ -32,7 +32,7 @@ class EvidenceTest(unittest.TestCase):
     # --- jobs whose ranks spin in their kernels
 
     def job(self, name, way, rounds=150, **more):
-        path = f"/dev/shm/{'nccl' if way == 'nccl' else 'gs'}-test-{os.getpid()}-{name}"
+        path = f"/dev/shm/{'nccl' if way in ('nccl', 'register') else 'gs'}-test-{os.getpid()}-{name}"
         self.shared.append(path)
         return [self.card.start([RANKS, path, str(rank), "2", str(rounds), "40", way], CUDA_VISIBLE_DEVICES=str(rank), **more)
                 for rank in range(2)]
@@ -70,6 +70,12 @@ class EvidenceTest(unittest.TestCase):
 
     def test_nccl_memory_two_jobs_end(self):
         self.two_jobs("nccl", "NCCL")
+
+    def test_registered_memory_is_seen_at_once(self):
+        """Nobody waits for a device, so nothing else makes the library look."""
+        job = self.job("a", "register", rounds=100000)
+        gang = self.gangs([job])[0]
+        self.assertEqual([(each["gang_why"], each["gang_programs"]) for each in gang], [("NCCL", 2)] * 2)
 
     def test_daemon_restarted_in_the_middle_two_jobs_end(self):
         def restart():

@@ -42,6 +42,15 @@ class Scene(Card):
                     return program
         return {"shared": None, "pinned": None, "resident": None}
 
+    def gangs(self, *processes):
+        """(gang, why) of each."""
+        figures = [self.figures(process.pid) for process in processes]
+        return [(each.get("gang", 0), each.get("gang_why")) for each in figures]
+
+    def are_gang(self, *processes):
+        gangs = self.gangs(*processes)
+        return gangs[0][0] != 0 and gangs == [(gangs[0][0], "memory")] * len(processes)
+
     def has_shared(self, process, size):
         return wait_for(lambda: self.figures(process.pid)["shared"] == size)
 
@@ -119,6 +128,47 @@ class Ipc(unittest.TestCase):
                 self.assertEqual(one.say("check 0 3"), ["ok"])
                 self.assertEqual(two.say(f"close {piece}"), ["ok"])
                 self.all_is_there(card)
+
+    def test_partners_are_a_gang(self):
+        """As long as one has memory of the other open, and some seconds longer; also for a daemon that comes later."""
+        with Scene() as card:
+            one, two, three = card.process(), card.process(), card.process()
+            _, handle = one.make(4 * MIB, 1)
+            three.word(f"alloc {4 * MIB}")
+            self.assertEqual(two.say(f"open {'00' * 64}"), ["error", "1"])
+            self.assertEqual(two.say(f"open {handle[:32]}{'00' * 48}"), ["error", "1"])
+            self.assertEqual(card.gangs(one, three), [(0, None)] * 2)
+            piece = two.word(f"open {handle}")
+            self.assertTrue(wait_for(lambda: card.are_gang(one, two)), card.gangs(one, two))
+            card.stop_daemon(9)
+            card.start_daemon()
+            self.assertTrue(wait_for(lambda: card.are_gang(one, two)), card.gangs(one, two))
+            self.assertEqual(card.gangs(three), [(0, None)])
+            again = three.word(f"open {handle}")
+            self.assertTrue(wait_for(lambda: card.are_gang(one, two, three)), card.gangs(one, two, three))
+            self.assertEqual(two.say(f"close {piece}"), ["ok"])
+            self.assertTrue(wait_for(lambda: card.gangs(two) == [(0, None)]), card.gangs(one, two, three))
+            self.assertTrue(card.are_gang(one, three))
+            self.assertEqual(three.say(f"close {again}"), ["ok"])
+            self.assertTrue(wait_for(lambda: card.gangs(one, three) == [(0, None)] * 2), card.gangs(one, three))
+            two.word(f"open {handle}")
+            self.assertTrue(wait_for(lambda: card.are_gang(one, two)), card.gangs(one, two))
+
+    def test_groups_of_partners(self):
+        """A name counts instead of what is found, and `none` leaves the program alone."""
+        with Scene() as card:
+            one, two = card.process(GPUSHARE_GROUP="none"), card.process()
+            three, four = (card.process(GPUSHARE_GROUP="mine") for _ in range(2))
+            other = card.process()
+            _, handle = one.make(4 * MIB, 1)
+            _, theirs = other.make(4 * MIB, 1)
+            for process in (two, three, four):
+                process.word(f"open {handle}")
+                process.word(f"open {theirs}")
+            self.assertTrue(wait_for(lambda: card.are_gang(other, two)), card.gangs(other, two))
+            self.assertTrue(wait_for(lambda: card.gangs(three, four) == [(card.gangs(three)[0][0], "group")] * 2))
+            self.assertEqual(card.gangs(one), [(0, None)])
+            self.assertNotIn(card.gangs(three)[0][0], (0, card.gangs(two)[0][0]))
 
     def test_full_card(self):
         """Memory is made anew although there is no room for a copy of it: something leaves for a moment."""

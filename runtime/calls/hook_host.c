@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hook_host.c: host memory that the program registers with the driver. NCCL registers the memory
+ * that the ranks of a communicator share, before the first collective. No state.
+ */
+#include "runtime/base/config.h"
+#include "runtime/base/driver.h"
+#include "runtime/calls/hooks.h"
+#include "runtime/client/client.h"
+#include "runtime/client/evidence.h"
+
+/* Both variants of the driver's function have one type; `driver`: which of them was called. */
+static CUresult register_host(typeof(*gs_driver.cuMemHostRegister_v2) *const *driver,
+                              void *address, size_t bytes, unsigned flags)
+{
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = (*driver)(address, bytes, flags);
+    if (result == CUDA_SUCCESS && !gs_runtime.config.disabled)
+        gs_evidence_expect();
+    return result;
+}
+
+CUresult __wrap_cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+{
+    return register_host(&gs_driver.cuMemHostRegister, p, bytesize, Flags);
+}
+
+CUresult __wrap_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
+{
+    return register_host(&gs_driver.cuMemHostRegister_v2, p, bytesize, Flags);
+}
