@@ -24,6 +24,7 @@
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 #include "lockd/server/trace.h"
+#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -559,6 +560,11 @@ void lockd_move_ask(struct lockd_connection *connection,
     int code = lockd_control_find(connection, relocate->pid, &program);
 
     if (code == -EPERM || code == -ESRCH) {
+        lockd_user_say(connection->user, LOCKD_LOG_INFO,
+                       "user %u (process %d%s%.12s): move, process %d: %s",
+                       (unsigned)connection->uid, (int)connection->pid,
+                       connection->contained ? ", container " : "",
+                       connection->identity.container, relocate->pid, strerror(-code));
         answer_asker(server, &asked, code, "%s",
                      code == -ESRCH
                          ? "no program with that process id is connected"
@@ -569,9 +575,9 @@ void lockd_move_ask(struct lockd_connection *connection,
     from = device_to_leave(program, relocate->uuid, &why);
     code =
         from != NULL ? lockd_move_begin(program, from, relocate->uuid, &end, &why) : why.code;
-    lockd_log(LOCKD_LOG_INFO, "user %u (process %d): move, process %d: %s",
-              (unsigned)connection->uid, (int)connection->pid, relocate->pid,
-              code == 0 ? "begun" : why.text);
+    lockd_user_say(connection->user, LOCKD_LOG_INFO,
+                   "user %u (process %d): move, process %d: %s", (unsigned)connection->uid,
+                   (int)connection->pid, relocate->pid, code == 0 ? "begun" : why.text);
     if (code == 0)
         find_move(program)->asker = connection->id;
     else
