@@ -13,7 +13,7 @@ import kit  # noqa: E402
 import kubelet  # noqa: E402
 
 kubelet.need_grpc()
-import test_life  # noqa: E402
+import running  # noqa: E402
 
 
 def processor_seconds(pid):
@@ -27,7 +27,7 @@ def memory_kib(pid):
         return {line.split(":")[0]: int(line.split()[1]) for line in file if line.startswith(("VmRSS", "RssAnon"))}
 
 
-class Bench(test_life.Life):
+class Bench(running.PluginTest):
     """One run of the plugin, as the tests start it."""
 
     def test_cost(self):
@@ -41,7 +41,7 @@ class Bench(test_life.Life):
         times = []
         for i in range(kit.OPTIONS.calls):
             start = time.perf_counter()
-            plugin.allocate([f"{test_life.FIRST}::{i % 10}"])
+            plugin.allocate([f"{running.FIRST}::{i % 10}"])
             times.append((time.perf_counter() - start) * 1e3)
         times.sort()
         p99 = times[len(times) * 99 // 100]

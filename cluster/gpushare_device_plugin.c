@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cluster/plugin/plugin.h"
@@ -54,6 +55,9 @@ static int read_arguments(struct arguments *arguments, int argc, char **argv,
          "the driver's management library (default: libnvidia-ml.so.1)", NULL, 0, 0},
         {"period", "SECONDS", LOCKD_OPTION_SECONDS, &arguments->period_ns, 1000000000,
          PERIOD_MOST, "between two looks at each GPU", "30", 0, 0},
+        {"watch-within", "SECONDS", LOCKD_OPTION_SECONDS, &arguments->set.watch_within,
+         1000000000, PERIOD_MOST, "until kubelet, once told, watches; else it is told again",
+         "30", 0, 0},
         {"log-level", "error|warning|info|debug", LOCKD_OPTION_CHOICE, &arguments->level, 0, 0,
          "what is logged", "info", 0, 0},
         {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "show this help", NULL, 'h',
@@ -110,7 +114,8 @@ int main(int argc, char **argv)
     struct arguments arguments = {
         .set = {.folder = KUBELET "/device-plugins",
                 .resource = "gpushare.dev/gpu",
-                .pod_resources = KUBELET "/pod-resources/kubelet.sock"},
+                .pod_resources = KUBELET "/pod-resources/kubelet.sock",
+                .watch_within = 30000000000u},
         .spec = SPEC,
         .per_gpu = 10,
         .period_ns = 30000000000u,
@@ -120,7 +125,9 @@ int main(int argc, char **argv)
     struct gs_err err = {0};
 
     signal(SIGPIPE, SIG_IGN);
+    umask(077);              /* kubelet is root, as the plugin is; nobody else connects */
     mallopt(M_ARENA_MAX, 1); /* the threads have little to allocate */
+    mallopt(M_MMAP_THRESHOLD, 1 << 16); /* a large request leaves nothing behind */
     if (gs_fd_open_standard(O_RDWR) != 0)
         return 1;
     if (prepare(&arguments, argc, argv, &err) != 0) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * grpc_link.c: gRPC on top of nghttp2. A call is one HTTP/2 stream; it is made when its headers
- * begin (or when a client asks) and freed when the stream closes or with the link. Streams and
- * messages have upper limits, so that a peer cannot take more than GRPC_CALLS_MOST messages of
- * memory.
+ * begin (or when a client asks) and freed when the stream closes or with the link. Streams,
+ * messages and the sum of unfinished ones have upper limits, so that a peer cannot take more
+ * than HELD_MOST of memory for what it asks.
  */
 #include "cluster/grpc/grpc_link.h"
 
@@ -19,6 +19,9 @@
 
 #define WAITING_MOST                                                                           \
     ((size_t)4 * GRPC_MESSAGE_MOST) /* bytes of a call that the peer has not read */
+
+#define HELD_MOST                                                                              \
+    ((size_t)2 * GRPC_MESSAGE_MOST) /* bytes of all unfinished requests of a connection */
 
 struct grpc_call {
     struct lockd_list in_link;
@@ -42,6 +45,7 @@ struct grpc_link {
     void *context;
     struct lockd_list calls;
     unsigned count;
+    size_t held; /* bytes of requests whose end has not come */
     bool broken;
     struct gs_err complaint;
 };
@@ -85,6 +89,12 @@ static void call_answer(struct grpc_call *call)
     answered(call->context, call->status, call->text, message, size);
 }
 
+static void call_forget_request(struct grpc_call *call)
+{
+    call->link->held -= grpc_buffer_left(&call->in);
+    grpc_buffer_deinit(&call->in);
+}
+
 static void call_free(struct grpc_call *call)
 {
     lockd_list_remove(&call->in_link);
@@ -93,7 +103,7 @@ static void call_free(struct grpc_call *call)
         call_answer(call);
     if (call->gone != NULL)
         call->gone(call->context);
-    grpc_buffer_deinit(&call->in);
+    call_forget_request(call);
     grpc_buffer_deinit(&call->out);
     free(call);
 }
@@ -212,8 +222,7 @@ static void call_run(struct grpc_call *call)
         grpc_call_end(call, GRPC_INVALID_ARGUMENT, "the request is not one whole message");
     else
         call->method->run(call->link->context, call, message, size);
-    if (code == 0)
-        grpc_buffer_deinit(&call->in);
+    call_forget_request(call);
 }
 
 static const struct grpc_method *find_method(const struct grpc_link *link, const uint8_t *path,
@@ -283,16 +292,20 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream,
     (void)flags;
     if (call == NULL || (link->methods != NULL && call->ended))
         return 0;
-    code = grpc_buffer_add(&call->in, bytes, size, GRPC_MESSAGE_MOST + GRPC_HEAD);
-    if (code == 0)
+    code = size > HELD_MOST - link->held
+               ? -EMSGSIZE
+               : grpc_buffer_add(&call->in, bytes, size, GRPC_MESSAGE_MOST + GRPC_HEAD);
+    if (code == 0) {
+        link->held += size;
         return 0;
+    }
     if (link->methods == NULL) {
         call->status = GRPC_RESOURCE_EXHAUSTED;
         nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream, NGHTTP2_CANCEL);
         return 0;
     }
     grpc_call_end(call, GRPC_RESOURCE_EXHAUSTED, "the message is too large");
-    grpc_buffer_deinit(&call->in);
+    call_forget_request(call);
     return 0;
 }
 

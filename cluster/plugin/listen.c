@@ -5,6 +5,7 @@
 #include "cluster/plugin/listen.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -71,23 +72,40 @@ int listen_open(struct plugin *plugin, struct gs_err *err)
     return 0;
 }
 
+/* A free place; else that of the oldest connection without a call, which kubelet's watch is not;
+ * else PLUGIN_PEERS. */
+static unsigned find_place(const struct plugin *plugin)
+{
+    unsigned found = PLUGIN_PEERS;
+
+    for (unsigned i = 0; i < PLUGIN_PEERS; i++) {
+        if (plugin->peers[i].link == NULL)
+            return i;
+        if (grpc_link_calls(plugin->peers[i].link) == 0 &&
+            (found == PLUGIN_PEERS || plugin->accepted[i] < plugin->accepted[found]))
+            found = i;
+    }
+    return found;
+}
+
 void listen_accept(struct plugin *plugin)
 {
     for (;;) {
         const int fd = accept4(plugin->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        unsigned i = 0;
+        unsigned i;
 
         if (fd < 0 && errno == EINTR)
             continue;
         if (fd < 0)
             return;
-        while (i < PLUGIN_PEERS && plugin->peers[i].link != NULL)
-            i++;
+        i = find_place(plugin);
         if (i == PLUGIN_PEERS) {
             lockd_log(LOCKD_LOG_WARNING, "a connection was refused: there are %d", i);
             close(fd);
             continue;
         }
+        grpc_peer_deinit(&plugin->peers[i]);
+        plugin->accepted[i] = ++plugin->accepts;
         if (grpc_peer_init(&plugin->peers[i], fd, grpc_link_serve(service_methods, plugin)) !=
             0)
             lockd_log(LOCKD_LOG_WARNING, "a connection was refused: out of memory");
@@ -98,6 +116,8 @@ void listen_accept(struct plugin *plugin)
 
 void listen_run(struct grpc_peer *peer)
 {
-    if (grpc_peer_converse(peer, "a connection of kubelet") != 0)
-        grpc_peer_deinit(peer);
+    if (grpc_peer_converse(peer, "a connection of kubelet") == 0)
+        return;
+    grpc_peer_deinit(peer);
+    malloc_trim(0); /* what one connection took is not kept for the next */
 }

@@ -6,10 +6,12 @@
 #include "cluster/plugin/plugin.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -27,6 +29,23 @@
 #define FOLDER_WAIT 1000000000ull /* ns between two looks for a folder that is gone */
 
 /* --- kubelet's folder --- */
+
+/* The right to serve in this folder, which one plugin has: two would remove each other's socket
+ * without end. It lasts as long as the descriptor. */
+static int own_folder(struct plugin *plugin, struct gs_err *err)
+{
+    if (plugin->owned >= 0)
+        close(plugin->owned);
+    plugin->owned = open(plugin->set.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (plugin->owned < 0)
+        return gs_err_errno(err, -errno, "%.300s", plugin->set.folder);
+    if (flock(plugin->owned, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    if (errno == EWOULDBLOCK)
+        return gs_err_set(err, -EBUSY, "another gpushare-device-plugin serves %.300s",
+                          plugin->set.folder);
+    return 0; /* a file system without locks */
+}
 
 static int watch_folder(struct plugin *plugin, struct gs_err *err)
 {
@@ -71,8 +90,9 @@ static int take_event(struct plugin *plugin, const struct inotify_event *event,
         lockd_log(LOCKD_LOG_INFO, "kubelet has started");
         return serve_again(plugin, err);
     }
-    if (!came && strcmp(event->name, PLUGIN_ENDPOINT) == 0 && !listen_is_there(plugin)) {
-        lockd_log(LOCKD_LOG_INFO, "the plugin's socket was removed; it is made again");
+    if (strcmp(event->name, PLUGIN_ENDPOINT) == 0 && !listen_is_there(plugin)) {
+        lockd_log(LOCKD_LOG_INFO, "the plugin's socket was removed or replaced; it is made "
+                                  "again");
         return serve_again(plugin, err);
     }
     return 0;
@@ -120,7 +140,7 @@ static uint64_t find_next_time(const struct plugin *plugin)
 {
     uint64_t next = plugin->rival.ask_at;
 
-    if (!plugin->registration.done && plugin->registration.again_at < next)
+    if (plugin->registration.again_at < next)
         next = plugin->registration.again_at;
     return next;
 }
@@ -140,7 +160,9 @@ enum { AT_SIGNALS, AT_FOLDER, AT_NEWS, AT_LISTENER, AT_REGISTRATION, AT_RIVAL, A
 
 static void fill_polls(const struct plugin *plugin, struct pollfd polls[PLACES])
 {
-    const int own[] = {plugin->signals, plugin->folder, plugin->news, plugin->listener};
+    /* a signal stays readable, and says nothing new while the plugin ends */
+    const int own[] = {plugin->draining ? -1 : plugin->signals, plugin->folder, plugin->news,
+                       plugin->listener};
 
     for (unsigned i = 0; i < AT_REGISTRATION; i++)
         polls[i] = (struct pollfd){.fd = own[i], .events = POLLIN};
@@ -229,25 +251,29 @@ static int open_signals(void)
     return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-/* The folder is there when kubelet is; a node on which it comes later is waited for. */
+/* The folder is there when kubelet is; a node on which it comes later is waited for, and so is
+ * a plugin that has not ended yet. */
 static int wait_for_folder(struct plugin *plugin, struct gs_err *err)
 {
-    bool said = false;
+    int said = 0;
 
     for (;;) {
         struct pollfd signals = {.fd = plugin->signals, .events = POLLIN};
         struct gs_err why = {0};
-        int code = watch_folder(plugin, &why);
+        int code = own_folder(plugin, &why);
 
+        if (code == 0)
+            code = watch_folder(plugin, &why);
         if (code == 0)
             code = listen_open(plugin, &why);
         if (code == 0)
             return 0;
-        if (code != -ENOENT)
+        if (code != -ENOENT && code != -ENOTDIR && code != -EBUSY)
             return gs_err_set(err, code, "%s", why.text);
-        if (!said)
-            lockd_log(LOCKD_LOG_WARNING, "%s; waiting for it", why.text);
-        said = true;
+        if (said != code)
+            lockd_log(LOCKD_LOG_WARNING, "%s; waiting %s", why.text,
+                      code == -EBUSY ? "until it ends" : "for it");
+        said = code;
         if (poll(&signals, 1, (int)(FOLDER_WAIT / 1000000)) > 0)
             return 1;
     }
@@ -278,8 +304,13 @@ static int serve(struct plugin *plugin, struct gs_err *err)
 static void plugin_init(struct plugin *plugin, const struct plugin_settings *set,
                         struct cards *cards)
 {
-    *plugin = (struct plugin){
-        .set = *set, .cards = *cards, .signals = -1, .folder = -1, .news = -1, .listener = -1};
+    *plugin = (struct plugin){.set = *set,
+                              .cards = *cards,
+                              .signals = -1,
+                              .folder = -1,
+                              .owned = -1,
+                              .news = -1,
+                              .listener = -1};
     lockd_list_init(&plugin->watchers);
     registration_init(&plugin->registration);
     rival_init(&plugin->rival);

@@ -22,6 +22,7 @@ struct plugin_settings {
     const char *pod_resources; /* kubelet's other socket */
     uint64_t answer;           /* enum allocate_answer */
     uint64_t period_s;         /* between two looks at the GPUs */
+    uint64_t watch_within;     /* ns until kubelet watches; else it is told again */
     struct gs_places lockd;    /* the daemon's sockets */
 };
 
@@ -31,6 +32,7 @@ struct registration {
     bool done;
     bool lost;                /* the watch has ended while kubelet was being told */
     uint64_t again_at, pause; /* ns; UINT64_MAX: when kubelet's socket appears */
+    uint64_t told_at;         /* ns: when kubelet took it */
     bool missing;             /* it was said that kubelet is not there */
 };
 
@@ -45,12 +47,16 @@ struct plugin {
     struct plugin_settings set;
     struct cards cards;
     int signals, folder, news; /* descriptors: signals, inotify, health */
+    int owned;                 /* kubelet's folder, locked for this plugin */
     int listener;
     uint64_t listener_inode;
     struct grpc_peer peers[PLUGIN_PEERS];
-    struct lockd_list watchers; /* of ListAndWatch */
+    uint64_t accepted[PLUGIN_PEERS]; /* the number of each: the oldest has the lowest */
+    uint64_t accepts;                /* so many until now */
+    struct lockd_list watchers;      /* of ListAndWatch */
     struct registration registration;
     struct rival rival;
+    uint64_t load_again_at; /* ns: until then the daemon, which hangs, is not asked */
     bool draining;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * registration.c: one call of Registration/Register on a connection of its own. What fails is
- * tried again after a pause that doubles up to half a minute.
+ * tried again after a pause that doubles up to half a minute; so is a registration that kubelet
+ * takes and then does not watch, or not for long.
  */
 #include "cluster/plugin/registration.h"
 
@@ -15,6 +16,7 @@
 #define PAUSE_LEAST 100000000u     /* ns: a socket has a name before it is served */
 #define PAUSE_MOST  30000000000ull /* ns */
 #define PATIENCE    10000000000ull /* ns for the answer */
+#define SETTLED     60000000000ull /* ns of a watch that makes up for what failed before it */
 
 void registration_init(struct registration *registration)
 {
@@ -41,8 +43,32 @@ void registration_lost(struct plugin *plugin)
     registration->lost = registration->peer.link != NULL;
     if (registration->lost)
         return;
+    if (ctl_now() - registration->told_at > SETTLED)
+        registration->pause = PAUSE_LEAST;
     registration->done = false;
-    registration->again_at = ctl_now() + registration->pause;
+    try_later(registration);
+}
+
+void registration_watched(struct plugin *plugin)
+{
+    if (plugin->registration.done)
+        plugin->registration.again_at = UINT64_MAX;
+}
+
+/* It has answered; when it should watch at the latest. */
+static void take_consent(struct plugin *plugin)
+{
+    struct registration *registration = &plugin->registration;
+
+    registration->told_at = ctl_now();
+    registration->done = !registration->lost;
+    if (registration->lost)
+        try_later(registration);
+    else if (lockd_list_empty(&plugin->watchers))
+        registration->again_at = registration->told_at + plugin->set.watch_within;
+    else
+        registration->again_at = UINT64_MAX;
+    registration->lost = false;
 }
 
 static void take_answer(void *context, enum grpc_status status, const char *text,
@@ -63,10 +89,7 @@ static void take_answer(void *context, enum grpc_status status, const char *text
     }
     lockd_log(LOCKD_LOG_INFO, "kubelet knows %s: %u devices on %u GPUs", plugin->set.resource,
               plugin->cards.count * plugin->cards.each, plugin->cards.count);
-    registration->done = !registration->lost;
-    registration->pause = PAUSE_LEAST;
-    registration->again_at = registration->lost ? ctl_now() + PAUSE_LEAST : UINT64_MAX;
-    registration->lost = false;
+    take_consent(plugin);
     plugin->rival.ask_at = ctl_now();
 }
 
@@ -116,6 +139,12 @@ void registration_run(struct plugin *plugin)
 {
     struct registration *registration = &plugin->registration;
 
+    if (registration->done && registration->peer.link == NULL &&
+        ctl_now() >= registration->again_at) {
+        lockd_log(LOCKD_LOG_WARNING, "kubelet does not watch the devices; it is told again");
+        registration->done = false;
+        try_later(registration);
+    }
     if (registration->peer.link == NULL) {
         if (!registration->done && ctl_now() >= registration->again_at)
             begin(plugin);

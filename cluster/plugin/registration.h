@@ -10,6 +10,8 @@
 void registration_init(struct registration *registration);
 /* kubelet's socket is new, or kubelet must be told again: now. */
 void registration_restart(struct plugin *plugin);
+/* Kubelet watches: it need not be told again. */
+void registration_watched(struct plugin *plugin);
 /* Kubelet no longer watches: it is told again, after a call that is under way. */
 void registration_lost(struct plugin *plugin);
 /* It is time, or the connection has something to read or write. */

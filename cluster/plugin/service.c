@@ -11,6 +11,10 @@
 
 #include "cluster/plugin/registration.h"
 #include "lockd/base/log.h"
+#include "lockd/ctl/ctl.h"
+
+#define LOAD_SLOW  500000000ull   /* ns: a daemon that answers nothing for so long hangs */
+#define LOAD_PAUSE 30000000000ull /* ns until it is asked again */
 
 struct watcher {
     struct lockd_list in_plugin;
@@ -114,6 +118,22 @@ static void run_allocate(void *context, struct grpc_call *call, const uint8_t *m
     v1beta1__allocate_request__free_unpacked(request, NULL);
 }
 
+/* A daemon that hangs costs kubelet one wait, not one for each question. */
+static void ask_load(struct plugin *plugin, struct load *load)
+{
+    const uint64_t begin = ctl_now();
+    struct gs_err why = {0};
+
+    if (plugin->set.lockd.count == 0 || begin < plugin->load_again_at)
+        return;
+    load_ask(load, &plugin->cards, &plugin->set.lockd, &why);
+    if (why.code == 0)
+        return;
+    lockd_log(LOCKD_LOG_DEBUG, "the load of the GPUs is not known: %s", why.text);
+    if (ctl_now() - begin > LOAD_SLOW)
+        plugin->load_again_at = ctl_now() + LOAD_PAUSE;
+}
+
 static void run_preferred(void *context, struct grpc_call *call, const uint8_t *message,
                           size_t size)
 {
@@ -122,7 +142,7 @@ static void run_preferred(void *context, struct grpc_call *call, const uint8_t *
         v1beta1__preferred_request__unpack(NULL, size, message);
     V1beta1__PreferredResponse response = V1BETA1__PREFERRED_RESPONSE__INIT;
     struct pool pool = {0};
-    struct gs_err err = {0}, why = {0};
+    struct gs_err err = {0};
     struct load load = {0};
     int code;
 
@@ -130,10 +150,7 @@ static void run_preferred(void *context, struct grpc_call *call, const uint8_t *
         refuse_bytes(call, "GetPreferredAllocation");
         return;
     }
-    if (plugin->set.lockd.count != 0)
-        load_ask(&load, &plugin->cards, &plugin->set.lockd, &why);
-    if (why.code != 0)
-        lockd_log(LOCKD_LOG_DEBUG, "the load of the GPUs is not known: %s", why.text);
+    ask_load(plugin, &load);
     code = allocate_prefer(&plugin->cards, &load, request, &pool, &response, &err);
     if (code == 0)
         answer_message(call, &response.base);
@@ -192,6 +209,7 @@ static void run_watch(void *context, struct grpc_call *call, const uint8_t *mess
     watcher->plugin = plugin;
     lockd_list_append(&plugin->watchers, &watcher->in_plugin);
     grpc_call_watch(call, end_watcher, watcher);
+    registration_watched(plugin);
     tell_watcher(watcher);
 }
 

@@ -189,7 +189,7 @@ static bool is_trusted(const struct caller *caller)
 static int check_caller(struct lockd_server *server, int fd, const struct caller *caller,
                         struct lockd_user *user)
 {
-    const uint64_t now = lockd_now(), most = server->config.set.max_connections;
+    const uint64_t most = server->config.set.max_connections;
     const bool may = is_trusted(caller) || is_in_group(caller, server->admission.group) ||
                      is_in_group(caller, server->config.control_gid);
     const bool full =
@@ -199,11 +199,10 @@ static int check_caller(struct lockd_server *server, int fd, const struct caller
 
     if (may && !full)
         return 0;
-    if (now - user->refusal_said > SAY_AGAIN_NS || user->refusal_said == 0)
-        lockd_log(LOCKD_LOG_WARNING, "process %d of user %u %s: %u connections of this user",
-                  (int)caller->who.pid, (unsigned)caller->who.uid,
-                  may ? "is one too many" : "may not connect", user->connections);
-    user->refusal_said = now;
+    lockd_user_say(user, LOCKD_LOG_WARNING,
+                   "process %d of user %u %s: %u connections of this user",
+                   (int)caller->who.pid, (unsigned)caller->who.uid,
+                   may ? "is one too many" : "may not connect", user->connections);
     if (!may && server->admission.group == (gid_t)-1)
         send_refusal(fd, -EACCES,
                      "user %u may not use this gpushare-lockd; it serves user %u and root",

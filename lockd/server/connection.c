@@ -135,10 +135,11 @@ static void check_pid(const struct lockd_connection *connection, int32_t said)
     const struct lockd_identity *identity = &connection->identity;
 
     if (identity->own_pid != 0 && said != identity->own_pid)
-        lockd_log(LOCKD_LOG_WARNING,
-                  "process %d (user %u%s%.12s) says that it is process %d: that does not count",
-                  (int)connection->pid, (unsigned)connection->uid,
-                  connection->contained ? ", container " : "", identity->container, (int)said);
+        lockd_user_say(
+            connection->user, LOCKD_LOG_WARNING,
+            "process %d (user %u%s%.12s) says that it is process %d: that does not count",
+            (int)connection->pid, (unsigned)connection->uid,
+            connection->contained ? ", container " : "", identity->container, (int)said);
 }
 
 static void take_hello(struct lockd_connection *connection, const struct gs_wire_hello *hello)

@@ -15,6 +15,7 @@
 #include "lockd/server/pause.h"
 #include "lockd/server/reload.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -241,6 +242,23 @@ static void explain_refusal(struct lockd_connection *connection,
     }
 }
 
+/* Of those that may not change settings, too many operations do not fill the log. */
+static void log_operation(const struct lockd_connection *connection,
+                          const struct gs_wire_control *control, int code)
+{
+    char line[200];
+
+    snprintf(line, sizeof line, "user %u (process %d%s%.12s): %s, process %d, value %lld: %s",
+             (unsigned)connection->uid, (int)connection->pid,
+             connection->contained ? ", container " : "", connection->identity.container,
+             operation_name(control->op), control->pid, (long long)control->value,
+             code >= 0 ? "done" : strerror(-code));
+    if (connection->controls)
+        lockd_log(LOCKD_LOG_INFO, "%s", line);
+    else
+        lockd_user_say(connection->user, LOCKD_LOG_INFO, "%s", line);
+}
+
 void lockd_control_operate(struct lockd_connection *connection,
                            const struct gs_wire_control *control)
 {
@@ -254,11 +272,7 @@ void lockd_control_operate(struct lockd_connection *connection,
         code = operate_setting(connection, setting, control, &err);
     else
         code = operate_program(connection, control);
-    lockd_log(LOCKD_LOG_INFO, "user %u (process %d%s%.12s): %s, process %d, value %lld: %s",
-              (unsigned)connection->uid, (int)connection->pid,
-              connection->contained ? ", container " : "", connection->identity.container,
-              operation_name(control->op), control->pid, (long long)control->value,
-              code >= 0 ? "done" : strerror(-code));
+    log_operation(connection, control, code);
     if (code >= 0)
         send_answer(connection, 0, (uint32_t)code, "%s", "");
     else if (err.code != 0)

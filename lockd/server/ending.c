@@ -7,6 +7,7 @@
 
 #include "lockd/base/log.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,8 +27,8 @@ void lockd_connection_kill(struct lockd_connection *connection, const char *form
     va_start(ap, format);
     vsnprintf(why, sizeof why, format, ap);
     va_end(ap);
-    lockd_log(LOCKD_LOG_WARNING, "process %d (%s) of user %u: connection closed: %s",
-              (int)connection->pid,
-              connection->name[0] != '\0' ? connection->name : "no name yet",
-              (unsigned)connection->uid, why);
+    lockd_user_say(connection->user, LOCKD_LOG_WARNING,
+                   "process %d (%s) of user %u: connection closed: %s", (int)connection->pid,
+                   connection->name[0] != '\0' ? connection->name : "no name yet",
+                   (unsigned)connection->uid, why);
 }

@@ -17,9 +17,11 @@
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 #include "lockd/server/trace.h"
+#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdarg.h>
+#include <string.h>
 
 /* --- what lockd/move asks for; the owner of a program is its connection --- */
 
@@ -156,6 +158,11 @@ void lockd_mover_ask(struct lockd_connection *connection,
     int code = lockd_control_find(connection, relocate->pid, &found);
 
     if (code != 0) {
+        lockd_user_say(connection->user, LOCKD_LOG_INFO,
+                       "user %u (process %d%s%.12s): move, process %d: %s",
+                       (unsigned)connection->uid, (int)connection->pid,
+                       connection->contained ? ", container " : "",
+                       connection->identity.container, relocate->pid, strerror(-code));
         send_refusal(connection, code, "%s",
                      code == -ESRCH
                          ? "no program with that process id is connected"
@@ -167,9 +174,9 @@ void lockd_mover_ask(struct lockd_connection *connection,
     code = from != NULL ? lockd_move_begin(&connection->server->moves, &found->program, from,
                                            relocate->uuid, connection->id, &end, &why)
                         : why.code;
-    lockd_log(LOCKD_LOG_INFO, "user %u (process %d): move, process %d: %s",
-              (unsigned)connection->uid, (int)connection->pid, relocate->pid,
-              code == 0 ? "begun" : why.text);
+    lockd_user_say(connection->user, LOCKD_LOG_INFO,
+                   "user %u (process %d): move, process %d: %s", (unsigned)connection->uid,
+                   (int)connection->pid, relocate->pid, code == 0 ? "begun" : why.text);
     if (code != 0)
         send_refusal(connection, code, "process %d is not moved: %.150s", relocate->pid,
                      why.text);

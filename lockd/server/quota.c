@@ -57,8 +57,8 @@ static void remark_held_back(struct lockd_connection *connection)
              "continues when the user's other programs there use less",
              (unsigned)connection->uid);
     lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
-    lockd_log(LOCKD_LOG_WARNING, "process %d (%s): %s", (int)connection->pid, connection->name,
-              note.text);
+    lockd_user_say(connection->user, LOCKD_LOG_WARNING, "process %d (%s): %s",
+                   (int)connection->pid, connection->name, note.text);
 }
 
 static void hold_program(struct lockd_connection *connection, struct lockd_track *track,

@@ -40,7 +40,8 @@ void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connect
     struct lockd_remark *slot = find_slot(remarks, from, pid, note);
 
     if (slot->count == 0)
-        lockd_log(LOCKD_LOG_INFO, "%s (process %d): %s", note->name, pid, note->text);
+        lockd_user_say(from->user, LOCKD_LOG_INFO, "%s (process %d): %s", note->name, pid,
+                       note->text);
     slot->owner = from->id;
     slot->stamp.at = now;
     slot->pid = pid;

@@ -309,6 +309,7 @@ void lockd_server_deinit(struct lockd_server *server)
         lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
     lockd_handover_deinit(server);
     lockd_closer_deinit(server);
+    lockd_users_deinit(&server->users);
     lockd_relations_deinit(server);
     sched_free(server->scheduler);
     lockd_trace_deinit(&server->trace);

@@ -14,6 +14,7 @@
 #include "lockd/server/closer.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -94,8 +95,8 @@ static void say_refused(struct lockd_server *server, const struct lockd_asking *
             (each->own_pid != asking->what.pid && each->pid != asking->what.pid) ||
             lockd_identity_same(&each->identity, &opener->identity))
             continue;
-        lockd_log(
-            LOCKD_LOG_WARNING,
+        lockd_user_say(
+            opener->user, LOCKD_LOG_WARNING,
             "process %d (user %u%s%.12s) asked for memory of process %d, which belongs to "
             "another user or container: refused",
             (int)opener->pid, (unsigned)opener->uid, opener->contained ? ", container " : "",

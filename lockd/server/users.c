@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * users.c: accounts of users (few: a list will do) and the buckets that bound how fast messages
- * are taken. One thread, no I/O, no clock.
+ * are taken and how many lines the log gets. One thread.
  */
 #include "lockd/server/users.h"
 
 #include "lockd/base/list.h"
+#include "lockd/server/clock.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FIRST_NUMBER 0xc0000000u
-#define AHEAD_NS     1000000000u /* how far ahead: a second's worth */
+#define AHEAD_NS     1000000000u   /* how far ahead: a second's worth */
+#define SAY_EACH_NS  5000000000ull /* a line of the log is paid for after so long */
+#define SAY_MOST     200u          /* lines of one user that are not paid for */
+#define LINE_SIZE    600
 
 /* The numbers of containers' accounts begin where no uid of a process is in practice. A number
  * is not given twice while there is an account that has it. */
@@ -29,10 +34,36 @@ static uint32_t choose_number(const struct lockd_list *users)
     return number;
 }
 
+static bool is_used(const struct lockd_user *user, uint64_t now)
+{
+    return user->connections != 0 || user->closing.closers != 0 || user->said > now ||
+           user->bucket > now;
+}
+
+static void free_user(struct lockd_user *user)
+{
+    lockd_list_remove(&user->link);
+    free(user);
+}
+
+static void free_unused(const struct lockd_list *users)
+{
+    const uint64_t now = lockd_now();
+
+    for (struct lockd_list *at = users->next, *next; at != users; at = next) {
+        struct lockd_user *user = lockd_entry(at, struct lockd_user, link);
+
+        next = at->next;
+        if (!is_used(user, now))
+            free_user(user);
+    }
+}
+
 struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid, const char *container)
 {
     struct lockd_user *user;
 
+    free_unused(users);
     lockd_list_each (at, users) {
         user = lockd_entry(at, struct lockd_user, link);
         if (user->uid == uid && strcmp(user->container, container) == 0)
@@ -50,10 +81,51 @@ struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid, const cha
 
 void lockd_user_put(struct lockd_user *user)
 {
-    if (user->connections != 0 || user->closing.closers != 0)
+    if (!is_used(user, lockd_now()))
+        free_user(user);
+}
+
+void lockd_users_deinit(struct lockd_list *users)
+{
+    while (!lockd_list_empty(users))
+        free_user(lockd_entry(users->next, struct lockd_user, link));
+}
+
+static bool may_say(struct lockd_user *user, uint64_t now)
+{
+    if (user->said < now)
+        user->said = now;
+    if (user->said > now + SAY_MOST * SAY_EACH_NS) {
+        if (user->left_out == 0)
+            lockd_log(
+                LOCKD_LOG_WARNING,
+                "user %u%s%.12s: there are too many lines about it, and some are left out",
+                (unsigned)user->uid, user->container[0] != '\0' ? ", container " : "",
+                user->container);
+        user->left_out += user->left_out < UINT32_MAX;
+        return false;
+    }
+    user->said += SAY_EACH_NS;
+    return true;
+}
+
+void lockd_user_say(struct lockd_user *user, enum lockd_log_level level, const char *format,
+                    ...)
+{
+    char line[LINE_SIZE];
+    va_list ap;
+
+    if (!may_say(user, lockd_now()))
         return;
-    lockd_list_remove(&user->link);
-    free(user);
+    if (user->left_out != 0)
+        lockd_log(LOCKD_LOG_WARNING, "user %u%s%.12s: %u lines about it were left out",
+                  (unsigned)user->uid, user->container[0] != '\0' ? ", container " : "",
+                  user->container, user->left_out);
+    user->left_out = 0;
+    va_start(ap, format);
+    vsnprintf(line, sizeof line, format, ap);
+    va_end(ap);
+    lockd_log(level, "%s", line);
 }
 
 bool lockd_bucket_over(uint64_t bucket, uint64_t now)

@@ -19,7 +19,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), os.path.join(os.path.dirname(HERE), "lockd")]
 import kit  # noqa: E402
-from fake import (END, GIB, GIVE, PATIENCE, RUNNING, WANT, Daemon, Program, hello, message, note, open_message,  # noqa: E402
+from fake import (CARD, END, GIB, GIVE, PATIENCE, RUNNING, WANT, Daemon, Program, hello, message, note, open_message,  # noqa: E402
                   share_message, state, wait_for)
 
 ROOTS = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/memory", "/sys/fs/cgroup"]
@@ -94,6 +94,12 @@ class HostilePod(kit.BuildTest):
                               capture_output=True, text=True, check=True, timeout=PATIENCE)
         return done.stdout
 
+    def ctl_of(self, name, *words):
+        """The exit status of gpusharectl in another process of a pod."""
+        return subprocess.run(["sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', self.groups[name],
+                               os.path.join(self.build, "lockd", "gpusharectl"), "--socket", self.daemon.path, *words],
+                              capture_output=True, check=False, timeout=PATIENCE).returncode
+
     def programs(self):
         return {each["name"]: each for device in json.loads(self.ctl("status", "--json"))["devices"] for each in device["programs"]}
 
@@ -137,6 +143,11 @@ class HostilePod(kit.BuildTest):
                 self.assertEqual(code, 1, text)
                 self.assertIn("a process in a container", text)
         self.assertGreaterEqual(log.count(", container "), len(found["control"]), log)
+        with self.subTest("moves of others"):
+            self.assertEqual(log.count(f": move, process {pid}: Operation not permitted"), 1, log)
+            self.assertEqual(found["move"][0], 1, found["move"])
+        with self.subTest("answers to what others ask"):
+            self.assertEqual(found["odd"], len(ODD))
         with self.subTest("memory of others"):
             self.assertEqual(found["memory"], ["refused"] * 2)
             self.assertEqual(log.count("which belongs to another user or container: refused"), 2, log)
@@ -164,6 +175,14 @@ class HostilePod(kit.BuildTest):
             self.assertGreater(found["refused"], 0)
             self.assertEqual(found["others"], "connects")
             wait_for(lambda: len(os.listdir(f"/proc/{self.daemon.process.pid}/fd")) < 40, PATIENCE, "the daemon to close what it was sent")
+        with self.subTest("the log"):
+            # some thousand refusals, claims and breaks of the protocol; the victim is none of those of whom lines are left out
+            self.assertLess(len(log), 200000)
+            self.assertRegex(log, r"user 0, container \w+: there are too many lines about it, and some are left out")
+            asked = self.ctl_of("victim", "pause", str(os.getpid()))
+            self.assertEqual(asked, 1)
+            wait_for(lambda: ": pause, process %d, value 0: Operation not permitted" % os.getpid() in self.daemon.said()[len(log):], PATIENCE,
+                     "a line about another pod")
         with self.subTest("the socket"):
             self.assertEqual(found["socket"], ["refused"] * len(found["socket"]))
             self.assertEqual(os.stat(self.daemon.path).st_ino, inode)
@@ -237,6 +256,46 @@ def use_up(path, victim):
     return refused, others
 
 
+# messages of which nobody has asked for one, or that end the connection
+MOVE, SEES, STATUS, CONTROL = 13, 12, 16, 17
+ODD = [message(MOVE, CARD + CARD[::-1] + struct.pack("<IIiI160s", 1, step, 0, 0, b"\x1b[2Jforged")) for step in (1, 2, 3, 4, 99)] + [
+    message(SEES, struct.pack("<16sQII64s", CARD, GIB, i, 64, b"card")) for i in (0, 1, 63, 64)] + [
+    share_message(7), message(KIN, struct.pack("<QII", 1, 99, 0)), message(KIN, struct.pack("<QII", 0x1234, 7, 0)), message(STATUS, b""),
+    message(200, b"x" * 100), b"short", hello("again")[:40]]
+
+
+def say_odd_things(path):
+    """One connection each: the daemon goes on, whatever it answers."""
+    done = 0
+    for data in ODD:
+        each = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        each.connect(path)
+        each.send(hello("odd", pid=os.getpid()))
+        each.send(data)
+        each.close()
+        done += 1
+    return done
+
+
+def fill_log(path, victim):
+    """Refusals without end on one connection, and a new connection for each of some hundred claims and breaks of the protocol."""
+    pause = message(CONTROL, struct.pack("<IiQ", 4, victim, 0))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+        one.connect(path)
+        one.settimeout(PATIENCE)
+        for _ in range(2000):
+            one.send(pause)
+            one.recv(4096)
+    for _ in range(300):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as each:
+            each.connect(path)
+            try:
+                each.send(hello("claims", pid=victim))
+                each.send(b"no message")
+            except OSError:
+                pass
+
+
 def has_ended(connection):
     connection.setblocking(False)
     try:
@@ -304,6 +363,8 @@ def be_hostile(path, build, victim, host):
         answer = other.socket.recv(4096)
         memory.append("refused" if int.from_bytes(answer[36:40], "little", signed=True) < 0 else answer.hex())
         other.close()
+    done = subprocess.run([ctl, "--socket", path, "move", str(victim), "GPU-" + CARD[::-1].hex()], capture_output=True, text=True, check=False, timeout=PATIENCE)
+    odd = say_odd_things(path)
     refused, others = use_up(path, victim)
     own = named(json.loads(run_ctl(ctl, path, "status", "--json")), "hostile")
     assert own["weight"] <= 100 and own["priority"] <= 0, own
@@ -311,7 +372,8 @@ def be_hostile(path, build, victim, host):
     program.socket.send(state(seq=program.target.seq, flags=WANT, demand=9 * GIB, resident=program.resident, total=program.total))
     wait_for(lambda: "held back" in run_ctl(ctl, path, "status"), PATIENCE, "the quota")
     program.say(demand=8 * GIB)
-    print(json.dumps({"control": control, "memory": memory, "as": named(lied, "hostile")["pid"], "gifts": gifts,
+    fill_log(path, victim)
+    print(json.dumps({"control": control, "move": [done.returncode, done.stdout + done.stderr], "odd": odd, "memory": memory, "as": named(lied, "hostile")["pid"], "gifts": gifts,
                       "gang": own["gang_programs"], "refused": refused, "others": others, "socket": replace_socket(path)}))
 
 

@@ -5,9 +5,11 @@ simulated card. test_slurm.py --build DIR --slurm FOLDER [--short 1]"""
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -211,6 +213,65 @@ class SlurmTest(BuildTest):
         self.assertEqual(self.good(self.srun("echo", "done", options=("--gpushare",), GPUSHARE_SOCKET=place)), "done\n")
         self.assertTrue(wait_for(lambda: "no figures" in SLURM.log()), SLURM.log()[-3000:])
 
+    def test_the_daemon_is_killed_during_a_step(self):
+        """The programs find the next one, which is told what they have used; the step's end finds them there."""
+        job = SLURM.start("srun", *self.words(self.hog(), "--share", "0.3", "--seconds", "100", "--cpu-ms", "20",
+                                              options=("-n", "2", "--gpushare", "-J", "survivors", "-v")))
+        self.assertTrue(wait_for(lambda: [each["gpu_ns"] > 0 for each in self.programs()] == [True, True]), CARD.status())
+        group, pids = self.programs()[0]["group"], sorted(each["pid"] for each in self.programs())
+        CARD.stop_daemon(signal.SIGKILL)
+        CARD.start_daemon()
+        self.assertTrue(wait_for(lambda: sorted(each["pid"] for each in self.programs()) == pids), CARD.status())
+        self.assertTrue(wait_for(lambda: [each["gang_programs"] for each in self.programs()] == [2, 2]), CARD.status())
+        self.assertTrue(wait_for(lambda: all(each["gpu_ns"] > 0 for each in self.programs())), CARD.status())
+        SLURM.run("scancel", "-s", "KILL", group[len("slurm-"):])
+        job.communicate(timeout=PATIENCE)
+        number = int(group[len("slurm-"):-len(".0")])
+        self.assertTrue(wait_for(lambda: SLURM.records(number)), SLURM.log()[-3000:])
+        figures = SLURM.records(number)[0][1]
+        self.assertEqual((figures["group"], figures["programs"], figures["connected"]), (group, 2, 0))
+        self.assertGreater(figures["gpu_ns"], 0)
+
+    def test_the_daemon_is_gone_when_the_step_ends(self):
+        """No figures, in words; the step is not held up and does not fail for it."""
+        job = SLURM.start("srun", *self.words("sh", "-c", "sleep 3; exit 7", options=("--gpushare", "-J", "orphan", "-v")))
+        CARD.stop_daemon(signal.SIGKILL)
+        try:
+            out, err = job.communicate(timeout=PATIENCE)
+        finally:
+            CARD.start_daemon()
+        self.assertEqual(job.returncode, 7, out + err)
+        number = int(re.search(r"jobid (\d+)", err).group(1))
+        self.assertTrue(wait_for(lambda: f"step slurm-{number}.0: no figures" in SLURM.log()), SLURM.log()[-3000:])
+        self.assertEqual(SLURM.records(number), [])
+
+    def test_killed_steps_leave_no_files_mounts_or_groups(self):
+        """Ten steps, each killed somewhere between its start and its work."""
+        def left():
+            found = {os.path.join(top, name) for top in ("/tmp", "/dev/shm", "/run", "/var/tmp") for name in os.listdir(top)
+                     if name.startswith(("gpushare", "slurm", "simcuda"))}
+            for top, folders, _ in os.walk("/sys/fs/cgroup"):
+                found.update(os.path.join(top, name) for name in folders if "slurm" in name or "gpushare" in name)
+            with open("/proc/self/mounts", encoding="utf-8") as mounts:
+                return found | {line for line in mounts if "libcuda" in line or "gpushare" in line}
+
+        before, card = left(), set(os.listdir(CARD.folder))
+        spaces = mount_spaces()
+        for i in range(10):
+            job = SLURM.start("srun", *self.words(self.hog(), "--share", "0.3", "--seconds", "100", options=("--gpushare", "-J", f"short{i}")))
+            time.sleep(0.15 * i)
+            SLURM.run("scancel", "-s", "KILL", f"--name=short{i}")
+            SLURM.run("scancel", f"--name=short{i}")
+            try:
+                job.communicate(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:  # it was not known yet when it was cancelled
+                SLURM.run("scancel", f"--name=short{i}")
+                job.communicate(timeout=PATIENCE)
+        self.assertTrue(wait_for(lambda: not self.programs()), CARD.status())
+        self.assertTrue(wait_for(lambda: not mount_spaces() - spaces), "a process is still in the mount namespace of a task")
+        self.assertEqual(left() - before, set())
+        self.assertEqual(set(os.listdir(CARD.folder)) - card, set())
+
     # --- rights
 
     def test_the_daemon_is_asked_as_the_jobs_user(self):
@@ -231,7 +292,10 @@ class SlurmTest(BuildTest):
 
     def test_wrong_options_are_refused_by_srun(self):
         for text, reason in (("fast", "the class must be auto"), ("batch:0", "must be a number from 1 to 10000"),
-                             ("batch:", "must be a number"), (":1x", "must be a number")):
+                             ("batch:", "must be a number"), (":1x", "must be a number"), ("foo:bar:baz", "the class must be auto"),
+                             ("batch:10:20", "must be a number"), ("batch:-1", "must be a number"), ("batch: 5", "must be a number"),
+                             ("batch:10001", "must be a number"), ("batch:" + "9" * 400, "must be a number"),
+                             ("x" * 5000, "the class must be auto"), ("batch\n:5", "the class must be auto")):
             done = self.srun("true", options=(f"--gpushare={text}",))
             self.assertNotEqual(done.returncode, 0, text)
             self.assertIn(reason, done.stderr)
