@@ -85,7 +85,8 @@ static bool is_resource(const char *name)
                '\0';
 }
 
-static int prepare(struct arguments *arguments, int argc, char **argv, struct gs_err *err)
+static int prepare_plugin(struct arguments *arguments, int argc, char **argv,
+                          struct gs_err *err)
 {
     int code = read_arguments(arguments, argc, argv, err);
 
@@ -123,7 +124,7 @@ int main(int argc, char **argv)
     mallopt(M_ARENA_MAX, 1); /* the threads have little to allocate */
     if (gs_fd_open_standard(O_RDWR) != 0)
         return 1;
-    if (prepare(&arguments, argc, argv, &err) != 0) {
+    if (prepare_plugin(&arguments, argc, argv, &err) != 0) {
         fprintf(stderr, "gpushare-device-plugin: %s\n", err.text);
         return 2;
     }
