@@ -13,12 +13,21 @@ cd "$(dirname "$0")"
 . scripts/lib.sh
 
 usage="usage: ./demo.sh [--gpu|--sim] [--limit SIZE]"
+help="$usage
+Show gpushare at work: two programs that each want 70 % of a GPU's memory, alone, refused, then sharing it.
+Every step is checked. Missing Debian packages are installed, with sudo unless you are root; gpushare is built first.
+
+  --gpu          use the GPU of this machine
+  --sim          use the simulated GPU, which needs no hardware (default: only where there is no GPU)
+  --limit SIZE   let the patched programs use SIZE of the GPU together, so that less memory has to move
+                 (default: the whole GPU, or a quarter of the free host memory where that is less)
+  -h, --help     show this help"
 mode=auto limit=
 while [ $# != 0 ]; do
     case $1 in
     --gpu | --sim) mode=${1#--} ;;
     --limit) [ $# -ge 2 ] || { echo "$usage" >&2; exit 2; }; limit=$2; shift ;;
-    -h | --help) echo "$usage"; exit 0 ;;
+    -h | --help) echo "$help"; exit 0 ;;
     *) echo "demo.sh: $1 is no option; $usage" >&2; exit 2 ;;
     esac
     shift

@@ -11,13 +11,24 @@ set -euo pipefail
 cd "$(dirname "$0")"
 . scripts/lib.sh
 
-usage="usage: ./test.sh [--dev] [--asan] [--tsan] [-R REGEX of test names]"
+usage="usage: ./test.sh [--dev] [--asan] [--tsan] [-R REGEX]"
+help="$usage
+Build gpushare and run its tests. No GPU is needed. Missing Debian packages are installed, with sudo unless you are root.
+
+  --dev        test the ordinary build (the default)
+  --asan       test a build with AddressSanitizer and UndefinedBehaviorSanitizer
+  --tsan       test a build with ThreadSanitizer
+  -R REGEX     run only the tests whose names match
+  -h, --help   show this help
+
+The last line counts: N passed, N failed, N skipped. Exit status 0 only if nothing failed.
+GS_TEST_JOBS=N runs N tests at a time (default: three for two processors); GS_NO_INSTALL=1 installs nothing."
 presets=() filter=()
 while [ $# != 0 ]; do
     case $1 in
     --dev | --asan | --tsan) presets+=("${1#--}") ;;
     -R) [ $# -ge 2 ] || { echo "$usage" >&2; exit 2; }; filter=(-R "$2"); shift ;;
-    -h | --help) echo "$usage"; exit 0 ;;
+    -h | --help) echo "$help"; exit 0 ;;
     *) echo "test.sh: $1 is no option; $usage" >&2; exit 2 ;;
     esac
     shift

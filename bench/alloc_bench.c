@@ -23,6 +23,7 @@
 
 #include <cudaTypedefs.h>
 
+#include "bench/median.h"
 #include "common/size.h"
 #include "runtime/base/libc_symbols.h"
 
@@ -72,19 +73,6 @@ static double now_us(void)
     return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, unsigned count)
-{
-    qsort(values, count, sizeof values[0], compare);
-    return values[count / 2];
-}
-
 /* count pieces one after another, then their frees */
 static int run(const struct side *side, uint64_t bytes, unsigned count, struct samples *samples)
 {
@@ -123,9 +111,9 @@ static void medians(struct samples *own, struct samples *routed, struct result *
                     unsigned way)
 {
     result->own[way] =
-        (struct times){median(own->alloc, own->count), median(own->release, own->count)};
-    result->routed[way] = (struct times){median(routed->alloc, routed->count),
-                                         median(routed->release, routed->count)};
+        (struct times){median_of(own->alloc, own->count), median_of(own->release, own->count)};
+    result->routed[way] = (struct times){median_of(routed->alloc, routed->count),
+                                         median_of(routed->release, routed->count)};
 }
 
 static int measure_again(const struct side *const *sides, unsigned rounds,

@@ -20,6 +20,7 @@
 
 #include <cudaTypedefs.h>
 
+#include "bench/median.h"
 #include "runtime/base/libc_symbols.h"
 
 #define MAX_ROUNDS 201
@@ -37,13 +38,6 @@ static double now_ns(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 static double time_calls(PFN_cuStreamWaitEvent_v3020 function, CUevent event, uint64_t calls)
@@ -155,10 +149,8 @@ int main(int argc, char **argv)
         bare[i] = time_calls(real, event, options.calls);
         gated[i] = time_calls(wrapped, event, options.calls);
     }
-    qsort(bare, options.rounds, sizeof bare[0], compare);
-    qsort(gated, options.rounds, sizeof gated[0], compare);
-    bare_ns = bare[options.rounds / 2];
-    gated_ns = gated[options.rounds / 2];
+    bare_ns = median_of(bare, options.rounds);
+    gated_ns = median_of(gated, options.rounds);
     printf("gate: bare call %.2f ns, gated call %.2f ns, the gate %.2f ns, ratio %.3f\n",
            bare_ns, gated_ns, gated_ns - bare_ns, gated_ns / bare_ns);
     if (write_json(&options, bare_ns, gated_ns) != 0)

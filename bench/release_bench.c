@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "bench/card.h"
+#include "bench/median.h"
 
 #define CHUNK      (128ull << 20)
 #define HOST_BYTES (1ull << 30) /* of each process, at most; used again and again */
@@ -311,13 +312,6 @@ static double measure(const struct way *way, unsigned chunks)
            1e9;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static int write_json(const char *path, const double (*seconds)[ROUNDS], unsigned rounds,
                       double bytes)
 {
@@ -388,13 +382,13 @@ int main(int argc, char **argv)
     printf("%.1f GiB each way, %u rounds, medians; one process in both directions: %.1f GB/s\n",
            bytes / (double)(1ull << 30), rounds, board->bus.duplex / 1e9);
     for (unsigned i = 0; i < WAYS; i++) {
-        qsort(seconds[i], rounds, sizeof seconds[i][0], compare);
+        const double median = median_of(seconds[i], rounds);
+
         printf("%-18s %.4f s (%.4f to %.4f) = %6.1f GB/s, %.3f of copies alone, %.3f of one "
                "process\n",
-               ways[i].name, seconds[i][rounds / 2], seconds[i][0], seconds[i][rounds - 1],
-               2 * bytes / seconds[i][rounds / 2] / 1e9,
-               seconds[0][rounds / 2] / seconds[i][rounds / 2],
-               2 * bytes / seconds[i][rounds / 2] / board->bus.duplex);
+               ways[i].name, median, seconds[i][0], seconds[i][rounds - 1],
+               2 * bytes / median / 1e9, seconds[0][rounds / 2] / median,
+               2 * bytes / median / board->bus.duplex);
     }
     return json != NULL &&
            write_json(json, (const double(*)[ROUNDS])seconds, rounds, bytes) != 0;

@@ -41,25 +41,25 @@ static int read_arguments(struct arguments *arguments, int argc, char **argv,
         {"answer", "cdi|mounts", LOCKD_OPTION_CHOICE, &arguments->set.answer, 0, 0,
          "name CDI devices, or list mounts and nodes (kubelet before 1.28)", "cdi", 0, 0},
         {"cdi", "FILE", LOCKD_OPTION_TEXT, &arguments->spec, 0, 0,
-         "what gpusharectl cdi generate wrote", SPEC, 0, 0},
+         "read the CDI devices from FILE, which gpusharectl cdi generate wrote", SPEC, 0, 0},
         {"resource", "NAME", LOCKD_OPTION_TEXT, &arguments->set.resource, 0, 0,
-         "what pods ask for", "gpushare.dev/gpu", 0, 0},
+         "the resource that pods ask for", "gpushare.dev/gpu", 0, 0},
         {"kubelet", "FOLDER", LOCKD_OPTION_TEXT, &arguments->set.folder, 0, 0,
-         "where kubelet has its socket for plugins", KUBELET "/device-plugins", 0, 0},
+         "folder of kubelet's socket for plugins", KUBELET "/device-plugins", 0, 0},
         {"pod-resources", "PATH", LOCKD_OPTION_TEXT, &arguments->set.pod_resources, 0, 0,
          "kubelet's socket that tells of other plugins' devices",
          KUBELET "/pod-resources/kubelet.sock", 0, 0},
         {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
-         "of gpushare-lockd, which knows how much each GPU has to do", NULL, 0, 0},
+         "gpushare-lockd's socket: the daemon says how much each GPU has to do", NULL, 0, 0},
         {"nvml", "FILE", LOCKD_OPTION_TEXT, &arguments->set.library, 0, 0,
          "the driver's management library (default: libnvidia-ml.so.1)", NULL, 0, 0},
         {"period", "SECONDS", LOCKD_OPTION_SECONDS, &arguments->period_ns, 1000000000,
-         PERIOD_MOST, "between two looks at each GPU", "30", 0, 0},
+         PERIOD_MOST, "time between two looks at each GPU", "30", 0, 0},
         {"watch-within", "SECONDS", LOCKD_OPTION_SECONDS, &arguments->set.watch_within,
-         1000000000, PERIOD_MOST, "until kubelet, once told, watches; else it is told again",
+         1000000000, PERIOD_MOST, "time until kubelet, once told, watches; else it is told again",
          "30", 0, 0},
         {"log-level", "error|warning|info|debug", LOCKD_OPTION_CHOICE, &arguments->level, 0, 0,
-         "what is logged", "info", 0, 0},
+         "lowest level of the messages that are logged", "info", 0, 0},
         {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "show this help", NULL, 'h',
          0},
         {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "show the release",
@@ -89,7 +89,8 @@ static bool is_resource(const char *name)
                '\0';
 }
 
-static int prepare(struct arguments *arguments, int argc, char **argv, struct gs_err *err)
+static int prepare_plugin(struct arguments *arguments, int argc, char **argv,
+                          struct gs_err *err)
 {
     int code = read_arguments(arguments, argc, argv, err);
 
@@ -130,7 +131,7 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 1 << 16); /* a large request leaves nothing behind */
     if (gs_fd_open_standard(O_RDWR) != 0)
         return 1;
-    if (prepare(&arguments, argc, argv, &err) != 0) {
+    if (prepare_plugin(&arguments, argc, argv, &err) != 0) {
         fprintf(stderr, "gpushare-device-plugin: %s\n", err.text);
         return 2;
     }

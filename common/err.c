@@ -13,7 +13,7 @@
 #define WHOLE 16384 /* bytes: two paths of PATH_MAX and what is said of them */
 
 /* A text that is too long loses its middle: that is a long path; the end says what to do. */
-static void cut(struct gs_err *err, const char *whole, size_t length)
+static void cut_text(struct gs_err *err, const char *whole, size_t length)
 {
     static const char gap[] = " ... ";
     size_t head = sizeof err->text / 4, tail = sizeof err->text - head - sizeof gap;
@@ -43,7 +43,7 @@ fill(struct gs_err *err, int code, const char *reason, const char *format, va_li
     if (length < sizeof err->text)
         memcpy(err->text, whole, length + 1);
     else
-        cut(err, whole, length);
+        cut_text(err, whole, length);
 }
 
 int gs_err_set(struct gs_err *err, int code, const char *format, ...)

@@ -103,7 +103,7 @@ uint64_t gs_memory_machine(const char *root)
 /* --- which group --- */
 
 /* word is one of those in the list, which is separated by commas */
-static bool lists(const char *list, const char *word)
+static bool list_has(const char *list, const char *word)
 {
     const size_t length = strlen(word);
 
@@ -132,7 +132,7 @@ static void take_group(struct gs_memory_group *group, char *line)
     if (path == NULL)
         return;
     *path++ = '\0';
-    first = lists(controllers + 1, "memory");
+    first = list_has(controllers + 1, "memory");
     if ((!first && (strcmp(line, "0:") != 0 || group->first)) || path[0] != '/' ||
         strlen(path) >= sizeof group->path)
         return;
@@ -187,7 +187,7 @@ struct mount {
 };
 
 /* \OCTAL in place of space, tab, end of line and backslash */
-static void unescape(char *text)
+static void unescape_path(char *text)
 {
     char *to = text;
 
@@ -212,10 +212,11 @@ static bool read_mount(const char *line, bool first, struct mount *mount)
     if (kind == NULL || sscanf(kind, " - %15s %*s %511s", type, options) != 2 ||
         sscanf(line, "%*s %*s %*s %4095s %4095s", mount->top, mount->point) != 2)
         return false;
-    if (strcmp(type, first ? "cgroup" : "cgroup2") != 0 || (first && !lists(options, "memory")))
+    if (strcmp(type, first ? "cgroup" : "cgroup2") != 0 ||
+        (first && !list_has(options, "memory")))
         return false;
-    unescape(mount->top);
-    unescape(mount->point);
+    unescape_path(mount->top);
+    unescape_path(mount->point);
     return true;
 }
 

@@ -27,7 +27,7 @@ struct seen {
     struct stat st;
 };
 
-static int see(int folder, const char *name, int flags, struct seen *seen)
+static int see_file(int folder, const char *name, int flags, struct seen *seen)
 {
     seen->fd = openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC | flags);
     if (seen->fd < 0)
@@ -37,7 +37,7 @@ static int see(int folder, const char *name, int flags, struct seen *seen)
     return -errno; /* the program has closed it meanwhile */
 }
 
-static void forget(const struct seen *seen)
+static void forget_file(const struct seen *seen)
 {
     struct stat now;
 
@@ -47,7 +47,7 @@ static void forget(const struct seen *seen)
 }
 
 /* Splits a full path; the folder of "/name" is "/". */
-static int split(const char *path, char *folder, size_t size, const char **name)
+static int split_path(const char *path, char *folder, size_t size, const char **name)
 {
     const char *slash = strrchr(path, '/');
     const size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
@@ -114,7 +114,7 @@ static int check_folder(const char *folder, const struct stat *st, struct gs_err
 static int see_folder(const char *folder, struct seen *seen, struct gs_err *err)
 {
     struct stat st;
-    const int code = see(AT_FDCWD, folder, O_DIRECTORY, seen);
+    const int code = see_file(AT_FDCWD, folder, O_DIRECTORY, seen);
 
     if (code == 0)
         return check_folder(folder, &seen->st, err);
@@ -126,12 +126,12 @@ static int see_folder(const char *folder, struct seen *seen, struct gs_err *err)
     return gs_err_errno(err, code, "%s", folder);
 }
 
-static int look(const char *socket_path, bool make, struct gs_err *err)
+static int look_at_folder(const char *socket_path, bool make, struct gs_err *err)
 {
     struct seen seen = {.fd = -1};
     char folder[sizeof((struct sockaddr_un *)0)->sun_path];
     const char *name;
-    int code = split(socket_path, folder, sizeof folder, &name);
+    int code = split_path(socket_path, folder, sizeof folder, &name);
 
     if (code != 0)
         return gs_err_errno(err, code, "%s", socket_path);
@@ -139,18 +139,18 @@ static int look(const char *socket_path, bool make, struct gs_err *err)
         errno != EEXIST)
         return gs_err_errno(err, -errno, "%s: cannot create this folder", folder);
     code = see_folder(folder, &seen, err);
-    forget(&seen);
+    forget_file(&seen);
     return code;
 }
 
 int gs_place_make(const char *socket_path, struct gs_err *err)
 {
-    return look(socket_path, true, err);
+    return look_at_folder(socket_path, true, err);
 }
 
 int gs_place_look(const char *socket_path, struct gs_err *err)
 {
-    return look(socket_path, false, err);
+    return look_at_folder(socket_path, false, err);
 }
 
 static const char *kind_of(mode_t mode)
@@ -207,7 +207,7 @@ static int connect_in(int socket, const char *path, const char *folder, const ch
     int code = see_folder(folder, &place, err);
 
     if (code == 0) {
-        code = see(place.fd, name, 0, &file);
+        code = see_file(place.fd, name, 0, &file);
         if (code == 0 && !S_ISSOCK(file.st.st_mode))
             code = gs_err_set(err, -ENOTSOCK, "%s is a %s, not the socket of a gpushare-lockd",
                               path, kind_of(file.st.st_mode));
@@ -216,8 +216,8 @@ static int connect_in(int socket, const char *path, const char *folder, const ch
         if (code != 0)
             gs_err_errno(err, code, "%s", path); /* if nothing better has been said */
     }
-    forget(&file);
-    forget(&place);
+    forget_file(&file);
+    forget_file(&place);
     return code;
 }
 
@@ -225,7 +225,7 @@ int gs_place_connect(int socket, const char *socket_path, struct gs_err *err)
 {
     char folder[sizeof((struct sockaddr_un *)0)->sun_path];
     const char *name;
-    const int code = split(socket_path, folder, sizeof folder, &name);
+    const int code = split_path(socket_path, folder, sizeof folder, &name);
 
     if (code != 0)
         return gs_err_errno(err, code, "%s", socket_path);

@@ -11,7 +11,7 @@
 #include "lockd/start/detach.h"
 #include "lockd/start/inherited.h"
 #include "lockd/start/notify.h"
-#include "lockd/start/place.h"
+#include "lockd/start/sockets.h"
 #include "lockd/base/log.h"
 #include "lockd/base/options.h"
 #include "lockd/guard/guard.h"
@@ -135,59 +135,60 @@ static int read_config(void *context, struct lockd_config *config, struct gs_err
     return code;
 }
 
-static bool is_superseded(const void *place)
+static bool is_superseded(const void *sockets)
 {
-    return lockd_place_is_superseded(place);
+    return lockd_sockets_is_superseded(sockets);
 }
 
-static int serve_place(struct arguments *arguments, const struct lockd_config *config,
-                       struct lockd_place *place, struct gs_err *err)
+static int serve_sockets(struct arguments *arguments, const struct lockd_config *config,
+                         struct lockd_sockets *sockets, struct gs_err *err)
 {
     int listeners[GS_PLACES];
     struct lockd_server server;
     int code;
 
     lockd_log_serve();
-    for (unsigned i = 0; i < place->count; i++)
-        listeners[i] = place->spot[i].listener;
-    code = lockd_server_init(&server, config, listeners, place->count, place->group, err);
+    for (unsigned i = 0; i < sockets->count; i++)
+        listeners[i] = sockets->spot[i].listener;
+    code = lockd_server_init(&server, config, listeners, sockets->count, sockets->group, err);
     if (code == 0) {
         server.reload.read = read_config;
         server.reload.context = arguments;
-        server.successor.place = arguments->detach && !place->activated ? place : NULL;
-        if (!place->named)
+        server.successor.sockets = arguments->detach && !sockets->activated ? sockets : NULL;
+        if (!sockets->named)
             server.superseded.ask = is_superseded;
-        server.superseded.context = place;
-        for (unsigned i = 0; i < place->count; i++)
-            lockd_log(LOCKD_LOG_INFO, "%s serves %s", GS_VERSION, place->spot[i].path);
+        server.superseded.context = sockets;
+        for (unsigned i = 0; i < sockets->count; i++)
+            lockd_log(LOCKD_LOG_INFO, "%s serves %s", GS_VERSION, sockets->spot[i].path);
         lockd_notify("READY=1");
         code = lockd_server_run(&server, err);
         lockd_notify("STOPPING=1");
     }
-    lockd_place_leave(place); /* before the connections end: their programs come back at once */
+    lockd_sockets_leave(
+        sockets); /* before the connections end: their programs come back at once */
     lockd_server_deinit(&server);
     return code;
 }
 
-static int run(struct arguments *arguments, const struct lockd_config *config,
-               struct gs_err *err)
+static int run_daemon(struct arguments *arguments, const struct lockd_config *config,
+                      struct gs_err *err)
 {
     const bool on_demand = arguments->detach || config->set.idle_exit != LOCKD_NEVER;
-    struct lockd_place place;
+    struct lockd_sockets sockets;
     int code;
 
     if (arguments->detach)
         lockd_inherited_drop(); /* the umask before it makes a folder */
     lockd_server_hold_signals();
-    code = lockd_place_take(&place, &arguments->places, err);
+    code = lockd_sockets_take(&sockets, &arguments->places, err);
     if (code == LOCKD_ALREADY && on_demand)
         return 0;
     if (code == LOCKD_ALREADY)
         return gs_err_set(err, -EADDRINUSE, "another gpushare-lockd already serves %s",
-                          place.served);
+                          sockets.served);
     if (code == 0 && arguments->detach)
-        code = lockd_detach(&place, err);
-    return code != 0 ? code : serve_place(arguments, config, &place, err);
+        code = lockd_detach(&sockets, err);
+    return code != 0 ? code : serve_sockets(arguments, config, &sockets, err);
 }
 
 /* Errors in the arguments and files end with 2, later ones with 1. */
@@ -241,7 +242,7 @@ int main(int argc, char **argv)
     if (arguments.guard != 0 || arguments.guards)
         return lockd_guard((int32_t)arguments.guard);
     lockd_log_open(lockd_config_log_level(&config));
-    if (run(&arguments, &config, &err) != 0) {
+    if (run_daemon(&arguments, &config, &err) != 0) {
         lockd_log(LOCKD_LOG_ERROR, "%s", err.text);
         return is_temporary_error(err.code) ? TEMPORARY : 1;
     }

@@ -14,7 +14,7 @@
 #define CHUNK      (64ull << 20) /* runtime/range/range.h */
 #define STEP_BYTES (4 * CHUNK)   /* runtime/swap/swap.h */
 
-static void converge(struct sim_program *program);
+static void reconcile(struct sim_program *program);
 
 static uint64_t now_of(const struct sim_program *program)
 {
@@ -81,7 +81,7 @@ static void stopped(void *owner)
     sim_work_halt(program);
     sim_world_running(program, false);
     sim_world_waiting(program, has_work(program));
-    converge(program);
+    reconcile(program);
 }
 
 /* The gate closes at once; what has been submitted goes on for a while. */
@@ -145,7 +145,7 @@ static void step_done(void *owner)
         program->has_news = false;
         sim_client_target(program, &program->news);
     } else {
-        converge(program);
+        reconcile(program);
     }
 }
 
@@ -233,7 +233,7 @@ static void watch_idleness(struct sim_program *program)
     }
 }
 
-static void converge(struct sim_program *program)
+static void reconcile(struct sim_program *program)
 {
     if (!may_run(program) && program->running)
         stop_begin(program);
@@ -249,7 +249,7 @@ static void converge(struct sim_program *program)
 
 void sim_client_moved(struct sim_program *program)
 {
-    converge(program);
+    reconcile(program);
 }
 
 void sim_client_target(struct sim_program *program, const struct gs_wire_target *target)
@@ -266,7 +266,7 @@ void sim_client_target(struct sim_program *program, const struct gs_wire_target 
     program->flags = target->flags;
     program->budget = target->budget;
     program->idle_ns = target->idle_ns;
-    converge(program);
+    reconcile(program);
 }
 
 /* --- the way --- */
@@ -284,7 +284,7 @@ static void wants(struct sim_program *program)
         sim_work_compute(program);
     else
         sim_world_waiting(program, true);
-    converge(program);
+    reconcile(program);
 }
 
 static void rests(struct sim_program *program)
@@ -292,7 +292,7 @@ static void rests(struct sim_program *program)
     program->active_at = now_of(program);
     if (sim_timer_is_set(&program->stop_timer)) /* nothing left to wait for */
         sim_clock_set(&program->world->clock, &program->stop_timer, now_of(program));
-    converge(program);
+    reconcile(program);
 }
 
 static void leave(struct sim_program *program)

@@ -13,12 +13,16 @@
 #define NAME_SHOWN      100 /* bytes of a peer's name in an error */
 #define CONTAINERS_MOST 256 /* of one request; kubelet asks for one at a time */
 
-static int check_count(size_t count, struct gs_err *err)
+/* Room for an answer to each container of a request. 0, -EINVAL or -ENOMEM. */
+static int begin_answers(size_t count, struct pool *pool, void **answers, struct gs_err *err)
 {
-    if (count <= CONTAINERS_MOST)
-        return 0;
-    return gs_err_set(err, -EINVAL, "a request has %zu containers; %d are the most", count,
-                      CONTAINERS_MOST);
+    if (count > CONTAINERS_MOST) {
+        gs_err_set(err, -EINVAL, "a request has %zu containers; %d are the most", count,
+                   CONTAINERS_MOST);
+        return -EINVAL;
+    }
+    *answers = pool_take(pool, count, sizeof(void *));
+    return *answers != NULL ? 0 : -ENOMEM;
 }
 
 static int find_id(const struct cards *cards, const char *id, unsigned *card, unsigned *number,
@@ -83,13 +87,12 @@ int allocate_fill(const struct cards *cards, enum allocate_answer how,
                   const V1beta1__AllocateRequest *request, struct pool *pool,
                   V1beta1__AllocateResponse *response, struct gs_err *err)
 {
-    int code = check_count(request->n_containers, err);
+    void *answers = NULL;
+    int code = begin_answers(request->n_containers, pool, &answers, err);
 
     if (code != 0)
         return code;
-    response->containers = pool_take(pool, request->n_containers, sizeof(void *));
-    if (response->containers == NULL)
-        return -ENOMEM;
+    response->containers = answers;
     for (size_t i = 0; i < request->n_containers && code == 0; i++) {
         const V1beta1__AllocateContainer *container = request->containers[i];
         V1beta1__AllocateAnswer *answer = pool_take(pool, 1, sizeof *answer);
@@ -210,13 +213,12 @@ int allocate_prefer(const struct cards *cards, const struct load *load,
                     const V1beta1__PreferredRequest *request, struct pool *pool,
                     V1beta1__PreferredResponse *response, struct gs_err *err)
 {
-    int code = check_count(request->n_containers, err);
+    void *answers = NULL;
+    int code = begin_answers(request->n_containers, pool, &answers, err);
 
     if (code != 0)
         return code;
-    response->containers = pool_take(pool, request->n_containers, sizeof(void *));
-    if (response->containers == NULL)
-        return -ENOMEM;
+    response->containers = answers;
     for (size_t i = 0; i < request->n_containers && code == 0; i++) {
         V1beta1__PreferredAnswer *answer = pool_take(pool, 1, sizeof *answer);
         struct choice choice = {.cards = cards, .load = load};

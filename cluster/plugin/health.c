@@ -40,7 +40,7 @@ struct health {
     struct watched watched[CARDS_MOST];
 };
 
-static void say(struct health *health, unsigned card, bool healthy, const char *why)
+static void say_news(struct health *health, unsigned card, bool healthy, const char *why)
 {
     struct health_news news = {.card = card, .healthy = healthy};
 
@@ -84,14 +84,14 @@ static void look_at_card(struct health *health, unsigned card)
         return;
     if (missing != NULL) {
         snprintf(why, sizeof why, "%.60s is not there", missing);
-        say(health, card, false, why);
+        say_news(health, card, false, why);
         return;
     }
     if (watched->device != NULL)
         code = health->nvml.memory(watched->device, memory);
     if (code != NVML_OK)
         snprintf(why, sizeof why, "the driver: %.70s", health->nvml.text(code));
-    say(health, card, code == NVML_OK, code != NVML_OK ? why : "");
+    say_news(health, card, code == NVML_OK, code != NVML_OK ? why : "");
 }
 
 /* --- events --- */
@@ -122,7 +122,7 @@ static void take_event(struct health *health, const struct nvml_event *event)
         if (health->watched[i].device == NULL || health->watched[i].device != event->device)
             continue;
         health->watched[i].broken = true;
-        say(health, i, false, why);
+        say_news(health, i, false, why);
     }
 }
 

@@ -218,7 +218,7 @@ static bool has_peers(const struct plugin *plugin)
 }
 
 /* Answers what was asked, tells kubelet that the devices go, and takes nothing new. */
-static void drain(struct plugin *plugin)
+static void drain_calls(struct plugin *plugin)
 {
     const uint64_t until = ctl_now() + DRAIN_MOST;
     struct gs_err err = {0};
@@ -279,7 +279,7 @@ static int wait_for_folder(struct plugin *plugin, struct gs_err *err)
     }
 }
 
-static int serve(struct plugin *plugin, struct gs_err *err)
+static int serve_kubelet(struct plugin *plugin, struct gs_err *err)
 {
     int code = wait_for_folder(plugin, err);
 
@@ -297,7 +297,7 @@ static int serve(struct plugin *plugin, struct gs_err *err)
         }
     }
     if (code == 1)
-        drain(plugin);
+        drain_calls(plugin);
     return code == 1 ? 0 : code;
 }
 
@@ -349,7 +349,7 @@ int plugin_run(const struct plugin_settings *set, struct cards *cards, struct gs
         lockd_log(LOCKD_LOG_INFO, "GPU %s: %u devices", plugin.cards.card[i].name,
                   plugin.cards.each);
     say_what_mounts_lack(&plugin);
-    code = serve(&plugin, err);
+    code = serve_kubelet(&plugin, err);
     listen_close(&plugin);
     return code;
 }

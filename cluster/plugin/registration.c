@@ -113,7 +113,7 @@ static int ask_kubelet(struct plugin *plugin)
                          plugin);
 }
 
-static void begin(struct plugin *plugin)
+static void begin_registration(struct plugin *plugin)
 {
     struct registration *registration = &plugin->registration;
     char path[GS_PATH_SIZE];
@@ -147,7 +147,7 @@ void registration_run(struct plugin *plugin)
     }
     if (registration->peer.link == NULL) {
         if (!registration->done && ctl_now() >= registration->again_at)
-            begin(plugin);
+            begin_registration(plugin);
         if (registration->peer.link == NULL)
             return;
     }

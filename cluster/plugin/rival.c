@@ -66,7 +66,7 @@ static void take_answer(void *context, enum grpc_status status, const char *text
     v1__allocatable_response__free_unpacked(response, NULL);
 }
 
-static void begin(struct plugin *plugin)
+static void begin_question(struct plugin *plugin)
 {
     struct rival *rival = &plugin->rival;
     int code = grpc_peer_connect(&rival->peer, plugin->set.pod_resources);
@@ -86,7 +86,7 @@ void rival_run(struct plugin *plugin)
     struct rival *rival = &plugin->rival;
 
     if (rival->peer.link == NULL && ctl_now() >= rival->ask_at)
-        begin(plugin);
+        begin_question(plugin);
     if (rival->peer.link == NULL)
         return;
     if (grpc_peer_converse(&rival->peer, "the pod resources API") == 0 &&

@@ -58,7 +58,7 @@ static enum grpc_status status_of(int code)
     }
 }
 
-static void refuse(struct grpc_call *call, const char *method, int code, const char *why)
+static void refuse_call(struct grpc_call *call, const char *method, int code, const char *why)
 {
     lockd_log(LOCKD_LOG_WARNING, "%s refused: %s", method, why);
     grpc_call_end(call, status_of(code), why);
@@ -66,7 +66,8 @@ static void refuse(struct grpc_call *call, const char *method, int code, const c
 
 static void refuse_bytes(struct grpc_call *call, const char *method)
 {
-    refuse(call, method, -EINVAL, "the message is not what the device plugin API v1beta1 says");
+    refuse_call(call, method, -EINVAL,
+                "the message is not what the device plugin API v1beta1 says");
 }
 
 /* --- the methods --- */
@@ -113,7 +114,7 @@ static void run_allocate(void *context, struct grpc_call *call, const uint8_t *m
     if (code == 0)
         answer_message(call, &response.base);
     else
-        refuse(call, "Allocate", code, err.code != 0 ? err.text : "out of memory");
+        refuse_call(call, "Allocate", code, err.code != 0 ? err.text : "out of memory");
     pool_deinit(&pool);
     v1beta1__allocate_request__free_unpacked(request, NULL);
 }
@@ -155,8 +156,8 @@ static void run_preferred(void *context, struct grpc_call *call, const uint8_t *
     if (code == 0)
         answer_message(call, &response.base);
     else
-        refuse(call, "GetPreferredAllocation", code,
-               err.code != 0 ? err.text : "out of memory");
+        refuse_call(call, "GetPreferredAllocation", code,
+                    err.code != 0 ? err.text : "out of memory");
     pool_deinit(&pool);
     v1beta1__preferred_request__free_unpacked(request, NULL);
 }

@@ -28,7 +28,7 @@ static struct {
     uint32_t ended; /* tasks */
 } plugin;
 
-static int complain(const struct gs_err *err)
+static int complain_of(const struct gs_err *err)
 {
     slurm_error("gpushare: %s", err->text);
     return -1;
@@ -44,7 +44,7 @@ static int take_option(int value, const char *text, int remote)
     if (text != NULL && strcmp(text, "(null)") == 0)
         text = NULL;
     if (gs_share_option_parse(text, &plugin.option, &err) != 0)
-        return complain(&err);
+        return complain_of(&err);
     plugin.given = true;
     return 0;
 }
@@ -59,7 +59,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
     struct gs_err err = {0};
 
     if (gs_share_config_parse(argc, argv, &plugin.config, &err) != 0)
-        return complain(&err);
+        return complain_of(&err);
     return spank_option_register(spank, &option) == ESPANK_SUCCESS ? 0 : -1;
 }
 
@@ -74,7 +74,8 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
     plugin.shares = plugin.given || (plugin.config.shards && gs_step_has_shards(spank));
     if (!plugin.shares)
         return 0;
-    return gs_step_begin(spank, &plugin.option, &plugin.step, &err) == 0 ? 0 : complain(&err);
+    return gs_step_begin(spank, &plugin.option, &plugin.step, &err) == 0 ? 0
+                                                                         : complain_of(&err);
 }
 
 int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
@@ -84,7 +85,7 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
     (void)spank;
     (void)argc;
     (void)argv;
-    return !plugin.shares || gs_step_mount(&plugin.config, &err) == 0 ? 0 : complain(&err);
+    return !plugin.shares || gs_step_mount(&plugin.config, &err) == 0 ? 0 : complain_of(&err);
 }
 
 /* What a step has used is of interest after it, but nothing that fails here may fail the job. */

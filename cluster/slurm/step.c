@@ -20,7 +20,7 @@
 /* --- the environment --- */
 
 /* A variable of the step, or "". */
-static const char *variable(spank_t spank, const char *name, char *buffer, int size)
+static const char *read_variable(spank_t spank, const char *name, char *buffer, int size)
 {
     buffer[0] = '\0';
     return spank_getenv(spank, name, buffer, size) == ESPANK_SUCCESS ? buffer : "";
@@ -65,14 +65,14 @@ static int set_environment(spank_t spank, const struct gs_share_option *option,
     snprintf(text, sizeof text, "%u", option->weight);
     if (option->weight != 0)
         spank_setenv(spank, "GPUSHARE_WEIGHT", text, 1);
-    variable(spank, "GPUSHARE_GROUP", text, sizeof text);
+    read_variable(spank, "GPUSHARE_GROUP", text, sizeof text);
     if (text[0] != '\0')
         step->group[0] = '\0';
     else
         code = spank_setenv(spank, "GPUSHARE_GROUP", step->group, 1) == ESPANK_SUCCESS
                    ? 0
                    : gs_err_set(err, -EIO, "GPUSHARE_GROUP cannot be set for the step");
-    variable(spank, "SLURM_JOB_NAME", text, sizeof text);
+    read_variable(spank, "SLURM_JOB_NAME", text, sizeof text);
     if (code == 0 && text[0] != '\0')
         code = set_default(spank, "GPUSHARE_NAME", text, err);
     return code;
@@ -101,7 +101,8 @@ bool gs_step_has_shards(spank_t spank)
 {
     char count[16];
 
-    return strtol(variable(spank, "SLURM_SHARDS_ON_NODE", count, sizeof count), NULL, 10) > 0;
+    return strtol(read_variable(spank, "SLURM_SHARDS_ON_NODE", count, sizeof count), NULL, 10) >
+           0;
 }
 
 /* --- the door --- */
@@ -128,7 +129,7 @@ static void copy_variable(spank_t spank, const char *name, char *place, char **e
 {
     char value[TEXT_SIZE];
 
-    variable(spank, name, value, sizeof value);
+    read_variable(spank, name, value, sizeof value);
     if (value[0] == '\0')
         return;
     snprintf(place, TEXT_SIZE + 32, "%s=%s", name, value);

@@ -91,7 +91,7 @@ void balance_sees(struct balance *balance, struct balance_program *program,
 /* --- programs --- */
 
 /* Whoever was to move, or did, is not under way. */
-static void stays(struct balance *balance)
+static void end_moving(struct balance *balance)
 {
     if (balance->moving != NULL)
         balance->moving->to = NULL;
@@ -119,7 +119,7 @@ void balance_gone(struct balance *balance, struct balance_program *program)
     if (program == NULL)
         return;
     if (balance->moving == program)
-        stays(balance);
+        end_moving(balance);
     lockd_list_each (at, &program->sights)
         sight_free(balance_sight_of(at));
     lockd_list_remove(&program->link);
@@ -149,7 +149,7 @@ void balance_set(struct balance *balance, bool on)
     balance->look_at = 0;
     balance->failures = (struct balance_failures){0};
     if (!balance->ordered)
-        stays(balance);
+        end_moving(balance);
     lockd_list_each (at, &balance->programs) {
         struct balance_program *program = balance_program_of(at);
 
@@ -214,7 +214,8 @@ static bool has_room(const struct balance_program *program, const struct balance
 
 /* Programs that answer to somebody get nobody beside them who computes, unless such a program
  * has its card now. */
-static bool disturbs(const struct balance_program *program, const struct balance_place *place)
+static bool disturbs_place(const struct balance_program *program,
+                           const struct balance_place *place)
 {
     const double here = program->home->place->interactive;
 
@@ -229,7 +230,7 @@ static double gain_of(const struct balance_program *program, const struct balanc
     const double here = work_beside(program, program->home->place),
                  there = work_beside(program, place);
 
-    if (!has_room(program, place, total) || disturbs(program, place))
+    if (!has_room(program, place, total) || disturbs_place(program, place))
         return 0;
     if (!fits_where_it_is(program))
         return 1;
@@ -303,9 +304,9 @@ static double loss_of(const struct balance_program *program, const struct balanc
 
 /* Adds what it lost since the last look; returns where it is to go, if it has lost enough.
  * excess: that many times as much as is enough. */
-static struct balance_place *weigh(const struct balance *balance,
-                                   struct balance_program *program, double *excess,
-                                   uint64_t now)
+static struct balance_place *weigh_program(const struct balance *balance,
+                                           struct balance_program *program, double *excess,
+                                           uint64_t now)
 {
     struct balance_place *place, *hidden = NULL;
     double gain;
@@ -333,19 +334,19 @@ static void fade_loss(const struct balance *balance, struct balance_program *pro
 }
 
 /* Whoever has lost most, of the price. */
-static void choose(struct balance *balance, uint64_t now)
+static void choose_program(struct balance *balance, uint64_t now)
 {
     double most = 0;
 
     lockd_list_each (at, &balance->programs) {
         struct balance_program *program = balance_program_of(at);
         double excess = 0;
-        struct balance_place *to = weigh(balance, program, &excess, now);
+        struct balance_place *to = weigh_program(balance, program, &excess, now);
 
         if (to == NULL || excess <= most || balance->ordered ||
             now < balance->failures.retry_at)
             continue;
-        stays(balance);
+        end_moving(balance);
         most = excess;
         program->to = to;
         balance->moving = program;
@@ -361,11 +362,11 @@ uint64_t balance_tend(struct balance *balance, uint64_t now_ns)
     if (now_ns < balance->look_at)
         return balance->look_at;
     if (!balance->ordered)
-        stays(balance);
+        end_moving(balance);
     waits = balance_load_take(balance, now_ns);
     lockd_list_each (at, &balance->programs)
         fade_loss(balance, balance_program_of(at), waits ? LOOK : LOOK_CALM);
-    choose(balance, now_ns);
+    choose_program(balance, now_ns);
     balance->look_at = now_ns + (waits ? LOOK : LOOK_CALM);
     return balance->look_at;
 }
@@ -383,7 +384,7 @@ bool balance_next(struct balance *balance, struct balance_move *move)
 
 /* --- outcomes --- */
 
-static void failed(struct balance_failures *failures, uint64_t now)
+static void count_failure(struct balance_failures *failures, uint64_t now)
 {
     uint64_t pause = RETRY;
 
@@ -430,12 +431,12 @@ void balance_outcome(struct balance *balance, struct balance_program *program,
     } else if (ours && outcome == BALANCE_LATER) {
         program->failures.retry_at = now_ns + LATER;
     } else if (ours && outcome == BALANCE_NOT_THERE) {
-        failed(&balance_sight_find(program, program->to)->failures, now_ns);
+        count_failure(&balance_sight_find(program, program->to)->failures, now_ns);
     } else if (ours && outcome == BALANCE_NOT_IT) {
-        failed(&program->failures, now_ns);
+        count_failure(&program->failures, now_ns);
     } else if (ours && outcome == BALANCE_NOBODY) {
-        failed(&balance->failures, now_ns);
+        count_failure(&balance->failures, now_ns);
     }
     if (balance->moving == program)
-        stays(balance);
+        end_moving(balance);
 }

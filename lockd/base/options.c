@@ -4,6 +4,7 @@
  */
 #include "lockd/base/options.h"
 #include "common/complete.h"
+#include "common/help.h"
 #include "common/size.h"
 
 #include <errno.h>
@@ -316,15 +317,12 @@ int lockd_socket_places(const char *option, struct gs_places *places, struct gs_
 void lockd_options_help(const struct lockd_option *table, FILE *file)
 {
     for (; table->name != NULL; table++) {
-        char left[64], letter[] = "-?, ";
+        char left[80], letter[] = "-?, ";
 
         letter[1] = table->letter;
-        snprintf(left, sizeof left, "%s--%s%s%s", table->letter != 0 ? letter : "", table->name,
-                 table->argument != NULL ? " " : "",
+        snprintf(left, sizeof left, "  %s--%s%s%s", table->letter != 0 ? letter : "",
+                 table->name, table->argument != NULL ? " " : "",
                  table->argument != NULL ? table->argument : "");
-        fprintf(file, "  %-28s %s", left, table->help);
-        if (table->initial != NULL && table->initial[0] != '\0')
-            fprintf(file, " [%s]", table->initial);
-        putc('\n', file);
+        gs_help_row(file, left, 31, table->help, table->initial);
     }
 }

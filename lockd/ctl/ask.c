@@ -112,8 +112,8 @@ int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)
     bool reset = false;
     ssize_t got;
 
-    /* who is hung up on with his question unread is told of the reset first; what was said
-     * before it is still there */
+    /* if the daemon has closed the connection before reading the question, the first receive
+     * reports the reset; what the daemon said before is still there */
     do {
         got = recv(fd, message, sizeof *message, MSG_TRUNC);
         reset = got < 0 && errno == ECONNRESET && !reset;

@@ -76,7 +76,7 @@ static json_t *client_json(const struct ctl_answer *answer, size_t index)
         "skipped", (client->flags & GS_CLIENT_SKIPPED) != 0, "paused",
         (client->flags & GS_CLIENT_PAUSED) != 0, "partial",
         (client->flags & GS_CLIENT_PARTIAL) != 0, "checkpointed",
-        (client->flags & GS_CLIENT_FROZEN) != 0, "foreign_pid",
+        (client->flags & GS_CLIENT_CHECKPOINTED) != 0, "foreign_pid",
         (client->flags & GS_CLIENT_FOREIGN) != 0, "priority", client->priority, "group",
         ctl_json_text(client->group), "group_apart", (client->flags & GS_CLIENT_APART) != 0,
         "gang_why", lockd_kin_name(client->gang_why), "user",

@@ -84,8 +84,8 @@ static int find_gpu(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
     return find_beginning(ctl, text, uuid);
 }
 
-static enum ctl_exit finish(struct ctl *ctl, int code, const struct gs_wire_end *end,
-                            int32_t pid, bool json)
+static enum ctl_exit finish_move(struct ctl *ctl, int code, const struct gs_wire_end *end,
+                                 int32_t pid, bool json)
 {
     if (code != 0) {
         if (json)
@@ -118,7 +118,7 @@ static enum ctl_exit move_run(struct ctl *ctl, int argc, char **argv)
         return ctl_usage(&ctl_move, "'%s' is not a process id", argv[index]);
     code = find_gpu(ctl, argv[index + 1], relocate.uuid);
     if (code != 0)
-        return finish(ctl, code, &end, relocate.pid, json);
+        return finish_move(ctl, code, &end, relocate.pid, json);
     ctl->patience_s = PATIENCE_S;
     lockd_wire_header(&relocate.header, GS_WIRE_RELOCATE);
     code = ctl_ask(ctl, &relocate, sizeof relocate, &answer);
@@ -126,7 +126,7 @@ static enum ctl_exit move_run(struct ctl *ctl, int argc, char **argv)
         end = answer.end;
         ctl_answer_deinit(&answer);
     }
-    return finish(ctl, code, &end, relocate.pid, json);
+    return finish_move(ctl, code, &end, relocate.pid, json);
 }
 
 static void move_details(void)

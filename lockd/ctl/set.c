@@ -5,6 +5,7 @@
  * `gpusharectl reload`: that reading.
  */
 #include "lockd/ctl/ctl.h"
+#include "common/help.h"
 #include "lockd/protocol/setting_table.h"
 
 #include <stdio.h>
@@ -13,13 +14,13 @@ static void list_settings(void)
 {
     puts("\nsettings");
     for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
-        char left[64];
+        char left[80];
 
         if (at->op == 0)
             continue;
-        snprintf(left, sizeof left, "%s %s%s", at->name,
+        snprintf(left, sizeof left, "  %s %s%s", at->name,
                  at->scope == LOCKD_SCOPE_PROGRAM ? "PID " : "", at->argument);
-        printf("  %-32s %s\n", left, at->help);
+        gs_help_row(stdout, left, 35, at->help, NULL);
     }
 }
 

@@ -55,7 +55,7 @@ static void remarks_of(const struct ctl_answer *answer, size_t index, bool wide,
         uint32_t flag;
         const char *text;
     } odd[] = {{GS_CLIENT_PAUSED, "paused"},
-               {GS_CLIENT_FROZEN, "checkpointed"},
+               {GS_CLIENT_CHECKPOINTED, "checkpointed"},
                {GS_CLIENT_PARTIAL, "partial"},
                {GS_CLIENT_SKIPPED, "skipped"},
                {GS_CLIENT_FOREIGN, "other pid namespace"}};
@@ -127,7 +127,7 @@ static int name_width(const struct ctl_layout *layout)
     return layout->wide ? 20 : 12;
 }
 
-static const char *colour(const struct ctl_layout *layout, enum ctl_colour which)
+static const char *start_colour(const struct ctl_layout *layout, enum ctl_colour which)
 {
     return layout->colour ? ctl_colour_start(which) : "";
 }
@@ -139,7 +139,7 @@ static const char *colour_end(const struct ctl_layout *layout)
 
 void ctl_table_heading(const struct ctl_layout *layout)
 {
-    printf("%s %7s %-*s %-*s %-*s", colour(layout, CTL_HEAD), "PID", USER_WIDTH, "USER",
+    printf("%s %7s %-*s %-*s %-*s", start_colour(layout, CTL_HEAD), "PID", USER_WIDTH, "USER",
            name_width(layout), "NAME", STATE_WIDTH, "STATE");
     for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
         if (is_shown(layout, at))
@@ -205,7 +205,7 @@ void ctl_table_row(const struct ctl_layout *layout, const struct ctl_answer *ans
     printf(" %7d %s %s %s%-*s%s", client->pid,
            lockd_text_fit(user, USER_WIDTH, fitted, sizeof fitted),
            lockd_text_fit(client->name, columns, name, sizeof name),
-           colour(layout, ctl_condition_colour(client->condition)), STATE_WIDTH,
+           start_colour(layout, ctl_condition_colour(client->condition)), STATE_WIDTH,
            ctl_condition_name(client->condition), colour_end(layout));
     print_figures(layout, client);
     printf(" %*s %*s", SHARE_WIDTH,

@@ -247,7 +247,7 @@ static void note_why(struct move *move, const char *what, CUresult result)
 }
 
 /* It is neither here nor there for now. */
-static void hold(struct move *move, const char *what, CUresult result)
+static void hold_program(struct move *move, const char *what, CUresult result)
 {
     const struct timespec second = {.tv_sec = 1};
     char text[LOCKD_GUARD_TEXT];
@@ -306,7 +306,7 @@ static void restore_back(struct move *move)
 
     if (result == CUDA_SUCCESS)
         return;
-    hold(move, "cuCheckpointProcessRestore", result);
+    hold_program(move, "cuCheckpointProcessRestore", result);
     write_record(move, GS_RECORD_ONTO); /* in turn: either may have room the next time */
 }
 
@@ -315,7 +315,7 @@ static void unlock_program(struct move *move)
     const CUresult result = move->driver->cuCheckpointProcessUnlock(move->pid, NULL);
 
     if (result != CUDA_SUCCESS)
-        hold(move, "cuCheckpointProcessUnlock", result);
+        hold_program(move, "cuCheckpointProcessUnlock", result);
 }
 
 static void end_move(struct move *move, bool moved)
@@ -352,7 +352,7 @@ static bool make_step(struct move *move, CUprocessState state, bool *begin)
     else if (state == CU_PROCESS_STATE_LOCKED)
         unlock_program(move);
     else if (state != CU_PROCESS_STATE_CHECKPOINTED)
-        hold(move, "cuCheckpointProcessGetState", CUDA_SUCCESS);
+        hold_program(move, "cuCheckpointProcessGetState", CUDA_SUCCESS);
     else if (record == GS_RECORD_TAKEN)
         write_record(move, GS_RECORD_ONTO);
     else if (record == GS_RECORD_ONTO)

@@ -232,8 +232,8 @@ struct gs_wire_target {
                            * capacity; 0: everything fits. Sent with other news */
     /* Pieces of device memory that another program had; their descriptors come with this message.
      * They are part of what the budget has risen by, and hold what that program had in them. */
-    uint64_t gift_bytes; /* bytes of each */
-    uint32_t gifts;      /* how many, at most GS_GIVEN_MOST */
+    uint64_t handed_bytes; /* bytes of each */
+    uint32_t handed;       /* how many, at most GS_GIVEN_MOST */
     uint32_t zero;
     uint64_t
         yield_ns; /* keep no more unfinished work on the device than takes about so long, since
@@ -408,15 +408,15 @@ enum gs_condition {
 
 /* Flags of gs_wire_client. LEASE: its newest target says RUN. SKIPPED: its last turn ended before it
  * ran. PARTIAL: as GS_STATE_PARTIAL. FOREIGN: the process id is what the program says (another pid
- * namespace). PAUSED: by gpusharectl; it may not have stopped yet. FROZEN: the driver has
- * checkpointed it, since it did not stop. APART: its group is too large for the device together. */
-#define GS_CLIENT_LEASE   0x01u
-#define GS_CLIENT_SKIPPED 0x02u
-#define GS_CLIENT_PARTIAL 0x04u
-#define GS_CLIENT_FOREIGN 0x08u
-#define GS_CLIENT_PAUSED  0x10u
-#define GS_CLIENT_FROZEN  0x20u
-#define GS_CLIENT_APART   0x40u
+ * namespace). PAUSED: by gpusharectl; it may not have stopped yet. CHECKPOINTED: the driver
+ * has done so, since it did not stop. APART: its group is too large for the device together. */
+#define GS_CLIENT_LEASE        0x01u
+#define GS_CLIENT_SKIPPED      0x02u
+#define GS_CLIENT_PARTIAL      0x04u
+#define GS_CLIENT_FOREIGN      0x08u
+#define GS_CLIENT_PAUSED       0x10u
+#define GS_CLIENT_CHECKPOINTED 0x20u
+#define GS_CLIENT_APART        0x40u
 
 struct gs_wire_client { /* one program on one device */
     struct gs_wire_header header;

@@ -36,12 +36,12 @@
 
 /* --- accounts that fade --- */
 
-static double smaller(double a, double b)
+static double smaller_of(double a, double b)
 {
     return a < b ? a : b;
 }
 
-static double larger(double a, double b)
+static double larger_of(double a, double b)
 {
     return a > b ? a : b;
 }
@@ -185,8 +185,8 @@ static double due_to_interactive(const struct sched_device *device)
     }
     if (device->share.weights == 0 || all == 0)
         return 1;
-    return smaller((double)device->share.first_weights / (double)device->share.weights,
-                   first / all);
+    return smaller_of((double)device->share.first_weights / (double)device->share.weights,
+                      first / all);
 }
 
 /* What it had, and what its user's interactive programs had, as parts of what is due to them;
@@ -204,7 +204,7 @@ static double had_of_due(const struct sched_party *party, uint64_t now)
     for (const struct lockd_list *at = device->share.users.next; at != &device->share.users;
          at = at->next)
         users += mean_weight(lockd_entry(at, struct sched_user, of_device));
-    return larger(part, faded_part(&user->had, now) * users / mean_weight(user));
+    return larger_of(part, faded_part(&user->had, now) * users / mean_weight(user));
 }
 
 /* --- the device's account --- */
@@ -244,8 +244,8 @@ static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
     if (held_off)
         share->held_off_ns += ns;
     share->spare += held_off ? -part * keeps : part * (1 - keeps);
-    share->spare = smaller(share->spare, (double)SPARE_MOST);
-    share->spare = larger(share->spare, -(double)DEBT_MOST);
+    share->spare = smaller_of(share->spare, (double)SPARE_MOST);
+    share->spare = larger_of(share->spare, -(double)DEBT_MOST);
 }
 
 /* Held off are the others while an interactive party has the device or comes to it, and until one
@@ -307,7 +307,7 @@ static uint64_t pays_at(const struct sched_party *party, uint64_t now)
 {
     const double had = had_of_due(party, now), has = party->device->share.spare,
                  most = 0.9 * (double)SPARE_MOST, most_had = 1 + 0.9 / BEYOND,
-                 asked = smaller(asked_for(had), most);
+                 asked = smaller_of(asked_for(had), most);
     const uint64_t fades =
         had <= most_had ? 0 : (uint64_t)((had / most_had - 1) * (double)HALF_LIFE);
     const uint64_t fills =

@@ -18,7 +18,6 @@
 #include "lockd/server/users.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,21 +40,6 @@ static const char *operation_name(uint32_t op)
     default:
         return setting != NULL ? setting->name : "unknown";
     }
-}
-
-static void send_answer(struct lockd_connection *connection, int code, uint32_t count,
-                        const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-static void send_answer(struct lockd_connection *connection, int code, uint32_t count,
-                        const char *format, ...)
-{
-    struct gs_wire_end end;
-    va_list ap;
-
-    va_start(ap, format);
-    end = lockd_wire_end(code, count, format, ap);
-    va_end(ap);
-    lockd_outbox_send(connection, &end, sizeof end);
 }
 
 /* --- one program --- */
@@ -220,25 +204,26 @@ static void explain_refusal(struct lockd_connection *connection,
 
     switch (code) {
     case -ESRCH:
-        send_answer(connection, code, 0, "no program with process id %d is connected",
-                    control->pid);
+        lockd_outbox_end(connection, code, 0, "no program with process id %d is connected",
+                         control->pid);
         break;
     case -EPERM:
         if (connection->contained) {
-            send_answer(connection, code, 0,
-                        "a process in a container may pause, resume, evict and suspend "
-                        "programs of that container, and nothing else");
+            lockd_outbox_end(connection, code, 0,
+                             "a process in a container may pause, resume, evict and suspend "
+                             "programs of that container, and nothing else");
             break;
         }
-        send_answer(connection, code, 0,
-                    "only root, user %u (which runs gpushare-lockd)%s%s%s may do that",
-                    (unsigned)geteuid(),
-                    connection->server->config.set.control_group[0] != '\0' ? ", group " : "",
-                    connection->server->config.set.control_group,
-                    owner ? " and the program's owner" : "");
+        lockd_outbox_end(connection, code, 0,
+                         "only root, user %u (which runs gpushare-lockd)%s%s%s may do that",
+                         (unsigned)geteuid(),
+                         connection->server->config.set.control_group[0] != '\0' ? ", group "
+                                                                                 : "",
+                         connection->server->config.set.control_group,
+                         owner ? " and the program's owner" : "");
         break;
     default:
-        send_answer(connection, code, 0, "give a process id");
+        lockd_outbox_end(connection, code, 0, "give a process id");
     }
 }
 
@@ -274,9 +259,9 @@ void lockd_control_operate(struct lockd_connection *connection,
         code = operate_program(connection, control);
     log_operation(connection, control, code);
     if (code >= 0)
-        send_answer(connection, 0, (uint32_t)code, "%s", "");
+        lockd_outbox_end(connection, 0, (uint32_t)code, "%s", "");
     else if (err.code != 0)
-        send_answer(connection, code, 0, "%.190s", err.text);
+        lockd_outbox_end(connection, code, 0, "%.190s", err.text);
     else
         explain_refusal(connection, control, code);
 }

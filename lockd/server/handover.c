@@ -181,17 +181,17 @@ static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *ta
         const struct lockd_handover *piece = &kept->piece[i];
 
         if (with->count < GS_PACKET_FDS && piece->bytes <= rise &&
-            (with->count == 0 || piece->bytes == target->gift_bytes) &&
+            (with->count == 0 || piece->bytes == target->handed_bytes) &&
             may_go_to(piece, to, target) && lockd_handover_is_beside(to)) {
             with->fd[with->count++] = piece->fd;
-            target->gift_bytes = piece->bytes;
+            target->handed_bytes = piece->bytes;
             rise -= piece->bytes;
         } else {
             kept->piece[left++] = *piece;
         }
     }
     kept->count = left;
-    target->gifts = with->count;
+    target->handed = with->count;
 }
 
 /* Another program has that many bytes of the device now: as many are no longer kept. */
@@ -222,13 +222,13 @@ void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_tar
         lockd_handover_is_beside(connection))
         target->flags |= GS_TARGET_GIVE;
     choose_pieces(connection, target, rise, &with);
-    release_room(server, target->uuid, rise - target->gifts * target->gift_bytes);
+    release_room(server, target->uuid, rise - target->handed * target->handed_bytes);
     passed = with.count != 0 && lockd_outbox_pass(connection, target, sizeof *target, &with);
     lockd_closer_take(server, connection->user, &with);
     if (passed)
         return;
-    target->gifts = 0;
-    target->gift_bytes = 0;
+    target->handed = 0;
+    target->handed_bytes = 0;
     lockd_outbox_send(connection, target, sizeof *target);
 }
 

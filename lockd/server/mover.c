@@ -7,7 +7,6 @@
 
 #include "lockd/base/log.h"
 #include "lockd/move/move.h"
-#include "lockd/protocol/wire_check.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/control.h"
 #include "lockd/server/ending.h"
@@ -20,7 +19,6 @@
 #include "lockd/server/users.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <string.h>
 
 /* --- what lockd/move asks for; the owner of a program is its connection --- */
@@ -134,20 +132,6 @@ void lockd_mover_gone(struct lockd_connection *connection)
     lockd_sees_deinit(&connection->program.sees);
 }
 
-static void send_refusal(struct lockd_connection *connection, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void send_refusal(struct lockd_connection *connection, int code, const char *format, ...)
-{
-    struct gs_wire_end end;
-    va_list ap;
-
-    va_start(ap, format);
-    end = lockd_wire_end(code, 0, format, ap);
-    va_end(ap);
-    lockd_outbox_send(connection, &end, sizeof end);
-}
-
 void lockd_mover_ask(struct lockd_connection *connection,
                      const struct gs_wire_relocate *relocate)
 {
@@ -163,11 +147,11 @@ void lockd_mover_ask(struct lockd_connection *connection,
                        (unsigned)connection->uid, (int)connection->pid,
                        connection->contained ? ", container " : "",
                        connection->identity.container, relocate->pid, strerror(-code));
-        send_refusal(connection, code, "%s",
-                     code == -ESRCH
-                         ? "no program with that process id is connected"
-                         : "only root, the user of gpushare-lockd, its control group "
-                           "and the program's owner may do that");
+        lockd_outbox_end(connection, code, 0, "%s",
+                         code == -ESRCH
+                             ? "no program with that process id is connected"
+                             : "only root, the user of gpushare-lockd, its control group "
+                               "and the program's owner may do that");
         return;
     }
     from = lockd_move_source(&found->program, relocate->uuid, &why);
@@ -178,8 +162,8 @@ void lockd_mover_ask(struct lockd_connection *connection,
                    "user %u (process %d): move, process %d: %s", (unsigned)connection->uid,
                    (int)connection->pid, relocate->pid, code == 0 ? "begun" : why.text);
     if (code != 0)
-        send_refusal(connection, code, "process %d is not moved: %.150s", relocate->pid,
-                     why.text);
+        lockd_outbox_end(connection, code, 0, "process %d is not moved: %.150s", relocate->pid,
+                         why.text);
 }
 
 void lockd_mover_sees(struct lockd_connection *connection, const struct gs_wire_sees *sees)

@@ -10,11 +10,13 @@
 #include "lockd/server/outbox.h"
 
 #include "common/packet.h"
+#include "lockd/protocol/wire_check.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -126,6 +128,18 @@ void lockd_outbox_send(struct lockd_connection *connection, const void *message,
     memcpy(out->bytes + out->head + out->size, message, size);
     count_queued(connection, size, 0);
     lockd_outbox_watch(connection);
+}
+
+void lockd_outbox_end(struct lockd_connection *connection, int code, uint32_t count,
+                      const char *format, ...)
+{
+    struct gs_wire_end end;
+    va_list ap;
+
+    va_start(ap, format);
+    end = lockd_wire_end(code, count, format, ap);
+    va_end(ap);
+    lockd_outbox_send(connection, &end, sizeof end);
 }
 
 bool lockd_outbox_pass(struct lockd_connection *connection, const void *message, size_t size,

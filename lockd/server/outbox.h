@@ -25,6 +25,9 @@ void lockd_outbox_send(struct lockd_connection *connection, const void *message,
 /* Sends it now, with the descriptors, which stay the caller's. False: it has not been sent. */
 bool lockd_outbox_pass(struct lockd_connection *connection, const void *message, size_t size,
                        const struct gs_descriptors *with);
+/* Sends an END: how a request ended, and why. count: of what it says in the wire. */
+void lockd_outbox_end(struct lockd_connection *connection, int code, uint32_t count,
+                      const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* The socket has room again: sends the queued messages. */
 void lockd_outbox_drain(struct lockd_connection *connection);
 /* Tells epoll which events of the connection are waited for. */

@@ -81,7 +81,7 @@ static void describe_program(struct gs_wire_client *client,
     client->pid = (int32_t)connection->pid;
     client->uid = connection->uid;
     client->connected_ns = lockd_now() - connection->silence.since;
-    client->flags |= lockd_checkpoint_holds(connection) ? GS_CLIENT_FROZEN : 0;
+    client->flags |= lockd_checkpoint_holds(connection) ? GS_CLIENT_CHECKPOINTED : 0;
     client->flags |= connection->foreign ? GS_CLIENT_FOREIGN : 0;
     memcpy(client->name, connection->name, sizeof client->name);
     memcpy(client->version, connection->version, sizeof client->version);

@@ -10,7 +10,7 @@
 #include "lockd/server/ending.h"
 #include "lockd/server/server.h"
 #include "lockd/start/inherited.h"
-#include "lockd/start/place.h"
+#include "lockd/start/sockets.h"
 
 #include <errno.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static uint64_t read_limit_of(const struct lockd_connection *connection)
 
 static bool can_make_way(const struct lockd_server *server)
 {
-    return server->successor.place != NULL && server->successor.until == 0 && !server->stop;
+    return server->successor.sockets != NULL && server->successor.until == 0 && !server->stop;
 }
 
 static void make_way(struct lockd_server *server, pid_t pid)
@@ -56,7 +56,7 @@ static void make_way(struct lockd_server *server, pid_t pid)
               "%llu descriptors are not enough: process %d, whose limit is higher, is "
               "to start the next gpushare-lockd",
               (unsigned long long)read_own_limit(), (int)pid);
-    lockd_place_leave(server->successor.place);
+    lockd_sockets_leave(server->successor.sockets);
     while (server->admission.listener_count > 0)
         close(server->admission.listeners
                   [--server->admission.listener_count]); /* which takes it out of epoll */
@@ -111,13 +111,13 @@ void lockd_successor_came(struct lockd_server *server, struct lockd_connection *
     lockd_connection_kill(connection, NULL);
 }
 
-static int listen_again(struct lockd_server *server, const struct lockd_place *place)
+static int listen_again(struct lockd_server *server, const struct lockd_sockets *sockets)
 {
-    for (unsigned i = 0; i < place->count; i++) {
+    for (unsigned i = 0; i < sockets->count; i++) {
         struct epoll_event event = {.events = EPOLLIN,
                                     .data.ptr = &server->admission.listeners[i]};
 
-        server->admission.listeners[i] = place->spot[i].listener;
+        server->admission.listeners[i] = sockets->spot[i].listener;
         server->admission.listener_count++;
         if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->admission.listeners[i], &event) !=
             0)
@@ -129,19 +129,19 @@ static int listen_again(struct lockd_server *server, const struct lockd_place *p
 /* None has come: as before, but for another attempt. */
 static void take_place_again(struct lockd_server *server)
 {
-    struct lockd_place *place = server->successor.place;
-    struct lockd_place again;
+    struct lockd_sockets *sockets = server->successor.sockets;
+    struct lockd_sockets again;
     struct gs_err err = {0};
-    int code = lockd_place_take(&again, &place->wanted, &err);
+    int code = lockd_sockets_take(&again, &sockets->wanted, &err);
 
-    server->successor = (struct lockd_successor){.place = NULL};
+    server->successor = (struct lockd_successor){.sockets = NULL};
     if (code == LOCKD_ALREADY) {
         server->stop = true;
         return;
     }
     if (code == 0) {
-        *place = again;
-        code = listen_again(server, place);
+        *sockets = again;
+        code = listen_again(server, sockets);
     }
     if (code != 0) {
         lockd_log(LOCKD_LOG_ERROR, "the socket was lost: %s",
@@ -156,7 +156,7 @@ uint64_t lockd_successor_tend(struct lockd_server *server, uint64_t now)
 {
     if (server->successor.until == 0 || server->stop)
         return LOCKD_NEVER;
-    if (lockd_place_is_served(server->successor.place)) {
+    if (lockd_sockets_is_served(server->successor.sockets)) {
         lockd_log(LOCKD_LOG_INFO, "the next gpushare-lockd serves: ending");
         server->stop = true;
         return now;

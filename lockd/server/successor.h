@@ -20,12 +20,12 @@
 
 struct lockd_server;
 struct lockd_connection;
-struct lockd_place;
+struct lockd_sockets;
 
 struct lockd_successor {
-    struct lockd_place *place; /* the place to give up; NULL: this daemon never makes way */
-    bool wanted;               /* a caller was refused for want of descriptors */
-    uint64_t until;            /* when the place is taken again; 0: it is not given up */
+    struct lockd_sockets *sockets; /* to be given up; NULL: this daemon never makes way */
+    bool wanted;                   /* a caller was refused for want of descriptors */
+    uint64_t until;                /* when the place is taken again; 0: it is not given up */
 };
 
 /* No descriptor is left for the caller at fd. True: the daemon makes way, and the caller is

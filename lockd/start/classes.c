@@ -136,7 +136,7 @@ static size_t named_by_machine(const char *units)
 }
 
 /* How much of the device a class may ask for before others. */
-static int rank(enum gs_wire_class class)
+static int rank_class(enum gs_wire_class class)
 {
     switch (class) {
     case GS_CLASS_BACKGROUND:
@@ -150,9 +150,9 @@ static int rank(enum gs_wire_class class)
     }
 }
 
-static enum gs_wire_class lower(enum gs_wire_class one, enum gs_wire_class other)
+static enum gs_wire_class lower_class(enum gs_wire_class one, enum gs_wire_class other)
 {
-    return rank(other) < rank(one) ? other : one;
+    return rank_class(other) < rank_class(one) ? other : one;
 }
 
 /* The line of the innermost unit in the first `length` bytes of the path, else the user's; NULL:
@@ -184,6 +184,6 @@ enum gs_wire_class lockd_classes_grant(const struct lockd_classes *classes, uid_
 
     if (named == NULL)
         return asked;
-    class = given != NULL ? lower(given->class, named->class) : named->class;
-    return asked == GS_CLASS_AUTO ? class : lower(class, asked);
+    class = given != NULL ? lower_class(given->class, named->class) : named->class;
+    return asked == GS_CLASS_AUTO ? class : lower_class(class, asked);
 }

@@ -117,7 +117,7 @@ struct reader {
     struct gs_err err;  /* without its place */
 };
 
-static int bad(struct reader *reader)
+static int mark_bad(struct reader *reader)
 {
     if (reader->bad_line == 0)
         reader->bad_line = reader->line;
@@ -154,7 +154,7 @@ static char *next_line(char *line, int size, void *stream)
         gs_err_set(&reader->err, -EINVAL, "%s",
                    length > LINE_MAX_INI ? "the line is longer than 190 bytes"
                                          : "a zero byte: this is not a text file");
-        bad(reader);
+        mark_bad(reader);
         return NULL;
     }
     for (blanks = 0; blanks < length && (reader->text[blanks] == ' ' ||
@@ -162,7 +162,7 @@ static char *next_line(char *line, int size, void *stream)
         blanks++;
     if (is_odd_section(reader->text + blanks, length - blanks)) {
         gs_err_set(&reader->err, -EINVAL, "unexpected text after the section's name");
-        bad(reader);
+        mark_bad(reader);
         return NULL;
     }
     memcpy(line, reader->text + blanks, length - blanks);
@@ -211,12 +211,12 @@ static int take_value(void *user, const char *section, const char *name, const c
         const struct lockd_option option =
             lockd_setting_option(setting, lockd_setting_place(setting, &reader->config->set));
 
-        return lockd_option_value(&option, value, err) == 0 ? 1 : bad(reader);
+        return lockd_option_value(&option, value, err) == 0 ? 1 : mark_bad(reader);
     }
     if (strcmp(section, lockd_setting_find("class")->section) == 0)
         return lockd_classes_take(&reader->config->classes, name, value, err) == 0
                    ? 1
-                   : bad(reader);
+                   : mark_bad(reader);
     list_keys(section, list, sizeof list);
     if (setting != NULL) {
         gs_err_set(err, -EINVAL, "%s belongs into section [%s]", name, setting->section);
@@ -226,7 +226,7 @@ static int take_value(void *user, const char *section, const char *name, const c
         list_sections(list, sizeof list);
         gs_err_set(err, -EINVAL, "unknown section [%s]; the sections are %s", section, list);
     }
-    return bad(reader);
+    return mark_bad(reader);
 }
 
 int lockd_config_text(struct lockd_config *config, const char *path, const char *text,

@@ -10,15 +10,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static bool is_kept_descriptor(const struct lockd_place *place, int fd)
+static bool is_kept_descriptor(const struct lockd_sockets *sockets, int fd)
 {
-    for (unsigned i = 0; i < place->count; i++)
-        if (fd == place->spot[i].listener || fd == place->spot[i].lock_fd)
+    for (unsigned i = 0; i < sockets->count; i++)
+        if (fd == sockets->spot[i].listener || fd == sockets->spot[i].lock_fd)
             return true;
     return fd <= STDERR_FILENO;
 }
 
-static void close_inherited(const struct lockd_place *place)
+static void close_inherited(const struct lockd_sockets *sockets)
 {
     DIR *folder = opendir("/proc/self/fd");
     const struct dirent *entry;
@@ -28,13 +28,13 @@ static void close_inherited(const struct lockd_place *place)
     while ((entry = readdir(folder)) != NULL) {
         const int fd = (int)strtol(entry->d_name, NULL, 10);
 
-        if (entry->d_name[0] != '.' && fd != dirfd(folder) && !is_kept_descriptor(place, fd))
+        if (entry->d_name[0] != '.' && fd != dirfd(folder) && !is_kept_descriptor(sockets, fd))
             close(fd);
     }
     closedir(folder);
 }
 
-int lockd_detach(const struct lockd_place *place, struct gs_err *err)
+int lockd_detach(const struct lockd_sockets *sockets, struct gs_err *err)
 {
     const pid_t pid = fork();
     int null;
@@ -45,7 +45,7 @@ int lockd_detach(const struct lockd_place *place, struct gs_err *err)
         _exit(0);
     if (setsid() < 0 || chdir("/") != 0)
         return gs_err_errno(err, -errno, "setsid, chdir");
-    close_inherited(place);
+    close_inherited(sockets);
     unsetenv("NOTIFY_SOCKET"); /* of the service that our starter may be, not ours */
     unsetenv("WATCHDOG_USEC");
     null = open("/dev/null", O_RDWR);

@@ -155,9 +155,9 @@ static void sweep_leftovers(const struct elf_job *job)
 {
     char name[NAME_MAX + 1];
 
-    elf_leftover_name(name, job->place.base);
-    if (job->place.folder >= 0 && job->options->output == NULL)
-        elf_leftover_sweep(job->place.folder, name);
+    elf_leftover_name(name, job->entry.base);
+    if (job->entry.folder >= 0 && job->options->output == NULL)
+        elf_leftover_sweep(job->entry.folder, name);
 }
 
 static enum elf_exit act_on(struct elf_job *job, const char *name,

@@ -59,7 +59,7 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     int ret;
 
     memset(job, 0, sizeof *job);
-    job->fd = job->place.folder = -1;
+    job->fd = job->entry.folder = -1;
     job->name = name;
     job->options = options;
     if (options->root != NULL)
@@ -68,10 +68,10 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
         return gs_err_errno(err, -errno, "%s: cannot open", name);
     if (options->root == NULL)
         elf_environment_left(name, job->path, job->environment);
-    ret = elf_place_open(&job->place, options->root, job->path, err);
+    ret = elf_entry_open(&job->entry, options->root, job->path, err);
     if (ret != 0)
         return ret;
-    job->fd = openat(job->place.folder, job->place.base,
+    job->fd = openat(job->entry.folder, job->entry.base,
                      O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
     if (job->fd < 0 && errno == ENXIO) /* a socket */
         return refuse_kind(name, err);
@@ -138,7 +138,7 @@ void elf_job_deinit(struct elf_job *job)
     if (job->fd >= 0)
         close(job->fd);
     job->fd = -1;
-    elf_place_close(&job->place);
+    elf_entry_close(&job->entry);
 }
 
 /* The library in the driver's place has the driver's name; what it loads tells it apart. */

@@ -15,7 +15,7 @@ struct elf_job {
     const struct elf_options *options;
     const char *name;           /* as the user gave it */
     char path[PATH_MAX];        /* symlinks resolved */
-    struct elf_place place;     /* of path */
+    struct elf_entry entry;     /* of path */
     char environment[PATH_MAX]; /* the Python environment that name leads out of, or "" */
     int fd;                     /* of the file as it is, read only */
     struct stat stat;

@@ -6,6 +6,7 @@
  */
 #include "rewriter/job/options.h"
 #include "common/complete.h"
+#include "common/help.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -96,14 +97,13 @@ void elf_options_help(FILE *to)
           "Patch programs and libraries so that several CUDA processes can share a GPU.\n\n",
           to);
     for (size_t i = 0; i < ROW_COUNT; i++) {
-        char left[48];
+        char left[64], letter[] = "-?,";
 
-        snprintf(left, sizeof left, "--%s%s%s", rows[i].name, rows[i].argument ? " " : "",
+        letter[1] = (char)rows[i].letter;
+        snprintf(left, sizeof left, "  %-3s --%s%s%s", rows[i].letter != 0 ? letter : "",
+                 rows[i].name, rows[i].argument ? " " : "",
                  rows[i].argument ? rows[i].argument : "");
-        if (rows[i].letter != 0)
-            fprintf(to, "  -%c, %-18s %s\n", rows[i].letter, left, rows[i].help);
-        else
-            fprintf(to, "      %-18s %s\n", left, rows[i].help);
+        gs_help_row(to, left, 25, rows[i].help, NULL);
     }
     fputs("\nExit status: 0 done, or nothing had to change; 1 failed; 2 wrong "
           "usage; 3 the file cannot be patched;\n4 nothing to do (it does not use "

@@ -5,7 +5,7 @@
 #ifndef REWRITER_JOB_OPTIONS_H
 #define REWRITER_JOB_OPTIONS_H
 
-#include "rewriter/output/place.h"
+#include "rewriter/output/folder_entry.h"
 #include "rewriter/plan/plan.h"
 
 #include <stdbool.h>

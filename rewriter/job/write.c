@@ -112,7 +112,7 @@ static int finish_output(struct elf_job *job, struct elf_output *output,
                                     !job->options->no_sync, err);
 }
 
-static bool is_same_place(const struct elf_place *a, const struct elf_place *b)
+static bool is_same_entry(const struct elf_entry *a, const struct elf_entry *b)
 {
     struct stat x, y;
 
@@ -124,18 +124,18 @@ static bool is_same_place(const struct elf_place *a, const struct elf_place *b)
 static int open_output(const struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     const char *target = job->options->output;
-    struct elf_place place;
+    struct elf_entry entry;
     int ret;
 
     if (target == NULL)
-        return elf_output_open(output, &job->place, job->path, err);
-    ret = elf_place_open(&place, job->options->output_root, target, err);
-    if (ret == 0 && is_same_place(&place, &job->place))
+        return elf_output_open(output, &job->entry, job->path, err);
+    ret = elf_entry_open(&entry, job->options->output_root, target, err);
+    if (ret == 0 && is_same_entry(&entry, &job->entry))
         ret = gs_err_set(err, -EEXIST,
                          "%s: is the input file itself; omit --output to change it in place",
                          target);
-    ret = ret ?: elf_output_open(output, &place, target, err);
-    elf_place_close(&place);
+    ret = ret ?: elf_output_open(output, &entry, target, err);
+    elf_entry_close(&entry);
     return ret;
 }
 

@@ -49,13 +49,13 @@ static int fail_with_errno(const struct elf_output *output, const char *what,
 }
 
 /* Takes over the place: a descriptor that can be synced. */
-static int open_folder(struct elf_output *output, const struct elf_place *place,
+static int open_folder(struct elf_output *output, const struct elf_entry *entry,
                        struct gs_err *err)
 {
     int flags = 0;
 
-    memcpy(output->base, place->base, sizeof output->base);
-    output->folder = openat(place->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    memcpy(output->base, entry->base, sizeof output->base);
+    output->folder = openat(entry->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (output->folder < 0)
         return gs_err_errno(err, -errno, "%s: cannot open its folder", output->target);
     if (ioctl(output->folder, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_APPEND_FL)) {
@@ -176,13 +176,13 @@ static void drop_aside(struct elf_output *output)
     output->aside = -1;
 }
 
-int elf_output_open(struct elf_output *output, const struct elf_place *place,
+int elf_output_open(struct elf_output *output, const struct elf_entry *entry,
                     const char *target, struct gs_err *err)
 {
     int ret;
 
     *output = (struct elf_output){.target = target, .folder = -1, .aside = -1, .fd = -1};
-    ret = open_folder(output, place, err);
+    ret = open_folder(output, entry, err);
     ret = ret ?: check_kind(output, err);
     if (ret != 0) {
         elf_output_deinit(output);
@@ -200,13 +200,13 @@ int elf_output_open(struct elf_output *output, const struct elf_place *place,
     return 0;
 }
 
-int elf_output_link(struct elf_output *output, const struct elf_place *place,
+int elf_output_link(struct elf_output *output, const struct elf_entry *entry,
                     const char *target, int existing, struct gs_err *err)
 {
     int ret;
 
     *output = (struct elf_output){.target = target, .folder = -1, .aside = -1, .fd = -1};
-    ret = open_folder(output, place, err);
+    ret = open_folder(output, entry, err);
     ret = ret ?: check_kind(output, err);
     if (ret == 0) {
         output->fd = fcntl(existing, F_DUPFD_CLOEXEC, 0);

@@ -6,7 +6,7 @@
 #define REWRITER_OUTPUT_OUTPUT_H
 
 #include "common/err.h"
-#include "rewriter/output/place.h"
+#include "rewriter/output/folder_entry.h"
 #include "rewriter/elf/source.h"
 
 #include <limits.h>
@@ -23,15 +23,15 @@ struct elf_output {
     char aside_name[NAME_MAX + 1];
 };
 
-/* Makes a new file in the folder of the place: without a name where the file system can do that
+/* Makes a new file in the folder of the entry: without a name where the file system can do that
  * (then a crash leaves nothing behind before the commit), else with one of leftover.h. `target`
- * is the place's path, for messages; it must outlive output, the place need not. 0 or -errno. */
-int elf_output_open(struct elf_output *output, const struct elf_place *place,
+ * is the entry's path, for messages; it must outlive output, the entry need not. 0 or -errno. */
+int elf_output_open(struct elf_output *output, const struct elf_entry *entry,
                     const char *target, struct gs_err *err);
 
-/* The same with an existing file (a descriptor of it) as the new one: the place becomes another
+/* The same with an existing file (a descriptor of it) as the new one: the entry becomes another
  * name of it. */
-int elf_output_link(struct elf_output *output, const struct elf_place *place,
+int elf_output_link(struct elf_output *output, const struct elf_entry *entry,
                     const char *target, int existing, struct gs_err *err);
 
 /* Before the new file gets the rights of another user: makes a folder that only we may enter,

@@ -228,7 +228,7 @@ static char *make_text(const struct elf_manifest *manifest, size_t *size)
 int elf_manifest_write(const struct elf_manifest *manifest, const struct elf_root *root,
                        struct gs_err *err)
 {
-    const struct elf_place place = {.folder = root->fd, .base = ELF_MANIFEST_NAME};
+    const struct elf_entry entry = {.folder = root->fd, .base = ELF_MANIFEST_NAME};
     char path[PATH_MAX], *text;
     struct elf_output output;
     size_t size = 0;
@@ -243,7 +243,7 @@ int elf_manifest_write(const struct elf_manifest *manifest, const struct elf_roo
     text = make_text(manifest, &size);
     if (text == NULL)
         return gs_err_set(err, -ENOMEM, "%s: no memory", path);
-    ret = elf_output_open(&output, &place, path, err);
+    ret = elf_output_open(&output, &entry, path, err);
     if (ret == 0) {
         ret = elf_output_write(&output, 0, text, size, err);
         if (ret == 0 && fchmod(output.fd, 0644) != 0)

@@ -12,7 +12,7 @@
 #define REWRITER_TREE_MANIFEST_H
 
 #include "common/err.h"
-#include "rewriter/output/place.h"
+#include "rewriter/output/folder_entry.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -26,7 +26,7 @@ struct name {
 };
 
 struct work {
-    struct elf_parallel *crew;
+    struct elf_parallel *parallel;
     struct name *names; /* NULL: each is worked on by itself */
     atomic_size_t next; /* relaxed: only hands out numbers; joining orders the results */
     pthread_mutex_t lock;
@@ -35,25 +35,25 @@ struct work {
 
 static void show_progress(const struct work *work, const char *path)
 {
-    const struct elf_parallel *crew = work->crew;
+    const struct elf_parallel *parallel = work->parallel;
     char name[64];
 
-    if (!isatty(STDERR_FILENO) || crew->options->quiet)
+    if (!isatty(STDERR_FILENO) || parallel->options->quiet)
         return;
-    if (work->done == crew->files->count) {
+    if (work->done == parallel->files->count) {
         fputs("\r\033[K", stderr);
         return;
     }
     snprintf(name, sizeof name, "%s", strrchr(path, '/') + 1);
     elf_say_clean(name);
-    fprintf(stderr, "\r%s %zu of %zu: %s\033[K", crew->what, work->done, crew->files->count,
-            name);
+    fprintf(stderr, "\r%s %zu of %zu: %s\033[K", parallel->what, work->done,
+            parallel->files->count, name);
 }
 
 static void work_on(struct work *work, size_t index)
 {
-    struct elf_parallel *crew = work->crew;
-    const char *path = crew->files->list[index];
+    struct elf_parallel *parallel = work->parallel;
+    const char *path = parallel->files->list[index];
     char *texts[2] = {NULL, NULL};
     size_t sizes[2];
     FILE *out = open_memstream(&texts[0], &sizes[0]);
@@ -61,19 +61,19 @@ static void work_on(struct work *work, size_t index)
     enum elf_exit result = ELF_EXIT_FAILED;
 
     if (out != NULL && errors != NULL)
-        result = elf_act(path, crew->options, out, errors, &crew->reaches[index]);
+        result = elf_act(path, parallel->options, out, errors, &parallel->reaches[index]);
     if (out != NULL)
         fclose(out);
     if (errors != NULL)
         fclose(errors);
-    crew->results[index] = result;
+    parallel->results[index] = result;
     pthread_mutex_lock(&work->lock);
     work->done++;
     show_progress(work, path);
-    if (texts[0] != NULL && !crew->silent)
+    if (texts[0] != NULL && !parallel->silent)
         fputs(texts[0], stdout);
-    if (texts[1] != NULL && (result == ELF_EXIT_FAILED || crew->every ||
-                             (crew->reaches[index] && result == ELF_EXIT_UNSUPPORTED)))
+    if (texts[1] != NULL && (result == ELF_EXIT_FAILED || parallel->every ||
+                             (parallel->reaches[index] && result == ELF_EXIT_UNSUPPORTED)))
         fputs(texts[1], stderr);
     pthread_mutex_unlock(&work->lock);
     free(texts[0]);
@@ -86,7 +86,7 @@ static void *take_files(void *argument)
     size_t index;
 
     while ((index = atomic_fetch_add_explicit(&work->next, 1, memory_order_relaxed)) <
-           work->crew->files->count)
+           work->parallel->files->count)
         if (work->names == NULL || work->names[index].first == ALONE)
             work_on(work, index);
     return NULL;
@@ -94,12 +94,12 @@ static void *take_files(void *argument)
 
 static int look_at(const struct elf_root *root, const char *path, struct stat *st)
 {
-    struct elf_place place;
-    int ret = elf_place_open(&place, root, path, NULL);
+    struct elf_entry entry;
+    int ret = elf_entry_open(&entry, root, path, NULL);
 
-    if (ret == 0 && fstatat(place.folder, place.base, st, AT_SYMLINK_NOFOLLOW) != 0)
+    if (ret == 0 && fstatat(entry.folder, entry.base, st, AT_SYMLINK_NOFOLLOW) != 0)
         ret = -errno;
-    elf_place_close(&place);
+    elf_entry_close(&entry);
     return ret;
 }
 
@@ -131,16 +131,17 @@ static struct name *find_names(const struct elf_root *root, const struct elf_pat
 }
 
 /* Opens the new file by its first name. The descriptor; -EEXIST if it is the old one still. */
-static int open_first(const struct elf_parallel *crew, const struct name *name)
+static int open_first(const struct elf_parallel *parallel, const struct name *name)
 {
-    struct elf_place place;
+    struct elf_entry entry;
     struct stat now;
-    int ret = elf_place_open(&place, crew->options->root, crew->files->list[name->first], NULL);
+    int ret = elf_entry_open(&entry, parallel->options->root,
+                             parallel->files->list[name->first], NULL);
 
     if (ret != 0)
         return ret;
-    ret = openat(place.folder, place.base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    elf_place_close(&place);
+    ret = openat(entry.folder, entry.base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    elf_entry_close(&entry);
     if (ret < 0 || fstat(ret, &now) != 0)
         return ret;
     if (now.st_ino != name->was.st_ino || now.st_dev != name->was.st_dev)
@@ -150,35 +151,36 @@ static int open_first(const struct elf_parallel *crew, const struct name *name)
 }
 
 /* Makes the file that the first name has now this one's, too. 0, also if it is already. */
-static int follow_name(const struct elf_parallel *crew, const struct name *name,
+static int follow_name(const struct elf_parallel *parallel, const struct name *name,
                        const char *path)
 {
-    bool done = crew->results[name->first] == ELF_EXIT_DONE;
-    int first = done ? open_first(crew, name) : -ENOENT, ret;
-    struct elf_place place;
+    bool done = parallel->results[name->first] == ELF_EXIT_DONE;
+    int first = done ? open_first(parallel, name) : -ENOENT, ret;
+    struct elf_entry entry;
     struct elf_output output;
 
     if (first < 0)
         return first == -EEXIST ? 0 : first;
-    ret = elf_place_open(&place, crew->options->root, path, NULL);
-    ret = ret ?: elf_output_link(&output, &place, path, first, NULL);
-    elf_place_close(&place);
+    ret = elf_entry_open(&entry, parallel->options->root, path, NULL);
+    ret = ret ?: elf_output_link(&output, &entry, path, first, NULL);
+    elf_entry_close(&entry);
     close(first);
     if (ret != 0)
         return ret;
-    ret = elf_output_commit(&output, &name->was, !crew->options->no_sync, NULL);
+    ret = elf_output_commit(&output, &name->was, !parallel->options->no_sync, NULL);
     elf_output_deinit(&output);
     return ret;
 }
 
 static void follow_all(struct work *work)
 {
-    struct elf_parallel *crew = work->crew;
+    struct elf_parallel *parallel = work->parallel;
 
-    for (size_t i = 0; work->names != NULL && i < crew->files->count; i++) {
+    for (size_t i = 0; work->names != NULL && i < parallel->files->count; i++) {
         size_t first = work->names[i].first;
-        int ret =
-            first != ALONE ? follow_name(crew, &work->names[i], crew->files->list[i]) : -1;
+        int ret = first != ALONE
+                      ? follow_name(parallel, &work->names[i], parallel->files->list[i])
+                      : -1;
 
         if (first == ALONE)
             continue;
@@ -186,30 +188,30 @@ static void follow_all(struct work *work)
             work_on(work, i);
             continue;
         }
-        crew->results[i] = ELF_EXIT_DONE;
-        crew->reaches[i] = crew->reaches[first];
+        parallel->results[i] = ELF_EXIT_DONE;
+        parallel->reaches[i] = parallel->reaches[first];
         work->done++;
-        show_progress(work, crew->files->list[i]);
-        if (!crew->options->quiet)
-            elf_say(stdout, "%s: is still %s (hard links)\n", crew->files->list[i],
-                    crew->files->list[first]);
+        show_progress(work, parallel->files->list[i]);
+        if (!parallel->options->quiet)
+            elf_say(stdout, "%s: is still %s (hard links)\n", parallel->files->list[i],
+                    parallel->files->list[first]);
     }
 }
 
-int elf_parallel_run(struct elf_parallel *crew)
+int elf_parallel_run(struct elf_parallel *parallel)
 {
-    const struct elf_options *options = crew->options;
+    const struct elf_options *options = parallel->options;
     bool changes = !options->dry_run && !options->print && !options->check;
-    struct work work = {.crew = crew, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct work work = {.parallel = parallel, .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[256];
     unsigned started = 0;
 
-    crew->results = calloc(crew->files->count + 1, sizeof *crew->results);
-    crew->reaches = calloc(crew->files->count + 1, sizeof *crew->reaches);
-    if (crew->results == NULL || crew->reaches == NULL)
+    parallel->results = calloc(parallel->files->count + 1, sizeof *parallel->results);
+    parallel->reaches = calloc(parallel->files->count + 1, sizeof *parallel->reaches);
+    if (parallel->results == NULL || parallel->reaches == NULL)
         return -ENOMEM;
-    work.names = changes ? find_names(options->root, crew->files) : NULL;
-    while (started + 1 < options->jobs && started + 1 < crew->files->count &&
+    work.names = changes ? find_names(options->root, parallel->files) : NULL;
+    while (started + 1 < options->jobs && started + 1 < parallel->files->count &&
            pthread_create(&threads[started], NULL, take_files, &work) == 0)
         started++;
     take_files(&work);
@@ -221,8 +223,8 @@ int elf_parallel_run(struct elf_parallel *crew)
     return 0;
 }
 
-void elf_parallel_deinit(struct elf_parallel *crew)
+void elf_parallel_deinit(struct elf_parallel *parallel)
 {
-    free(crew->results);
-    free(crew->reaches);
+    free(parallel->results);
+    free(parallel->reaches);
 }

@@ -20,8 +20,8 @@ struct elf_parallel {
 
 /* Acts on every file; reports to stdout and stderr, those of one file in one piece. Several
  * names of one file are one file still when it was changed. -ENOMEM before anything was done.
- * crew must be deinited in any case. */
-int elf_parallel_run(struct elf_parallel *crew);
-void elf_parallel_deinit(struct elf_parallel *crew);
+ * parallel must be deinited in any case. */
+int elf_parallel_run(struct elf_parallel *parallel);
+void elf_parallel_deinit(struct elf_parallel *parallel);
 
 #endif

@@ -30,14 +30,14 @@ struct update {
     bool lists;            /* one of the changed files */
 };
 
-static int open_below(const struct elf_root *root, const char *path, struct elf_place *place,
+static int open_below(const struct elf_root *root, const char *path, struct elf_entry *entry,
                       struct gs_err *err)
 {
-    int fd = elf_place_open(place, root, path, err);
+    int fd = elf_entry_open(entry, root, path, err);
 
     if (fd != 0)
         return fd;
-    fd = openat(place->folder, place->base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    fd = openat(entry->folder, entry->base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     return fd >= 0 ? fd : gs_err_errno(err, -errno, "%s: cannot open", path);
 }
 
@@ -46,11 +46,11 @@ static int sum_file(const struct elf_root *root, const char *path,
 {
     uint8_t buffer[1 << 16];
     struct elf_sha256 sha;
-    struct elf_place place;
-    int fd = open_below(root, path, &place, err), ret = 0;
+    struct elf_entry entry;
+    int fd = open_below(root, path, &entry, err), ret = 0;
     ssize_t n = 0;
 
-    elf_place_close(&place);
+    elf_entry_close(&entry);
     if (fd < 0)
         return fd;
     elf_sha256_init(&sha);
@@ -65,7 +65,7 @@ static int sum_file(const struct elf_root *root, const char *path,
 }
 
 /* 32 bytes as 43 characters and a NUL. */
-static void base64url(const uint8_t digest[ELF_SHA256_SIZE], char text[44])
+static void write_base64url(const uint8_t digest[ELF_SHA256_SIZE], char text[44])
 {
     static const char letters[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -149,7 +149,7 @@ static int write_line(FILE *to, const char *line, size_t length, struct update *
     if (ret != 0)
         return ret;
     update->lists = true;
-    base64url(digest, text);
+    write_base64url(digest, text);
     snprintf(now, sizeof now, HASH "%s,%llu%s", text, (unsigned long long)size,
              line[length - 1] == '\r' ? "\r" : "");
     fwrite(line, 1, comma + 1, to);
@@ -219,11 +219,11 @@ static char *make_text(int fd, const struct stat *st, const char *path, size_t *
     return text;
 }
 
-static int replace_record(int fd, const struct stat *st, const struct elf_place *place,
+static int replace_record(int fd, const struct stat *st, const struct elf_entry *entry,
                           const char *path, const char *text, size_t size, struct gs_err *err)
 {
     struct elf_output output;
-    int ret = elf_output_open(&output, place, path, err);
+    int ret = elf_output_open(&output, entry, path, err);
 
     if (ret != 0)
         return ret;
@@ -237,8 +237,8 @@ static int replace_record(int fd, const struct stat *st, const struct elf_place 
 /* `lists` gets whether the record lists any of the changed files. */
 static int update_one(struct update *update, const char *path, bool *lists, struct gs_err *err)
 {
-    struct elf_place place;
-    int fd = open_below(update->root, path, &place, err), ret = fd < 0 ? fd : 0;
+    struct elf_entry entry;
+    int fd = open_below(update->root, path, &entry, err), ret = fd < 0 ? fd : 0;
     size_t size = 0, before = update->lines;
     char *text = NULL;
     struct stat st;
@@ -252,14 +252,14 @@ static int update_one(struct update *update, const char *path, bool *lists, stru
         ret = text == NULL ? -EIO : 0;
     }
     if (ret == 0 && update->lines > before)
-        ret = replace_record(fd, &st, &place, path, text, size, err);
+        ret = replace_record(fd, &st, &entry, path, text, size, err);
     if (ret != 0)
         update->lines = before;
     *lists = ret == 0 && update->lists;
     free(text);
     if (fd >= 0)
         close(fd);
-    elf_place_close(&place);
+    elf_entry_close(&entry);
     return ret;
 }
 

@@ -73,24 +73,24 @@ static int find_listed(const struct tree *tree, const struct elf_manifest_entry 
 static int choose_files(struct tree *tree)
 {
     struct elf_options look = *tree->options;
-    struct elf_parallel crew = {
+    struct elf_parallel parallel = {
         .options = &look, .files = &tree->walk.files, .what = "looking at"};
     int ret;
 
     look.dry_run = true;
     look.print = look.check = look.restore = look.json = false;
-    crew.silent = true;
-    ret = elf_parallel_run(&crew);
+    parallel.silent = true;
+    ret = elf_parallel_run(&parallel);
     for (size_t i = 0; ret == 0 && i < tree->walk.files.count; i++) {
         const char *path = tree->walk.files.list[i];
 
-        if (crew.results[i] == ELF_EXIT_DONE)
+        if (parallel.results[i] == ELF_EXIT_DONE)
             ret = elf_paths_add(&tree->chosen, path);
-        else if (crew.results[i] == ELF_EXIT_FAILED ||
-                 (crew.results[i] == ELF_EXIT_UNSUPPORTED && crew.reaches[i]))
-            tree->result = elf_exit_graver(tree->result, crew.results[i]);
+        else if (parallel.results[i] == ELF_EXIT_FAILED ||
+                 (parallel.results[i] == ELF_EXIT_UNSUPPORTED && parallel.reaches[i]))
+            tree->result = elf_exit_graver(tree->result, parallel.results[i]);
     }
-    elf_parallel_deinit(&crew);
+    elf_parallel_deinit(&parallel);
     return ret;
 }
 
@@ -123,19 +123,19 @@ static int compare_paths(const void *a, const void *b)
 
 static int act_on_chosen(struct tree *tree, const char *what, struct elf_paths *good)
 {
-    struct elf_parallel crew = {
+    struct elf_parallel parallel = {
         .options = tree->options, .files = &tree->chosen, .what = what, .every = true};
-    int ret = elf_parallel_run(&crew);
+    int ret = elf_parallel_run(&parallel);
 
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
-        tree->result = elf_exit_graver(tree->result, crew.results[i]);
-        if (crew.results[i] == ELF_EXIT_DONE || crew.results[i] == ELF_EXIT_NOTHING)
+        tree->result = elf_exit_graver(tree->result, parallel.results[i]);
+        if (parallel.results[i] == ELF_EXIT_DONE || parallel.results[i] == ELF_EXIT_NOTHING)
             ret = elf_paths_add(good, tree->chosen.list[i]); /* perhaps done by a run that died
                                                                 before it came to the records */
     }
     if (good->count > 1)
         qsort(good->list, good->count, sizeof *good->list, compare_paths);
-    elf_parallel_deinit(&crew);
+    elf_parallel_deinit(&parallel);
     return ret;
 }
 
@@ -249,19 +249,19 @@ static int restore_tree(struct tree *tree)
 /* Reports files that are listed but no longer patched, and files that are neither. */
 static int check_tree(struct tree *tree)
 {
-    struct elf_parallel crew = {
+    struct elf_parallel parallel = {
         .options = tree->options, .files = &tree->chosen, .what = "checking", .every = true};
     int ret = choose_listed(tree);
 
-    ret = ret ?: elf_parallel_run(&crew);
+    ret = ret ?: elf_parallel_run(&parallel);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
-        if (crew.results[i] == ELF_EXIT_NOTHING)
+        if (parallel.results[i] == ELF_EXIT_NOTHING)
             report_problem(tree, tree->chosen.list[i],
                            "was patched and no longer is (an upgrade?); patch the tree again");
-        if (crew.results[i] != ELF_EXIT_DONE)
+        if (parallel.results[i] != ELF_EXIT_DONE)
             tree->result = ELF_EXIT_FAILED;
     }
-    elf_parallel_deinit(&crew);
+    elf_parallel_deinit(&parallel);
     elf_paths_deinit(&tree->chosen);
     if (ret == 0 && !elf_venv_check(&tree->manifest, tree->options))
         tree->result = ELF_EXIT_FAILED;
@@ -316,7 +316,7 @@ static void remove_leftovers(const struct tree *tree)
 
     for (size_t i = 0; i < tree->walk.leftovers.count; i++) {
         const char *path = tree->walk.leftovers.list[i];
-        struct elf_place place;
+        struct elf_entry entry;
 
         if (options->check && !options->quiet)
             elf_say(stderr,
@@ -325,9 +325,9 @@ static void remove_leftovers(const struct tree *tree)
                     path);
         if (!changes)
             continue;
-        if (elf_place_open(&place, &tree->root, path, NULL) == 0)
-            elf_leftover_sweep(place.folder, place.base);
-        elf_place_close(&place);
+        if (elf_entry_open(&entry, &tree->root, path, NULL) == 0)
+            elf_leftover_sweep(entry.folder, entry.base);
+        elf_entry_close(&entry);
     }
 }
 

@@ -22,13 +22,13 @@
 /* Reads the link at `path` in the environment. Its length; -errno, -EINVAL if it is none. */
 static int read_link(const struct elf_root *root, const char *path, char target[PATH_MAX])
 {
-    struct elf_place place;
-    int ret = elf_place_open(&place, root, path, NULL);
-    ssize_t n = ret == 0 ? readlinkat(place.folder, place.base, target, PATH_MAX - 1) : ret;
+    struct elf_entry entry;
+    int ret = elf_entry_open(&entry, root, path, NULL);
+    ssize_t n = ret == 0 ? readlinkat(entry.folder, entry.base, target, PATH_MAX - 1) : ret;
 
     if (ret == 0 && n < 0)
         n = -errno;
-    elf_place_close(&place);
+    elf_entry_close(&entry);
     target[n > 0 ? n : 0] = '\0';
     return (int)n;
 }
@@ -218,19 +218,19 @@ enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
     return result;
 }
 
-static int put_back(const struct elf_place *place, const char *link, const char *target,
+static int put_back(const struct elf_entry *entry, const char *link, const char *target,
                     struct gs_err *err)
 {
     char temporary[NAME_MAX + 1];
 
-    elf_leftover_name(temporary, place->base);
-    elf_leftover_sweep(place->folder, temporary);
-    if (symlinkat(target, place->folder, temporary) != 0)
+    elf_leftover_name(temporary, entry->base);
+    elf_leftover_sweep(entry->folder, temporary);
+    if (symlinkat(target, entry->folder, temporary) != 0)
         return gs_err_errno(err, -errno, "%s: cannot create the link", link);
-    if (renameat(place->folder, temporary, place->folder, place->base) == 0)
+    if (renameat(entry->folder, temporary, entry->folder, entry->base) == 0)
         return 0;
     gs_err_errno(err, -errno, "%s: cannot put the link back", link);
-    unlinkat(place->folder, temporary, 0);
+    unlinkat(entry->folder, temporary, 0);
     return err->code;
 }
 
@@ -240,7 +240,7 @@ static int restore_link(const char *link, const char *target, const struct elf_o
 {
     struct elf_job job;
     bool ours = elf_job_open(&job, link, options, NULL) == 0 && job.patched == ELF_NOTE_FOUND;
-    int ret = ours ? put_back(&job.place, link, target, err) : 0;
+    int ret = ours ? put_back(&job.entry, link, target, err) : 0;
     struct gs_err problem = {0};
 
     elf_job_deinit(&job);

@@ -2,7 +2,7 @@
  *
  * walk.c: lists ELF files and wheel records below a folder.
  *
- * Owns the lists. Each folder is opened from the root (place.h) and closed before the next, so
+ * Owns the lists. Each folder is opened from the root (output/folder_entry.h) and closed before the next, so
  * that no link is followed and depth costs no descriptors. No state, any thread.
  */
 #include "rewriter/tree/walk.h"

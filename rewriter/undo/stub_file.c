@@ -34,10 +34,10 @@ bool elf_undo_has_stub(void)
 }
 
 /* Whether the file is a stub: a new installation may have put its library there. */
-static bool is_stub(const struct elf_place *place)
+static bool is_stub(const struct elf_entry *entry)
 {
     GS_CLOSE_FD int fd =
-        openat(place->folder, place->base, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        openat(entry->folder, entry->base, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     char *bytes = malloc(MOST);
     ssize_t n = fd >= 0 && bytes != NULL ? read(fd, bytes, MOST) : -1;
     const bool marked = n > 0 && memmem(bytes, (size_t)n, STUB_MARK, sizeof STUB_MARK) != NULL;
@@ -46,22 +46,22 @@ static bool is_stub(const struct elf_place *place)
     return marked;
 }
 
-static bool is_this_tool(const struct elf_place *place)
+static bool is_this_tool(const struct elf_entry *entry)
 {
     struct stat a, b;
 
-    return fstatat(place->folder, place->base, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+    return fstatat(entry->folder, entry->base, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
            stat("/proc/self/exe", &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 static void drop_file(const struct elf_root *everything, const char *path)
 {
-    struct elf_place place;
+    struct elf_entry entry;
 
-    if (elf_place_open(&place, everything, path, NULL) == 0 &&
-        (is_stub(&place) || is_this_tool(&place)) && unlinkat(place.folder, place.base, 0) != 0)
+    if (elf_entry_open(&entry, everything, path, NULL) == 0 &&
+        (is_stub(&entry) || is_this_tool(&entry)) && unlinkat(entry.folder, entry.base, 0) != 0)
         elf_say(stderr, "gpushare-patch: %s: cannot be removed: %s\n", path, strerror(errno));
-    elf_place_close(&place);
+    elf_entry_close(&entry);
 }
 
 void elf_undo_drop_stub(void)

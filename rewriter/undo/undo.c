@@ -54,7 +54,7 @@ static void restore_folders(const struct elf_registry *registry,
     }
 }
 
-static void forget(const struct elf_listed *entry, const struct elf_options *options)
+static void forget_entry(const struct elf_listed *entry, const struct elf_options *options)
 {
     struct gs_err err = {0};
 
@@ -84,7 +84,7 @@ static enum elf_exit settle_entry(const struct elf_listed *entry,
                                        : "was replaced (by an upgrade?)");
     }
     if (result == ELF_EXIT_DONE)
-        forget(entry, options);
+        forget_entry(entry, options);
     return result;
 }
 

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static enum elf_undo_state judge(const struct elf_job *job, int ret,
-                                 const struct elf_listed *entry)
+static enum elf_undo_state judge_job(const struct elf_job *job, int ret,
+                                     const struct elf_listed *entry)
 {
     if (ret == -ENOENT || ret == -ENOTDIR)
         return ELF_UNDO_GONE;
@@ -42,7 +42,7 @@ enum elf_undo_state elf_undo_look(const struct elf_listed *entry, uid_t *owner, 
     enum elf_undo_state state = ELF_UNDO_HIDDEN;
 
     if (job != NULL && elf_root_open(&everything, "/", NULL) == 0) {
-        state = judge(job, elf_job_open(job, entry->path, &options, NULL), entry);
+        state = judge_job(job, elf_job_open(job, entry->path, &options, NULL), entry);
         if (job->fd >= 0 && owner != NULL)
             *owner = job->stat.st_uid;
         if (job->fd >= 0 && group != NULL)
@@ -85,7 +85,7 @@ static enum elf_exit restore_here(const struct elf_listed *entry,
     how.root = &everything;
     how.restore = true;
     ret = ret ?: elf_job_open(job, entry->path, &how, &err);
-    if (ret == 0 && judge(job, 0, entry) != ELF_UNDO_PATCHED)
+    if (ret == 0 && judge_job(job, 0, entry) != ELF_UNDO_PATCHED)
         ret = gs_err_set(&err, -ESTALE, "%s: was changed meanwhile; it is left alone",
                          entry->path);
     if (ret == 0 && geteuid() == 0 && job->stat.st_uid != 0)

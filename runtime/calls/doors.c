@@ -4,7 +4,7 @@
  * others straight on, to libc's or to somebody's own in front of that: others.h).
  *
  * Rule: ask the real one first; substitute only if it succeeded and the result lies in libcuda,
- * and nobody has a function of his own for it.
+ * and no other object has a function of its own for it.
  * Any thread; no locks; the only state is counters. dlerror() is left as libc set it.
  */
 #include <dlfcn.h>
@@ -29,8 +29,8 @@ struct decision gs_door_dlvsym(void *handle, const char *name, const char *versi
 
 static const struct decision leave_it = {NULL, 0};
 
-/* What somebody's own dlsym, asked behind us, says of a name for which libc has found this: a
- * function of his own, or nothing. He is then asked again in the caller's name. */
+/* What another library's dlsym, asked behind us, says of a name for which libc has found this: a
+ * function of its own, or nothing. It is then asked again in the caller's name. */
 static bool is_anothers(void *other, void *found)
 {
     return other != found &&

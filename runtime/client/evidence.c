@@ -134,7 +134,7 @@ void gs_evidence_share(const uint8_t exporter[16])
 
 /* --- the process's mappings --- */
 
-static bool begins(const char *text, const char *with)
+static bool begins_with(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
 }
@@ -159,9 +159,10 @@ static void take_mapping(const char *line)
     if (file[0] == 0)
         return;
     key = gs_evidence_hash(0, file, sizeof file);
-    if (begins(path, "/dev/shm/nccl-"))
+    if (begins_with(path, "/dev/shm/nccl-"))
         add_key(GS_KIN_NCCL, key);
-    else if (begins(path, "/dev/shm/") || begins(path, "/SYSV") || begins(path, "/dev/zero"))
+    else if (begins_with(path, "/dev/shm/") || begins_with(path, "/SYSV") ||
+             begins_with(path, "/dev/zero"))
         add_key(GS_KIN_SHARED, key);
 }
 

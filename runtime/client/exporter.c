@@ -204,8 +204,8 @@ static int refuse_open(const struct asked *asked, int fd, int code)
     return gs_connect_send(fd, &share, sizeof share, NULL);
 }
 
-static void describe(struct gs_wire_share *share, const struct asked *asked,
-                     const struct gs_exported *found)
+static void describe_share(struct gs_wire_share *share, const struct asked *asked,
+                           const struct gs_exported *found)
 {
     const struct gs_range *range = found->range;
 
@@ -241,7 +241,7 @@ static int send_chunks(struct asked *asked, const struct gs_exported *found, int
     struct gs_wire_share message;
     int error, write_end = -1;
 
-    describe(&message, asked, found);
+    describe_share(&message, asked, found);
     error = lend_chunks(found->range, asked->sent, &with, made) ? 0 : -EIO;
     if (error == 0 && asked->sent == 0)
         error = begin_share(found->range, &write_end);
@@ -287,7 +287,7 @@ static int make_ready(struct gs_range *range, bool stopped)
 }
 
 /* 0: answered, one way or the other; -EAGAIN: later. */
-static int answer(struct asked *asked, uint64_t now, bool stopped, int fd)
+static int answer_asked(struct asked *asked, uint64_t now, bool stopped, int fd)
 {
     struct gs_exported found;
     int error;
@@ -329,7 +329,7 @@ uint64_t gs_exporter_step(uint64_t now, bool stopped, int fd)
     remark_unasked(now);
     self.needs_stop = false;
     while (*at != NULL && fd >= 0)
-        if (answer(*at, now, stopped, fd) == -EAGAIN)
+        if (answer_asked(*at, now, stopped, fd) == -EAGAIN)
             at = &(*at)->next;
         else
             drop_asked(at);

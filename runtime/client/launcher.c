@@ -31,7 +31,7 @@ uint64_t gs_evidence_hash(uint64_t hash, const void *bytes, unsigned long size)
     return hash;
 }
 
-static const char *variable(const char *name)
+static const char *read_variable(const char *name)
 {
     const char *text = getenv(name);
 
@@ -45,7 +45,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 
 static bool is_several(const char *name)
 {
-    const char *text = variable(name);
+    const char *text = read_variable(name);
 
     return text != NULL && strtol(text, NULL, 10) > 1;
 }
@@ -122,14 +122,14 @@ static bool was_inherited(const char *name)
  * argument then (init_process_group(world_size=)). */
 static bool is_rank(void)
 {
-    return variable("WORLD_SIZE") != NULL ? is_several("WORLD_SIZE")
-                                          : !was_inherited("MASTER_PORT");
+    return read_variable("WORLD_SIZE") != NULL ? is_several("WORLD_SIZE")
+                                               : !was_inherited("MASTER_PORT");
 }
 
 static void read_rendezvous(struct gs_evidence *keys, unsigned *count)
 {
-    const char *address = variable("MASTER_ADDR"), *port = variable("MASTER_PORT");
-    const char *run = variable("TORCHELASTIC_RUN_ID");
+    const char *address = read_variable("MASTER_ADDR"), *port = read_variable("MASTER_PORT");
+    const char *run = read_variable("TORCHELASTIC_RUN_ID");
     uint64_t key = 0;
 
     if (address != NULL && port != NULL)
@@ -146,7 +146,7 @@ static void read_rendezvous(struct gs_evidence *keys, unsigned *count)
 static uint64_t hash_job(const char *const *names)
 {
     for (; *names != NULL; names++) {
-        const char *text = variable(*names);
+        const char *text = read_variable(*names);
 
         if (text != NULL)
             return hash_text(hash_text(0, *names), text);
@@ -164,15 +164,15 @@ static void read_mpi(struct gs_evidence *keys, unsigned *count)
                                        NULL};
 
     if (is_several("OMPI_COMM_WORLD_SIZE") || is_several("PMI_SIZE") ||
-        is_several("MPI_LOCALNRANKS") || variable("PMIX_NAMESPACE") != NULL)
+        is_several("MPI_LOCALNRANKS") || read_variable("PMIX_NAMESPACE") != NULL)
         add_key(keys, count, GS_KIN_MPI, hash_job(jobs));
 }
 
 static void read_slurm(struct gs_evidence *keys, unsigned *count)
 {
-    const char *job = variable("SLURM_JOB_ID"), *step = variable("SLURM_STEP_ID");
+    const char *job = read_variable("SLURM_JOB_ID"), *step = read_variable("SLURM_STEP_ID");
     const char *tasks =
-        variable("SLURM_STEP_NUM_TASKS") != NULL ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+        read_variable("SLURM_STEP_NUM_TASKS") != NULL ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
 
     if (job != NULL && step != NULL && is_several(tasks))
         add_key(keys, count, GS_KIN_SLURM, hash_text(hash_text(0, job), step));

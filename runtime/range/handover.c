@@ -222,7 +222,7 @@ static bool count_in(struct gs_device *device, uint64_t bytes, uint64_t budget)
 static void receive_pieces(struct gs_device *device, const struct gs_wire_target *target,
                            struct gs_descriptors *with)
 {
-    const uint64_t bytes = target->gift_bytes;
+    const uint64_t bytes = target->handed_bytes;
 
     if (!gs_device_is_movable(device) || device->managed || bytes == 0)
         return;

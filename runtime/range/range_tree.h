@@ -18,7 +18,7 @@ struct gs_range_tree {
     uint32_t seed;
 };
 
-/* No locks here: the caller has his. Nodes are the caller's; the range must not overlap one
+/* No locks here: the caller has a lock. Nodes are the caller's; the range must not overlap one
  * that is in the tree. */
 void gs_range_tree_insert(struct gs_range_tree *tree, struct gs_range_tree_node *node);
 

@@ -71,7 +71,7 @@ void *gs_stub_resolve(size_t index)
 #undef GS_STUB
 #undef GS_STUB_OURS
 
-static void say(const char *text)
+static void say_text(const char *text)
 {
     ssize_t n = write(STDERR_FILENO, text, strlen(text));
 
@@ -96,8 +96,9 @@ __attribute__((constructor)) static void start_stub(int argc, char **argv, char 
     gs_libc_symbols_init();
     if (is_quiet(environment) || dladdr(mark, &info) == 0)
         return;
-    say("gpushare: gpushare was removed, and this program is still patched: it runs without "
+    say_text(
+        "gpushare: gpushare was removed, and this program is still patched: it runs without "
         "sharing (");
-    say(info.dli_fname);
-    say(" is a stub; gpushare-patch --restore gives the program back)\n");
+    say_text(info.dli_fname);
+    say_text(" is a stub; gpushare-patch --restore gives the program back)\n");
 }

@@ -60,7 +60,7 @@ static bool is_free(const struct gs_range *range, uint32_t index)
            gs_range_is_needed(range) && (range->own == NULL || !range->own->worked_on);
 }
 
-static double density(const struct choice *choice)
+static double density_of(const struct choice *choice)
 {
     return (double)choice->used / (double)choice->bytes;
 }
@@ -79,8 +79,8 @@ static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t l
             if (range->chunks[i].state != state || it.bytes < least || !is_free(range, i))
                 continue;
             if (found->range == NULL ||
-                (state == GS_CHUNK_OVER ? density(&it) > density(found)
-                                        : density(&it) < density(found)))
+                (state == GS_CHUNK_OVER ? density_of(&it) > density_of(found)
+                                        : density_of(&it) < density_of(found)))
                 *found = it;
         }
     return found->range != NULL;
@@ -108,7 +108,7 @@ static double bus_ns(double bytes)
 /* ns that the bytes of the difference take over the bus, in all windows to come */
 static double gain_of(const struct choice *hot, const struct choice *cold)
 {
-    const double less = cold->range != NULL ? density(cold) * (double)hot->bytes : 0;
+    const double less = cold->range != NULL ? density_of(cold) * (double)hot->bytes : 0;
 
     return bus_ns((double)hot->used - less) * HORIZON;
 }
@@ -122,7 +122,8 @@ static double cost_of(const struct choice *hot, const struct choice *cold)
 
 /* Under the lock: what is to come in next, and what makes room for it (range NULL: nothing has
  * to). */
-static bool choose(const struct gs_device *device, struct choice *hot, struct choice *cold)
+static bool choose_exchange(const struct gs_device *device, struct choice *hot,
+                            struct choice *cold)
 {
     uint64_t room;
 
@@ -135,7 +136,7 @@ static bool choose(const struct gs_device *device, struct choice *hot, struct ch
     if (room < hot->bytes &&
         ((!find_chunk(device, GS_CHUNK_RESIDENT, hot->bytes - room, cold) &&
           !find_chunk(device, GS_CHUNK_RESIDENT, 0, cold)) ||
-         density(hot) < 2 * density(cold)))
+         density_of(hot) < 2 * density_of(cold)))
         return false;
     return gain_of(hot, cold) > 2 * cost_of(hot, cold);
 }
@@ -147,14 +148,14 @@ static bool choose_any(struct choice *hot, struct choice *cold)
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; !found && (device = gs_device_at(i)) != NULL; i++)
-        found = choose(device, hot, cold);
+        found = choose_exchange(device, hot, cold);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return found;
 }
 
 /* --- changing places --- */
 
-static void learn(double *figure, uint64_t from, uint64_t bytes)
+static void learn_cost(double *figure, uint64_t from, uint64_t bytes)
 {
     const double each = (double)(gs_now() - from) / (double)bytes;
 
@@ -170,7 +171,7 @@ static CUresult copy_chunk(const struct choice *it, CUdeviceptr there)
     if (result == CUDA_SUCCESS)
         result = gs_driver.cuCtxSynchronize(); /* the copy does not wait for itself */
     if (result == CUDA_SUCCESS)
-        learn(&self.copying, from, it->bytes);
+        learn_cost(&self.copying, from, it->bytes);
     return result;
 }
 
@@ -217,7 +218,7 @@ static CUresult exchange_mappings(const struct choice *it, CUmemGenericAllocatio
 }
 
 /* The accounts follow; a range that has ended meanwhile is in some of them no more. */
-static void settle(const struct choice *it, bool to_card)
+static void settle_accounts(const struct choice *it, bool to_card)
 {
     struct gs_accounts *accounts = &it->range->device->accounts;
     struct gs_chunk *chunk = &it->range->chunks[it->index];
@@ -277,7 +278,7 @@ static bool change_place(const struct choice *it, bool to_card)
     gs_vmm_release(before.handle);
     if (!to_card)
         gs_handover_forget(chunk);
-    settle(it, to_card);
+    settle_accounts(it, to_card);
     return true;
 }
 
@@ -302,7 +303,7 @@ static bool fits_now(const struct choice *hot)
 }
 
 /* In a context of the device. False: the driver, or the host, has refused something. */
-static bool exchange(const struct choice *hot, const struct choice *cold)
+static bool exchange_chunks(const struct choice *hot, const struct choice *cold)
 {
     const struct gs_context *context = gs_context_for(hot->range->device);
     const uint64_t from = gs_now();
@@ -322,7 +323,7 @@ static bool exchange(const struct choice *hot, const struct choice *cold)
     }
     gs_driver.cuCtxPopCurrent_v2(&popped);
     if (bytes != 0) {
-        learn(&self.cost, from, bytes);
+        learn_cost(&self.cost, from, bytes);
         atomic_fetch_add_explicit(&gs_runtime.exchanged, bytes, memory_order_relaxed);
     }
     return done;
@@ -395,7 +396,8 @@ bool gs_placement_step(void)
 
     if (!self.pending)
         return false;
-    self.pending = gs_now() < self.until && choose_any(&hot, &cold) && exchange(&hot, &cold);
+    self.pending =
+        gs_now() < self.until && choose_any(&hot, &cold) && exchange_chunks(&hot, &cold);
     return self.pending;
 }
 

@@ -155,7 +155,7 @@ class HostilePod(kit.BuildTest):
             self.assertNotEqual(found["as"], pid)
             self.assertIn(f"says that it is process {pid}: that does not count", log)
         with self.subTest("hand-over"):
-            self.assertEqual(found["gifts"], 0)
+            self.assertEqual(found["handed"], 0)
         with self.subTest("quota and group of others"):
             # the hostile pod had all that a user may have, and named the host's group
             self.assertEqual(found["gang"], 0)
@@ -346,11 +346,11 @@ def be_hostile(path, build, victim, host):
     program.socket.send(message(KIN, MASTER))
     program.socket.send(share_message(0))  # an answer that nobody has asked for
     program.say(flags=WANT, demand=8 * GIB)
-    gifts = 0
+    handed = 0
 
     def hear(each):
-        nonlocal gifts
-        gifts += each.target.gifts + bool(each.target.flags & GIVE) if each.target else 0
+        nonlocal handed
+        handed += each.target.handed + bool(each.target.flags & GIVE) if each.target else 0
         return each.flags & RUNNING
 
     program.settle(hear)
@@ -373,7 +373,7 @@ def be_hostile(path, build, victim, host):
     wait_for(lambda: "held back" in run_ctl(ctl, path, "status"), PATIENCE, "the quota")
     program.say(demand=8 * GIB)
     fill_log(path, victim)
-    print(json.dumps({"control": control, "move": [done.returncode, done.stdout + done.stderr], "odd": odd, "memory": memory, "as": named(lied, "hostile")["pid"], "gifts": gifts,
+    print(json.dumps({"control": control, "move": [done.returncode, done.stdout + done.stderr], "odd": odd, "memory": memory, "as": named(lied, "hostile")["pid"], "handed": handed,
                       "gang": own["gang_programs"], "refused": refused, "others": others, "socket": replace_socket(path)}))
 
 

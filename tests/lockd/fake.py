@@ -73,7 +73,7 @@ class Refused(EOFError):
 class Target:
     def __init__(self, data):
         (_, _, kind, _, _, self.uuid, self.seq, self.flags, self.budget, self.capacity, self.idle_ns,
-         self.host_budget, self.shortfall, self.gift_bytes, self.gifts, _, self.yield_ns,
+         self.host_budget, self.shortfall, self.handed_bytes, self.handed, _, self.yield_ns,
          self.overcommit) = struct.unpack(
             TARGET_FORMAT, data)
         assert kind == TARGET, f"message type {kind} where a target was expected"

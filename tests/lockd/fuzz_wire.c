@@ -132,7 +132,7 @@ static void hear(struct peer *peer)
 
     while ((got = gs_packet_receive(peer->fd, &message, sizeof message, GS_PACKET_FDS, &with)) >
            0) {
-        require(with.count == (message.header.type == GS_WIRE_TARGET ? message.target.gifts
+        require(with.count == (message.header.type == GS_WIRE_TARGET ? message.target.handed
                                : message.header.type == GS_WIRE_SHARE && message.share.code == 0
                                    ? message.share.count + (message.share.first == 0)
                                    : 0));
@@ -150,17 +150,17 @@ static void hear(struct peer *peer)
         lockd_outbox_drain(peer->connection);
 }
 
-/* With descriptors, as a program sends them that gives memory away: how many `gifts` says. */
-static void say(struct peer *peer, union lockd_message *message, size_t size, unsigned gifts)
+/* With descriptors, as a program sends them that gives memory away: how many `handed` says. */
+static void say(struct peer *peer, union lockd_message *message, size_t size, unsigned handed)
 {
     struct gs_descriptors with = {.count = 0};
 
-    for (unsigned i = 0; i < gifts % 32 && i < GS_PACKET_FDS; i++) {
+    for (unsigned i = 0; i < handed % 32 && i < GS_PACKET_FDS; i++) {
         with.fd[i] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
         require(with.fd[i] >= 0);
         with.count = i + 1;
     }
-    if (message->header.type == GS_WIRE_STATE && (gifts & 32) == 0) {
+    if (message->header.type == GS_WIRE_STATE && (handed & 32) == 0) {
         message->state.given = with.count;
         message->state.given_bytes = with.count != 0 ? 4 * MIB : 0;
     }

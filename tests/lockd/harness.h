@@ -75,7 +75,7 @@ static inline void harness_report(struct harness *h, struct harness_client *c)
     assert_int_equal(sched_state(h->sched, c->client, &c->state, h->now), 0);
 }
 
-/* Delivers all targets; whoever is not deaf echoes his, and does nothing else about it. Must
+/* Delivers all targets; a client that is not deaf echoes its own, and does nothing else. Must
  * come to an end. */
 static inline void harness_take(struct harness *h)
 {
@@ -86,7 +86,7 @@ static inline void harness_take(struct harness *h)
     while (sched_next_send(h->sched, &send)) {
         struct harness_client *c = send.owner;
 
-        /* what comes as a gift with it is no more than what it may have in addition (to what
+        /* what is handed over with it is no more than what it may have in addition (to what
          * it was ever promised: that it has more need not be believed) */
         had = sched_max(c->most, sched_min(c->state.resident, c->promised));
         assert_true(send.rise == 0 || send.rise + had <= send.target.budget);

@@ -77,7 +77,7 @@ struct model {
     uint64_t causes_before;               /* ... in the second before */
     uint64_t unsettled_until;             /* the daemon was restarted: not all are back */
     uint64_t disturbed;                   /* waits are measured from here */
-    bool frozen;                          /* nobody changes his mind */
+    bool frozen;                          /* no program changes what it wants */
     char failure[512];
     uint32_t took[MODEL_TIMES + 1]; /* how many decisions took so many hundreds of ns */
 };

@@ -97,10 +97,10 @@ class Cards:
         wait_for(lambda: self.state(process, card).get("demand", 0) >= 4 << 20, PATIENCE, f"process {process.pid} on card {card}")
 
     def state(self, process, card):
-        """What the daemon says of it; {}: it is not there."""
+        """What the daemon says of it; {}: it is not there, or no daemon is running (a program is starting one, say)."""
         time.sleep(0.05)  # it is asked for in loops, on machines with two cores
         code, said = self.ctl("status", "--json")
-        devices = json.loads(said)["devices"] if code == 0 else []
+        devices = json.loads(said).get("devices", []) if code == 0 else []
         return next((p for d in devices if d["uuid"] == uuid(card) for p in d["programs"] if p["pid"] == process.pid), {})
 
     def show(self):

@@ -49,7 +49,9 @@ static CUresult state_of(int pid, unsigned *state)
     return CUDA_SUCCESS;
 }
 
-static void set_state(int pid, unsigned state)
+/* On every card that the process is on. forget: what a checkpoint that was not finished has taken
+ * off the card counts there again. */
+static void set_state(int pid, unsigned state, bool forget)
 {
     for (unsigned device = 0; next_entry(pid, &device); device++) {
         struct sim_card *card = sim.device[device].card;
@@ -57,23 +59,10 @@ static void set_state(int pid, unsigned state)
 
         sim_card_lock(card);
         mine = entry_of(card, pid);
+        if (mine && forget)
+            mine->saved = 0;
         if (mine)
             __atomic_store_n(&mine->state, state, __ATOMIC_SEQ_CST);
-        sim_card_unlock(card);
-    }
-}
-
-/* What a checkpoint that was not finished has taken off the cards counts there again. */
-static void forget_saved(int pid)
-{
-    for (unsigned device = 0; next_entry(pid, &device); device++) {
-        struct sim_card *card = sim.device[device].card;
-        struct sim_client *mine;
-
-        sim_card_lock(card);
-        mine = entry_of(card, pid);
-        if (mine)
-            mine->saved = 0;
         sim_card_unlock(card);
     }
 }
@@ -112,11 +101,10 @@ static CUresult lock_process(int pid, const CUcheckpointLockArgs *args)
         return CUDA_ERROR_INVALID_VALUE;
     if (result || state != CU_PROCESS_STATE_RUNNING)
         return result ? result : CUDA_ERROR_ILLEGAL_STATE;
-    forget_saved(pid);
-    set_state(pid, CU_PROCESS_STATE_LOCKED);
+    set_state(pid, CU_PROCESS_STATE_LOCKED, true);
     while (!is_quiet(pid)) {
         if (sim_now_ns() > until) {
-            set_state(pid, CU_PROCESS_STATE_RUNNING);
+            set_state(pid, CU_PROCESS_STATE_RUNNING, false);
             return CUDA_ERROR_NOT_READY;
         }
         sim_sleep_until(sim_now_ns() + 1000000);
@@ -161,7 +149,7 @@ static CUresult set_aside(int pid, const CUcheckpointCheckpointArgs *args)
         sim_card_unlock(card);
         sim_sleep_until(sim_card_book_bus(card, SIM_TO_HOST, bytes));
     }
-    set_state(pid, CU_PROCESS_STATE_CHECKPOINTED);
+    set_state(pid, CU_PROCESS_STATE_CHECKPOINTED, false);
     return CUDA_SUCCESS;
 }
 
@@ -286,7 +274,7 @@ static CUresult bring_back(int pid, const CUcheckpointRestoreArgs *args)
     if (result)
         return result;
     tell_process(pid, &plan);
-    set_state(pid, CU_PROCESS_STATE_LOCKED);
+    set_state(pid, CU_PROCESS_STATE_LOCKED, false);
     return CUDA_SUCCESS;
 }
 
@@ -328,7 +316,7 @@ static CUresult unlock_process(int pid, const CUcheckpointUnlockArgs *args)
         return CUDA_ERROR_INVALID_VALUE;
     if (result || state != CU_PROCESS_STATE_LOCKED)
         return result ? result : CUDA_ERROR_ILLEGAL_STATE;
-    set_state(pid, CU_PROCESS_STATE_RUNNING);
+    set_state(pid, CU_PROCESS_STATE_RUNNING, false);
     return CUDA_SUCCESS;
 }
 

@@ -322,6 +322,15 @@ static CUresult global_get(struct sim_context *context, const void *handle, cons
     return global_place(context, module, image, address);
 }
 
+static bool library_options_are_wrong(unsigned count, const CUjit_option *options,
+                                      void **values, unsigned library_count,
+                                      const CUlibraryOption *library_options,
+                                      void **library_values)
+{
+    return (count && (!options || !values)) ||
+           (library_count && (!library_options && library_values));
+}
+
 SIM_API(cuModuleLoad, (CUmodule * out, const char *path), SIM_CTX | SIM_UNSAFE,
         module_load_file(path, call.context->id, (void **)out))
 SIM_API(cuModuleLoadData, (CUmodule * out, const void *image), SIM_CTX | SIM_UNSAFE,
@@ -352,8 +361,8 @@ SIM_API(cuLibraryLoadData,
          unsigned int count, CUlibraryOption *library_options, void **library_values,
          unsigned int library_count),
         SIM_INIT | SIM_UNSAFE,
-        (count && (!options || !values)) ||
-                (library_count && (!library_options && library_values))
+        library_options_are_wrong(count, options, values, library_count, library_options,
+                                  library_values)
             ? CUDA_ERROR_INVALID_VALUE
             : module_load(code, 0, NULL, (void **)out))
 SIM_API(cuLibraryLoadFromFile,
@@ -361,8 +370,8 @@ SIM_API(cuLibraryLoadFromFile,
          unsigned int count, CUlibraryOption *library_options, void **library_values,
          unsigned int library_count),
         SIM_INIT | SIM_UNSAFE,
-        (count && (!options || !values)) ||
-                (library_count && (!library_options && library_values))
+        library_options_are_wrong(count, options, values, library_count, library_options,
+                                  library_values)
             ? CUDA_ERROR_INVALID_VALUE
             : module_load_file(path, 0, (void **)out))
 SIM_API(cuLibraryUnload, (CUlibrary library), SIM_INIT, module_unload(library))

@@ -24,14 +24,21 @@ static void hold_forty(void)
     kit_turn_wait(&go);
 }
 
+/* A process that holds 40 MiB until `go`. */
+static int start_holder(void)
+{
+    kit_turn_init(&ready);
+    kit_turn_init(&go);
+    const int holder = kit_spawn(hold_forty);
+    kit_turn_wait(&ready);
+    return holder;
+}
+
 static void memory_is_shared(void)
 {
     CUdeviceptr device = 0;
 
-    kit_turn_init(&ready);
-    kit_turn_init(&go);
-    const int other = kit_spawn(hold_forty);
-    kit_turn_wait(&ready);
+    const int other = start_holder();
     kit_context();
     CHECK(kit_memory_left() == 16 * MIB); /* 64 - 40 - two contexts of 4 */
     GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&device, 18 * MIB));
@@ -47,10 +54,7 @@ static void killed_gives_back(void)
 {
     CUdeviceptr device = 0;
 
-    kit_turn_init(&ready);
-    kit_turn_init(&go);
-    const int other = kit_spawn(hold_forty);
-    kit_turn_wait(&ready);
+    const int other = start_holder();
     kit_context();
     GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&device, 40 * MIB));
     CHECK(kill(other, SIGKILL) == 0);
@@ -179,10 +183,7 @@ static void card_tool(void)
     char line[512], wanted[64], command[1024];
     bool seen = false, total = false;
 
-    kit_turn_init(&ready);
-    kit_turn_init(&go);
-    const int other = kit_spawn(hold_forty);
-    kit_turn_wait(&ready);
+    const int other = start_holder();
     snprintf(wanted, sizeof wanted, "pid %d", other);
     // NOLINTNEXTLINE(cert-env33-c): a fixed command
     FILE *tool = popen(SIMCUDA_CARD_TOOL, "r");
@@ -223,10 +224,7 @@ static void other_settings_when_alone(void)
 
 static void settings_of_the_first(void)
 {
-    kit_turn_init(&ready);
-    kit_turn_init(&go);
-    const int other = kit_spawn(hold_forty);
-    kit_turn_wait(&ready);
+    const int other = start_holder();
     setenv("SIMCUDA_MEMORY", "128MiB", 1);
     kit_context();
     CHECK(kit_memory_left() == 16 * MIB); /* somebody is on the card: its size stays */

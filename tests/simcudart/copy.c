@@ -7,15 +7,25 @@
  */
 #include "simcudart.h"
 
+#include <stdbool.h>
+
+/* Whether the copy has to be made: the context is there, and so are bytes. */
+static bool is_to_copy(enum cudaMemcpyKind kind, size_t size, cudaError_t *error)
+{
+    CUmemorytype unused;
+
+    *error = simcudart_memory_types(kind, &unused, &unused);
+    *error = *error ?: simcudart_enter();
+    return *error == cudaSuccess && size != 0;
+}
+
 static cudaError_t copy_now(void *dst, const void *src, size_t size, enum cudaMemcpyKind kind)
 {
     CUdeviceptr to = simcudart_address(dst);
     CUdeviceptr from = simcudart_address(src);
-    CUmemorytype unused;
-    cudaError_t error = simcudart_memory_types(kind, &unused, &unused);
+    cudaError_t error;
 
-    error = error ?: simcudart_enter();
-    if (error || size == 0)
+    if (!is_to_copy(kind, size, &error))
         return error;
     switch (kind) {
     case cudaMemcpyHostToDevice:
@@ -34,11 +44,9 @@ static cudaError_t copy_later(void *dst, const void *src, size_t size, enum cuda
 {
     CUdeviceptr to = simcudart_address(dst);
     CUdeviceptr from = simcudart_address(src);
-    CUmemorytype unused;
-    cudaError_t error = simcudart_memory_types(kind, &unused, &unused);
+    cudaError_t error;
 
-    error = error ?: simcudart_enter();
-    if (error || size == 0)
+    if (!is_to_copy(kind, size, &error))
         return error;
     switch (kind) {
     case cudaMemcpyHostToDevice:

@@ -80,7 +80,7 @@ struct request {
     char **program;
 };
 
-static int fail(const struct gs_err *err)
+static int report_failure(const struct gs_err *err)
 {
     fprintf(stderr, "gpushare-door: %s\n", err->text);
     return EXIT_FAILED;
@@ -141,7 +141,7 @@ static int carry_out(const struct request *request)
 
     if (drivers == NULL) {
         gs_err_set(&err, -ENOMEM, "out of memory");
-        return fail(&err);
+        return report_failure(&err);
     }
     code = gs_find_drivers(drivers, &err);
     if (code == 0 && request->action == ACTION_FIND) {
@@ -155,7 +155,7 @@ static int carry_out(const struct request *request)
         code = mount_door(request, drivers, &err);
     free(drivers);
     if (code != 0)
-        return fail(&err);
+        return report_failure(&err);
     return request->action == ACTION_RUN ? run_program(request->program) : EXIT_DONE;
 }
 

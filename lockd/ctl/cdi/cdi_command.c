@@ -28,16 +28,18 @@ static const struct lockd_option cdi_options[] = {
     {"output", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0, "write there (default: standard output)",
      NULL, 'o', offsetof(struct cdi_words, output)},
     {"nvidia", "FILE|none", LOCKD_OPTION_TEXT, NULL, 0, 0,
-     "what nvidia-ctk cdi generate wrote (default: in /etc/cdi or /var/run/cdi); "
-     "none: what this host has",
+     "add to FILE, which nvidia-ctk cdi generate wrote (default: found in /etc/cdi or "
+     "/var/run/cdi); none: to what this host has",
      NULL, 0, offsetof(struct cdi_words, nvidia)},
-    {"door", "FOLDER", LOCKD_OPTION_TEXT, NULL, 0, 0, "that gpushare-door --stage made",
-     GS_DOOR_FOLDER, 0, offsetof(struct cdi_words, door)},
+    {"door", "FOLDER", LOCKD_OPTION_TEXT, NULL, 0, 0,
+     "use the door that gpushare-door --stage made in FOLDER", GS_DOOR_FOLDER, 0,
+     offsetof(struct cdi_words, door)},
     {"root", "FOLDER", LOCKD_OPTION_TEXT, NULL, 0, 0,
-     "where the host's files are, for a container that has them there", NULL, 0,
+     "find the host's files below FOLDER, in a container that has them there", NULL, 0,
      offsetof(struct cdi_words, root)},
     {"cdi-version", "NUMBER", LOCKD_OPTION_TEXT, NULL, 0, 0,
-     "of the specification; from 0.7.0 on containers also get the group that may connect",
+     "write this version of the specification; from 0.7.0 on containers also get the group "
+     "that may connect",
      VERSION_DEFAULT, 0, offsetof(struct cdi_words, version)},
     {0},
 };

@@ -99,7 +99,7 @@ static void list_common_nodes(json_t *nodes, const char *root)
 
 /* The file that a path of the host leads to, as a path of the host, into found (PATH_MAX bytes):
  * links are followed inside of the root (openat2(2)). */
-static bool resolve(const char *root, const char *path, char *found)
+static bool resolve_path(const char *root, const char *path, char *found)
 {
     const struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
     const size_t skip = strlen(root);
@@ -139,7 +139,7 @@ static void list_libraries(json_t *mounts, const char *root, const char *folder,
             for (size_t k = 0; k < found.gl_pathc; k++) {
                 const char *name = found.gl_pathv[k] + strlen(root);
                 char file[PATH_MAX];
-                const bool whole = resolve(root, name, file);
+                const bool whole = resolve_path(root, name, file);
                 const char *tail = whole ? strstr(file, ".so.") : NULL;
 
                 if (tail != NULL && strcmp(tail + 4, version) == 0)
@@ -171,7 +171,7 @@ static bool find_driver_in(const char *root, char *folder, char *version, size_t
         char path[PATH_MAX], file[PATH_MAX];
 
         snprintf(path, sizeof path, "%s/libcuda.so.1", folders[i]);
-        if (resolve(root, path, file) && take_version(file, version, size))
+        if (resolve_path(root, path, file) && take_version(file, version, size))
             return snprintf(folder, PATH_MAX, "%s", folders[i]) < PATH_MAX;
     }
     return false;

@@ -108,8 +108,8 @@ struct top_words {
 static const struct lockd_option top_options[] = {
     {"interval", "SECONDS", LOCKD_OPTION_SECONDS, NULL, 50000000u, 3600000000000u,
      "time between two looks (default: 1)", NULL, 0, offsetof(struct top_words, interval_ns)},
-    {"count", "N", LOCKD_OPTION_COUNT, NULL, 1, 1000000000, "end after so many objects", NULL,
-     0, offsetof(struct top_words, count)},
+    {"count", "N", LOCKD_OPTION_COUNT, NULL, 1, 1000000000, "end after N looks", NULL, 0,
+     offsetof(struct top_words, count)},
     {"json", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "print a JSON object for each look", NULL, 0,
      offsetof(struct top_words, json)},
     {0},

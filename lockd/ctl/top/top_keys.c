@@ -90,7 +90,7 @@ static const struct gs_wire_client *chosen_program(struct top *top)
     return line != NULL ? &top->now.clients[line->index] : NULL;
 }
 
-static void ask(struct top *top, const struct gs_wire_client *client, const char *what)
+static void ask_about(struct top *top, const struct gs_wire_client *client, const char *what)
 {
     char user[64];
 
@@ -115,7 +115,7 @@ static bool take_pause(struct top *top, int value)
                 .done = paused ? "resumed" : "paused"},
         .pidfd = -1,
     };
-    ask(top, client, paused ? "resume" : "pause");
+    ask_about(top, client, paused ? "resume" : "pause");
     return true;
 }
 
@@ -130,7 +130,7 @@ static bool take_evict(struct top *top, int value)
         .act = {.op = GS_CONTROL_EVICT, .pid = client->pid, .done = "evicting"},
         .pidfd = -1,
     };
-    ask(top, client, "move to the host all memory of");
+    ask_about(top, client, "move to the host all memory of");
     return true;
 }
 
@@ -148,7 +148,7 @@ static bool take_kill(struct top *top, int value)
         return true;
     }
     top->pending = (struct top_pending){.signal = value, .pidfd = pidfd};
-    ask(top, client, value == SIGKILL ? "kill with SIGKILL" : "end with SIGTERM");
+    ask_about(top, client, value == SIGKILL ? "kill with SIGKILL" : "end with SIGTERM");
     return true;
 }
 

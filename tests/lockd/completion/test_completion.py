@@ -87,7 +87,7 @@ class CompletionTest(unittest.TestCase):
             self.assertIn("--help", self.offers("bash", CTL, command, "--"))
 
     def test_settings_and_their_values(self):
-        names = [line.split()[0] for line in self.help_of(CTL, "set").split("\n") if line.startswith("  ") and "--" not in line]
+        names = re.findall(r"^  ([a-z][a-z-]*) ", self.help_of(CTL, "set"), re.M)
         self.assertGreater(len(names), 11)
         for shell in shells():
             self.assertEqual(sorted(self.offers(shell, CTL, "set", "")), sorted(names), shell)

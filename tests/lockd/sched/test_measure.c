@@ -71,8 +71,8 @@ static void lock_pinned_memory_is_taken_from_the_capacity(void **state)
     assert_true(h->client[1].target.budget >= 7 * GIB);
 }
 
-/* Whoever comes just after the capacity changed allocates by what he is told first, and would
- * wait for what he cannot have: the others hear of it a little later. */
+/* A program that comes just after the capacity changed allocates by what it is told first, and
+ * would wait for what it cannot have: the others hear of it a little later. */
 static void lock_newcomer_is_told_the_capacity_of_that_moment(void **state)
 {
     struct harness *h = *state;

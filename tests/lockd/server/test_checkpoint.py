@@ -21,7 +21,7 @@ BUILD = os.path.abspath(sys.argv.pop(1))
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class FreezeTest(unittest.TestCase):
+class CheckpointTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
         self.addCleanup(shutil.rmtree, self.folder)
@@ -77,8 +77,8 @@ class FreezeTest(unittest.TestCase):
         return subprocess.run([BUILD + "/lockd/gpusharectl", *arguments], env=self.environment, capture_output=True, text=True,
                               timeout=PATIENCE, check=True).stdout
 
-    def freeze(self):
-        """A stubborn program that stays frozen: it is suspended, and does not stop."""
+    def checkpoint(self):
+        """A stubborn program that stays checkpointed: it is suspended, and does not stop."""
         stubborn = self.stubborn()
         self.ctl("suspend", str(stubborn.pid))
         wait_for(lambda: self.program(stubborn).get("checkpointed"), PATIENCE, "the checkpoint")
@@ -113,7 +113,7 @@ class FreezeTest(unittest.TestCase):
 
     def test_suspended_until_it_is_resumed_whatever_happens_to_its_guard(self):
         self.daemon()
-        stubborn = self.freeze()
+        stubborn = self.checkpoint()
         program = self.program(stubborn)
         self.assertEqual((program["state"], program["resident"]), ("paused", 0))
         self.assertIn("checkpointed", self.ctl("status"))
@@ -137,7 +137,7 @@ class FreezeTest(unittest.TestCase):
     def test_daemon_killed_meanwhile_its_guard_brings_the_program_back(self):
         for how in (signal.SIGKILL, signal.SIGTERM):
             daemon = self.daemon()
-            stubborn = self.freeze()
+            stubborn = self.checkpoint()
             daemon.send_signal(how)
             daemon.wait(PATIENCE)
             self.assert_goes_on(stubborn)
@@ -146,7 +146,7 @@ class FreezeTest(unittest.TestCase):
 
     def test_no_room_to_come_back_is_tried_again(self):
         self.daemon()
-        stubborn = self.freeze()
+        stubborn = self.checkpoint()
         taker = subprocess.Popen([BUILD + "/samples/hog", "--share", "0.8", "--rounds", "1000000", "--seconds", "600", "--quiet",
                                   "--chunk", "8MiB"], env=self.environment, stdout=subprocess.DEVNULL)  # it is not prepared
         self.addCleanup(taker.wait)

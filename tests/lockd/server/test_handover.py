@@ -3,7 +3,7 @@
 """Memory that is handed over (hand-over): whose descriptors the daemon passes on, to whom, how many, and that it keeps none.
 
 usage: test_handover.py GPUSHARE_LOCKD [unittest options]
-       test_handover.py --receive SOCKET BYTES     (the tests') a program that waits for its turn; prints how many gifts came"""
+       test_handover.py --receive SOCKET BYTES     (the tests') a program that waits for its turn; prints how many descriptors came"""
 import os
 import shutil
 import socket
@@ -42,7 +42,7 @@ class Giver(Program):
 
     def __init__(self, path, name="fake"):
         super().__init__(path, name, total=SMALL)
-        self.gifts, self.rises, self.sent = [], [], []
+        self.handed, self.rises, self.sent = [], [], []
         self.gives = True
 
     def hear(self, timeout=PATIENCE):
@@ -58,10 +58,10 @@ class Giver(Program):
         before = self.target.budget if self.target else 0
         self.target = Target(data)
         self.targets += 1
-        assert len(fds) == self.target.gifts, f"{len(fds)} descriptors, said to be {self.target.gifts}"
+        assert len(fds) == self.target.handed, f"{len(fds)} descriptors, said to be {self.target.handed}"
         if fds:
-            self.rises.append((self.target.budget - before, self.target.gifts * self.target.gift_bytes))
-        self.gifts += fds
+            self.rises.append((self.target.budget - before, self.target.handed * self.target.handed_bytes))
+        self.handed += fds
         return self.target
 
     def give(self, fds, count=None, bytes_=PIECE, **change):
@@ -87,7 +87,7 @@ class Giver(Program):
         self.sent.append(mine)
 
     def close(self):
-        for fd in self.gifts + self.sent:
+        for fd in self.handed + self.sent:
             os.close(fd)
         super().close()
 
@@ -105,11 +105,11 @@ def receive(path, bytes_):
     program = Giver(path, "receiver")
     program.say(flags=WANT, demand=bytes_)
     program.settle(lambda one: one.flags & RUNNING and one.resident == one.demand)
-    print(len(program.gifts), flush=True)
+    print(len(program.handed), flush=True)
     sys.stdin.read()
 
 
-class GiftTest(unittest.TestCase):
+class HandoverTest(unittest.TestCase):
     def start(self, *options):
         folder = make_folder()
         os.chmod(folder, 0o750)  # its group may connect
@@ -178,20 +178,20 @@ class GiftTest(unittest.TestCase):
         while True:  # on a busy machine it may be too late for some
             holder, waiter = self.holder(), self.waiter()
             self.taken(holder, waiter)
-            if len(waiter.gifts) > len(holder.sent) // 2:
+            if len(waiter.handed) > len(holder.sent) // 2:
                 break
-            self.assertLess(time.monotonic(), end, f"of {len(holder.sent)} pieces {len(waiter.gifts)} came")
+            self.assertLess(time.monotonic(), end, f"of {len(holder.sent)} pieces {len(waiter.handed)} came")
             for program in (holder, waiter):
                 self.programs.remove(program)
                 program.close()
         self.assertTrue(holder.target.flags & GIVE)
         inodes = {os.fstat(fd).st_ino for fd in holder.sent}
-        for fd in waiter.gifts:
+        for fd in waiter.handed:
             self.assertIn(os.fstat(fd).st_ino, inodes)
         for rise, bytes_ in waiter.rises:
             self.assertLessEqual(bytes_, rise)
-        while waiter.gifts:
-            os.close(waiter.gifts.pop())
+        while waiter.handed:
+            os.close(waiter.handed.pop())
         for pipe in holder.sent:  # neither the daemon nor anybody else has one left
             wait_for(lambda pipe=pipe: all_closed(pipe), PATIENCE, "a descriptor to be closed")
 
@@ -199,7 +199,7 @@ class GiftTest(unittest.TestCase):
         self.start("--hand-over", "no")
         holder, waiter = self.holder(), self.waiter()
         self.taken(holder, waiter)
-        self.assertEqual(waiter.gifts, [])
+        self.assertEqual(waiter.handed, [])
         self.assertFalse((holder.target.flags | waiter.target.flags) & GIVE)
         for pipe in holder.sent:
             wait_for(lambda pipe=pipe: all_closed(pipe), PATIENCE, "a descriptor to be closed")
@@ -214,7 +214,7 @@ class GiftTest(unittest.TestCase):
             os.close(other)
             holder.sent.append(mine)
         self.taken(holder, waiter)
-        self.assertLess(len(waiter.gifts), 16)
+        self.assertLess(len(waiter.handed), 16)
         for rise, bytes_ in waiter.rises:
             self.assertLessEqual(bytes_, rise)
 
@@ -228,7 +228,7 @@ class GiftTest(unittest.TestCase):
             os.close(other)
             holder.sent.append(mine)
         self.taken(holder, waiter)
-        self.assertLessEqual(len(waiter.gifts), 3)
+        self.assertLessEqual(len(waiter.handed), 3)
 
     def test_what_never_left_makes_no_device_larger(self):
         self.start()
@@ -270,7 +270,7 @@ class GiftTest(unittest.TestCase):
             self.leave(holder, 9)  # more than the daemon sends targets without an answer
             while waiter.hear(0.2) is not None and waiter.target.flags & RUN:
                 waiter.obey()
-            came = len(waiter.gifts)
+            came = len(waiter.handed)
             for rise, bytes_ in waiter.rises:
                 self.assertLessEqual(bytes_, rise)
             for program in (holder, waiter):
@@ -298,7 +298,7 @@ class GiftTest(unittest.TestCase):
                 holder.sent.append(mine)
                 wait_for(lambda pipe=mine: all_closed(pipe), PATIENCE, "a descriptor to be closed")
         self.taken(holder, waiter)
-        self.assertEqual(waiter.gifts, [])
+        self.assertEqual(waiter.handed, [])
 
     def test_descriptors_with_other_messages_end_the_connection(self):
         self.start()
@@ -341,7 +341,7 @@ class GiftTest(unittest.TestCase):
         self.start("--stuck", "checkpoint")
         holder, waiter = self.holder(), self.waiter()
         self.taken(holder, waiter)
-        self.assertEqual(waiter.gifts, [])
+        self.assertEqual(waiter.handed, [])
         self.assertFalse((holder.target.flags | waiter.target.flags) & GIVE)
 
     def test_without_the_setting_every_descriptor_is_closed(self):
@@ -350,7 +350,7 @@ class GiftTest(unittest.TestCase):
             self.sixteen(body)
 
     def received(self, holder, command=(sys.executable, os.path.abspath(__file__)), **started):
-        """How many gifts came to a program that is started in another way."""
+        """How many descriptors came to a program that is started in another way."""
         child = subprocess.Popen([*command, "--receive", self.daemon.path, str(8 * GIB)],
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **started)
         self.addCleanup(child.wait, PATIENCE)

@@ -62,7 +62,7 @@ static void make_plan(struct files *f)
 static int set_up(void **state)
 {
     struct files *f = calloc(1, sizeof *f);
-    struct elf_place place;
+    struct elf_entry entry;
     uint32_t x = 1;
     int fd;
 
@@ -81,9 +81,9 @@ static int set_up(void **state)
     assert_true(fd >= 0);
     assert_int_equal(write(fd, f->bytes, SIZE), SIZE);
     f->original = (struct elf_source){.name = "original", .fd = fd, .size = SIZE};
-    assert_int_equal(elf_place_open(&place, NULL, f->path, NULL), 0);
-    assert_int_equal(elf_output_open(&f->output, &place, f->path, NULL), 0);
-    elf_place_close(&place);
+    assert_int_equal(elf_entry_open(&entry, NULL, f->path, NULL), 0);
+    assert_int_equal(elf_output_open(&f->output, &entry, f->path, NULL), 0);
+    elf_entry_close(&entry);
     make_plan(f);
     return 0;
 }

@@ -29,7 +29,7 @@ static void output_commit_spares_a_changed_file(void **state)
 {
     char folder[] = "/tmp/gpushare-test.XXXXXX", path[64], text[16] = "";
     struct elf_output output;
-    struct elf_place place;
+    struct elf_entry entry;
     struct stat old;
     FILE *f;
 
@@ -37,9 +37,9 @@ static void output_commit_spares_a_changed_file(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/file", folder);
     write_file(path, "old");
-    assert_int_equal(elf_place_open(&place, NULL, path, NULL), 0);
+    assert_int_equal(elf_entry_open(&entry, NULL, path, NULL), 0);
     assert_int_equal(stat(path, &old), 0);
-    assert_int_equal(elf_output_open(&output, &place, path, NULL), 0);
+    assert_int_equal(elf_output_open(&output, &entry, path, NULL), 0);
     assert_int_equal(elf_output_write(&output, 0, "new", 3, NULL), 0);
     write_file(path, "newer");
     assert_int_equal(elf_output_commit(&output, &old, true, NULL), -ESTALE);
@@ -51,14 +51,14 @@ static void output_commit_spares_a_changed_file(void **state)
     assert_string_equal(text, "newer");
 
     assert_int_equal(stat(path, &old), 0);
-    assert_int_equal(elf_output_open(&output, &place, path, NULL), 0);
+    assert_int_equal(elf_output_open(&output, &entry, path, NULL), 0);
     assert_int_equal(elf_output_write(&output, 0, "new", 3, NULL), 0);
     assert_int_equal(elf_output_commit(&output, &old, true, NULL), 0);
     elf_output_deinit(&output);
     assert_int_equal(stat(path, &old), 0);
     assert_int_equal(old.st_size, 3);
     assert_int_equal(unlink(path), 0);
-    elf_place_close(&place);
+    elf_entry_close(&entry);
     assert_int_equal(rmdir(folder), 0); /* nothing else was left in it */
 }
 

@@ -38,11 +38,16 @@ class Venv(Case):
         self.assertEqual(run("--venv", self.env, "--restore")[0], 0)
         self.assertEqual(self.changed(before), [])
 
-    def test_check_sees_another_interpreter(self):
+    def patch_and_replace(self, program):
+        """Puts the program in the place of the patched interpreter, whose path it returns."""
         python = os.path.join(self.env, "bin", "python3")
         self.assertEqual(run("--venv", self.env)[0], 0)
         os.unlink(python)
-        shutil.copy("/usr/bin/python3", python)
+        shutil.copy(program, python)
+        return python
+
+    def test_check_sees_another_interpreter(self):
+        self.patch_and_replace("/usr/bin/python3")
         status, _, err = run("--venv", self.env, "--check")
         self.assertEqual((status, "is not a patched copy of" in err), (1, True), err)
 
@@ -151,10 +156,7 @@ class Venv(Case):
         self.assertEqual((status, err), (0, ""))
 
     def test_restore_leaves_alone_what_is_not_the_copy(self):
-        python = os.path.join(self.env, "bin", "python3")
-        self.assertEqual(run("--venv", self.env)[0], 0)
-        os.unlink(python)
-        shutil.copy("/bin/ls", python)
+        python = self.patch_and_replace("/bin/ls")
         status, out, _ = run("--venv", self.env, "--restore")
         self.assertEqual((status, "is no longer a patched copy" in out), (0, True), out)
         self.assertEqual(open(python, "rb").read(), open("/bin/ls", "rb").read())

@@ -49,7 +49,7 @@ class Hostile:
     def number(self):
         return self.dice.choice(NUMBERS) if self.dice.random() < 0.7 else self.dice.getrandbits(self.dice.randrange(1, 65))
 
-    def target(self, device, flags, gifts=0, gift_bytes=0):
+    def target(self, device, flags, handed=0, handed_bytes=0):
         """One that the library will take, with anything in it."""
         dice = self.dice
         device.seq += 1
@@ -59,7 +59,7 @@ class Hostile:
         idle = 5_000_000 if dice.random() < 0.8 else self.number()
         return struct.pack(TARGET_FORMAT, 0x48535047, 4, TARGET, struct.calcsize(TARGET_FORMAT), 0,
                            device.uuid if dice.random() < 0.97 else dice.randbytes(16), seq, flags, budget, capacity, idle,
-                           self.number() if dice.random() < 0.5 else 2**64 - 1, self.number(), gift_bytes, gifts, 0,
+                           self.number() if dice.random() < 0.5 else 2**64 - 1, self.number(), handed_bytes, handed, 0,
                            0 if dice.random() < 0.5 else self.number(), 0 if dice.random() < 0.5 else self.number())
 
     def flags(self):
@@ -92,8 +92,8 @@ class Hostile:
         dice, kind = self.dice, self.dice.random()
         if kind < 0.06:
             files = self.files()
-            gifts = len(files) if dice.random() < 0.5 else dice.getrandbits(8)
-            return self.target(device, self.flags(), gifts, self.number()), files, True
+            handed = len(files) if dice.random() < 0.5 else dice.getrandbits(8)
+            return self.target(device, self.flags(), handed, self.number()), files, True
         if kind < 0.12 and self.pieces:  # each piece once: else two of the program's pages would be one
             files = [self.pieces.pop() for _ in range(min(len(self.pieces), dice.choice([1, 4, 16])))]
             size = files[0][1] if dice.random() < 0.8 else self.number()

@@ -98,7 +98,7 @@ int gs_connect_receive(int fd, union gs_connect_message *message, unsigned most,
     word_count--;
     message->target = words;
     message->header.type = GS_WIRE_TARGET;
-    with->count = words.gifts;
+    with->count = words.handed;
     return 1;
 }
 
@@ -151,7 +151,7 @@ void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *ta
 {
     assert_true(expecting);
     assert_ptr_equal(device, &card);
-    assert_int_equal(target->gift_bytes, with->count != 0 ? 2 * MIB : 0);
+    assert_int_equal(target->handed_bytes, with->count != 0 ? 2 * MIB : 0);
     budget_before = atomic_load(&card.target.budget);
     received += with->count;
     with->count = 0;
@@ -354,8 +354,8 @@ static void gs_session_turn_handed_over_memory_comes_before_its_budget(void **st
                                     .flags = GS_TARGET_RUN,
                                     .budget = 7 * MIB,
                                     .capacity = 100 * MIB,
-                                    .gifts = 3,
-                                    .gift_bytes = 2 * MIB};
+                                    .handed = 3,
+                                    .handed_bytes = 2 * MIB};
     word_count = 1;
     later(1);
     assert_int_equal(received, 3);

@@ -174,7 +174,7 @@ void stage_make_and_give(uint32_t chunk)
 struct gs_wire_target stage_target(uint32_t flags, uint64_t budget)
 {
     atomic_store(&stage.card.target.flags, flags);
-    return (struct gs_wire_target){.flags = flags, .budget = budget, .gift_bytes = CHUNK};
+    return (struct gs_wire_target){.flags = flags, .budget = budget, .handed_bytes = CHUNK};
 }
 
 unsigned stage_come(unsigned count, uint64_t budget)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place.h: the daemon's place in the file system: its sockets and lock files.
+ * sockets.h: the daemon's sockets and lock files, at all the places where programs look for it.
  */
-#ifndef GS_LOCKD_START_PLACE_H
-#define GS_LOCKD_START_PLACE_H
+#ifndef GS_LOCKD_START_SOCKETS_H
+#define GS_LOCKD_START_SOCKETS_H
 
 #include "common/err.h"
 #include "lockd/base/options.h"
@@ -17,7 +17,7 @@ struct lockd_spot {
     ino_t inode;           /* of the socket that we made; 0: none */
 };
 
-struct lockd_place {
+struct lockd_sockets {
     struct lockd_spot spot[GS_PLACES];
     unsigned count;
     struct gs_places wanted;
@@ -32,14 +32,14 @@ struct lockd_place {
 
 /* Takes the places, as far as this user can have them: socket activation, or lock files, stale
  * sockets replaced, sockets bound and listening. 0, LOCKD_ALREADY, or -errno: there is none. */
-int lockd_place_take(struct lockd_place *place, const struct gs_places *places,
-                     struct gs_err *err);
+int lockd_sockets_take(struct lockd_sockets *sockets, const struct gs_places *places,
+                       struct gs_err *err);
 /* Whether some daemon listens at one of the places that this one wanted. */
-bool lockd_place_is_served(const struct lockd_place *place);
+bool lockd_sockets_is_served(const struct lockd_sockets *sockets);
 /* Removes the sockets (ours only) and gives the places up. The listeners stay open, and the
  * lock files where they are: removing them would race. */
-void lockd_place_leave(struct lockd_place *place);
+void lockd_sockets_leave(struct lockd_sockets *sockets);
 /* A service has come up that this user's programs connect to first. */
-bool lockd_place_is_superseded(const struct lockd_place *place);
+bool lockd_sockets_is_superseded(const struct lockd_sockets *sockets);
 
 #endif

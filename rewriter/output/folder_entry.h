@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place.h: where a file is: the folder that holds it, held open, and its name in there.
+ * folder_entry.h: where a file is: the folder that holds it, held open, and its name in there.
  *
  * A user with write access to a folder can replace a file in it by a link between two of our
  * steps. So a path is walked once, and every later step (read, write, rename) uses the descriptor
  * of the folder that was found then.
  */
-#ifndef REWRITER_OUTPUT_PLACE_H
-#define REWRITER_OUTPUT_PLACE_H
+#ifndef REWRITER_OUTPUT_FOLDER_ENTRY_H
+#define REWRITER_OUTPUT_FOLDER_ENTRY_H
 
 #include "common/err.h"
 
@@ -20,7 +20,7 @@ struct elf_root {
     char path[PATH_MAX]; /* links resolved; for messages and to name what is below it */
 };
 
-struct elf_place {
+struct elf_entry {
     int folder; /* O_PATH; -1: not open */
     char base[NAME_MAX + 1];
 };
@@ -37,11 +37,11 @@ const char *elf_root_below(const struct elf_root *root, const char *path);
  * the root itself. The descriptor or -errno: -ENOTDIR or -ELOOP where a link is in the way. */
 int elf_root_folder(const struct elf_root *root, const char *below);
 
-/* Finds the place of path. With a root, path must be below it and no symbolic link is followed
+/* Finds the entry of path. With a root, path must be below it and no symbolic link is followed
  * on the way; without one (NULL) links to folders are followed. The last part need not exist,
  * and may be a link. 0 or -errno; close accepts one that failed. */
-int elf_place_open(struct elf_place *place, const struct elf_root *root, const char *path,
+int elf_entry_open(struct elf_entry *entry, const struct elf_root *root, const char *path,
                    struct gs_err *err);
-void elf_place_close(struct elf_place *place);
+void elf_entry_close(struct elf_entry *entry);
 
 #endif

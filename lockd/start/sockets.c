@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place.c: makes sure that exactly one daemon serves a user, at all the places where programs
+ * sockets.c: makes sure that exactly one daemon serves a user, at all the places where programs
  * look for it (common/paths.h).
  *
  * The daemon that holds the flock on <socket>.lock serves. Every other one finds the socket
@@ -8,7 +8,7 @@
  * finds another one at any of its places leaves them all. The lock file is never removed.
  * systemd's sockets (LISTEN_FDS) are taken without its library: the steps are few.
  */
-#include "lockd/start/place.h"
+#include "lockd/start/sockets.h"
 
 #include "common/err.h"
 #include "common/fd.h"
@@ -144,16 +144,16 @@ static gid_t find_socket_group(const char *socket_path)
 }
 
 /* The same for systemd's socket: the group that it was made for (SocketGroup=). */
-static void take_activated_group(struct lockd_place *place)
+static void take_activated_group(struct lockd_sockets *sockets)
 {
     struct sockaddr_un address = {0};
     socklen_t size = sizeof address - 1; /* a NUL stays behind the path */
     struct stat st;
 
-    if (getsockname(place->spot[0].listener, (struct sockaddr *)&address, &size) == 0 &&
+    if (getsockname(sockets->spot[0].listener, (struct sockaddr *)&address, &size) == 0 &&
         address.sun_path[0] == '/' && stat(address.sun_path, &st) == 0 &&
         (st.st_mode & S_IWGRP) != 0)
-        place->group = st.st_gid;
+        sockets->group = st.st_gid;
 }
 
 static int bind_socket(struct lockd_spot *spot, gid_t group, struct gs_err *err)
@@ -223,11 +223,11 @@ static int skip_place(const struct gs_places *places, int code, const struct gs_
 /* Takes the locks of all places that this user can have before it makes a socket, so that a
  * daemon that finds another one has misled no program. All daemons keep the same order, so no
  * two wait for each other. 0, LOCKD_ALREADY or -errno. */
-static int take_locks(struct lockd_place *place, const struct gs_places *places,
+static int take_locks(struct lockd_sockets *sockets, const struct gs_places *places,
                       struct gs_err *err)
 {
     for (unsigned i = 0; i < places->count; i++) {
-        struct lockd_spot *spot = &place->spot[place->count];
+        struct lockd_spot *spot = &sockets->spot[sockets->count];
         struct gs_err why = {0};
         int code;
 
@@ -236,36 +236,36 @@ static int take_locks(struct lockd_place *place, const struct gs_places *places,
         code = gs_place_make(spot->path, &why);
         code = code != 0 ? code : take_lock(spot, &why);
         if (code == 0) {
-            place->count++;
+            sockets->count++;
             continue;
         }
         drop_spot(spot);
         if (code == LOCKD_ALREADY || is_served(places->path[i])) {
-            memcpy(place->served, places->path[i], sizeof place->served);
+            memcpy(sockets->served, places->path[i], sizeof sockets->served);
             return LOCKD_ALREADY;
         }
         code = skip_place(places, code, &why, err);
         if (code != 0)
             return code;
     }
-    return place->count != 0 ? 0 : err->code;
+    return sockets->count != 0 ? 0 : err->code;
 }
 
-static int bind_sockets(struct lockd_place *place, const struct gs_places *places,
+static int bind_sockets(struct lockd_sockets *sockets, const struct gs_places *places,
                         struct gs_err *err)
 {
     unsigned kept = 0;
 
-    for (unsigned i = 0; i < place->count; i++) {
-        struct lockd_spot *spot = &place->spot[i];
+    for (unsigned i = 0; i < sockets->count; i++) {
+        struct lockd_spot *spot = &sockets->spot[i];
         const gid_t group = find_socket_group(spot->path);
         struct gs_err why = {0};
         int code = bind_socket(spot, group, &why);
 
         if (code == 0) {
-            if (place->group == (gid_t)-1)
-                place->group = group;
-            place->spot[kept++] = *spot;
+            if (sockets->group == (gid_t)-1)
+                sockets->group = group;
+            sockets->spot[kept++] = *spot;
             continue;
         }
         drop_spot(spot);
@@ -273,58 +273,59 @@ static int bind_sockets(struct lockd_place *place, const struct gs_places *place
         if (code != 0)
             return code;
     }
-    place->count = kept;
+    sockets->count = kept;
     return kept != 0 ? 0 : err->code;
 }
 
-int lockd_place_take(struct lockd_place *place, const struct gs_places *places,
-                     struct gs_err *err)
+int lockd_sockets_take(struct lockd_sockets *sockets, const struct gs_places *places,
+                       struct gs_err *err)
 {
     struct gs_err why = {0};
     int code, listener = -1;
 
-    *place =
-        (struct lockd_place){.group = (gid_t)-1, .named = places->named, .wanted = *places};
+    *sockets =
+        (struct lockd_sockets){.group = (gid_t)-1, .named = places->named, .wanted = *places};
     code = take_activated(&listener, err);
     if (code < 0)
         return code;
-    place->activated = code == 1;
-    if (place->activated) {
-        place->count = 1;
-        place->spot[0] = (struct lockd_spot){.listener = listener, .lock_fd = -1};
-        memcpy(place->spot[0].path, places->path[0], sizeof place->spot[0].path);
-        take_activated_group(place);
+    sockets->activated = code == 1;
+    if (sockets->activated) {
+        sockets->count = 1;
+        sockets->spot[0] = (struct lockd_spot){.listener = listener, .lock_fd = -1};
+        memcpy(sockets->spot[0].path, places->path[0], sizeof sockets->spot[0].path);
+        take_activated_group(sockets);
         return 0;
     }
-    code = take_locks(place, places, &why);
-    code = code != 0 ? code : bind_sockets(place, places, &why);
+    code = take_locks(sockets, places, &why);
+    code = code != 0 ? code : bind_sockets(sockets, places, &why);
     if (code == 0)
         return 0;
-    for (unsigned i = 0; i < place->count; i++)
-        drop_spot(&place->spot[i]);
-    place->count = 0;
+    for (unsigned i = 0; i < sockets->count; i++)
+        drop_spot(&sockets->spot[i]);
+    sockets->count = 0;
     return code == LOCKD_ALREADY ? code : gs_err_set(err, code, "%s", why.text);
 }
 
-bool lockd_place_is_served(const struct lockd_place *place)
+bool lockd_sockets_is_served(const struct lockd_sockets *sockets)
 {
-    for (unsigned i = 0; i < place->wanted.count; i++)
-        if (is_served(place->wanted.path[i]))
+    for (unsigned i = 0; i < sockets->wanted.count; i++)
+        if (is_served(sockets->wanted.path[i]))
             return true;
     return false;
 }
 
-void lockd_place_leave(struct lockd_place *place)
+void lockd_sockets_leave(struct lockd_sockets *sockets)
 {
-    for (unsigned i = 0; i < place->count; i++)
-        leave_spot(&place->spot[i]);
-    place->count = 0;
+    for (unsigned i = 0; i < sockets->count; i++)
+        leave_spot(&sockets->spot[i]);
+    sockets->count = 0;
 }
 
-bool lockd_place_is_superseded(const struct lockd_place *place)
+bool lockd_sockets_is_superseded(const struct lockd_sockets *sockets)
 {
-    for (unsigned i = 0; i < place->count; i++)
-        if (strcmp(place->spot[i].path, GS_SYSTEM_SOCKET) == 0)
+    for (unsigned i = 0; i < sockets->count; i++)
+        if (strcmp(sockets->spot[i].path, GS_SYSTEM_SOCKET) == 0)
             return false;
-    return !place->named && access(GS_SYSTEM_SOCKET, W_OK) == 0 && is_served(GS_SYSTEM_SOCKET);
+    return !sockets->named && access(GS_SYSTEM_SOCKET, W_OK) == 0 &&
+           is_served(GS_SYSTEM_SOCKET);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place.c: see place.h. Below a root each part of a path is opened by itself, from the folder
+ * folder_entry.c: see folder_entry.h. Below a root each part of a path is opened by itself, from the folder
  * before it and without following links: openat2() could do that at once, but only since Linux
  * 5.6 and not in every container, and then this would be needed just as well.
  *
  * Owns the descriptors until they are closed. No state, any thread.
  */
-#include "rewriter/output/place.h"
+#include "rewriter/output/folder_entry.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -71,19 +71,19 @@ static int step_into(int *folder, const char *name)
 }
 
 /* The folder of the last part, which goes into base: "." when path has no part. */
-static int walk_below(const struct elf_root *root, const char *path, struct elf_place *place)
+static int walk_below(const struct elf_root *root, const char *path, struct elf_entry *entry)
 {
     int ret = 0;
 
-    strcpy(place->base, ".");
-    place->folder = openat(root->fd, ".", PASS);
-    if (place->folder < 0)
+    strcpy(entry->base, ".");
+    entry->folder = openat(root->fd, ".", PASS);
+    if (entry->folder < 0)
         return -errno;
-    if (!take_part(&path, place->base, &ret))
+    if (!take_part(&path, entry->base, &ret))
         return ret;
     while (path[strspn(path, "/")] != '\0' && ret == 0) {
-        ret = step_into(&place->folder, place->base);
-        if (ret == 0 && !take_part(&path, place->base, &ret))
+        ret = step_into(&entry->folder, entry->base);
+        if (ret == 0 && !take_part(&path, entry->base, &ret))
             break;
     }
     return ret;
@@ -91,27 +91,27 @@ static int walk_below(const struct elf_root *root, const char *path, struct elf_
 
 int elf_root_folder(const struct elf_root *root, const char *below)
 {
-    struct elf_place place;
-    int ret = walk_below(root, below, &place);
+    struct elf_entry entry;
+    int ret = walk_below(root, below, &entry);
 
     if (ret == 0) {
-        ret = openat(place.folder, place.base,
+        ret = openat(entry.folder, entry.base,
                      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         ret = ret >= 0 ? ret : -errno;
     }
-    elf_place_close(&place);
+    elf_entry_close(&entry);
     return ret;
 }
 
-static int open_below(struct elf_place *place, const struct elf_root *root, const char *path,
+static int open_below(struct elf_entry *entry, const struct elf_root *root, const char *path,
                       struct gs_err *err)
 {
     const char *below = elf_root_below(root, path);
-    int ret = below != NULL ? walk_below(root, below, place) : -EXDEV;
+    int ret = below != NULL ? walk_below(root, below, entry) : -EXDEV;
 
     if (ret == 0)
         return 0;
-    elf_place_close(place);
+    elf_entry_close(entry);
     if (ret == -ENOTDIR || ret == -ELOOP || ret == -EXDEV)
         return gs_err_set(
             err, -ELOOP,
@@ -120,30 +120,30 @@ static int open_below(struct elf_place *place, const struct elf_root *root, cons
     return gs_err_errno(err, ret, "%s: cannot open", path);
 }
 
-int elf_place_open(struct elf_place *place, const struct elf_root *root, const char *path,
+int elf_entry_open(struct elf_entry *entry, const struct elf_root *root, const char *path,
                    struct gs_err *err)
 {
     const char *slash = strrchr(path, '/');
     const char *base = slash != NULL ? slash + 1 : path;
     char folder[PATH_MAX] = ".";
 
-    *place = (struct elf_place){.folder = -1};
+    *entry = (struct elf_entry){.folder = -1};
     if (root != NULL)
-        return open_below(place, root, path, err);
+        return open_below(entry, root, path, err);
     if (strlen(base) > NAME_MAX || strlen(path) >= sizeof folder)
         return gs_err_set(err, -ENAMETOOLONG, "%s: is not a valid file name", path);
-    snprintf(place->base, sizeof place->base, "%s", *base != '\0' ? base : ".");
+    snprintf(entry->base, sizeof entry->base, "%s", *base != '\0' ? base : ".");
     if (slash != NULL)
         snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);
-    place->folder = open(folder, PASS);
-    if (place->folder >= 0)
+    entry->folder = open(folder, PASS);
+    if (entry->folder >= 0)
         return 0;
     return gs_err_errno(err, -errno, "%s: cannot open the folder %s", path, folder);
 }
 
-void elf_place_close(struct elf_place *place)
+void elf_entry_close(struct elf_entry *entry)
 {
-    if (place->folder >= 0)
-        close(place->folder);
-    place->folder = -1;
+    if (entry->folder >= 0)
+        close(entry->folder);
+    entry->folder = -1;
 }
