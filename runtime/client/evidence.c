@@ -311,8 +311,13 @@ static int end_closed(int fd, uint64_t now)
         pthread_mutex_unlock(&self.lock);
         if (!there)
             return 0;
-        if (found.key.kind == GS_KIN_MEMORY && remove_if_closed(i, now, is_used(&found)))
-            return send_key(fd, &found.key, true);
+        if (found.key.kind == GS_KIN_MEMORY && remove_if_closed(i, now, is_used(&found))) {
+            const int error = send_key(fd, &found.key, true);
+
+            if (error != 0)
+                gs_evidence_share(found.exporter); /* it is said, and ended, once more */
+            return error;
+        }
     }
 }
 
