@@ -3,7 +3,7 @@
  * runtime.c: the library's beginning and end in a process, and in its forked children.
  *
  * The constructor runs before every other object's (-z initfirst) and only reads the
- * environment; no thread, no connection, no driver before the program makes a context. A copy
+ * environment, and prepares what is slow once there are threads; no thread, no connection, no driver before the program makes a context. A copy
  * of the library that is not the first in its process does nothing at all (others.h). A forked
  * child starts fresh: no client, a closed gate, no memory.
  */
@@ -23,6 +23,7 @@
 #include "runtime/range/handover.h"
 #include "runtime/base/log.h"
 #include "runtime/base/others.h"
+#include "runtime/base/own_fd.h"
 #include "runtime/gate/throttle.h"
 #include "runtime/base/stats.h"
 #include "runtime/memory/dispose.h"
@@ -57,6 +58,8 @@ __attribute__((constructor)) static void begin_process(int argc, char **argv,
     gs_log_init();
     gs_config_read(&gs_runtime.config);
     gs_gate_init(gs_client_wish);
+    if (!gs_runtime.config.disabled)
+        gs_own_fd_prepare();
     pthread_atfork(gs_handover_before_fork, gs_handover_after_fork, start_fresh_in_child);
 }
 

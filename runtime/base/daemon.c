@@ -13,6 +13,10 @@
 #include "runtime/base/worker.h"
 #include "runtime/base/uncancelled.h"
 
+/* A daemon that is there answers in less than a millisecond. */
+#define PAUSE_LEAST_NS 20000ull
+#define PAUSE_MOST_NS  200000ull
+
 static struct {
     _Atomic(bool) absent; /* release, after what the process may have without a daemon is set */
     _Atomic(uint64_t) new_until; /* ns */
@@ -49,10 +53,13 @@ void gs_daemon_await_target(struct gs_device *device)
 {
     /* the session gives up before: this is for a driver that hangs in the client thread */
     const uint64_t until = gs_now() + 3 * GS_ALONE_AFTER_NS;
+    uint64_t pause = PAUSE_LEAST_NS;
 
     while (atomic_load_explicit(&device->target.seq, memory_order_acquire) == 0 &&
-           !gs_daemon_is_absent() && gs_now() < until)
-        gs_pause(200000);
+           !gs_daemon_is_absent() && gs_now() < until) {
+        gs_pause(pause);
+        pause = pause < PAUSE_MOST_NS ? pause * 2 : PAUSE_MOST_NS;
+    }
 }
 
 void gs_daemon_remark(const char *text)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,6 +30,18 @@ int gs_own_fd_floor(void)
     }
     errno = saved;
     return from < STANDARD ? STANDARD : from;
+}
+
+void gs_own_fd_prepare(void)
+{
+    const int saved = errno, fd = eventfd(0, EFD_CLOEXEC);
+    const int higher = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, gs_own_fd_floor()) : -1;
+
+    if (higher >= 0)
+        close(higher);
+    if (fd >= 0)
+        close(fd);
+    errno = saved;
 }
 
 static bool is_same(int fd, const struct stat *what)

@@ -30,6 +30,11 @@ struct gs_own_fd {
 /* The lowest number for descriptors of ours. errno is kept. */
 int gs_own_fd_floor(void);
 
+/* Makes the process's table of descriptors large enough for them. The kernel needs some 10 ms for
+ * that once there are threads (it waits for all processors), and microseconds before. errno is
+ * kept. */
+void gs_own_fd_prepare(void);
+
 /* Another number for the file, of at least `from`, close-on-exec; the first one is closed,
  * unless the program has made it its own meanwhile. what: the file. -1: there is none, and the
  * first one is as it was. */

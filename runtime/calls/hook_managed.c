@@ -29,8 +29,12 @@ CUresult __wrap_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned i
     do
         result = gs_driver.cuMemAllocManaged(dptr, bytesize, flags);
     while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));
-    if (result != CUDA_SUCCESS || flags != CU_MEM_ATTACH_GLOBAL || gs_runtime.config.disabled)
+    if (result != CUDA_SUCCESS || gs_runtime.config.disabled)
         return result;
+    if (flags != CU_MEM_ATTACH_GLOBAL) {
+        gs_managed_set_aside(*dptr, bytesize);
+        return CUDA_SUCCESS;
+    }
     device = gs_device_current();
     if (device != NULL)
         gs_client_attach_current(device);
@@ -204,16 +208,18 @@ PREFETCH_BATCH(cuMemPrefetchBatchAsync_ptsz, PER_THREAD)
 PREFETCH_BATCH(cuMemDiscardAndPrefetchBatchAsync, LEGACY)
 PREFETCH_BATCH(cuMemDiscardAndPrefetchBatchAsync_ptsz, PER_THREAD)
 
-/* To everybody (again): it counts (again). */
+/* To everybody (again): it counts (again), with the advice that it had. */
 static void note_attached(CUdeviceptr address, unsigned flags)
 {
     CUdeviceptr base = 0;
     size_t bytes = 0;
 
-    if ((flags & CU_MEM_ATTACH_GLOBAL) == 0)
-        gs_managed_disown(address);
-    else if (gs_driver.cuMemGetAddressRange_v2(&base, &bytes, address) == CUDA_SUCCESS)
-        gs_managed_adopt(base, bytes, false, NULL);
+    if (gs_driver.cuMemGetAddressRange_v2(&base, &bytes, address) != CUDA_SUCCESS)
+        gs_managed_disown(address); /* nobody knows what of it counts */
+    else if ((flags & CU_MEM_ATTACH_GLOBAL) == 0)
+        gs_managed_set_aside(base, bytes);
+    else
+        gs_managed_take_back(base, bytes);
 }
 
 #define ATTACH(symbol, calls)                                                                  \

@@ -29,6 +29,7 @@
 
 #define COLLECT_NS 1000000000ull
 #define LOOK_NS    1000000000ull /* while it is new: communicators are made then */
+#define FIRST_NS   50000000ull   /* not while the program waits for its first turn */
 #define EXPECT_NS                                                                              \
     50000000ull /* from one look to the next at most: programs may register a lot */
 #define LOOK_LATER 15000000000ull /* ... after YOUNG_NS of waiting */
@@ -204,10 +205,12 @@ void gs_evidence_expect(void)
 /* Plans the next look while programs wait. */
 static bool is_due(uint64_t now)
 {
+    if (self.waits_since == 0) {
+        self.waits_since = now;
+        self.look_at = now + FIRST_NS;
+    }
     if (now < self.look_at)
         return false;
-    if (self.waits_since == 0)
-        self.waits_since = now;
     self.look_at = now + (now - self.waits_since < YOUNG_NS ? LOOK_NS : LOOK_LATER);
     return true;
 }
@@ -220,7 +223,7 @@ uint64_t gs_evidence_look(bool waiting, uint64_t now)
     if (expects && since < EXPECT_NS)
         return EXPECT_NS - since;
     if (!(waiting && is_due(now)) && !expects)
-        return UINT64_MAX;
+        return waiting ? self.look_at - now : UINT64_MAX;
     atomic_store_explicit(&self.expects, false, memory_order_relaxed); /* before it looks */
     self.looked_at = now;
     if (!is_chosen())
@@ -309,8 +312,13 @@ static int end_closed(int fd, uint64_t now)
         pthread_mutex_unlock(&self.lock);
         if (!there)
             return 0;
-        if (found.key.kind == GS_KIN_MEMORY && remove_if_closed(i, now, is_used(&found)))
-            return send_key(fd, &found.key, true);
+        if (found.key.kind == GS_KIN_MEMORY && remove_if_closed(i, now, is_used(&found))) {
+            const int error = send_key(fd, &found.key, true);
+
+            if (error != 0)
+                gs_evidence_share(found.exporter); /* it is said, and ended, once more */
+            return error;
+        }
     }
 }
 

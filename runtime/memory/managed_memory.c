@@ -3,7 +3,9 @@
  * managed_memory.c: what the program does to its managed memory, put into ranges.
  *
  * Small pieces do not count: a program may have a great many of them, which together are little.
- * State: in the ranges, under gs_memory_lock.
+ * Memory that is attached to the host or to one stream does not count meanwhile; what the program
+ * said of it is kept here until it is attached to all again. State: that list, and the ranges,
+ * under gs_memory_lock.
  */
 #include "runtime/memory/managed_memory.h"
 
@@ -27,11 +29,57 @@
 #define AT_HOST (-1) /* CU_DEVICE_CPU */
 #define AT_NODE (-2) /* and lower: of NUMA node 0, 1, ... */
 
+/* Memory that does not count for a while. */
+struct aside {
+    struct aside *next;
+    CUdeviceptr base;
+    uint64_t bytes;
+    struct gs_program_managed theirs;
+};
+
+static struct aside *asides;
 static _Atomic(bool) has_lent; /* relaxed: set before the program has the address */
 
 bool gs_managed_has_lent(void)
 {
     return atomic_load_explicit(&has_lent, memory_order_relaxed);
+}
+
+/* --- what is set aside; under the lock --- */
+
+static struct aside **find_aside(CUdeviceptr base)
+{
+    struct aside **at = &asides;
+
+    while (*at != NULL && (*at)->base != base)
+        at = &(*at)->next;
+    return at;
+}
+
+static struct aside *remove_aside(CUdeviceptr base)
+{
+    struct aside **at = find_aside(base), *aside = *at;
+
+    if (aside != NULL)
+        *at = aside->next;
+    return aside;
+}
+
+static void free_aside(struct aside *aside)
+{
+    if (aside != NULL)
+        gs_program_managed_clear(&aside->theirs);
+    free(aside);
+}
+
+static void forget_aside(CUdeviceptr base)
+{
+    struct aside *aside;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    aside = remove_aside(base);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    free_aside(aside);
 }
 
 /* --- making and ending --- */
@@ -57,15 +105,21 @@ static void enter_life(struct gs_range *range, uint64_t bytes)
     gs_worker_wake();
 }
 
-void gs_managed_adopt(CUdeviceptr address, uint64_t bytes, bool lent, const void *library)
+static bool can_count(const struct gs_device *device, uint64_t bytes)
+{
+    return device != NULL && gs_device_is_movable(device) && device->prefetches &&
+           bytes >= LEAST_BYTES;
+}
+
+/* like: what is known of it already; its spans go to the range, if one is made. */
+static void adopt(CUdeviceptr address, uint64_t bytes, struct gs_program_managed *like)
 {
     struct gs_device *device = gs_device_current();
     CUcontext context = NULL;
     struct gs_range *range;
     bool known;
 
-    if (device == NULL || !gs_device_is_movable(device) || !device->prefetches ||
-        bytes < LEAST_BYTES || gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+    if (!can_count(device, bytes) || gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         return;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     known = gs_range_first(address, bytes) != NULL;
@@ -75,15 +129,21 @@ void gs_managed_adopt(CUdeviceptr address, uint64_t bytes, bool lent, const void
         return;
     range->context = gs_context_home(context);
     range->node.size = bytes;
-    range->theirs->lent = lent;
-    range->theirs->library = library;
-    if (lent)
+    *range->theirs = *like;
+    *like = (struct gs_program_managed){.lent = like->lent};
+    if (range->theirs->lent)
         atomic_store_explicit(&has_lent, true, memory_order_relaxed);
     gs_daemon_await_target(device); /* it says how much there is to have */
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_program_managed_count(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     enter_life(range, bytes);
+}
+
+void gs_managed_adopt(CUdeviceptr address, uint64_t bytes, bool lent, const void *library)
+{
+    forget_aside(address);
+    adopt(address, bytes, &(struct gs_program_managed){.lent = lent, .library = library});
 }
 
 /* Inside the gate, where nothing of it moves. */
@@ -108,6 +168,7 @@ bool gs_managed_disown(CUdeviceptr address)
 
     if (pass == GS_PASS_REFUSED)
         return false;
+    forget_aside(address);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
     range = range != NULL && range->theirs != NULL ? take_theirs(range) : NULL;
@@ -116,6 +177,69 @@ bool gs_managed_disown(CUdeviceptr address)
         end_range(range);
     gs_gate_leave(pass);
     return range != NULL;
+}
+
+/* Under the lock: what the range knows goes to the new entry of the list. NULL: no range. */
+static struct gs_range *set_aside(struct aside *aside)
+{
+    struct gs_range *range = gs_range_at(aside->base);
+
+    if (range != NULL && range->theirs == NULL)
+        range = NULL;
+    if (range != NULL) {
+        aside->theirs = *range->theirs;
+        *range->theirs = (struct gs_program_managed){.lent = true};
+        take_theirs(range);
+    }
+    aside->next = asides;
+    asides = aside;
+    return range;
+}
+
+void gs_managed_set_aside(CUdeviceptr base, uint64_t bytes)
+{
+    struct gs_range *range = NULL;
+    struct aside *aside;
+    unsigned pass;
+
+    if (!can_count(gs_device_current(), bytes))
+        return;
+    aside = calloc(1, sizeof *aside);
+    if (aside == NULL) { /* what was said of it is forgotten */
+        gs_managed_disown(base);
+        return;
+    }
+    aside->base = base;
+    aside->bytes = bytes;
+    pass = gs_gate_enter();
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (pass != GS_PASS_REFUSED && *find_aside(base) == NULL) {
+        range = set_aside(aside);
+        aside = NULL;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    /* from now on frees of memory that is not ours are looked at */
+    atomic_store_explicit(&has_lent, true, memory_order_relaxed);
+    free(aside);
+    if (range != NULL)
+        end_range(range);
+    if (pass != GS_PASS_REFUSED)
+        gs_gate_leave(pass);
+}
+
+void gs_managed_take_back(CUdeviceptr base, uint64_t bytes)
+{
+    struct gs_program_managed like = {.lent = false};
+    struct aside *aside;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    aside = remove_aside(base);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (aside != NULL)
+        like = aside->theirs;
+    free(aside);
+    adopt(base, bytes, &like);
+    gs_program_managed_clear(&like);
 }
 
 /* Under the lock: a variable of the library, on any device. */
@@ -169,6 +293,10 @@ static void note_parts(CUdeviceptr address, uint64_t bytes, note_part *note, con
                                                           : to,
                  what);
     }
+    for (struct aside *aside = asides; aside != NULL; aside = aside->next)
+        if (aside->base < to && address < aside->base + aside->bytes)
+            note(&aside->theirs, aside->base > address ? aside->base : address,
+                 aside->base + aside->bytes < to ? aside->base + aside->bytes : to, what);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
@@ -225,11 +353,15 @@ void gs_managed_prefetched(CUdeviceptr address, uint64_t bytes, const CUmemLocat
 
 /* --- answers --- */
 
-/* Under the lock: the range that has all of it; NULL: it is not one. */
+/* Under the lock: what is known of all of it; NULL: nothing. */
 static const struct gs_program_managed *find_theirs(CUdeviceptr address, uint64_t bytes)
 {
     const struct gs_range *range = gs_range_at(address);
 
+    for (const struct aside *aside = asides; aside != NULL; aside = aside->next)
+        if (address >= aside->base && address < aside->base + aside->bytes &&
+            bytes <= aside->base + aside->bytes - address)
+            return &aside->theirs;
     return range != NULL && range->theirs != NULL &&
                    bytes <= range->node.base + range->node.size - address
                ? range->theirs

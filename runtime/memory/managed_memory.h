@@ -15,6 +15,11 @@
  * too small to matter. lent: what ends it is not cuMemFree; library: whose variable it is. */
 void gs_managed_adopt(CUdeviceptr address, uint64_t bytes, bool lent, const void *library);
 
+/* It is attached to the host or to one stream: it counts no more, and what the program said, and
+ * says of it meanwhile, is kept; until it is attached to all again. The whole of it. */
+void gs_managed_set_aside(CUdeviceptr base, uint64_t bytes);
+void gs_managed_take_back(CUdeviceptr base, uint64_t bytes);
+
 /* It counts no more, and stays where it is; any address in it. False: it did not count. */
 bool gs_managed_disown(CUdeviceptr address);
 

@@ -38,13 +38,18 @@ struct gs_range *gs_program_managed_new(struct gs_device *device, CUdeviceptr ad
     return range;
 }
 
+void gs_program_managed_clear(struct gs_program_managed *theirs)
+{
+    gs_spans_clear(&theirs->read_mostly);
+    gs_spans_clear(&theirs->stays_host);
+    gs_spans_clear(&theirs->prefetched);
+}
+
 void gs_program_managed_end(struct gs_range *range)
 {
     if (range->theirs == NULL)
         return;
-    gs_spans_clear(&range->theirs->read_mostly);
-    gs_spans_clear(&range->theirs->stays_host);
-    gs_spans_clear(&range->theirs->prefetched);
+    gs_program_managed_clear(range->theirs);
     free(range->theirs);
     range->theirs = NULL;
 }

@@ -30,6 +30,9 @@ struct gs_program_managed {
 struct gs_range *gs_program_managed_new(struct gs_device *device, CUdeviceptr address,
                                         uint64_t bytes);
 
+/* What the program said of it is forgotten. */
+void gs_program_managed_clear(struct gs_program_managed *theirs);
+
 /* What the range has allocated for itself; not the range. */
 void gs_program_managed_end(struct gs_range *range);
 

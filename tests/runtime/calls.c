@@ -5,6 +5,7 @@
  * One case, one process: contexts and the gate are the process's. Threads: only where a case
  * makes them.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -373,6 +374,29 @@ static void case_given_back(void)
     OK(cuMemsetD8(address, 2, free_bytes));
 }
 
+/* Numbers of descriptors that the kernel has room for without making more: -1 if it does not say. */
+static long room_for_descriptors(void)
+{
+    FILE *file = fopen("/proc/self/status", "re");
+    char line[128];
+    long room = -1;
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "FDSize:", 7) == 0)
+            room = strtol(line + 7, NULL, 10);
+    if (file != NULL)
+        fclose(file);
+    return room;
+}
+
+/* Making room for the library's descriptors takes some 10 ms in a process with threads, so it is
+ * done before there are any. */
+static void case_descriptors(void)
+{
+    CHECK(room_for_descriptors() > 1024);
+    CHECK(fcntl(1024, F_GETFD) == -1); /* and nothing is open */
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {{"sizes", case_sizes},
@@ -389,6 +413,7 @@ int main(int argc, char **argv)
                                               {"wait", case_wait},
                                               {"large", case_large},
                                               {"given_back", case_given_back},
+                                              {"descriptors", case_descriptors},
                                               {NULL, NULL}};
 
     return run_case(argc, argv, cases);

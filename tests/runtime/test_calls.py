@@ -158,7 +158,7 @@ class Cases(BuildTest):
         # with a limit what is free is exact; else it changes with what contexts take of the card
         self.cases(("contexts",), GPUSHARE_DEVICE_LIMIT="120MiB")
         self.cases(("limit",), GPUSHARE_DEVICE_LIMIT="32MiB")
-        self.cases(("wait",), daemon=False)
+        self.cases(("wait", "descriptors"), daemon=False)
 
     def test_lives(self):
         self.cases(("capture_beside", "destructors", "fork_beside", "reset", "two_contexts", "many_streams", "fault", "share_at_once"), "lives")

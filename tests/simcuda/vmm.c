@@ -204,6 +204,22 @@ static CUresult unmap(CUdeviceptr start, size_t size)
     return CUDA_SUCCESS;
 }
 
+/* SIMCUDA_READ_ONLY: a driver that knows no memory for reading only, or that then refuses the same
+ * thread any access to the same memory. */
+static bool is_refused(CUdeviceptr start, unsigned flags)
+{
+    static _Thread_local CUdeviceptr refused;
+    const char *wanted = getenv("SIMCUDA_READ_ONLY");
+
+    if (!wanted)
+        return false;
+    if (flags == CU_MEM_ACCESS_FLAGS_PROT_READ) {
+        refused = start;
+        return true;
+    }
+    return !strcmp(wanted, "never") && refused == start;
+}
+
 static CUresult access_set(CUdeviceptr start, size_t size, const CUmemAccessDesc *descriptions,
                            size_t count)
 {
@@ -222,6 +238,8 @@ static CUresult access_set(CUdeviceptr start, size_t size, const CUmemAccessDesc
             return CUDA_ERROR_INVALID_VALUE;
         if (wanted->location.id < 0 || (unsigned)wanted->location.id >= sim.device_count)
             return CUDA_ERROR_INVALID_VALUE;
+        if (is_refused(start, wanted->flags))
+            return CUDA_ERROR_NOT_SUPPORTED;
     }
     for (size_t done = 0, i = (size_t)first; done < size && !result; i++) {
         struct sim_mapping *mapping = (struct sim_mapping *)sim_mappings.item[i];

@@ -136,6 +136,37 @@ class Turns(unittest.TestCase):
         with Card(BUILD, memory="384MiB", SIMCUDA_FAULT_GBPS="50", **Told.SMALL_CONTEXTS) as card:
             self.advice_and_prefetches(card, 320)
 
+    def attached(self, *commands):
+        """What the program is told after these, with its memory moved in the middle, is what it was told before."""
+        first, other = told(self.card), Told(self.card)
+        self.assertEqual(first.say("alloc 24"), "ok")
+        for command in commands:
+            self.assertEqual(first.say(command), "ok")
+        self.assertEqual(first.say("touch"), "ok")
+        facts = "read-mostly 1 0 preferred -2 -1 prefetched 0 -2 accessed 0 -2"
+        self.assertEqual(first.say("facts"), facts)
+        first.until(lambda known: known["resident"] == known["demand"] != 0)
+        first.make_room(other)
+        self.assertEqual(first.say("facts"), facts)
+        self.assertEqual(first.say("touch"), "ok")
+        self.assertEqual(first.say("facts"), facts)
+        self.assertEqual(first.say("attach 2"), "ok")  # the driver's, but it has been moved
+        self.assertEqual(first.say("facts"), facts)
+        self.assertEqual(first.say("attach 1"), "ok")
+        self.assertEqual(first.say("facts"), facts)
+        self.assertEqual(first.say("expect 2"), "ok")
+        self.assertEqual(first.say("free"), "ok")
+        other.end()
+        self.assertEqual(first.say("alloc 24"), "ok")  # at the same address, and nobody has said anything of it
+        self.assertEqual(first.say("facts"), "read-mostly 0 0 preferred -2 -2 prefetched -2 -2 accessed -2 -2")
+        first.end()
+
+    def test_advice_outlives_an_attachment(self):
+        self.attached("advise", "attach 2", "attach 1")
+
+    def test_advice_that_was_given_during_an_attachment(self):
+        self.attached("attach 2", "advise", "attach 1")
+
     def test_more_than_the_card_has_works_and_leaves_room_for_device_memory(self):
         first, other = told(self.card), Told(self.card)
         self.assertEqual(first.say("alloc 100"), "ok")
