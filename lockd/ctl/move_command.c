@@ -38,10 +38,13 @@ static int read_uuid(const char *text, uint8_t uuid[UUID_BYTES])
 /* A number, as nvidia-smi counts. */
 static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
 {
-    struct ctl_nvml *nvml = ctl_nvml_open();
+    struct ctl_nvml *nvml = ctl_nvml_open(CTL_NVML_ONCE);
     char name[LOCKD_UUID_SIZE] = "";
     const bool found = ctl_nvml_uuid(nvml, (unsigned)strtoul(text, NULL, 10), name);
+    const char *remark = ctl_nvml_remark(nvml);
 
+    if (remark != NULL)
+        fprintf(stderr, "gpusharectl: %s\n", remark);
     ctl_nvml_close(nvml);
     if (found && read_uuid(name, uuid) == 0)
         return 0;

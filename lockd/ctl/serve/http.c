@@ -44,7 +44,7 @@ struct caller {
 struct server {
     int listener;
     const struct http_handler *handler;
-    unsigned streams; /* child processes */
+    pid_t streams[STREAMS_MAX]; /* child processes; 0: the place is free */
     uint64_t next_tick;
     struct caller callers[CALLERS_MAX];
 };
@@ -111,9 +111,11 @@ static void stream_reply(struct server *server, struct caller *caller,
                          const struct http_reply *reply, const struct http_request *request)
 {
     const struct timeval patience = {.tv_sec = SEND_SECONDS};
-    pid_t child;
+    pid_t *place = server->streams, child;
 
-    if (server->streams >= STREAMS_MAX) {
+    while (place < server->streams + STREAMS_MAX && *place != 0)
+        place++;
+    if (place == server->streams + STREAMS_MAX) {
         refuse_caller(caller, "503 Service Unavailable");
         return;
     }
@@ -136,7 +138,7 @@ static void stream_reply(struct server *server, struct caller *caller,
         refuse_caller(caller, "503 Service Unavailable");
         return;
     }
-    server->streams++;
+    *place = child;
     hang_up(caller);
 }
 
@@ -307,8 +309,10 @@ static void run_tick(struct server *server)
 {
     const uint64_t now = clock_now();
 
-    while (server->streams > 0 && waitpid(-1, NULL, WNOHANG) > 0)
-        server->streams--;
+    for (int i = 0; i < STREAMS_MAX; i++) {
+        if (server->streams[i] != 0 && waitpid(server->streams[i], NULL, WNOHANG) != 0)
+            server->streams[i] = 0;
+    }
     if (now < server->next_tick)
         return;
     server->next_tick = now + (uint64_t)server->handler->tick_ms * 1000000u;
