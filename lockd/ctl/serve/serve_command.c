@@ -100,8 +100,10 @@ static bool host_allowed(const struct serve *serve, const char *host)
     char name[HTTP_HOST_MAX];
     size_t length = strcspn(host, ":");
 
-    if (host[0] == '[')
-        return true; /* an IPv6 address */
+    if (host[0] == '[') { /* an IPv6 address, and a port */
+        length = strspn(host + 1, "0123456789abcdefABCDEF:.");
+        return length > 1 && host[1 + length] == ']' && strchr(":", host[2 + length]) != NULL;
+    }
     if (length == 0 || length >= sizeof name)
         return false;
     memcpy(name, host, length);
@@ -228,6 +230,8 @@ static void give_path(struct serve *serve, const struct http_request *request,
         reply->status = "404 Not Found";
     else if (!serve->answer.running)
         reply->status = "503 Service Unavailable";
+    else if (request->head_only) /* not recorded */
+        give_json(reply, json_object());
     else
         reply->stream = stream_trace;
 }
