@@ -27,7 +27,6 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
     struct metrics_words words = {false, false};
     enum ctl_exit exit_code = CTL_OK;
     struct ctl_answer answer;
-    struct ctl_nvml *nvml;
     int index = 1, code;
 
     if (lockd_options_read(metrics_options, &words, false, argc, argv, &index, &ctl->err) != 0)
@@ -41,9 +40,7 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
     code = ctl_ask_status(ctl, &answer);
     if (code != 0 && code != -ENOENT)
         return ctl_fail(ctl);
-    nvml = answer.device_count != 0 ? ctl_nvml_open() : NULL;
-    ctl_nvml_look(nvml, &answer);
-    ctl_nvml_close(nvml);
+    ctl_nvml_look_once(&answer);
     ctl_pods_look(&answer);
     if (!words.json)
         ctl_metrics_write(stdout, &answer);

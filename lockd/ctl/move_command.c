@@ -2,6 +2,7 @@
  *
  * move_command.c: `gpusharectl move PID GPU`: moves a program to another GPU while it runs.
  */
+#include "common/fd.h"
 #include "lockd/ctl/ctl.h"
 #include "lockd/ctl/nvml.h"
 
@@ -38,10 +39,13 @@ static int read_uuid(const char *text, uint8_t uuid[UUID_BYTES])
 /* A number, as nvidia-smi counts. */
 static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
 {
-    struct ctl_nvml *nvml = ctl_nvml_open();
+    struct ctl_nvml *nvml = ctl_nvml_open(CTL_NVML_ONCE);
     char name[LOCKD_UUID_SIZE] = "";
     const bool found = ctl_nvml_uuid(nvml, (unsigned)strtoul(text, NULL, 10), name);
+    const char *remark = ctl_nvml_remark(nvml);
 
+    if (remark != NULL)
+        fprintf(stderr, "gpusharectl: %s\n", remark);
     ctl_nvml_close(nvml);
     if (found && read_uuid(name, uuid) == 0)
         return 0;
@@ -71,6 +75,14 @@ static int find_beginning(struct ctl *ctl, const char *text, uint8_t uuid[UUID_B
         return 0;
     return gs_err_set(&ctl->err, -ENODEV, "%s GPU's UUID begins with %s",
                       found == 0 ? "no known" : "more than one", text);
+}
+
+/* Without a daemon that is what is said, not that NVML tells nothing of a GPU. */
+static int find_daemon(struct ctl *ctl)
+{
+    GS_CLOSE_FD int fd = ctl_connect(ctl);
+
+    return fd < 0 ? fd : 0;
 }
 
 static int find_gpu(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
@@ -116,7 +128,9 @@ static enum ctl_exit move_run(struct ctl *ctl, int argc, char **argv)
         return ctl_usage(&ctl_move, "give one process id and one GPU");
     if (ctl_pid(argv[index], &relocate.pid) != 0)
         return ctl_usage(&ctl_move, "'%s' is not a process id", argv[index]);
-    code = find_gpu(ctl, argv[index + 1], relocate.uuid);
+    code = find_daemon(ctl);
+    if (code == 0)
+        code = find_gpu(ctl, argv[index + 1], relocate.uuid);
     if (code != 0)
         return finish_move(ctl, code, &end, relocate.pid, json);
     ctl->patience_s = PATIENCE_S;

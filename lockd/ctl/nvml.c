@@ -1,134 +1,283 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nvml.c: asks NVIDIA's management library how busy devices and programs are. The library is
- * opened when it is needed and never linked: gpusharectl runs on machines without it.
- *
- * Types and numbers are those of NVML's API reference (nvmlDeviceGetUtilizationRates,
- * nvmlDeviceGetProcessUtilization), which keeps them stable.
+ * nvml.c: asks NVIDIA's management library how busy devices and programs are, through a child process (nvml_calls.c) and
+ * with a time limit: a card that was lost can keep every call of the library in the kernel for good. Owns that process. One
+ * that does not answer is killed; until the kernel lets it go there is no other.
  */
 #include "lockd/ctl/nvml.h"
+#include "lockd/ctl/nvml_calls.h"
 
-#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
-#define NVML_SUCCESS   0
-#define NVML_NOT_FOUND 6
-#define NVML_TOO_SMALL 7
-#define SAMPLES_MAX    4096u
-#define WINDOW_US      1000000u /* what counts as now */
-#define PERCENT_MAX    100u
-
-struct nvml_utilization {
-    unsigned gpu, memory; /* per cent of the last sample period in which they were busy */
-};
-
-struct nvml_sample { /* of one process */
-    unsigned pid;
-    unsigned long long time_us; /* since 1970 */
-    unsigned gpu, memory, encoder, decoder;
-};
-
-typedef struct nvml_device *nvml_device_handle;
+#define MS       1000000u
+#define FIRST_MS 1000u /* for the first answer: it loads the driver's library */
+#define REFRESH_MS                                                                             \
+    100u /* so long may a refresh wait; after that the answer counts for the next */
+#define LATE_MS     10000u /* then it is told */
+#define LEAVE_MS    60000u /* then it is killed, and tried again later */
+#define RETRY_MS    60000u /* a driver may be loaded later than the page is served */
+#define WAIT_MAX_S  3600u
+#define REAP_ROUNDS 500
+#define REAP_NS                                                                                \
+    100000 /* between two: what is killed is gone by then, unless the kernel holds it */
+#define PERCENT_MAX 100u
 
 struct ctl_nvml {
-    void *library;
-    int (*init)(void);
-    int (*shutdown)(void);
-    int (*by_uuid)(const char *, nvml_device_handle *);
-    int (*by_index)(unsigned, nvml_device_handle *);
-    int (*uuid)(nvml_device_handle, char *, unsigned);
-    int (*utilization)(nvml_device_handle, struct nvml_utilization *);
-    int (*processes)(nvml_device_handle, struct nvml_sample *, unsigned *, unsigned long long);
+    enum ctl_nvml_use use;
+    unsigned first_ms;
+    pid_t pid;  /* 0: there is none */
+    int fd;     /* -1: it may not be asked */
+    bool ready; /* it has said that NVML works */
+    bool asked; /* the answer to `question` has not come */
+    struct nvml_question question;
+    uint64_t since;   /* when it was asked or, before that, started */
+    uint64_t left_at; /* when the last one was left; 0: none yet */
+    bool remarked;
+    char remark[160];
 };
 
-/* Converts without a cast between object and function pointers (POSIX dlsym). */
-static bool find_function(void *library, const char *name, void *function)
+/* GPUSHARE_NVML_WAIT: seconds. */
+static unsigned first_wait_ms(void)
 {
-    void *address = dlsym(library, name);
+    const char *text = getenv("GPUSHARE_NVML_WAIT");
+    char *end;
+    double seconds;
 
-    memcpy(function, &address, sizeof address);
-    return address != NULL;
+    if (text == NULL || *text == '\0')
+        return FIRST_MS;
+    seconds = strtod(text, &end);
+    return *end == '\0' && seconds >= 0 && seconds <= WAIT_MAX_S ? (unsigned)(seconds * 1000)
+                                                                 : FIRST_MS;
 }
 
-struct ctl_nvml *ctl_nvml_open(void)
+/* Takes the process's end as far as it has ended. Its wait status, or -1. */
+static int reap_child(struct ctl_nvml *nvml, int rounds)
+{
+    int status = -1;
+
+    for (int i = 0; nvml->pid > 0 && i < rounds; i++) {
+        const pid_t ended = waitpid(nvml->pid, &status, WNOHANG);
+
+        if (ended != 0) {
+            nvml->pid = 0;
+            return ended > 0 ? status : -1;
+        }
+        if (i + 1 < rounds)
+            nanosleep(&(struct timespec){.tv_nsec = REAP_NS}, NULL);
+    }
+    return -1;
+}
+
+static void leave_child(struct ctl_nvml *nvml, uint64_t now)
+{
+    if (nvml->fd >= 0)
+        close(nvml->fd);
+    nvml->fd = -1;
+    nvml->asked = false;
+    nvml->left_at = now;
+    if (nvml->pid > 0)
+        kill(nvml->pid, SIGKILL);
+    reap_child(nvml, 1);
+}
+
+static void set_remark(struct ctl_nvml *nvml, const char *what)
+{
+    if (nvml->remarked)
+        return;
+    nvml->remarked = true;
+    snprintf(nvml->remark, sizeof nvml->remark, "NVML %s: BUSY is not known", what);
+}
+
+const char *ctl_nvml_remark(struct ctl_nvml *nvml)
+{
+    static char text[sizeof nvml->remark];
+
+    if (nvml == NULL || nvml->remark[0] == '\0')
+        return NULL;
+    memcpy(text, nvml->remark, sizeof text);
+    nvml->remark[0] = '\0';
+    return text;
+}
+
+/* It closed its end without an answer, or answered what it cannot answer. */
+static void leave_broken(struct ctl_nvml *nvml)
+{
+    const int status = nvml->fd >= 0 ? reap_child(nvml, REAP_ROUNDS) : -1;
+    char what[64] = "ended the process that asked it";
+
+    if (status >= 0 && WIFSIGNALED(status))
+        snprintf(what, sizeof what, "crashed (%s)", strsignal(WTERMSIG(status)));
+    set_remark(nvml, what);
+    leave_child(nvml, ctl_now());
+}
+
+static void remark_silence(struct ctl_nvml *nvml, uint64_t late)
+{
+    char what[64];
+
+    snprintf(what, sizeof what, "did not answer within %.3g s", (double)late / 1e9);
+    set_remark(nvml, what);
+}
+
+static void start_child(struct ctl_nvml *nvml)
+{
+    const pid_t starter = getpid();
+    int ends[2];
+
+    nvml->since = ctl_now();
+    nvml->ready = false;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        nvml->left_at = nvml->since;
+        return;
+    }
+    nvml->pid = fork();
+    if (nvml->pid == 0)
+        nvml_child_run(ends[1], starter);
+    close(ends[1]);
+    nvml->fd = ends[0];
+    if (nvml->pid < 0) {
+        nvml->pid = 0;
+        leave_child(nvml, nvml->since);
+    }
+}
+
+/* Whether something can be received before `until`; the end of the stream counts. */
+static bool wait_for_child(const struct ctl_nvml *nvml, uint64_t until)
+{
+    struct pollfd end = {.fd = nvml->fd, .events = POLLIN};
+    int got;
+
+    do {
+        const uint64_t now = ctl_now();
+
+        got = poll(&end, 1, now >= until ? 0 : (int)((until - now + MS - 1) / MS));
+    } while (got < 0 && errno == EINTR);
+    return got > 0;
+}
+
+/* All of it, or false: the process is left then. It sends an answer when all of it is known. */
+static bool receive_all(struct ctl_nvml *nvml, void *bytes, size_t size)
+{
+    const uint64_t until = ctl_now() + (uint64_t)nvml->first_ms * MS;
+
+    while (size > 0) {
+        ssize_t got;
+
+        if (!wait_for_child(nvml, until)) {
+            remark_silence(nvml, (uint64_t)nvml->first_ms * MS);
+            leave_child(nvml, ctl_now());
+            return false;
+        }
+        got = recv(nvml->fd, bytes, size, MSG_DONTWAIT);
+        if (got < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (got <= 0) {
+            leave_broken(nvml);
+            return false;
+        }
+        bytes = (char *)bytes + got;
+        size -= (size_t)got;
+    }
+    return true;
+}
+
+/* Its first word. False: not yet, or it was left. */
+static bool child_ready(struct ctl_nvml *nvml, uint64_t until)
+{
+    uint32_t works = 0;
+
+    if (nvml->ready)
+        return true;
+    if (!wait_for_child(nvml, until) || !receive_all(nvml, &works, sizeof works))
+        return false;
+    if (works != 1)
+        leave_child(nvml, ctl_now()); /* no driver, which is no fault */
+    else
+        nvml->ready = true;
+    return nvml->ready;
+}
+
+/* The answer has not come. A process that is kept may be late: its library may need many seconds to start. */
+static void check_patience(struct ctl_nvml *nvml)
+{
+    const uint64_t now = ctl_now(), late = now - nvml->since;
+
+    if (nvml->fd < 0)
+        return;
+    if (nvml->use == CTL_NVML_ONCE || late > (uint64_t)LATE_MS * MS)
+        remark_silence(nvml, late);
+    if (nvml->use == CTL_NVML_ONCE || late > (uint64_t)LEAVE_MS * MS)
+        leave_child(nvml, now);
+}
+
+static bool send_question(struct ctl_nvml *nvml)
+{
+    if (nvml->use == CTL_NVML_KEPT)
+        nvml->since = ctl_now(); /* the limit of the others is for all together */
+    nvml->asked = send(nvml->fd, &nvml->question, sizeof nvml->question,
+                       MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof nvml->question;
+    if (!nvml->asked)
+        leave_broken(nvml);
+    return nvml->asked;
+}
+
+struct ctl_nvml *ctl_nvml_open(enum ctl_nvml_use use)
 {
     struct ctl_nvml *nvml = calloc(1, sizeof *nvml);
 
     if (nvml == NULL)
         return NULL;
-    nvml->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (nvml->library != NULL && find_function(nvml->library, "nvmlInit_v2", &nvml->init) &&
-        find_function(nvml->library, "nvmlShutdown", &nvml->shutdown) &&
-        find_function(nvml->library, "nvmlDeviceGetHandleByUUID", &nvml->by_uuid) &&
-        find_function(nvml->library, "nvmlDeviceGetUtilizationRates", &nvml->utilization) &&
-        nvml->init() == NVML_SUCCESS) {
-        find_function(nvml->library, "nvmlDeviceGetHandleByIndex_v2", &nvml->by_index);
-        find_function(nvml->library, "nvmlDeviceGetUUID", &nvml->uuid);
-        /* older drivers lack it; then only devices are known */
-        find_function(nvml->library, "nvmlDeviceGetProcessUtilization", &nvml->processes);
-        return nvml;
-    }
-    if (nvml->library != NULL)
-        dlclose(nvml->library);
-    free(nvml);
-    return NULL;
+    nvml->use = use;
+    nvml->fd = -1;
+    nvml->first_ms = first_wait_ms();
+    start_child(nvml);
+    return nvml;
 }
 
 void ctl_nvml_close(struct ctl_nvml *nvml)
 {
     if (nvml == NULL)
         return;
-    nvml->shutdown();
-    dlclose(nvml->library);
+    leave_child(nvml, 0);
+    reap_child(nvml, REAP_ROUNDS); /* one that the kernel holds is left to init */
     free(nvml);
 }
 
-bool ctl_nvml_uuid(const struct ctl_nvml *nvml, unsigned index, char uuid[LOCKD_UUID_SIZE])
+bool ctl_nvml_uuid(struct ctl_nvml *nvml, unsigned index, char uuid[LOCKD_UUID_SIZE])
 {
-    nvml_device_handle device = NULL;
+    struct nvml_uuid_answer answer;
+    uint64_t until;
 
-    return nvml != NULL && nvml->by_index != NULL && nvml->uuid != NULL &&
-           nvml->by_index(index, &device) == NVML_SUCCESS &&
-           nvml->uuid(device, uuid, LOCKD_UUID_SIZE) == NVML_SUCCESS;
-}
-
-/* The samples of a device's last second. *count: 0 with NULL: nothing ran. -1: NVML does not tell. */
-static int read_samples(const struct ctl_nvml *nvml, nvml_device_handle device,
-                        struct nvml_sample **samples, unsigned *count)
-{
-    struct timespec now;
-    unsigned long long since;
-    int code;
-
-    *samples = NULL;
-    *count = 0;
-    if (nvml->processes == NULL)
-        return -1;
-    clock_gettime(CLOCK_REALTIME, &now);
-    since = (unsigned long long)now.tv_sec * 1000000u +
-            (unsigned long long)now.tv_nsec / 1000u - WINDOW_US;
-    code = nvml->processes(device, NULL, count, since); /* how many there are */
-    if (code == NVML_NOT_FOUND || (code == NVML_SUCCESS && *count == 0))
-        return 0;
-    if (code != NVML_TOO_SMALL && code != NVML_SUCCESS)
-        return -1;
-    *count = *count > SAMPLES_MAX ? SAMPLES_MAX : *count;
-    *samples = calloc(*count, sizeof **samples);
-    if (*samples == NULL)
-        return -1;
-    code = nvml->processes(device, *samples, count, since);
-    *count = code == NVML_SUCCESS && *count <= SAMPLES_MAX ? *count : 0;
-    return code == NVML_SUCCESS || code == NVML_NOT_FOUND ? 0 : -1;
+    if (nvml == NULL || nvml->fd < 0)
+        return false;
+    until = nvml->since + (uint64_t)nvml->first_ms * MS;
+    nvml->question.device_count = 0;
+    nvml->question.index = index;
+    if (child_ready(nvml, until) && send_question(nvml) && wait_for_child(nvml, until) &&
+        receive_all(nvml, &answer, sizeof answer)) {
+        answer.uuid[sizeof answer.uuid - 1] = '\0';
+        memcpy(uuid, answer.uuid, LOCKD_UUID_SIZE);
+        return answer.found == 1;
+    }
+    check_patience(nvml);
+    return false;
 }
 
 /* The newest sample of a process; 0 without one, since idle processes have none. */
-static int busy_of(const struct nvml_sample *samples, unsigned count, int32_t pid)
+static int busy_of(const struct nvml_sample *samples, int32_t count, int32_t pid)
 {
     const struct nvml_sample *newest = NULL;
 
-    for (unsigned i = 0; samples != NULL && i < count; i++) {
+    for (int32_t i = 0; i < count; i++) {
         if (samples[i].pid == (unsigned)pid && samples[i].gpu <= PERCENT_MAX &&
             (newest == NULL || samples[i].time_us > newest->time_us))
             newest = &samples[i];
@@ -136,25 +285,71 @@ static int busy_of(const struct nvml_sample *samples, unsigned count, int32_t pi
     return newest != NULL ? (int)newest->gpu : 0;
 }
 
-static void look_at_programs(const struct ctl_nvml *nvml, nvml_device_handle handle,
-                             const struct gs_wire_device *device, struct ctl_answer *answer)
+/* One device's answer into that of the daemon, which may know other devices than when it was asked. */
+static void fill_in(struct ctl_answer *answer, const char *asked,
+                    const struct nvml_device_answer *device, const struct nvml_sample *samples)
 {
-    struct nvml_sample *samples;
-    unsigned count;
+    char uuid[LOCKD_UUID_SIZE];
 
-    if (read_samples(nvml, handle, &samples, &count) != 0) {
-        free(samples);
-        return;
+    for (size_t i = 0; i < answer->device_count; i++) {
+        if (strcmp(lockd_uuid_text(answer->devices[i].uuid, uuid), asked) == 0)
+            answer->device_busy[i] = device->busy;
     }
-    for (size_t i = 0; i < answer->client_count; i++) {
+    for (size_t i = 0; device->samples >= 0 && i < answer->client_count; i++) {
         const struct gs_wire_client *client = &answer->clients[i];
 
         if (client->condition != GS_CONDITION_NO_DEVICE && client->pid > 0 &&
             (client->flags & GS_CLIENT_FOREIGN) == 0 &&
-            memcmp(client->uuid, device->uuid, sizeof device->uuid) == 0)
-            answer->client_busy[i] = busy_of(samples, count, client->pid);
+            strcmp(lockd_uuid_text(client->uuid, uuid), asked) == 0)
+            answer->client_busy[i] = busy_of(samples, device->samples, client->pid);
     }
+}
+
+static bool receive_device(struct ctl_nvml *nvml, struct ctl_answer *answer, const char *asked)
+{
+    struct nvml_device_answer device;
+    struct nvml_sample *samples = NULL;
+    bool whole = receive_all(nvml, &device, sizeof device);
+
+    if (whole && (device.busy < CTL_BUSY_UNKNOWN || device.busy > (int32_t)PERCENT_MAX ||
+                  device.samples > (int32_t)NVML_SAMPLES_MAX)) {
+        leave_broken(nvml);
+        return false;
+    }
+    if (whole && device.samples > 0) {
+        samples = calloc((size_t)device.samples, sizeof *samples);
+        if (samples == NULL)
+            leave_child(nvml, ctl_now());
+        whole = samples != NULL &&
+                receive_all(nvml, samples, (size_t)device.samples * sizeof *samples);
+    }
+    if (whole)
+        fill_in(answer, asked, &device, samples);
     free(samples);
+    return whole;
+}
+
+/* The answer to the question, if it comes before `until`. */
+static bool receive_answer(struct ctl_nvml *nvml, struct ctl_answer *answer, uint64_t until)
+{
+    if (!wait_for_child(nvml, until))
+        return false;
+    for (uint32_t i = 0; i < nvml->question.device_count; i++) {
+        if (!receive_device(nvml, answer, nvml->question.uuid[i]))
+            return false;
+    }
+    nvml->asked = false;
+    return true;
+}
+
+static void ask_about(struct ctl_nvml *nvml, const struct ctl_answer *answer)
+{
+    struct nvml_question *question = &nvml->question;
+
+    question->device_count = 0;
+    for (size_t i = 0; i < answer->device_count && i < NVML_DEVICES_MAX; i++)
+        lockd_uuid_text(answer->devices[i].uuid, question->uuid[question->device_count++]);
+    send_question(nvml);
 }
 
 static int *make_unknown(size_t count)
@@ -166,24 +361,46 @@ static int *make_unknown(size_t count)
     return busy;
 }
 
-void ctl_nvml_look(const struct ctl_nvml *nvml, struct ctl_answer *answer)
+void ctl_nvml_look_once(struct ctl_answer *answer)
 {
+    struct ctl_nvml *nvml = answer->device_count != 0 ? ctl_nvml_open(CTL_NVML_ONCE) : NULL;
+    const char *remark;
+
+    ctl_nvml_look(nvml, answer);
+    remark = ctl_nvml_remark(nvml);
+    if (remark != NULL)
+        fprintf(stderr, "gpusharectl: %s\n", remark);
+    ctl_nvml_close(nvml);
+}
+
+void ctl_nvml_look(struct ctl_nvml *nvml, struct ctl_answer *answer)
+{
+    uint64_t until;
+
     if (nvml == NULL || answer->device_busy != NULL || answer->client_busy != NULL)
         return;
     answer->device_busy = make_unknown(answer->device_count);
     answer->client_busy = make_unknown(answer->client_count);
-    if (answer->device_busy == NULL || answer->client_busy == NULL)
+    if (answer->device_busy == NULL || answer->client_busy == NULL || answer->device_count == 0)
         return;
-    for (size_t i = 0; i < answer->device_count; i++) {
-        const struct gs_wire_device *device = &answer->devices[i];
-        struct nvml_utilization rates;
-        nvml_device_handle handle = NULL;
-        char uuid[LOCKD_UUID_SIZE];
-
-        if (nvml->by_uuid(lockd_uuid_text(device->uuid, uuid), &handle) != NVML_SUCCESS)
-            continue;
-        if (nvml->utilization(handle, &rates) == NVML_SUCCESS && rates.gpu <= PERCENT_MAX)
-            answer->device_busy[i] = (int)rates.gpu;
-        look_at_programs(nvml, handle, device, answer);
+    if (nvml->fd < 0) {
+        reap_child(nvml, 1);
+        if (nvml->pid > 0 || nvml->use == CTL_NVML_ONCE ||
+            ctl_now() - nvml->left_at < (uint64_t)RETRY_MS * MS)
+            return;
+        start_child(nvml);
     }
+    until = nvml->left_at == 0 && !nvml->asked && !nvml->ready
+                ? nvml->since + (uint64_t)nvml->first_ms * MS
+                : ctl_now() + (uint64_t)REFRESH_MS * MS;
+    if (!child_ready(nvml, until)) {
+        check_patience(nvml);
+        return;
+    }
+    if (nvml->asked) /* of the last refresh */
+        receive_answer(nvml, answer, 0);
+    if (nvml->fd >= 0 && !nvml->asked)
+        ask_about(nvml, answer);
+    if (nvml->fd >= 0 && nvml->asked && !receive_answer(nvml, answer, until))
+        check_patience(nvml);
 }

@@ -91,15 +91,12 @@ static void print_text(const struct ctl_answer *answer)
 static enum ctl_exit show_status(struct ctl *ctl, bool json)
 {
     struct ctl_answer answer;
-    struct ctl_nvml *nvml;
     enum ctl_exit exit_code = CTL_OK;
     int code = ctl_ask_status(ctl, &answer);
 
     if (code != 0 && !(json && code == -ENOENT))
         return ctl_fail(ctl);
-    nvml = answer.device_count != 0 ? ctl_nvml_open() : NULL;
-    ctl_nvml_look(nvml, &answer);
-    ctl_nvml_close(nvml);
+    ctl_nvml_look_once(&answer);
     ctl_pods_look(&answer);
     if (!json)
         print_text(&answer);

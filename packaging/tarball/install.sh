@@ -60,6 +60,7 @@ fi
 while read -r file; do
     make_folder "${file%/*}"
     new=$prefix$file.new
+    rm -f "$new" # of a run that was killed, or a link of somebody else's
     case $file in
     *.service) sed "s|^ExecStart=.*/bin/|ExecStart=$quoted/bin/|" ".$file" >"$new" ;;
     *) cp -P ".$file" "$new" ;;

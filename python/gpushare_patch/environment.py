@@ -7,6 +7,7 @@ import sys
 from gpushare_patch import place
 
 NOTHING = 4  # exit status of gpushare-patch: nothing to do
+NO_DAEMON = 3  # exit status of gpusharectl
 
 
 class Refused(Exception):
@@ -79,8 +80,8 @@ def status():
     sys.stdout.flush()
     daemon = subprocess.run([os.path.join(place.PACKAGE, "bin", "gpusharectl"), "status"], stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False)
-    if daemon.returncode == 0:
-        print(daemon.stdout, end="")
-    else:
+    if daemon.returncode == NO_DAEMON:
         print("daemon: not running (the first program that needs it starts it)")
+    else:
+        print(daemon.stdout, end="")
     return 0 if enabled else 1

@@ -102,12 +102,15 @@ folders_of() { [ ! -d "$1" ] || find "$1" -type d | sort; } # FOLDER
 # What install.sh and uninstall.sh do with folders and users that are not as usual.
 check_odd_prefixes() { # UNPACKED
     local odd=$work/"odd & a|b" unit
-    mkdir -p "$odd/lib/of somebody else" "$odd/share/man"
+    mkdir -p "$odd/lib/of somebody else" "$odd/share/man" "$odd/bin"
     folders_of "$odd" >"$work/folders"
+    echo theirs >"$work/elsewhere"
+    ln -s "$work/elsewhere" "$odd/bin/gpusharectl.new"
     (cd "$work" && umask 077 && CDPATH=/ "$1/install.sh" "${odd#"$work/"}") >"$work/install.out" || die "install.sh failed for $odd"
     [ "$(stat -c %a "$odd/bin" "$odd/bin/gpusharectl" "$odd/lib/libgpushare.so.1")" = "755
 755
 777" ] || die "with a umask of 077 others cannot use what is installed"
+    [ "$(cat "$work/elsewhere")" = theirs ] || die "install.sh writes through a link"
     for unit in "$odd"/lib/systemd/system/*.service; do
         grep -qF "ExecStart=$odd/bin/" "$unit" || die "$unit starts something else"
     done

@@ -76,13 +76,11 @@ int gs_bind_check(struct gs_err *err)
                   : 0;
 }
 
-static int bind_file(const char *from, const char *to, struct gs_err *err)
+static int protect_file(const char *from, const char *to, struct gs_err *err)
 {
     struct statvfs st;
     unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY;
 
-    if (mount(from, to, NULL, MS_BIND, NULL) != 0)
-        return gs_err_errno(err, -errno, "mounting %.200s on %.200s", from, to);
     /* in a user namespace these may not be dropped */
     if (statvfs(to, &st) == 0)
         flags |= ((st.f_flag & ST_NOSUID) != 0 ? MS_NOSUID : 0) |
@@ -90,7 +88,8 @@ static int bind_file(const char *from, const char *to, struct gs_err *err)
                  ((st.f_flag & ST_NOATIME) != 0 ? MS_NOATIME : 0) |
                  ((st.f_flag & ST_NODIRATIME) != 0 ? MS_NODIRATIME : 0) |
                  ((st.f_flag & ST_RELATIME) != 0 ? MS_RELATIME : 0);
-    if (mount(NULL, to, NULL, flags, NULL) != 0)
+    if (mount(NULL, to, NULL, flags, NULL) != 0 &&
+        !(errno == EPERM && mount(NULL, to, NULL, flags | MS_NOEXEC, NULL) == 0))
         return gs_err_errno(err, -errno, "making %.300s read-only", to);
     /* a folder on a file system without programs (noexec) gives no library */
     return statvfs(to, &st) == 0 && (st.f_flag & ST_NOEXEC) != 0
@@ -99,12 +98,34 @@ static int bind_file(const char *from, const char *to, struct gs_err *err)
                : 0;
 }
 
+static int bind_file(const char *from, const char *to, struct gs_err *err)
+{
+    int code;
+
+    if (mount(from, to, NULL, MS_BIND, NULL) != 0)
+        return gs_err_errno(err, -errno, "mounting %.200s on %.200s", from, to);
+    code = protect_file(from, to, err);
+    if (code != 0)
+        umount2(to, MNT_DETACH);
+    return code;
+}
+
 int gs_bind_mount(const struct gs_stage *stage, const struct gs_drivers *drivers,
                   struct gs_err *err)
 {
     int code = bind_file(drivers->path[0], stage->real, err);
+    size_t done = 0;
 
-    for (size_t i = 0; i < drivers->count && code == 0; i++)
-        code = bind_file(stage->door, drivers->path[i], err);
+    if (code != 0)
+        return code;
+    while (done < drivers->count && code == 0) {
+        code = bind_file(stage->door, drivers->path[done], err);
+        done += code == 0;
+    }
+    if (code == 0)
+        return 0;
+    while (done > 0) /* a half would leave the namespace without a driver */
+        umount2(drivers->path[--done], MNT_DETACH);
+    umount2(stage->real, MNT_DETACH);
     return code;
 }

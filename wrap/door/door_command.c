@@ -76,7 +76,8 @@ static int complete_line(int argc, char **argv)
 
 struct request {
     enum action action;
-    const char *folder;
+    const char *folder; /* of --folder */
+    const char *stage;  /* of --stage */
     char **program;
 };
 
@@ -150,7 +151,7 @@ static int carry_out(const struct request *request)
         return code;
     }
     if (code == 0 && request->action == ACTION_STAGE)
-        code = stage_copy(request->folder, drivers, &err);
+        code = stage_copy(request->stage, drivers, &err);
     else if (code == 0 && !drivers->bound) /* else all is done */
         code = mount_door(request, drivers, &err);
     free(drivers);
@@ -198,7 +199,7 @@ static bool take_option(struct request *request, int value)
         return true;
     }
     if (strcmp(name, "stage") == 0) {
-        request->folder = optarg;
+        request->stage = optarg;
         return choose_action(request, ACTION_STAGE);
     }
     if (strcmp(name, "bind") == 0)
@@ -230,6 +231,8 @@ static bool parse_arguments(int argc, char **argv, struct request *request, int 
     request->program = argv + optind;
     if (optind < argc)
         good &= choose_action(request, ACTION_RUN);
+    if (request->folder != NULL) /* of the mounts, which these two do not make */
+        good &= request->action == ACTION_BIND || request->action == ACTION_RUN;
     if (good && request->action != ACTION_NONE)
         return true;
     print_usage(stderr);

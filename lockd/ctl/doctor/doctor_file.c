@@ -124,6 +124,7 @@ static void say_unpatched(struct doctor *doctor, const char *path, const char *n
 
 struct look {
     bool elf, interpreter, dynamic, other_machine, names_library, script;
+    char line[256]; /* of a script: behind #! */
 };
 
 static void look_at_segments(const unsigned char *bytes, size_t size, struct look *look)
@@ -167,6 +168,9 @@ static int look_inside(const char *path, struct look *look)
         return -errno;
     look_at_segments(bytes, (size_t)st.st_size, look);
     look->script = st.st_size > 2 && memcmp(bytes, "#!", 2) == 0;
+    if (look->script)
+        snprintf(look->line, sizeof look->line, "%.*s",
+                 st.st_size > 256 ? 254 : (int)st.st_size - 2, (const char *)bytes + 2);
     look->names_library = memmem(bytes, (size_t)st.st_size, "libgpushare.so.", 15) != NULL;
     munmap(bytes, (size_t)st.st_size);
     return 0;
@@ -187,6 +191,43 @@ static void look_at_privileges(struct doctor *doctor, const char *path, const ch
     doctor_command(doctor, "gpushare-patch --force %s", doctor_quote(name, quoted));
 }
 
+/* The program that a script names in its first line: "/bin/sh", or after env "python3" (execve(2), env(1)). */
+static void name_interpreter(char *line, char *name, size_t size)
+{
+    char *rest = line, *word;
+
+    line[strcspn(line, "\n")] = '\0';
+    word = strtok_r(rest, " \t\r", &rest);
+    snprintf(name, size, "%s", word != NULL ? word : "");
+    if (word == NULL ||
+        strcmp(strrchr(word, '/') != NULL ? strrchr(word, '/') : "", "/env") != 0)
+        return;
+    while ((word = strtok_r(rest, " \t\r", &rest)) != NULL) {
+        if (word[0] != '-' && strchr(word, '=') == NULL) {
+            snprintf(name, size, "%s", word);
+            return;
+        }
+    }
+}
+
+static void say_no_program(struct doctor *doctor, const char *name, struct look *look)
+{
+    char interpreter[sizeof look->line] = "", quoted[DOCTOR_QUOTED];
+
+    if (look->script)
+        name_interpreter(look->line, interpreter, sizeof interpreter);
+    doctor_add(doctor, "file.kind", DOCTOR_FAIL, "prepare the interpreter that runs it",
+               "%s is %s: the program that runs it must be prepared", name,
+               look->script ? "a script" : "no program");
+    if (interpreter[0] == '/')
+        doctor_command(doctor, "gpusharectl doctor %s", doctor_quote(interpreter, quoted));
+    else if (interpreter[0] != '\0')
+        doctor_command(doctor, "gpusharectl doctor \"$(command -v %s)\"",
+                       doctor_quote(interpreter, quoted));
+    else
+        doctor_command(doctor, "file %s", doctor_quote(name, quoted));
+}
+
 void doctor_file(struct doctor *doctor, const char *path, const char *name)
 {
     char how[] = "--check";
@@ -202,13 +243,7 @@ void doctor_file(struct doctor *doctor, const char *path, const char *name)
         return;
     }
     if (!look.elf) {
-        doctor_add(doctor, "file.kind", DOCTOR_FAIL,
-                   "prepare the interpreter that runs it (for example python3)",
-                   "%s is %s: the program that runs it must be prepared", name,
-                   look.script ? "a script" : "no program");
-        doctor_command(doctor,
-                       look.script ? "gpusharectl doctor \"$(command -v python3)\"" : "file %s",
-                       doctor_quote(name, quoted));
+        say_no_program(doctor, name, &look);
         return;
     }
     look_at_privileges(doctor, path, name);

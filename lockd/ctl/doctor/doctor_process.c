@@ -196,7 +196,7 @@ static void say_library(struct doctor *doctor, const struct maps *maps)
         doctor_add(doctor, "process.library", DOCTOR_FAIL,
                    "prepare the file that runs, then start it again",
                    "libgpushare.so is not loaded in process %d", pid);
-        doctor_command(doctor, "gpushare-patch \"$(readlink /proc/%d/exe)\"", pid);
+        doctor_command(doctor, "gpushare-patch --any \"$(readlink /proc/%d/exe)\"", pid);
     } else if (maps->ours_deleted) {
         doctor_add(doctor, "process.library", DOCTOR_WARN, "restart the program",
                    "%s was replaced (an upgrade?): the program still uses the old one",

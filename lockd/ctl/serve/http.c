@@ -20,15 +20,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define CALLERS_MAX  32
-#define REQUEST_MAX  4096
-#define STREAMS_MAX  2
-#define PATIENCE_NS  5000000000u
+#define CALLERS_MAX 32
+#define REQUEST_MAX 4096
+#define STREAMS_MAX 2
+#define PATIENCE_NS 5000000000u /* for request and reply, and once more for the end after it */
+#define ACCEPTS_MAX                                                                            \
+    16 /* at a time: fewer than CALLERS_MAX, so that each is read before it may lose its place */
 #define NO_ROOM_MS   50
 #define SEND_SECONDS 10 /* for a caller who does not read a streamed reply */
 
@@ -36,15 +39,17 @@ struct caller {
     int fd; /* -1: the place is free */
     uint64_t deadline;
     size_t got;  /* of the request */
-    char *reply; /* NULL: the request is still being read */
+    char *reply; /* NULL: none, or no longer */
     size_t size, sent;
+    bool
+        answered; /* what it still sends is thrown away, so that the reply is not lost by a reset */
     char request[REQUEST_MAX];
 };
 
 struct server {
     int listener;
     const struct http_handler *handler;
-    unsigned streams; /* child processes */
+    pid_t streams[STREAMS_MAX]; /* child processes; 0: the place is free */
     uint64_t next_tick;
     struct caller callers[CALLERS_MAX];
 };
@@ -111,15 +116,21 @@ static void stream_reply(struct server *server, struct caller *caller,
                          const struct http_reply *reply, const struct http_request *request)
 {
     const struct timeval patience = {.tv_sec = SEND_SECONDS};
-    pid_t child;
+    const pid_t self = getpid();
+    pid_t *place = server->streams, child;
 
-    if (server->streams >= STREAMS_MAX) {
+    while (place < server->streams + STREAMS_MAX && *place != 0)
+        place++;
+    if (place == server->streams + STREAMS_MAX) {
         refuse_caller(caller, "503 Service Unavailable");
         return;
     }
     fflush(NULL);
     child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != self)
+            _exit(1);
         signal(SIGINT, SIG_DFL);
         signal(SIGTERM, SIG_DFL);
         close(server->listener);
@@ -136,12 +147,13 @@ static void stream_reply(struct server *server, struct caller *caller,
         refuse_caller(caller, "503 Service Unavailable");
         return;
     }
-    server->streams++;
+    *place = child;
     hang_up(caller);
 }
 
-/* Cuts the header lines in place and keeps those that a handler may need. */
-static void cut_headers(char *line, struct http_request *request)
+/* Cuts the header lines in place and keeps those that a handler may need. False: one of them stands twice, where a proxy
+ * may have looked at the other. */
+static bool cut_headers(char *line, struct http_request *request)
 {
     const struct {
         const char *name;
@@ -158,11 +170,15 @@ static void cut_headers(char *line, struct http_request *request)
         for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
             const size_t length = strlen(kept[i].name);
 
-            if (strncasecmp(line, kept[i].name, length) == 0)
-                *kept[i].value = line + length + strspn(line + length, " \t");
+            if (strncasecmp(line, kept[i].name, length) != 0)
+                continue;
+            if (**kept[i].value != '\0')
+                return false;
+            *kept[i].value = line + length + strspn(line + length, " \t");
         }
         line = next;
     }
+    return true;
 }
 
 /* Cuts the request into its parts; false: it is no HTTP request. */
@@ -179,9 +195,9 @@ static bool cut_request(char *text, struct http_request *request)
                                      .authorization = "",
                                      .cookie = ""};
     if (version == NULL || version > line_end || target[0] != '/' ||
-        strncmp(version, " HTTP/1.", 8) != 0)
+        strncmp(version, " HTTP/1.", 8) != 0 ||
+        !cut_headers(line_end + strspn(line_end, "\r\n"), request))
         return false;
-    cut_headers(line_end + strspn(line_end, "\r\n"), request);
     *version = '\0';
     query = strchr(target, '?');
     if (query != NULL)
@@ -235,6 +251,15 @@ static void read_more(struct server *server, struct caller *caller)
         refuse_caller(caller, "431 Request Header Fields Too Large");
 }
 
+/* Until the caller closes its end, too. */
+static void read_rest(struct caller *caller)
+{
+    const ssize_t got = recv(caller->fd, caller->request, sizeof caller->request, MSG_DONTWAIT);
+
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+        hang_up(caller);
+}
+
 static void write_more(struct caller *caller)
 {
     const ssize_t sent = send(caller->fd, caller->reply + caller->sent,
@@ -244,14 +269,19 @@ static void write_more(struct caller *caller)
         return;
     if (sent > 0)
         caller->sent += (size_t)sent;
-    if (sent <= 0 || caller->sent == caller->size) {
-        shutdown(caller->fd, SHUT_WR);
+    if (sent <= 0) {
         hang_up(caller);
+    } else if (caller->sent == caller->size) {
+        shutdown(caller->fd, SHUT_WR);
+        free(caller->reply);
+        caller->reply = NULL;
+        caller->answered = true;
+        caller->deadline = clock_now() + PATIENCE_NS;
     }
 }
 
-/* A free place; otherwise that of the caller whose request has been incomplete for the longest time. NULL: all are
- * being answered. */
+/* A free place; otherwise that of the caller whose request has been incomplete, or who has had the reply, for the longest
+ * time. NULL: all are being answered. */
 static struct caller *find_place(struct server *server)
 {
     struct caller *oldest = NULL;
@@ -269,7 +299,8 @@ static struct caller *find_place(struct server *server)
     return oldest;
 }
 
-static void take_caller(struct server *server)
+/* False: no other one waits. */
+static bool take_caller(struct server *server)
 {
     const int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct caller *caller = fd >= 0 ? find_place(server) : NULL;
@@ -277,12 +308,14 @@ static void take_caller(struct server *server)
     if (caller != NULL) {
         caller->fd = fd;
         caller->got = 0;
+        caller->answered = false;
         caller->deadline = clock_now() + PATIENCE_NS;
     } else if (fd >= 0) {
         close(fd);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
         poll(NULL, 0, NO_ROOM_MS); /* no descriptor or no memory: the caller still waits */
     }
+    return fd >= 0;
 }
 
 static void serve_callers(struct server *server, const struct pollfd *ready)
@@ -294,7 +327,9 @@ static void serve_callers(struct server *server, const struct pollfd *ready)
 
         if (caller->fd < 0)
             continue;
-        if (ready[i].revents != 0 && caller->reply == NULL)
+        if (ready[i].revents != 0 && caller->answered)
+            read_rest(caller);
+        else if (ready[i].revents != 0 && caller->reply == NULL)
             read_more(server, caller);
         else if (ready[i].revents != 0)
             write_more(caller);
@@ -307,8 +342,10 @@ static void run_tick(struct server *server)
 {
     const uint64_t now = clock_now();
 
-    while (server->streams > 0 && waitpid(-1, NULL, WNOHANG) > 0)
-        server->streams--;
+    for (int i = 0; i < STREAMS_MAX; i++) {
+        if (server->streams[i] != 0 && waitpid(server->streams[i], NULL, WNOHANG) != 0)
+            server->streams[i] = 0;
+    }
     if (now < server->next_tick)
         return;
     server->next_tick = now + (uint64_t)server->handler->tick_ms * 1000000u;
@@ -326,8 +363,10 @@ static void serve_round(struct server *server)
     ready[CALLERS_MAX] = (struct pollfd){.fd = server->listener, .events = POLLIN};
     if (poll(ready, CALLERS_MAX + 1, server->handler->tick_ms) > 0) {
         serve_callers(server, ready);
-        if (ready[CALLERS_MAX].revents != 0)
-            take_caller(server);
+        for (int i = 0; ready[CALLERS_MAX].revents != 0 && i < ACCEPTS_MAX; i++) {
+            if (!take_caller(server))
+                break;
+        }
     }
     run_tick(server);
 }
@@ -427,7 +466,7 @@ int http_listen(const char *text, char *where, size_t size, struct gs_err *err)
     if (bind(fd, &address.any,
              address.any.sa_family == AF_INET6 ? sizeof address.six : sizeof address.four) !=
             0 ||
-        listen(fd, 64) != 0) {
+        listen(fd, SOMAXCONN) != 0) {
         code = gs_err_errno(err, -errno, "--listen %.80s", text);
         close(fd);
         return code == -EINVAL ? -EIO : code;

@@ -30,8 +30,7 @@
 #define TOKEN_MAX       128
 #define TRACE_SECONDS   10
 #define TICK_MS         1000
-#define FRESH_NS        100000000u   /* an answer is shown again for so long */
-#define NVML_RETRY_NS   60000000000u /* a driver may be loaded later than the page is served */
+#define FRESH_NS        100000000u /* an answer is shown again for so long */
 #define NUMBER_BYTES    16
 #define NONCE           "NONCENONCENONCENONCENONCENONCE32" /* in the page: 2 * NUMBER_BYTES characters */
 #define SAFE_HEADERS    "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
@@ -48,8 +47,7 @@ struct serve {
     char token[TOKEN_MAX + 1];
     struct ctl_answer answer; /* the newest */
     uint64_t answered;        /* when it came */
-    struct ctl_nvml *nvml;    /* NULL: not there, at the last try */
-    uint64_t tried;           /* when NVML was last opened in vain; 0: never */
+    struct ctl_nvml *nvml;    /* NULL until there is a device */
 };
 
 static volatile int ended;
@@ -102,8 +100,10 @@ static bool host_allowed(const struct serve *serve, const char *host)
     char name[HTTP_HOST_MAX];
     size_t length = strcspn(host, ":");
 
-    if (host[0] == '[')
-        return true; /* an IPv6 address */
+    if (host[0] == '[') { /* an IPv6 address, and a port */
+        length = strspn(host + 1, "0123456789abcdefABCDEF:.");
+        return length > 1 && host[1 + length] == ']' && strchr(":", host[2 + length]) != NULL;
+    }
     if (length == 0 || length >= sizeof name)
         return false;
     memcpy(name, host, length);
@@ -148,15 +148,16 @@ static void give_json(struct http_reply *reply, json_t *json)
 
 static void look_at_cards(struct serve *serve)
 {
-    const uint64_t now = ctl_now();
+    const char *remark;
 
     if (serve->answer.device_count == 0)
         return;
-    if (serve->nvml == NULL && (serve->tried == 0 || now - serve->tried > NVML_RETRY_NS)) {
-        serve->nvml = ctl_nvml_open();
-        serve->tried = now;
-    }
+    if (serve->nvml == NULL)
+        serve->nvml = ctl_nvml_open(CTL_NVML_KEPT);
     ctl_nvml_look(serve->nvml, &serve->answer);
+    remark = ctl_nvml_remark(serve->nvml);
+    if (remark != NULL)
+        fprintf(stderr, "gpusharectl: %s\n", remark);
 }
 
 static void ask_daemon(struct serve *serve)
@@ -229,6 +230,8 @@ static void give_path(struct serve *serve, const struct http_request *request,
         reply->status = "404 Not Found";
     else if (!serve->answer.running)
         reply->status = "503 Service Unavailable";
+    else if (request->head_only) /* not recorded */
+        give_json(reply, json_object());
     else
         reply->stream = stream_trace;
 }

@@ -35,6 +35,15 @@ static bool hung_up(void)
     return poll(ends, 2, 0) > 0 && ((ends[0].revents | ends[1].revents) & ~POLLNVAL) != 0;
 }
 
+/* What NVML did wrong, once: on the screen where there is one and nothing else is to be said. */
+static void show_remark(struct top *top)
+{
+    const char *remark = top->message[0] == '\0' ? ctl_nvml_remark(top->nvml) : NULL;
+
+    if (remark != NULL)
+        snprintf(top->message, sizeof top->message, "%s", remark);
+}
+
 /* The next look; while the daemon does not answer, the screen stays and says why. */
 static void take_look(struct top *top)
 {
@@ -45,6 +54,7 @@ static void take_look(struct top *top)
         snprintf(top->message, sizeof top->message, "%.150s", top->ctl->err.text);
     else if (lost)
         top->message[0] = '\0';
+    show_remark(top);
 }
 
 static enum ctl_exit show_screen(struct top *top, uint64_t interval_ns)
@@ -67,6 +77,7 @@ static enum ctl_exit show_screen(struct top *top, uint64_t interval_ns)
         return ctl_fail(top->ctl);
     }
     start_screen(top);
+    show_remark(top);
     top->ctl->patience_s = LOOK_S;
     for (next = ctl_now() + interval_ns; on;) {
         const uint64_t now = ctl_now();
@@ -90,6 +101,10 @@ static enum ctl_exit print_json(struct top *top, uint64_t interval_ns, uint64_t 
                                    (long)(interval_ns % 1000000000u)};
 
     for (uint64_t i = 0; i < count; i++) {
+        const char *remark = ctl_nvml_remark(top->nvml);
+
+        if (remark != NULL)
+            fprintf(stderr, "gpusharectl: %s\n", remark);
         nanosleep(&pause, NULL);
         if (top_look_take(top) != 0)
             return ctl_fail(top->ctl);
@@ -137,7 +152,7 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
         return CTL_FAILED;
     top->ctl = ctl;
     top->pending.pidfd = -1;
-    top->nvml = ctl_nvml_open();
+    top->nvml = ctl_nvml_open(CTL_NVML_KEPT);
     if (top_look_take(top) != 0)
         code = ctl_fail(ctl);
     else

@@ -256,8 +256,11 @@ static void put_footer(const struct top *top)
         snprintf(text, sizeof text, " any key: back");
         break;
     default:
-        snprintf(text, sizeof text, " q quit  ? help  o order (%s%s)  %.150s",
-                 top_lines_order(top->order), top->reverse ? ", reversed" : "", top->message);
+        if (top->message[0] != '\0') /* it needs the line */
+            snprintf(text, sizeof text, " ? help  %.150s", top->message);
+        else
+            snprintf(text, sizeof text, " q quit  ? help  o order (%s%s)",
+                     top_lines_order(top->order), top->reverse ? ", reversed" : "");
     }
     attron(A_REVERSE);
     mvaddstr(LINES - 1, 0, lockd_text_fit(text, (size_t)COLS, line, sizeof line));

@@ -101,7 +101,7 @@ class CtlTest(CtlCase):
 
     def test_no_daemon_is_told(self):
         nowhere = {"GPUSHARE_SOCKET": self.daemon.path + ".not"}
-        for command in (["status"], ["pause", "all"], ["set", "idle", "10"]):
+        for command in (["status"], ["pause", "all"], ["set", "idle", "10"], ["move", "1", "0"]):
             self.assertIn("no gpushare-lockd is running", self.ctl(*command, code=3, environment=nowhere))
         self.assertEqual(json.loads(self.ctl("status", "--json", environment=nowhere)),
                          {"running": False, "socket": nowhere["GPUSHARE_SOCKET"]})

@@ -233,6 +233,21 @@ class Door(unittest.TestCase):
         self.assertEqual((code, out), (1, ""))
         self.assertIn("begin with `unshare -m`", err)
 
+    def test_mounts_that_fail_leave_the_driver(self):
+        """A folder on a file system without programs, which only root may change: no door, and the driver's library as it was."""
+        folder = os.path.join(self.card.folder, "noexec")
+        os.mkdir(folder)
+        tool = built("wrap", "gpushare-door")
+        inside = f"{tool} -d {folder} --bind; echo $?; {tool} --find; grep -c libcuda /proc/self/mountinfo"
+        outside = f"mount -t tmpfs -o noexec none {folder} || exit 77; exec unshare -Urm sh -c '{inside}'"
+        code, out, err = self.card.run(["unshare", "-m", "sh", "-c", outside])
+        if "unshare failed" in err or code == 77:
+            self.skipTest(err.strip())
+        self.assertIn("its file system allows no programs (noexec)", err)
+        status, found, *_, mounts = out.splitlines()
+        self.assertEqual((status, mounts), ("1", "0"), out)
+        self.assertNotIn("(a door)", found)
+
     def test_compat_package_and_32_bits(self):
         """A second driver in /usr/local/cuda/compat gets the door as well; one of 32 bits is left alone."""
         folder = os.path.join(self.card.folder, "mount")
@@ -296,7 +311,8 @@ class Door(unittest.TestCase):
         self.assertIn("the root folder of this chroot is no mount point (--stage", err)
 
     def test_words_that_are_wrong(self):
-        for words in ([], ["--bind", "--find"], ["--find", "--", "true"], ["--no-such-option"]):
+        for words in ([], ["--bind", "--find"], ["--find", "--", "true"], ["--no-such-option"],
+                      ["--stage", self.stage, "-d", self.stage + "-2"], ["-d", self.stage, "--find"], ["-d", self.stage]):
             with self.subTest(words):
                 code, out, err = self.door(*words)
                 self.assertEqual((code, out), (2, ""))

@@ -96,7 +96,13 @@ class DoctorTest(unittest.TestCase):
         shutil.copy("/bin/true", setuid)
         os.chmod(setuid, 0o4755)
         self.assert_found(self.doctor(setuid), "file.privileged", "warn", "setuid")
-        self.assert_found(self.doctor(self.file("script", b"#!/bin/sh\n", 0o755)), "file.kind", "fail", "script", "python3")
+        for line, command in ((b"#!/bin/sh\n", "gpusharectl doctor /bin/sh"), (b"#! /bin/bash -eu\nexit\n", "gpusharectl doctor /bin/bash"),
+                              (b"#!/usr/bin/env python3\n", 'gpusharectl doctor "$(command -v python3)"'),
+                              (b"#!/usr/bin/env -S X=1 python3 -u\n", 'gpusharectl doctor "$(command -v python3)"'),
+                              (b"#!/opt/my tools/x", "gpusharectl doctor /opt/my"), (b"#!\n", "file "), (b"#!" + b"/x" * 400, "gpusharectl doctor /x"),
+                              (b"print(1)\n", "file ")):
+            found = self.doctor(self.file("script", line, 0o755))
+            self.assert_found(found, "file.kind", "fail", "script" if line[:2] == b"#!" else "no program", command)
         if subprocess.run(["cc", "-static", "-o", static, code], capture_output=True).returncode == 0:
             self.assert_found(self.doctor(static), "file.prepared", "fail", "fully static", "gpushare-cc")
 

@@ -40,7 +40,8 @@ class PeopleTest(unittest.TestCase):
 
     def environment(self, **more):
         clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "FAKE_NVML")}
-        return {**clean, "GPUSHARE_SOCKET": self.daemon.path, "LD_LIBRARY_PATH": NVML, "TERM": "xterm", "LC_ALL": "C.UTF-8", **more}
+        return {**clean, "GPUSHARE_SOCKET": self.daemon.path, "LD_LIBRARY_PATH": NVML, "TERM": "xterm", "LC_ALL": "C.UTF-8",
+                "GPUSHARE_NVML_WAIT": "60", **more}
 
     def ctl(self, *arguments, **environment):
         result = subprocess.run([CTL, *arguments], capture_output=True, text=True, timeout=PATIENCE,

@@ -95,12 +95,14 @@ class ServeTest(unittest.TestCase):
         self.assertNotRegex(first[2], r"innerHTML|https?://(?!www\.w3\.org/2000/svg)")  # no foreign things, no HTML from names
 
     def test_host_of_another_name_is_refused(self):
-        for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "x" * 1000):
+        for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "x" * 1000, "[evil.example]", "[::1].evil.example", "[]", "[::1"):
             with self.subTest(host=host):
                 request = f"GET /metrics HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {self.token}\r\n\r\n"
                 self.assertTrue(self.send(request.encode()).startswith("HTTP/1.1 421 "))
         for host in ("localhost", f"LOCALHOST:{self.port}", f"127.0.0.1:{self.port}", "[::1]:80"):
             self.assertEqual(self.get("/metrics", host=host)[0], 200, host)
+        for names in (("evil.example", "localhost"), ("localhost", "evil.example")):  # a proxy may look at the other one
+            self.assertEqual(self.get("/metrics", host="\r\nHost: ".join(names))[0], 400)
         server, port, token = self.serve("--host", "gpu.example")
         self.assertEqual(self.get("/metrics", host="gpu.example:443", port=port, token=token)[0], 200)
         server.kill()
@@ -142,6 +144,36 @@ class ServeTest(unittest.TestCase):
         head, body = data.decode().split("\r\n\r\n", 1)
         self.assertIn("attachment", head)
         self.assertIn("traceEvents", json.loads(body))
+
+    def test_head_of_a_trace_records_nothing(self):
+        status, head, body = self.get("/trace.json?seconds=600", method="HEAD")
+        self.assertEqual((status, body), (200, ""), head)
+
+    def test_recording_ends_with_the_server(self):
+        server, port, token = self.serve()
+        with socket.create_connection(("127.0.0.1", port), PATIENCE) as caller:
+            caller.sendall(f"GET /trace.json?seconds=600 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+            self.get("/metrics", port=port, token=token)  # it was started before this one was answered
+            server.kill()
+            begun = time.monotonic()
+            while caller.recv(65536):
+                pass
+            self.assertLess(time.monotonic() - begun, 300)
+
+    def test_caller_who_sends_too_much_reads_why(self):
+        request = f"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.token}\r\nX: ".encode() + b"a" * 4_000_000 + b"\r\n\r\n"
+        self.assertTrue(self.send(request).startswith("HTTP/1.1 431 "))
+
+    def test_crowd_of_a_thousand(self):
+        crowd = []
+        for _ in range(1000):
+            crowd.append(socket.socket())
+            crowd[-1].setblocking(False)
+            crowd[-1].connect_ex(("127.0.0.1", self.port))
+        self.assertIn("gpushare_up 1", self.get("/metrics")[2])
+        for caller in crowd:
+            caller.close()
+        self.assertIn("gpushare_up 1", self.get("/metrics")[2])
 
     def test_daemon_that_is_not_there(self):
         self.daemon.process.kill()

@@ -32,7 +32,7 @@ class TopTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.daemon.folder)
         self.addCleanup(self.daemon.end)
         self.environment = {**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm", "LC_ALL": "C.UTF-8",
-                            "GPUSHARE_SOCKET": self.daemon.path, "LD_LIBRARY_PATH": NVML}
+                            "GPUSHARE_SOCKET": self.daemon.path, "LD_LIBRARY_PATH": NVML, "GPUSHARE_NVML_WAIT": "60"}
 
     def programs(self, *wishes):
         programs = []
