@@ -214,7 +214,7 @@ class SlurmTest(BuildTest):
         self.assertTrue(wait_for(lambda: "no figures" in SLURM.log()), SLURM.log()[-3000:])
 
     def test_the_daemon_is_killed_during_a_step(self):
-        """The programs find the next one, which is told what they have used; the step's end finds them there."""
+        """The programs find the next one and are a gang there; the step's end finds both."""
         job = SLURM.start("srun", *self.words(self.hog(), "--share", "0.3", "--seconds", "100", "--cpu-ms", "20",
                                               options=("-n", "2", "--gpushare", "-J", "survivors", "-v")))
         self.assertTrue(wait_for(lambda: [each["gpu_ns"] > 0 for each in self.programs()] == [True, True]), CARD.status())
