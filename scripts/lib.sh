@@ -12,14 +12,14 @@ gs_setup() {
     export CUDA_HOME
 }
 
-# gs_build PRESET FOLDER: configures and builds. A folder configured with another toolkit is made anew.
+# gs_build PRESET FOLDER [TARGET]: configures and builds, all or one target. A folder configured with another toolkit is made anew.
 gs_build() {
     local log=$2/build.log cache=$2/CMakeCache.txt
     mkdir -p "$2"
     if [ -r "$cache" ] && ! grep -q "^GS_CUDA_INCLUDE:PATH=$CUDA_HOME/" "$cache"; then
         sed -i '/^GS_\(NVCC\|CUDA_INCLUDE\|CUDA_STUB\|CUDART_STATIC\):/d' "$cache"
     fi
-    if ! cmake --preset "$1" -B "$2" >"$log" 2>&1 || ! cmake --build "$2" >>"$log" 2>&1; then
+    if ! cmake --preset "$1" -B "$2" >"$log" 2>&1 || ! cmake --build "$2" --target "${3:-all}" >>"$log" 2>&1; then
         tail -40 "$log" >&2
         echo "building $2 (preset $1) failed; the whole log: $log" >&2
         return 1

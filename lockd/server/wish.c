@@ -11,6 +11,9 @@
 #include "lockd/server/ending.h"
 #include "lockd/server/pause.h"
 #include "lockd/server/server.h"
+#include "lockd/server/users.h"
+
+#include <stdio.h>
 
 static enum gs_wire_class granted_by(const struct lockd_connection *connection,
                                      const struct lockd_classes *classes)
@@ -24,16 +27,20 @@ enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection)
     const struct lockd_setting *setting = lockd_setting_find("class");
     const enum gs_wire_class class =
         granted_by(connection, &connection->server->config.classes);
-    char asked[32], granted[32];
+    char asked[32], granted[32], line[256];
 
-    if (class != connection->wish_class)
-        lockd_log(
-            connection->wish_class == GS_CLASS_AUTO ? LOCKD_LOG_DEBUG : LOCKD_LOG_INFO,
-            "%s (process %d, user %u) has class %s by [classes] of the configuration, and "
-            "asked for %s",
-            connection->name, (int)connection->pid, (unsigned)connection->uid,
-            lockd_setting_format(setting, class, false, granted, sizeof granted),
-            lockd_setting_format(setting, connection->wish_class, false, asked, sizeof asked));
+    if (class == connection->wish_class)
+        return class;
+    snprintf(line, sizeof line,
+             "%s (process %d, user %u) has class %s by [classes] of the configuration, and "
+             "asked for %s",
+             connection->name, (int)connection->pid, (unsigned)connection->uid,
+             lockd_setting_format(setting, class, false, granted, sizeof granted),
+             lockd_setting_format(setting, connection->wish_class, false, asked, sizeof asked));
+    if (connection->wish_class == GS_CLASS_AUTO)
+        lockd_log(LOCKD_LOG_DEBUG, "%s", line);
+    else
+        lockd_user_say(connection->user, LOCKD_LOG_INFO, "%s", line);
     return class;
 }
 

@@ -256,6 +256,36 @@ class Hostile(PluginTest):
         self.assertEqual(len(plugin.next_list()), 20)
         plugin.close()
 
+    def test_kubelet_dies_while_it_is_told(self):
+        """It accepts, reads or answers half, and is gone, with its socket or without it; connections of some stay open."""
+        self.start()
+        self.wait_text("waiting for kubelet")
+        descriptors, held = self.descriptors(), []
+        path = os.path.join(self.sockets, "kubelet.sock")
+        for i in range(60):
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(path)
+                listener.listen()
+                listener.settimeout(PATIENCE)
+                connection = listener.accept()[0]
+                if i % 2:
+                    connection.settimeout(PATIENCE)
+                    self.assertTrue(connection.recv(100))
+                if i % 3 == 1:
+                    connection.sendall(frame(SETTINGS) + b"\0\0")
+                if i % 5 == 0:
+                    held.append(connection)
+                else:
+                    connection.close()
+                os.unlink(path)
+        self.assertLessEqual(self.descriptors(), descriptors + 2)
+        self.kubelet.start()
+        plugin = self.kubelet.plugin()
+        self.assertEqual(len(plugin.next_list()), 20)
+        for each in held:
+            each.close()
+        plugin.close()
+
     # --- a kubelet that does the one thing and not the other
 
     def test_kubelet_that_does_not_watch_is_told_again(self):

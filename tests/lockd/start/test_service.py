@@ -14,10 +14,11 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from fake import MIB, PATIENCE, RUNNING, WANT, Program, can_connect, wait_for
+from fake import CONTROL, MIB, PATIENCE, RUNNING, WANT, Program, can_connect, message, wait_for
 from other_user import AS_OTHER_USER, copy_for_others, make_folder
 
 LOCKD, CTL = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+RESUME = 5  # an operation (wire.h)
 
 
 class ServiceTest(unittest.TestCase):
@@ -40,12 +41,13 @@ class ServiceTest(unittest.TestCase):
         program.close()
 
     def fill_the_log(self):
-        """A line of the log for each of more connections than a pipe has room for."""
-        for _ in range(1500):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as bad:
-                bad.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 5, 0))  # a full queue is waited for
-                bad.connect(self.path)
-                bad.send(b"garbage")
+        """A line of the log for each of more operations than a pipe has room for; who may change settings may have all of them logged."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
+            caller.settimeout(PATIENCE)
+            caller.connect(self.path)
+            for _ in range(2000):
+                caller.send(message(CONTROL, struct.pack("<IiQ", RESUME, 0, 0)))
+                self.assertTrue(caller.recv(4096))
 
     def test_log_that_nobody_reads_holds_up_nobody(self):
         ours, its = os.pipe()
