@@ -11,6 +11,7 @@
  *   take N BYTES     N more pieces of so many bytes, and their first values: {"ns"}
  *   uses N N...      so many kernels go over each piece in a pass (1 at first): {}
  *   passes N         {"ns": [...]}, the time of each
+ *   streams N        the pieces take turns on so many streams (1 at first): {}
  *   steps N          of a kernel with each word: {}
  *   edit             a copy from the host, a set and a copy on the device in every piece: {}
  *   kinds            {"wrong"}: pieces whose memory is not said to be the device's
@@ -26,10 +27,11 @@
 #include "bench/card.h"
 #include "bench/load.h"
 
-#define PIECES 1024
-#define GRID   1056
-#define BLOCK  512
-#define EDITED 1024 /* words at the start of a piece that edit replaces, by each of its ways */
+#define PIECES  1024
+#define STREAMS 16
+#define GRID    1056
+#define BLOCK   512
+#define EDITED  1024 /* words at the start of a piece that edit replaces, by each of its ways */
 
 __asm__(".section .rodata\n.balign 64\nbeyond_fatbin:\n.incbin \"" LOAD_FATBIN
         "\"\n.byte 0\n.previous\n");
@@ -45,13 +47,15 @@ struct piece {
 static struct {
     struct piece piece[PIECES];
     unsigned count;
+    CUstream streams[STREAMS]; /* the first one: the legacy stream */
+    unsigned stream_count;
     uint32_t steps;
     CUfunction fill, step;
-} self = {.steps = 1};
+} self = {.steps = 1, .stream_count = 1};
 
-static void launch(CUfunction kernel, void **params)
+static void launch(CUfunction kernel, CUstream stream, void **params)
 {
-    check(cuLaunchKernel(kernel, GRID, 1, 1, BLOCK, 1, 1, 0, NULL, params, NULL),
+    check(cuLaunchKernel(kernel, GRID, 1, 1, BLOCK, 1, 1, 0, stream, params, NULL),
           "cuLaunchKernel");
 }
 
@@ -65,7 +69,7 @@ static void take(unsigned count, uint64_t bytes)
 
         *piece = (struct piece){.words = bytes / 4, .uses = 1, .edited_at = UINT64_MAX};
         check(cuMemAlloc(&piece->memory, bytes), "cuMemAlloc");
-        launch(self.fill, (void *[]){&piece->memory, &piece->words, &first});
+        launch(self.fill, NULL, (void *[]){&piece->memory, &piece->words, &first});
         self.count++;
     }
     check(cuCtxSynchronize(), "cuCtxSynchronize");
@@ -85,11 +89,24 @@ static bool set_uses(char *words)
     return true;
 }
 
+/* They wait for the legacy stream, and it for them. */
+static bool set_streams(unsigned count)
+{
+    if (count == 0 || count > STREAMS)
+        return false;
+    for (unsigned i = 1; i < count; i++)
+        if (self.streams[i] == NULL)
+            check(cuStreamCreate(&self.streams[i], CU_STREAM_DEFAULT), "cuStreamCreate");
+    self.stream_count = count;
+    puts("{}");
+    return true;
+}
+
 static void one_pass(void)
 {
     for (unsigned i = 0; i < self.count; i++)
         for (unsigned use = 0; use < self.piece[i].uses; use++) {
-            launch(self.step,
+            launch(self.step, self.streams[i % self.stream_count],
                    (void *[]){&self.piece[i].memory, &self.piece[i].words, &self.steps});
             self.piece[i].done += self.steps;
         }
@@ -230,6 +247,8 @@ static bool obey(char *line)
         return set_uses(line + 5);
     } else if (sscanf(line, "passes %llu", &count) == 1) { // NOLINT(cert-err34-c)
         passes((unsigned)count);
+    } else if (sscanf(line, "streams %llu", &count) == 1) { // NOLINT(cert-err34-c)
+        return set_streams((unsigned)count);
     } else if (sscanf(line, "steps %llu", &count) == 1) { // NOLINT(cert-err34-c)
         self.steps = (uint32_t)count;
         puts("{}");

@@ -6,7 +6,8 @@ The card is --limit-gib (GPUSHARE_DEVICE_LIMIT); a patched copy of bench/beyond 
 `even` each pass reads and writes every piece once: what does not fit goes over the bus, whichever pieces those are. In `skewed` the
 last third that was allocated is used --often times a pass and the rest once, so that it matters which pieces are on the card. The bound
 of a pass: the larger of the time that the card takes for all kernels with everything in its own memory (measured on pieces that fit), and
-that of the least bytes that must cross the bus in each direction, at half of its duplex rate (measured). Every word is checked.
+that of the least bytes that must cross the bus in each direction, at half of its duplex rate (measured). With --streams N the pieces take turns on N streams, so that kernels which wait for the bus run beside
+others. Every word is checked.
 """
 import statistics
 
@@ -34,6 +35,7 @@ def device_rate(bench, how, limit, piece):
     bus = program.say(f"bus {int(how.bus_mib * MIB)}")
     count = max(int(limit * 0.8) // piece, 1)
     program.say(f"take {count} {piece}")
+    program.say(f"streams {how.streams}")
     seconds, _ = median_pass(program, how.passes)
     program.end()
     return count * piece / seconds, bus
@@ -54,6 +56,7 @@ def measure(bench, how, limit, ratio, kind, rate, bus, piece):
     often = count - count // 3
     uses = [how.often if kind == "skewed" and i >= often else 1 for i in range(count)]
     program.say("uses " + " ".join(str(use) for use in uses))
+    program.say(f"streams {how.streams}")
     program.say("edit")
     seconds, first = median_pass(program, how.passes)
     check(program, f"{kind} at {ratio}")
@@ -63,7 +66,8 @@ def measure(bench, how, limit, ratio, kind, rate, bus, piece):
     bound = max(sum(uses) * piece / rate, over / (bus["duplex"] / 2))
     print(f"{kind:6} {ratio:5.2f} x the card: {count} pieces made in {made:.2f} s; a pass {seconds:.4f} s (the first {first:.4f}), "
           f"bound {bound:.4f} s ({over / GIB:.2f} GiB over the bus): {bound / seconds:.2f} of it; {used / GIB:.2f} GiB of host memory")
-    return row(f"{kind}, {ratio:g} x the card", 1 / seconds, "passes/s", 1 / bound, "bound", bound / seconds >= TARGET,
+    streams = f", {how.streams} streams" if how.streams != 1 else ""
+    return row(f"{kind}, {ratio:g} x the card{streams}", 1 / seconds, "passes/s", 1 / bound, "bound", bound / seconds >= TARGET,
                over_gb=over / 1e9, made_s=made)
 
 
@@ -74,6 +78,7 @@ def body():
         ("--ratios", {"default": "1.1,1.25,1.5,2"}),
         ("--kinds", {"default": "even,skewed"}),
         ("--often", {"type": int, "default": 8}),
+        ("--streams", {"type": int, "default": 1, "help": "1 to 16"}),
         ("--passes", {"type": int, "default": 20}),
         ("--bus-mib", {"type": float, "default": 1024})))
     with Bench(how.build) as bench:

@@ -43,11 +43,10 @@ struct sched_settings {
     uint64_t yield_ns;  /* what programs that run long may have unfinished beside an interactive
                            one; 0: any amount */
     bool balance; /* programs may move to other devices: all say when they have nothing to do */
-    uint64_t overcommit; /* bytes that each program may have beyond the card; LOCKD_AUTO: the
-                            library's choice */
 };
 
-/* A target to be sent. Everything but its header is filled in. */
+/* A target to be sent. Everything but its header and `overcommit`, of which nothing here depends, is
+ * filled in. */
 struct sched_send {
     void *owner; /* as given to sched_client_add() */
     struct gs_wire_target target;

@@ -264,7 +264,6 @@ bool sched_next_send(struct sched *sched, struct sched_send *send)
     send->target.host_budget = member->sent.host;
     send->target.shortfall = member->sent.shortfall;
     send->target.yield_ns = member->sent.yield;
-    send->target.overcommit = member->client->sched->settings.overcommit;
     send->rise =
         sched_less(member->sent.budget, sched_max(member->sent.had, member->report.resident));
     return true;

@@ -19,7 +19,7 @@
 void lockd_reload_apply(struct lockd_server *server, const struct lockd_config *config)
 {
     const bool handed_over = server->config.hands_over;
-    const struct lockd_classes classes = server->config.classes;
+    const struct lockd_lines classes = server->config.classes;
 
     server->config = *config;
     lockd_log_open(lockd_config_log_level(config));

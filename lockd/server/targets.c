@@ -10,6 +10,15 @@
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 #include "lockd/server/trace.h"
+#include "lockd/start/overcommits.h"
+
+/* It has nothing to do with turns: it is what the configuration says now. */
+static void set_overcommit(const struct lockd_connection *connection,
+                           struct gs_wire_target *target)
+{
+    target->overcommit = lockd_overcommits_of(&connection->server->config, connection->uid,
+                                              connection->identity.units);
+}
 
 void lockd_targets_send(struct lockd_server *server)
 {
@@ -18,6 +27,7 @@ void lockd_targets_send(struct lockd_server *server)
     do {
         while (sched_next_send(server->scheduler, &send)) {
             lockd_wire_header(&send.target.header, GS_WIRE_TARGET);
+            set_overcommit(send.owner, &send.target);
             lockd_trace_target(send.owner, &send.target);
             if (lockd_checkpoint_holds(send.owner))
                 lockd_checkpoint_target(send.owner, &send.target);

@@ -16,7 +16,7 @@
 #include <stdio.h>
 
 static enum gs_wire_class granted_by(const struct lockd_connection *connection,
-                                     const struct lockd_classes *classes)
+                                     const struct lockd_lines *classes)
 {
     return lockd_classes_grant(classes, connection->uid, connection->identity.units,
                                connection->wish_class);
@@ -45,7 +45,7 @@ enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection)
 }
 
 void lockd_wish_reconsider(struct lockd_connection *connection,
-                           const struct lockd_classes *before)
+                           const struct lockd_lines *before)
 {
     if (connection->client == NULL ||
         granted_by(connection, before) ==

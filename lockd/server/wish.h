@@ -15,7 +15,7 @@ enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection)
 /* The configuration has taken the place of `before`: a program gets another class where that says
  * another one. What gpusharectl set lasts elsewhere. */
 void lockd_wish_reconsider(struct lockd_connection *connection,
-                           const struct lockd_classes *before);
+                           const struct lockd_lines *before);
 
 /* Takes a checked message; ends the connection of one that has not said HELLO. */
 void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_wish *wish);

@@ -1,111 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * classes.c: the classes that the configuration gives to the programs of users and systemd units.
- * Users are looked up when the line is read. No state but the caller's list.
+ * No state but the caller's list.
  */
 #include "lockd/start/classes.h"
 
 #include "lockd/protocol/setting_table.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <pwd.h>
-#include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define CONTAINER_DIGITS 64 /* of a container's id, in the name of its control group */
 
-static bool is_unit(const char *name)
-{
-    static const char *const suffixes[] = {".service", ".scope", ".slice"};
-    const size_t length = strlen(name);
-
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        const size_t suffix = strlen(suffixes[i]);
-
-        if (length > suffix && strcmp(name + length - suffix, suffixes[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-static int find_user(const char *name, uid_t *uid, struct gs_err *err)
-{
-    const struct passwd *user;
-    unsigned long number;
-    char *end;
-
-    if (isdigit((unsigned char)name[0])) {
-        errno = 0;
-        number = strtoul(name, &end, 10);
-        if (*end != '\0' || errno != 0 || number >= UINT32_MAX)
-            return gs_err_set(err, -EINVAL, "'%s' is not the number of a user", name);
-        *uid = (uid_t)number;
-        return 0;
-    }
-    user = getpwnam(name); /* one thread, at the start and at a reload only */
-    if (user == NULL)
-        return gs_err_set(
-            err, -EINVAL,
-            "'%s' is not a user of this machine; write the name or number of one, or "
-            "a systemd unit with its suffix, as in jupyter.service",
-            name);
-    *uid = user->pw_uid;
-    return 0;
-}
-
-static int read_class(const char *name, const char *text, enum gs_wire_class *class,
-                      struct gs_err *err)
+int lockd_classes_take(struct lockd_lines *classes, const char *name, const char *value,
+                       struct gs_err *err)
 {
     const struct lockd_setting *setting = lockd_setting_find("class");
-    uint64_t value = 0;
-    struct lockd_option option = lockd_setting_option(setting, &value);
+    uint64_t class = 0;
+    struct lockd_option option = lockd_setting_option(setting, &class);
     int code;
 
     option.name = name;
-    code = lockd_option_value(&option, text, err);
-    *class = (enum gs_wire_class)value;
-    return code;
-}
-
-int lockd_classes_take(struct lockd_classes *classes, const char *name, const char *value,
-                       struct gs_err *err)
-{
-    struct lockd_class new = {.uid = (uid_t)-1};
-    size_t at = 0;
-    int code = read_class(name, value, &new.class, err);
-
-    if (code != 0)
-        return code;
-    if (strlen(name) >= sizeof new.unit)
-        return gs_err_set(err, -EINVAL, "%.20s...: the name is longer than %zu bytes", name,
-                          sizeof new.unit - 1);
-    if (is_unit(name))
-        memcpy(new.unit, name, strlen(name) + 1);
-    else if ((code = find_user(name, &new.uid, err)) != 0)
-        return code;
-    while (at < classes->count &&
-           (classes->all[at].uid != new.uid || strcmp(classes->all[at].unit, new.unit) != 0))
-        at++;
-    if (at == LOCKD_CLASSES)
-        return gs_err_set(err, -EINVAL, "%s: [classes] has more than %d lines", name,
-                          LOCKD_CLASSES);
-    classes->all[at] = new;
-    classes->count += at == classes->count ? 1 : 0;
-    return 0;
-}
-
-/* Where the first `length` bytes of the path name the unit last; 0: nowhere. */
-static size_t find_unit(const char *units, size_t length, const char *unit)
-{
-    size_t found = 0;
-
-    for (const char *at = units; at < units + length; at += strcspn(at, "/")) {
-        at += strspn(at, "/");
-        if (strcspn(at, "/") == strlen(unit) && strncmp(at, unit, strlen(unit)) == 0)
-            found = (size_t)(at - units) + 1;
-    }
-    return found;
+    code = lockd_option_value(&option, value, err);
+    return code != 0 ? code : lockd_lines_take(classes, setting->section, name, class, err);
 }
 
 /* Are the control groups inside this one named by the user: its own systemd, or a container? */
@@ -155,35 +73,18 @@ static enum gs_wire_class lower_class(enum gs_wire_class one, enum gs_wire_class
     return rank_class(other) < rank_class(one) ? other : one;
 }
 
-/* The line of the innermost unit in the first `length` bytes of the path, else the user's; NULL:
- * none. */
-static const struct lockd_class *find_line(const struct lockd_classes *classes, uid_t uid,
-                                           const char *units, size_t length)
-{
-    const struct lockd_class *line = NULL;
-    size_t deepest = 0;
-
-    for (size_t i = 0; i < classes->count; i++) {
-        const struct lockd_class *each = &classes->all[i];
-        const size_t depth = each->unit[0] != '\0' ? find_unit(units, length, each->unit) : 0;
-
-        if (depth > deepest || (deepest == 0 && each->unit[0] == '\0' && each->uid == uid)) {
-            deepest = depth;
-            line = each;
-        }
-    }
-    return line;
-}
-
-enum gs_wire_class lockd_classes_grant(const struct lockd_classes *classes, uid_t uid,
+enum gs_wire_class lockd_classes_grant(const struct lockd_lines *classes, uid_t uid,
                                        const char *units, enum gs_wire_class asked)
 {
-    const struct lockd_class *given = find_line(classes, uid, units, named_by_machine(units)),
-                             *named = find_line(classes, uid, units, strlen(units));
+    const struct lockd_line *given =
+                                lockd_lines_find(classes, uid, units, named_by_machine(units)),
+                            *named = lockd_lines_find(classes, uid, units, strlen(units));
     enum gs_wire_class class;
 
     if (named == NULL)
         return asked;
-    class = given != NULL ? lower_class(given->class, named->class) : named->class;
+    class = (enum gs_wire_class)named->value;
+    if (given != NULL)
+        class = lower_class((enum gs_wire_class)given->value, class);
     return asked == GS_CLASS_AUTO ? class : lower_class(class, asked);
 }

@@ -6,6 +6,7 @@
  * one that does not start.
  */
 #include "lockd/start/config.h"
+#include "lockd/start/overcommits.h"
 #include "common/fd.h"
 #include "lockd/protocol/wire_check.h"
 
@@ -74,7 +75,6 @@ int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
         .host = set->host,
         .yield_ns = set->yield,
         .balance = set->balance == 1,
-        .overcommit = set->overcommit,
         .floor_ppm = set->floor != LOCKD_AUTO ? (uint32_t)set->floor : 0,
         .share_ppm = set->switch_share != LOCKD_AUTO ? (uint32_t)set->switch_share : 0,
     };
@@ -198,6 +198,7 @@ static void list_sections(char *buffer, size_t size)
             list_word(buffer, size, "[", at->section, "]");
         last = at->section;
     }
+    list_word(buffer, size, "[", lockd_setting_find("overcommit")->name, "]");
 }
 
 static int take_value(void *user, const char *section, const char *name, const char *value)
@@ -215,6 +216,10 @@ static int take_value(void *user, const char *section, const char *name, const c
     }
     if (strcmp(section, lockd_setting_find("class")->section) == 0)
         return lockd_classes_take(&reader->config->classes, name, value, err) == 0
+                   ? 1
+                   : mark_bad(reader);
+    if (strcmp(section, lockd_setting_find("overcommit")->name) == 0)
+        return lockd_overcommits_take(&reader->config->overcommits, name, value, err) == 0
                    ? 1
                    : mark_bad(reader);
     list_keys(section, list, sizeof list);

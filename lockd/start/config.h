@@ -33,7 +33,8 @@ enum lockd_hand_over {
 struct lockd_config {
     struct lockd_values set;        /* as read, or changed by gpusharectl */
     struct sched_settings settings; /* what that means to the scheduler */
-    struct lockd_classes classes;   /* of users and units */
+    struct lockd_lines classes;     /* of users and units */
+    struct lockd_lines overcommits; /* the same: bytes beyond the card */
     bool hands_over;                /* ... and to memory that leaves a program */
     gid_t control_gid;              /* of control-group; (gid_t)-1: nobody but owner and root */
 };

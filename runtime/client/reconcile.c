@@ -364,8 +364,8 @@ uint64_t gs_reconcile(void)
     if (all_may_run() || self.stopped)
         more = gs_moving_step(now, self.stopped, !exiting, gs_session_fd());
     due = smaller_of(due, gs_placement_look(now, all_may_run() && !exiting));
-    if (self.stopped && all_may_run() && !more)
-        more = gs_placement_step();
+    if (self.stopped && !more)
+        more = gs_placement_step(all_may_run());
     due = smaller_of(due, gs_exporter_step(gs_now(), self.stopped, gs_session_fd()));
     now = gs_now();
     if (all_may_run() && something_leaves()) /* a target with less budget than is in place */

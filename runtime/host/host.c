@@ -423,19 +423,23 @@ uint64_t gs_host_budget(void)
 
 enum gs_host_claim gs_host_claim(uint64_t bytes)
 {
-    enum gs_host_claim claim = GS_HOST_CLAIMED;
+    enum gs_host_claim claim = machine_has(bytes) ? GS_HOST_CLAIMED : GS_HOST_NONE;
 
-    if (!machine_has(bytes))
-        return GS_HOST_NONE;
     gs_lock(&arena.lock, GS_LOCK_HOST); /* two claims must not take the same bytes */
-    if (gs_host_budget() < bytes || gs_host_budget() - bytes < load_counter(&arena.held))
+    if (claim == GS_HOST_CLAIMED &&
+        (gs_host_budget() < bytes || gs_host_budget() - bytes < load_counter(&arena.held)))
         claim = GS_HOST_LATER;
-    else
+    if (claim == GS_HOST_CLAIMED)
         atomic_fetch_add_explicit(&arena.claimed, bytes, memory_order_relaxed);
     atomic_store_explicit(&arena.unclaimed, claim == GS_HOST_LATER ? bytes : 0,
                           memory_order_relaxed);
     gs_unlock(&arena.lock, GS_LOCK_HOST);
     return claim;
+}
+
+void gs_host_give_up_claim(void)
+{
+    atomic_store_explicit(&arena.unclaimed, 0, memory_order_relaxed);
 }
 
 void gs_host_unclaim(uint64_t bytes)

@@ -63,10 +63,12 @@ void gs_host_set_budget(uint64_t bytes);
 uint64_t gs_host_budget(void); /* without what is claimed */
 
 /* Counts bytes of host memory that the library has by other means (range/over.h). LATER: beyond
- * the budget, and the need counts as wanted until the next claim. Any thread. */
+ * the budget, and the need counts as wanted until the next claim, or until it is given up. Any thread. */
 enum gs_host_claim { GS_HOST_CLAIMED, GS_HOST_LATER, GS_HOST_NONE };
 enum gs_host_claim gs_host_claim(uint64_t bytes);
 void gs_host_unclaim(uint64_t bytes);
+/* What was LATER is not needed any more. */
+void gs_host_give_up_claim(void);
 /* What has been claimed; not in gs_host_used(). */
 uint64_t gs_host_claimed(void);
 

@@ -200,9 +200,11 @@ static void unmap_one(struct gs_range *range)
     range->own->accessible = false;
     range->own->access_count = 0;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    for (uint32_t i = 0; i < range->chunk_count; i++)
-        if (gs_chunk_is_there(&range->chunks[i]))
+    for (uint32_t i = 0; i < range->chunk_count; i++) {
+        if (gs_chunk_is_mapped(&range->chunks[i]))
             gs_vmm_unmap(range, i);
+        range->chunks[i].adrift = false; /* it shall be nowhere now */
+    }
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_range_clear_address(range);
     range->own->mapped = false;
@@ -300,7 +302,7 @@ static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *acces
         range->own->access_count = 0;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
-        if (gs_chunk_is_there(&range->chunks[i]))
+        if (gs_chunk_is_mapped(&range->chunks[i]))
             result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),
                                               gs_range_chunk_bytes(range, i), access, count);
     if (result != CUDA_SUCCESS)
@@ -335,7 +337,7 @@ static CUresult change_access(struct gs_range *range, const CUmemAccessDesc *acc
     result = note_access(range->own, access, count);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
-        if (gs_chunk_is_there(&range->chunks[i]))
+        if (gs_chunk_is_mapped(&range->chunks[i]))
             result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),
                                               gs_range_chunk_bytes(range, i), access, count);
     if (result != CUDA_SUCCESS) {

@@ -230,7 +230,7 @@ static size_t list_placed(const struct gs_pool *pool, struct placed *list)
     for (const struct gs_range *range = pool->device->ranges; range != NULL;
          range = range->next)
         for (uint32_t i = 0; range->pool == pool && i < range->chunk_count; i++)
-            if (gs_chunk_is_there(&range->chunks[i])) {
+            if (gs_chunk_is_mapped(&range->chunks[i])) {
                 if (list != NULL)
                     list[count] = (struct placed){gs_range_chunk_address(range, i),
                                                   gs_range_chunk_bytes(range, i)};

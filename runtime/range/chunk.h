@@ -13,10 +13,16 @@
 uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk);
 CUdeviceptr gs_range_chunk_address(const struct gs_range *range, uint32_t chunk);
 
-/* It has memory that the device can reach. */
+/* It has memory. */
 static inline bool gs_chunk_is_there(const struct gs_chunk *chunk)
 {
     return chunk->state == GS_CHUNK_RESIDENT || chunk->state == GS_CHUNK_OVER;
+}
+
+/* The same, and it is at its address, if its range has one. */
+static inline bool gs_chunk_is_mapped(const struct gs_chunk *chunk)
+{
+    return gs_chunk_is_there(chunk) && !chunk->adrift;
 }
 
 /* The following under gs_memory_lock. */

@@ -66,6 +66,7 @@ static bool claim_memory(uint64_t bytes)
         gs_worker_wake();
         gs_pause(PAUSE_NS);
     }
+    gs_host_give_up_claim();
     return false;
 }
 

@@ -4,8 +4,8 @@
  * what is where.
  *
  * Invariants (under gs_memory_lock): demand = sum of reserved over live ranges that are not
- * pinned, less their chunks that are OVER, whose sum is over; missing = bytes of their chunks that are needed and not RESIDENT; resident = bytes of
- * RESIDENT chunks of all ranges that are not pinned, plus claims of allocations under way; the
+ * pinned, less their chunks that are OVER, whose sum is over; missing = bytes of their chunks that
+ * are needed and neither RESIDENT nor OVER, or adrift; resident = bytes of RESIDENT chunks of all ranges that are not pinned, plus claims of allocations under way; the
  * tree holds exactly the live ranges that have an address, `gone` cuMemAlloc's other ones;
  * an application thread that makes missing grow shuts the gate under the same lock.
  * Chunks are touched by: the allocating thread before the range is in the tree; the client
@@ -218,7 +218,7 @@ void gs_range_take_back(struct gs_range *range)
         if (gs_chunk_is_there(chunk))
             gs_backend_of(range)->remove(range, i);
         chunk->state = GS_CHUNK_ABSENT;
-        chunk->zero = false;
+        chunk->zero = chunk->adrift = false;
         gs_host_put(chunk->host);
         chunk->host = NULL;
         if (!resident)
@@ -250,7 +250,8 @@ static uint64_t absent_bytes(const struct gs_range *range)
     uint64_t absent = 0;
 
     for (uint32_t i = 0; i < range->chunk_count; i++)
-        if (range->chunks[i].state != GS_CHUNK_RESIDENT && is_counted(&range->chunks[i]))
+        if ((range->chunks[i].state != GS_CHUNK_RESIDENT && is_counted(&range->chunks[i])) ||
+            range->chunks[i].adrift)
             absent += gs_range_chunk_bytes(range, i);
     return absent;
 }
@@ -474,14 +475,25 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device)
     return accounts;
 }
 
+static uint64_t adrift_bytes(const struct gs_range *range)
+{
+    uint64_t adrift = 0;
+
+    for (uint32_t i = 0; i < range->chunk_count; i++)
+        if (range->chunks[i].adrift && range->chunks[i].state == GS_CHUNK_RESIDENT)
+            adrift += gs_range_chunk_bytes(range, i);
+    return adrift;
+}
+
 uint64_t gs_memory_out_of_reach(const struct gs_device *device)
 {
     uint64_t sum = 0;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
-        if (range->life == GS_RANGE_LIVE && !range->pinned && !gs_range_is_needed(range))
-            sum += on_card(range) - absent_bytes(range);
+        if (range->life == GS_RANGE_LIVE && !range->pinned)
+            sum += gs_range_is_needed(range) ? adrift_bytes(range)
+                                             : on_card(range) - absent_bytes(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return sum;
 }

@@ -41,7 +41,9 @@ struct gs_chunk {
     uint8_t state;              /* enum gs_chunk_state */
     bool moving;                /* under way (swap.c); under gs_memory_lock */
     bool zero;                  /* HOST: nothing but zeros, no host block */
-    bool sendable;              /* RESIDENT: made so that others can be given it (handover.h) */
+    bool adrift;   /* RESIDENT, OVER: it has its memory, which the driver did not map
+                                   anywhere; missing (swap/exchange.c). Under gs_memory_lock */
+    bool sendable; /* RESIDENT: made so that others can be given it (handover.h) */
     /* RESIDENT, and another program's before: where its descriptor is (handover.c); else 0 */
     uint16_t descriptor;
     /* A bit for each of the first 64 blocks: the program has given up its contents (discard.h) */
@@ -199,7 +201,7 @@ bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes);
 struct gs_accounts gs_memory_accounts(const struct gs_device *device);
 
 /* Bytes on the device that no copy can reach: of the program's own memory, what it has not
- * mapped, or not made accessible. Any thread. */
+ * mapped, or not made accessible; and what is adrift. Any thread. */
 uint64_t gs_memory_out_of_reach(const struct gs_device *device);
 
 /* A context has ended: what was broken went with it. */

@@ -63,7 +63,7 @@ static size_t list_placed(const struct gs_device *device, struct placed *list)
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         for (uint32_t i = 0; i < range->chunk_count; i++)
             if (range->own == NULL && range->theirs == NULL &&
-                gs_chunk_is_there(&range->chunks[i])) {
+                gs_chunk_is_mapped(&range->chunks[i])) {
                 if (list != NULL)
                     list[count] = (struct placed){gs_range_chunk_address(range, i),
                                                   gs_range_chunk_bytes(range, i)};
@@ -219,8 +219,9 @@ static bool put_in_place(struct gs_range *range, uint32_t chunk)
 
 static void take_away_chunk(struct gs_range *range, uint32_t chunk)
 {
-    const CUresult unmapped =
-        gs_range_is_mapped(range) ? gs_vmm_unmap(range, chunk) : CUDA_SUCCESS;
+    const CUresult unmapped = gs_range_is_mapped(range) && !range->chunks[chunk].adrift
+                                  ? gs_vmm_unmap(range, chunk)
+                                  : CUDA_SUCCESS;
     const CUresult released = gs_vmm_release(range->chunks[chunk].handle);
 
     if (range->chunks[chunk].state == GS_CHUNK_OVER)

@@ -16,9 +16,10 @@ uint64_t gs_placement_look(uint64_t now, bool may_run);
 
 bool gs_placement_needs_stop(void);
 
-/* One exchange. The gate is closed, everything submitted has finished, and the program may run
- * on. True: there is more to do. */
-bool gs_placement_step(void);
+/* Maps what an earlier exchange has left without an address; then one exchange, if the program may
+ * run on. The gate is closed, and everything submitted has finished. True: there is more to
+ * exchange. */
+bool gs_placement_step(bool may_exchange);
 
 void gs_placement_after_fork(void);
 

@@ -76,7 +76,7 @@ enum sweep { OUT_AGAIN, OUT_ANY, SWEEPS };
 
 static bool chunk_suits(const struct gs_chunk *chunk, bool out, unsigned sweep)
 {
-    if (chunk->moving || (chunk->state == GS_CHUNK_RESIDENT) != out ||
+    if (chunk->moving || chunk->adrift || (chunk->state == GS_CHUNK_RESIDENT) != out ||
         chunk->state == GS_CHUNK_LOOSE || chunk->state == GS_CHUNK_AWAY ||
         chunk->state == GS_CHUNK_OVER)
         return false;

@@ -19,7 +19,7 @@
 #define BATCH       GS_CLASS_BATCH
 #define BACKGROUND  GS_CLASS_BACKGROUND
 
-static void take(struct lockd_classes *classes, const char *name, const char *value)
+static void take(struct lockd_lines *classes, const char *name, const char *value)
 {
     struct gs_err err = {0};
 
@@ -29,7 +29,7 @@ static void take(struct lockd_classes *classes, const char *name, const char *va
 
 static void grant_without_a_line_is_what_was_asked(void **state)
 {
-    struct lockd_classes classes = {0};
+    struct lockd_lines classes = {0};
 
     (void)state;
     take(&classes, "7", "background");
@@ -53,7 +53,7 @@ static void grant_is_never_more_than_the_line_says(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct lockd_classes classes = {0};
+        struct lockd_lines classes = {0};
 
         take(&classes, "7", cases[i].line);
         for (unsigned asked = 0; asked < GS_CLASS_COUNT; asked++)
@@ -64,7 +64,7 @@ static void grant_is_never_more_than_the_line_says(void **state)
 
 static void grant_the_innermost_unit_counts_before_the_user(void **state)
 {
-    struct lockd_classes classes = {0};
+    struct lockd_lines classes = {0};
 
     (void)state;
     take(&classes, "inner.service", "interactive");
@@ -84,7 +84,7 @@ static void grant_the_innermost_unit_counts_before_the_user(void **state)
 static void grant_a_users_own_unit_only_lowers(void **state)
 {
     static const char id[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-    struct lockd_classes classes = {.count = 0};
+    struct lockd_lines classes = {.count = 0};
     char path[200];
 
     (void)state;
@@ -115,7 +115,7 @@ static void grant_a_users_own_unit_only_lowers(void **state)
 
 static void take_a_later_line_of_the_same_name_counts(void **state)
 {
-    struct lockd_classes classes = {0};
+    struct lockd_lines classes = {0};
 
     (void)state;
     take(&classes, "root", "batch");
@@ -129,12 +129,12 @@ static void take_a_later_line_of_the_same_name_counts(void **state)
 
 static void take_more_lines_than_there_is_room_for_is_refused(void **state)
 {
-    struct lockd_classes classes = {0};
+    struct lockd_lines classes = {0};
     struct gs_err err = {0};
     char name[32];
 
     (void)state;
-    for (int i = 0; i < LOCKD_CLASSES; i++) {
+    for (int i = 0; i < LOCKD_LINES; i++) {
         snprintf(name, sizeof name, "%d", i);
         take(&classes, name, "batch");
     }

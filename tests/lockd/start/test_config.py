@@ -91,12 +91,14 @@ class ConfigTest(unittest.TestCase):
                            ("quantum = 5\n", ":1: quantum belongs into section [scheduling]"),
                            ("[limits]\nquantum = 5\n", ":2: quantum belongs into section [scheduling]"),
                            ("[scheduling]\ncolour = red\n", ":2: unknown key 'colour'; [scheduling] knows: policy, exclusive, quantum"),
-                           ("[paint]\ncolour = red\n", ":2: unknown section [paint]; the sections are [daemon], [scheduling], [limits], [access], [classes]"),
+                           ("[paint]\ncolour = red\n", ":2: unknown section [paint]; the sections are [daemon], [scheduling], [limits], [access], [classes], [overcommit]"),
                            ("[classes]\nroot = fast\n", ":2: root: 'fast' is not one of: auto, interactive, batch, background"),
                            ("[classes]\nnightly.slice = Batch\n", ":2: nightly.slice: 'Batch' is not one of"),
                            ("[classes]\nno-such-user-here = batch\n", "not a user of this machine; write the name or number of one, or a systemd unit"),
                            ("[classes]\n99999999999999999999 = batch\n", "not the number of a user"),
                            ("[classes]\n" + "u" * 95 + ".service = batch\n", "longer than 95 bytes"),
+                           ("[overcommit]\nroot = much\n", ":2: root: 'much' is not a size"),
+                           ("[overcommit]\nno-such-user-here = 1GiB\n", "not a user of this machine"),
                            ("[scheduling]\nquantum\n", ":2: expected"), ("[scheduling\n", ":1: expected"),
                            ("[scheduling] quantum = 5\n", ":1: unexpected text after"),
                            ("[scheduling]\npolicy = best\n", "not one of: fair, fifo, rr, priority"),
@@ -219,6 +221,25 @@ class ConfigTest(unittest.TestCase):
         self.assertIn("lockd.conf:2: root: 'fast' is not one of", self.ctl("reload", code=1))
         self.assertIn("is not one of: auto, interactive, batch, background", self.ctl("set", "class", str(os.getpid()), "fast", code=2))
         self.assertEqual(classes()["nothing"], 1)
+
+    def test_user_may_have_its_own_bytes_beyond_the_card(self):
+        me = os.getuid()
+        for text, said in (("[limits]\novercommit = 1GiB\n", GIB),
+                           (f"[overcommit]\n{me} = 3GiB\n", 3 * GIB),
+                           (f"[limits]\novercommit = 1GiB\n[overcommit]\n{me} = 3GiB\n", 3 * GIB),
+                           (f"[limits]\novercommit = 1GiB\n[overcommit]\n{me} = 0\n", 0),
+                           (f"[limits]\novercommit = 1GiB\n[overcommit]\n{me} = auto\n", 2**64 - 1),
+                           (f"[limits]\novercommit = 1GiB\n[overcommit]\n{me + 1} = 3GiB\n", GIB),
+                           ("[daemon]\n", 0)):
+            if self.daemon is None:
+                self.write(text)
+                self.start()
+            else:
+                self.reload_with(text)
+            program = Program(self.daemon.path)
+            program.say(demand=MIB)
+            self.assertEqual(program.hear().overcommit, said, text)
+            program.close()
 
     def reload_with(self, text):
         self.write(text)

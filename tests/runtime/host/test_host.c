@@ -333,6 +333,10 @@ static void host_claim_keeps_within_the_budget(void **state)
     assert_int_equal(gs_host_claimed(), 40 * MIB);
     assert_int_equal(gs_host_budget(), 24 * MIB);
     assert_int_equal(gs_host_claim(40 * MIB), GS_HOST_LATER);
+    assert_int_equal(gs_host_wanted(), gs_host_used() + 80 * MIB);
+    gs_host_give_up_claim();
+    assert_int_equal(gs_host_wanted(), gs_host_used() + 40 * MIB);
+    assert_int_equal(gs_host_claim(40 * MIB), GS_HOST_LATER);
     assert_int_equal(gs_host_wanted(), 80 * MIB);
     gs_host_set_budget(80 * MIB);
     assert_int_equal(gs_host_claim(40 * MIB), GS_HOST_CLAIMED);

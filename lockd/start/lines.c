@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lines.c: the lines of a section of the configuration that give something to the programs of users and
+ * systemd units. Users are looked up when the line is read. No state but the caller's list.
+ */
+#include "lockd/start/lines.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_unit(const char *name)
+{
+    static const char *const suffixes[] = {".service", ".scope", ".slice"};
+    const size_t length = strlen(name);
+
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        const size_t suffix = strlen(suffixes[i]);
+
+        if (length > suffix && strcmp(name + length - suffix, suffixes[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int find_user(const char *name, uid_t *uid, struct gs_err *err)
+{
+    const struct passwd *user;
+    unsigned long number;
+    char *end;
+
+    if (isdigit((unsigned char)name[0])) {
+        errno = 0;
+        number = strtoul(name, &end, 10);
+        if (*end != '\0' || errno != 0 || number >= UINT32_MAX)
+            return gs_err_set(err, -EINVAL, "'%s' is not the number of a user", name);
+        *uid = (uid_t)number;
+        return 0;
+    }
+    user = getpwnam(name); /* one thread, at the start and at a reload only */
+    if (user == NULL)
+        return gs_err_set(
+            err, -EINVAL,
+            "'%s' is not a user of this machine; write the name or number of one, or "
+            "a systemd unit with its suffix, as in jupyter.service",
+            name);
+    *uid = user->pw_uid;
+    return 0;
+}
+
+int lockd_lines_take(struct lockd_lines *lines, const char *section, const char *name,
+                     uint64_t value, struct gs_err *err)
+{
+    struct lockd_line new = {.uid = (uid_t)-1, .value = value};
+    size_t at = 0;
+    int code;
+
+    if (strlen(name) >= sizeof new.unit)
+        return gs_err_set(err, -EINVAL, "%.20s...: the name is longer than %zu bytes", name,
+                          sizeof new.unit - 1);
+    if (is_unit(name))
+        memcpy(new.unit, name, strlen(name) + 1);
+    else if ((code = find_user(name, &new.uid, err)) != 0)
+        return code;
+    while (at < lines->count &&
+           (lines->all[at].uid != new.uid || strcmp(lines->all[at].unit, new.unit) != 0))
+        at++;
+    if (at == LOCKD_LINES)
+        return gs_err_set(err, -EINVAL, "%s: [%s] has more than %d lines", name, section,
+                          LOCKD_LINES);
+    lines->all[at] = new;
+    lines->count += at == lines->count ? 1 : 0;
+    return 0;
+}
+
+/* Where the first `length` bytes of the path name the unit last; 0: nowhere. */
+static size_t find_unit(const char *units, size_t length, const char *unit)
+{
+    size_t found = 0;
+
+    for (const char *at = units; at < units + length; at += strcspn(at, "/")) {
+        at += strspn(at, "/");
+        if (strcspn(at, "/") == strlen(unit) && strncmp(at, unit, strlen(unit)) == 0)
+            found = (size_t)(at - units) + 1;
+    }
+    return found;
+}
+
+const struct lockd_line *lockd_lines_find(const struct lockd_lines *lines, uid_t uid,
+                                          const char *units, size_t length)
+{
+    const struct lockd_line *line = NULL;
+    size_t deepest = 0;
+
+    for (size_t i = 0; i < lines->count; i++) {
+        const struct lockd_line *each = &lines->all[i];
+        const size_t depth = each->unit[0] != '\0' ? find_unit(units, length, each->unit) : 0;
+
+        if (depth > deepest || (deepest == 0 && each->unit[0] == '\0' && each->uid == uid)) {
+            deepest = depth;
+            line = each;
+        }
+    }
+    return line;
+}

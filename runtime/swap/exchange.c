@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exchange.c: changes the memory behind a chunk: of the card, or of the host.
+ *
+ * A chunk changes places as a whole or stays: its new memory is filled at an address of our own,
+ * and only the mappings at its address are exchanged then. If the driver maps neither of the two
+ * there, the chunk keeps the memory that it had and is *adrift*: it counts as missing, which keeps
+ * the gate closed until a later attempt succeeds.
+ *
+ * The accounts change before the copy, so that no allocation meanwhile takes the same room, and
+ * change back if it fails. State: client thread only.
+ */
+#include "runtime/swap/exchange.h"
+
+#include "runtime/base/clock.h"
+#include "runtime/base/driver.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mutex.h"
+#include "runtime/gate/gate.h"
+#include "runtime/host/host.h"
+#include "runtime/range/chunk.h"
+#include "runtime/range/handover.h"
+#include "runtime/range/memory_lock.h"
+#include "runtime/range/vmm.h"
+
+#define MAP_TRIES       16
+#define REFUSE_AFTER_NS 10000000000ull /* adrift for so long, calls fail rather than wait */
+
+static struct {
+    bool adrift;    /* some chunk may be */
+    bool refusing;  /* calls, for that */
+    uint64_t since; /* ns: it has been so */
+    double copying; /* ns a byte; 0: not measured */
+} self;
+
+uint64_t gs_exchange_room(const struct gs_device *device)
+{
+    const uint64_t budget = atomic_load_explicit(&device->target.budget, memory_order_relaxed),
+                   room = gs_device_room(device);
+    const uint64_t by_budget =
+        budget > device->accounts.resident ? budget - device->accounts.resident : 0;
+    const uint64_t by_room =
+        room > device->accounts.demand ? room - device->accounts.demand : 0;
+
+    return by_budget < by_room ? by_budget : by_room;
+}
+
+double gs_exchange_copying(void)
+{
+    return self.copying;
+}
+
+/* --- the new memory, filled --- */
+
+static CUresult copy_chunk(const struct gs_exchange_chunk *it, CUdeviceptr there)
+{
+    const uint64_t from = gs_now();
+    double each;
+    CUresult result = gs_driver.cuMemcpyDtoD_v2(
+        there, gs_range_chunk_address(it->range, it->index), it->bytes);
+
+    if (result == CUDA_SUCCESS)
+        result = gs_driver.cuCtxSynchronize(); /* the copy does not wait for itself */
+    if (result != CUDA_SUCCESS)
+        return result;
+    each = (double)(gs_now() - from) / (double)it->bytes;
+    self.copying = self.copying == 0 ? each : (3 * self.copying + each) / 4;
+    return CUDA_SUCCESS;
+}
+
+/* The chunk's contents are copied to the memory, at an address of our own. */
+static CUresult fill_elsewhere(const struct gs_exchange_chunk *it,
+                               CUmemGenericAllocationHandle fresh)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = it->range->device->ordinal},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr there = 0;
+    CUresult result = gs_driver.cuMemAddressReserve(&there, it->bytes, 0, 0, 0);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = gs_driver.cuMemMap(there, it->bytes, 0, fresh, 0);
+    if (result == CUDA_SUCCESS) {
+        result = gs_driver.cuMemSetAccess(there, it->bytes, &access, 1);
+        if (result == CUDA_SUCCESS)
+            result = copy_chunk(it, there);
+        gs_vmm_unmap_at(there, it->bytes);
+    }
+    gs_driver.cuMemAddressFree(there, it->bytes);
+    return result;
+}
+
+/* --- the mappings --- */
+
+/* Without access a mapping may have stayed, and be in the way. */
+static CUresult map_again(const struct gs_exchange_chunk *it)
+{
+    CUresult result = gs_vmm_map(it->range, it->index);
+
+    if (result == CUDA_SUCCESS)
+        return result;
+    gs_vmm_unmap(it->range, it->index);
+    return gs_vmm_map(it->range, it->index);
+}
+
+static void set_adrift(const struct gs_exchange_chunk *it, bool adrift)
+{
+    struct gs_range *range = it->range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (range->life == GS_RANGE_LIVE && gs_range_is_needed(range)) {
+        if (adrift)
+            range->device->accounts.missing += it->bytes;
+        else
+            range->device->accounts.missing -= it->bytes;
+    }
+    range->chunks[it->index].adrift = adrift;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+static void note_adrift(const struct gs_exchange_chunk *it, CUresult result)
+{
+    set_adrift(it, true);
+    if (!self.adrift)
+        self.since = gs_now();
+    self.adrift = true;
+    gs_log("%llu bytes at %#llx cannot be mapped (CUresult %d): tried again",
+           (unsigned long long)it->bytes,
+           (unsigned long long)gs_range_chunk_address(it->range, it->index), result);
+}
+
+/* Maps the one memory in the other's place. On error the chunk has the old one. */
+static CUresult exchange_mappings(const struct gs_exchange_chunk *it,
+                                  CUmemGenericAllocationHandle fresh)
+{
+    struct gs_chunk *chunk = &it->range->chunks[it->index];
+    const CUmemGenericAllocationHandle old = chunk->handle;
+    CUresult result = gs_vmm_unmap(it->range, it->index);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    /* Either will do: they hold the same. A failure may be that call's alone. */
+    for (unsigned i = 0; i < MAP_TRIES; i++) {
+        chunk->handle = i % 2 == 0 ? fresh : old;
+        result = map_again(it);
+        if (result == CUDA_SUCCESS)
+            return chunk->handle == fresh ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    }
+    chunk->handle = old;
+    note_adrift(it, result);
+    return result;
+}
+
+/* --- what is adrift --- */
+
+static bool find_adrift(struct gs_exchange_chunk *found)
+{
+    struct gs_device *device;
+
+    found->range = NULL;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
+            for (uint32_t k = 0; k < range->chunk_count; k++)
+                if (range->chunks[k].adrift && range->life == GS_RANGE_LIVE)
+                    *found =
+                        (struct gs_exchange_chunk){range, k, gs_range_chunk_bytes(range, k), 0};
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return found->range != NULL;
+}
+
+static CUresult mend_chunk(const struct gs_exchange_chunk *it)
+{
+    const struct gs_context *context = gs_context_for(it->range->device);
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    CUcontext popped;
+
+    if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
+        return result;
+    result = map_again(it);
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    if (result == CUDA_SUCCESS)
+        set_adrift(it, false);
+    return result;
+}
+
+void gs_exchange_mend(uint64_t now)
+{
+    struct gs_exchange_chunk it;
+    bool refuse;
+
+    if (!self.adrift)
+        return;
+    while (find_adrift(&it) && mend_chunk(&it) == CUDA_SUCCESS)
+        continue;
+    self.adrift = it.range != NULL;
+    refuse = self.adrift && now > self.since && now - self.since > REFUSE_AFTER_NS;
+    if (refuse != self.refusing)
+        gs_gate_refuse(refuse);
+    self.refusing = refuse;
+}
+
+bool gs_exchange_is_adrift(void)
+{
+    return self.adrift;
+}
+
+/* --- one chunk --- */
+
+/* Under the lock. The books of a chunk that is to be on the card, or is no more; of a range that
+ * has ended, only those that it still is in. */
+static void book(const struct gs_exchange_chunk *it, bool on_card)
+{
+    struct gs_accounts *accounts = &it->range->device->accounts;
+    const uint64_t live = it->range->life == GS_RANGE_LIVE ? it->bytes : 0;
+
+    if (on_card) {
+        accounts->over -= live;
+        accounts->demand += live;
+        accounts->resident += it->bytes;
+        it->range->over -= it->bytes;
+    } else {
+        accounts->over += live;
+        accounts->demand -= live;
+        accounts->resident -= it->bytes;
+        it->range->over += it->bytes;
+    }
+}
+
+static void settle(const struct gs_exchange_chunk *it, uint8_t state)
+{
+    struct gs_chunk *chunk = &it->range->chunks[it->index];
+    struct gs_host_block *stale;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (state == GS_CHUNK_OVER)
+        book(it, false);
+    chunk->state = state;
+    chunk->discarded = 0;
+    stale = chunk->host;
+    chunk->host = NULL;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_host_put(stale);
+}
+
+/* Copies the chunk to the memory that is made for it, which takes its place. */
+static bool change_place(const struct gs_exchange_chunk *it, bool to_card)
+{
+    struct gs_chunk *chunk = &it->range->chunks[it->index];
+    const struct gs_chunk before = *chunk;
+    CUmemGenericAllocationHandle fresh;
+    bool sendable;
+    CUresult result = to_card ? gs_vmm_create(it->range, it->index)
+                              : gs_vmm_create_on_host(it->range, it->index);
+
+    fresh = chunk->handle;
+    sendable = chunk->sendable;
+    chunk->handle = before.handle;
+    chunk->sendable = before.sendable;
+    if (result != CUDA_SUCCESS)
+        return false;
+    result = fill_elsewhere(it, fresh);
+    if (result == CUDA_SUCCESS)
+        result = exchange_mappings(it, fresh);
+    if (result != CUDA_SUCCESS) {
+        gs_log("%llu bytes at %#llx do not change places: CUresult %d",
+               (unsigned long long)it->bytes,
+               (unsigned long long)gs_range_chunk_address(it->range, it->index), result);
+        gs_vmm_release(fresh);
+        return false;
+    }
+    chunk->sendable = sendable;
+    gs_vmm_release(before.handle);
+    return true;
+}
+
+bool gs_exchange_send_beyond(const struct gs_exchange_chunk *it)
+{
+    if (gs_host_claim(it->bytes) != GS_HOST_CLAIMED)
+        return false;
+    if (!change_place(it, false)) {
+        gs_host_unclaim(it->bytes);
+        return false;
+    }
+    gs_handover_forget(&it->range->chunks[it->index]);
+    settle(it, GS_CHUNK_OVER);
+    return true;
+}
+
+/* Another thread may have taken the room since it was looked at. */
+static bool claim_room(const struct gs_exchange_chunk *it)
+{
+    bool fits;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    fits = gs_exchange_room(it->range->device) >= it->bytes;
+    if (fits)
+        book(it, true);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return fits;
+}
+
+bool gs_exchange_fetch(const struct gs_exchange_chunk *it)
+{
+    if (!claim_room(it))
+        return false;
+    if (!change_place(it, true)) {
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        book(it, false);
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        return false;
+    }
+    settle(it, GS_CHUNK_RESIDENT);
+    gs_host_unclaim(it->bytes);
+    return true;
+}
+
+void gs_exchange_after_fork(void)
+{
+    self.adrift = self.refusing = false;
+}

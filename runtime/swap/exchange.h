@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exchange.h: takes one chunk from the card to the host memory beyond it, or back (range/over.h).
+ * Which, and when: placement.h. Client thread, with a context of the device current.
+ */
+#ifndef GS_RUNTIME_SWAP_EXCHANGE_H
+#define GS_RUNTIME_SWAP_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/base/device.h"
+#include "runtime/range/range.h"
+
+struct gs_exchange_chunk {
+    struct gs_range *range; /* NULL: none */
+    uint32_t index;
+    uint64_t bytes, used;
+};
+
+/* Under gs_memory_lock: bytes that the card has for chunks from beyond it. */
+uint64_t gs_exchange_room(const struct gs_device *device);
+
+/* The gate is closed, and everything submitted has finished. False: the driver or the host has
+ * refused something; then the chunk is where it was, or adrift (range.h). */
+bool gs_exchange_send_beyond(const struct gs_exchange_chunk *it);
+bool gs_exchange_fetch(const struct gs_exchange_chunk *it);
+
+/* Maps what is adrift, if the driver does so now. The gate is closed. */
+void gs_exchange_mend(uint64_t now);
+
+/* Something is. Client thread. */
+bool gs_exchange_is_adrift(void);
+
+/* ns that a byte takes to be copied, as measured; 0: not yet. Client thread. */
+double gs_exchange_copying(void);
+
+void gs_exchange_after_fork(void);
+
+#endif
