@@ -93,6 +93,8 @@ static void stop_begin(struct sim_program *program)
         return;
     if (has_work(program))
         after = sim_draw(&program->class->stop, &program->noise);
+    if (program->yield_ns != 0)
+        after = smaller(after, program->yield_ns);
     sim_clock_set(&program->world->clock, &program->stop_timer, now_of(program) + after);
 }
 
@@ -266,6 +268,7 @@ void sim_client_target(struct sim_program *program, const struct gs_wire_target 
     program->flags = target->flags;
     program->budget = target->budget;
     program->idle_ns = target->idle_ns;
+    program->yield_ns = target->yield_ns;
     reconcile(program);
 }
 

@@ -41,6 +41,7 @@ struct sim_class {
     uint64_t cycles;           /* of cpu and gpu; 0: without end */
     struct sim_spread request; /* between arrivals; a == 0: it works without waiting for any */
     uint64_t cluster;          /* requests that arrive together */
+    uint64_t ahead_ns;         /* of submitted work, which hides as much of its cpu */
     uint64_t pause_every;      /* cycles, after which it pauses for `pause`; 0: never */
     struct sim_spread pause;
     struct sim_spread stop; /* submitted work goes on for so long */
@@ -80,7 +81,8 @@ struct sim_scenario {
     double thrash;            /* of it, when two fault against each other */
     uint64_t idle_release_ns; /* the old lock is given back after so long without work */
     /* [lock] */
-    uint64_t quantum_ns, idle_ns, reserve, policy, exclusive, quantum_min_ns, quantum_max_ns;
+    uint64_t quantum_ns, idle_ns, yield_ns, reserve, policy, exclusive, quantum_min_ns,
+        quantum_max_ns;
     double cost, floor;
     uint64_t balance;
 

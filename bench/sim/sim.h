@@ -89,7 +89,7 @@ struct sim_program {
 
     /* client.c: the runtime library's side of wire.h */
     struct sched_client *client;
-    uint64_t demand, resident, budget, on_host, fresh, idle_ns, switch_ns;
+    uint64_t demand, resident, budget, on_host, fresh, idle_ns, yield_ns, switch_ns;
     uint32_t seq, flags;
     bool running, waiting, moving_out, moving_in, was_out, idle, has_news;
     uint64_t active_at, step_began, moving_ns;

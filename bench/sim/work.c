@@ -227,6 +227,16 @@ static bool has_cycles(const struct sim_program *program)
     return program->class->cycles == 0 || program->cycles < program->class->cycles;
 }
 
+/* CPU time that passes while the card has still work of the cycle before. */
+static uint64_t hide_cpu(const struct sim_program *program, uint64_t cpu)
+{
+    uint64_t hidden = program->class->ahead_ns;
+
+    if (program->yield_ns != 0 && hidden > program->yield_ns)
+        hidden = program->yield_ns;
+    return cpu > hidden ? cpu - hidden : 0;
+}
+
 /* What the next cycle takes. */
 static uint64_t cycle_draw(struct sim_program *program)
 {
@@ -237,7 +247,7 @@ static uint64_t cycle_draw(struct sim_program *program)
         program->gpu_next = class->bursts[program->cycles].gpu_ns;
         return class->bursts[program->cycles].cpu_ns;
     }
-    cpu = sim_draw(&class->cpu, &program->random);
+    cpu = hide_cpu(program, sim_draw(&class->cpu, &program->random));
     program->gpu_next = sim_draw(&class->gpu, &program->random);
     if (class->pause_every != 0 &&
         program->cycles % class->pause_every == class->pause_every - 1)

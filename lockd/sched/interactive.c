@@ -10,7 +10,9 @@
 #include "lockd/sched/quantum.h"
 
 #define BURST_MOST  (8000 * NS_PER_MS) /* of an interactive party */
-#define HIDDEN_MOST (8 * BURST_MOST)   /* one known to be interactive is not judged by */
+#define GROWN_MOST  (16 * BURST_MOST)  /* ... with what came while it lasted */
+#define GROWS       2                  /* times what comes usually may come while it lasts */
+#define HIDDEN_ROW  6 /* so many bursts in a row, one known to be interactive is not judged by */
 #define SHORT_STILL 2 /* an interactive one goes on being one with this part more */
 #define REST_LEAST  3 /* it rests for at least this part of a burst ... */
 #define REST_STILL  8 /* ... and goes on being interactive with this one */
@@ -71,9 +73,33 @@ static bool is_tried(const struct sched_party *party)
     return !is_known(party) && party->bursts.waited >= try_after(&party->bursts);
 }
 
+/* The part of the time for which work comes, by its bursts and rests so far, with something to
+ * spare: no more than what is left to interactive parties. */
+static double growth(const struct sched_party *party)
+{
+    const struct sched_party_bursts *bursts = &party->bursts;
+    const double left = 1 - sched_device_keeps(party->device), usual = (double)bursts->usual,
+                 comes = GROWS * usual / (usual + (double)bursts->rest + 1);
+
+    return comes < left ? comes : left;
+}
+
+/* How long its present burst may last. What came since it began makes a burst of one that is known
+ * longer, by as much as it usually does. A program that has begun to work without an end, as a
+ * training does after short bursts, is found by that. */
+static uint64_t burst_most(const struct sched_party *party, uint64_t now)
+{
+    const struct sched_party_bursts *bursts = &party->bursts;
+    const double grown = growth(party) * (double)sched_less(now, bursts->began);
+
+    if (!bursts->came_up || bursts->usual == LOCKD_NEVER || is_tried(party))
+        return usual_most(party);
+    return sched_min(usual_most(party) + (uint64_t)grown, GROWN_MOST);
+}
+
 /* A burst that had to wait for longer than it ran, or for some time and is much longer than usual,
  * may be several short ones that came meanwhile, which had no time left to rest. One that is known to
- * be interactive stays so for such bursts: else it would have to wait longer, for ever longer ones. */
+ * be interactive stays so for a few of them: else it would have to wait longer, for ever longer ones. */
 static bool is_hidden(const struct sched_party *party, uint64_t ran, uint64_t waited)
 {
     const uint64_t usual = party->bursts.usual,
@@ -81,7 +107,7 @@ static bool is_hidden(const struct sched_party *party, uint64_t ran, uint64_t wa
 
     if (party->device->sched->settings.quantum_ns != LOCKD_AUTO)
         return false;
-    if (is_known(party) && ran <= HIDDEN_MOST)
+    if (is_known(party))
         return waited > sched_max(ran / 4, coming);
     if (ran <= BURST_MOST)
         return !party->bursts.rests && waited > sched_max(ran / 2, coming);
@@ -124,7 +150,7 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
         note_tried(bursts, sched_less(ran, idle), hidden);
     else
         bursts->waited = hidden ? bursts->waited + 1 : 0;
-    if (!hidden)
+    if (!hidden || (is_known(party) && bursts->waited > HIDDEN_ROW))
         note_usual(party, sched_less(ran, idle));
 }
 
@@ -161,6 +187,13 @@ static void learn_idle(struct sched_party *party, uint64_t rest)
         sched_max(bursts->idle, sched_clamp(2 * bursts->gap, full / IDLE_PART, full));
 }
 
+/* The setting `yield` lets it submit little ahead, so time on the CPU that this would hide looks like a
+ * rest. There cannot be more of it than of the work that hides it. */
+static bool is_bound(const struct sched_party *party)
+{
+    return party->device->told.yield != 0 && !is_known(party);
+}
+
 void sched_burst_begun(struct sched_party *party, uint64_t now)
 {
     struct sched_party_bursts *bursts = &party->bursts;
@@ -181,6 +214,10 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
     learn_idle(party, rest);
     if (bursts->usual == LOCKD_NEVER)
         return;
+    if (is_bound(party)) {
+        bursts->rests = bursts->rest >= bursts->usual + bursts->usual / 4;
+        return;
+    }
     if (bursts->seen < RESTS_SEEN) {
         bursts->rests =
             ++bursts->seen < RESTS_SEEN || bursts->rest >= bursts->usual / REST_LEAST;
@@ -223,18 +260,6 @@ static uint64_t burst_now(const struct sched_party *party, uint64_t now)
     const bool runs = party->books.running_members != 0;
 
     return party->bursts.now + (runs ? sched_less(now, party->time.counted_at) : 0);
-}
-
-/* How long its present burst may last. What came since it began makes a burst of one that is known
- * longer, by no more than what is left to interactive parties of that time. */
-static uint64_t burst_most(const struct sched_party *party, uint64_t now)
-{
-    const struct sched_party_bursts *bursts = &party->bursts;
-    const double left = 1 - sched_device_keeps(party->device);
-
-    if (!bursts->came_up || bursts->usual == LOCKD_NEVER || is_tried(party))
-        return usual_most(party);
-    return usual_most(party) + (uint64_t)(left * (double)sched_less(now, bursts->began));
 }
 
 /* One that is new, or has rested once, is taken for interactive until a burst that need not wait

@@ -131,6 +131,63 @@ static void interactive_bursts_that_grow_long_end_it(void **state)
     assert_true(is_found(h, 1));
 }
 
+/* 1 works for so long without a rest. Returns for how much of that it goes first. */
+static uint64_t goes_first_for(struct harness *h, uint64_t work)
+{
+    uint64_t first = 0;
+
+    while (work != 0) {
+        const bool goes_first = sched_party_goes_first(party_of(h, 1), h->now);
+        const unsigned ran = step(h, true);
+
+        work -= (ran & 2) != 0 ? sched_min(work, STEP) : 0;
+        first += goes_first && (ran & 2) != 0 ? STEP : 0;
+    }
+    return first;
+}
+
+/* A training that began with short bursts, while its data were loaded. */
+static void interactive_work_without_an_end_goes_first_for_a_short_time(void **state)
+{
+    struct harness *h = *state;
+
+    begin(h);
+    bursts(h, 5, 500 * MS, 4 * SECOND);
+    assert_true(is_found(h, 1));
+    assert_in_range(goes_first_for(h, 120 * SECOND), 0, 16 * SECOND);
+    assert_false(is_found(h, 1));
+}
+
+/* ... where work came for most of the time before. */
+static void
+interactive_work_without_an_end_after_much_work_goes_first_for_a_bounded_time(void **state)
+{
+    struct harness *h = *state;
+
+    begin(h);
+    bursts(h, 10, 1000 * MS, 1500 * MS);
+    assert_true(is_found(h, 1));
+    assert_in_range(goes_first_for(h, 400 * SECOND), 0, 130 * SECOND);
+    assert_false(is_found(h, 1));
+}
+
+/* ... and pauses for an evaluation now and then. Its bursts wait while the other one has its turns, which
+ * makes them no shorter. */
+static void interactive_long_bursts_that_wait_go_first_a_few_times(void **state)
+{
+    struct harness *h = *state;
+    uint64_t first = 0;
+
+    begin(h);
+    bursts(h, 5, 500 * MS, 4 * SECOND);
+    for (int i = 0; i < 40; i++) {
+        first += goes_first_for(h, 30 * SECOND);
+        bursts(h, 1, 0, 10 * SECOND);
+    }
+    assert_in_range(first, 0, 200 * SECOND);
+    assert_false(is_found(h, 1));
+}
+
 /* --- how credit is spent and regained --- */
 
 static void credit_falls_while_others_are_held_off_and_rises_while_they_run(void **state)
@@ -228,6 +285,9 @@ int main(void)
         scenario(interactive_evaluation_pauses_are_not_enough),
         scenario(interactive_rests_that_are_gaps_are_not_enough),
         scenario(interactive_bursts_that_grow_long_end_it),
+        scenario(interactive_work_without_an_end_goes_first_for_a_short_time),
+        scenario(interactive_work_without_an_end_after_much_work_goes_first_for_a_bounded_time),
+        scenario(interactive_long_bursts_that_wait_go_first_a_few_times),
         scenario(credit_falls_while_others_are_held_off_and_rises_while_they_run),
         scenario(credit_spent_the_others_keep_the_floor),
         scenario(new_one_goes_at_once_where_the_other_one_has_long_computed),

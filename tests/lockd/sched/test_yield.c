@@ -84,7 +84,8 @@ static void yield_long_work_beside_long_work_nobody_is_bound(void **state)
     assert_int_equal(h->client[1].target.yield_ns, 0);
 }
 
-static void yield_turns_are_taken_nobody_is_bound(void **state)
+/* Where turns are taken it runs on for as long after it was asked to stop, or beside the other one. */
+static void yield_turns_are_taken_the_other_one_is_bound(void **state)
 {
     struct harness *h = *state;
 
@@ -94,7 +95,26 @@ static void yield_turns_are_taken_nobody_is_bound(void **state)
     assert_int_equal(h->client[0].target.yield_ns, BOUND);
     say(h, 2, GS_STATE_WANT, 8 * GIB, 0); /* it does not fit beside them */
     later(h, 10 * MS);
+    assert_int_equal(h->client[0].target.yield_ns, BOUND);
+    assert_int_equal(h->client[1].target.yield_ns, 0);
+    assert_int_equal(h->client[2].target.yield_ns, BOUND);
+}
+
+/* A training that waits for its data for a moment after each step does not answer to anybody. */
+static void yield_beside_steps_with_short_gaps_nobody_is_bound(void **state)
+{
+    struct harness *h = *state;
+
+    set_yield(h, BOUND);
+    begin(h);
+    for (int i = 0; i < 40; i++) {
+        say(h, 1, GS_STATE_RUNNING | GS_STATE_WANT, 2 * GIB, 2 * GIB);
+        later(h, 200 * MS);
+        say(h, 1, GS_STATE_RUNNING, 2 * GIB, 2 * GIB);
+        later(h, 30 * MS);
+    }
     assert_int_equal(h->client[0].target.yield_ns, 0);
+    assert_int_equal(h->client[1].target.yield_ns, 0);
 }
 
 #define scenario(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
@@ -106,7 +126,8 @@ int main(void)
         scenario(yield_without_the_setting_nobody_is_bound),
         scenario(yield_program_of_bursts_has_gone_nobody_is_bound),
         scenario(yield_long_work_beside_long_work_nobody_is_bound),
-        scenario(yield_turns_are_taken_nobody_is_bound),
+        scenario(yield_turns_are_taken_the_other_one_is_bound),
+        scenario(yield_beside_steps_with_short_gaps_nobody_is_bound),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
