@@ -173,9 +173,8 @@ static int check_kin(const struct gs_wire_kin *kin, struct gs_err *err)
     const bool evidence = kin->kind >= GS_KIN_SENT_FIRST && kin->kind <= GS_KIN_SENT_LAST;
     const bool hint = kin->kind >= GS_KIN_HINT_FIRST && kin->kind <= GS_KIN_HINT_LAST;
 
-    if ((!evidence && !hint) || kin->zero != 0)
-        return gs_err_set(err, -EBADMSG, "kin: kind %u, and %u where 0 must be", kin->kind,
-                          kin->zero);
+    if ((!evidence && !hint) || (hint && kin->ranks != 0) || kin->ranks > GS_KIN_RANKS_MOST)
+        return gs_err_set(err, -EBADMSG, "kin: kind %u of %u ranks", kin->kind, kin->ranks);
     return 0;
 }
 

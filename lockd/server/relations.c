@@ -137,7 +137,8 @@ void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wi
     if (connection->client == NULL)
         lockd_connection_kill(connection, "a key before its hello");
     else if (connection->kin != NULL)
-        kin_learn(&connection->server->kin, connection->kin, kin->key, kin->kind, lockd_now());
+        kin_learn(&connection->server->kin, connection->kin, kin->key, kin->kind, kin->ranks,
+                  lockd_now());
 }
 
 void lockd_relations_join(struct lockd_connection *a, struct lockd_connection *b)

@@ -38,7 +38,7 @@ static struct {
     _Atomic(uint64_t) collect_at;
     /* client thread */
     unsigned sent;
-    uint64_t look_at, waits_since;
+    uint64_t look_at, waits_since, beside_since;
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The group is the user's choice, or there is to be none. */
@@ -49,7 +49,7 @@ static bool is_chosen(void)
     return group != NULL && *group != '\0';
 }
 
-static void add_key(uint32_t kind, uint64_t key)
+static void add_key(uint32_t kind, uint64_t key, uint32_t ranks)
 {
     const bool hint = kind >= GS_KIN_HINT_FIRST;
     bool known = false;
@@ -58,7 +58,8 @@ static void add_key(uint32_t kind, uint64_t key)
     for (unsigned i = 0; i < self.count; i++)
         known = known || (self.keys[i].key == key && self.keys[i].kind == kind);
     if (!known && self.count < GS_KIN_MOST && (!hint || self.hints < HINTS_MOST)) {
-        self.keys[self.count++] = (struct gs_evidence){.key = key, .kind = kind};
+        self.keys[self.count++] =
+            (struct gs_evidence){.key = key, .kind = kind, .ranks = ranks};
         self.hints += hint;
         atomic_store_explicit(&self.added, self.count, memory_order_release);
     }
@@ -91,14 +92,14 @@ void gs_evidence_collect(void)
         return;
     count = read_launcher(keys);
     for (unsigned i = 0; i < count; i++)
-        add_key(keys[i].kind, keys[i].key);
+        add_key(keys[i].kind, keys[i].key, keys[i].ranks);
 }
 
 void gs_evidence_share(uint64_t token)
 {
     if (is_chosen())
         return;
-    add_key(GS_KIN_MEMORY, gs_evidence_hash(0, &token, sizeof token));
+    add_key(GS_KIN_MEMORY, gs_evidence_hash(0, &token, sizeof token), 0);
     gs_worker_wake();
 }
 
@@ -130,9 +131,9 @@ static void take_mapping(const char *line)
         return;
     key = gs_evidence_hash(0, file, sizeof file);
     if (begins(path, "/dev/shm/nccl-"))
-        add_key(GS_KIN_NCCL, key);
+        add_key(GS_KIN_NCCL, key, 0);
     else if (begins(path, "/dev/shm/") || begins(path, "/SYSV") || begins(path, "/dev/zero"))
-        add_key(GS_KIN_SHARED, key);
+        add_key(GS_KIN_SHARED, key, 0);
 }
 
 static void read_mappings(void)
@@ -162,13 +163,18 @@ static void read_mappings(void)
     close(fd);
 }
 
-void gs_evidence_look(bool waiting, uint64_t now)
+void gs_evidence_look(bool waiting, bool beside, uint64_t now)
 {
-    if (!waiting || now < self.look_at)
+    if (beside && self.beside_since == 0)
+        self.beside_since = now;
+    beside = beside && now - self.beside_since < YOUNG_NS;
+    if ((!waiting && !beside) || now < self.look_at)
         return;
-    if (self.waits_since == 0)
+    if (waiting && self.waits_since == 0)
         self.waits_since = now;
-    self.look_at = now + (now - self.waits_since < YOUNG_NS ? LOOK_NS : LOOK_LATER);
+    self.look_at =
+        now +
+        (self.waits_since == 0 || now - self.waits_since < YOUNG_NS ? LOOK_NS : LOOK_LATER);
     if (!is_chosen())
         read_mappings();
 }
@@ -182,7 +188,8 @@ static int send_key(int fd, const struct gs_evidence *key)
                                                    .type = GS_WIRE_KIN,
                                                    .length = sizeof message},
                                         .key = key->key,
-                                        .kind = key->kind};
+                                        .kind = key->kind,
+                                        .ranks = key->ranks};
 
     gs_log("evidence of kind %u", key->kind);
     return gs_connect_send(fd, &message, sizeof message, NULL);

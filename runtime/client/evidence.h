@@ -19,8 +19,9 @@ void gs_evidence_share(uint64_t token);
 
 /* --- client thread --- */
 
-/* Programs wait for a device: looks at the process's mappings for NCCL's, now and then. */
-void gs_evidence_look(bool waiting, uint64_t now);
+/* Programs wait for a device, or others use it, too: looks at the process's mappings for NCCL's, now
+ * and then. */
+void gs_evidence_look(bool waiting, bool beside, uint64_t now);
 /* Says what has not been said on this connection. 0, -EAGAIN: later; -errno: the connection is
  * gone. */
 int gs_evidence_send(int fd);
