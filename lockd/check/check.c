@@ -13,7 +13,7 @@ struct total {
     struct sched_share sum;
     uint64_t need_held, need_busy, lost, weights;
     uint32_t members, parties, holders, stopping, stuck;
-    uint32_t queued, hopeless, idle, waiting, elsewhere;
+    uint32_t queued, forming, hopeless, idle, waiting, elsewhere;
 };
 
 static uint32_t length_of(const struct lockd_list *list)
@@ -125,6 +125,7 @@ static const char *check_party(const struct sched_party *party, struct total *to
     total->stopping += !party->turn.held && busy != 0;
     total->elsewhere += party->wait.elsewhere;
     total->queued += party->wait.queued_of == &device->waiting.queue;
+    total->forming += party->wait.queued_of == &device->waiting.forming;
     total->hopeless += party->wait.queued_of == &device->waiting.hopeless;
     if (wrong != NULL)
         return wrong;
@@ -198,6 +199,7 @@ static const char *check_device(const struct sched_device *device)
         return "counts";
     if (length_of(&device->turns.holders) != device->turns.holder_count ||
         total.queued != device->waiting.queue.count ||
+        total.forming != device->waiting.forming.count ||
         total.hopeless != device->waiting.hopeless.count ||
         total.idle != device->books.victims_idle.count ||
         total.waiting != device->books.victims_waiting.count)

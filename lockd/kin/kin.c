@@ -104,11 +104,13 @@ static bool has_key(const struct kin_program *program, uint64_t key, uint32_t ki
 }
 
 void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
-               uint64_t now_ns)
+               uint32_t ranks, uint64_t now_ns)
 {
     if (program->named || program->count == GS_KIN_MOST || has_key(program, key, kind))
         return;
     program->keys[program->count++] = (struct kin_key){.key = key, .kind = kind};
+    if (kind >= GS_KIN_MASTER && kind <= GS_KIN_NCCL)
+        sched_rank(kin->sched, program->client, ranks, now_ns);
     if (kind >= GS_KIN_HINT_FIRST)
         return;
     lockd_list_each (at, &kin->programs) {

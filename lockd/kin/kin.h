@@ -65,9 +65,9 @@ struct kin_program *kin_came(struct kin *kin, struct sched_client *client, void 
                              const struct lockd_identity *identity, bool named);
 /* NULL is accepted. To be called before its client is gone from the scheduler. */
 void kin_gone(struct kin *kin, struct kin_program *program);
-/* It said a key. */
+/* It said a key. ranks: of that job on this machine; 0: not known. */
 void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
-               uint64_t now_ns);
+               uint32_t ranks, uint64_t now_ns);
 /* It takes a key back. Its set falls apart into those that the keys that are left make, unless a
  * trial has shown that it is one. */
 void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,

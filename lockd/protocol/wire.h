@@ -181,14 +181,16 @@ enum gs_kin_kind {
 #define GS_KIN_HINT_FIRST GS_KIN_SHARED
 #define GS_KIN_HINT_LAST  GS_KIN_SESSION
 #define GS_KIN_MOST       32 /* keys of one program; the daemon ignores more */
+#define GS_KIN_RANKS_MOST 65536
 
 #define GS_KIN_OVER 0x1u /* the program takes back that it said this key */
 
 struct gs_wire_kin {
     struct gs_wire_header header;
     uint64_t key;   /* a hash; the same in every program of the job */
-    uint32_t kind;  /* enum gs_kin_kind */
-    uint32_t flags; /* GS_KIN_OVER or 0 */
+    uint16_t kind;  /* enum gs_kin_kind */
+    uint16_t flags; /* GS_KIN_OVER or 0 */
+    uint32_t ranks; /* of the job on this machine; 0: not known */
 };
 
 /* Flags of gs_wire_wish. CLASS: class_number is the program's wish. SUSPEND: the program is to be

@@ -67,8 +67,9 @@ static struct sched_gang *gang_new(void)
 {
     struct sched_gang *gang = calloc(1, sizeof *gang);
 
-    if (gang != NULL)
-        lockd_list_init(&gang->parties);
+    if (gang == NULL)
+        return NULL;
+    lockd_list_init(&gang->parties);
     return gang;
 }
 
@@ -91,6 +92,7 @@ static bool gang_exit(struct sched_client *client)
     if (gang->group != NULL)
         gang->group->gang = NULL;
     sched_lease_give_way(gang, client->sched, false);
+    sched_together_formed(gang);
     free(gang);
     return false;
 }
@@ -323,5 +325,6 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
     sched_gang_reweigh(to);
     if (left)
         sched_gang_reweigh(from);
+    sched_together_came(to, client->sched, now);
     sched_agenda_settle_gang(to);
 }

@@ -171,7 +171,8 @@ static struct gs_wire_device describe_device(const struct sched_device *device, 
         .resident = device->books.sum.resident,
         .pinned = device->books.sum.pinned,
         .clients = device->member_count,
-        .waiting = device->waiting.queue.count + device->waiting.hopeless.count,
+        .waiting = device->waiting.queue.count + device->waiting.forming.count +
+                   device->waiting.hopeless.count,
         .leases = device->turns.leases,
         .exclusive = device->turns.leases && device->books.sum.demand <= device->space.capacity,
         .quantum_ns = sched_device_quantum(device),
@@ -238,11 +239,11 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
     return wire;
 }
 
-/* Those that can get a turn, then those that need more than there is. */
+/* Those that can get a turn, those whose gangs wait to form, then those that need more than there is. */
 static void number_queue(const struct sched_device *device)
 {
-    const struct sched_order *const orders[] = {&device->waiting.queue,
-                                                &device->waiting.hopeless};
+    const struct sched_order *const orders[] = {
+        &device->waiting.queue, &device->waiting.forming, &device->waiting.hopeless};
     uint64_t place = 0;
 
     for (const struct lockd_list *at = device->parties.next; at != &device->parties;

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct sched_gang;
 struct sched_member;
 struct sched_party;
 
@@ -132,7 +133,7 @@ struct sched_member_agenda {
 
 /* A party's place in a queue: queue.c. */
 struct sched_party_wait {
-    struct sched_node queued; /* in device->waiting.queue or .hopeless while it waits */
+    struct sched_node queued; /* in one of device->waiting while it waits */
     struct sched_order *queued_of;
     uint64_t arrival; /* rises with every place in a queue */
     uint64_t place;   /* in the queue, when it was last looked at: info.c */
@@ -241,6 +242,24 @@ struct sched_gang_closing {
     bool closed, wanted;
 };
 
+/* What a gang has while it is forming: together.c. */
+struct sched_gang_forming {
+    struct lockd_list link; /* on sched->forming.gangs */
+    struct sched_gang *gang;
+    uint32_t ranks; /* of the job on this machine; 0: nobody knows */
+    uint64_t left;  /* ns that it runs without a change before it has formed */
+    uint64_t counted_at;
+    uint64_t came_at; /* when the last of its ranks did */
+    uint64_t begun;   /* its forming turn: when it began */
+    uint64_t until;  /* ... ends if another one waits for it; LOCKD_NEVER: it has not run yet */
+    uint64_t had_at; /* when its last one ended; 0: it has had none */
+    bool turn;       /* has a forming turn */
+    bool waits;      /* for one: it may not begin to run */
+    bool awaited;    /* others wait for its turn to end */
+    bool over;       /* ... which is to end now */
+    bool found_waits, found_awaited; /* of this look */
+};
+
 /* --- of a device --- */
 
 /* Names of a device: device.c. */
@@ -288,6 +307,7 @@ struct sched_device_books {
 /* Parties that wait for it: queue.c. */
 struct sched_device_waiting {
     struct sched_order queue, hopeless;
+    struct sched_order forming; /* they wait for their gangs' forming turns: together.c */
 };
 
 /* Parties that have it: lease.c, turns.c. */
@@ -359,6 +379,20 @@ struct sched_client_left {
     struct sched_party_bursts bursts;
     struct sched_faded had;
     uint64_t turns, last_ran;
+};
+
+/* --- of the scheduler --- */
+
+#define FORMING_USERS 16
+
+/* Gangs that are forming, and who had forming turns last: together.c. */
+struct sched_forming {
+    struct lockd_list gangs;
+    uint64_t at; /* when to look at them again; LOCKD_NEVER */
+    struct {
+        uint32_t user;
+        uint64_t at;
+    } had[FORMING_USERS]; /* when that user's gangs last had a forming turn; 0: not used */
 };
 
 /* --- the host's memory --- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan.c: decides anew after an event: first the turns (turns.c), then the budgets (budget.c),
+ * plan.c: decides anew after an event: first which gang may form (together.c), then the turns (turns.c), then the budgets (budget.c),
  * then the targets of the members concerned. A decision on one device may concern parties of a
  * gang on others; these devices are planned before the event ends.
  */
@@ -14,6 +14,7 @@
 #include "lockd/sched/host.h"
 #include "lockd/sched/measure.h"
 #include "lockd/sched/send.h"
+#include "lockd/sched/together.h"
 #include "lockd/sched/turns.h"
 
 /* More rounds than any chain of gangs takes; what is left then is looked at a little later. */
@@ -87,6 +88,7 @@ static void plan_devices(struct sched *sched, uint64_t now)
         struct sched_device *device;
 
         sched_group_plan(sched, now); /* what is planned next may have made one too large */
+        sched_together_let_next(sched, now);
         if (lockd_list_empty(&sched->pending))
             return;
         device = lockd_entry(sched->pending.next, struct sched_device, agenda.pending);

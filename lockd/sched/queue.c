@@ -56,8 +56,9 @@ static void find_place(struct sched_party *party)
 void sched_queue_enter(struct sched_party *party, uint64_t now)
 {
     struct sched_device *device = party->device;
-    struct sched_order *of =
-        sched_party_hopeless(party) ? &device->waiting.hopeless : &device->waiting.queue;
+    struct sched_order *of = sched_party_hopeless(party)             ? &device->waiting.hopeless
+                             : sched_gang_waits_to_form(party->gang) ? &device->waiting.forming
+                                                                     : &device->waiting.queue;
     const bool first = sched_party_blocked(party);
 
     if (party->wait.queued_of == of && party->wait.first == first)
@@ -135,6 +136,8 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
         return waits;
     if (first == NULL && device->turns.holder_count == 0)
         first = sched_order_first(&device->waiting.hopeless);
+    while (first != NULL && sched_gang_waits_to_form(sched_party_of(first, wait.queued)->gang))
+        first = sched_order_next(first);
     return first != NULL ? sched_party_of(first, wait.queued) : NULL;
 }
 

@@ -244,6 +244,8 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
     member->report.flags = state->flags;
     if (member->report.demand != sched_max(state->demand, resident))
         sched_agenda_mark(member->client->in_group);
+    if (member->report.demand < sched_max(state->demand, resident))
+        sched_together_grew(member->party->gang);
     member->report.demand = sched_max(state->demand, resident);
     member->report.resident = resident;
     member->report.pinned = state->pinned;
@@ -305,6 +307,7 @@ int sched_state(struct sched *sched, struct sched_client *client,
             return -ENOMEM;
         }
         member_report(member, state, now_ns);
+        sched_together_came(member->party->gang, sched, now_ns);
         gang_grown(member->party, now_ns);
         if (member->party->gang->client_count > 1)
             sched_lease_requeue_gang(member->party->gang, now_ns);
@@ -387,6 +390,18 @@ void sched_kin(struct sched *sched, struct sched_client *client, uint64_t kin, u
     sched_plan_pending(sched, now_ns);
 }
 
+void sched_rank(struct sched *sched, struct sched_client *client, uint32_t ranks,
+                uint64_t now_ns)
+{
+    ranks = ranks > 1 ? ranks : 1;
+    if (ranks <= client->ranks)
+        return;
+    client->ranks = ranks;
+    if (client->gang != NULL)
+        sched_together_came(client->gang, sched, now_ns);
+    sched_plan_pending(sched, now_ns);
+}
+
 void sched_tick(struct sched *sched, uint64_t now_ns)
 {
     lockd_list_each (at, &sched->devices) {
@@ -403,6 +418,7 @@ uint64_t sched_deadline(const struct sched *sched)
 {
     uint64_t deadline = sched_min(sched->host.deadline, sched->groups_at);
 
+    deadline = sched_min(deadline, sched->forming.at);
     for (const struct lockd_list *at = sched->devices.next; at != &sched->devices;
          at = at->next)
         deadline = sched_min(deadline, lockd_entry(at, struct sched_device, link)->deadline);
@@ -418,7 +434,7 @@ struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns)
     sched->settings = *settings;
     sched->created = now_ns;
     sched->host.available = sched->host.total = UINT64_MAX;
-    sched->host.deadline = sched->groups_at = LOCKD_NEVER;
+    sched->host.deadline = sched->groups_at = sched->forming.at = LOCKD_NEVER;
     lockd_list_init(&sched->clients);
     lockd_list_init(&sched->devices);
     lockd_list_init(&sched->groups);
@@ -426,6 +442,7 @@ struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns)
     lockd_list_init(&sched->unsent);
     lockd_list_init(&sched->pending);
     lockd_list_init(&sched->totals);
+    lockd_list_init(&sched->forming.gangs);
     return sched;
 }
 

@@ -82,6 +82,10 @@ void sched_describe(struct sched *sched, struct sched_client *client,
 /* It was found to be in one job with all others of that number: they are one gang, as a group is.
  * 0: in none. Nothing happens to a client that names a group. */
 void sched_kin(struct sched *sched, struct sched_client *client, uint64_t kin, uint64_t now_ns);
+/* It is one rank of a job, by evidence of its own, also while no other rank is there. ranks: of the
+ * job on this machine; 0: not known. */
+void sched_rank(struct sched *sched, struct sched_client *client, uint32_t ranks,
+                uint64_t now_ns);
 void sched_weight(struct sched *sched, struct sched_client *client, uint32_t weight,
                   uint64_t now_ns);
 void sched_priority(struct sched *sched, struct sched_client *client, int32_t priority,

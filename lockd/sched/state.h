@@ -14,7 +14,7 @@
  *   measure.c     size of a device, and what on it no program can move
  *   capacity.c    what is left of it for programs
  *   queue.c       parties that wait for a device, and the next of them
- *   together.c    the programs of a gang stop together
+ *   together.c    the programs of a gang stop together; gangs that form do so one at a time
  *   lease.c       parties of one gang: their turns begin and end together
  *   gang.c        clients that run together or not at all
  *   group.c       ... those of one name, as long as the whole fits on its devices
@@ -97,6 +97,7 @@ struct sched_gang {
     uint64_t complete; /* all that had something to run did: the turn's time counts from here */
     bool out;          /* was evicted; comes back when it has something to run */
     struct sched_gang_closing closing;
+    struct sched_gang_forming *forming; /* NULL: it has formed, or is no job of ranks */
 };
 
 /* Clients of one user that name it, or that were found to be one job. */
@@ -154,7 +155,8 @@ struct sched_client {
     uint64_t limit;      /* on one device, bytes; UINT64_MAX: none */
     uint64_t quota_next; /* the quota of the next member */
     char group[32];
-    uint64_t kin; /* the group that it was found to be in; 0: none */
+    uint64_t kin;   /* the group that it was found to be in; 0: none */
+    uint32_t ranks; /* of its job on this machine; 1: not known how many; 0: it is no rank */
     bool paused;
     struct sched_client_left *left; /* NULL: it has left none */
     struct sched_client_host host;
@@ -171,6 +173,7 @@ struct sched {
     uint32_t giving_way; /* gangs */
     uint32_t background; /* clients of that class */
     struct sched_host host;
+    struct sched_forming forming;
 };
 
 /* The most it may hold on the device now or before it has read everything sent. */
@@ -236,6 +239,17 @@ static inline bool sched_party_hopeless(const struct sched_party *party)
             return true;
     }
     return false;
+}
+
+/* It may not begin to run before its forming turn. */
+static inline bool sched_gang_waits_to_form(const struct sched_gang *gang)
+{
+    return gang->forming != NULL && gang->forming->waits;
+}
+
+static inline bool sched_gang_has_forming_turn(const struct sched_gang *gang)
+{
+    return gang->forming != NULL && gang->forming->turn;
 }
 
 static inline bool sched_gang_wants(const struct sched_gang *gang)

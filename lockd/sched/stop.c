@@ -19,28 +19,38 @@
 #define SKIPPED_SWITCHES 4
 #define SKIPPED_ROUND    8
 
+static bool needs_more(const struct sched_party *party)
+{
+    bool more = false;
+
+    lockd_list_each (at, &party->members) {
+        const struct sched_member *member = sched_member_of(at, of_party);
+
+        more = more || member->report.demand > member->sent.budget;
+    }
+    return more;
+}
+
 /* How little is lost when it stops; -1: nothing is won. */
 static int overflow_rank(const struct sched_party *party)
 {
-    bool partly = false;
+    const bool more = needs_more(party);
 
     if (party->books.need == 0)
         return -1;
     if (!sched_gang_wants(party->gang))
-        return 3;
-    lockd_list_each (at, &party->members) {
-        const struct sched_member *member = sched_member_of(at, of_party);
-
-        partly = partly || member->report.demand > member->sent.budget;
-    }
-    if (partly)
-        return 2;
-    return party->books.running_members == 0 ? 1 : 0;
+        return 5;
+    if (sched_gang_has_forming_turn(party->gang))
+        return more ? 0 : 1;
+    if (more)
+        return 4;
+    return party->books.running_members == 0 ? 3 : 2;
 }
 
 /* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
  * ones, then the one that needs more than it was given (it cannot run anyway), then the one
- * that came last. */
+ * that came last. A gang that is forming is the last to stop, all the more if it needs more: the
+ * others of it may wait for that program, and cannot stop before it has come to run. */
 void sched_stop_overflow(struct sched_device *device, uint64_t now)
 {
     while (device->books.need_held + device->books.lost > device->space.capacity &&
@@ -57,7 +67,10 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
                 victim = party;
             }
         }
-        if (victim == NULL || !sched_together_stop(victim->gang, device, now))
+        if (victim == NULL)
+            return;
+        sched_together_outgrew(victim->gang, device->sched, now);
+        if (!sched_together_stop(victim->gang, device, now))
             return;
         sched_lease_end(victim->gang, now);
     }
@@ -105,8 +118,12 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
     const bool none = party->books.running_members == 0;
     const uint64_t end = none ? patience_ends(party) : gang_patience_ends(party->gang);
 
-    if (now < end) {
-        party->device->grace_at = sched_min(party->device->grace_at, end);
+    if (now < end || (none && sched_together_is_patient(party->gang, now))) {
+        party->device->grace_at =
+            sched_min(party->device->grace_at, sched_max(end, now + GRACE_SHORT));
+    } else if (none && party->gang->forming != NULL &&
+               !sched_together_stop(party->gang, party->device, now)) {
+        return; /* others of its gang run, and may wait for it in a kernel */
     } else if (none) {
         party->turn.skipped++;
         sched_lease_end(party->gang, now);
@@ -123,8 +140,9 @@ void sched_stop_idle(struct sched_device *device, uint64_t now)
         device->grace_at = LOCKD_NEVER;
         return;
     }
-    if (now < device->grace_at)
-        return;
+    if (now < device->grace_at &&
+        (device->turns.closing == 0 || lockd_list_empty(&device->sched->forming.gangs)))
+        return; /* one that is being stopped here is looked at with each plan */
     device->grace_at = LOCKD_NEVER;
     lockd_list_each (at, &device->turns.holders) {
         struct sched_party *party = sched_party_of(at, turn.holder);

@@ -9,15 +9,33 @@
  * memory. When all have stopped, the turn ends. When some have and others do not within
  * CLOSED_NS, the turn is *opened* again for a moment, in which the ones that stopped catch up
  * with the others, and is closed anew. State: gang->closing.
+ *
+ * That helps only a gang all of whose programs can run. One that starts may compute on one device
+ * while a program of it on another device has not come yet, or has not said yet how much memory it
+ * needs. If the room there goes to a gang that starts in the same way, each waits for the other,
+ * for good. So a gang of ranks is *forming* until it has run for FORMING_NS without a new program, a
+ * new device or more memory, and of the gangs that are forming one computes at a time: it has the
+ * *forming turn*. The others wait, also where their memory would fit. Gangs whose ranks are all
+ * there, on devices that are not the same, do not wait for each other. A forming turn ends once the
+ * gang has formed, has nothing to do or is gone, and while others wait after TURN_NS of running, or
+ * ENTRY_NS without; the gang of a user whose gangs had none for longest comes next. A gang that
+ * cannot stop keeps its turn for LONGEST at most. State: gang->forming, sched->forming.
  */
 #include "lockd/sched/together.h"
 
 #include "lockd/sched/device.h"
 
+#include <stdlib.h>
+
 #define CLOSED_NS (150 * NS_PER_MS)
 #define OPEN_MIN  (20 * NS_PER_MS)
 #define OPEN_MAX  (1000 * NS_PER_MS)
 #define LONGEST   (60000 * NS_PER_MS) /* then it counts as stuck, like any other */
+
+#define FORMING_NS (10000 * NS_PER_MS)
+#define TURN_NS    (10000 * NS_PER_MS)
+#define ENTRY_NS   (30000 * NS_PER_MS) /* a forming turn of a gang that does not come to run */
+#define MISSING_NS (60000 * NS_PER_MS) /* then the other ranks are on other machines */
 
 static void touch_gang(struct sched_gang *gang)
 {
@@ -131,4 +149,394 @@ void sched_together_heard(const struct sched_gang *gang)
 {
     if (gang->closing.by != NULL)
         sched_agenda_plan(gang->closing.by);
+}
+
+/* --- gangs that are forming --- */
+
+#define forming_of(at) (lockd_entry(at, struct sched_gang_forming, link)->gang)
+
+/* The most that a program of it has said; 0: none of them is a rank. */
+static uint32_t count_ranks(const struct sched_gang *gang)
+{
+    uint32_t ranks = 0;
+
+    lockd_list_each (at, &gang->parties) {
+        lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
+            const struct sched_client *client = sched_member_of(of, of_party)->client;
+
+            ranks = client->ranks > ranks ? client->ranks : ranks;
+        }
+    }
+    return ranks;
+}
+
+/* Without memory it counts as formed. */
+static void begin_forming(struct sched_gang *gang, struct sched *sched, uint64_t now)
+{
+    const uint32_t ranks = count_ranks(gang);
+
+    if (ranks == 0)
+        return;
+    if (gang->forming == NULL) {
+        gang->forming = calloc(1, sizeof *gang->forming);
+        if (gang->forming == NULL)
+            return;
+        gang->forming->gang = gang;
+        gang->forming->came_at = gang->forming->counted_at = now;
+        lockd_list_append(&sched->forming.gangs, &gang->forming->link);
+    }
+    gang->forming->ranks = ranks > 1 ? ranks : 0;
+    gang->forming->left = FORMING_NS;
+}
+
+void sched_together_formed(struct sched_gang *gang)
+{
+    if (gang->forming == NULL)
+        return;
+    lockd_list_remove(&gang->forming->link);
+    free(gang->forming);
+    gang->forming = NULL;
+}
+
+void sched_together_came(struct sched_gang *gang, struct sched *sched, uint64_t now)
+{
+    begin_forming(gang, sched, now);
+    if (gang->forming != NULL)
+        gang->forming->came_at = now;
+}
+
+void sched_together_grew(struct sched_gang *gang)
+{
+    if (gang->forming != NULL)
+        gang->forming->left = FORMING_NS;
+}
+
+void sched_together_outgrew(struct sched_gang *gang, struct sched *sched, uint64_t now)
+{
+    begin_forming(gang, sched, now);
+}
+
+static bool is_missing_ranks(const struct sched_gang *gang, uint64_t now)
+{
+    return gang->client_count < gang->forming->ranks &&
+           now - gang->forming->came_at < MISSING_NS;
+}
+
+/* It has places, or may be computing still; or stuck: is it in a kernel that does not end? */
+static bool has_or_computes(const struct sched_gang *gang, bool stuck)
+{
+    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
+         at = at->next) {
+        const struct sched_party *party = sched_party_of(at, of_gang);
+
+        if (party->turn.held ||
+            (sched_party_busy(party) && (stuck || !party->books.counted_stuck)))
+            return true;
+    }
+    return false;
+}
+
+static bool is_on(const struct sched_gang *gang, const struct sched_device *device)
+{
+    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
+         at = at->next) {
+        if (sched_party_of(at, of_gang)->device == device)
+            return true;
+    }
+    return false;
+}
+
+static bool has_all_ranks(const struct sched_gang *gang)
+{
+    return gang->forming->ranks != 0 && gang->client_count >= gang->forming->ranks;
+}
+
+/* May each of them hold what the other one waits for? */
+static bool are_rivals(const struct sched_gang *a, const struct sched_gang *b)
+{
+    if (a == b)
+        return false;
+    if (!has_all_ranks(a) || !has_all_ranks(b))
+        return true;
+    for (const struct lockd_list *at = a->parties.next; at != &a->parties; at = at->next) {
+        if (is_on(b, sched_party_of(at, of_gang)->device))
+            return true;
+    }
+    return false;
+}
+
+static bool is_in_the_running(const struct sched_gang *gang)
+{
+    return gang->party_count != 0 && sched_gang_wants(gang) &&
+           !sched_party_hopeless(sched_party_of(gang->parties.next, of_gang));
+}
+
+/* --- who had forming turns --- */
+
+static uint32_t user_of(const struct sched_gang *gang)
+{
+    const struct sched_party *party = sched_party_of(gang->parties.next, of_gang);
+
+    return sched_member_of(party->members.next, of_party)->client->user;
+}
+
+static uint64_t *had_by(struct sched_forming *forming, uint32_t user)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < FORMING_USERS; i++) {
+        if (forming->had[i].at != 0 && forming->had[i].user == user)
+            return &forming->had[i].at;
+        if (forming->had[i].at < forming->had[found].at)
+            found = i;
+    }
+    forming->had[found].user = user; /* in the place of the one that had none for longest */
+    forming->had[found].at = 0;
+    return &forming->had[found].at;
+}
+
+static uint64_t last_of_user(const struct sched_forming *forming, uint32_t user)
+{
+    for (size_t i = 0; i < FORMING_USERS; i++) {
+        if (forming->had[i].user == user)
+            return forming->had[i].at;
+    }
+    return 0;
+}
+
+static void begin_turn(struct sched_gang *gang, struct sched *sched, uint64_t now)
+{
+    gang->forming->turn = true;
+    gang->forming->begun = now;
+    gang->forming->until = LOCKD_NEVER;
+    *had_by(&sched->forming, user_of(gang)) = now;
+}
+
+static void end_turn(struct sched_gang *gang, struct sched *sched, uint64_t now)
+{
+    if (!gang->forming->turn)
+        return;
+    gang->forming->turn = gang->forming->over = false;
+    gang->forming->had_at = now;
+    if (gang->party_count != 0)
+        *had_by(&sched->forming, user_of(gang)) = now;
+}
+
+/* --- the turns --- */
+
+static void set_waits(struct sched_gang *gang, bool waits, bool awaited)
+{
+    if (gang->forming->waits == waits && gang->forming->awaited == awaited)
+        return;
+    gang->forming->waits = waits;
+    gang->forming->awaited = awaited;
+    sched_agenda_settle_gang(gang);
+}
+
+static bool needs_memory(const struct sched_gang *gang)
+{
+    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
+         at = at->next) {
+        const struct sched_party *party = sched_party_of(at, of_gang);
+
+        lockd_list_each (of, &party->members) {
+            if (!lockd_list_empty(&sched_member_of(of, of_party)->books.hungry))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Do all of it run that want to, with all of their memory? */
+static bool runs_whole(const struct sched_gang *gang)
+{
+    return gang->runs && gang->complete != 0 && gang->closing.by == NULL && !needs_memory(gang);
+}
+
+/* Its time without changes runs while all of it run. */
+static void count_forming(struct sched_gang *gang, struct sched *sched, uint64_t now)
+{
+    struct sched_gang_forming *forming = gang->forming;
+
+    if (runs_whole(gang))
+        forming->left = sched_less(forming->left, now - forming->counted_at);
+    forming->counted_at = now;
+    if (forming->left != 0 || is_missing_ranks(gang, now))
+        return;
+    end_turn(gang, sched, now);
+    set_waits(gang, false, false);
+    sched_together_formed(gang);
+}
+
+/* A gang that runs has the turn, however it came to run: a new daemon finds it so. One that is stuck
+ * has it first, since it holds memory that it leaves only once all of it have run; but others have
+ * theirs when it has had its own in vain. */
+static void look_at_turn(struct sched_gang *gang, struct sched *sched, bool settling,
+                         uint64_t now)
+{
+    struct sched_gang_forming *forming = gang->forming;
+    const bool has = has_or_computes(gang, false);
+
+    if (!forming->turn && (!forming->waits || settling) && has_or_computes(gang, true))
+        begin_turn(gang, sched, now);
+    if (!forming->turn)
+        return;
+    if (forming->until == LOCKD_NEVER && gang->runs && gang->complete != 0)
+        forming->until = now + TURN_NS;
+    if (!has && (!is_in_the_running(gang) || forming->over))
+        end_turn(gang, sched, now);
+    else if (forming->awaited && !forming->over &&
+             now >= sched_min(forming->until, forming->begun + ENTRY_NS)) {
+        forming->over = true;
+        sched_agenda_settle_gang(gang);
+    }
+}
+
+/* Is it before the other one, of those that wait for forming turns? */
+static bool comes_before(const struct sched_gang *a, const struct sched_gang *b,
+                         const struct sched_forming *forming)
+{
+    const uint64_t users[] = {last_of_user(forming, user_of(a)),
+                              last_of_user(forming, user_of(b))};
+
+    const bool stuck[] = {a->forming->had_at == 0 && has_or_computes(a, true),
+                          b->forming->had_at == 0 && has_or_computes(b, true)};
+
+    if (stuck[0] != stuck[1])
+        return stuck[0];
+    if (users[0] != users[1])
+        return users[0] < users[1];
+    return a->forming->had_at < b->forming->had_at;
+}
+
+/* The first of those that wait for forming turns, or NULL. */
+static struct sched_gang *find_next(const struct sched *sched)
+{
+    struct sched_gang *next = NULL;
+
+    for (struct lockd_list *at = sched->forming.gangs.next; at != &sched->forming.gangs;
+         at = at->next) {
+        struct sched_gang *gang = forming_of(at);
+
+        if (!gang->forming->turn && is_in_the_running(gang) &&
+            (next == NULL || comes_before(gang, next, &sched->forming)))
+            next = gang;
+    }
+    return next;
+}
+
+/* Does another one with the turn keep it from running? While it is in the running, that one is to
+ * end. */
+static bool is_kept_off(const struct sched_gang *gang, const struct sched *sched)
+{
+    bool kept = false;
+
+    for (struct lockd_list *at = sched->forming.gangs.next; at != &sched->forming.gangs;
+         at = at->next) {
+        struct sched_gang *other = forming_of(at);
+
+        if (!other->forming->turn || !are_rivals(gang, other))
+            continue;
+        kept = true;
+        if (!gang->forming->turn && is_in_the_running(gang))
+            other->forming->found_awaited = true;
+    }
+    return kept;
+}
+
+/* An earlier daemon's gangs are still coming back: one that has not come may run. */
+static bool is_settling(const struct sched *sched, uint64_t now)
+{
+    if (now - sched->created >= RESTART_WINDOW)
+        return false;
+    for (const struct lockd_list *at = sched->devices.next; at != &sched->devices;
+         at = at->next) {
+        if (lockd_entry(at, struct sched_device, link)->measure.restarted)
+            return true;
+    }
+    return false;
+}
+
+/* The next one gets its turn if no other has one that it must wait for; then those that keep
+ * neither it nor each other waiting. */
+static void give_turns(struct sched *sched, bool settling, uint64_t now)
+{
+    struct sched_gang *next = find_next(sched);
+
+    if (next != NULL && !settling && !is_kept_off(next, sched))
+        begin_turn(next, sched, now);
+    lockd_list_each (at, &sched->forming.gangs) {
+        struct sched_gang *gang = forming_of(at);
+        const bool kept = is_kept_off(gang, sched) ||
+                          (next != NULL && !next->forming->turn && are_rivals(gang, next));
+
+        if (!kept && !settling && !gang->forming->turn && is_in_the_running(gang))
+            begin_turn(gang, sched, now);
+        gang->forming->found_waits =
+            gang->forming->over || /* what has stopped does not begin again */
+            (!gang->forming->turn && (kept || (settling && is_in_the_running(gang))));
+    }
+    lockd_list_each (at, &sched->forming.gangs) {
+        struct sched_gang_forming *forming = forming_of(at)->forming;
+
+        set_waits(forming_of(at), forming->found_waits, forming->found_awaited);
+        forming->found_awaited = false;
+    }
+}
+
+/* When time alone changes something. */
+static uint64_t next_look_at(const struct sched_gang *gang, uint64_t now)
+{
+    const struct sched_gang_forming *forming = gang->forming;
+    uint64_t look = LOCKD_NEVER;
+
+    if (runs_whole(gang) && forming->left != 0)
+        look = now + forming->left;
+    if (is_missing_ranks(gang, now))
+        look = sched_min(look, forming->came_at + MISSING_NS);
+    if (forming->awaited && !forming->over)
+        look = sched_min(look, sched_min(forming->until, forming->begun + ENTRY_NS));
+    return look;
+}
+
+void sched_together_let_next(struct sched *sched, uint64_t now)
+{
+    bool settling;
+
+    sched->forming.at = LOCKD_NEVER;
+    if (lockd_list_empty(&sched->forming.gangs))
+        return;
+    settling = is_settling(sched, now);
+    lockd_list_each (at, &sched->forming.gangs)
+        count_forming(forming_of(at), sched, now);
+    lockd_list_each (at, &sched->forming.gangs)
+        look_at_turn(forming_of(at), sched, settling, now);
+    give_turns(sched, settling, now);
+    if (settling)
+        sched->forming.at = sched->created + RESTART_WINDOW;
+    lockd_list_each (at, &sched->forming.gangs) {
+        const uint64_t look = next_look_at(forming_of(at), now);
+
+        sched->forming.at = sched_min(sched->forming.at, sched_max(look, now + LOOK_AGAIN));
+    }
+}
+
+bool sched_together_is_patient(const struct sched_gang *gang, uint64_t now)
+{
+    return gang->client_count > 1 && sched_gang_has_forming_turn(gang) &&
+           !gang->forming->over && now - gang->forming->begun < LONGEST;
+}
+
+bool sched_together_is_awaited(const struct sched_device *device, bool waits)
+{
+    if (lockd_list_empty(&device->sched->forming.gangs))
+        return false;
+    for (const struct lockd_list *at = device->parties.next; at != &device->parties;
+         at = at->next) {
+        const struct sched_gang_forming *forming = sched_party_of(at, of_device)->gang->forming;
+
+        if (forming != NULL && (forming->awaited || (waits && forming->waits)))
+            return true;
+    }
+    return false;
 }

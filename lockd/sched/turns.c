@@ -133,6 +133,20 @@ static void stop_background(struct sched_device *device, uint64_t now)
     }
 }
 
+/* Its forming turn is over. */
+static void stop_forming(struct sched_device *device, uint64_t now)
+{
+    if (lockd_list_empty(&device->sched->forming.gangs))
+        return;
+    lockd_list_each (at, &device->turns.holders) {
+        struct sched_gang *gang = sched_party_of(at, turn.holder)->gang;
+
+        if (gang->forming != NULL && gang->forming->over &&
+            sched_together_stop(gang, device, now))
+            sched_lease_end(gang, now);
+    }
+}
+
 /* Admits from the head of the queue as long as it fits beside all others. Returns the head that
  * does not, or NULL. */
 static struct sched_party *serve_queue(struct sched_device *device, uint64_t now)
@@ -320,7 +334,8 @@ static void backfill_queue(struct sched_device *device, const struct sched_party
 static void note_waiters(struct sched_device *device, uint64_t now)
 {
     const bool waiters = device->waiting.queue.count != 0 ||
-                         (device->turns.leases && device->space.short_bytes != 0);
+                         (device->turns.leases && device->space.short_bytes != 0) ||
+                         sched_together_is_awaited(device, false);
 
     if (waiters == device->turns.waiters)
         return;
@@ -374,8 +389,8 @@ static bool is_mixed(const struct sched_device *device)
 
 static void change_mode(struct sched_device *device, uint64_t now)
 {
-    const bool crowded =
-        is_mixed(device) || (device->sched->settings.exclusive && device->party_count > 1);
+    const bool crowded = is_mixed(device) || sched_together_is_awaited(device, true) ||
+                         (device->sched->settings.exclusive && device->party_count > 1);
     const bool leases = device->books.sum.demand > device->space.capacity || crowded;
 
     if (leases == device->turns.leases)
@@ -404,6 +419,7 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     sched_stop_overflow(device, now);
     settle_parties(device, now);
     stop_background(device, now);
+    stop_forming(device, now);
     settle_parties(device, now);
     note_waiters(device, now);
     sched_stop_idle(device, now);

@@ -156,7 +156,8 @@ void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wi
         kin_unlearn(&connection->server->kin, connection->kin, kin->key, kin->kind,
                     lockd_now());
     else if (connection->kin != NULL)
-        kin_learn(&connection->server->kin, connection->kin, kin->key, kin->kind, lockd_now());
+        kin_learn(&connection->server->kin, connection->kin, kin->key, kin->kind, kin->ranks,
+                  lockd_now());
 }
 
 uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now)

@@ -53,7 +53,7 @@ static struct {
     _Atomic(bool) unsaid; /* any: for a look without the lock. Release, acquire */
     _Atomic(uint64_t) collect_at;
     _Atomic(bool) expects; /* relaxed: what it tells of is looked up by a system call */
-    uint64_t looked_at, look_at, waits_since; /* client thread */
+    uint64_t looked_at, look_at, waits_since, beside_since; /* client thread */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The group is the user's choice, or there is to be none. */
@@ -65,7 +65,7 @@ static bool is_chosen(void)
 }
 
 /* Under the lock. NULL: it is not known, and there are too many to add it. */
-static struct found *find_or_add(uint32_t kind, uint64_t key)
+static struct found *find_or_add(uint32_t kind, uint64_t key, uint32_t ranks)
 {
     const bool hint = kind >= GS_KIN_HINT_FIRST;
 
@@ -76,15 +76,16 @@ static struct found *find_or_add(uint32_t kind, uint64_t key)
         return NULL;
     self.hints += hint;
     self.memory += kind == GS_KIN_MEMORY;
-    self.found[self.count] = (struct found){.key = {.key = key, .kind = kind}};
+    self.found[self.count] =
+        (struct found){.key = {.key = key, .kind = kind, .ranks = ranks}};
     atomic_store_explicit(&self.unsaid, true, memory_order_release);
     return &self.found[self.count++];
 }
 
-static void add_key(uint32_t kind, uint64_t key)
+static void add_key(uint32_t kind, uint64_t key, uint32_t ranks)
 {
     pthread_mutex_lock(&self.lock);
-    find_or_add(kind, key);
+    find_or_add(kind, key, ranks);
     pthread_mutex_unlock(&self.lock);
 }
 
@@ -114,7 +115,7 @@ void gs_evidence_collect(void)
         return;
     count = read_launcher(keys);
     for (unsigned i = 0; i < count; i++)
-        add_key(keys[i].kind, keys[i].key);
+        add_key(keys[i].kind, keys[i].key, keys[i].ranks);
 }
 
 void gs_evidence_share(const uint8_t exporter[16])
@@ -124,7 +125,8 @@ void gs_evidence_share(const uint8_t exporter[16])
     if (is_chosen())
         return;
     pthread_mutex_lock(&self.lock);
-    found = find_or_add(GS_KIN_MEMORY, gs_evidence_hash(0, exporter, sizeof found->exporter));
+    found =
+        find_or_add(GS_KIN_MEMORY, gs_evidence_hash(0, exporter, sizeof found->exporter), 0);
     if (found != NULL) {
         memcpy(found->exporter, exporter, sizeof found->exporter);
         found->used_at = gs_now();
@@ -161,10 +163,10 @@ static void take_mapping(const char *line)
         return;
     key = gs_evidence_hash(0, file, sizeof file);
     if (begins_with(path, "/dev/shm/nccl-"))
-        add_key(GS_KIN_NCCL, key);
+        add_key(GS_KIN_NCCL, key, 0);
     else if (begins_with(path, "/dev/shm/") || begins_with(path, "/SYSV") ||
              begins_with(path, "/dev/zero"))
-        add_key(GS_KIN_SHARED, key);
+        add_key(GS_KIN_SHARED, key, 0);
 }
 
 static void read_mappings(void)
@@ -202,33 +204,44 @@ void gs_evidence_expect(void)
     gs_worker_wake();
 }
 
-/* Plans the next look while programs wait. */
-static bool is_due(uint64_t now)
+/* When the next look is: while the program waits, and in the first minute beside others.
+ * UINT64_MAX: not now. */
+static uint64_t plan_look(bool waiting, bool beside, uint64_t now)
 {
-    if (self.waits_since == 0) {
+    if (beside && self.beside_since == 0)
+        self.beside_since = now;
+    if (waiting && self.waits_since == 0)
         self.waits_since = now;
+    if (!waiting && (!beside || now - self.beside_since >= YOUNG_NS))
+        return UINT64_MAX;
+    if (self.look_at == 0)
         self.look_at = now + FIRST_NS;
-    }
-    if (now < self.look_at)
-        return false;
-    self.look_at = now + (now - self.waits_since < YOUNG_NS ? LOOK_NS : LOOK_LATER);
-    return true;
+    return self.look_at;
 }
 
-uint64_t gs_evidence_look(bool waiting, uint64_t now)
+/* From one look to the next. */
+static uint64_t find_pause(uint64_t now)
+{
+    return self.waits_since == 0 || now - self.waits_since < YOUNG_NS ? LOOK_NS : LOOK_LATER;
+}
+
+uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now)
 {
     const uint64_t since = now - self.looked_at;
+    const uint64_t at = plan_look(waiting, beside, now);
     const bool expects = atomic_load_explicit(&self.expects, memory_order_relaxed);
 
     if (expects && since < EXPECT_NS)
         return EXPECT_NS - since;
-    if (!(waiting && is_due(now)) && !expects)
-        return waiting ? self.look_at - now : UINT64_MAX;
+    if (now < at && !expects)
+        return at == UINT64_MAX ? UINT64_MAX : at - now;
     atomic_store_explicit(&self.expects, false, memory_order_relaxed); /* before it looks */
     self.looked_at = now;
+    if (now >= at)
+        self.look_at = now + find_pause(now);
     if (!is_chosen())
         read_mappings();
-    return UINT64_MAX;
+    return waiting || at != UINT64_MAX ? self.look_at - now : UINT64_MAX;
 }
 
 /* --- to the daemon --- */
@@ -240,8 +253,9 @@ static int send_key(int fd, const struct gs_evidence *key, bool over)
                                                    .type = GS_WIRE_KIN,
                                                    .length = sizeof message},
                                         .key = key->key,
-                                        .kind = key->kind,
-                                        .flags = over ? GS_KIN_OVER : 0};
+                                        .kind = (uint16_t)key->kind,
+                                        .flags = over ? GS_KIN_OVER : 0,
+                                        .ranks = key->ranks};
 
     gs_log("evidence of kind %u%s", key->kind, over ? " is over" : "");
     return gs_connect_send(fd, &message, sizeof message, NULL);

@@ -24,9 +24,10 @@ void gs_evidence_expect(void);
 
 /* --- client thread --- */
 
-/* Looks at the process's mappings for NCCL's: now and then while programs wait for a device, and
- * when that is expected to find some. Returns ns until it wants to be called again. */
-uint64_t gs_evidence_look(bool waiting, uint64_t now);
+/* Looks at the process's mappings for NCCL's: now and then while programs wait for a device or
+ * others use it, too, and when that is expected to find some. Returns ns until it wants to be
+ * called again. */
+uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now);
 /* Says what has not been said on this connection, and what has ended. 0, -EAGAIN: later; -errno:
  * the connection is gone. */
 int gs_evidence_send(int fd, uint64_t now);

@@ -82,10 +82,24 @@ static uint64_t hash_process(uint64_t hash, pid_t pid)
     return gs_evidence_hash(gs_evidence_hash(hash, &pid, sizeof pid), &start, sizeof start);
 }
 
-static void add_key(struct gs_evidence *keys, unsigned *count, uint32_t kind, uint64_t key)
+/* The first of these variables that is a number of ranks; 0: there is none. */
+static uint32_t read_ranks(const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        const char *text = variable(*names);
+        const long ranks = text != NULL ? strtol(text, NULL, 10) : 0;
+
+        if (ranks > 1 && ranks <= GS_KIN_RANKS_MOST)
+            return (uint32_t)ranks;
+    }
+    return 0;
+}
+
+static void add_key(struct gs_evidence *keys, unsigned *count, uint32_t kind, uint64_t key,
+                    uint32_t ranks)
 {
     if (*count < GS_LAUNCHER_MOST)
-        keys[(*count)++] = (struct gs_evidence){.key = key, .kind = kind};
+        keys[(*count)++] = (struct gs_evidence){.key = key, .kind = kind, .ranks = ranks};
 }
 
 /* Was the variable there when the process started? What cannot be read was not. */
@@ -130,15 +144,16 @@ static void read_rendezvous(struct gs_evidence *keys, unsigned *count)
 {
     const char *address = read_variable("MASTER_ADDR"), *port = read_variable("MASTER_PORT");
     const char *run = read_variable("TORCHELASTIC_RUN_ID");
+    const uint32_t ranks = read_ranks((const char *[]){"LOCAL_WORLD_SIZE", "WORLD_SIZE", NULL});
     uint64_t key = 0;
 
     if (address != NULL && port != NULL)
         key = hash_text(hash_text(0, address), port);
     if (key != 0 && is_rank())
-        add_key(keys, count, GS_KIN_MASTER, key);
+        add_key(keys, count, GS_KIN_MASTER, key, ranks);
     /* "none" is torchrun's for all jobs without a name */
     if (run != NULL && strcmp(run, "none") != 0 && is_several("WORLD_SIZE"))
-        add_key(keys, count, GS_KIN_ELASTIC, hash_text(key, run));
+        add_key(keys, count, GS_KIN_ELASTIC, hash_text(key, run), ranks);
 }
 
 /* The first of these variables names the job; where there is none, the launcher does, as the
@@ -165,17 +180,22 @@ static void read_mpi(struct gs_evidence *keys, unsigned *count)
 
     if (is_several("OMPI_COMM_WORLD_SIZE") || is_several("PMI_SIZE") ||
         is_several("MPI_LOCALNRANKS") || read_variable("PMIX_NAMESPACE") != NULL)
-        add_key(keys, count, GS_KIN_MPI, hash_job(jobs));
+        add_key(keys, count, GS_KIN_MPI, hash_job(jobs),
+                read_ranks(
+                    (const char *[]){"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", NULL}));
 }
 
 static void read_slurm(struct gs_evidence *keys, unsigned *count)
 {
     const char *job = read_variable("SLURM_JOB_ID"), *step = read_variable("SLURM_STEP_ID");
+    const char *nodes = read_variable("SLURM_STEP_NUM_NODES");
+    const bool one_node = nodes != NULL && strcmp(nodes, "1") == 0;
     const char *tasks =
         read_variable("SLURM_STEP_NUM_TASKS") != NULL ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
 
     if (job != NULL && step != NULL && is_several(tasks))
-        add_key(keys, count, GS_KIN_SLURM, hash_text(hash_text(0, job), step));
+        add_key(keys, count, GS_KIN_SLURM, hash_text(hash_text(0, job), step),
+                one_node ? read_ranks((const char *[]){tasks, NULL}) : 0);
 }
 
 unsigned gs_launcher_read(struct gs_evidence keys[GS_LAUNCHER_MOST])
@@ -187,9 +207,9 @@ unsigned gs_launcher_read(struct gs_evidence keys[GS_LAUNCHER_MOST])
     read_mpi(keys, &count);
     read_slurm(keys, &count);
     if (getppid() > 1)
-        add_key(keys, &count, GS_KIN_PARENT, hash_process(0, getppid()));
+        add_key(keys, &count, GS_KIN_PARENT, hash_process(0, getppid()), 0);
     if (getsid(0) > 1)
-        add_key(keys, &count, GS_KIN_SESSION, hash_process(0, getsid(0)));
+        add_key(keys, &count, GS_KIN_SESSION, hash_process(0, getsid(0)), 0);
     errno = before;
     return count;
 }

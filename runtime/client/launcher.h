@@ -10,7 +10,8 @@
 
 struct gs_evidence {
     uint64_t key;
-    uint32_t kind; /* enum gs_kin_kind */
+    uint32_t kind;  /* enum gs_kin_kind */
+    uint32_t ranks; /* of the job on this machine; 0: not known */
 };
 
 #define GS_LAUNCHER_MOST 6

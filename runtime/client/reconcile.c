@@ -111,6 +111,18 @@ static bool somebody_waits(void)
     return waits;
 }
 
+/* Other programs use one of its devices, too. */
+static bool is_beside_others(void)
+{
+    struct gs_device *device;
+    bool beside = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        beside |= atomic_load_explicit(&device->target.seq, memory_order_acquire) != 0 &&
+                  (gs_device_flags(device) & GS_TARGET_SOLE) == 0;
+    return beside;
+}
+
 /* How long it may idle before it says so: where a turn costs least. 0: no turns are taken. */
 static uint64_t idle_limit(void)
 {
@@ -351,7 +363,8 @@ uint64_t gs_reconcile(void)
     if (exiting && gs_gate_waiting() == 0)
         return 50 * MS;
     gs_session_turn(now);
-    due = smaller_of(due, gs_evidence_look(somebody_waits() || !all_may_run(), now));
+    due = smaller_of(due, gs_evidence_look(somebody_waits() || !all_may_run(),
+                                           is_beside_others(), now));
     if (gs_session_fd() < 0)
         due = 20 * MS;
     gs_opener_send(gs_session_fd());

@@ -68,7 +68,7 @@ static void uses(struct family *family, int who, uint8_t device)
 
 static void learns(struct family *family, int who, uint64_t key, uint32_t kind)
 {
-    kin_learn(&family->kin, family->program[who], key, kind, 3000000000u);
+    kin_learn(&family->kin, family->program[who], key, kind, 0, 3000000000u);
     assert_null(sched_check(family->sched));
 }
 

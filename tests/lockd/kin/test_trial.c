@@ -14,7 +14,7 @@ struct figures {
     unsigned trials;
 };
 
-static void run_one(uint64_t seed, struct figures *figures)
+static void run_one(uint64_t seed, bool late, struct figures *figures)
 {
     static const enum gs_policy policies[] = {GS_POLICY_FAIR, GS_POLICY_FAIR, GS_POLICY_RR,
                                               GS_POLICY_PRIORITY, GS_POLICY_FIFO};
@@ -23,6 +23,7 @@ static void run_one(uint64_t seed, struct figures *figures)
 
     assert_non_null(world);
     world->random = seed * 0x9e3779b97f4a7c15u + 1;
+    world->late = late;
     for (int i = 0; i < 8; i++)
         trial_world_random(world, 1);
     began = world->now = 1000 * NS_PER_MS;
@@ -64,25 +65,39 @@ static uint64_t from_environment(const char *name, uint64_t otherwise)
     return text != NULL ? strtoull(text, NULL, 10) : otherwise;
 }
 
-static void trial_random_jobs_all_end(void **state)
+static void run_many(bool late)
 {
     const uint64_t runs = from_environment("GPUSHARE_TEST_RUNS", 300);
     const uint64_t seed = from_environment("GPUSHARE_TEST_SEED", 1);
     struct figures figures = {0};
 
-    (void)state;
     for (uint64_t i = 0; i < runs; i++)
-        run_one(seed + i, &figures);
+        run_one(seed + i, late, &figures);
     print_message("%llu runs, %llu messages, %u remarks of trials; at most %.2f of the time of "
                   "the jobs one after the other, and 20 s\n",
                   (unsigned long long)runs, (unsigned long long)figures.events, figures.trials,
                   (double)figures.worst / 1000);
 }
 
+static void trial_random_jobs_all_end(void **state)
+{
+    (void)state;
+    run_many(false);
+}
+
+/* Ranks come one after the other and compute meanwhile; those of several users; their memory
+ * grows. */
+static void trial_random_late_ranks_all_end(void **state)
+{
+    (void)state;
+    run_many(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trial_random_jobs_all_end),
+        cmocka_unit_test(trial_random_late_ranks_all_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

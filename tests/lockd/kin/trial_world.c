@@ -3,7 +3,9 @@
  * trial_world.c: the ranks of the jobs and what they tell the scheduler. Each rank
  * computes, then enters a collective that ends only when all ranks of its job are in it and run.
  * Ranks with evidence *spin* there: they cannot stop before it ends, as NCCL's kernels. Ranks
- * without evidence can stop, but get no further before all run at the same time. One thread.
+ * without evidence can stop, but get no further before all run at the same time. In a world that
+ * is late they compute as soon as they are there, and wait on the host before their first
+ * collective until all have come; and some of them need more memory after a few rounds. One thread.
  */
 #include "tests/lockd/kin/trial_world.h"
 
@@ -59,7 +61,7 @@ static bool all_have_come(const struct trial_job *job)
 static void report(struct trial_world *world, struct trial_rank *rank, unsigned device)
 {
     struct trial_side *side = &rank->side[device];
-    const bool wants = all_have_come(rank->job);
+    const bool wants = world->late ? !rank->on_host : all_have_come(rank->job);
     struct gs_wire_state state = {.uuid = {(uint8_t)(device + 1)},
                                   .target_seq = side->seq,
                                   .device_total = TOTAL,
@@ -92,16 +94,20 @@ static void learn(struct trial_world *world, const struct trial_rank *rank)
     const uint64_t job = rank->job->number;
 
     if (rank->job->evidence)
-        kin_learn(&world->kin, rank->program, 100 + job, GS_KIN_MASTER, world->now);
-    kin_learn(&world->kin, rank->program, 200 + job, GS_KIN_PARENT, world->now);
-    kin_learn(&world->kin, rank->program, 7, GS_KIN_SESSION, world->now);
+        kin_learn(&world->kin, rank->program, 100 + job, GS_KIN_MASTER,
+                  rank->job->says_ranks ? rank->job->ranks : 0, world->now);
+    kin_learn(&world->kin, rank->program, 200 + job, GS_KIN_PARENT, 0, world->now);
+    kin_learn(&world->kin, rank->program, 7, GS_KIN_SESSION, 0, world->now);
 }
 
 static void connect_rank(struct trial_world *world, struct trial_rank *rank)
 {
-    const struct lockd_identity identity = {.uid = 1, .pid = 1};
+    const struct lockd_identity identity = {.uid = 1 + rank->job->user, .pid = 1};
+    const struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
 
     rank->client = sched_client_add(world->sched, rank);
+    if (world->late)
+        sched_describe(world->sched, rank->client, &hello, 1 + rank->job->user);
     rank->program = kin_came(&world->kin, rank->client, rank, &identity, false);
     assert_non_null(rank->program);
     learn(world, rank);
@@ -148,6 +154,21 @@ static bool is_collective_complete(const struct trial_job *job, uint32_t round)
     return true;
 }
 
+/* In this round it needs more memory: its gate is shut until that is there. */
+static void grow_rank(const struct trial_world *world, struct trial_rank *rank)
+{
+    for (unsigned i = 0; i < world->devices; i++) {
+        struct trial_side *side = &rank->side[i];
+
+        if (!side->used || side->later == 0 || rank->round < side->grows_at)
+            continue;
+        side->demand = side->later;
+        side->later = 0;
+        side->fresh = true;
+        rank->running = false;
+    }
+}
+
 static void run_rank(struct trial_world *world, struct trial_rank *rank)
 {
     struct trial_job *job = rank->job;
@@ -155,6 +176,12 @@ static void run_rank(struct trial_world *world, struct trial_rank *rank)
     if (!rank->collective) {
         rank->left = sched_less(rank->left, TRIAL_STEP);
         if (rank->left != 0)
+            return;
+        rank->on_host = world->late && rank->round == 0 && !all_have_come(job);
+        if (rank->on_host)
+            return;
+        grow_rank(world, rank);
+        if (!rank->running)
             return;
         rank->calls += 10;
         rank->collective = true;
@@ -213,7 +240,7 @@ static bool step_stopped(const struct trial_world *world, struct trial_rank *ran
         }
         complete = complete && side->resident == side->demand;
     }
-    if (complete && may_run(rank) && all_have_come(rank->job)) {
+    if (complete && may_run(rank) && (world->late || all_have_come(rank->job))) {
         rank->running = true;
         changed = true;
     }
@@ -222,6 +249,7 @@ static bool step_stopped(const struct trial_world *world, struct trial_rank *ran
 
 static void step_rank(struct trial_world *world, struct trial_rank *rank)
 {
+    const bool was_on_host = rank->on_host;
     bool changed;
 
     if (rank->ended)
@@ -235,6 +263,8 @@ static void step_rank(struct trial_world *world, struct trial_rank *rank)
         leave_rank(world, rank);
         return;
     }
+    rank->on_host = rank->on_host && !all_have_come(rank->job);
+    changed = changed || rank->on_host != was_on_host;
     for (unsigned i = 0; i < world->devices && rank->client != NULL; i++) {
         if (rank->side[i].used && (changed || rank->side[i].fresh))
             report(world, rank, i);
@@ -258,6 +288,34 @@ static void take_targets(struct trial_world *world)
 }
 
 /* --- the world --- */
+
+/* Many jobs start at the same moment and are too large to fit together; memory is needed in the
+ * first rounds, or a while later. */
+static void make_late(struct trial_world *world, struct trial_job *job)
+{
+    const bool at_once = trial_world_random(world, 3) != 0;
+    const uint64_t apart = at_once ? 200 : 8000;
+
+    job->user = (uint32_t)trial_world_random(world, 3);
+    job->says_ranks = trial_world_random(world, 2) == 0;
+    for (unsigned i = 0; i < job->ranks; i++) {
+        job->rank[i].back_at =
+            world->now + (i + 1) * trial_world_random(world, apart) * NS_PER_MS;
+        for (unsigned d = 0; d < world->devices; d++) {
+            struct trial_side *side = &job->rank[i].side[d];
+
+            if (!side->used || job->ranks == 1)
+                continue;
+            if (at_once)
+                side->demand = (5 + trial_world_random(world, 4)) * GIB;
+            if (trial_world_random(world, 2) == 0)
+                continue;
+            side->later = side->demand;
+            side->demand = (1 + trial_world_random(world, 1024)) * MIB;
+            side->grows_at = (uint32_t)trial_world_random(world, at_once ? 3 : 12);
+        }
+    }
+}
 
 void trial_world_add_job(struct trial_world *world, unsigned number)
 {
@@ -292,6 +350,8 @@ void trial_world_add_job(struct trial_world *world, unsigned number)
         }
     }
     world->work += job->rounds * (job->compute * 3 / 2 + 3 * TRIAL_STEP);
+    if (world->late)
+        make_late(world, job);
 }
 
 static void restart_daemon(struct trial_world *world)

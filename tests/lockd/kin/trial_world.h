@@ -21,6 +21,8 @@
 
 struct trial_side {
     uint64_t demand, resident, budget;
+    uint64_t later; /* its demand from the round grows_at on; 0: it does not grow */
+    uint32_t grows_at;
     uint32_t seq, flags;
     bool used, fresh; /* fresh: a target came that is not answered */
 };
@@ -31,6 +33,7 @@ struct trial_rank {
     struct kin_program *program;
     struct trial_side side[TRIAL_DEVICES];
     bool running, collective, ended;
+    bool on_host; /* it waits for ranks that have not come */
     uint32_t round;
     uint64_t left; /* ns of the computation at hand */
     uint64_t calls, stop_since;
@@ -42,7 +45,9 @@ struct trial_job {
     unsigned ranks, number;
     uint32_t rounds;
     uint64_t compute, dies_at;
+    uint32_t user;
     bool evidence, dead;
+    bool says_ranks; /* ... with it, how many there are */
 };
 
 struct trial_world {
@@ -53,6 +58,8 @@ struct trial_world {
     uint64_t now, random, work, events, restart_at;
     enum gs_policy policy;
     uint64_t quantum;
+    bool
+        late; /* ranks compute as soon as they are there, come late, and need more memory later */
 };
 
 /* Below that, from the world's own seed. */
