@@ -6,7 +6,7 @@
 #include "lockd/server/users.h"
 
 #include "lockd/base/list.h"
-#include "lockd/server/clock.h"
+#include "lockd/base/clock.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -86,7 +86,7 @@ static uint64_t hash_process(uint64_t hash, pid_t pid)
 static uint32_t read_ranks(const char *const *names)
 {
     for (; *names != NULL; names++) {
-        const char *text = variable(*names);
+        const char *text = read_variable(*names);
         const long ranks = text != NULL ? strtol(text, NULL, 10) : 0;
 
         if (ranks > 1 && ranks <= GS_KIN_RANKS_MOST)
