@@ -173,8 +173,8 @@ static int check_kin(const struct gs_wire_kin *kin, struct gs_err *err)
     const bool evidence = kin->kind >= GS_KIN_SENT_FIRST && kin->kind <= GS_KIN_SENT_LAST;
     const bool hint = kin->kind >= GS_KIN_HINT_FIRST && kin->kind <= GS_KIN_HINT_LAST;
 
-    if ((!evidence && !hint) || (kin->flags & ~GS_KIN_OVER) != 0 ||
-        (hint && kin->ranks != 0) || kin->ranks > GS_KIN_RANKS_MOST)
+    if ((!evidence && !hint) || (kin->flags & ~GS_KIN_OVER) != 0 || (hint && kin->ranks != 0) ||
+        kin->ranks > GS_KIN_RANKS_MOST)
         return gs_err_set(err, -EBADMSG, "kin: kind %u, flags %#x, %u ranks", kin->kind,
                           kin->flags, kin->ranks);
     return 0;

@@ -76,8 +76,7 @@ static struct found *find_or_add(uint32_t kind, uint64_t key, uint32_t ranks)
         return NULL;
     self.hints += hint;
     self.memory += kind == GS_KIN_MEMORY;
-    self.found[self.count] =
-        (struct found){.key = {.key = key, .kind = kind, .ranks = ranks}};
+    self.found[self.count] = (struct found){.key = {.key = key, .kind = kind, .ranks = ranks}};
     atomic_store_explicit(&self.unsaid, true, memory_order_release);
     return &self.found[self.count++];
 }

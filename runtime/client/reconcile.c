@@ -363,8 +363,8 @@ uint64_t gs_reconcile(void)
     if (exiting && gs_gate_waiting() == 0)
         return 50 * MS;
     gs_session_turn(now);
-    due = smaller_of(due, gs_evidence_look(somebody_waits() || !all_may_run(),
-                                           is_beside_others(), now));
+    due = smaller_of(
+        due, gs_evidence_look(somebody_waits() || !all_may_run(), is_beside_others(), now));
     if (gs_session_fd() < 0)
         due = 20 * MS;
     gs_opener_send(gs_session_fd());

@@ -101,7 +101,7 @@ static double cost_of(const struct gs_exchange_chunk *hot, const struct gs_excha
 /* Under the lock: what is to come in next, and what makes room for it (range NULL: nothing has
  * to). */
 static bool choose_exchange(const struct gs_device *device, struct gs_exchange_chunk *hot,
-                   struct gs_exchange_chunk *cold)
+                            struct gs_exchange_chunk *cold)
 {
     uint64_t room;
 
@@ -151,7 +151,8 @@ static bool fits_now(const struct gs_exchange_chunk *hot)
 }
 
 /* In a context of the device. False: the driver, or the host, has refused something. */
-static bool exchange_chunks(const struct gs_exchange_chunk *hot, const struct gs_exchange_chunk *cold)
+static bool exchange_chunks(const struct gs_exchange_chunk *hot,
+                            const struct gs_exchange_chunk *cold)
 {
     const struct gs_context *context = gs_context_for(hot->range->device);
     const uint64_t from = gs_now();
