@@ -34,6 +34,7 @@ int gs_own_fd_floor(void)
 
 void gs_own_fd_prepare(void)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     const int saved = errno, fd = eventfd(0, EFD_CLOEXEC);
     const int higher = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, gs_own_fd_floor()) : -1;
 
