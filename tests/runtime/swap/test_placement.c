@@ -417,7 +417,7 @@ static unsigned seeds(void)
 {
     const char *text = getenv("PLACEMENT_SEEDS");
 
-    return text != NULL ? (unsigned)atoi(text) : 4;
+    return text != NULL ? (unsigned)strtoul(text, NULL, 10) : 4;
 }
 
 static void accounts_are_those_of_a_recount(void **state)
