@@ -158,7 +158,7 @@ static bool find_adrift(struct gs_exchange_chunk *found)
 {
     struct gs_device *device;
 
-    found->range = NULL;
+    *found = (struct gs_exchange_chunk){.range = NULL};
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         for (struct gs_range *range = device->ranges; range != NULL; range = range->next)

@@ -160,8 +160,13 @@ class Hostile(PluginTest):
         for _ in range(20):
             held.append(socket.socket(socket.AF_UNIX))
             held[-1].connect(os.path.join(self.sockets, "gpushare.sock"))
-        plugin = self.kubelet.plugin()
-        self.assertEqual(len(plugin.next_list()), 20)
+        for _ in range(10):  # on a busy machine they may still fill the queue; kubelet tries again, too
+            plugin = self.kubelet.plugin()
+            devices = plugin.next_list()
+            if not isinstance(devices, grpc.RpcError):
+                break
+            plugin.close()
+        self.assertEqual(len(devices), 20)
         for _ in range(20):  # a watch is never given up for them
             held.append(socket.socket(socket.AF_UNIX))
             held[-1].connect(os.path.join(self.sockets, "gpushare.sock"))
