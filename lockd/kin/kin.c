@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kin.c: owns programs, their keys and the sets that keys make of them. A set falls apart only
- * when a program of it takes a key back: what was one job stays one. Keys are few and so are programs of one
- * user, so a look at all of them for each new key will do.
+ * when a program of it takes a key back: what was one job stays one. Keys are few and so are
+ * programs of one user, so a look at all of them for each new key will do.
  */
 #include "lockd/kin/kin.h"
 

@@ -239,7 +239,8 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
     return wire;
 }
 
-/* Those that can get a turn, those whose gangs wait to form, then those that need more than there is. */
+/* Those that can get a turn, those whose gangs wait to form, then those that need more than there
+ * is. */
 static void number_queue(const struct sched_device *device)
 {
     const struct sched_order *const orders[] = {

@@ -240,7 +240,7 @@ uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now)
         self.look_at = now + find_pause(now);
     if (!is_chosen())
         read_mappings();
-    return waiting || at != UINT64_MAX ? self.look_at - now : UINT64_MAX;
+    return at != UINT64_MAX ? self.look_at - now : UINT64_MAX;
 }
 
 /* --- to the daemon --- */

@@ -39,8 +39,8 @@ struct gs_opening {
 };
 
 /* Opens a handle of another process in the current context: the same address as before if it is
- * open there. like: token and exporter. get: fetches what is in the comment above, 0 or -errno, of which this returns the
- * last. Any thread, outside the gate. */
+ * open there. like: token and exporter. get: fetches what is in the comment above, 0 or -errno, of
+ * which this returns the last. Any thread, outside the gate. */
 CUresult gs_openings_open(const struct gs_ipc_handle *like, struct gs_device *device,
                           int (*get)(const void *context, struct gs_opening *opening),
                           const void *context, CUdeviceptr *address, int *error);

@@ -5,9 +5,10 @@
  *
  * Invariants (under gs_memory_lock): demand = sum of reserved over live ranges that are not
  * pinned, less their chunks that are OVER, whose sum is over; missing = bytes of their chunks that
- * are needed and neither RESIDENT nor OVER, or adrift; resident = bytes of RESIDENT chunks of all ranges that are not pinned, plus claims of allocations under way; the
- * tree holds exactly the live ranges that have an address, `gone` cuMemAlloc's other ones;
- * an application thread that makes missing grow shuts the gate under the same lock.
+ * are needed and neither RESIDENT nor OVER, or adrift; resident = bytes of RESIDENT chunks of all
+ * ranges that are not pinned, plus claims of allocations under way; the tree holds exactly the
+ * live ranges that have an address, `gone` cuMemAlloc's other ones; an application thread that
+ * makes missing grow shuts the gate under the same lock.
  * Chunks are touched by: the allocating thread before the range is in the tree; the client
  * thread; the disposing thread.
  */
