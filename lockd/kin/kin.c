@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#define DIVIDED_MOST 32 /* programs of a set that may fall apart */
+
 void kin_init(struct kin *kin, struct sched *sched, kin_say *say, void *context)
 {
     *kin = (struct kin){.sched = sched, .say = say, .context = context};
@@ -131,12 +133,18 @@ static bool forget_key(struct kin_program *program, uint64_t key, uint32_t kind)
     return false;
 }
 
-static bool has_been_tried(const struct kin *kin, uint64_t set)
+/* Not what a trial has shown to be one; nor more than it is cheap to look at again and again. */
+static bool is_divisible(const struct kin *kin, uint64_t set)
 {
-    lockd_list_each (at, &kin->programs)
-        if (kin_program_of(at)->set == set && kin_program_of(at)->why == GS_KIN_TRIED)
-            return true;
-    return false;
+    unsigned count = 0;
+
+    lockd_list_each (at, &kin->programs) {
+        const struct kin_program *program = kin_program_of(at);
+
+        if (program->set == set && (program->why == GS_KIN_TRIED || ++count > DIVIDED_MOST))
+            return false;
+    }
+    return true;
 }
 
 /* The kind of evidence that the two have in common; GS_KIN_NONE: there is none. */
@@ -153,33 +161,22 @@ static uint32_t common_evidence(const struct kin_program *a, const struct kin_pr
 static unsigned gather_set(struct kin *kin, struct kin_program *program, uint64_t from,
                            uint64_t to)
 {
+    struct kin_program *gathered[DIVIDED_MOST] = {program};
     unsigned count = 1;
-    bool more = true;
 
     program->set = to;
-    while (more) {
-        more = false;
+    for (unsigned i = 0; i < count; i++)
         lockd_list_each (at, &kin->programs) {
             struct kin_program *each = kin_program_of(at);
+            const uint32_t why =
+                each->set == from ? common_evidence(each, gathered[i]) : GS_KIN_NONE;
 
-            if (each->set != from)
+            if (why == GS_KIN_NONE || count == DIVIDED_MOST)
                 continue;
-            lockd_list_each (with, &kin->programs) {
-                struct kin_program *member = kin_program_of(with);
-                const uint32_t why = member->set == to ? common_evidence(each, member) : 0;
-
-                if (why == GS_KIN_NONE)
-                    continue;
-                if (member == program)
-                    program->why = why;
-                each->set = to;
-                each->why = why;
-                count++;
-                more = true;
-                break;
-            }
+            each->set = to;
+            each->why = gathered[i]->why = why;
+            gathered[count++] = each;
         }
-    }
     return count;
 }
 
@@ -216,6 +213,6 @@ void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uin
                  uint64_t now_ns)
 {
     if (forget_key(program, key, kind) && kind < GS_KIN_HINT_FIRST && program->set != 0 &&
-        !has_been_tried(kin, program->set))
+        is_divisible(kin, program->set))
         divide_set(kin, program->set, now_ns);
 }

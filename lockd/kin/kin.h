@@ -69,7 +69,7 @@ void kin_gone(struct kin *kin, struct kin_program *program);
 void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
                uint32_t ranks, uint64_t now_ns);
 /* It takes a key back. Its set falls apart into those that the keys that are left make, unless a
- * trial has shown that it is one. */
+ * trial has shown that it is one, or it has more than 32 programs. */
 void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
                  uint64_t now_ns);
 /* The two are one job, for that reason (enum gs_kin_kind). Nothing happens if they are of two

@@ -14,11 +14,13 @@
 
 #include <string.h>
 
+#define MANY 33 /* one more than a set may have that falls apart */
+
 struct family {
     struct sched *sched;
     struct kin kin;
-    struct kin_program *program[4];
-    struct sched_client *client[4];
+    struct kin_program *program[MANY];
+    struct sched_client *client[MANY];
 };
 
 static int family_setup(void **state)
@@ -209,6 +211,19 @@ static void unlearn_what_was_not_said_is_harmless(void **state)
     assert_true(are_one(family, 0, 1));
 }
 
+/* A user with very many programs must not keep the daemon busy with them. */
+static void unlearn_in_a_large_set_divides_nothing(void **state)
+{
+    struct family *family = *state;
+
+    for (int i = 0; i < MANY; i++) {
+        comes(family, i, 1, false);
+        learns(family, i, 5, GS_KIN_MEMORY);
+    }
+    unlearns(family, 0, 5, GS_KIN_MEMORY);
+    assert_true(are_one(family, 0, 1));
+}
+
 #define scene(name) cmocka_unit_test_setup_teardown(name, family_setup, family_teardown)
 
 int main(void)
@@ -221,6 +236,7 @@ int main(void)
         scene(learn_more_keys_than_are_kept_is_harmless),
         scene(unlearn_last_common_key_ends_the_gang),
         scene(unlearn_what_was_not_said_is_harmless),
+        scene(unlearn_in_a_large_set_divides_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
