@@ -315,7 +315,8 @@ def cards_here():
 
 def options():
     parser = argparse.ArgumentParser(prog="matrix.sh", description="Makes docs/compatibility.md on a machine with a card.")
-    parser.add_argument("-k", metavar="PATTERN", default="", help="only rows whose key or title contains PATTERN")
+    parser.add_argument("-k", metavar="PATTERN", action="append", help="only rows whose key or title contains PATTERN; may be repeated")
+    parser.add_argument("--budget", metavar="SECONDS", type=int, default=10**6, help="no row is begun after this time")
     parser.add_argument("--limit", metavar="SECONDS", type=int, default=300, help="for one run of a program (default: 300)")
     parser.add_argument("--pairs", type=int, default=5, help="pairs of runs for the overhead (default: 5)")
     parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=COLUMNS, help="only these columns")
@@ -329,25 +330,35 @@ def options():
 def measure(how):
     names = cards_here()
     result = {"date": time.strftime("%Y-%m-%d %H:%M"), "card": f"{len(names)} x {names[0]}" if names else "no card", "rows": {}}
-    chosen = [row for row in ROWS if how.k.lower() in (row.key + " " + row.title).lower()]
+    chosen = [row for row in ROWS if any(word.lower() in (row.key + " " + row.title).lower() for word in how.k or [""])]
+    end = time.monotonic() + how.budget
     if not names:
         result["rows"] = {row.key: {column: cell("untested", "no card") for column in COLUMNS} for row in chosen}
         return result
     with Bench(how.build, how.limit) as bench:
         for row in chosen:
+            if time.monotonic() > end:
+                break
             result["rows"][row.key] = run_row(bench, row, len(names), how.pairs, how.columns)
             for column in how.columns:
                 print(f"{row.title}: {HEADINGS[column]}: {cell_text(result['rows'][row.key][column])}", flush=True)
+            keep(how, result)
     return result
+
+
+def keep(how, result):
+    """After each row, since the machine may not be ours to the end."""
+    if how.json:
+        with open(how.json, "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+            file.write("\n")
 
 
 def main():
     how = options()
     new = [] if how.merge else [measure(how)]
-    if how.json and new:
-        with open(how.json, "w", encoding="utf-8") as file:
-            json.dump(new[0], file, indent=1)
-            file.write("\n")
+    if new:
+        keep(how, new[0])
     results = load(how.merge) if how.merge else load(sorted(glob.glob(RESULTS))) + new
     with open(how.page, "w", encoding="utf-8") as file:
         file.write(page(results))
