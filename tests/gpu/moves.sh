@@ -10,7 +10,7 @@
 #   GS_MOVES=N         moves of the hog (200); GS_MOVES_TORCH=N: of the PyTorch job (20)
 #   GS_MOVES_BYTES=N   what the hog holds (7GiB)
 #   GS_MOVES_SECONDS   for the hog's moves (150): fewer moves are made then
-#   GS_POOL_SECONDS    that each of the eight programs takes alone (8)
+#   GS_POOL_SECONDS    that each of the eight programs takes alone (8); GS_POOL_SHORT=1: without the run with balance off
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 . tests/gpu/lib.sh
