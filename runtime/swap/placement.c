@@ -5,7 +5,8 @@
  * A look ends a window: as long as the program took to use, by what its calls show, WINDOW times
  * as many bytes as it has. So memory that is used in turns is used about as often in every
  * window, however long a turn takes, and stays where it is. An exchange must win twice its cost
- * within HORIZON such windows, and all of a window's take no more than half of its time.
+ * within HORIZON such windows, and all of a window's take no more than half of its time, counted
+ * from when the device is drained: what is queued already may take longer than the window did.
  *
  * How a chunk changes places: exchange.h. State: client thread only.
  */
@@ -36,7 +37,8 @@ static struct {
     bool pending;
     uint64_t looked_at, window_from; /* ns */
     uint64_t noted;                  /* bytes of this window */
-    uint64_t until;                  /* ns: no exchange begins after, in this window */
+    uint64_t most;                   /* ns that the exchanges of this window may take */
+    uint64_t began;                  /* ns: the first of them; 0: none has begun */
     double cost;                     /* ns a byte that changes places; 0: not measured */
 } self;
 
@@ -193,7 +195,7 @@ static void close_window(uint64_t now)
                 range->chunks[k].used = 0;
             }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    self.until = now + (now - self.window_from) / 2;
+    self.most = (now - self.window_from) / 2;
     self.window_from = now;
     self.noted = 0;
 }
@@ -211,18 +213,31 @@ static uint64_t all_memory(void)
     return bytes;
 }
 
+/* Their time is none of the program's, and so not of the window that is open. */
+static void end_exchanges(void)
+{
+    if (self.began != 0)
+        self.window_from += gs_now() - self.began;
+    self.began = 0;
+    self.pending = false;
+    gs_exchange_end();
+}
+
 uint64_t gs_placement_look(uint64_t now, bool may_run)
 {
     struct gs_exchange_chunk hot, cold;
 
-    if (!atomic_load_explicit(&gs_uses_noted, memory_order_relaxed))
+    if (gs_runtime.config.placed_once ||
+        !atomic_load_explicit(&gs_uses_noted, memory_order_relaxed))
         return UINT64_MAX;
     if (!may_run) {
-        self.pending = false;
+        end_exchanges();
         return gs_exchange_is_adrift() ? MEND_NS : UINT64_MAX;
     }
     if (gs_exchange_is_adrift())
         return MEND_NS;
+    if (self.pending) /* the next window begins behind what this one has brought about */
+        return LOOK_NS;
     if (now - self.looked_at < LOOK_NS)
         return LOOK_NS - (now - self.looked_at);
     self.looked_at = now;
@@ -250,8 +265,11 @@ bool gs_placement_step(bool may_exchange)
     gs_exchange_mend(gs_now());
     if (!self.pending || !may_exchange || gs_exchange_is_adrift())
         return false;
-    self.pending =
-        gs_now() < self.until && choose_any(&hot, &cold) && exchange_chunks(&hot, &cold);
+    if (self.began == 0)
+        self.began = gs_now();
+    if (gs_now() - self.began > self.most || !choose_any(&hot, &cold) ||
+        !exchange_chunks(&hot, &cold))
+        end_exchanges();
     return self.pending;
 }
 
@@ -259,5 +277,5 @@ void gs_placement_after_fork(void)
 {
     gs_exchange_after_fork();
     self.pending = false;
-    self.looked_at = self.window_from = self.noted = self.until = 0;
+    self.looked_at = self.window_from = self.noted = self.most = self.began = 0;
 }
