@@ -31,6 +31,7 @@
 #define MEND_NS (10 * MS) /* until the next attempt to map what is adrift */
 #define WINDOW  4u
 #define HORIZON 20u
+#define MAPPING 1e6  /* ns: what an exchange takes besides, however small it is */
 #define COPYING 0.02 /* ns a byte, until it is measured: 50 GB/s */
 
 static struct {
@@ -97,7 +98,7 @@ static double cost_of(const struct gs_exchange_chunk *hot, const struct gs_excha
 {
     const uint64_t bytes = hot->bytes + (cold->range != NULL ? cold->bytes : 0);
 
-    return self.cost != 0 ? self.cost * (double)bytes : bus_ns((double)bytes) + 10.0 * MS;
+    return MAPPING + (self.cost != 0 ? self.cost * (double)bytes : bus_ns((double)bytes));
 }
 
 /* Under the lock: what is to come in next, and what makes room for it (range NULL: nothing has
