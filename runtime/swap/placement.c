@@ -196,6 +196,7 @@ static void close_window(uint64_t now)
                 range->chunks[k].used = 0;
             }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_uses_age();
     self.most = (now - self.window_from) / 2;
     self.window_from = now;
     self.noted = 0;

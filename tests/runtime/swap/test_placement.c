@@ -490,6 +490,52 @@ static void a_long_drain_takes_nothing_from_the_exchanges(void **state)
     gs_idle_give_back(self.device, NULL, UINT64_MAX);
 }
 
+static void launch_with(CUdeviceptr address)
+{
+    size_t bytes = sizeof address;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &address, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &bytes, CU_LAUNCH_PARAM_END};
+
+    gs_uses_launch((CUfunction)&bytes, NULL, extra); /* any but NULL: it is not asked then */
+}
+
+static void assert_used(const struct gs_range *range, uint64_t first, uint64_t second,
+                        uint64_t third)
+{
+    assert_int_equal(range->chunks[0].used, first);
+    assert_int_equal(range->chunks[1].used, second);
+    assert_int_equal(range->chunks[2].used, third);
+}
+
+/* What a kernel gets the address of ends where that begins which another one gets. */
+static void addresses_of_launches_divide_an_allocation(void **state)
+{
+    const uint64_t chunk = GS_CHUNK_BYTES;
+    struct block *block = &self.blocks[0];
+    struct gs_range *range;
+
+    (void)state;
+    begin(1, 0);
+    assert_true(allocate_block(block, 3 * chunk));
+    range = gs_range_at(block->address);
+    forget_uses(gs_now());
+    launch_with(block->address);
+    assert_used(range, chunk, chunk, chunk);
+    launch_with(block->address + chunk + 10 * MIB);
+    assert_used(range, chunk, 2 * chunk - 10 * MIB, 2 * chunk);
+    launch_with(block->address);
+    assert_used(range, 2 * chunk, 2 * chunk, 2 * chunk);
+    assert_int_equal(gs_uses_take(), 6 * chunk);
+    for (unsigned i = 0; i < 2; i++) { /* not had for a window: it divides nothing any more */
+        gs_uses_age();
+        launch_with(block->address);
+    }
+    assert_used(range, 4 * chunk, 3 * chunk + 10 * MIB, 3 * chunk);
+    free_block(block);
+    gs_memory_dispose_dead(true);
+    gs_idle_give_back(self.device, NULL, UINT64_MAX);
+}
+
 static bool nobody_to_wait_for(void)
 {
     return false;
@@ -551,6 +597,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accounts_are_those_of_a_recount),
         cmocka_unit_test(failing_calls_lose_no_chunk),
+        cmocka_unit_test(addresses_of_launches_divide_an_allocation),
         cmocka_unit_test(a_long_drain_takes_nothing_from_the_exchanges),
     };
 
