@@ -18,6 +18,7 @@ The card is --limit-gib (GPUSHARE_DEVICE_LIMIT), what the program has is --ratio
 Tokens a second, from the median of the later half of what was done in --seconds. Losses and tokens must be those of `alone`. Asked for is that
 overcommit does at least twice of once.
 """
+import json
 import os
 import statistics
 import time
@@ -40,6 +41,7 @@ class Case:
         self.limit = int(how.limit_gib * GIB)
         self.kind = "train" if name == "train" else "generate"
         self.bytes = int(self.limit * {"train": TRAINED, "generate": how.ratio, "cache": WEIGHTS}[name])
+        self.stats = os.path.join(bench.folder, f"{name}.stats")
         self.found, self.notes = {}, []
 
     def start(self, python, **environment):
@@ -49,7 +51,7 @@ class Case:
         """All at once: they load their libraries meanwhile."""
         limit = {"GPUSHARE_DEVICE_LIMIT": str(self.limit + EDGE_BYTES)}
         beyond = {**limit, "GPUSHARE_OVERCOMMIT": str(self.limit)}
-        self.programs = {"alone": self.start(plain), "overcommit": self.start(patched, **beyond),
+        self.programs = {"alone": self.start(plain), "overcommit": self.start(patched, GPUSHARE_STATS=self.stats, **beyond),
                          "once": self.start(patched, GPUSHARE_PLACEMENT="once", **beyond)}
         if self.name == "train":  # the one that tries batches has changed its weights then
             self.programs.update(probe=self.start(plain), checkpoint=self.start(patched, **limit), smaller=self.start(patched, **limit))
@@ -125,6 +127,10 @@ class Case:
             self.work(way)
             if program.child.poll() is None:
                 program.end()
+            if way == "overcommit" and os.path.exists(self.stats):
+                with open(self.stats, encoding="utf-8") as file:
+                    exchanged = json.load(file)["exchanged"]
+                self.notes.append(f"{exchanged / GIB:.2f} GiB changed places")
 
     def is_right(self, way):
         mine, alone = self.found[way], self.found["alone"]
