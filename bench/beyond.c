@@ -8,6 +8,8 @@
  *
  *   info             {"free", "total"}, by cuMemGetInfo
  *   bus BYTES        {"h2d", "d2h", "duplex"}: bytes a second of pinned copies
+ *   mixed BYTES GRAIN N  {"ns"}: one kernel over so much memory in chunks of GRAIN bytes, of which
+ *                    each N-th is in host memory and the others on the card
  *   take N BYTES     N more pieces of so many bytes, and their first values: {"ns"}
  *   uses N N...      so many kernels go over each piece in a pass (1 at first): {}
  *   passes N         {"ns": [...]}, the time of each
@@ -29,6 +31,7 @@
 
 #define PIECES  1024
 #define STREAMS 16
+#define MIXED   4096 /* chunks */
 #define GRID    1056
 #define BLOCK   512
 #define EDITED  1024 /* words at the start of a piece that edit replaces, by each of its ways */
@@ -74,6 +77,57 @@ static void take(unsigned count, uint64_t bytes)
     }
     check(cuCtxSynchronize(), "cuCtxSynchronize");
     printf("{\"ns\": %" PRIu64 "}\n", now_ns() - from);
+}
+
+/* The memory is the driver's own: for an unpatched copy. */
+static void make_mixed(CUdeviceptr base, uint64_t grain, unsigned count, unsigned part,
+                       CUmemGenericAllocationHandle *handles)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAllocationProp card = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemAllocationProp host = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
+
+    if (cuDeviceGetAttribute(&host.location.id, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 0) !=
+            CUDA_SUCCESS ||
+        host.location.id < 0)
+        host.location.id = 0;
+    for (unsigned i = 0; i < count; i++) {
+        check(cuMemCreate(&handles[i], grain, i % part == part - 1 ? &host : &card, 0),
+              "cuMemCreate");
+        check(cuMemMap(base + i * grain, grain, 0, handles[i], 0), "cuMemMap");
+    }
+    check(cuMemSetAccess(base, count * grain, &access, 1), "cuMemSetAccess");
+}
+
+static bool mixed(uint64_t bytes, uint64_t grain, unsigned part)
+{
+    static CUmemGenericAllocationHandle handles[MIXED];
+    const unsigned count = grain != 0 ? (unsigned)(bytes / grain) : 0;
+    uint64_t words = bytes / 4, best = UINT64_MAX, from;
+    uint32_t steps = 1;
+    CUdeviceptr base;
+
+    if (count == 0 || count > MIXED || part == 0 || count * grain != bytes)
+        return false;
+    check(cuMemAddressReserve(&base, bytes, 0, 0, 0), "cuMemAddressReserve");
+    make_mixed(base, grain, count, part, handles);
+    for (unsigned i = 0; i < 3; i++) {
+        from = now_ns();
+        launch(self.step, NULL, (void *[]){&base, &words, &steps});
+        check(cuCtxSynchronize(), "cuCtxSynchronize");
+        if (now_ns() - from < best)
+            best = now_ns() - from;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        check(cuMemUnmap(base + i * grain, grain), "cuMemUnmap");
+        check(cuMemRelease(handles[i]), "cuMemRelease");
+    }
+    check(cuMemAddressFree(base, bytes), "cuMemAddressFree");
+    printf("{\"ns\": %" PRIu64 "}\n", best);
+    return true;
 }
 
 static bool set_uses(char *words)
@@ -232,7 +286,7 @@ static void info(void)
 
 static bool obey(char *line)
 {
-    unsigned long long count, bytes;
+    unsigned long long count, bytes, grain;
 
     if (strcmp(line, "info\n") == 0) {
         info();
@@ -241,6 +295,9 @@ static bool obey(char *line)
 
         printf("{\"h2d\": %.0f, \"d2h\": %.0f, \"duplex\": %.0f}\n", bus.h2d, bus.d2h,
                bus.duplex);
+    } else if (sscanf(line, "mixed %llu %llu %llu", &bytes, &grain, &count) ==
+               3) { // NOLINT(cert-err34-c)
+        return mixed(bytes, grain, (unsigned)count);
     } else if (sscanf(line, "take %llu %llu", &count, &bytes) == 2) { // NOLINT(cert-err34-c)
         take((unsigned)count, bytes);
     } else if (strncmp(line, "uses ", 5) == 0) {

@@ -42,8 +42,9 @@ static void read_overcommit(struct gs_config *config)
 void gs_config_read(struct gs_config *config)
 {
     const char *limit = secure_getenv("GPUSHARE_DEVICE_LIMIT"),
-               *memory = secure_getenv("GPUSHARE_MEMORY");
-    static bool said, said_memory;
+               *memory = secure_getenv("GPUSHARE_MEMORY"),
+               *placement = secure_getenv("GPUSHARE_PLACEMENT");
+    static bool said, said_memory, said_placement;
 
     config->disabled = is_set_to_one("GPUSHARE_DISABLE") || gs_others_are_first();
     config->strict = is_set_to_one("GPUSHARE_STRICT");
@@ -51,6 +52,9 @@ void gs_config_read(struct gs_config *config)
     config->managed_memory = memory != NULL && strcmp(memory, "managed") == 0;
     config->stats = secure_getenv("GPUSHARE_STATS");
     read_overcommit(config);
+    config->placed_once = placement != NULL && strcmp(placement, "once") == 0;
+    if (placement != NULL && *placement != '\0' && !config->placed_once)
+        gs_say_once(&said_placement, "GPUSHARE_PLACEMENT=%s is ignored: write once", placement);
     if (limit != NULL && *limit != '\0' &&
         (gs_size_parse(limit, &config->device_limit) != 0 || config->device_limit == 0)) {
         config->device_limit = 0;

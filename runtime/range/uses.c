@@ -2,11 +2,13 @@
  *
  * uses.c: notes which chunks are used (uses.h).
  *
- * A kernel that gets the address at which an allocation begins is taken to use all of it; of one
- * that gets another address in it only the chunk there is known.
+ * A kernel that gets an address is taken to use all from there to the next address that some
+ * kernel gets, or to the end of the allocation: frameworks cut large allocations into the pieces
+ * that their kernels work on. Memory of the program's own that lies side by side (expandable
+ * segments) counts as one allocation.
  *
- * State: the bytes of each chunk (in struct gs_chunk) and their sum, under gs_memory_lock. Any
- * thread.
+ * State: the bytes of each chunk (in struct gs_chunk), their sum, and the addresses of this window
+ * and the one before, under gs_memory_lock. Any thread.
  */
 #include "runtime/range/uses.h"
 
@@ -21,9 +23,18 @@
 
 #define PARAMS_MOST 256 /* parameters of a kernel */
 #define WORDS_MOST  512 /* words that are looked at for one launch */
+#define STARTS_MOST 8192
+
+/* Where what a kernel works on begins. */
+struct start {
+    uint64_t address;
+    bool old; /* seen in the window before, and not in this one */
+};
 
 _Atomic(bool) gs_uses_noted;
 static uint64_t sum;
+static struct start starts[STARTS_MOST]; /* by address */
+static unsigned start_count;
 
 void gs_uses_begin(void)
 {
@@ -63,20 +74,61 @@ void gs_uses_span(CUdeviceptr address, uint64_t bytes)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
+/* Under the lock: the number of the first one that is not below. */
+static unsigned find_start(uint64_t address)
+{
+    unsigned low = 0, high = start_count;
+
+    while (low < high) {
+        const unsigned middle = (low + high) / 2;
+
+        if (starts[middle].address < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Under the lock: the next one behind this one, which is known from now on. */
+static uint64_t note_start(uint64_t address)
+{
+    unsigned at = find_start(address);
+
+    if (at == start_count || starts[at].address != address) {
+        if (start_count == STARTS_MOST)
+            at = start_count = 0; /* begins anew */
+        memmove(&starts[at + 1], &starts[at], (start_count - at) * sizeof starts[0]);
+        starts[at].address = address;
+        start_count++;
+    }
+    starts[at].old = false;
+    return at + 1 < start_count ? starts[at + 1].address : UINT64_MAX;
+}
+
+/* under the lock */
+static struct gs_range *movable_at(uint64_t address)
+{
+    struct gs_range *range = address != 0 ? gs_range_at(address) : NULL;
+
+    return range != NULL && range->theirs == NULL && range->chunk_count != 0 ? range : NULL;
+}
+
 /* under the lock */
 static void note_word(uint64_t word)
 {
-    struct gs_range *range = word != 0 ? gs_range_at(word) : NULL;
-    uint64_t from;
+    struct gs_range *range = movable_at(word);
+    const uint64_t next = range != NULL ? note_start(word) : 0;
 
-    if (range == NULL || range->theirs != NULL || range->chunk_count == 0)
-        return;
-    from = word - range->node.base;
-    if (from == 0 && range->slab == NULL)
-        note_span(range, 0, range->reserved);
-    else
-        note_span(range, from / range->chunk_bytes * range->chunk_bytes,
-                  from / range->chunk_bytes * range->chunk_bytes + 1);
+    while (range != NULL && word < next) {
+        const uint64_t end = range->node.base + range->reserved;
+
+        note_span(range, word - range->node.base, (next < end ? next : end) - range->node.base);
+        word = end;
+        range = range->own != NULL ? movable_at(end) : NULL;
+        if (range != NULL && range->own == NULL)
+            range = NULL;
+    }
 }
 
 static void note_words(const uint64_t *words, unsigned count)
@@ -138,8 +190,21 @@ uint64_t gs_uses_take(void)
     return taken;
 }
 
+void gs_uses_age(void)
+{
+    unsigned kept = 0;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (unsigned i = 0; i < start_count; i++)
+        if (!starts[i].old)
+            starts[kept++] = (struct start){.address = starts[i].address, .old = true};
+    start_count = kept;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
 void gs_uses_after_fork(void)
 {
+    start_count = 0;
     atomic_store(&gs_uses_noted, false);
     sum = 0;
 }

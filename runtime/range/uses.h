@@ -30,6 +30,9 @@ void gs_uses_launch(CUfunction function, void **params, void **extra);
 /* Bytes noted since the last call. Client thread. */
 uint64_t gs_uses_take(void);
 
+/* A window has ended: addresses that no launch of it had are forgotten. Client thread. */
+void gs_uses_age(void);
+
 void gs_uses_after_fork(void);
 
 #endif

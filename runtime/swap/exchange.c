@@ -7,6 +7,9 @@
  * there, the chunk keeps the memory that it had and is *adrift*: it counts as missing, which keeps
  * the gate closed until a later attempt succeeds.
  *
+ * Host memory takes the driver long to make (64 MiB: 20 ms), so that of the last chunk which came in
+ * is kept as a *spare* for the next one that goes out. It counts as claimed until then.
+ *
  * The accounts change before the copy, so that no allocation meanwhile takes the same room, and
  * change back if it fails. State: client thread only.
  */
@@ -31,6 +34,11 @@ static struct {
     bool refusing;  /* calls, for that */
     uint64_t since; /* ns: it has been so */
     double copying; /* ns a byte; 0: not measured */
+    struct {
+        CUmemGenericAllocationHandle handle;
+        uint64_t bytes; /* 0: there is none */
+        const struct gs_device *device;
+    } spare;
 } self;
 
 uint64_t gs_exchange_room(const struct gs_device *device)
@@ -244,15 +252,67 @@ static void settle(const struct gs_exchange_chunk *it, uint8_t state)
     gs_host_put(stale);
 }
 
-/* Copies the chunk to the memory that is made for it, which takes its place. */
-static bool change_place(const struct gs_exchange_chunk *it, bool to_card)
+/* --- the spare --- */
+
+static void drop_spare(void)
+{
+    if (self.spare.bytes == 0)
+        return;
+    gs_vmm_release(self.spare.handle);
+    gs_host_unclaim(self.spare.bytes);
+    self.spare.bytes = 0;
+}
+
+static void keep_spare(const struct gs_exchange_chunk *it, CUmemGenericAllocationHandle handle)
+{
+    drop_spare();
+    self.spare.handle = handle;
+    self.spare.bytes = it->bytes;
+    self.spare.device = it->range->device;
+}
+
+/* Of host memory claimed for the chunk. */
+static CUresult make_on_host(const struct gs_exchange_chunk *it)
+{
+    if (self.spare.bytes == 0)
+        return gs_vmm_create_on_host(it->range, it->index);
+    it->range->chunks[it->index].handle = self.spare.handle;
+    it->range->chunks[it->index].sendable = false;
+    self.spare.bytes = 0; /* its claim is the chunk's now */
+    return CUDA_SUCCESS;
+}
+
+/* So much host memory for the chunk, which the spare has if it is kept. */
+static bool claim_host(const struct gs_exchange_chunk *it)
+{
+    if (self.spare.bytes == it->bytes && self.spare.device == it->range->device)
+        return true;
+    drop_spare();
+    return gs_host_claim(it->bytes) == GS_HOST_CLAIMED;
+}
+
+void gs_exchange_end(void)
+{
+    const struct gs_context *context =
+        self.spare.bytes != 0 ? gs_context_for(self.spare.device) : NULL;
+    const bool pushed = context != NULL && gs_context_push(context->handle) == CUDA_SUCCESS;
+    CUcontext popped;
+
+    drop_spare();
+    if (pushed)
+        gs_driver.cuCtxPopCurrent_v2(&popped);
+}
+
+/* Copies the chunk to the memory that is made for it, which takes its place; *left: that which it
+ * had. */
+static bool change_place(const struct gs_exchange_chunk *it, bool to_card,
+                         CUmemGenericAllocationHandle *left)
 {
     struct gs_chunk *chunk = &it->range->chunks[it->index];
     const struct gs_chunk before = *chunk;
     CUmemGenericAllocationHandle fresh;
     bool sendable;
-    CUresult result = to_card ? gs_vmm_create(it->range, it->index)
-                              : gs_vmm_create_on_host(it->range, it->index);
+    CUresult result = to_card ? gs_vmm_create(it->range, it->index) : make_on_host(it);
 
     fresh = chunk->handle;
     sendable = chunk->sendable;
@@ -271,18 +331,21 @@ static bool change_place(const struct gs_exchange_chunk *it, bool to_card)
         return false;
     }
     chunk->sendable = sendable;
-    gs_vmm_release(before.handle);
+    *left = before.handle;
     return true;
 }
 
 bool gs_exchange_send_beyond(const struct gs_exchange_chunk *it)
 {
-    if (gs_host_claim(it->bytes) != GS_HOST_CLAIMED)
+    CUmemGenericAllocationHandle left;
+
+    if (!claim_host(it))
         return false;
-    if (!change_place(it, false)) {
+    if (!change_place(it, false, &left)) {
         gs_host_unclaim(it->bytes);
         return false;
     }
+    gs_vmm_release(left);
     gs_handover_forget(&it->range->chunks[it->index]);
     settle(it, GS_CHUNK_OVER);
     return true;
@@ -303,20 +366,23 @@ static bool claim_room(const struct gs_exchange_chunk *it)
 
 bool gs_exchange_fetch(const struct gs_exchange_chunk *it)
 {
+    CUmemGenericAllocationHandle left;
+
     if (!claim_room(it))
         return false;
-    if (!change_place(it, true)) {
+    if (!change_place(it, true, &left)) {
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         book(it, false);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         return false;
     }
     settle(it, GS_CHUNK_RESIDENT);
-    gs_host_unclaim(it->bytes);
+    keep_spare(it, left);
     return true;
 }
 
 void gs_exchange_after_fork(void)
 {
     self.adrift = self.refusing = false;
+    self.spare.bytes = 0; /* the parent's */
 }

@@ -26,6 +26,10 @@ uint64_t gs_exchange_room(const struct gs_device *device);
 bool gs_exchange_send_beyond(const struct gs_exchange_chunk *it);
 bool gs_exchange_fetch(const struct gs_exchange_chunk *it);
 
+/* The exchanges have come to an end for now: gives back the host memory that is kept for the next
+ * one. */
+void gs_exchange_end(void);
+
 /* Maps what is adrift, if the driver does so now. The gate is closed. */
 void gs_exchange_mend(uint64_t now);
 

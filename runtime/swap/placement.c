@@ -5,7 +5,8 @@
  * A look ends a window: as long as the program took to use, by what its calls show, WINDOW times
  * as many bytes as it has. So memory that is used in turns is used about as often in every
  * window, however long a turn takes, and stays where it is. An exchange must win twice its cost
- * within HORIZON such windows, and all of a window's take no more than half of its time.
+ * within HORIZON such windows, and all of a window's take no more than half of its time, counted
+ * from when the device is drained: what is queued already may take longer than the window did.
  *
  * How a chunk changes places: exchange.h. State: client thread only.
  */
@@ -30,13 +31,15 @@
 #define MEND_NS (10 * MS) /* until the next attempt to map what is adrift */
 #define WINDOW  4u
 #define HORIZON 20u
+#define MAPPING 1e6  /* ns: what an exchange takes besides, however small it is */
 #define COPYING 0.02 /* ns a byte, until it is measured: 50 GB/s */
 
 static struct {
     bool pending;
     uint64_t looked_at, window_from; /* ns */
     uint64_t noted;                  /* bytes of this window */
-    uint64_t until;                  /* ns: no exchange begins after, in this window */
+    uint64_t most;                   /* ns that the exchanges of this window may take */
+    uint64_t began;                  /* ns: the first of them; 0: none has begun */
     double cost;                     /* ns a byte that changes places; 0: not measured */
 } self;
 
@@ -95,7 +98,7 @@ static double cost_of(const struct gs_exchange_chunk *hot, const struct gs_excha
 {
     const uint64_t bytes = hot->bytes + (cold->range != NULL ? cold->bytes : 0);
 
-    return self.cost != 0 ? self.cost * (double)bytes : bus_ns((double)bytes) + 10.0 * MS;
+    return MAPPING + (self.cost != 0 ? self.cost * (double)bytes : bus_ns((double)bytes));
 }
 
 /* Under the lock: what is to come in next, and what makes room for it (range NULL: nothing has
@@ -193,7 +196,8 @@ static void close_window(uint64_t now)
                 range->chunks[k].used = 0;
             }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    self.until = now + (now - self.window_from) / 2;
+    gs_uses_age();
+    self.most = (now - self.window_from) / 2;
     self.window_from = now;
     self.noted = 0;
 }
@@ -211,18 +215,31 @@ static uint64_t all_memory(void)
     return bytes;
 }
 
+/* Their time is none of the program's, and so not of the window that is open. */
+static void end_exchanges(void)
+{
+    if (self.began != 0)
+        self.window_from += gs_now() - self.began;
+    self.began = 0;
+    self.pending = false;
+    gs_exchange_end();
+}
+
 uint64_t gs_placement_look(uint64_t now, bool may_run)
 {
     struct gs_exchange_chunk hot, cold;
 
-    if (!atomic_load_explicit(&gs_uses_noted, memory_order_relaxed))
+    if (gs_runtime.config.placed_once ||
+        !atomic_load_explicit(&gs_uses_noted, memory_order_relaxed))
         return UINT64_MAX;
     if (!may_run) {
-        self.pending = false;
+        end_exchanges();
         return gs_exchange_is_adrift() ? MEND_NS : UINT64_MAX;
     }
     if (gs_exchange_is_adrift())
         return MEND_NS;
+    if (self.pending) /* the next window begins behind what this one has brought about */
+        return LOOK_NS;
     if (now - self.looked_at < LOOK_NS)
         return LOOK_NS - (now - self.looked_at);
     self.looked_at = now;
@@ -250,8 +267,11 @@ bool gs_placement_step(bool may_exchange)
     gs_exchange_mend(gs_now());
     if (!self.pending || !may_exchange || gs_exchange_is_adrift())
         return false;
-    self.pending =
-        gs_now() < self.until && choose_any(&hot, &cold) && exchange_chunks(&hot, &cold);
+    if (self.began == 0)
+        self.began = gs_now();
+    if (gs_now() - self.began > self.most || !choose_any(&hot, &cold) ||
+        !exchange_chunks(&hot, &cold))
+        end_exchanges();
     return self.pending;
 }
 
@@ -259,5 +279,5 @@ void gs_placement_after_fork(void)
 {
     gs_exchange_after_fork();
     self.pending = false;
-    self.looked_at = self.window_from = self.noted = self.until = 0;
+    self.looked_at = self.window_from = self.noted = self.most = self.began = 0;
 }

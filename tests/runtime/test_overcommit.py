@@ -113,6 +113,19 @@ class Overcommit(BuildTest):
                 exchanged = json.load(file)["exchanged"]
             check(exchanged == 0, f"exchanged {exchanged >> 20} MiB")
 
+    def test_placed_once(self):
+        """With placement disabled nothing comes in, however much it is used."""
+        with Beyond(self.build) as card:
+            stats, driver = os.path.join(card.folder, "stats"), os.path.join(card.folder, "driver")
+            told = card.program(54, 54, 54, 54, GPUSHARE_PLACEMENT="once", GPUSHARE_STATS=stats, SIMCUDA_STATS=driver, SIMCUDA_HOST_GBPS="2")
+            self.use(told, 2, 40, 28)
+            self.use(told, 3, 40, 28)
+            ok(told, "check")
+            told.end()
+            with open(stats, encoding="utf-8") as file:
+                exchanged = json.load(file)["exchanged"]
+            check(exchanged == 0, f"exchanged {exchanged >> 20} MiB")
+
     def test_off(self):
         """Without the setting nothing is beyond the card."""
         with Beyond(self.build, more="0") as card:
