@@ -6,7 +6,7 @@
  * Owns the tables of struct elf_rest. Section contents that are not loaded follow the loaded
  * part in the order that they have now. No state, any thread.
  */
-#include "rewriter/job/relaid.h"
+#include "rewriter/job/rest.h"
 
 #include <errno.h>
 #include <stdlib.h>

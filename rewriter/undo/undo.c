@@ -3,6 +3,9 @@
  * undo.c: one user's list: shown, restored, patched again. No state; one thread.
  */
 #include "rewriter/undo/undo.h"
+#include "rewriter/undo/each_user.h"
+#include "rewriter/undo/stub_file.h"
+#include "rewriter/undo/undo_entry.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/tree/tree.h"
 

@@ -7,9 +7,11 @@
  * another user in a process that has become that user. The undo note must have the checksum that
  * was listed, and what it gives back must have it too (job/write.c). No state; one thread.
  */
-#include "rewriter/undo/undo.h"
+#include "rewriter/undo/undo_entry.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/tree/tree.h"
+#include "rewriter/job/write.h"
+#include "rewriter/undo/each_user.h"
 
 #include <errno.h>
 #include <stdio.h>
