@@ -48,7 +48,7 @@ static void fill_own_table(struct arguments *arguments, struct lockd_option tabl
 {
     const struct lockd_option own[] = {
         {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
-         "where programs connect (default: GPUSHARE_SOCKET or the standard place)", NULL, 0, 0},
+         "listen on this socket (default: GPUSHARE_SOCKET or the standard place)", NULL, 0, 0},
         {"config", "FILE", LOCKD_OPTION_TEXT, &arguments->config, 0, 0,
          "read FILE and FILE.d/*.conf (default " LOCKD_CONFIG_PATH ")", NULL, 0, 0},
         {"check", NULL, LOCKD_OPTION_FLAG, &arguments->check, 0, 0,
@@ -72,7 +72,7 @@ static void fill_own_table(struct arguments *arguments, struct lockd_option tabl
     memcpy(table, own, sizeof own);
 }
 
-/* What a shell may offer for the last word (common/complete.h). */
+/* Prints what a shell may offer for the last word (common/complete.h). */
 static int complete_line(int argc, char **argv)
 {
     struct lockd_option table[OWN_OPTIONS + LOCKD_CONFIG_KEYS + 1];

@@ -12,7 +12,7 @@
 
 static const char *const way_names[] = {"gpushare", "unified", "unlocked"};
 
-/* What a program got since the warm-up. */
+/* The figures of a program since the warm-up. */
 struct row {
     double copies, gpu_s, cpu_s, held_s, wait_s, wait_most_s, out_gb, in_gb, turns, requests;
 };

@@ -48,7 +48,7 @@ struct sim_card {
 
 enum sim_phase { SIM_CPU, SIM_GPU, SIM_REST, SIM_GONE };
 
-/* What one program got. */
+/* The figures of one program. */
 struct sim_figures {
     double gpu_ns; /* work done, in solo time */
     double cpu_ns;

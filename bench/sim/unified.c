@@ -3,8 +3,8 @@
  * unified.c: the ancestor's ways, to compare with (the diploma thesis of 2021): unified memory
  * that kernels fault in, with a first-come-first-served lock for a fixed quantum, and without.
  *
- * The model. A pass of a program touches `hot` of its memory. What the programs touch together
- * beyond the card's memory is evicted least recently used first; as each pass touches its pages
+ * The model. A pass of a program touches `hot` of its memory. The memory that the programs touch together
+ * beyond the card is evicted least recently used first; as each pass touches its pages
  * in the same order, whoever lost some finds that the next ones have just been evicted, and all
  * that it touches moves again (the thesis measured that: chapter 10). So who comes to run after
  * others needed the room faults everything in, at `fault` bytes a second, inside its quantum.
@@ -59,7 +59,7 @@ static struct sim_program *least_recent(const struct sim_card *card,
     return pick;
 }
 
-/* What the program touches pushes others out, all of each. */
+/* The memory that the program touches pushes the others out, all of each. */
 static void push_out(struct sim_program *program)
 {
     const struct sim_world *world = program->world;

@@ -237,7 +237,7 @@ static uint64_t hide_cpu(const struct sim_program *program, uint64_t cpu)
     return cpu > hidden ? cpu - hidden : 0;
 }
 
-/* What the next cycle takes. */
+/* The work of the next cycle. */
 static uint64_t cycle_draw(struct sim_program *program)
 {
     const struct sim_class *class = program->class;

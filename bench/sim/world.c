@@ -126,7 +126,7 @@ static void tick(void *owner)
     sim_world_flush(world);
 }
 
-/* What the scheduler takes for the quantum: seeing it visits every program, so only now and then. */
+/* The quantum that the scheduler uses. Reading it visits every program, so only now and then. */
 static void look(struct sim_world *world)
 {
     if (world->clock.now_ns < world->look_at)

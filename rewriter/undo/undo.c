@@ -65,7 +65,7 @@ static void forget_entry(const struct elf_listed *entry, const struct elf_option
         elf_say(stderr, "gpushare-patch: %s\n", err.text);
 }
 
-/* What is left to do for one entry. */
+/* Restores one entry, or says why not. */
 static enum elf_exit settle_entry(const struct elf_listed *entry,
                                   const struct elf_options *options)
 {

@@ -8,7 +8,7 @@
 #include "rewriter/job/act.h"
 #include "rewriter/registry/registry.h"
 
-/* What has become of a listed file. */
+/* The present state of a listed file. */
 enum elf_undo_state {
     ELF_UNDO_PATCHED,  /* as it was listed */
     ELF_UNDO_GONE,     /* nothing is there */
