@@ -24,9 +24,7 @@
 #include <unistd.h>
 
 #define OWN_OPTIONS 9
-#define TEMPORARY                                                                              \
-    75 /* EX_TEMPFAIL: a program that starts us tries again (runtime/start.c)                \
-        */
+#define TEMPORARY   75 /* EX_TEMPFAIL: runtime/client/start.c tries again */
 
 struct arguments {
     int argc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor.h: what `gpusharectl doctor` looks at. Each file of it adds findings; doctor.c
+ * doctor.h: the checks of `gpusharectl doctor`. Each file adds findings; doctor_command.c
  * prints them.
  */
 #ifndef GS_LOCKD_CTL_DOCTOR_DOCTOR_H
