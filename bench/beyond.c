@@ -225,7 +225,7 @@ static uint32_t expected(const struct piece *piece, unsigned number, uint64_t wo
     return value * factor[edited] + addend[edited];
 }
 
-/* What so many steps do to a word: value * factor + addend. */
+/* The effect of so many steps on a word: value * factor + addend. */
 static void many_steps(uint64_t steps, uint32_t *factor, uint32_t *addend)
 {
     *factor = 1;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the device plugin costs: the time of each of many Allocate calls as kubelet's side sees it (grpcio, the Python of this
+"""The cost of the device plugin: the time of each of many Allocate calls as kubelet's side sees it (grpcio, the Python of this
 machine included), its memory, and the processor time that it uses when nothing happens.
 device_plugin.py --build DIR [--calls N] [--idle SECONDS] [--p99-ms MOST]; exit status 1: the 99th percentile is above MOST."""
 import os

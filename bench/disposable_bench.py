@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What it saves that programs give back memory they do not need before it moves (gpushare.h, on_pressure).
+"""The bytes that need not move when programs first free memory that they do not need (gpushare.h, on_pressure).
 
 Two programs take turns on a card that holds one of them (--limit-gib, by GPUSHARE_DEVICE_LIMIT). Each needs --live of its memory; the
 rest is what its allocator keeps, scratch memory of the turn before. In turns with and without a callback that frees it: seconds from a
 turn's begin to its end, and the bytes that went out for it. The programs are copies of bench/disposable, or, with --torch, of a
-worker whose callback is torch.cuda.empty_cache (needs PyTorch). What goes out is the daemon's word; everything else is timed outside.
+worker whose callback is torch.cuda.empty_cache (needs PyTorch). The daemon counts the bytes that go out; everything else is measured outside.
 """
 import os
 import statistics

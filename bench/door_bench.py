@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the fourth door adds to the start of a program: loading the driver, cuInit and cuDeviceGetCount, with the door staged
+"""The time that the fourth door adds to the start of a program: loading the driver, cuInit and cuDeviceGetCount, with the door staged
 in front of the driver that the loader finds, and without; and a gated call. Both sides run in turns.
 
 usage: door_bench.py --build DIR [--rounds N] [--limit-ms MS] [--json FILE]     exit 1: the start takes longer by more than that"""

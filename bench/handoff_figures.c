@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* What is asked for. */
+/* The goals. */
 #define DUPLEX_PART    0.95  /* of the duplex rate, at least */
 #define FIRST_PART     0.95  /* ... by the first hand-off of a run on its own */
 #define WORST_PART     0.93  /* ... and by each */

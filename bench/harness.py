@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks that run programs on a card share: the build, a daemon of their own, patched copies, programs that are
+"""Shared by the benchmarks that run programs on a card: the build, a daemon of their own, patched copies, programs that are
 told what to do by lines, results. Standard library only; the card is a real one, or the simulated one of a test's environment."""
 import argparse
 import datetime
@@ -104,7 +104,7 @@ class Bench:
         return json.loads(self.ctl("status", "--json"))
 
     def device(self):
-        """What the daemon says of the (first) card that is in use."""
+        """The daemon's status of the (first) card in use."""
         devices = self.status().get("devices")
         if not devices:
             raise Failed("gpusharectl status shows no device: is the patched program routed?")

@@ -113,7 +113,7 @@ class Card:
         return Alone(units, took, statistics.median(cpu))
 
     def alone(self, kinds, programs):
-        """What each does with the card to itself; each kind is measured once. programs: workers that have taken nothing yet."""
+        """Measures each program alone on the card; each kind is measured once. programs: workers that have taken nothing yet."""
         for kind in kinds:
             if work_of(kind) not in self.known:
                 self.known[work_of(kind)] = self.measure_alone(programs.pop(), kind)
@@ -121,7 +121,7 @@ class Card:
 
 
 def work_of(kind):
-    """What decides how long it takes alone."""
+    """The properties that decide how long it takes alone."""
     return kind.kind, kind.memory, kind.burst, kind.scratch
 
 
@@ -184,12 +184,12 @@ class Group:
         return start, times, [program.answer(timeout=600) for program in self.programs]
 
     def settle(self, seconds=None, means=None):
-        """What only the first hand-offs cost; the daemon sees what the programs are."""
+        """Runs until the costs of the first hand-offs are over and the daemon knows the classes of the programs."""
         seconds = (seconds or self.how.settle) * self.how.scale
         self.run(seconds, [min(mean, seconds / 5) for mean in means or self.means()], regular=True)
 
     def entries(self):
-        """What the daemon counted of each program; without gpushare: nothing."""
+        """The daemon's counters of each program; without gpushare: nothing."""
         if self.way.patched:
             return [entry(self.bench, program) for program in self.programs]
         return [{**dict.fromkeys((*COUNTED, "class"), 0), "demand": taken} for taken in self.taken]

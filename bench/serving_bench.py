@@ -12,7 +12,7 @@ after the other, each as long as alone, and the bytes that do not fit over the r
 idle program loses its turn. Beside training that is a server which always goes first; what training could keep then is the rest
 of the time, less the missing bytes in both directions.
 
-Several servers cannot all have that. What one card can do for them stands beside it: each keeps the card until it has no request left,
+Several servers cannot all have that. The best that one card can do for them stands beside it: each keeps the card until it has no request left,
 then the one that waits longest gets it, and a change takes as long as the missing bytes.
 
   server     beside training that computes all the time
@@ -56,7 +56,7 @@ SLACK = 1.25  # of a window: its last requests
 
 
 class Results:
-    """What was found, case by case: the table, and the file, which is always whole."""
+    """The results, case by case: the table, and the file, which is always complete."""
 
     def __init__(self, how):
         self.how, self.card = how, None
@@ -119,7 +119,7 @@ def told(each):
 
 
 def end_group(results, case, group):
-    """What was measured is kept also where the programs were not right at their end."""
+    """Ends the programs. The figures are kept even if a program fails at its end."""
     try:
         group.end()
     except Failed as error:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What gpushare costs a program that has the card to itself: the time of the same work, routed over unpatched.
+"""The cost of gpushare for a program that has the card to itself: time of the same work, routed over unpatched.
 
 Three jobs: training of ResNet-50 in PyTorch, copies of 1 GiB on the card, products of matrices. Long-lived workers
 (bench/solo_worker.py), one with an unpatched copy of python3 and one with a patched one, take turns of the same number of iterations;

@@ -28,7 +28,7 @@ static const struct names names_of[] = {
     {"memory.limit_in_bytes", NULL, "memory.usage_in_bytes", "total_inactive_file "},
 };
 
-static uint64_t lesser(uint64_t a, uint64_t b)
+static uint64_t lesser_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -248,19 +248,19 @@ static uint64_t used_by(const char *folder, const struct names *names)
 
     if (used == UINT64_MAX)
         return 0; /* the limit is still true */
-    return inactive == UINT64_MAX ? used : used - lesser(inactive, used);
+    return inactive == UINT64_MAX ? used : used - lesser_of(inactive, used);
 }
 
 static uint64_t folder_leaves(const char *folder, const struct names *names, uint64_t limit)
 {
     uint64_t used;
 
-    limit = lesser(limit, read_number(folder, names->limit, ""));
-    limit = lesser(limit, read_number(folder, names->high, ""));
+    limit = lesser_of(limit, read_number(folder, names->limit, ""));
+    limit = lesser_of(limit, read_number(folder, names->high, ""));
     if (limit >= NO_LIMIT)
         return UINT64_MAX;
     used = used_by(folder, names);
-    return limit - lesser(used, limit);
+    return limit - lesser_of(used, limit);
 }
 
 /* The group and those above it, as far up as the mount shows them. Version 1 also says the
@@ -284,7 +284,7 @@ static uint64_t mount_leaves(const char *root, const struct mount *mount, const 
         *strrchr(folder, '/') = '\0';
         if (first && read_number(folder, "memory.use_hierarchy", "") == 0)
             break;
-        left = lesser(left, folder_leaves(folder, names, UINT64_MAX));
+        left = lesser_of(left, folder_leaves(folder, names, UINT64_MAX));
     }
     return left;
 }
@@ -307,9 +307,9 @@ uint64_t gs_memory_group_left(const struct gs_memory_group *group, const char *r
         below = path_below(&mount, group->path);
         found = found || below != NULL;
         if (below != NULL)
-            left = lesser(left, mount_leaves(root, &mount, below, group->first));
+            left = lesser_of(left, mount_leaves(root, &mount, below, group->first));
         else
-            elsewhere = lesser(elsewhere, mount_leaves(root, &mount, "", group->first));
+            elsewhere = lesser_of(elsewhere, mount_leaves(root, &mount, "", group->first));
     }
     if (file != NULL)
         fclose(file);

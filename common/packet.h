@@ -22,8 +22,8 @@ struct gs_descriptors {
 ssize_t gs_packet_send(int socket, const void *message, size_t size,
                        const struct gs_descriptors *with);
 
-/* Never blocks. What came is in `with` (also where 0 is returned), close-on-exec, at most so
- * many: more than that, or than this process has room for, is dropped by the kernel. Returns
+/* Never blocks. The descriptors that came are in `with` (also where 0 is returned), close-on-exec,
+ * at most so many: the kernel drops those for which there is no room here or in this process. Returns
  * the size of the message as it was sent, which may be more than `size`; 0 at the end, or for
  * an empty one; -1 with errno. */
 ssize_t gs_packet_receive(int socket, void *message, size_t size, unsigned most,

@@ -85,7 +85,7 @@ static bool is_roots_alone(const char *path)
            (st.st_uid == 0 || st.st_uid == geteuid() || is_overflow(st.st_uid));
 }
 
-/* The folder's owner may serve everybody: root made it for him. */
+/* The folder's owner may serve all users: root made the folder for that. */
 static bool is_services(const char *folder, const struct stat *st)
 {
     return strcmp(folder, GS_SYSTEM_FOLDER) == 0 && (st->st_mode & OTHERS_WRITE) == 0 &&

@@ -133,7 +133,7 @@ static enum ctl_exit run_command(struct ctl *ctl, int argc, char **argv)
     return command->run(ctl, argc, argv);
 }
 
-/* What a shell may offer for the last word (common/complete.h). */
+/* Prints what a shell may offer for the last word (common/complete.h). */
 static enum ctl_exit complete_line(struct ctl *ctl, int argc, char **argv)
 {
     struct gs_complete_option rows[LOCKD_OPTIONS_MAX];

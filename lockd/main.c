@@ -24,9 +24,7 @@
 #include <unistd.h>
 
 #define OWN_OPTIONS 9
-#define TEMPORARY                                                                              \
-    75 /* EX_TEMPFAIL: a program that starts us tries again (runtime/start.c)                \
-        */
+#define TEMPORARY   75 /* EX_TEMPFAIL: runtime/client/start.c tries again */
 
 struct arguments {
     int argc;
@@ -48,7 +46,7 @@ static void fill_own_table(struct arguments *arguments, struct lockd_option tabl
 {
     const struct lockd_option own[] = {
         {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
-         "where programs connect (default: GPUSHARE_SOCKET or the standard place)", NULL, 0, 0},
+         "listen on this socket (default: GPUSHARE_SOCKET or the standard place)", NULL, 0, 0},
         {"config", "FILE", LOCKD_OPTION_TEXT, &arguments->config, 0, 0,
          "read FILE and FILE.d/*.conf (default " LOCKD_CONFIG_PATH ")", NULL, 0, 0},
         {"check", NULL, LOCKD_OPTION_FLAG, &arguments->check, 0, 0,
@@ -72,7 +70,7 @@ static void fill_own_table(struct arguments *arguments, struct lockd_option tabl
     memcpy(table, own, sizeof own);
 }
 
-/* What a shell may offer for the last word (common/complete.h). */
+/* Prints what a shell may offer for the last word (common/complete.h). */
 static int complete_line(int argc, char **argv)
 {
     struct lockd_option table[OWN_OPTIONS + LOCKD_CONFIG_KEYS + 1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * driver_work.h: a program on the driver API, for driver_api.c (imports the functions) and
- * dlopen_driver.c (asks dlsym for them). Whoever includes it defines CU(name), which gives the
+ * dlopen_driver.c (asks dlsym for them). The includer defines CU(name), which gives the
  * function.
  */
 #ifndef DRIVER_WORK_H

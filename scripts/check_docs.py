@@ -4,7 +4,9 @@
 
 In every committed Markdown page: relative links lead to files, and their #anchors to headings. In the tables of tours
 (rows "`FILE` | `FUNCTION`" of docs/architecture.md) the file has that name in it. In docs/glossary.md every `FILE` is
-there. The pictures of README are those of the kept run. Exit status 1 and one line for each fault.
+there. Every `FUNCTION()` with an underscore and every `FOLDER/FILE.c` (.h, .py, .sh, .def) of a page is in the tree
+(not in NEWS.md, which also names what is gone). The pictures of README are those of the kept run. Exit status 1 and
+one line for each fault.
 
 --blocks PAGE prints the shell blocks of a page instead, for check_docs.sh: for each its folder ("repository" or "program",
 or "no: REASON"), the line it begins in, and its commands, separated by NUL.
@@ -89,6 +91,21 @@ def check_glossary(page):
             yield f"{page.relative_to(ROOT)}: no such file: {name}"
 
 
+def check_names(pages, listed):
+    """Names of functions and of source files in the pages that the tree does not have."""
+    sources = [name for name in listed if not name.endswith((".md", ".scd", ".svg", ".json", ".png"))]
+    words = set()
+    for name in sources:
+        words.update(re.findall(r"\b[A-Za-z_]\w*_\w*", (ROOT / name).read_text(errors="replace")))
+    for page in pages:
+        text = page.read_text()
+        for name in sorted(set(re.findall(r"`([A-Za-z]\w*_\w+)\(\)`", text)) - words):
+            yield f"{page.relative_to(ROOT)}: no such function: {name}()"
+        for name in sorted(set(re.findall(r"`((?:[\w-]+/)+[\w-]+\.(?:c|h|py|sh|def))`", text))):
+            if not any(each == name or each.endswith("/" + name) for each in listed):
+                yield f"{page.relative_to(ROOT)}: no such file: {name}"
+
+
 def check_pictures():
     done = subprocess.run([ROOT / "scripts/terminal_svg.py", "--check"], text=True, stderr=subprocess.PIPE, check=False)
     if done.returncode != 0:
@@ -115,11 +132,13 @@ def main():
     if options.blocks:
         print_blocks(options.blocks)
         return
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True).stdout
-    pages = [ROOT / name for name in listed.splitlines()]
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True).stdout
+    listed = [name for name in listed.split("\0") if (ROOT / name).is_file()]
+    pages = [ROOT / name for name in listed if name.endswith(".md")]
     faults = [fault for page in pages for fault in check_links(page)]
     faults += check_tours(ROOT / "docs/architecture.md")
     faults += check_glossary(ROOT / "docs/glossary.md")
+    faults += check_names([page for page in pages if page.name != "NEWS.md"], listed)
     faults += check_pictures()
     for fault in faults:
         print(fault)

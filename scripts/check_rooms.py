@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that the code keeps to its rooms (scripts/rooms.txt), and counts the circles between files.
 
-    scripts/check_rooms.py                     #include lines, files for each room, names that stand twice
+    scripts/check_rooms.py                     #include lines, files for each room, names that stand twice, headers
+                                               that declare another file's functions, static functions with one word
     scripts/check_rooms.py --objects build/dev the circles of calls between files as well, from a finished build
 
 A *circle* is a set of files of which each can reach each other by calls (a strongly connected component of the graph
@@ -19,6 +20,11 @@ LADDER = "scripts/rooms.txt"
 MOST_FILES = 25  # .c files for each room: what a newcomer can take in at once
 LARGEST_CIRCLE = 3
 SOURCES = (".c", ".h", ".S", ".cu", ".def")
+# Headers that declare what several files of their room define: all that other rooms may use of it.
+INTERFACES = {"lockd/sched/scheduler.h"}
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+DEFINITION = re.compile(r"^(?!static\b|typedef\b|extern\b)\w[\w \*\n]*?[ \*\n](\w+)\([^;{}]*\)\s*\{", re.MULTILINE)
+STATIC = re.compile(r"^static\s[\w \*\n]*?[ \*\n]([a-z0-9]+)\([^;{}]*\)\s*\{", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
@@ -78,6 +84,37 @@ def check_includes(rooms, sources):
             target = os.path.dirname(included)
             if target in rooms and target != room and target not in rooms.get(room, ()):
                 yield f"{name} includes {included}: {LADDER} does not let {room} use {target}"
+
+
+def outside_of_bodies(text):
+    """A header's text without comments, directives and everything in braces: its declarations."""
+    text = re.sub(r"^\s*#(.*\\\n)*.*$", "", COMMENT.sub(" ", text), flags=re.MULTILINE)
+    kept, depth = [], 0
+    for character in text:
+        depth += (character == "{") - (character == "}")
+        kept.append(character if depth == 0 else "")
+    return "".join(kept)
+
+
+def check_names(sources):
+    """Headers with a .c of their own that declare functions of other files; static functions with one-word names."""
+    texts = {name: open(name, encoding="utf-8").read() for name in sources if name.endswith((".c", ".h"))}
+    defined = collections.defaultdict(set)
+    for name, text in texts.items():
+        if name.endswith(".c"):
+            text = COMMENT.sub(" ", text)
+            for function in DEFINITION.findall(text):
+                defined[(name.split("/")[0], function)].add(name)
+            for function in STATIC.findall(text):
+                if function != "main":
+                    yield f"{name}: {function}() says one word; a static function says verb and object"
+    for name, text in texts.items():
+        own = name[:-2] + ".c"
+        if name.endswith(".h") and own in texts and name not in INTERFACES:
+            for function in re.findall(r"\b(\w+)\s*\(", outside_of_bodies(text)):
+                where = defined.get((name.split("/")[0], function), {own})
+                if own not in where:
+                    yield f"{name} declares {function}(), which {', '.join(sorted(where))} defines"
 
 
 def read_calls(build, sources):
@@ -175,6 +212,7 @@ def main():
     sources = read_sources(rooms)
     faults += check_places(rooms, sources)
     faults += check_includes(rooms, sources)
+    faults += check_names(sources)
     if options.objects:
         if not os.path.isdir(options.objects):
             parser.error(f"{options.objects}: no such folder; build first")

@@ -131,7 +131,7 @@ static void print_functions(const char *family, int class)
 static void print_coverage(void)
 {
     printf(
-        "# What is covered\n\n"
+        "# Coverage\n\n"
         "Every function that libcuda exports (CUDA 13.0: %zu) and what gpushare does when a "
         "program calls it.\nMade from `wrap/driver_api.def` by `ninja coverage_doc`; a test "
         "compares the table with the toolkit, and this\npage with the table. In brackets: the "

@@ -12,9 +12,9 @@ void sim_world_running(struct sim_program *program, bool running)
     struct sim_card *card = program->card;
     const uint64_t now = program->world->clock.now_ns;
 
-    if (program->running == running)
+    if (program->link.running == running)
         return;
-    program->running = running;
+    program->link.running = running;
     if (!running) {
         program->figures.held_ns += now - program->run_since;
         if (--card->running == 0) {
@@ -41,9 +41,9 @@ void sim_world_waiting(struct sim_program *program, bool waiting)
     const uint64_t now = program->world->clock.now_ns;
     uint64_t waited;
 
-    if (program->waiting == waiting)
+    if (program->link.waiting == waiting)
         return;
-    program->waiting = waiting;
+    program->link.waiting = waiting;
     if (waiting) {
         program->wait_since = now;
         program->card->waiting++;
@@ -61,8 +61,8 @@ void sim_world_resident(struct sim_program *program, uint64_t resident)
 {
     struct sim_card *card = program->card;
 
-    card->resident = card->resident - program->resident + resident;
-    program->resident = resident;
+    card->resident = card->resident - program->memory.resident + resident;
+    program->memory.resident = resident;
     if (card->resident > card->resident_most)
         card->resident_most = card->resident;
     if (card->resident > program->world->scenario->memory)

@@ -28,12 +28,12 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 
 static bool may_run(const struct sim_program *program)
 {
-    return (program->flags & GS_TARGET_RUN) != 0;
+    return (program->link.flags & GS_TARGET_RUN) != 0;
 }
 
 static bool has_work(const struct sim_program *program)
 {
-    return program->phase == SIM_GPU;
+    return program->work.phase == SIM_GPU;
 }
 
 /* --- reports --- */
@@ -41,34 +41,37 @@ static bool has_work(const struct sim_program *program)
 static void report(struct sim_program *program)
 {
     const struct sim_card *card = program->card;
-    const bool moving = (may_run(program) && program->resident < program->demand) ||
-                        (!program->running && program->resident > program->budget);
-    const bool want = has_work(program) || (program->running && !program->idle);
+    const bool moving =
+        (may_run(program) && program->memory.resident < program->memory.demand) ||
+        (!program->link.running && program->memory.resident > program->memory.budget);
+    const bool want = has_work(program) || (program->link.running && !program->link.idle);
     struct gs_wire_state state = {
         .header = {.magic = GS_WIRE_MAGIC,
                    .version = GS_WIRE_VERSION,
                    .type = GS_WIRE_STATE,
                    .length = sizeof state},
-        .target_seq = program->seq,
-        .flags = (program->running ? GS_STATE_RUNNING : 0) | (want ? GS_STATE_WANT : 0) |
+        .target_seq = program->link.seq,
+        .flags = (program->link.running ? GS_STATE_RUNNING : 0) | (want ? GS_STATE_WANT : 0) |
                  (moving ? GS_STATE_MOVING : 0),
         .device_total = card->world->scenario->memory,
         .device_free = UINT64_MAX,
-        .demand = program->demand,
-        .resident = program->resident,
+        .demand = program->memory.demand,
+        .resident = program->memory.resident,
         .moved_out = program->figures.moved_out,
         .moved_in = program->figures.moved_in,
-        .switch_ns = program->switch_ns,
-        .host_used = program->on_host,
-        .host_wanted = program->on_host,
+        .switch_ns = program->link.switch_ns,
+        .host_used = program->memory.on_host,
+        .host_wanted = program->memory.on_host,
         .device_name = "simulated",
     };
 
     sim_card_uuid(card->index, state.uuid);
-    if (state.flags == program->sent.flags && state.target_seq == program->sent.target_seq &&
-        state.demand == program->sent.demand && state.resident == program->sent.resident)
+    if (state.flags == program->link.sent.flags &&
+        state.target_seq == program->link.sent.target_seq &&
+        state.demand == program->link.sent.demand &&
+        state.resident == program->link.sent.resident)
         return;
-    program->sent = state;
+    program->link.sent = state;
     sim_world_send(program, &state);
 }
 
@@ -89,19 +92,19 @@ static void stop_begin(struct sim_program *program)
 {
     uint64_t after = 0;
 
-    if (sim_timer_is_set(&program->stop_timer))
+    if (sim_timer_is_set(&program->link.stop_timer))
         return;
     if (has_work(program))
         after = sim_draw(&program->class->stop, &program->noise);
-    if (program->yield_ns != 0)
-        after = smaller(after, program->yield_ns);
-    sim_clock_set(&program->world->clock, &program->stop_timer, now_of(program) + after);
+    if (program->link.yield_ns != 0)
+        after = smaller(after, program->link.yield_ns);
+    sim_clock_set(&program->world->clock, &program->link.stop_timer, now_of(program) + after);
 }
 
 /* It may run on after all. */
 static void stop_cancel(struct sim_program *program)
 {
-    sim_clock_cancel(&program->world->clock, &program->stop_timer);
+    sim_clock_cancel(&program->world->clock, &program->link.stop_timer);
     sim_world_waiting(program, false);
     sim_work_compute(program);
 }
@@ -112,11 +115,13 @@ static void stop_cancel(struct sim_program *program)
  * ones that are all zero; of the others what has changed since. */
 static double copy_out(struct sim_program *program, uint64_t bytes)
 {
-    const uint64_t outside = program->demand - program->resident - program->fresh;
-    const uint64_t with_copy = smaller(bytes, program->on_host - outside); /* these go first */
+    const uint64_t outside =
+        program->memory.demand - program->memory.resident - program->memory.fresh;
+    const uint64_t with_copy =
+        smaller(bytes, program->memory.on_host - outside); /* these go first */
     const uint64_t without = bytes - with_copy;
 
-    program->on_host += without;
+    program->memory.on_host += without;
     return (1 - program->class->zero) *
            ((double)with_copy * program->class->dirty + (double)without);
 }
@@ -124,28 +129,28 @@ static double copy_out(struct sim_program *program, uint64_t bytes)
 /* Memory that was never touched needs no copy in. */
 static double copy_in(struct sim_program *program, uint64_t bytes)
 {
-    const uint64_t fresh = smaller(bytes, program->fresh);
+    const uint64_t fresh = smaller(bytes, program->memory.fresh);
 
-    program->fresh -= fresh;
+    program->memory.fresh -= fresh;
     return (1 - program->class->zero) * (double)(bytes - fresh);
 }
 
 static void step_done(void *owner)
 {
     struct sim_program *program = owner;
-    const bool out = program->moving_out;
+    const bool out = program->memory.moving_out;
 
-    program->moving_out = program->moving_in = false;
-    program->moving_ns += now_of(program) - program->step_began;
+    program->memory.moving_out = program->memory.moving_in = false;
+    program->memory.moving_ns += now_of(program) - program->memory.step_began;
     if (out) {
-        sim_world_resident(program, program->resident - program->step_bytes);
-        program->was_out = true;
+        sim_world_resident(program, program->memory.resident - program->memory.step_bytes);
+        program->memory.was_out = true;
     } else {
-        sim_world_resident(program, program->resident + program->step_bytes);
+        sim_world_resident(program, program->memory.resident + program->memory.step_bytes);
     }
-    if (program->has_news) {
-        program->has_news = false;
-        sim_client_target(program, &program->news);
+    if (program->link.has_news) {
+        program->link.has_news = false;
+        sim_client_target(program, &program->link.news);
     } else {
         reconcile(program);
     }
@@ -155,7 +160,7 @@ static void copied(void *owner)
 {
     struct sim_program *program = owner;
 
-    sim_clock_set(&program->world->clock, &program->step_timer,
+    sim_clock_set(&program->world->clock, &program->memory.step_timer,
                   now_of(program) + program->world->scenario->map_ns);
 }
 
@@ -163,13 +168,14 @@ static void step_begin(struct sim_program *program, bool out, uint64_t bytes)
 {
     const double copy = out ? copy_out(program, bytes) : copy_in(program, bytes);
 
-    program->moving_out = out;
-    program->moving_in = !out;
-    program->step_began = now_of(program);
-    program->step_bytes = bytes;
+    program->memory.moving_out = out;
+    program->memory.moving_in = !out;
+    program->memory.step_began = now_of(program);
+    program->memory.step_bytes = bytes;
     *(out ? &program->figures.moved_out : &program->figures.moved_in) += (uint64_t)copy;
     if (copy > 0)
-        sim_share_add(out ? &program->card->out : &program->card->in, &program->copy_job, copy);
+        sim_share_add(out ? &program->card->out : &program->card->in, &program->memory.copy_job,
+                      copy);
     else
         copied(program);
 }
@@ -179,18 +185,19 @@ static bool move(struct sim_program *program)
 {
     uint64_t bytes, room;
 
-    if (program->moving_out || program->moving_in)
+    if (program->memory.moving_out || program->memory.moving_in)
         return true;
-    if (!program->running && program->resident > program->budget) {
-        bytes = (program->resident - program->budget + CHUNK - 1) / CHUNK * CHUNK;
-        step_begin(program, true, smaller(smaller(bytes, program->resident), STEP_BYTES));
+    if (!program->link.running && program->memory.resident > program->memory.budget) {
+        bytes = (program->memory.resident - program->memory.budget + CHUNK - 1) / CHUNK * CHUNK;
+        step_begin(program, true,
+                   smaller(smaller(bytes, program->memory.resident), STEP_BYTES));
         return true;
     }
-    if (!may_run(program) || program->resident >= program->demand ||
-        program->budget <= program->resident)
+    if (!may_run(program) || program->memory.resident >= program->memory.demand ||
+        program->memory.budget <= program->memory.resident)
         return false;
-    room = program->budget - program->resident;
-    bytes = program->demand - program->resident;
+    room = program->memory.budget - program->memory.resident;
+    bytes = program->memory.demand - program->memory.resident;
     if (bytes > room)
         bytes = room / CHUNK * CHUNK;
     bytes = smaller(bytes, STEP_BYTES);
@@ -204,10 +211,10 @@ static bool move(struct sim_program *program)
 
 static void open_gate(struct sim_program *program)
 {
-    if (program->was_out)
-        program->switch_ns = program->moving_ns;
-    program->was_out = false;
-    program->moving_ns = 0;
+    if (program->memory.was_out)
+        program->link.switch_ns = program->memory.moving_ns;
+    program->memory.was_out = false;
+    program->memory.moving_ns = 0;
     sim_world_waiting(program, false);
     sim_world_running(program, true);
     sim_work_compute(program);
@@ -217,7 +224,7 @@ static void idle_now(void *owner)
 {
     struct sim_program *program = owner;
 
-    program->idle = true;
+    program->link.idle = true;
     report(program);
 }
 
@@ -226,23 +233,24 @@ static void watch_idleness(struct sim_program *program)
 {
     struct sim_clock *clock = &program->world->clock;
 
-    if (!program->running || program->idle_ns == 0 || has_work(program)) {
-        program->idle = false;
-        program->active_at = now_of(program);
-        sim_clock_cancel(clock, &program->idle_timer);
-    } else if (!program->idle && !sim_timer_is_set(&program->idle_timer)) {
-        sim_clock_set(clock, &program->idle_timer, program->active_at + program->idle_ns);
+    if (!program->link.running || program->link.idle_ns == 0 || has_work(program)) {
+        program->link.idle = false;
+        program->link.active_at = now_of(program);
+        sim_clock_cancel(clock, &program->link.idle_timer);
+    } else if (!program->link.idle && !sim_timer_is_set(&program->link.idle_timer)) {
+        sim_clock_set(clock, &program->link.idle_timer,
+                      program->link.active_at + program->link.idle_ns);
     }
 }
 
 static void reconcile(struct sim_program *program)
 {
-    if (!may_run(program) && program->running)
+    if (!may_run(program) && program->link.running)
         stop_begin(program);
-    else if (may_run(program) && sim_timer_is_set(&program->stop_timer))
+    else if (may_run(program) && sim_timer_is_set(&program->link.stop_timer))
         stop_cancel(program);
-    if (!move(program) && may_run(program) && !program->running &&
-        program->resident == program->demand)
+    if (!move(program) && may_run(program) && !program->link.running &&
+        program->memory.resident == program->memory.demand)
         open_gate(program);
     watch_idleness(program);
     report(program);
@@ -256,19 +264,19 @@ void sim_client_moved(struct sim_program *program)
 
 void sim_client_target(struct sim_program *program, const struct gs_wire_target *target)
 {
-    if (program->moving_out || program->moving_in) {
-        program->news = *target;
-        program->has_news = true;
+    if (program->memory.moving_out || program->memory.moving_in) {
+        program->link.news = *target;
+        program->link.has_news = true;
         return;
     }
-    if (target->seq <= program->seq)
+    if (target->seq <= program->link.seq)
         sim_world_failed(program->world, "program %u: target %u after %u", program->index,
-                         target->seq, program->seq);
-    program->seq = target->seq;
-    program->flags = target->flags;
-    program->budget = target->budget;
-    program->idle_ns = target->idle_ns;
-    program->yield_ns = target->yield_ns;
+                         target->seq, program->link.seq);
+    program->link.seq = target->seq;
+    program->link.flags = target->flags;
+    program->memory.budget = target->budget;
+    program->link.idle_ns = target->idle_ns;
+    program->link.yield_ns = target->yield_ns;
     reconcile(program);
 }
 
@@ -276,14 +284,14 @@ void sim_client_target(struct sim_program *program, const struct gs_wire_target 
 
 static void arrive(struct sim_program *program)
 {
-    program->demand = program->fresh = program->class->memory;
+    program->memory.demand = program->memory.fresh = program->class->memory;
     sim_world_connect(program);
     report(program);
 }
 
 static void wants(struct sim_program *program)
 {
-    if (program->running && !sim_timer_is_set(&program->stop_timer))
+    if (program->link.running && !sim_timer_is_set(&program->link.stop_timer))
         sim_work_compute(program);
     else
         sim_world_waiting(program, true);
@@ -292,9 +300,9 @@ static void wants(struct sim_program *program)
 
 static void rests(struct sim_program *program)
 {
-    program->active_at = now_of(program);
-    if (sim_timer_is_set(&program->stop_timer)) /* nothing left to wait for */
-        sim_clock_set(&program->world->clock, &program->stop_timer, now_of(program));
+    program->link.active_at = now_of(program);
+    if (sim_timer_is_set(&program->link.stop_timer)) /* nothing left to wait for */
+        sim_clock_set(&program->world->clock, &program->link.stop_timer, now_of(program));
     reconcile(program);
 }
 
@@ -302,13 +310,13 @@ static void leave(struct sim_program *program)
 {
     struct sim_clock *clock = &program->world->clock;
 
-    sim_clock_cancel(clock, &program->stop_timer);
-    sim_clock_cancel(clock, &program->idle_timer);
-    sim_clock_cancel(clock, &program->step_timer);
-    sim_share_remove(program->moving_out ? &program->card->out : &program->card->in,
-                     &program->copy_job);
-    program->moving_out = program->moving_in = program->has_news = false;
-    if (program->running)
+    sim_clock_cancel(clock, &program->link.stop_timer);
+    sim_clock_cancel(clock, &program->link.idle_timer);
+    sim_clock_cancel(clock, &program->memory.step_timer);
+    sim_share_remove(program->memory.moving_out ? &program->card->out : &program->card->in,
+                     &program->memory.copy_job);
+    program->memory.moving_out = program->memory.moving_in = program->link.has_news = false;
+    if (program->link.running)
         sim_world_running(program, false);
     sim_world_waiting(program, false);
     sim_world_resident(program, 0);
@@ -319,8 +327,8 @@ const struct sim_way sim_way_gpushare = {arrive, wants, rests, leave};
 
 void sim_client_init(struct sim_program *program)
 {
-    program->copy_job = (struct sim_job){.load = 1, .done = copied, .owner = program};
-    sim_timer_init(&program->stop_timer, stopped, program);
-    sim_timer_init(&program->idle_timer, idle_now, program);
-    sim_timer_init(&program->step_timer, step_done, program);
+    program->memory.copy_job = (struct sim_job){.load = 1, .done = copied, .owner = program};
+    sim_timer_init(&program->link.stop_timer, stopped, program);
+    sim_timer_init(&program->link.idle_timer, idle_now, program);
+    sim_timer_init(&program->memory.step_timer, step_done, program);
 }

@@ -99,7 +99,7 @@ class Card:
 
 
 def choose(rule, cards, job, now):
-    """The card for that job, None: it waits. What a rule looks at is what `gpusharectl status` shows of each card."""
+    """The card for that job, None: it waits. A rule uses the figures that `gpusharectl status` shows of each card."""
     best = None
     for card in cards:
         active = card.active(now)

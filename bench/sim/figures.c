@@ -50,8 +50,8 @@ static double gpu_of(const struct sim_program *program)
 /* Was it there from the end of the warm-up to the end, with work of its own? */
 static bool is_comparable(const struct sim_program *program)
 {
-    return program->phase != SIM_GONE && program->started <= program->world->window_began &&
-           program->class->request.a == 0;
+    return program->work.phase != SIM_GONE &&
+           program->started <= program->world->window_began && program->class->request.a == 0;
 }
 
 static void fairness(const struct sim_world *world, struct sim_totals *totals)
@@ -93,7 +93,7 @@ static void waits(const struct sim_world *world, struct sim_totals *totals)
         for (uint32_t i = 0; i < world->program_count; i++) {
             const struct sim_program *program = &world->programs[i];
 
-            if (program->card != card || program->phase == SIM_GONE)
+            if (program->card != card || program->work.phase == SIM_GONE)
                 continue;
             count++;
             if (is_comparable(program))
@@ -143,13 +143,13 @@ static void each_program(struct sim_world *world, struct sim_totals *totals)
             totals->mistaken =
                 fmax(totals->mistaken,
                      (double)(now->looks_interactive - before->looks_interactive) / looks);
-        } else if (program->latency.count != 0) {
+        } else if (program->asked.latency.count != 0) {
             totals->program_p50 =
-                fmax(totals->program_p50, sim_samples_quantile(&program->latency, 0.5) /
-                                              sim_samples_quantile(&program->ideal, 0.5));
-            totals->program_p99 =
-                fmax(totals->program_p99, sim_samples_quantile(&program->latency, 0.99) /
-                                              sim_samples_quantile(&program->ideal, 0.99));
+                fmax(totals->program_p50, sim_samples_quantile(&program->asked.latency, 0.5) /
+                                              sim_samples_quantile(&program->asked.ideal, 0.5));
+            totals->program_p99 = fmax(totals->program_p99,
+                                       sim_samples_quantile(&program->asked.latency, 0.99) /
+                                           sim_samples_quantile(&program->asked.ideal, 0.99));
         }
     }
     totals->training /= (double)world->scenario->cards;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What no order of turns can beat: the requests of a scenario of notebooks on a card where switching costs nothing and one
+"""A bound that no order of turns can beat: the requests of a scenario of notebooks on a card where switching costs nothing and one
 program's copies never wait for another's kernels.
 
 ideal.py [--requests N] [--seed N]      prints p50 and p99 of the latency over those of a card of one's own, as gpushare-sim does,

@@ -33,7 +33,7 @@ static void help(void)
         "  --memory SIZE            of each of these, whatever the trace says\n"
         "  --programs               one line for each program, not for each kind\n"
         "  --json                   everything as JSON\n"
-        "  --help, --version\n\n"
+        "  -h, --help, -V, --version\n\n"
         "A scenario has these sections and keys:\n");
     sim_scenario_help(stdout);
 }
@@ -45,10 +45,10 @@ static int parse(int argc, char **argv, struct options *options)
         {"set", required_argument, NULL, 's'},    {"replay", required_argument, NULL, 'r'},
         {"memory", required_argument, NULL, 'm'}, {"programs", no_argument, NULL, 'p'},
         {"json", no_argument, NULL, 'j'},         {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'v'},      {NULL, 0, NULL, 0}};
+        {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
     int option;
 
-    while ((option = getopt_long(argc, argv, "", table, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "hV", table, NULL)) != -1) {
         if (option == 's' && options->set_count < 64) {
             options->sets[options->set_count++] = optarg;
         } else if (option == 'r') {
@@ -63,7 +63,7 @@ static int parse(int argc, char **argv, struct options *options)
         } else if (option == 'h') {
             help();
             return MET;
-        } else if (option == 'v') {
+        } else if (option == 'V') {
             printf("gpushare-sim %s\n", GS_VERSION);
             return MET;
         } else {

@@ -95,7 +95,7 @@ def look_at(run):
 
 
 def faults_of(row):
-    """What is not as promised, in words."""
+    """The promises that are not kept, in words."""
     default, first, faults = row["default"], row["first"], []
     fair = 1 / (1 + len(default["servers"]))
     floor = FLOOR * fair * max(0.0, 1 - SPARE / max(default["wanted_s"], 1))

@@ -23,12 +23,12 @@ void sim_move_connected(struct sim_program *program)
 {
     struct sim_world *world = program->world;
 
-    program->balance = balance_came(&world->balance, program->client, program);
+    program->move.balance = balance_came(&world->balance, program->link.client, program);
     for (uint32_t i = 0; i < world->scenario->cards; i++) {
         const struct balance_card card = card_of(world, i);
 
         if (program->class->hidden == 0 || i == program->card->index)
-            balance_sees(&world->balance, program->balance, &card);
+            balance_sees(&world->balance, program->move.balance, &card);
     }
     if (world->scenario->balance != 0) /* as the daemon does after each message */
         sim_clock_set(&world->clock, &world->balance_timer, 0);
@@ -36,31 +36,32 @@ void sim_move_connected(struct sim_program *program)
 
 void sim_move_disconnected(struct sim_program *program)
 {
-    sim_clock_cancel(&program->world->clock, &program->move_timer);
-    program->goes_to = NULL;
-    balance_gone(&program->world->balance, program->balance);
-    program->balance = NULL;
+    sim_clock_cancel(&program->world->clock, &program->move.timer);
+    program->move.goes_to = NULL;
+    balance_gone(&program->world->balance, program->move.balance);
+    program->move.balance = NULL;
 }
 
 static void move_begin(struct sim_program *program, struct sim_card *to)
 {
     struct sim_world *world = program->world;
 
-    program->goes_to = to;
-    program->move_began = world->clock.now_ns;
-    program->move_bytes = program->figures.moved_out;
-    sched_pause(world->sched, program->client, true, sim_world_now(world));
-    sched_evict(world->sched, program->client, sim_world_now(world));
+    program->move.goes_to = to;
+    program->move.began = world->clock.now_ns;
+    program->move.bytes = program->figures.moved_out;
+    sched_pause(world->sched, program->link.client, true, sim_world_now(world));
+    sched_evict(world->sched, program->link.client, sim_world_now(world));
 }
 
 void sim_move_suspended(struct sim_program *program)
 {
     const struct sim_scenario *scenario = program->world->scenario;
 
-    if (program->goes_to == NULL || (program->flags & GS_TARGET_PAUSED) == 0 ||
-        program->running || program->resident != 0 || sim_timer_is_set(&program->move_timer))
+    if (program->move.goes_to == NULL || (program->link.flags & GS_TARGET_PAUSED) == 0 ||
+        program->link.running || program->memory.resident != 0 ||
+        sim_timer_is_set(&program->move.timer))
         return;
-    sim_clock_set(&program->world->clock, &program->move_timer,
+    sim_clock_set(&program->world->clock, &program->move.timer,
                   program->world->clock.now_ns + scenario->checkpoint_ns +
                       scenario->restore_ns);
 }
@@ -71,19 +72,19 @@ static void change_card(struct sim_program *program)
     struct sim_world *world = program->world;
     uint8_t uuid[16];
 
-    if (program->running || program->resident != 0)
+    if (program->link.running || program->memory.resident != 0)
         sim_world_failed(world, "program %u has memory on the card that it leaves",
                          program->index);
     sim_card_uuid(program->card->index, uuid);
-    sched_left(world->sched, program->client, uuid, sim_world_now(world));
-    program->life++;
-    program->card->waiting -= program->waiting;
-    program->card = program->goes_to;
-    program->card->waiting += program->waiting;
-    program->flags = 0;
-    program->budget = 0;
+    sched_left(world->sched, program->link.client, uuid, sim_world_now(world));
+    program->link.life++;
+    program->card->waiting -= program->link.waiting;
+    program->card = program->move.goes_to;
+    program->card->waiting += program->link.waiting;
+    program->link.flags = 0;
+    program->memory.budget = 0;
     program->figures.moves++;
-    memset(&program->sent, 0, sizeof program->sent);
+    memset(&program->link.sent, 0, sizeof program->link.sent);
 }
 
 static void move_end(void *owner)
@@ -98,12 +99,12 @@ static void move_end(void *owner)
         outcome = failures[(unsigned)(sim_random(&program->noise) * 3)];
     else
         change_card(program);
-    program->goes_to = NULL;
+    program->move.goes_to = NULL;
     program->figures.move_attempts++;
-    balance_outcome(&world->balance, program->balance, outcome,
-                    world->clock.now_ns - program->move_began,
-                    program->figures.moved_out - program->move_bytes, sim_world_now(world));
-    sched_pause(world->sched, program->client, false, sim_world_now(world));
+    balance_outcome(&world->balance, program->move.balance, outcome,
+                    world->clock.now_ns - program->move.began,
+                    program->figures.moved_out - program->move.bytes, sim_world_now(world));
+    sched_pause(world->sched, program->link.client, false, sim_world_now(world));
     sim_client_moved(program);
     sim_world_flush(world);
 }
@@ -134,5 +135,5 @@ void sim_move_init(struct sim_world *world)
 
 void sim_move_program(struct sim_program *program)
 {
-    sim_timer_init(&program->move_timer, move_end, program);
+    sim_timer_init(&program->move.timer, move_end, program);
 }

@@ -12,7 +12,7 @@
 
 static const char *const way_names[] = {"gpushare", "unified", "unlocked"};
 
-/* What a program got since the warm-up. */
+/* The figures of a program since the warm-up. */
 struct row {
     double copies, gpu_s, cpu_s, held_s, wait_s, wait_most_s, out_gb, in_gb, turns, requests;
 };
@@ -158,10 +158,11 @@ static json_t *program_json(struct sim_program *program)
         "gpu_s", row.gpu_s, "cpu_s", row.cpu_s, "held_s", row.held_s, "wait_s", row.wait_s,
         "wait_longest_s", row.wait_most_s, "turns", row.turns, "out_gb", row.out_gb, "in_gb",
         row.in_gb, "requests", row.requests, "ended", program->ended != 0, "ended_s",
-        (double)program->ended / 1e9, "latency_p50_ms", quantile_json(&program->latency, 0.5),
-        "latency_p99_ms", quantile_json(&program->latency, 0.99), "ideal_p50_ms",
-        quantile_json(&program->ideal, 0.5), "ideal_p99_ms",
-        quantile_json(&program->ideal, 0.99), "yielded_s",
+        (double)program->ended / 1e9, "latency_p50_ms",
+        quantile_json(&program->asked.latency, 0.5), "latency_p99_ms",
+        quantile_json(&program->asked.latency, 0.99), "ideal_p50_ms",
+        quantile_json(&program->asked.ideal, 0.5), "ideal_p99_ms",
+        quantile_json(&program->asked.ideal, 0.99), "yielded_s",
         (double)(now->yielded_ns - before->yielded_ns) / 1e9, "interactive",
         number((double)(now->looks_interactive - before->looks_interactive) / looks), "moves",
         (json_int_t)now->moves, "move_attempts", (json_int_t)now->move_attempts, "card",

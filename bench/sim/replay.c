@@ -41,7 +41,7 @@ static bool is_ours(const char *name, bool *compute)
     return ours;
 }
 
-/* What a counter's parts come to. */
+/* The sum of a counter's parts. */
 static uint64_t counted(json_t *args)
 {
     const char *name;

@@ -98,7 +98,7 @@ void sim_scenario_deinit(struct sim_scenario *scenario);
 int sim_scenario_read(struct sim_scenario *scenario, const char *path, struct gs_err *err);
 /* One "section.key=value", as from the command line; "program.key" goes for all programs. */
 int sim_scenario_set(struct sim_scenario *scenario, const char *assignment, struct gs_err *err);
-/* What cannot be seen in one line alone. To be called after all of the above. */
+/* Checks that need more than one line. To be called after all of the above. */
 int sim_scenario_check(const struct sim_scenario *scenario, struct gs_err *err);
 struct sim_class *sim_scenario_class(struct sim_scenario *scenario, const char *name,
                                      struct gs_err *err);

@@ -37,7 +37,7 @@ void sim_share_deinit(struct sim_share *share);
 void sim_share_add(struct sim_share *share, struct sim_job *job, double work);
 /* Takes the job away and returns what was left to be done; 0 when it is not there. */
 double sim_share_remove(struct sim_share *share, struct sim_job *job);
-/* What the job has left now. */
+/* The work that the job has left now. */
 double sim_share_left(struct sim_share *share, const struct sim_job *job);
 /* Something else that speed_of() looks at has changed. */
 void sim_share_update(struct sim_share *share);

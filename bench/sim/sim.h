@@ -48,7 +48,7 @@ struct sim_card {
 
 enum sim_phase { SIM_CPU, SIM_GPU, SIM_REST, SIM_GONE };
 
-/* What one program got. */
+/* The figures of one program. */
 struct sim_figures {
     double gpu_ns; /* work done, in solo time */
     double cpu_ns;
@@ -59,6 +59,71 @@ struct sim_figures {
     uint64_t moves, move_attempts;     /* to other cards; also those that failed */
 };
 
+/* work.c: the program's own work. */
+struct sim_program_work {
+    enum sim_phase phase;
+    uint64_t cycles; /* done */
+    uint64_t cpu_began;
+    double gpu_left;   /* of this burst when it is not computing, ns of solo time */
+    double gpu_begun;  /* what was left when its work was last counted */
+    uint64_t gpu_next; /* of the cycle that has begun */
+    struct sim_timer phase_timer;
+    bool may_compute; /* its gate is open */
+    struct sim_program *gang_next;
+    struct sim_job gpu_job;
+    uint64_t kernels; /* cycles of it that are still to come */
+};
+
+/* work.c: the requests that the program serves. */
+struct sim_program_requests {
+    struct sim_timer arrival_timer;
+    uint64_t *due; /* when those not yet served were to arrive */
+    size_t first, count, room;
+    bool serving;        /* the first of them */
+    uint64_t ideal_free; /* when a card of its own would be done with all served so far */
+    struct sim_samples latency, ideal; /* ns */
+};
+
+/* client.c: the memory of the program, as the runtime library keeps it. */
+struct sim_program_memory {
+    uint64_t demand, resident, budget, on_host, fresh;
+    bool moving_out, moving_in, was_out;
+    uint64_t step_began, step_bytes, moving_ns;
+    struct sim_timer step_timer;
+    struct sim_job copy_job;
+};
+
+/* client.c: the runtime library's side of wire.h. */
+struct sim_program_link {
+    struct sched_client *client;
+    uint64_t life; /* of its connection: messages of an earlier one are dropped */
+    uint64_t idle_ns, yield_ns, switch_ns;
+    uint32_t seq, flags;
+    bool running, waiting, idle, has_news;
+    uint64_t active_at;
+    struct sim_timer stop_timer, idle_timer;
+    struct gs_wire_target news; /* read after the step that is under way */
+    struct gs_wire_state sent;
+    uint64_t to_lock_at, from_lock_at; /* messages keep their order */
+};
+
+/* move.c: its moves to other cards. */
+struct sim_program_move {
+    struct balance_program *balance;
+    struct sim_card *goes_to; /* NULL: it stays where it is */
+    uint64_t began, bytes;
+    struct sim_timer timer;
+};
+
+/* unified.c: its page faults. */
+struct sim_program_faults {
+    struct sim_program *queue_next;
+    bool queued;
+    struct sim_timer timer;
+    uint64_t began;
+    double missing; /* of what it touches, bytes */
+};
+
 struct sim_program {
     struct sim_world *world;
     struct sim_card *card;
@@ -67,53 +132,15 @@ struct sim_program {
     /* random numbers of its own, so that all policies meet the same programs: for its work, for
      * arrivals, for what depends on the policy */
     uint64_t random, arrivals, noise;
-    uint64_t life; /* of its connection: messages of an earlier one are dropped */
     uint64_t started, ended;
 
-    /* work.c: what it does */
-    enum sim_phase phase;
-    uint64_t cycles; /* done */
-    uint64_t cpu_began;
-    double gpu_left;   /* of this burst when it is not computing, ns of solo time */
-    double gpu_begun;  /* what was left when its work was last counted */
-    uint64_t gpu_next; /* of the cycle that has begun */
-    struct sim_timer phase_timer, arrival_timer;
-    bool may_compute; /* its gate is open */
-    struct sim_program *gang_next;
-    struct sim_job gpu_job;
-    uint64_t *requests; /* when those not yet served were to arrive */
-    size_t request_first, request_count, request_room;
-    bool serving;        /* the first of them */
-    uint64_t kernels;    /* cycles of it that are still to come */
-    uint64_t ideal_free; /* when a card of its own would be done with all served so far */
+    struct sim_program_work work;
+    struct sim_program_requests asked;
+    struct sim_program_memory memory;
+    struct sim_program_link link;
+    struct sim_program_move move;
+    struct sim_program_faults faults;
 
-    /* client.c: the runtime library's side of wire.h */
-    struct sched_client *client;
-    uint64_t demand, resident, budget, on_host, fresh, idle_ns, yield_ns, switch_ns;
-    uint32_t seq, flags;
-    bool running, waiting, moving_out, moving_in, was_out, idle, has_news;
-    uint64_t active_at, step_began, moving_ns;
-    uint64_t step_bytes;
-    struct sim_timer stop_timer, idle_timer, step_timer;
-    struct sim_job copy_job;
-    struct gs_wire_target news; /* read after the step that is under way */
-    struct gs_wire_state sent;
-    uint64_t to_lock_at, from_lock_at; /* messages keep their order */
-
-    /* move.c */
-    struct balance_program *balance;
-    struct sim_card *goes_to; /* NULL: it stays where it is */
-    uint64_t move_began, move_bytes;
-    struct sim_timer move_timer;
-
-    /* unified.c */
-    struct sim_program *queue_next;
-    bool queued;
-    struct sim_timer fault_timer;
-    uint64_t fault_began;
-    double missing; /* of what it touches, bytes */
-
-    struct sim_samples latency, ideal; /* of its requests, ns */
     uint64_t wait_since, run_since;
     struct sim_figures figures, before; /* before: at the end of the warm-up */
 };

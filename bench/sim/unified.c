@@ -3,8 +3,8 @@
  * unified.c: the ancestor's ways, to compare with (the diploma thesis of 2021): unified memory
  * that kernels fault in, with a first-come-first-served lock for a fixed quantum, and without.
  *
- * The model. A pass of a program touches `hot` of its memory. What the programs touch together
- * beyond the card's memory is evicted least recently used first; as each pass touches its pages
+ * The model. A pass of a program touches `hot` of its memory. The memory that the programs touch together
+ * beyond the card is evicted least recently used first; as each pass touches its pages
  * in the same order, whoever lost some finds that the next ones have just been evicted, and all
  * that it touches moves again (the thesis measured that: chapter 10). So who comes to run after
  * others needed the room faults everything in, at `fault` bytes a second, inside its quantum.
@@ -31,12 +31,12 @@ static void enqueue(struct sim_program *program)
 {
     struct sim_card *card = program->card;
 
-    program->queue_next = NULL;
-    program->queued = true;
+    program->faults.queue_next = NULL;
+    program->faults.queued = true;
     if (card->queue_first == NULL)
         card->queue_first = program;
     else
-        card->queue_last->queue_next = program;
+        card->queue_last->faults.queue_next = program;
     card->queue_last = program;
     sim_world_waiting(program, true);
 }
@@ -51,15 +51,15 @@ static struct sim_program *least_recent(const struct sim_card *card,
     for (uint32_t i = 0; i < world->program_count; i++) {
         struct sim_program *each = &world->programs[i];
 
-        if (each->card == card && each != but && each->phase != SIM_GONE &&
-            each->missing == 0 && each->figures.turns != 0 &&
+        if (each->card == card && each != but && each->work.phase != SIM_GONE &&
+            each->faults.missing == 0 && each->figures.turns != 0 &&
             (pick == NULL || each->run_since < pick->run_since))
             pick = each;
     }
     return pick;
 }
 
-/* What the program touches pushes others out, all of each. */
+/* The memory that the program touches pushes the others out, all of each. */
 static void push_out(struct sim_program *program)
 {
     const struct sim_world *world = program->world;
@@ -69,13 +69,13 @@ static void push_out(struct sim_program *program)
     for (uint32_t i = 0; i < world->program_count; i++) {
         const struct sim_program *each = &world->programs[i];
 
-        if (each->card == program->card && each != program && each->phase != SIM_GONE &&
-            each->missing == 0 && each->figures.turns != 0)
+        if (each->card == program->card && each != program && each->work.phase != SIM_GONE &&
+            each->faults.missing == 0 && each->figures.turns != 0)
             free_bytes -= touches(each);
     }
     while (free_bytes < 0 && (victim = least_recent(program->card, program)) != NULL) {
-        victim->missing = touches(victim);
-        free_bytes += victim->missing;
+        victim->faults.missing = touches(victim);
+        free_bytes += victim->faults.missing;
     }
 }
 
@@ -83,22 +83,22 @@ static void get_on(struct sim_program *program)
 {
     const double rate = (double)program->world->scenario->fault / 1e9;
 
-    if (program->missing == 0) {
+    if (program->faults.missing == 0) {
         sim_work_compute(program);
         return;
     }
     push_out(program);
-    program->fault_began = now_of(program);
-    sim_clock_set(&program->world->clock, &program->fault_timer,
-                  now_of(program) + (uint64_t)(program->missing / rate));
+    program->faults.began = now_of(program);
+    sim_clock_set(&program->world->clock, &program->faults.timer,
+                  now_of(program) + (uint64_t)(program->faults.missing / rate));
 }
 
 static void faulted(void *owner)
 {
     struct sim_program *program = owner;
 
-    program->figures.moved_in += (uint64_t)program->missing;
-    program->missing = 0;
+    program->figures.moved_in += (uint64_t)program->faults.missing;
+    program->faults.missing = 0;
     sim_work_compute(program);
 }
 
@@ -109,8 +109,8 @@ static void grant(struct sim_card *card)
     card->holder = next;
     if (next == NULL)
         return;
-    card->queue_first = next->queue_next;
-    next->queued = false;
+    card->queue_first = next->faults.queue_next;
+    next->faults.queued = false;
     sim_world_waiting(next, false);
     sim_world_running(next, true);
     sim_clock_set(&card->world->clock, &card->quantum_timer,
@@ -125,10 +125,10 @@ static void give_back(struct sim_program *program)
 
     sim_clock_cancel(clock, &card->quantum_timer);
     sim_clock_cancel(clock, &card->idle_timer);
-    sim_clock_cancel(clock, &program->fault_timer);
+    sim_clock_cancel(clock, &program->faults.timer);
     sim_work_halt(program);
     sim_world_running(program, false);
-    if (program->phase == SIM_GPU)
+    if (program->work.phase == SIM_GPU)
         enqueue(program);
     grant(card);
 }
@@ -145,13 +145,13 @@ static void idle_too_long(void *owner)
 {
     struct sim_card *card = owner;
 
-    if (card->holder != NULL && card->holder->phase != SIM_GPU)
+    if (card->holder != NULL && card->holder->work.phase != SIM_GPU)
         give_back(card->holder);
 }
 
 static void arrive(struct sim_program *program)
 {
-    program->missing = touches(program);
+    program->faults.missing = touches(program);
 }
 
 static void wants(struct sim_program *program)
@@ -205,9 +205,9 @@ static void count(struct sim_program *program, bool computes)
 {
     struct sim_card *card = program->card;
 
-    if (program->queued == computes)
+    if (program->faults.queued == computes)
         return;
-    program->queued = computes;
+    program->faults.queued = computes;
     card->computing += computes ? 1 : -1u;
     card->touched += (computes ? 1 : -1) * touches(program);
     card->pass_ns += (computes ? 1 : -1) * (double)program->class->pass_ns;
@@ -236,5 +236,5 @@ void sim_unified_init(struct sim_card *card)
 
 void sim_unified_program(struct sim_program *program)
 {
-    sim_timer_init(&program->fault_timer, faulted, program);
+    sim_timer_init(&program->faults.timer, faulted, program);
 }

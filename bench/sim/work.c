@@ -46,24 +46,24 @@ static uint64_t now_of(const struct sim_program *program)
 
 static void gpu_count(struct sim_program *program, double left)
 {
-    program->figures.gpu_ns += program->gpu_begun - left;
-    program->gpu_begun = left;
+    program->figures.gpu_ns += program->work.gpu_begun - left;
+    program->work.gpu_begun = left;
 }
 
 static void gpu_start(struct sim_program *program)
 {
-    if (program->phase != SIM_GPU || program->gpu_job.node.place != 0)
+    if (program->work.phase != SIM_GPU || program->work.gpu_job.node.place != 0)
         return;
-    program->gpu_begun = program->gpu_left;
-    sim_share_add(&program->card->gpu, &program->gpu_job, program->gpu_left);
+    program->work.gpu_begun = program->work.gpu_left;
+    sim_share_add(&program->card->gpu, &program->work.gpu_job, program->work.gpu_left);
 }
 
 static void gpu_pause(struct sim_program *program)
 {
-    if (program->gpu_job.node.place == 0)
+    if (program->work.gpu_job.node.place == 0)
         return;
-    program->gpu_left = sim_share_remove(&program->card->gpu, &program->gpu_job);
-    gpu_count(program, program->gpu_left);
+    program->work.gpu_left = sim_share_remove(&program->card->gpu, &program->work.gpu_job);
+    gpu_count(program, program->work.gpu_left);
 }
 
 /* A gang gets on while all of it that has GPU work may compute; each waits for the others. */
@@ -72,8 +72,8 @@ static void gang_update(struct sim_program *program)
     bool all = true;
 
     for (struct sim_program *each = program;;) {
-        all &= each->phase != SIM_GPU || each->may_compute;
-        each = each->gang_next;
+        all &= each->work.phase != SIM_GPU || each->work.may_compute;
+        each = each->work.gang_next;
         if (each == program)
             break;
     }
@@ -82,7 +82,7 @@ static void gang_update(struct sim_program *program)
             gpu_start(each);
         else
             gpu_pause(each);
-        each = each->gang_next;
+        each = each->work.gang_next;
         if (each == program)
             break;
     }
@@ -90,17 +90,17 @@ static void gang_update(struct sim_program *program)
 
 void sim_work_compute(struct sim_program *program)
 {
-    if (program->phase != SIM_GPU || program->may_compute)
+    if (program->work.phase != SIM_GPU || program->work.may_compute)
         return;
-    program->may_compute = true;
+    program->work.may_compute = true;
     gang_update(program);
 }
 
 void sim_work_halt(struct sim_program *program)
 {
-    if (!program->may_compute)
+    if (!program->work.may_compute)
         return;
-    program->may_compute = false;
+    program->work.may_compute = false;
     gang_update(program);
     gpu_pause(program);
 }
@@ -109,11 +109,11 @@ void sim_work_settle(struct sim_program *program)
 {
     const uint64_t now = now_of(program);
 
-    if (program->gpu_job.node.place != 0)
-        gpu_count(program, sim_share_left(&program->card->gpu, &program->gpu_job));
-    if (program->phase == SIM_CPU) {
-        program->figures.cpu_ns += (double)(now - program->cpu_began);
-        program->cpu_began = now;
+    if (program->work.gpu_job.node.place != 0)
+        gpu_count(program, sim_share_left(&program->card->gpu, &program->work.gpu_job));
+    if (program->work.phase == SIM_CPU) {
+        program->figures.cpu_ns += (double)(now - program->work.cpu_began);
+        program->work.cpu_began = now;
     }
 }
 
@@ -122,19 +122,19 @@ static void gpu_done(void *owner)
     struct sim_program *program = owner;
 
     gpu_count(program, 0);
-    program->gpu_left = 0;
-    program->phase = SIM_REST;
-    program->may_compute = false;
+    program->work.gpu_left = 0;
+    program->work.phase = SIM_REST;
+    program->work.may_compute = false;
     cycle_next(program);
-    if (program->phase != SIM_GPU && program->phase != SIM_GONE)
+    if (program->work.phase != SIM_GPU && program->work.phase != SIM_GONE)
         program->world->way->rests(program);
 }
 
 static void gpu_begin(struct sim_program *program)
 {
-    program->cycles++;
-    program->phase = SIM_GPU;
-    program->gpu_left = (double)(program->gpu_next == 0 ? 1 : program->gpu_next);
+    program->work.cycles++;
+    program->work.phase = SIM_GPU;
+    program->work.gpu_left = (double)(program->work.gpu_next == 0 ? 1 : program->work.gpu_next);
     program->world->way->wants(program);
     gang_update(program);
 }
@@ -144,58 +144,58 @@ static void gpu_begin(struct sim_program *program)
 static void request_done(struct sim_program *program)
 {
     struct sim_world *world = program->world;
-    const uint64_t arrived = program->requests[program->request_first];
+    const uint64_t arrived = program->asked.due[program->asked.first];
 
-    program->serving = false;
-    program->request_first++;
-    program->request_count--;
+    program->asked.serving = false;
+    program->asked.first++;
+    program->asked.count--;
     program->figures.requests++;
     if (arrived < world->window_began)
         return;
     sim_samples_add(&world->latency, (double)(now_of(program) - arrived));
-    sim_samples_add(&world->ideal, (double)(program->ideal_free - arrived));
-    sim_samples_add(&program->latency, (double)(now_of(program) - arrived));
-    sim_samples_add(&program->ideal, (double)(program->ideal_free - arrived));
+    sim_samples_add(&world->ideal, (double)(program->asked.ideal_free - arrived));
+    sim_samples_add(&program->asked.latency, (double)(now_of(program) - arrived));
+    sim_samples_add(&program->asked.ideal, (double)(program->asked.ideal_free - arrived));
 }
 
 /* When a card of its own would be done with the request that begins now: the work, and the bus
  * for what is not there. */
 static void request_begin(struct sim_program *program, uint64_t work_ns)
 {
-    const uint64_t arrived = program->requests[program->request_first];
-    const double missing = (double)(program->demand - program->resident);
+    const uint64_t arrived = program->asked.due[program->asked.first];
+    const double missing = (double)(program->memory.demand - program->memory.resident);
 
-    program->serving = true;
-    if (program->ideal_free < arrived)
-        program->ideal_free = arrived;
-    program->ideal_free +=
+    program->asked.serving = true;
+    if (program->asked.ideal_free < arrived)
+        program->asked.ideal_free = arrived;
+    program->asked.ideal_free +=
         work_ns + (uint64_t)(missing / (double)program->world->scenario->bus_in * 1e9);
 }
 
 static void request_queue(struct sim_program *program)
 {
-    if (program->request_first + program->request_count == program->request_room) {
-        program->request_room = 2 * program->request_count + 16;
-        if (program->request_first != 0)
-            memmove(program->requests, program->requests + program->request_first,
-                    program->request_count * sizeof program->requests[0]);
-        program->request_first = 0;
-        program->requests =
-            sim_more(program->requests, program->request_room, sizeof program->requests[0]);
+    if (program->asked.first + program->asked.count == program->asked.room) {
+        program->asked.room = 2 * program->asked.count + 16;
+        if (program->asked.first != 0)
+            memmove(program->asked.due, program->asked.due + program->asked.first,
+                    program->asked.count * sizeof program->asked.due[0]);
+        program->asked.first = 0;
+        program->asked.due =
+            sim_more(program->asked.due, program->asked.room, sizeof program->asked.due[0]);
     }
-    program->requests[program->request_first + program->request_count++] = now_of(program);
+    program->asked.due[program->asked.first + program->asked.count++] = now_of(program);
 }
 
 static void request_arrives(void *owner)
 {
     struct sim_program *program = owner;
-    const bool rests = program->request_count == 0;
+    const bool rests = program->asked.count == 0;
 
     for (uint64_t i = 0; i < program->class->cluster; i++)
         request_queue(program);
-    sim_clock_set(&program->world->clock, &program->arrival_timer,
+    sim_clock_set(&program->world->clock, &program->asked.arrival_timer,
                   now_of(program) + sim_draw(&program->class->request, &program->arrivals));
-    if (program->phase == SIM_REST && rests)
+    if (program->work.phase == SIM_REST && rests)
         cycle_next(program);
 }
 
@@ -205,9 +205,9 @@ static void leave(struct sim_program *program)
 {
     struct sim_world *world = program->world;
 
-    program->phase = SIM_GONE;
+    program->work.phase = SIM_GONE;
     program->ended = now_of(program);
-    sim_clock_cancel(&world->clock, &program->arrival_timer);
+    sim_clock_cancel(&world->clock, &program->asked.arrival_timer);
     world->finished++;
     world->way->leave(program);
 }
@@ -216,15 +216,15 @@ static void cpu_done(void *owner)
 {
     struct sim_program *program = owner;
 
-    program->figures.cpu_ns += (double)(now_of(program) - program->cpu_began);
+    program->figures.cpu_ns += (double)(now_of(program) - program->work.cpu_began);
     gpu_begin(program);
 }
 
 static bool has_cycles(const struct sim_program *program)
 {
     if (program->class->burst_count != 0)
-        return program->cycles < program->class->burst_count;
-    return program->class->cycles == 0 || program->cycles < program->class->cycles;
+        return program->work.cycles < program->class->burst_count;
+    return program->class->cycles == 0 || program->work.cycles < program->class->cycles;
 }
 
 /* CPU time that passes while the card has still work of the cycle before. */
@@ -232,25 +232,25 @@ static uint64_t hide_cpu(const struct sim_program *program, uint64_t cpu)
 {
     uint64_t hidden = program->class->ahead_ns;
 
-    if (program->yield_ns != 0 && hidden > program->yield_ns)
-        hidden = program->yield_ns;
+    if (program->link.yield_ns != 0 && hidden > program->link.yield_ns)
+        hidden = program->link.yield_ns;
     return cpu > hidden ? cpu - hidden : 0;
 }
 
-/* What the next cycle takes. */
+/* The work of the next cycle. */
 static uint64_t cycle_draw(struct sim_program *program)
 {
     const struct sim_class *class = program->class;
     uint64_t cpu;
 
     if (class->burst_count != 0) {
-        program->gpu_next = class->bursts[program->cycles].gpu_ns;
-        return class->bursts[program->cycles].cpu_ns;
+        program->work.gpu_next = class->bursts[program->work.cycles].gpu_ns;
+        return class->bursts[program->work.cycles].cpu_ns;
     }
     cpu = hide_cpu(program, sim_draw(&class->cpu, &program->random));
-    program->gpu_next = sim_draw(&class->gpu, &program->random);
+    program->work.gpu_next = sim_draw(&class->gpu, &program->random);
     if (class->pause_every != 0 &&
-        program->cycles % class->pause_every == class->pause_every - 1)
+        program->work.cycles % class->pause_every == class->pause_every - 1)
         cpu += sim_draw(&class->pause, &program->random);
     return cpu;
 }
@@ -259,42 +259,42 @@ static void cycle_next(struct sim_program *program)
 {
     uint64_t cpu;
 
-    if (program->serving && program->kernels == 0)
+    if (program->asked.serving && program->work.kernels == 0)
         request_done(program);
     if (!has_cycles(program)) {
         leave(program);
         return;
     }
-    if (program->class->request.a > 0 && program->request_count == 0)
+    if (program->class->request.a > 0 && program->asked.count == 0)
         return; /* rests until the next request */
     cpu = cycle_draw(program);
-    if (program->serving) {
-        program->kernels--;
-        program->ideal_free += cpu + program->gpu_next;
+    if (program->asked.serving) {
+        program->work.kernels--;
+        program->asked.ideal_free += cpu + program->work.gpu_next;
     } else if (program->class->request.a > 0) {
-        program->kernels = program->class->kernels - 1;
-        request_begin(program, cpu + program->gpu_next);
+        program->work.kernels = program->class->kernels - 1;
+        request_begin(program, cpu + program->work.gpu_next);
     }
     if (cpu == 0) {
         gpu_begin(program);
         return;
     }
-    program->phase = SIM_CPU;
-    program->cpu_began = now_of(program);
-    sim_clock_set(&program->world->clock, &program->phase_timer, now_of(program) + cpu);
+    program->work.phase = SIM_CPU;
+    program->work.cpu_began = now_of(program);
+    sim_clock_set(&program->world->clock, &program->work.phase_timer, now_of(program) + cpu);
 }
 
 static void arrive(void *owner)
 {
     struct sim_program *program = owner;
 
-    program->phase = SIM_REST;
-    program->phase_timer.fire = cpu_done;
+    program->work.phase = SIM_REST;
+    program->work.phase_timer.fire = cpu_done;
     program->started = now_of(program);
     program->world->arrived++;
     program->world->way->arrive(program);
     if (program->class->request.a > 0)
-        sim_clock_set(&program->world->clock, &program->arrival_timer,
+        sim_clock_set(&program->world->clock, &program->asked.arrival_timer,
                       now_of(program) + sim_draw(&program->class->request, &program->arrivals));
     else
         cycle_next(program);
@@ -304,11 +304,11 @@ void sim_work_init(struct sim_program *program)
 {
     struct sim_clock *clock = &program->world->clock;
 
-    program->phase = SIM_GONE;
-    program->gang_next = program;
-    program->gpu_job =
+    program->work.phase = SIM_GONE;
+    program->work.gang_next = program;
+    program->work.gpu_job =
         (struct sim_job){.load = program->class->busy, .done = gpu_done, .owner = program};
-    sim_timer_init(&program->phase_timer, arrive, program);
-    sim_clock_set(clock, &program->phase_timer, program->started);
-    sim_timer_init(&program->arrival_timer, request_arrives, program);
+    sim_timer_init(&program->work.phase_timer, arrive, program);
+    sim_clock_set(clock, &program->work.phase_timer, program->started);
+    sim_timer_init(&program->asked.arrival_timer, request_arrives, program);
 }

@@ -54,7 +54,7 @@ static struct sim_message *message_new(struct sim_program *program, bool to_lock
 {
     struct sim_world *world = program->world;
     struct sim_message *message = world->spare;
-    uint64_t *last = to_lock ? &program->to_lock_at : &program->from_lock_at;
+    uint64_t *last = to_lock ? &program->link.to_lock_at : &program->link.from_lock_at;
     const double delay = sim_random(&program->noise) * (double)world->scenario->latency_ns;
     uint64_t at = world->clock.now_ns + (uint64_t)delay;
 
@@ -68,7 +68,7 @@ static struct sim_message *message_new(struct sim_program *program, bool to_lock
         message->world = world;
     }
     message->program = program;
-    message->life = program->life;
+    message->life = program->link.life;
     message->to_lock = to_lock;
     if (at < *last)
         at = *last;
@@ -126,7 +126,7 @@ static void tick(void *owner)
     sim_world_flush(world);
 }
 
-/* What the scheduler takes for the quantum: seeing it visits every program, so only now and then. */
+/* The quantum that the scheduler uses. Reading it visits every program, so only now and then. */
 static void look(struct sim_world *world)
 {
     if (world->clock.now_ns < world->look_at)
@@ -140,14 +140,14 @@ static void deliver(void *owner)
     struct sim_message *message = owner;
     struct sim_world *world = message->world;
     struct sim_program *program = message->program;
-    const bool valid = message->life == program->life && program->client != NULL;
+    const bool valid = message->life == program->link.life && program->link.client != NULL;
     const bool to_lock = message->to_lock;
     const struct gs_wire_target target = message->target;
 
     if (valid && to_lock) {
         world->states++;
-        if (sched_state(world->sched, program->client, &message->state, sim_world_now(world)) !=
-            0)
+        if (sched_state(world->sched, program->link.client, &message->state,
+                        sim_world_now(world)) != 0)
             sim_world_failed(world, "the scheduler refused program %u", program->index);
     }
     message->next_spare = world->spare;
@@ -175,14 +175,14 @@ void sim_world_connect(struct sim_program *program)
                                   .class = (uint32_t)program->class->kind,
                                   .priority = (int32_t)program->class->priority};
 
-    program->client = sched_client_add(world->sched, program);
-    if (program->client == NULL) {
+    program->link.client = sched_client_add(world->sched, program);
+    if (program->link.client == NULL) {
         fprintf(stderr, "gpushare-sim: out of memory at program %u\n", program->index);
         exit(1);
     }
     snprintf(hello.name, sizeof hello.name, "%s", program->class->name);
     snprintf(hello.group, sizeof hello.group, "%s", program->class->group);
-    sched_describe(world->sched, program->client, &hello, (uint32_t)program->class->user);
+    sched_describe(world->sched, program->link.client, &hello, (uint32_t)program->class->user);
     sim_move_connected(program);
 }
 
@@ -191,9 +191,9 @@ void sim_world_disconnect(struct sim_program *program)
     struct sim_world *world = program->world;
 
     sim_move_disconnected(program);
-    sched_client_gone(world->sched, program->client, sim_world_now(world));
-    program->client = NULL;
-    program->life++;
+    sched_client_gone(world->sched, program->link.client, sim_world_now(world));
+    program->link.client = NULL;
+    program->link.life++;
     sim_world_flush(world);
 }
 
@@ -211,12 +211,12 @@ static void warmed_up(void *owner)
         struct sim_program *program = &world->programs[i];
 
         sim_work_settle(program);
-        if (program->running) {
+        if (program->link.running) {
             program->figures.held_ns += world->clock.now_ns - program->run_since;
             program->run_since = world->clock.now_ns;
         }
         program->figures.wait_most_ns = 0;
-        program->latency.count = program->ideal.count = 0;
+        program->asked.latency.count = program->asked.ideal.count = 0;
         program->before = program->figures;
     }
     for (uint64_t i = 0; i < world->scenario->cards; i++) {
@@ -240,8 +240,8 @@ static void gang_join(struct sim_world *world, struct sim_program *program)
 
         if (strcmp(other->class->group, program->class->group) != 0)
             continue;
-        program->gang_next = other->gang_next;
-        other->gang_next = program;
+        program->work.gang_next = other->work.gang_next;
+        other->work.gang_next = program;
         return;
     }
 }
@@ -331,9 +331,9 @@ void sim_world_run(struct sim_world *world)
         struct sim_program *program = &world->programs[i];
 
         sim_work_settle(program);
-        if (program->running)
+        if (program->link.running)
             program->figures.held_ns += world->clock.now_ns - program->run_since;
-        if (program->waiting)
+        if (program->link.waiting)
             sim_world_waiting(program, false);
     }
     for (uint64_t i = 0; i < world->scenario->cards; i++)
@@ -354,9 +354,9 @@ void sim_world_free(struct sim_world *world)
         free(message);
     }
     for (uint32_t i = 0; i < world->program_count; i++) {
-        free(world->programs[i].requests);
-        sim_samples_deinit(&world->programs[i].latency);
-        sim_samples_deinit(&world->programs[i].ideal);
+        free(world->programs[i].asked.due);
+        sim_samples_deinit(&world->programs[i].asked.latency);
+        sim_samples_deinit(&world->programs[i].asked.ideal);
     }
     for (uint64_t i = 0; i < world->scenario->cards; i++) {
         sim_share_deinit(&world->cards[i].gpu);

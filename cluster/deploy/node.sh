@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the containers of the DaemonSet run (cluster/deploy/base/daemonset.yaml):
+# The commands of the DaemonSet's containers (cluster/deploy/base/daemonset.yaml):
 #   node.sh install    puts the door on the node, and gives the sockets' folder to the group; GPUSHARE_HOST (/host) is where the
 #                      node's folder is mounted
 #   node.sh plugin     writes the specification for the container runtime, and becomes the device plugin; GPUSHARE_ANSWER: cdi or

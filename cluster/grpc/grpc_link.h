@@ -34,7 +34,7 @@ enum grpc_status { /* the numbers are gRPC's */
 struct grpc_link;
 struct grpc_call;
 
-/* What a server does with a call whose request has come. run() answers at once, or keeps the
+/* A method of a server, called when the request has come. run() answers at once, or keeps the
  * call and answers later; the message is there for as long as run() lasts. */
 struct grpc_method {
     const char *path; /* "/package.Service/Method" */

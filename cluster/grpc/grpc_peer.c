@@ -98,7 +98,7 @@ static int read_bytes(struct grpc_peer *peer, struct gs_err *err)
     return 0;
 }
 
-/* What the link has to send, up to about WRITE_SIZE. An answer is three frames, and a kubelet
+/* Collects the bytes that the link has to send, up to about WRITE_SIZE. An answer is three frames, and a kubelet
  * that is woken by the first would take the processor before it has the others. */
 static int gather_bytes(struct grpc_peer *peer, struct gs_err *err)
 {

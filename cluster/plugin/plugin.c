@@ -223,7 +223,7 @@ static void drain_calls(struct plugin *plugin)
     const uint64_t until = ctl_now() + DRAIN_MOST;
     struct gs_err err = {0};
 
-    lockd_log(LOCKD_LOG_INFO, "ends; pods that run keep their GPUs");
+    lockd_log(LOCKD_LOG_INFO, "ending; running pods keep their GPUs");
     plugin->draining = true;
     listen_close(plugin);
     grpc_peer_deinit(&plugin->registration.peer);
@@ -324,7 +324,7 @@ static void say_what_mounts_lack(const struct plugin *plugin)
         return;
     if (edits_have_hooks(&plugin->cards))
         lockd_log(LOCKD_LOG_WARNING,
-                  "the specification has hooks, which mounts cannot say: write it with "
+                  "the specification has hooks, which mounts cannot express: write it with "
                   "gpusharectl cdi generate --nvidia none");
     if (edits_have_groups(&plugin->cards))
         lockd_log(LOCKD_LOG_INFO, "pods that are not root need the socket's group in "

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * registration.c: one call of Registration/Register on a connection of its own. What fails is
+ * registration.c: one call of Registration/Register on a connection of its own. A failure is
  * tried again after a pause that doubles up to half a minute; so is a registration that kubelet
- * takes and then does not watch, or not for long.
+ * accepts without watching, or without watching for long.
  */
 #include "cluster/plugin/registration.h"
 
@@ -141,7 +141,7 @@ void registration_run(struct plugin *plugin)
 
     if (registration->done && registration->peer.link == NULL &&
         ctl_now() >= registration->again_at) {
-        lockd_log(LOCKD_LOG_WARNING, "kubelet does not watch the devices; it is told again");
+        lockd_log(LOCKD_LOG_WARNING, "kubelet does not watch the devices; registering again");
         registration->done = false;
         try_later(registration);
     }

@@ -12,7 +12,7 @@ void registration_init(struct registration *registration);
 void registration_restart(struct plugin *plugin);
 /* Kubelet watches: it need not be told again. */
 void registration_watched(struct plugin *plugin);
-/* Kubelet no longer watches: it is told again, after a call that is under way. */
+/* Kubelet no longer watches: registers again, after a call that is under way. */
 void registration_lost(struct plugin *plugin);
 /* It is time, or the connection has something to read or write. */
 void registration_run(struct plugin *plugin);

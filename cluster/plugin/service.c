@@ -189,7 +189,7 @@ static void end_watcher(void *context)
     free(watcher);
     if (!lockd_list_empty(&plugin->watchers) || plugin->draining)
         return;
-    lockd_log(LOCKD_LOG_INFO, "kubelet no longer watches; it is told again");
+    lockd_log(LOCKD_LOG_INFO, "kubelet no longer watches; registering again");
     registration_lost(plugin);
 }
 

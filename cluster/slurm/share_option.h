@@ -22,7 +22,7 @@ struct gs_share_option {
 /* text: what stands behind the `=`; NULL or "": nothing. 0; -EINVAL, with the reason in err. */
 int gs_share_option_parse(const char *text, struct gs_share_option *option, struct gs_err *err);
 
-/* What plugstack.conf says. */
+/* The words of plugstack.conf. */
 struct gs_share_config {
     char door[PATH_MAX]; /* the program gpushare-door */
     char ctl[PATH_MAX];  /* the program gpusharectl */

@@ -88,7 +88,7 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
     return !plugin.shares || gs_step_mount(&plugin.config, &err) == 0 ? 0 : complain_of(&err);
 }
 
-/* What a step has used is of interest after it, but nothing that fails here may fail the job. */
+/* Records the sums of an ended step. No failure here may make the job fail. */
 static void tell_account(spank_t spank)
 {
     char account[ACCOUNT_SIZE], text[ACCOUNT_SIZE + 128];

@@ -26,7 +26,7 @@ static const char *read_variable(spank_t spank, const char *name, char *buffer, 
     return spank_getenv(spank, name, buffer, size) == ESPANK_SUCCESS ? buffer : "";
 }
 
-/* What the user has set stays. */
+/* A value that the user has set stays. */
 static int set_default(spank_t spank, const char *name, const char *value, struct gs_err *err)
 {
     char now[2];
@@ -89,7 +89,7 @@ int gs_step_begin(spank_t spank, const struct gs_share_option *option, struct gs
         spank_get_item(spank, S_JOB_UID, &step->uid) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_GID, &step->gid) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &step->tasks) != ESPANK_SUCCESS)
-        return gs_err_set(err, -EIO, "Slurm does not tell the job's and the user's numbers");
+        return gs_err_set(err, -EIO, "Slurm does not provide the numbers of job and user");
     if (gethostname(step->node, sizeof step->node - 1) != 0)
         snprintf(step->node, sizeof step->node, "unknown");
     step->node[strcspn(step->node, ".")] = '\0';

@@ -5,7 +5,7 @@
  * A program moves when it has lost more by staying than the move costs. What it loses: of the
  * time that it waits, the part that the other programs of its card have more work than those of
  * the other card; where all run at the same time, the part by which they make it slower than they
- * would there. That is no forecast. Whoever moves after losing as much as the move costs pays at
+ * would there. That is no forecast. A program that moves after losing as much as the move costs pays at
  * most twice the least, however long it goes on; here it must have lost twice as much
  * (LOST_LEAST), and pays three times the least at most. Losses fade, so that rare short waits
  * never add up to a move.
@@ -15,7 +15,7 @@
  * cards, of the work that is in each other's way. Programs change what they do; therefore each
  * move of late doubles what the program must have lost before its next one.
  *
- * What failed is tried again after a minute, and each time in a row four times later, up to an
+ * A failed move is tried again after a minute, and each time in a row four times later, up to an
  * hour: by card, by program or for all programs, as the outcome says.
  */
 #include "lockd/balance/balance.h"
@@ -90,7 +90,7 @@ void balance_sees(struct balance *balance, struct balance_program *program,
 
 /* --- programs --- */
 
-/* Whoever was to move, or did, is not under way. */
+/* The program that was to move, or did, is not under way any more. */
 static void end_moving(struct balance *balance)
 {
     if (balance->moving != NULL)
@@ -175,7 +175,7 @@ static void fade_moves(struct balance_program *program, uint64_t now)
     }
 }
 
-/* What it must have lost. */
+/* The loss that it needs to move. */
 static double least_loss(const struct balance *balance, const struct balance_program *program)
 {
     return (double)(balance_cost(balance, program) * LOST_LEAST) *
@@ -288,7 +288,7 @@ static double slowed_by(const struct balance_program *program, double others)
     return all > 1 ? 1 - 1 / all : 0;
 }
 
-/* What it lost since the last look by not being there, ns. */
+/* The time that it lost since the last look by not being there, ns. */
 static double loss_of(const struct balance_program *program, const struct balance_place *place,
                       double gain)
 {
@@ -333,7 +333,7 @@ static void fade_loss(const struct balance *balance, struct balance_program *pro
     program->lost /= 1 + (double)ns / (LOST_FADES * least_loss(balance, program));
 }
 
-/* Whoever has lost most, of the price. */
+/* Chooses the program that has lost most, relative to the price. */
 static void choose_program(struct balance *balance, uint64_t now)
 {
     double most = 0;

@@ -58,7 +58,7 @@ struct balance_sight {
     struct balance_failures failures;
 };
 
-/* What a program did: balance_load.c. */
+/* The past of a program: balance_load.c. */
 struct balance_past {
     uint64_t seen_at;           /* 0: never */
     uint64_t run_ns, wait_ns;   /* as the scheduler said then */
@@ -123,7 +123,7 @@ void balance_sees(struct balance *balance, struct balance_program *program,
 uint64_t balance_tend(struct balance *balance, uint64_t now_ns);
 /* Takes the move that is to begin; false: there is none. */
 bool balance_next(struct balance *balance, struct balance_move *move);
-/* What became of it, exactly once. Also of a move that a person asked for. ns: from the request to
+/* The outcome of a move, told exactly once. Also of a move that a person asked for. ns: from the request to
  * stop the program until it may go on; bytes: copied in that time, in both directions. */
 void balance_outcome(struct balance *balance, struct balance_program *program,
                      enum balance_outcome outcome, uint64_t ns, uint64_t bytes,

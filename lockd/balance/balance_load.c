@@ -47,7 +47,7 @@ static uint64_t later_by(uint64_t now, uint64_t before)
     return now > before ? now - before : 0;
 }
 
-/* What it did since the last look. */
+/* Its work since the last look. */
 static void take_past(struct balance_program *program, uint64_t now)
 {
     struct balance_past *past = &program->past;

@@ -51,7 +51,7 @@ int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, c
  * parsing, help and completion. */
 int lockd_options_read(const struct lockd_option *table, void *into, bool stop, int argc,
                        char **argv, int *index, struct gs_err *err);
-/* What the shell may offer of that table. Returns the number of rows written, at most LOCKD_OPTIONS_MAX. */
+/* The options that the shell may offer of that table. Returns the number of rows written, at most LOCKD_OPTIONS_MAX. */
 struct gs_complete_option;
 #define LOCKD_OPTIONS_MAX 40
 size_t lockd_options_complete(const struct lockd_option *table,

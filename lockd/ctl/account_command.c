@@ -100,5 +100,5 @@ static enum ctl_exit account_run(struct ctl *ctl, int argc, char **argv)
 }
 
 const struct ctl_command ctl_account = {
-    "account",   "GROUP", "show what a group's programs have used, also those that have ended",
+    "account",   "GROUP", "show sums over a group's programs, ended ones included",
     account_run, NULL,    ctl_json_option};

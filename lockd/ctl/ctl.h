@@ -57,7 +57,7 @@ extern const struct ctl_command ctl_status, ctl_top, ctl_get, ctl_set, ctl_pause
     ctl_evict, ctl_suspend, ctl_move, ctl_reload, ctl_trace, ctl_metrics, ctl_serve, ctl_doctor,
     ctl_cdi, ctl_account;
 
-/* What kubelet calls the pod and the container of a program; "": not known. */
+/* Kubelet's names for the pod and the container of a program; "": not known. */
 struct ctl_pod {
     char name[PODS_NAME_SIZE], space[PODS_NAME_SIZE], container[PODS_NAME_SIZE];
 };
@@ -85,7 +85,7 @@ struct ctl_answer {
 int ctl_device_busy(const struct ctl_answer *answer, size_t index);
 int ctl_client_busy(const struct ctl_answer *answer, size_t index);
 
-/* A connection to the daemon; -ENOENT: there is none. What is wrong is in ctl->err. */
+/* A connection to the daemon; -ENOENT: there is none. The reason of a failure is in ctl->err. */
 int ctl_connect(struct ctl *ctl);
 /* Where this user's daemon would be, while none is there. */
 const char *ctl_own_place(const struct ctl *ctl);
@@ -125,7 +125,7 @@ enum ctl_exit ctl_fail(const struct ctl *ctl);
 enum ctl_exit ctl_done(enum ctl_exit code);
 /* "usage: gpusharectl NAME [--OPTION] ARGUMENTS" */
 void ctl_print_usage(const struct ctl_command *command, FILE *out);
-/* What is wrong with the words on the command line, and how they should be. */
+/* Says what is wrong with the words on the command line, and how they should be. */
 enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

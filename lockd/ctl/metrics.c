@@ -227,7 +227,7 @@ static void put_program(FILE *out, const struct program *program, const char *mo
     fprintf(out, "%s}", more);
 }
 
-/* What a program is one of at a time: a series for each, 1 for the present one and 0 for the others. */
+/* Exclusive states of a program: a series for each, 1 for the present one and 0 for the others. */
 struct states {
     const char *metric, *help, *label;
     uint32_t first, count;

@@ -44,7 +44,7 @@ static const char *gang_why(const struct gs_wire_client *client)
     return why != NULL ? why : "?";
 }
 
-/* What this program said, and what is odd about it, in a few words. */
+/* The remarks of this program, and its unusual properties, in a few words. */
 static void remarks_of(const struct ctl_answer *answer, size_t index, bool wide, char *buffer,
                        size_t size)
 {

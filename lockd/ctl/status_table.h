@@ -13,7 +13,7 @@ struct ctl_layout {
     bool colour; /* with escape sequences */
 };
 
-/* What standard output can show. */
+/* The abilities of standard output. */
 struct ctl_layout ctl_layout_find(void);
 void ctl_table_heading(const struct ctl_layout *layout);
 /* The program at that index. */

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What a program's condition looks like; the numbers are those of ncurses' colour pairs in top. */
+/* The look of a program's condition; the numbers are those of ncurses' colour pairs in top. */
 enum ctl_colour {
     CTL_PLAIN = 0,
     CTL_RUNS,

@@ -151,11 +151,12 @@ struct trace_words {
 
 static const struct lockd_option trace_options[] = {
     {"seconds", "N", LOCKD_OPTION_SECONDS, NULL, 0, 3600000000000u,
-     "how long to record (default: 10)", NULL, 0, offsetof(struct trace_words, duration_ns)},
+     "duration of the recording (default: 10)", NULL, 0,
+     offsetof(struct trace_words, duration_ns)},
     {"output", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0,
-     "where to write the timeline (default: standard output)", NULL, 'o',
+     "write the timeline to FILE (default: standard output)", NULL, 'o',
      offsetof(struct trace_words, path)},
-    {"json", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "accepted; a timeline always is JSON", NULL,
+    {"json", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "accepted: a timeline is always JSON", NULL,
      0, offsetof(struct trace_words, json)},
     {0},
 };

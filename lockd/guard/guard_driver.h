@@ -46,7 +46,7 @@ struct guard_driver {
 bool lockd_guard_load(struct guard_driver *driver);
 /* The name of a result, never NULL. */
 const char *lockd_guard_result(const struct guard_driver *driver, CUresult result);
-/* What state the driver says the process is in, as a word. */
+/* The driver's state of the process, as a word. */
 const char *lockd_guard_state(const struct guard_driver *driver, int pid);
 /* Says a word to the daemon: "WHAT: WHY" behind it, or either alone. */
 void lockd_guard_say(enum lockd_guard_word word, const char *what, const char *why);

@@ -32,7 +32,7 @@ struct lockd_identity {
         [LOCKD_POD_SIZE]; /* the UID of its Kubernetes pod, from the control group; "": none */
 };
 
-/* The identity of the peer of a connected AF_UNIX socket. What cannot be found out is 0 or "".
+/* The identity of the peer of a connected AF_UNIX socket. A part that cannot be found out is 0 or "".
  * Opens descriptors for a moment, keeps none. 0; -errno: there are no credentials. */
 int lockd_identity_read(int fd, struct lockd_identity *identity);
 /* The same of this process. */

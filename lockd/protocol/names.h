@@ -15,7 +15,7 @@ int lockd_policy_find(const char *name);
 /* "auto", "interactive", "batch", "background", as in settings.def. */
 const char *lockd_class_name(uint32_t class_number);
 
-/* What makes programs a gang (enum gs_kin_kind), in a word; NULL: none. */
+/* The reason why programs are a gang (enum gs_kin_kind), in a word; NULL: none. */
 const char *lockd_kin_name(uint32_t kind);
 
 #define LOCKD_UUID_SIZE 41

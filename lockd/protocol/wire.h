@@ -287,7 +287,7 @@ struct gs_wire_sees {
 /* The steps of a move. The daemon asks ASK, then (the program is paused and its memory is leaving)
  * STOP, then sends OVER; the program answers the first two with the same step and a code. A program
  * that lost its daemon between STOP and OVER tells the next one LEFT. With the answer to STOP and
- * with LEFT comes a descriptor: the record of the move (lockd/guard/record.h). */
+ * with LEFT comes a descriptor: the record of the move (lockd/protocol/move_record.h). */
 enum gs_move_step {
     GS_MOVE_ASK =
         1, /* may it change from one device to the other? From now on it exports no memory */

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* What the daemon accepts; more than any machine has, so that no sum over clients overflows. */
+/* The most that the daemon accepts; more than any machine has, so that no sum over clients overflows. */
 #define LOCKD_BYTES_MAX (1ull << 48)
 
 union lockd_message {

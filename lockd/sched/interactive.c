@@ -75,7 +75,7 @@ static bool is_tried(const struct sched_party *party)
 
 /* The part of the time for which work comes, by its bursts and rests so far, with something to
  * spare: no more than what is left to interactive parties. */
-static double growth(const struct sched_party *party)
+static double measure_growth(const struct sched_party *party)
 {
     const struct sched_party_bursts *bursts = &party->bursts;
     const double left = 1 - sched_device_keeps(party->device), usual = (double)bursts->usual,
@@ -90,7 +90,7 @@ static double growth(const struct sched_party *party)
 static uint64_t burst_most(const struct sched_party *party, uint64_t now)
 {
     const struct sched_party_bursts *bursts = &party->bursts;
-    const double grown = growth(party) * (double)sched_less(now, bursts->began);
+    const double grown = measure_growth(party) * (double)sched_less(now, bursts->began);
 
     if (!bursts->came_up || bursts->usual == LOCKD_NEVER || is_tried(party))
         return usual_most(party);

@@ -52,7 +52,7 @@ static double half_to_the(double x)
     return 1 - x * (0.6931 - x * (0.2400 - x * (0.0535 - x * 0.0073)));
 }
 
-static uint64_t faded(const struct sched_faded *account, uint64_t now)
+static uint64_t read_faded(const struct sched_faded *account, uint64_t now)
 {
     const uint64_t age = sched_less(now, account->at), halves = age / HALF_LIFE;
 
@@ -64,14 +64,14 @@ static uint64_t faded(const struct sched_faded *account, uint64_t now)
 
 static void fade_add(struct sched_faded *account, uint64_t ns, uint64_t now)
 {
-    account->ns = faded(account, now) + ns;
+    account->ns = read_faded(account, now) + ns;
     account->at = now;
 }
 
 /* As a part of the time: one that always had the device has 1. */
 static double faded_part(const struct sched_faded *account, uint64_t now)
 {
-    return (double)faded(account, now) * 0.6931 / (double)HALF_LIFE;
+    return (double)read_faded(account, now) * 0.6931 / (double)HALF_LIFE;
 }
 
 /* --- who wants the device --- */
@@ -87,7 +87,7 @@ static struct sched_user *user_of(struct sched_device *device, uint32_t id, uint
 
         if (each->id == id) {
             user = each;
-        } else if (each->wanting == 0 && faded(&each->had, now) < NS_PER_MS) {
+        } else if (each->wanting == 0 && read_faded(&each->had, now) < NS_PER_MS) {
             lockd_list_remove(&each->of_device);
             free(each);
         }

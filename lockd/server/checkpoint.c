@@ -94,7 +94,7 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     }
     if (code != 0) {
         lockd_log(LOCKD_LOG_ERROR,
-                  "process %d (%s) does not yield, and its guard cannot be started: %s",
+                  "process %d (%s) does not stop, and its guard cannot be started: %s",
                   (int)connection->pid, connection->name, strerror(-code));
         connection->checkpoint_at = lockd_now() + FAILED_NS;
         free(checkpoint);
@@ -102,8 +102,7 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     }
     lockd_list_append(&server->checkpoints.list, &checkpoint->link);
     connection->checkpoint = checkpoint;
-    lockd_log(LOCKD_LOG_WARNING,
-              "process %d (%s) does not yield: the driver will checkpoint it",
+    lockd_log(LOCKD_LOG_WARNING, "process %d (%s) does not stop: the driver will checkpoint it",
               (int)connection->pid, connection->name);
 }
 
@@ -120,7 +119,7 @@ static void take_checkpointed(struct lockd_checkpoint *checkpoint, uint64_t now)
     lockd_standin_record(&checkpoint->standin, now);
     checkpoint->stage = CHECKPOINTED;
     lockd_remarks_say(checkpoint->connection,
-                      "it did not yield: the driver has checkpointed it until its next turn");
+                      "it did not stop: the driver has checkpointed it until its next turn");
     lockd_standin_report_out(&checkpoint->standin, now);
 }
 

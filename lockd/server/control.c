@@ -44,7 +44,7 @@ static const char *operation_name(uint32_t op)
 
 /* --- one program --- */
 
-/* What its own user may do with it; anything else would let that user take from others. */
+/* Whether its own user may do that with it; anything else would let that user take from others. */
 static bool is_for_owner(uint32_t op)
 {
     return op == GS_CONTROL_PAUSE || op == GS_CONTROL_RESUME || op == GS_CONTROL_EVICT ||
@@ -103,7 +103,7 @@ static void do_with_program(struct lockd_connection *program,
     }
 }
 
-/* What a caller without the right to change settings may do with a program. */
+/* Whether a caller without the right to change settings may do that with a program. */
 static bool may_operate(const struct lockd_connection *connection,
                         const struct lockd_connection *program, uint32_t op)
 {

@@ -116,7 +116,7 @@ void lockd_relations_moved(struct lockd_connection *connection, enum lockd_move_
     say_outcome(connection, outcomes[end], ns, bytes);
 }
 
-/* What cannot be begun is over at once. */
+/* An attempt that cannot begin is over at once. */
 static void begin_move(const struct balance_move *move)
 {
     struct lockd_connection *connection = move->owner;

@@ -33,7 +33,7 @@ void lockd_relations_moved(struct lockd_connection *connection, enum lockd_move_
                            uint64_t ns, uint64_t bytes);
 /* Looks for hangs and for programs that are better off elsewhere. Returns when to look again. */
 uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now);
-/* What is to be shown of it. */
+/* Its figures for the status. */
 void lockd_relations_describe(const struct lockd_connection *connection,
                               struct gs_wire_client *client);
 

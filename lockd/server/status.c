@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * status.c: answers `gpusharectl status` (the daemon, its devices, the programs on them, what
- * programs remarked), `gpusharectl get` and `gpusharectl account`. Reads only, but for the accounts of programs that end. Whoever may connect may look.
+ * programs remarked), `gpusharectl get` and `gpusharectl account`. Reads only, but for the accounts of programs that end. Every user who may connect may read the status.
  */
 #include "lockd/server/status.h"
 
@@ -74,7 +74,7 @@ static void visit_totals(void *context, const struct gs_wire_totals *totals)
     send_one(context, &message, GS_WIRE_TOTALS);
 }
 
-/* What the scheduler does not know of a program. */
+/* The figures of a program that the scheduler does not know. */
 static void describe_program(struct gs_wire_client *client,
                              const struct lockd_connection *connection)
 {
@@ -233,7 +233,7 @@ void lockd_status_account(struct lockd_connection *connection,
 
 /* --- settings --- */
 
-/* What the settings that are automatic come to, where that is known. */
+/* The present values of automatic settings, where they are known. */
 static struct lockd_values values_in_force(const struct lockd_server *server)
 {
     const struct sched_settings *settings = sched_settings(server->scheduler);

@@ -13,7 +13,7 @@ struct lockd_connection;
 /* The class that a program gets by its newest wish and the configuration. */
 enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection);
 /* The configuration has taken the place of `before`: a program gets another class where that says
- * another one. What gpusharectl set lasts elsewhere. */
+ * another one. A class set by gpusharectl lasts elsewhere. */
 void lockd_wish_reconsider(struct lockd_connection *connection,
                            const struct lockd_lines *before);
 

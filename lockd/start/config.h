@@ -17,7 +17,7 @@
 #define LOCKD_CONFIG_PATH "/etc/gpushare/lockd.conf"
 #define LOCKD_CONFIG_MAX  65536 /* bytes of one file */
 
-/* What becomes of a holder that does not stop: the words of the row `stuck`, in their order. */
+/* The action for a holder that does not stop: the words of the row `stuck`, in their order. */
 enum lockd_stuck {
     LOCKD_STUCK_WAIT = 0,       /* it is waited for; others that fit beside it go on */
     LOCKD_STUCK_CHECKPOINT = 1, /* the driver moves its memory out (checkpoint.h) */

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What max-memory has to do with it (server/quota.c). */
+/* Its state under max-memory (server/quota.c). */
 struct lockd_quota {
     uint64_t allowed; /* the demand that was last within max-memory */
     bool over;        /* it has more: it is held back */

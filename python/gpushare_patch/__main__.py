@@ -12,7 +12,7 @@ def main():
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("enable", help="patch the interpreter and programs of this environment")
     commands.add_parser("disable", help="restore them, byte for byte; run this before `pip uninstall gpushare-patch`")
-    commands.add_parser("status", help="say what is patched, and whether the daemon runs")
+    commands.add_parser("status", help="show what is patched and whether the daemon runs")
     chosen = parser.parse_args()
     try:
         return getattr(environment, chosen.command)()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program can tell gpushare about itself: the functions of gpushare.h, by ctypes, without any dependency.
+"""Tells gpushare about the program itself: the functions of gpushare.h, by ctypes, without any dependency.
 
     from gpushare_patch import api
     api.on_pressure(torch.cuda.empty_cache)
@@ -87,12 +87,12 @@ def discard(what, nbytes=None):
 
 
 def keep(what, nbytes=None):
-    """Calls a discard off. False without gpushare."""
+    """Cancels a discard. False without gpushare."""
     return _call("keep", *_extent(what, nbytes)) is not None
 
 
 def idle():
-    """There is nothing to do on the GPU now. False without gpushare."""
+    """Says that the program has no GPU work now. False without gpushare."""
     return _call("idle") is not None
 
 

@@ -11,7 +11,7 @@ NO_DAEMON = 3  # exit status of gpusharectl
 
 
 class Refused(Exception):
-    """What is asked for cannot be done; the text says why."""
+    """The request cannot be carried out; the text gives the reason."""
 
 
 def is_environment():
@@ -45,7 +45,7 @@ def enable():
 
 
 def _is_needed(folder):
-    """Whether any file that uses the kept library is patched still."""
+    """Whether any file that uses the kept library is still patched."""
     library = os.path.join(folder, "lib", "libgpushare.so.1")
     listed = _patch(place.PACKAGE, "--list", "--runtime", library, stdout=subprocess.PIPE, universal_newlines=True)
     return listed.returncode not in (0, NOTHING) or any(
@@ -58,7 +58,7 @@ def _drop_unneeded():
 
 
 def disable():
-    """Gives this environment back as it was. 0, or gpushare-patch's exit status."""
+    """Restores this environment. 0, or gpushare-patch's exit status."""
     _check_environment()
     folder = place.folder() if os.path.exists(os.path.join(place.folder(), "bin", "gpushare-patch")) else place.PACKAGE
     done = _patch(folder, "--venv", sys.prefix, "--restore")
@@ -70,7 +70,7 @@ def disable():
 
 
 def status():
-    """Says what is patched and who serves. 0 if this environment is enabled, 1 if not."""
+    """Shows what is patched and whether the daemon runs. 0 if this environment is enabled, 1 if not."""
     _check_environment()
     folder = place.folder() if os.path.exists(os.path.join(place.folder(), "bin", "gpushare-patch")) else place.PACKAGE
     enabled = _patch(folder, "--venv", sys.prefix, "--check", "-q", stdout=subprocess.DEVNULL).returncode == 0

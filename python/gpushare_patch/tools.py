@@ -42,7 +42,7 @@ def gpushare_door():
 
 
 def _compile(name):
-    """What is linked goes to the kept library, too."""
+    """Links programs to the kept library."""
     try:
         return _become(name, place.keep())
     except OSError as error:

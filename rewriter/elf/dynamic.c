@@ -8,6 +8,7 @@
  * image.
  */
 #include "rewriter/elf/dynamic.h"
+#include "rewriter/elf/versions.h"
 
 #include <errno.h>
 #include <stdlib.h>

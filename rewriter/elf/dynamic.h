@@ -12,10 +12,6 @@
  * tables. The image's headers have been read. 0 or -ENOEXEC (or what reading gave). */
 int elf_dynamic_read(struct elf_image *image, struct gs_err *err);
 
-/* Whether the version tables, once found, stay in the file, and their names in the string
- * table; versions.c. 0 or -ENOEXEC. */
-int elf_versions_check(const struct elf_image *image, struct gs_err *err);
-
 /* Whether an entry with that tag holds the offset of a name in the string table. */
 bool elf_dynamic_is_name(int64_t tag);
 

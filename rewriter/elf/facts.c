@@ -2,7 +2,7 @@
  *
  * facts.c: finds routable imports and traces of CUDA.
  *
- * A stripped program with a static cudart has no symbol that says so. What remains are strings:
+ * A stripped program with a static cudart has no symbol that says so. Only strings remain:
  * cudart looks up the driver by name. So the read-only data is searched in a stream, a chunk at
  * a time. No state, any thread.
  */

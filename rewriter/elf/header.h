@@ -12,4 +12,7 @@
  * what else it is. */
 int elf_header_check(const struct elf_image *image, struct gs_err *err);
 
+/* "x86-64" or "aarch64". */
+const char *elf_machine_name(unsigned machine);
+
 #endif

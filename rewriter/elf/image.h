@@ -79,7 +79,4 @@ bool elf_image_has_payload(const struct elf_image *image);
 /* The first dynamic entry with that tag, or NULL. */
 const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag);
 
-/* "x86-64" or "aarch64". */
-const char *elf_machine_name(unsigned machine);
-
 #endif

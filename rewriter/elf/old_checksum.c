@@ -8,7 +8,7 @@
  * checksum is the SHA-256 of the lanes and of the length in bytes, all little-endian. No state
  * outside the caller's struct, any thread.
  */
-#include "rewriter/elf/checksum.h"
+#include "rewriter/elf/old_checksum.h"
 #include "rewriter/elf/sha256.h"
 
 #include <endian.h>

@@ -6,7 +6,7 @@
  * at no count, so an entry that leads out of the file makes it read what is not there. No
  * state, any thread.
  */
-#include "rewriter/elf/dynamic.h"
+#include "rewriter/elf/versions.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -8,6 +8,7 @@
 #include "rewriter/output/leftover.h"
 #include "rewriter/job/report.h"
 #include "rewriter/elf/say.h"
+#include "rewriter/job/write.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -47,9 +47,6 @@ enum elf_exit elf_exit_of(int error);
 /* Opens the file and looks for our note. job must be deinited even after an error. */
 int elf_job_open(struct elf_job *job, const char *name, const struct elf_options *options,
                  struct gs_err *err);
-/* The file as it is, with our changes taken back if it has any (and strip did not lay it out
- * anew since). Of use until elf_job_deinit(). */
-struct elf_source elf_job_original(const struct elf_job *job);
 /* Reads the original behind the file: image, facts, scope. */
 int elf_job_read(struct elf_job *job, struct gs_err *err);
 /* Decides whether there is something to do: -ENODATA if not, -ENOEXEC if it must not be done.
@@ -60,8 +57,6 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err);
 int elf_job_refuse_left(const struct elf_job *job, struct gs_err *err);
 /* Makes the plan. */
 int elf_job_plan(struct elf_job *job, struct gs_err *err);
-/* Carries out the plan, and fills in `listed`. */
-int elf_job_write(struct elf_job *job, struct gs_err *err);
 /* Whether the file is patched just as these options would do it. */
 bool elf_job_is_current(struct elf_job *job);
 /* Reads a patched file as it is now. 0; -ENOEXEC when it is damaged, or strip broke it. */
@@ -69,8 +64,6 @@ int elf_job_read_now(const struct elf_job *job, struct elf_image *now, struct gs
 /* Whether a patched file still loads the library that its marker names. 0; -ENOEXEC when
  * somebody has edited that away, or the file is damaged. */
 int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err);
-/* Gives the original back. -ENODATA when it is not patched. */
-int elf_job_restore(struct elf_job *job, struct gs_err *err);
 void elf_job_deinit(struct elf_job *job);
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include "rewriter/job/location.h"
 #include "rewriter/elf/image.h"
+#include "rewriter/elf/header.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -50,11 +50,12 @@ static const struct option_row rows[] = {
      "process the interpreter and programs of the Python environment DIR (default: the one "
      "this tool is installed in)"},
     {"list", 'l', NULL, FIELD(list), "list the files that you have patched and not restored"},
-    {"restore-all", 0, NULL, FIELD(restore_all), "restore all files of that list"},
+    {"restore-all", 0, NULL, FIELD(restore_all), "restore all files that --list shows"},
     {"repatch", 0, NULL, FIELD(repatch),
-     "patch again the files of that list that an upgrade has overwritten"},
+     "patch again the listed files that an upgrade has overwritten"},
     {"all-users", 0, NULL, FIELD(all_users),
-     "with these, as root: use the lists of all users, each as that user"},
+     "with --list, --restore-all, --repatch, as root: use the lists of all users, each as that "
+     "user"},
     {"exclude", 0, "GLOB", FIELD(excludes),
      "with --tree or --venv: skip these names or paths below DIR; repeatable"},
     {"jobs", 'j', "N", FIELD(jobs_text),

@@ -7,6 +7,7 @@
 #include "rewriter/job/relaid.h"
 #include "rewriter/output/copy.h"
 #include "rewriter/output/fault.h"
+#include "rewriter/job/rest.h"
 
 #include <errno.h>
 #include <stdlib.h>

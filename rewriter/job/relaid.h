@@ -14,27 +14,8 @@
 #include "rewriter/job/job.h"
 #include "rewriter/output/output.h"
 
-/* The part of the new file behind the loaded part. */
-struct elf_rest {
-    const struct elf_image *now; /* the file as it is */
-    const struct elf_note *note;
-    Elf64_Shdr *sections; /* count; places in the new file */
-    uint32_t *map;        /* old section number -> new one; now->section_count */
-    uint32_t *from;       /* new section number -> old one; count */
-    size_t count;
-    char *names; /* section names without ours */
-    size_t names_size;
-    uint64_t end; /* of the section contents, offset in the new file */
-};
-
 /* Writes the new file. 0; -ENOEXEC when the loaded part cannot be proved to be the original's,
  * or the sections do not fit together; or what reading and writing gave. */
 int elf_relaid_write(struct elf_job *job, struct elf_output *output, struct gs_err *err);
-
-/* Decides where everything goes. The image must have sections. rest must be deinited even after
- * an error. 0 or a negative errno. */
-int elf_rest_plan(struct elf_rest *rest, const struct elf_image *now,
-                  const struct elf_note *note, struct gs_err *err);
-void elf_rest_deinit(struct elf_rest *rest);
 
 #endif

@@ -8,6 +8,7 @@
 #include "rewriter/job/location.h"
 #include "rewriter/elf/names.h"
 #include "rewriter/elf/say.h"
+#include "rewriter/elf/header.h"
 
 #include <linux/fs.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * Owns the tables of struct elf_rest. Section contents that are not loaded follow the loaded
  * part in the order that they have now. No state, any thread.
  */
-#include "rewriter/job/relaid.h"
+#include "rewriter/job/rest.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static int mend_numbers(struct elf_rest *rest, struct gs_err *err)
     return 0;
 }
 
-/* What was moved into our segment goes back. */
+/* Moves the contents of our segment back. */
 static int move_back(struct elf_rest *rest, struct gs_err *err)
 {
     const struct elf_note *note = rest->note;

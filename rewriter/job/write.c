@@ -4,12 +4,15 @@
  *
  * Until the commit nothing that was there before is touched. One thread per job.
  */
+#include "rewriter/job/write.h"
 #include "rewriter/output/copy.h"
 #include "rewriter/output/fault.h"
-#include "rewriter/job/job.h"
 #include "rewriter/output/output.h"
 #include "rewriter/job/relaid.h"
 #include "rewriter/verify/verify.h"
+#include "rewriter/output/attributes.h"
+#include "rewriter/verify/meaning.h"
+#include "rewriter/verify/second.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
  * No state, any thread.
  */
 #include "rewriter/output/fault.h"
-#include "rewriter/output/output.h"
+#include "rewriter/output/attributes.h"
 
 #include <errno.h>
 #include <stdlib.h>

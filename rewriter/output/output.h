@@ -49,12 +49,6 @@ int elf_output_share(struct elf_output *output, int from, uint64_t size, struct 
 int elf_output_write(struct elf_output *output, uint64_t offset, const void *bytes,
                      size_t length, struct gs_err *err);
 
-/* Gives the new file mode and extended attributes (access lists, capabilities) of from; its
- * owner as well if whole is set, else without the rights that go with an owner (setuid,
- * capabilities). `changed` is the time of its last change; NULL: now. */
-int elf_output_attributes(struct elf_output *output, int from, bool whole,
-                          const struct timespec *changed, struct gs_err *err);
-
 /* Syncs the file, gives it its name in one step, syncs the folder; without `sync` only the name
  * (then a power failure may leave a damaged file). If `old` is not NULL, the target must still
  * be that file (-ESTALE otherwise). */

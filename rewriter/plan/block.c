@@ -8,6 +8,7 @@
  * that may refer to something from where they are. No state, any thread.
  */
 #include "rewriter/plan/plan.h"
+#include "rewriter/plan/plan_steps.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -13,6 +13,7 @@
 #include "rewriter/elf/names.h"
 #include "rewriter/plan/plan.h"
 #include "rewriter/plan/changes.h"
+#include "rewriter/plan/plan_steps.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
  */
 #include "rewriter/plan/changes.h"
 #include "rewriter/plan/plan.h"
+#include "rewriter/plan/plan_steps.h"
 
 #include <errno.h>
 #include <stdlib.h>

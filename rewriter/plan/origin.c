@@ -7,6 +7,8 @@
  */
 #include "rewriter/elf/dynamic.h"
 #include "rewriter/plan/plan.h"
+#include "rewriter/plan/origin.h"
+#include "rewriter/plan/plan_steps.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
  */
 #include "rewriter/plan/plan.h"
 #include "rewriter/elf/grow.h"
+#include "rewriter/plan/plan_steps.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -10,6 +10,7 @@
 #include "rewriter/output/output.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/elf/sha256.h"
+#include "rewriter/output/attributes.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -10,6 +10,7 @@
 #include "rewriter/job/environment.h"
 #include "rewriter/output/leftover.h"
 #include "rewriter/elf/say.h"
+#include "rewriter/job/write.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,6 +4,7 @@
  * has become that user before it opens anything, as undo_entry.c does for one file. No state; one
  * thread.
  */
+#include "rewriter/undo/each_user.h"
 #include "rewriter/undo/undo.h"
 #include "rewriter/elf/say.h"
 

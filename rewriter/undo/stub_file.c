@@ -4,9 +4,11 @@
  * the library's place, and a copy of this tool to restore them with. The file `stub` beside the
  * list has the full path of each, one a line. No state; one thread.
  */
+#include "rewriter/undo/stub_file.h"
 #include "common/fd.h"
 #include "rewriter/elf/say.h"
-#include "rewriter/undo/undo.h"
+#include "rewriter/output/folder_entry.h"
+#include "rewriter/registry/registry.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,6 +3,9 @@
  * undo.c: one user's list: shown, restored, patched again. No state; one thread.
  */
 #include "rewriter/undo/undo.h"
+#include "rewriter/undo/each_user.h"
+#include "rewriter/undo/stub_file.h"
+#include "rewriter/undo/undo_entry.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/tree/tree.h"
 
@@ -62,7 +65,7 @@ static void forget_entry(const struct elf_listed *entry, const struct elf_option
         elf_say(stderr, "gpushare-patch: %s\n", err.text);
 }
 
-/* What is left to do for one entry. */
+/* Restores one entry, or says why not. */
 static enum elf_exit settle_entry(const struct elf_listed *entry,
                                   const struct elf_options *options)
 {

@@ -2,14 +2,16 @@
  *
  * undo_entry.c: one listed file or folder: what has become of it, and its way back.
  *
- * The path of a listed file had no link in it. Whoever owns one of its folders can put one there
+ * The path of a listed file had no link in it. The owner of one of its folders may have put one there
  * since, so it is walked folder by folder without following any, and root restores a file of
  * another user in a process that has become that user. The undo note must have the checksum that
  * was listed, and what it gives back must have it too (job/write.c). No state; one thread.
  */
-#include "rewriter/undo/undo.h"
+#include "rewriter/undo/undo_entry.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/tree/tree.h"
+#include "rewriter/job/write.h"
+#include "rewriter/undo/each_user.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  * Patching may move them, but changes nothing in them: each entry that libelf reads must be the
  * original's at the same distance from the start. No state, any thread.
  */
-#include "rewriter/verify/second.h"
+#include "rewriter/verify/second_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,7 +8,8 @@
  */
 #include "rewriter/elf/dynamic.h"
 #include "rewriter/elf/names.h"
-#include "rewriter/verify/verify.h"
+#include "rewriter/verify/meaning.h"
+#include "rewriter/plan/origin.h"
 
 #include <errno.h>
 #include <stdbool.h>

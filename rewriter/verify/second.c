@@ -8,8 +8,8 @@
  * mapping), and each table in its own short session of a few hundred KiB, so the size of the
  * file does not matter (session.c). No state, any thread.
  */
+#include "rewriter/verify/second_parts.h"
 #include "rewriter/verify/second.h"
-#include "rewriter/verify/verify.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  * read until the session ends. No state, any thread.
  */
 #include "rewriter/elf/names.h"
-#include "rewriter/verify/second.h"
+#include "rewriter/verify/second_parts.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,29 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verify.h: checks of the new file, all made before it replaces the old one.
+ * verify.h: the check of the new file by the system's loader, before it replaces the old one.
  */
 #ifndef REWRITER_VERIFY_VERIFY_H
 #define REWRITER_VERIFY_VERIFY_H
 
 #include "rewriter/plan/plan.h"
-
-/* Checks that the new file, which our own reader has read as any other, means the same as the
- * original: segments, dynamic entries, names of symbols, undo note. 0 or -EIO. */
-int elf_verify_meaning(const struct elf_plan *plan, const struct elf_image *new,
-                       struct gs_err *err);
-
-/* Reads the new file (fd) with libelf, and checks that libelf says of it what our own reader
- * (new) says and what was planned: headers, sections, dynamic entries, strings, hash tables,
- * symbols, versions, relocations. 0; -EIO when they disagree or libelf cannot read it. Any
- * number of threads, each with a descriptor of its own. */
-int elf_verify_second(const struct elf_plan *plan, const struct elf_image *new, int fd,
-                      struct gs_err *err);
-
-/* Whether a patched file (raw) still says in its dynamic section what its original says, but
- * for the runtime library and origin (NULL: none, see plan.h): 0; -ENOEXEC when somebody edited
- * that since, which patching anew would undo. */
-int elf_verify_untouched(const struct elf_image *original, const struct elf_source *raw,
-                         const char *runtime, const char *origin, struct gs_err *err);
 
 /* Lets the system's dynamic loader check the new file (ld.so --verify) if it is for this
  * machine and on a mount that it may map programs from (not noexec). 0; -EIO; -ENOEXEC when it

@@ -57,9 +57,9 @@ static inline int gpushare_is_there(void)
 }
 
 /* The contents of `bytes` bytes of device memory from `address` on (cudaMalloc, cuMemAlloc,
- * cuMemCreate, pools) are not needed any more, until they are written again. What all work
- * that was submitted before this call writes there is given up as well, also where that work
- * has not finished.
+ * cuMemCreate, pools) are not needed any more, until they are written again. Bytes that
+ * work submitted before this call writes there are given up as well, even if that work has not
+ * finished.
  *
  * The discard holds until this process submits any work to any GPU, since nobody can know what
  * that writes: memory that leaves the device earlier is not copied for these bytes, and comes
@@ -77,7 +77,7 @@ static inline int64_t gpushare_discard(const void *address, size_t bytes)
 }
 
 /* Calls a discard off, for each block that has any of these bytes: what is still there from
- * now on is kept. What has left the device meanwhile is lost. 0, or as gpushare_discard(). */
+ * now on is kept. Contents that have left the device in between are lost. 0, or as gpushare_discard(). */
 static inline int64_t gpushare_keep(const void *address, size_t bytes)
 {
     return gpushare_1_keep != NULL ? gpushare_1_keep(address, bytes) : -ENOSYS;

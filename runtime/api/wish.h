@@ -25,7 +25,7 @@ bool gs_wish_is_idle(void);
  * already, or there is nothing to say. Client thread. */
 bool gs_wish_news(struct gs_wire_wish *wish);
 
-/* What gs_wish_news() gave has been sent. Client thread. */
+/* To be called when the message of gs_wish_news() has been sent. Client thread. */
 void gs_wish_sent(void);
 
 /* A new connection, whose daemon knows nothing. Client thread. */

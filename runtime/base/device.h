@@ -186,7 +186,7 @@ bool gs_context_add(CUcontext handle, struct gs_device *device);
 /* The same for a green context, of whose work and memory home has charge. */
 bool gs_context_add_green(CUcontext handle, CUcontext home, struct gs_device *device);
 
-/* What is known of a context; NULL: nothing. Any thread. */
+/* The record of a context; NULL: none. Any thread. */
 const struct gs_context *gs_context_find(CUcontext handle);
 
 /* The context that has charge of what is done and allocated in this one: itself, or a green
@@ -210,8 +210,8 @@ uint32_t gs_contexts_generation(void);
  * gets over, gs_context_check() asks from now on. Any thread. */
 void gs_context_failed(CUcontext handle, CUresult result);
 
-/* What the driver's own cuMemAlloc says in the current context, which is that, if it has failed
- * for good; else CUDA_SUCCESS. Any thread. */
+/* The error of the driver's own cuMemAlloc in the current context, which must be this one, if the
+ * context has failed for good; else CUDA_SUCCESS. Any thread. */
 CUresult gs_context_ask(CUcontext handle);
 
 extern _Atomic(bool) gs_any_suspect; /* relaxed: a context that was suspected is asked */

@@ -89,7 +89,7 @@ static const char *base_name(const char *path)
     return base;
 }
 
-static const ElfW(Sym) * find(const struct dynamic_tables *tables, const char *name)
+static const ElfW(Sym) * find_symbol(const struct dynamic_tables *tables, const char *name)
 {
     const uint32_t bucket_count = tables->gnu_hash[0], first = tables->gnu_hash[1];
     const size_t bloom_words = tables->gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
@@ -115,7 +115,7 @@ static const ElfW(Sym) * find(const struct dynamic_tables *tables, const char *n
 void *gs_object_function(const struct link_map *object, const char *name)
 {
     struct dynamic_tables tables;
-    const ElfW(Sym) *symbol = read_dynamic(object, &tables) ? find(&tables, name) : NULL;
+    const ElfW(Sym) *symbol = read_dynamic(object, &tables) ? find_symbol(&tables, name) : NULL;
 
     return symbol != NULL && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC
                ? (void *)(object->l_addr + symbol->st_value)

@@ -79,7 +79,7 @@
 #define HANDLES_PICK(a, b, ...)                                                                \
     gs_virtual_is_behind(AS(CUarrayMapInfo_v1 *, a), AS(unsigned, b))
 
-/* What a call uses, for programs that are larger than the card (uses.h): the addresses and the
+/* The memory that a call uses, for programs that are larger than the card (uses.h): the addresses and the
  * size of a copy or a set, the parameters of a launch. */
 #define USED_COPY(...)    USED_SPANS(COPY_BYTES(__VA_ARGS__), __VA_ARGS__)
 #define USED_SET(...)     USED_SPANS(SET_BYTES(__VA_ARGS__), __VA_ARGS__)

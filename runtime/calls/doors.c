@@ -29,8 +29,8 @@ struct decision gs_door_dlvsym(void *handle, const char *name, const char *versi
 
 static const struct decision leave_it = {NULL, 0};
 
-/* What another library's dlsym, asked behind us, says of a name for which libc has found this: a
- * function of its own, or nothing. It is then asked again in the caller's name. */
+/* Whether another library's dlsym, behind us, has a function of its own, or nothing, for a name for
+ * which libc has found this. It is then asked again in the caller's name. */
 static bool is_anothers(void *other, void *found)
 {
     return other != found &&

@@ -33,7 +33,7 @@ static inline uint64_t gs_freed_extent(uint64_t pitch, uint64_t width, uint64_t 
                : bytes;
 }
 
-/* What a set with these arguments writes: value, count; or pitch, value, width, rows. */
+/* The bytes that a set with these arguments writes: value, count; or pitch, value, width, rows. */
 static inline uint64_t gs_freed_set_bytes(unsigned first_bytes, unsigned second_bytes,
                                           uint64_t pitch, uint64_t third, uint64_t fourth,
                                           uint64_t count)

@@ -122,8 +122,8 @@ static CUmemLocation location_of(CUdevice device)
                            .id = device == CU_DEVICE_CPU ? 0 : device};
 }
 
-/* What is noted is noted inside the gate: memory that leaves right after it is sent as the advice
- * says. */
+/* The note is made inside the gate, so that memory which leaves right after it is sent according to
+ * the advice. */
 #define NOTED(call, note)                                                                      \
     ({                                                                                         \
         const CUresult noted = (call);                                                         \

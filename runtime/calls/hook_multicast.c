@@ -27,7 +27,7 @@ struct bound {
     uint64_t first, piece; /* bytes: of the first one; of the others, the last may be less */
 };
 
-/* What is bound: of memory with handles, or (range NULL) that has an address only. */
+/* The memory that is bound: with handles, or (range NULL) with an address only. */
 struct source {
     const struct gs_range *range;
     uint64_t offset; /* in it */

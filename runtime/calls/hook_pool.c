@@ -99,7 +99,7 @@ static CUresult allocate_from(struct gs_pool *pool, uint64_t bytes,
 
 static _Atomic(bool) has_managed_pools; /* relaxed: set before the program has the pool */
 
-/* What the driver gave from a pool of managed memory counts (managed_memory.h). */
+/* Memory that the driver gave from a pool of managed memory counts (managed_memory.h). */
 static CUresult adopt_pooled(CUresult result, const CUdeviceptr *address, size_t bytes)
 {
     unsigned managed = 0;

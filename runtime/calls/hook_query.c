@@ -111,7 +111,7 @@ static CUresult put_flag(void *data, bool value)
     return put_value(data, &flag, sizeof flag);
 }
 
-/* What differs between the program's allocation and the VMM mapping behind it: answered from
+/* Attributes in which the program's allocation and the VMM mapping behind it differ: answered from
  * our books. *answered is false for the rest. Types: CUDA driver API manual,
  * cuPointerGetAttribute. */
 static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address,

@@ -58,7 +58,7 @@ static void note_uncovered(const char *symbol, int version)
     gs_daemon_remark(text);
 }
 
-/* What the request means to this driver, which may be older than it: a runtime of 12.2 asks a
+/* The row for a request to this driver, which may be older than the request: a runtime of 12.2 asks a
  * driver of 12.0 for 12.2's form of a function, and gets the newest one that the driver has. So
  * the row is looked up at the older of the two versions. */
 static int version_there(int version)

@@ -12,7 +12,7 @@
 #include "runtime/memory/exports.h"
 #include "runtime/memory/openings.h"
 
-/* The memory behind the handle: fills in what opening.h calls `got`. Waits for it, at most
+/* The memory behind the handle: fills in what openings.h calls `got`. Waits for it, at most
  * GS_OPENER_WAIT_NS. 0; -ENOENT: there is none (any more); -ECONNREFUSED: there is no daemon;
  * another -errno: it does not come. Any thread with a current context, outside the gate. */
 int gs_opener_get(const struct gs_ipc_handle *handle, struct gs_opening *opening);

@@ -344,7 +344,7 @@ void gs_gate_shut(void)
     atomic_store_explicit(&gs_gate_state, GS_GATE_CLOSED, memory_order_seq_cst);
 }
 
-/* Who is inside already is not looked at, which does no harm. */
+/* Threads that are inside already are not looked at, which does no harm. */
 void gs_gate_observe(void)
 {
     uint32_t state = GS_GATE_OPEN;

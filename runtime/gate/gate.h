@@ -35,7 +35,7 @@ enum gs_gate_state {
                             calls are looked at (gs_gate_observe) */
 };
 
-/* What entering found; passed on to leaving. 0 is the fast path. */
+/* The way by which a thread entered; passed on to leaving. 0 is the fast path. */
 enum gs_gate_pass {
     GS_PASS_FREE = 0,
     GS_PASS_NESTED = 1,  /* this thread was inside already */
@@ -62,7 +62,7 @@ extern _Thread_local struct gs_gate_thread gs_gate_self;
 /* relaxed loads in the fast path; the closer orders by membarrier */
 extern _Atomic(uint32_t) gs_gate_state;
 
-/* What is known of a call that enters; or'ed. */
+/* Properties of a call that enters; or'ed. */
 enum gs_gate_call {
     GS_CALL_QUEUES = 1,     /* it queues work on its stream */
     GS_CALL_PER_THREAD = 2, /* stream 0 means the thread's own */

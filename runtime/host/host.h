@@ -49,7 +49,7 @@ void gs_host_trim(uint64_t keep);
 /* A context has ended, and with it what was registered there. Any thread. */
 void gs_host_context_ended(const void *context);
 
-/* The device is another one now: the node next to it is asked for again. What is there stays. Client
+/* The device is another one now: the node next to it is asked for again. Existing memory stays. Client
  * thread. */
 void gs_host_device_changed(void);
 
@@ -67,9 +67,9 @@ uint64_t gs_host_budget(void); /* without what is claimed */
 enum gs_host_claim { GS_HOST_CLAIMED, GS_HOST_LATER, GS_HOST_NONE };
 enum gs_host_claim gs_host_claim(uint64_t bytes);
 void gs_host_unclaim(uint64_t bytes);
-/* What was LATER is not needed any more. */
+/* Withdraws a claim that was answered by LATER. */
 void gs_host_give_up_claim(void);
-/* What has been claimed; not in gs_host_used(). */
+/* The bytes that have been claimed; not in gs_host_used(). */
 uint64_t gs_host_claimed(void);
 
 void gs_host_after_fork(void);

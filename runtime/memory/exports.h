@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * exports.h: handles by which other processes open memory of cuMemAlloc (CUDA IPC). A handle is
- * of ours: it names this process and a random token, and pins nothing. Who opens it:
- * client/opener.c; who answers: client/exporter.c.
+ * of ours: it names this process and a random token, and pins nothing. client/opener.c
+ * opens it in another process; client/exporter.c answers.
  */
 #ifndef GS_RUNTIME_MEMORY_EXPORTS_H
 #define GS_RUNTIME_MEMORY_EXPORTS_H
@@ -16,7 +16,7 @@
 
 #define GS_IPC_MAGIC "gpushIPC"
 
-/* What is in a CUipcMemHandle of ours. */
+/* The contents of a CUipcMemHandle of ours. */
 struct gs_ipc_handle {
     char magic[8];
     int32_t pid; /* of the exporter, as it sees itself */

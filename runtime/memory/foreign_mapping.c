@@ -72,7 +72,7 @@ CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     return result;
 }
 
-/* What lies of the chunks between these, chunk by chunk; all or nothing. */
+/* Maps the parts of the chunks between these, chunk by chunk; all or nothing. */
 static CUresult map_chunks(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                            const struct gs_range *range)
 {

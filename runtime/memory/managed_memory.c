@@ -112,7 +112,7 @@ static bool can_count(const struct gs_device *device, uint64_t bytes)
 }
 
 /* like: what is known of it already; its spans go to the range, if one is made. */
-static void adopt(CUdeviceptr address, uint64_t bytes, struct gs_program_managed *like)
+static void adopt_memory(CUdeviceptr address, uint64_t bytes, struct gs_program_managed *like)
 {
     struct gs_device *device = gs_device_current();
     CUcontext context = NULL;
@@ -143,7 +143,8 @@ static void adopt(CUdeviceptr address, uint64_t bytes, struct gs_program_managed
 void gs_managed_adopt(CUdeviceptr address, uint64_t bytes, bool lent, const void *library)
 {
     forget_aside(address);
-    adopt(address, bytes, &(struct gs_program_managed){.lent = lent, .library = library});
+    adopt_memory(address, bytes,
+                 &(struct gs_program_managed){.lent = lent, .library = library});
 }
 
 /* Inside the gate, where nothing of it moves. */
@@ -238,7 +239,7 @@ void gs_managed_take_back(CUdeviceptr base, uint64_t bytes)
     if (aside != NULL)
         like = aside->theirs;
     free(aside);
-    adopt(base, bytes, &like);
+    adopt_memory(base, bytes, &like);
     gs_program_managed_clear(&like);
 }
 

@@ -245,8 +245,8 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
     return CUDA_SUCCESS;
 }
 
-/* What a driver would say of these without the memory being there; what is noted is asked for
- * at every mapping from now on, and one that is refused would keep the memory away for ever. */
+/* The answer that a driver would give to these without the memory. Noted rights are requested at
+ * every mapping from now on, and a refused one would keep the memory away for ever. */
 static CUresult check_access(const struct gs_device *device, const CUmemAccessDesc *access,
                              size_t count)
 {

@@ -49,7 +49,7 @@ CUresult gs_openings_open(const struct gs_ipc_handle *like, struct gs_device *de
  * nothing was done. Any thread, outside the gate. */
 CUresult gs_openings_close(CUdeviceptr address, bool *ours);
 
-/* What has come of it goes, unmapped. */
+/* Releases the parts that have come, unmapped. */
 void gs_opening_drop(struct gs_opening *opening);
 
 /* The context ends. */

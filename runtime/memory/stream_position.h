@@ -17,7 +17,7 @@ struct gs_stream_position {
     unsigned long long id; /* never used twice in a process; 0: unknown */
 };
 
-/* What the driver says about the stream; its error if it is none. */
+/* The driver's answer about the stream; its error if it is none. */
 CUresult gs_stream_position_of(CUstream stream, bool per_thread,
                                struct gs_stream_position *position);
 

@@ -131,7 +131,7 @@ static CUresult give_memory(struct gs_range *range)
     return result;
 }
 
-/* What the driver thinks of these properties: it is asked at once, with a piece of the smallest
+/* Whether the driver accepts these properties: it is asked at once, with a piece of the smallest
  * size, because programs try kinds of handles and go by the answer (PyTorch and fabric
  * handles). The last good answer is remembered. */
 static CUresult ask_driver(const struct gs_device *device, const CUmemAllocationProp *prop)

@@ -36,7 +36,7 @@ CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *ha
 CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop,
                                bool *ours);
 
-/* What the handle stands for, or what is mapped at the address: offset and the bytes left are
+/* The memory of the handle, or the one mapped at the address: offset and the bytes left are
  * in it. It stays until it is dropped. NULL: none; *ours then says whether a handle, or memory,
  * of ours is meant nevertheless. */
 struct gs_range *gs_virtual_hold(CUmemGenericAllocationHandle handle, bool *ours);

@@ -32,7 +32,7 @@ static struct gs_range *find_owner(uint64_t address, uint64_t bytes)
     return address - base < size && bytes <= size - (address - base) ? range : NULL;
 }
 
-/* What lies behind the end of an allocation, up to the end of its memory, is nobody's. */
+/* The bytes behind the end of an allocation, up to the end of its memory, belong to no allocation. */
 static uint64_t end_of(const struct gs_range *range, uint64_t from, uint64_t bytes)
 {
     return range->slab == NULL && from + bytes == range->node.size ? range->reserved

@@ -32,7 +32,7 @@ struct gs_pool {
 
 #define GS_VIRTUAL_ACCESS 24 /* locations that one mapping can be made accessible from */
 
-/* What a range of the program's own has beyond one of cuMemAlloc. Under gs_memory_lock. */
+/* The additional parts of a range of cuMemCreate. Under gs_memory_lock. */
 struct gs_virtual {
     struct gs_range_tree_node by_handle; /* base: the handle that the program holds */
     struct gs_range *range;

@@ -189,7 +189,7 @@ static void advise_read_mostly(struct gs_range *range, uint32_t chunk, bool set)
                               range->device->ordinal);
 }
 
-/* What was never sent away comes when the program touches it. */
+/* Memory that was never sent away comes when the program touches it. */
 static CUresult place_theirs(struct gs_range *range, uint32_t chunk)
 {
     uint64_t from = gs_range_chunk_address(range, chunk);

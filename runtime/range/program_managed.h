@@ -16,7 +16,7 @@
 #include "runtime/range/range.h"
 #include "runtime/range/spans.h"
 
-/* What a range of the program's managed memory has beyond others. Under gs_memory_lock. */
+/* The additional parts of a range of the program's managed memory. Under gs_memory_lock. */
 struct gs_program_managed {
     bool lent;  /* a pool's, or a variable: cuMemFree is not what ends it */
     bool moved; /* gpushare has: the driver knows of our prefetches, not the program's */
@@ -30,10 +30,10 @@ struct gs_program_managed {
 struct gs_range *gs_program_managed_new(struct gs_device *device, CUdeviceptr address,
                                         uint64_t bytes);
 
-/* What the program said of it is forgotten. */
+/* Forgets the advice of the program for it. */
 void gs_program_managed_clear(struct gs_program_managed *theirs);
 
-/* What the range has allocated for itself; not the range. */
+/* Frees what the range has allocated for itself, and not the range. */
 void gs_program_managed_end(struct gs_range *range);
 
 /* Bytes of a chunk that are the program's: the last one may be longer than that. */

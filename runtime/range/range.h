@@ -93,7 +93,7 @@ struct gs_range {
     bool at_rest;              /* DEAD: nothing on the GPU uses it any more */
     bool pinned;               /* does not move; not in the accounts */
     bool for_good;             /* ... and never will again */
-    unsigned shares;           /* other processes that have it open (client/exports.c) */
+    unsigned shares;           /* other processes that have it open (client/exporter.c) */
     struct gs_export *exports; /* what of it has a handle for other processes; only the client
                                   thread disposes of such a range */
     CUevent after; /* DEAD, and to be disposed of when this has passed; NULL: at once */

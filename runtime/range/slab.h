@@ -17,7 +17,7 @@
 
 /* All under gs_memory_lock, without driver calls. */
 
-/* What a request for so many bytes takes. */
+/* The size of the piece for a request of so many bytes. */
 uint64_t gs_slab_piece_bytes(uint64_t bytes);
 
 /* A free piece for bytes (1 .. GS_SLAB_MAX_BYTES) in this context and pool (NULL: none); 0:
@@ -36,7 +36,7 @@ bool gs_slab_piece(const struct gs_range *range, CUdeviceptr address, CUdevicept
 
 enum gs_slab_state { GS_SLAB_LIVE, GS_SLAB_RETIRED, GS_SLAB_FREE };
 
-/* What has become of the piece that contains address. */
+/* The state of the piece that contains address. */
 enum gs_slab_state gs_slab_state(const struct gs_range *range, CUdeviceptr address);
 
 /* Ends the life of the piece that begins at address; it is not handed out again before

@@ -218,7 +218,7 @@ bool gs_exchange_is_adrift(void)
 
 /* Under the lock. The books of a chunk that is to be on the card, or is no more; of a range that
  * has ended, only those that it still is in. */
-static void book(const struct gs_exchange_chunk *it, bool on_card)
+static void book_chunk(const struct gs_exchange_chunk *it, bool on_card)
 {
     struct gs_accounts *accounts = &it->range->device->accounts;
     const uint64_t live = it->range->life == GS_RANGE_LIVE ? it->bytes : 0;
@@ -236,14 +236,14 @@ static void book(const struct gs_exchange_chunk *it, bool on_card)
     }
 }
 
-static void settle(const struct gs_exchange_chunk *it, uint8_t state)
+static void settle_chunk(const struct gs_exchange_chunk *it, uint8_t state)
 {
     struct gs_chunk *chunk = &it->range->chunks[it->index];
     struct gs_host_block *stale;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (state == GS_CHUNK_OVER)
-        book(it, false);
+        book_chunk(it, false);
     chunk->state = state;
     chunk->discarded = 0;
     stale = chunk->host;
@@ -347,7 +347,7 @@ bool gs_exchange_send_beyond(const struct gs_exchange_chunk *it)
     }
     gs_vmm_release(left);
     gs_handover_forget(&it->range->chunks[it->index]);
-    settle(it, GS_CHUNK_OVER);
+    settle_chunk(it, GS_CHUNK_OVER);
     return true;
 }
 
@@ -359,7 +359,7 @@ static bool claim_room(const struct gs_exchange_chunk *it)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     fits = gs_exchange_room(it->range->device) >= it->bytes;
     if (fits)
-        book(it, true);
+        book_chunk(it, true);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return fits;
 }
@@ -372,11 +372,11 @@ bool gs_exchange_fetch(const struct gs_exchange_chunk *it)
         return false;
     if (!change_place(it, true, &left)) {
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        book(it, false);
+        book_chunk(it, false);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         return false;
     }
-    settle(it, GS_CHUNK_RESIDENT);
+    settle_chunk(it, GS_CHUNK_RESIDENT);
     keep_spare(it, left);
     return true;
 }

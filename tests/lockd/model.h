@@ -24,7 +24,7 @@ struct model_options {
     uint32_t devices;     /* 1 to 3 */
     uint64_t total;       /* of each device, bytes */
     uint64_t hidden;      /* bytes of it that are not there (GS_STATE_SHORT comes of it) */
-    uint64_t quantum_ns;  /* LOCKD_AUTO as in lock.h */
+    uint64_t quantum_ns;  /* LOCKD_AUTO as in scheduler.h */
     uint64_t demand_most; /* of one client */
     uint64_t bandwidth;   /* bytes per second in and out */
     uint64_t change_ns;   /* mean time between changes of mind of one client */

@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TURNS_IN_ONE_EVENT 3 /* of one gang; lock_turns.c goes round eight times at least */
+#define TURNS_IN_ONE_EVENT 3 /* of one gang; turns.c goes round eight times at least */
 
 void model_fail(struct model *model, const char *what, uint64_t device, uint64_t a, uint64_t b)
 {

@@ -9,6 +9,8 @@
 #include "rewriter/elf/note.h"
 #include "rewriter/plan/plan.h"
 #include "rewriter/job/relaid.h"
+#include "rewriter/job/rest.h"
+#include "rewriter/plan/origin.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -77,7 +77,7 @@ static int print_usage(void)
                : 1;
 }
 
-/* What a shell may offer for the last word (common/complete.h). */
+/* Prints what a shell may offer for the last word (common/complete.h). */
 static int complete_line(int argc, char **argv)
 {
     struct gs_complete place;

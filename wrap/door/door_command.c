@@ -63,7 +63,7 @@ static void print_usage(FILE *out)
         out);
 }
 
-/* What a shell may offer for the last word (common/complete.h). */
+/* Prints what a shell may offer for the last word (common/complete.h). */
 static int complete_line(int argc, char **argv)
 {
     struct gs_complete place;
@@ -207,7 +207,7 @@ static bool take_option(struct request *request, int value)
     return strcmp(name, "find") == 0 && choose_action(request, ACTION_FIND);
 }
 
-/* What to do, or an exit code in *code. */
+/* Fills in the request, or an exit code in *code. */
 static bool parse_arguments(int argc, char **argv, struct request *request, int *code)
 {
     struct option longs[OPTION_COUNT + 1];

@@ -27,7 +27,7 @@ json_t *cdi_host_read(const char *root, struct gs_err *err);
 /* Adds devices by UUID where the source has the index only. */
 void cdi_host_name_devices(json_t *spec);
 
-/* What is added to the source. */
+/* The parts that are added to the source. */
 struct cdi_place {
     const char *door;    /* the folder of the door, here and in the container */
     const char *sockets; /* the folder of the programs' socket on the host */

@@ -181,7 +181,7 @@ static json_t *parse_mapping(struct yaml *yaml, int column)
     return object;
 }
 
-/* What stands in column `indent` or further to the right. */
+/* Parses the lines in column `indent` or further to the right. */
 static json_t *parse_block(struct yaml *yaml, unsigned indent)
 {
     const int column = next_column(yaml);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor.h: what `gpusharectl doctor` looks at. Each file of it adds findings; doctor.c
+ * doctor.h: the checks of `gpusharectl doctor`. Each file adds findings; doctor_command.c
  * prints them.
  */
 #ifndef GS_LOCKD_CTL_DOCTOR_DOCTOR_H
@@ -90,7 +90,7 @@ const char *doctor_variable(const char *environment, size_t size, const char *na
 /* doctor_file.c: is this program prepared, and can it be? path: what is read; name: what is
  * said. */
 void doctor_file(struct doctor *doctor, const char *path, const char *name);
-/* What gpushare-patch says of a file. */
+/* The answer of gpushare-patch about a file. */
 enum doctor_patched {
     DOCTOR_UNKNOWN, /* it cannot be asked, or there is no such file */
     DOCTOR_UNPATCHED,

@@ -59,7 +59,7 @@ void doctor_class(struct doctor *doctor, const char *value, const char *whose)
         return;
     }
     doctor_add(doctor, "environment.class", DOCTOR_WARN,
-               "the program's class is found out by what it does, until one is set",
+               "until a class is set, the program's behaviour decides it",
                "GPUSHARE_CLASS=%.40s in %s is ignored: it is not one of %s", value, whose,
                row->argument);
     if (doctor->pid != 0)

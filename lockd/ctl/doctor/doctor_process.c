@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_process.c: a running program, through /proc/PID. No state. What may not be read
- * (another user's process) is said, not guessed.
+ * doctor_process.c: a running program, through /proc/PID. No state. A part that may not be
+ * read (of another user's process) is named, not guessed.
  */
 #include "common/fd.h"
 #include "lockd/ctl/doctor/doctor.h"

@@ -345,7 +345,7 @@ struct serve_words {
 };
 
 static const struct lockd_option serve_options[] = {
-    {"listen", "ADDRESS:PORT", LOCKD_OPTION_TEXT, NULL, 0, 0, "where to listen",
+    {"listen", "ADDRESS:PORT", LOCKD_OPTION_TEXT, NULL, 0, 0, "address and port to listen on",
      DEFAULT_ADDRESS, 0, offsetof(struct serve_words, address)},
     {"token-file", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0,
      "use the token in the first line of FILE (default: a new token, which is printed)", NULL,

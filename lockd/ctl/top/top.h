@@ -49,7 +49,7 @@ struct top_line {
     struct ctl_rate rate;
 };
 
-/* What is done once the user confirms it. */
+/* The action that waits for the user's confirmation. */
 struct top_pending {
     struct ctl_act act; /* op 0: a signal */
     int signal, pidfd;  /* -1: none is open */

@@ -122,11 +122,11 @@ struct top_words {
 
 static const struct lockd_option top_options[] = {
     {"interval", "SECONDS", LOCKD_OPTION_SECONDS, NULL, 50000000u, 3600000000000u,
-     "time between two looks (default: 1)", NULL, 0, offsetof(struct top_words, interval_ns)},
-    {"count", "N", LOCKD_OPTION_COUNT, NULL, 1, 1000000000, "end after N looks", NULL, 0,
+     "time between two updates (default: 1)", NULL, 0, offsetof(struct top_words, interval_ns)},
+    {"count", "N", LOCKD_OPTION_COUNT, NULL, 1, 1000000000, "end after N updates", NULL, 0,
      offsetof(struct top_words, count)},
-    {"json", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "print a JSON object for each look", NULL, 0,
-     offsetof(struct top_words, json)},
+    {"json", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "print a JSON object for each update", NULL,
+     0, offsetof(struct top_words, json)},
     {0},
 };
 

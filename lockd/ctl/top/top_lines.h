@@ -7,7 +7,7 @@
 
 #include "lockd/ctl/top/top.h"
 
-/* What the footer calls an order. */
+/* The footer's name of an order. */
 const char *top_lines_order(enum top_order order);
 /* Lists all programs that are shown, device by device. false: no memory. */
 bool top_lines_fill(struct top *top);

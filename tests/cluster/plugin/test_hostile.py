@@ -373,7 +373,7 @@ class Hostile(PluginTest):
         while frame(PING, 1, 0, bytes(8)) not in said:  # it has seen all of it
             said += raw.recv(4096)
         self.process.send_signal(signal.SIGTERM)
-        self.wait_text("pods that run keep their GPUs")
+        self.wait_text("running pods keep their GPUs")
         time.sleep(0.5)
         raw.sendall(frame(DATA, 1, 1, body[4:]))
         while f"gpushare.dev/gpu={SECOND}".encode() not in said:

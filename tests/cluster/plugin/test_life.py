@@ -275,7 +275,7 @@ class Life(PluginTest):
         plugin = self.begin()
         plugin.next_list()  # it is watched, which the plugin must see before that ends
         plugin.close()
-        self.wait_text("it is told again")
+        self.wait_text("registering again")
         self.kubelet.stop()
         self.process.send_signal(signal.SIGSTOP)
         name = os.path.join(self.sockets, "x")
@@ -306,7 +306,7 @@ class Life(PluginTest):
         self.assertEqual(self.process.wait(PATIENCE), 0, self.text())
         self.assertEqual(plugin.next_list(), "end")  # the stream has an end and no error
         self.assertFalse(os.path.exists(os.path.join(self.sockets, "gpushare.sock")))
-        self.assertIn("pods that run keep their GPUs", self.text())
+        self.assertIn("running pods keep their GPUs", self.text())
 
     def test_sigterm_waits_until_the_other_side_has_closed(self):
         """What it says last would be lost to a kubelet that is just writing, if it closed at once."""

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * write.h: the new file of a job: the patched one, or the original again.
+ */
+#ifndef REWRITER_JOB_WRITE_H
+#define REWRITER_JOB_WRITE_H
+
+#include "rewriter/job/job.h"
+
+/* The file as it is, with our changes taken back if it has any (and strip did not lay it out
+ * anew since). Of use until elf_job_deinit(). */
+struct elf_source elf_job_original(const struct elf_job *job);
+
+/* Carries out the plan, and fills in `listed`. */
+int elf_job_write(struct elf_job *job, struct gs_err *err);
+
+/* Gives the original back. -ENODATA when it is not patched. */
+int elf_job_restore(struct elf_job *job, struct gs_err *err);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * each_user.h: work in the name of other users, each in a process of its own.
+ */
+#ifndef REWRITER_UNDO_EACH_USER_H
+#define REWRITER_UNDO_EACH_USER_H
+
+#include "rewriter/job/act.h"
+#include "rewriter/registry/registry.h"
+
+/* Calls elf_undo_own() for each user that has a home, in a child process that has become that
+ * user. Root only. */
+enum elf_exit elf_undo_each_user(const struct elf_options *options);
+
+typedef enum elf_exit elf_undo_call(const struct elf_listed *entry,
+                                    const struct elf_options *options);
+
+/* Calls it in a child process that has become that user for good: user, group, groups, HOME.
+ * False if the process failed; the result is ELF_EXIT_FAILED then. Root only. */
+bool elf_undo_call_as(uid_t user, gid_t group, elf_undo_call *call,
+                      const struct elf_listed *entry, const struct elf_options *options,
+                      enum elf_exit *result);
+
+#endif
