@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Moves whose guard stops before each of its driver calls, so with each state of the record (lockd/protocol/move_record.h) and of
+the process. There the guard, the daemon, both, or one after the other are killed. The program comes to the device that the record
+tells, with all of its memory, and nothing of the move stays.
+
+usage: test_move_steps.py BUILD-FOLDER [--verbose] [unittest options]"""
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from moving import PATIENCE, Cards, wait_for  # noqa: E402
+
+VERBOSE = "--verbose" in sys.argv
+if VERBOSE:
+    sys.argv.remove("--verbose")
+BUILD = os.path.abspath(sys.argv.pop(1))
+STATE, LOCK, CHECKPOINT, RESTORE, UNLOCK = (
+    "cuCheckpointProcess" + what for what in ("GetState", "Lock", "Checkpoint", "Restore", "Unlock"))
+
+# The call before which the guard stops, what the record says then (None: there is none yet), and whether a guard that takes the move
+# up from there finishes it on the other device.
+STEPS = (
+    (STATE, 1, None, False),  # whether it may be moved
+    (STATE, 2, "-", False),   # it has the record
+    (LOCK, 1, "C", False),
+    (STATE, 3, "C", True),    # locked
+    (CHECKPOINT, 1, "C", True),
+    (STATE, 4, "C", True),    # checkpointed
+    (STATE, 5, "T", True),
+    (RESTORE, 1, "T", True),
+    (STATE, 6, "T", True),    # restored
+    (UNLOCK, 1, "T", True),
+    (STATE, 7, "T", True),    # it runs
+)
+# ... where a call fails, and the program goes back. The guard that takes it up is told of no failure.
+BACK = (
+    (LOCK + ":1:999", STATE, 3, "B"),
+    (CHECKPOINT + ":1:801", STATE, 4, "B"),
+    (CHECKPOINT + ":1:801", UNLOCK, 1, "B"),
+    (RESTORE + ":1:2", STATE, 6, "B"),
+    (RESTORE + ":1:2", RESTORE, 2, "B"),
+    (RESTORE + ":1:2", UNLOCK, 1, "B"),
+    (RESTORE + ":1:2", STATE, 8, "B"),
+)
+
+
+class Scene:
+    """One program on two cards, that is moved again and again."""
+
+    def __init__(self, cards):
+        self.cards = cards
+        self.stop = cards.folder + "/stop"
+        self.faults = cards.folder + "/faults"
+        cards.environment.update(SIMCUDA_STOP=self.stop, SIMCUDA_FAIL=self.faults)  # also of a daemon that the program starts
+        cards.start_daemon()
+        self.said = cards.folder + "/hog-said"
+        with open(self.said, "w", encoding="ascii") as file:
+            self.hog = cards.spawn([cards.hog, "--share", "0.3", "--rounds", "100000000", "--chunk", "8MiB"], stdout=file, stderr=file)
+        self.place = 0
+        cards.await_use(self.hog, 0)
+
+    def rounds(self):
+        """In each it checks all of its memory."""
+        with open(self.said, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        wrong = [line for line in lines[1:-1] if not line.startswith("round ")]
+        assert not wrong, wrong
+        return len(lines)
+
+    def record(self):
+        """The records that the program has; of a move that is under way one."""
+        found = []
+        folder = f"/proc/{self.hog.pid}/fd/"
+        for fd in os.listdir(folder):
+            try:
+                if "gpushare-move" in os.readlink(folder + fd):
+                    with open(folder + fd, "rb") as file:
+                        found.append(file.read(1).decode())
+            except OSError:
+                continue
+        return found
+
+    def is_stopped(self, pid):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+                return file.read().rsplit(")", 1)[1].split()[0] == "T"
+        except OSError:
+            return False
+
+    def begin(self, call, nth, fail):
+        """The asker, and the guard that has stopped before the call; the next one fails in none."""
+        with open(self.faults, "w", encoding="ascii") as file:
+            file.write(fail)
+        with open(self.stop, "w", encoding="ascii") as file:
+            file.write(f"{call}:{nth}")
+        asker = self.cards.start_move(self.hog, 1 - self.place)
+        stopped = []
+
+        def look():
+            stopped[:] = [guard for guard in self.cards.guards() if self.is_stopped(guard)]
+            if asker.poll() is not None:
+                raise AssertionError(f"the move ended before {call}:{nth}: {asker.communicate()[0]}{self.cards.said()[-1500:]}")
+            return stopped
+        wait_for(look, PATIENCE, f"the guard to stop before {call}:{nth}")
+        os.unlink(self.faults)
+        return asker, stopped[0]
+
+    def await_guard_beside(self, guard):
+        """Another one, started by a daemon that has taken the move up."""
+        wait_for(lambda: [each for each in self.cards.guards() if each != guard], PATIENCE, "a guard that takes the move up")
+
+    def await_place(self, place):
+        def is_there():
+            return (self.cards.state(self.hog, place).get("demand", 0) >= 4 << 20 and not self.record() and
+                    self.cards.used(self.hog, place) != 0 and self.cards.used(self.hog, 1 - place) == 0)
+        wait_for(is_there, PATIENCE, f"the program on card {place}: record {self.record()}\n{self.cards.show()}{self.cards.said()[-2000:]}")
+        self.place = place
+
+    def finish(self, asker):
+        try:
+            said = asker.communicate(timeout=PATIENCE)[0]
+        except subprocess.TimeoutExpired:
+            raise AssertionError("no answer") from None
+        return asker.returncode, said.strip()
+
+
+def kill_guard(scene, guard):
+    scene.cards.kill(guard)
+
+
+def kill_daemon(scene, guard):
+    """The guard goes on alone, before there is another daemon."""
+    scene.cards.kill_daemons()
+    os.kill(guard, signal.SIGCONT)
+    scene.cards.start_daemon()
+
+
+def kill_daemon_first(scene, guard):
+    """The guard goes on when the next daemon has started another guard, which waits for it."""
+    taken = scene.record() != []
+    scene.cards.kill_daemons()
+    scene.cards.start_daemon()
+    if taken:
+        scene.await_guard_beside(guard)
+    os.kill(guard, signal.SIGCONT)
+
+
+def kill_both(scene, guard):
+    scene.cards.kill_daemons()
+    scene.cards.kill(guard)
+    scene.cards.start_daemon()
+
+
+def kill_daemon_then_guard(scene, guard):
+    taken = scene.record() != []
+    scene.cards.kill_daemons()
+    scene.cards.start_daemon()
+    if taken:
+        scene.await_guard_beside(guard)
+    scene.cards.kill(guard)
+
+
+def kill_both_and_nobody_starts_one(scene, guard):
+    """The program starts the next daemon itself."""
+    scene.cards.kill_daemons()
+    scene.cards.kill(guard)
+
+
+FATES = (kill_guard, kill_daemon, kill_daemon_first, kill_both, kill_daemon_then_guard, kill_both_and_nobody_starts_one)
+LIVES = (kill_daemon, kill_daemon_first)  # the guard does
+
+
+class StepsTest(unittest.TestCase):
+    def scene(self):
+        cards = Cards(BUILD)
+        self.addCleanup(cards.__exit__)
+        return Scene(cards)
+
+    def go_through(self, scene, fate, fail, call, nth, record, moved):
+        asker, guard = scene.begin(call, nth, fail)
+        self.assertEqual(scene.record(), [record] if record else [])
+        fate(scene, guard)
+        code, said = scene.finish(asker)
+        scene.await_place(1 - scene.place if moved else scene.place)
+        wait_for(lambda: not scene.cards.guards(), PATIENCE, "the guards to end")
+        rounds = scene.rounds()
+        wait_for(lambda: scene.rounds() >= rounds + 3, PATIENCE, "the program to go on")
+        if VERBOSE:
+            print(f"{fate.__name__} before {call}:{nth}{' (' + fail + ')' if fail else ''}, record {record}: "
+                  f"{'moved' if moved else 'stayed'}; {code}, {said}", flush=True)
+
+
+def add_tests():
+    for fate in FATES:
+        def forward(self, fate=fate):
+            scene = self.scene()
+            for call, nth, record, taken_up in STEPS:
+                with self.subTest(call=call, nth=nth):
+                    moved = record is not None and (taken_up or fate in LIVES)
+                    self.go_through(scene, fate, "", call, nth, record, moved)
+
+        def back(self, fate=fate):
+            scene = self.scene()
+            for fail, call, nth, record in BACK:
+                with self.subTest(fail=fail, call=call, nth=nth):
+                    self.go_through(scene, fate, fail, call, nth, record, False)
+        setattr(StepsTest, f"test_{fate.__name__}_on_the_way", forward)
+        setattr(StepsTest, f"test_{fate.__name__}_on_the_way_back", back)
+
+
+add_tests()
+if __name__ == "__main__":
+    unittest.main(warnings="ignore", failfast=True)
