@@ -13,12 +13,13 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moving import PATIENCE, Cards, wait_for  # noqa: E402
+from moving import PATIENCE, Cards, daemons_of, wait_for  # noqa: E402
 
 VERBOSE = "--verbose" in sys.argv
 if VERBOSE:
     sys.argv.remove("--verbose")
 BUILD = os.path.abspath(sys.argv.pop(1))
+ALONE_AFTER = 5  # seconds: runtime/base/daemon.h
 STATE, LOCK, CHECKPOINT, RESTORE, UNLOCK = (
     "cuCheckpointProcess" + what for what in ("GetState", "Lock", "Checkpoint", "Restore", "Unlock"))
 
@@ -186,6 +187,12 @@ class StepsTest(unittest.TestCase):
         self.assertEqual(scene.record(), [record] if record else [])
         fate(scene, guard)
         code, said = scene.finish(asker)
+        if fate is kill_guard:
+            self.assertEqual(code, 0 if moved else 1)
+            self.assertRegex(said, "moved process" if moved else "is not moved: its guard was killed")
+        else:
+            self.assertEqual(code, 1)
+            self.assertRegex(said, "closed the connection: .*the move may go on without it")
         scene.await_place(1 - scene.place if moved else scene.place)
         wait_for(lambda: not scene.cards.guards(), PATIENCE, "the guards to end")
         rounds = scene.rounds()
@@ -193,6 +200,47 @@ class StepsTest(unittest.TestCase):
         if VERBOSE:
             print(f"{fate.__name__} before {call}:{nth}{' (' + fail + ')' if fail else ''}, record {record}: "
                   f"{'moved' if moved else 'stayed'}; {code}, {said}", flush=True)
+
+
+    def test_guard_that_takes_long(self):
+        """No daemon has anything to say to the program meanwhile: it does not take that for silence."""
+        scene = self.scene()
+        asker, guard = scene.begin(CHECKPOINT, 1, "")
+        scene.cards.kill_daemons()
+        scene.cards.start_daemon()
+        scene.await_guard_beside(guard)
+        time.sleep(ALONE_AFTER + 2)
+        scene.rounds()
+        for each in scene.cards.guards():
+            scene.cards.kill(each)
+        kill_both_and_nobody_starts_one(scene, guard)
+        scene.finish(asker)
+        scene.await_place(1)
+
+    def test_daemon_that_does_not_hear_the_end(self):
+        scene = self.scene()
+        asker, guard = scene.begin(STATE, 7, "")
+        for daemon in daemons_of(scene.cards.socket):
+            os.kill(daemon, signal.SIGSTOP)
+        os.kill(guard, signal.SIGCONT)
+        wait_for(lambda: not scene.cards.guards(), PATIENCE, "the guard to end")
+        self.assertEqual(scene.record(), ["M"])
+        scene.cards.kill_daemons()
+        scene.finish(asker)
+        scene.await_place(1)
+
+    def test_nothing_stays(self):
+        scene = self.scene()
+
+        def count():
+            return [len(os.listdir(f"/proc/{pid}/fd")) for pid in (scene.cards.daemon.pid, scene.hog.pid)]
+        before = count()
+        for call, nth in ((STATE, 1), (STATE, 2), (CHECKPOINT, 1), (UNLOCK, 1)):
+            asker, guard = scene.begin(call, nth, "")
+            scene.cards.kill(guard)
+            scene.finish(asker)
+            scene.await_place(1 - scene.place if nth == 1 and call != STATE else scene.place)
+        wait_for(lambda: count() == before, PATIENCE, f"descriptors {before}, not {count()}")
 
 
 def add_tests():
@@ -210,7 +258,8 @@ def add_tests():
                 with self.subTest(fail=fail, call=call, nth=nth):
                     self.go_through(scene, fate, fail, call, nth, record, False)
         setattr(StepsTest, f"test_{fate.__name__}_on_the_way", forward)
-        setattr(StepsTest, f"test_{fate.__name__}_on_the_way_back", back)
+        if fate in (kill_guard, kill_daemon_first, kill_both):
+            setattr(StepsTest, f"test_{fate.__name__}_on_the_way_back", back)
 
 
 add_tests()
