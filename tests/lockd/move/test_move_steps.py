@@ -13,7 +13,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moving import PATIENCE, Cards, daemons_of, wait_for  # noqa: E402
+from moving import PATIENCE, Cards, daemons_of, uuid, wait_for  # noqa: E402
 
 VERBOSE = "--verbose" in sys.argv
 if VERBOSE:
@@ -50,6 +50,19 @@ BACK = (
 )
 
 
+# Restores the process onto the other card, as a driver does for a guard that was killed. Arguments: pid, UUIDs of both cards.
+RESTORER = """
+import ctypes, os, sys
+driver = ctypes.CDLL("libcuda.so.1")
+assert driver.cuInit(0) == 0
+one, other = (bytes.fromhex(text) for text in sys.argv[2:])
+pairs = ctypes.create_string_buffer(one + other + other + one)
+restore = ctypes.create_string_buffer(64)
+ctypes.memmove(restore, ctypes.addressof(pairs).to_bytes(8, sys.byteorder) + (2).to_bytes(4, sys.byteorder), 12)
+assert driver.cuCheckpointProcessRestore(int(sys.argv[1]), restore) == 0
+"""
+
+
 class Scene:
     """One program on two cards, that is moved again and again."""
 
@@ -57,7 +70,8 @@ class Scene:
         self.cards = cards
         self.stop = cards.folder + "/stop"
         self.faults = cards.folder + "/faults"
-        cards.environment.update(SIMCUDA_STOP=self.stop, SIMCUDA_FAIL=self.faults)  # also of a daemon that the program starts
+        self.log = cards.folder + "/card-log"
+        cards.environment.update(SIMCUDA_STOP=self.stop, SIMCUDA_FAIL=self.faults, SIMCUDA_LOG=self.log)  # also of a daemon that the program starts
         cards.start_daemon()
         self.said = cards.folder + "/hog-said"
         with open(self.said, "w", encoding="ascii") as file:
@@ -216,6 +230,40 @@ class StepsTest(unittest.TestCase):
         kill_both_and_nobody_starts_one(scene, guard)
         scene.finish(asker)
         scene.await_place(1)
+
+    def test_restore_of_a_killed_guard_that_still_takes_place(self):
+        """A driver restores in the program. The next guard's own call fails meanwhile, and is not taken for the end."""
+        scene = self.scene()
+        asker, guard = scene.begin(RESTORE, 1, "")
+        with open(scene.faults, "w", encoding="ascii") as file:
+            file.write(RESTORE + ":1:401")
+        scene.cards.kill(guard)
+        wait_for(lambda: os.path.exists(scene.log) and RESTORE + " failed" in open(scene.log, encoding="utf-8").read(), PATIENCE,
+                 "the next guard's call to fail")
+        subprocess.run([sys.executable, "-c", RESTORER, str(scene.hog.pid), *(uuid(card)[4:].replace("-", "") for card in (0, 1))],
+                       env={**scene.cards.environment, "SIMCUDA_FAIL": ""}, check=True, timeout=PATIENCE)
+        code, said = scene.finish(asker)
+        self.assertEqual(code, 0, said)
+        scene.await_place(1)
+
+    def test_program_that_cannot_be_brought_back_keeps_no_other(self):
+        scene = self.scene()
+        other = scene.cards.start_hog(10000, share="0.2")
+        scene.cards.await_use(other, 0)
+        with open(scene.faults, "w", encoding="ascii") as file:
+            file.write(RESTORE + ":0:2")
+        code, said = scene.cards.move(scene.hog, 1)
+        self.assertEqual(code, 1)
+        self.assertRegex(said, "waits: .*CUDA_ERROR_OUT_OF_MEMORY.*make room on either GPU")
+        guards = scene.cards.guards()
+        os.unlink(scene.faults)
+        self.assertRegex(scene.cards.move(scene.hog, 1)[1], "another move is under way")
+        self.assertEqual(scene.cards.move(other, 1)[0], 0)
+        scene.cards.await_use(other, 1)
+        for guard in guards:
+            scene.cards.kill(guard)
+        wait_for(lambda: scene.record() == [], PATIENCE, "the next guard to bring it back")
+        self.assertIsNone(other.poll())
 
     def test_daemon_that_does_not_hear_the_end(self):
         scene = self.scene()
