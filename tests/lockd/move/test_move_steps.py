@@ -108,7 +108,7 @@ class Scene:
             return False
 
     def begin(self, call, nth, fail):
-        """The asker, and the guard that has stopped before the call; the next one fails in none."""
+        """The asker, and the process (a guard, or the program) that has stopped before the call; the next guard fails in none."""
         with open(self.faults, "w", encoding="ascii") as file:
             file.write(fail)
         with open(self.stop, "w", encoding="ascii") as file:
@@ -117,11 +117,11 @@ class Scene:
         stopped = []
 
         def look():
-            stopped[:] = [guard for guard in self.cards.guards() if self.is_stopped(guard)]
+            stopped[:] = [pid for pid in (*self.cards.guards(), self.hog.pid) if self.is_stopped(pid)]
             if asker.poll() is not None:
                 raise AssertionError(f"the move ended before {call}:{nth}: {asker.communicate()[0]}{self.cards.said()[-1500:]}")
             return stopped
-        wait_for(look, PATIENCE, f"the guard to stop before {call}:{nth}")
+        wait_for(look, PATIENCE, f"it to stop before {call}:{nth}")
         os.unlink(self.faults)
         return asker, stopped[0]
 
@@ -264,6 +264,28 @@ class StepsTest(unittest.TestCase):
             scene.cards.kill(guard)
         wait_for(lambda: scene.record() == [], PATIENCE, "the next guard to bring it back")
         self.assertIsNone(other.poll())
+
+    def test_daemon_that_ends_while_memory_leaves(self):
+        scene = self.scene()
+        asker, program = scene.begin("cuMemUnmap", 1, "")
+        self.assertEqual(program, scene.hog.pid)
+        scene.cards.kill_daemons()
+        os.kill(program, signal.SIGCONT)
+        self.assertEqual(scene.finish(asker)[0], 1)
+        wait_for(lambda: not scene.cards.guards(), PATIENCE, "the guard to end")
+        scene.await_place(0)
+        self.assertEqual(scene.cards.move(scene.hog, 1)[0], 0)
+        scene.await_place(1)
+
+    def test_program_that_is_stopped_while_a_guard_moves_it(self):
+        scene = self.scene()
+        asker, guard = scene.begin(CHECKPOINT, 1, "")
+        scene.hog.send_signal(signal.SIGSTOP)
+        os.kill(guard, signal.SIGCONT)
+        self.assertEqual(scene.finish(asker)[0], 0)
+        scene.cards.kill_daemons()
+        scene.hog.send_signal(signal.SIGCONT)
+        scene.await_place(1)
 
     def test_daemon_that_does_not_hear_the_end(self):
         scene = self.scene()
