@@ -96,6 +96,20 @@ static int find_gpu(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
     return find_beginning(ctl, text, uuid);
 }
 
+/* The daemon ended, or is slow: nobody told the end of the move, which it may have begun. */
+static void explain_silence(struct ctl *ctl, int code)
+{
+    const struct gs_err why = ctl->err;
+
+    if (code != -EPIPE && code != -ETIMEDOUT)
+        return;
+    ctl->err = (struct gs_err){0};
+    gs_err_set(&ctl->err, code,
+               "%s; the move may go on without it: `gpusharectl status` shows where the "
+               "program is",
+               why.text);
+}
+
 static enum ctl_exit finish_move(struct ctl *ctl, int code, const struct gs_wire_end *end,
                                  int32_t pid, bool json)
 {
@@ -139,6 +153,8 @@ static enum ctl_exit move_run(struct ctl *ctl, int argc, char **argv)
     if (code == 0) {
         end = answer.end;
         ctl_answer_deinit(&answer);
+    } else {
+        explain_silence(ctl, code);
     }
     return finish_move(ctl, code, &end, relocate.pid, json);
 }

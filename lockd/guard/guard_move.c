@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #define LOCK_MS       10000 /* for work that was submitted to finish */
+#define SETTLE_MS     10000 /* for the driver to finish what a killed guard had asked for */
 #define FIRST_VERSION 13000 /* of the driver, that restores onto other devices */
 
 struct move {
@@ -29,8 +30,9 @@ struct move {
     int pid, record;
     CUcheckpointGpuPair pairs[LOCKD_GUARD_PAIRS];
     unsigned pair_count;
-    bool all_named;                 /* pairs names every device that the guard sees */
-    bool held_said;                 /* HELD */
+    bool all_named; /* pairs names every device that the guard sees */
+    bool held_said; /* HELD */
+    bool unsettled; /* a killed guard's last call may still be carried out, in the program */
     char why[LOCKD_GUARD_TEXT / 2]; /* it is not on the other device */
 };
 
@@ -262,6 +264,25 @@ static void hold_program(struct move *move, const char *what, CUresult result)
     nanosleep(&second, NULL);
 }
 
+/* A restore has failed. The driver restores in the program, by a thread of its own, so the call of a
+ * guard that was killed may be the reason, and may still succeed: then the process is locked where
+ * the record says. True: its state has changed, and counts. */
+static bool has_settled_otherwise(struct move *move)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    CUprocessState state = CU_PROCESS_STATE_CHECKPOINTED;
+    bool changed = false;
+
+    for (int ms = 0; move->unsettled && !changed && ms < SETTLE_MS; ms += 20) {
+        nanosleep(&pause, NULL);
+        changed =
+            move->driver->cuCheckpointProcessGetState(move->pid, &state) != CUDA_SUCCESS ||
+            state != CU_PROCESS_STATE_CHECKPOINTED;
+    }
+    move->unsettled = false;
+    return changed;
+}
+
 static void lock_program(struct move *move)
 {
     CUcheckpointLockArgs patience = {.timeoutMs = LOCK_MS};
@@ -294,7 +315,7 @@ static void restore_onto(struct move *move)
         args.gpuPairsCount = move->pair_count;
         result = move->driver->cuCheckpointProcessRestore(move->pid, &args);
     }
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS || has_settled_otherwise(move))
         return;
     note_why(move, "it cannot be restored on that GPU", result);
     write_record(move, GS_RECORD_BACK);
@@ -304,7 +325,7 @@ static void restore_back(struct move *move)
 {
     const CUresult result = move->driver->cuCheckpointProcessRestore(move->pid, NULL);
 
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS || has_settled_otherwise(move))
         return;
     hold_program(move, "cuCheckpointProcessRestore", result);
     write_record(move, GS_RECORD_ONTO); /* in turn: either may have room the next time */
@@ -377,6 +398,7 @@ int lockd_guard_move(const struct guard_driver *driver, const struct lockd_guard
         if (!lockd_guard_hear(&go, &record) || go.word != LOCKD_GUARD_GO)
             return 0; /* nobody wants it any more */
     } else {
+        move.unsettled = true;
         snprintf(move.why, sizeof move.why, "its guard was killed");
     }
     if (!take_record(&move, record)) {

@@ -88,6 +88,15 @@ static uint64_t find_demand(const struct lockd_move_program *program, const uint
     return track != NULL ? track->demand : 0;
 }
 
+static bool is_another_under_way(const struct lockd_moves *moves,
+                                 const struct lockd_move_program *program)
+{
+    lockd_list_each (at, &moves->list)
+        if (!lockd_move_of(at)->held)
+            return true;
+    return program->move != NULL;
+}
+
 int lockd_move_begin(struct lockd_moves *moves, struct lockd_move_program *program,
                      const uint8_t from[16], const uint8_t to[16], uint64_t asker,
                      enum lockd_move_end *end, struct gs_err *why)
@@ -97,7 +106,7 @@ int lockd_move_begin(struct lockd_moves *moves, struct lockd_move_program *progr
     int code;
 
     *end = LOCKD_MOVE_NOT_IT;
-    if (!lockd_list_empty(&moves->list))
+    if (is_another_under_way(moves, program))
         return gs_err_set(why, -EBUSY, "another move is under way");
     sched_visit_client(program->client, look_at_member, &used, lockd_now());
     code = check_program(moves, program, &used, why);

@@ -73,10 +73,10 @@ struct lockd_move_program {
 };
 
 struct lockd_moves {
-    struct lockd_list
-        list;        /* one that was asked for at most; others were begun by earlier daemons */
-    uint32_t number; /* of the last one */
-    int epoll;       /* watches the guards; a guard's tag is its move */
+    struct lockd_list list; /* one that is begun at most; others are held, or were begun by
+                               earlier daemons */
+    uint32_t number;        /* of the last one */
+    int epoll;              /* watches the guards; a guard's tag is its move */
     struct sched *sched;
     const struct lockd_move_calls *calls;
     void *context; /* of calls->answer */

@@ -110,6 +110,7 @@ static void take_held(struct lockd_move *move, const char *text)
     const struct lockd_move_program *program = move->program;
     char remark[192];
 
+    move->held = true;
     lockd_log(LOCKD_LOG_ERROR,
               "process %d (%s) cannot be brought back: %s; it is tried again every second",
               (int)program->pid, program->name, text);

@@ -25,6 +25,8 @@ struct lockd_move {
     int guard, record; /* -1: none */
     uint64_t asker;    /* id of the connection that is told the end; 0: none */
     bool program_may, guard_may;
+    bool
+        held; /* it cannot be brought back for now, which may take long: other moves do not wait */
     uint64_t
         until; /* the stage is given up then; GUARDED without a guard: the next one is started */
     uint64_t began, stopped, guarded_since;

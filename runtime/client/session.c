@@ -29,14 +29,22 @@
 
 #define MS 1000000ull
 
+/* More time between two turns of the client thread than this was spent on something else: the
+ * process was stopped, or the machine is busy, and so is the daemon. It does not count. */
+#define TURN_MOST_NS (2000 * MS)
+
+#define UNHEARD_LEAST 5 /* connections that end before the daemon answers */
+
 static struct {
     struct gs_own_fd connection;
     uint64_t lost_at;  /* ns: since when there is no daemon; 0: there is one, or none was needed
                           yet */
     uint64_t next_try; /* ns */
-    uint64_t refused_since; /* ns: connections end before a target came; 0: they do not */
+    uint64_t refused_since; /* ns: connections end before an answer; 0: they do not */
+    unsigned refused;       /* of them since then */
     uint64_t connected_at;  /* ns */
-    bool heard;             /* a target came on this connection */
+    uint64_t turned_at;     /* ns: the last turn */
+    bool heard;             /* a target, or a move's end, came on this connection */
 } self = {.connection = GS_NO_FD};
 
 int gs_session_fd(void)
@@ -100,6 +108,47 @@ static void apply_target(const struct gs_wire_target *target, struct gs_descript
     }
 }
 
+/* It runs without a daemon. One that a guard moves does not run: the next daemon brings it back
+ * where the guard was killed, so the program needs one. */
+static bool is_content_alone(void)
+{
+    return gs_daemon_is_absent() && !gs_relocate_holds();
+}
+
+static void move_on(uint64_t *time, uint64_t ns)
+{
+    if (*time != 0)
+        *time += ns;
+}
+
+static void forgive_stall(uint64_t now)
+{
+    const uint64_t gap = self.turned_at != 0 ? now - self.turned_at : 0;
+
+    self.turned_at = now;
+    if (gap <= TURN_MOST_NS)
+        return;
+    move_on(&self.lost_at, gap - TURN_MOST_NS);
+    move_on(&self.refused_since, gap - TURN_MOST_NS);
+    move_on(&self.connected_at, gap - TURN_MOST_NS);
+}
+
+/* A connection has ended before the daemon answered: it is of another release, has too many
+ * programs, or somebody kills each of them. On a busy machine a daemon that is killed now and then
+ * does not answer either: so several must have ended, and some time gone by. */
+static void count_unheard(uint64_t now, bool refused)
+{
+    if (self.refused_since == 0)
+        self.refused_since = now;
+    if (++self.refused < UNHEARD_LEAST || now - self.refused_since <= GS_ALONE_AFTER_NS ||
+        gs_daemon_is_absent())
+        return;
+    gs_session_give_up(
+        refused
+            ? "gpushare-lockd refuses it"
+            : "gpushare-lockd repeatedly ends before it answers; run it by hand to see why");
+}
+
 /* refused: it said so. */
 static void lose_connection(uint64_t now, bool refused)
 {
@@ -109,16 +158,10 @@ static void lose_connection(uint64_t now, bool refused)
     gs_own_fd_close(&self.connection);
     self.lost_at = now;
     self.next_try = now;
-    if (!self.heard) { /* another release, too many programs; or somebody kills each of them */
-        self.next_try = now + (gs_daemon_is_absent() ? 5000 * MS : 200 * MS);
-        if (self.refused_since == 0)
-            self.refused_since = now;
-        else if (now - self.refused_since > GS_ALONE_AFTER_NS && !gs_daemon_is_absent())
-            gs_session_give_up(
-                refused
-                    ? "gpushare-lockd refuses it"
-                    : "gpushare-lockd repeatedly ends before it answers; run it by hand to see "
-                      "why");
+    if (!self.heard) {
+        self.next_try = now + (is_content_alone() ? 5000 * MS : 200 * MS);
+        if (!gs_relocate_holds()) /* it says nothing that a daemon could answer at once */
+            count_unheard(now, refused);
     }
     gs_daemon_set_new_until(UINT64_MAX);
     gs_handover_lost();
@@ -128,6 +171,13 @@ static void lose_connection(uint64_t now, bool refused)
     gs_relocate_lost();
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         device->report.anew = true; /* the next daemon gets everything anew */
+}
+
+static void note_answer(void)
+{
+    self.heard = true;
+    self.refused_since = 0;
+    self.refused = 0;
 }
 
 static void take_message(const union gs_connect_message *message, struct gs_descriptors *with,
@@ -141,11 +191,11 @@ static void take_message(const union gs_connect_message *message, struct gs_desc
         gs_opener_heard(&message->share, with);
         break;
     case GS_WIRE_MOVE:
+        note_answer();
         gs_relocate_heard(&message->move);
         break;
     default:
-        self.heard = true;
-        self.refused_since = 0;
+        note_answer();
         gs_daemon_set_absent(false);
         apply_target(&message->target, with, now);
     }
@@ -177,7 +227,7 @@ static void receive_targets(uint64_t now)
 /* The kernel takes connections for a daemon that is stopped or hangs. */
 static void wait_for_first_word(uint64_t now)
 {
-    if (is_connected() && !self.heard && !gs_daemon_is_absent() &&
+    if (is_connected() && !self.heard && !gs_daemon_is_absent() && !gs_relocate_holds() &&
         now - self.connected_at > GS_ALONE_AFTER_NS)
         gs_session_give_up("gpushare-lockd does not answer");
 }
@@ -201,6 +251,17 @@ static void claim_no_more(void)
     }
 }
 
+/* It is not tried as often, and said where it takes long: a guard that is at work needs no daemon. */
+static void say_that_it_waits(uint64_t now, const char *why)
+{
+    static bool said;
+
+    self.next_try = now + 1000 * MS;
+    if (now - self.lost_at > GS_ALONE_AFTER_NS)
+        gs_say_once(&said, "waiting for gpushare-lockd, which was moving it to another GPU: %s",
+                    why);
+}
+
 /* With no daemon, the program keeps its memory; after a while the gate opens without one. */
 static void reconnect_daemon(uint64_t now)
 {
@@ -211,7 +272,7 @@ static void reconnect_daemon(uint64_t now)
         return;
     if (self.lost_at == 0)
         self.lost_at = now;
-    error = gs_connect(!gs_daemon_is_absent(), &self.connection, &why);
+    error = gs_connect(!is_content_alone(), &self.connection, &why);
     if (error == 0) {
         self.heard = false;
         gs_wish_anew();
@@ -223,8 +284,12 @@ static void reconnect_daemon(uint64_t now)
             gs_daemon_set_new_until(now + 3000 * MS);
         return;
     }
-    self.next_try = now + (gs_daemon_is_absent() ? 5000 * MS : 50 * MS);
-    if (!gs_daemon_is_absent() && (now - self.lost_at > GS_ALONE_AFTER_NS || error != -EAGAIN))
+    self.next_try = now + (is_content_alone() ? 5000 * MS : 50 * MS);
+    if (now - self.lost_at <= GS_ALONE_AFTER_NS && error == -EAGAIN)
+        return;
+    if (gs_relocate_holds())
+        say_that_it_waits(now, why.text);
+    else if (!gs_daemon_is_absent())
         gs_session_give_up(why.text);
 }
 
@@ -245,6 +310,7 @@ void gs_session_turn(uint64_t now)
 {
     struct gs_device *device;
 
+    forgive_stall(now);
     reconnect_daemon(now);
     receive_targets(now);
     wait_for_first_word(now);

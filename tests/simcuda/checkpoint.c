@@ -79,6 +79,21 @@ static bool is_quiet(int pid)
     return busy == 0;
 }
 
+/* ... as it is at last, also when the process ends meanwhile. */
+static CUresult await_quiet(int pid, uint64_t until)
+{
+    unsigned state;
+
+    while (!is_quiet(pid)) {
+        if (sim_now_ns() > until)
+            return CUDA_ERROR_NOT_READY;
+        sim_sleep_until(sim_now_ns() + 1000000);
+        for (unsigned i = 0; i < sim.device_count; i++)
+            sim_card_free(sim.device[i].card); /* which removes the dead */
+    }
+    return state_of(pid, &state);
+}
+
 static bool is_zero(const void *bytes, size_t size)
 {
     const unsigned char *at = bytes;
@@ -102,14 +117,10 @@ static CUresult lock_process(int pid, const CUcheckpointLockArgs *args)
     if (result || state != CU_PROCESS_STATE_RUNNING)
         return result ? result : CUDA_ERROR_ILLEGAL_STATE;
     set_state(pid, CU_PROCESS_STATE_LOCKED, true);
-    while (!is_quiet(pid)) {
-        if (sim_now_ns() > until) {
-            set_state(pid, CU_PROCESS_STATE_RUNNING, false);
-            return CUDA_ERROR_NOT_READY;
-        }
-        sim_sleep_until(sim_now_ns() + 1000000);
-    }
-    return CUDA_SUCCESS;
+    result = await_quiet(pid, until);
+    if (result == CUDA_ERROR_NOT_READY)
+        set_state(pid, CU_PROCESS_STATE_RUNNING, false);
+    return result;
 }
 
 /* Memory of several processes is none that can be set aside (before driver 610). */
@@ -123,6 +134,20 @@ static bool shares(int pid)
     return shared != 0;
 }
 
+/* A process that made no call since the last restore has not followed it: the next one counts
+ * from there. */
+static void note_not_followed(int pid)
+{
+    unsigned device = 0;
+    const struct sim_client *lowest = next_entry(pid, &device);
+    struct sim_client *entry;
+    const bool followed =
+        lowest == NULL || __atomic_load_n(&lowest->moves, __ATOMIC_SEQ_CST) ==
+                              __atomic_load_n(&lowest->followed, __ATOMIC_SEQ_CST);
+    for (device = 0; (entry = next_entry(pid, &device)) != NULL; device++)
+        entry->before = followed ? 0 : entry->onto;
+}
+
 static CUresult set_aside(int pid, const CUcheckpointCheckpointArgs *args)
 {
     unsigned state;
@@ -134,6 +159,11 @@ static CUresult set_aside(int pid, const CUcheckpointCheckpointArgs *args)
         return result ? result : CUDA_ERROR_ILLEGAL_STATE;
     if (shares(pid))
         return CUDA_ERROR_NOT_SUPPORTED;
+    result =
+        await_quiet(pid, UINT64_MAX); /* who locked it may have been killed before it was */
+    if (result)
+        return result;
+    note_not_followed(pid);
     for (unsigned device = 0; next_entry(pid, &device); device++) {
         struct sim_card *card = sim.device[device].card;
         struct sim_client *entry;
@@ -242,6 +272,15 @@ static CUresult carry_out(int pid, const struct plan *plan)
     return result;
 }
 
+/* The card, by index, onto which the plan brings what is on that one. */
+static uint32_t onto_from(const struct plan *plan, uint32_t index)
+{
+    for (unsigned i = 0; i < plan->cards; i++)
+        if (sim.device[plan->from[i]].card->index == index)
+            return sim.device[plan->onto[i]].card->index;
+    return index;
+}
+
 /* What the process itself does when it goes on (sim_follow_move). */
 static void tell_process(int pid, const struct plan *plan)
 {
@@ -252,7 +291,7 @@ static void tell_process(int pid, const struct plan *plan)
         sim_card_lock(card);
         entry = entry_of(card, pid);
         if (entry) {
-            entry->onto = 1 + sim.device[plan->onto[i]].card->index;
+            entry->onto = 1 + onto_from(plan, entry->before ? entry->before - 1 : card->index);
             __atomic_fetch_add(&entry->moves, 1, __ATOMIC_SEQ_CST);
         }
         sim_card_unlock(card);
@@ -295,6 +334,7 @@ void sim_follow_move(void)
     if (moves == sim.moves)
         return;
     sim.moves = moves;
+    __atomic_store_n(&sim.own->followed, moves, __ATOMIC_SEQ_CST);
     memcpy(before, sim.device, sizeof before);
     for (unsigned i = 0; i < sim.device_count; i++) {
         const uint32_t onto = before[i].card->client[before[i].client].onto;

@@ -1,21 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fault.c: owns the log (SIMCUDA_LOG), and the faults and delays that tests order (SIMCUDA_FAIL,
- * SIMCUDA_SLOW).
+ * fault.c: owns the log (SIMCUDA_LOG), and the faults, delays and stops that tests order
+ * (SIMCUDA_FAIL, SIMCUDA_SLOW, SIMCUDA_STOP).
  *
  * SIMCUDA_FAIL is a list, separated by commas, of
  *   name:n:code        the n-th call of name in this process fails with CUresult code (n = 0:
  * every call) name:pF:code:seed  each call fails with probability F (0 to 1), drawn from a
  * generator started with seed name is the driver function, with or without _v2, _ptsz and the
- * like: cuMemAlloc stands for all of its versions. A rule that cannot be read is reported on
- * stderr and in the log: a test must not pass because its fault never came.
+ * like: cuMemAlloc stands for all of its versions. The path of a file stands for the list that is
+ * in it at the first call of the process. A rule that cannot be read is reported on stderr and in
+ * the log: a test must not pass because its fault never came.
  *
  * SIMCUDA_SLOW is one name:ms: each call of name waits so long before it does anything, and says
- * in the log that it does. Threads: rules
- * under sim.lock; the log is one write(2) per line.
+ * in the log that it does.
+ *
+ * SIMCUDA_STOP names a file that holds one name:n. The process whose n-th call of name comes (those
+ * made while the file is there count) removes the file and stops itself by SIGSTOP before the call
+ * does anything: so one process stops, once. Threads: rules under sim.lock; the log is one
+ * write(2) per line.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,9 +98,25 @@ static bool read_rule(const char *text, struct rule *rule)
     return end != count && *end == '\0' && rule->probability <= 1;
 }
 
+/* SIMCUDA_FAIL, or what the file holds that it names. */
+static const char *find_rules(void)
+{
+    static char held[1024];
+    const char *text = getenv("SIMCUDA_FAIL");
+    FILE *file = text && *text == '/' ? fopen(text, "re") : NULL;
+
+    if (!text || *text != '/')
+        return text;
+    if (file) {
+        held[fread(held, 1, sizeof held - 1, file)] = '\0';
+        fclose(file);
+    }
+    return held;
+}
+
 static void read_rules(void)
 {
-    const char *text = getenv("SIMCUDA_FAIL");
+    const char *text = find_rules();
 
     rules_read = true;
     while (text && *text) {
@@ -139,6 +162,27 @@ unsigned sim_delay_due(const char *name)
         return 0;
     sim_log("%s is slow", name);
     return (unsigned)strtoul(colon + 1, NULL, 10);
+}
+
+void sim_stop_if_due(const char *name)
+{
+    static _Atomic(unsigned) calls;
+    const char *path = getenv("SIMCUDA_STOP");
+    FILE *file = path && *path ? fopen(path, "re") : NULL;
+    char meant[64] = "";
+    unsigned nth = 0;
+
+    if (!file)
+        return;
+    if (fscanf(file, "%63[A-Za-z0-9_]:%u", meant, &nth) != 2)
+        nth = 0;
+    fclose(file);
+    if (is_meant(meant, strlen(meant), name) &&
+        atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1 == nth &&
+        unlink(path) == 0) {
+        sim_log("%s stops", name);
+        raise(SIGSTOP);
+    }
 }
 
 CUresult sim_fault_due(const char *name)

@@ -47,13 +47,16 @@ struct sim_client {
     uint32_t working; /* operations that have not finished; the same */
     uint64_t saved;   /* bytes that a checkpoint took off the card */
     uint32_t moves;   /* restores; atomic, of the process's lowest card only */
-    uint32_t onto;    /* 1 + index of the card that the last restore put in this one's place */
+    uint32_t onto;    /* 1 + index of the card that takes this one's place when the process
+                         follows the restores; 0: none does */
     uint64_t start;   /* start time of the process in clock ticks, /proc/<pid>/stat field 22 */
     uint64_t used;    /* bytes */
     uint64_t peak;
     uint32_t shared;  /* pieces of memory that can be shared, made or imported; atomic */
     uint32_t managed; /* pages of managed memory on the card; atomic */
     uint32_t evict;   /* of these, pages that others want it to push out; atomic */
+    uint32_t before;  /* onto, as it was at the checkpoint, if it was not followed until then */
+    uint32_t followed; /* of moves, by the process; atomic, of its lowest card only */
     uint32_t zero;
     char name[32];
 };

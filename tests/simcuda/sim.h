@@ -128,6 +128,7 @@ CUresult sim_end(const struct sim_call *call, CUresult result);
 int sim_unsupported(const char *name); /* body of every row without one; a CUresult */
 void sim_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 unsigned sim_delay_due(const char *name); /* ms that this call is to wait */
+void sim_stop_if_due(const char *name);
 CUresult sim_fault_due(const char *name); /* fault injection: what this call must fail with */
 const char *sim_error_name(CUresult result);
 CUresult sim_driver_init(void);

@@ -384,6 +384,49 @@ static void run_one_kernel(void)
     OK(cuCtxSynchronize());
 }
 
+/* Makes no call while it is moved to the second card and back. */
+static void be_moved_asleep(void)
+{
+    CUuuid uuid;
+
+    kit_context();
+    kit_turn_signal(&ready);
+    kit_turn_wait(&go);
+    fill_uuid(&uuid, 0);
+    CHECK(uuid.bytes[15] == 0);
+    CHECK(kit_memory_left() == 56 * MIB); /* both processes have a context on that card */
+}
+
+static void move_over(int other, CUcheckpointRestoreArgs *args)
+{
+    OK(cuCheckpointProcessLock(other, NULL));
+    OK(cuCheckpointProcessCheckpoint(other, NULL));
+    OK(cuCheckpointProcessRestore(other, args));
+    OK(cuCheckpointProcessUnlock(other, NULL));
+}
+
+static void moved_twice_without_a_call_between(void)
+{
+    CUcheckpointGpuPair pairs[2];
+    CUcheckpointRestoreArgs args = {.gpuPairs = pairs, .gpuPairsCount = 2};
+
+    kit_turn_init(&ready);
+    kit_turn_init(&go);
+    const int other = kit_spawn(be_moved_asleep);
+    kit_turn_wait(&ready);
+    kit_context();
+    fill_uuid(&pairs[0].oldUuid, 0);
+    fill_uuid(&pairs[0].newUuid, 1);
+    fill_uuid(&pairs[1].oldUuid, 1);
+    fill_uuid(&pairs[1].newUuid, 0);
+    move_over(other, &args);
+    CHECK(left_on(0) == 60 * MIB && left_on(1) == 56 * MIB);
+    move_over(other, &args);
+    CHECK(left_on(0) == 56 * MIB && left_on(1) == 60 * MIB);
+    kit_turn_signal(&go);
+    kit_join(other);
+}
+
 static void lock_waits_for_what_was_submitted(void)
 {
     CUcheckpointLockArgs patience = {.timeoutMs = 50};
@@ -404,6 +447,7 @@ static void lock_waits_for_what_was_submitted(void)
 TEST(memory_is_shared, NULL)
 TEST(checkpointed_leaves_the_card_and_comes_back, NULL)
 TEST(restored_on_another_card, "SIMCUDA_DEVICES=2", NULL)
+TEST(moved_twice_without_a_call_between, "SIMCUDA_DEVICES=2", NULL)
 TEST(lock_waits_for_what_was_submitted, NULL)
 TEST(killed_gives_back, NULL)
 TEST(time_slices, "SIMCUDA_KERNEL_NS=20000000", NULL)
@@ -421,6 +465,7 @@ int kit_run_process(void)
         cmocka_unit_test(test_memory_is_shared),
         cmocka_unit_test(test_checkpointed_leaves_the_card_and_comes_back),
         cmocka_unit_test(test_restored_on_another_card),
+        cmocka_unit_test(test_moved_twice_without_a_call_between),
         cmocka_unit_test(test_lock_waits_for_what_was_submitted),
         cmocka_unit_test(test_killed_gives_back),
         cmocka_unit_test(test_time_slices),

@@ -48,6 +48,10 @@ static struct gs_wire_target words;
 static unsigned closed, received; /* descriptors */
 static uint64_t budget_before;
 static int word_count; /* of the daemon that have not been heard: 0 or 1 */
+static bool held;      /* a guard moves it */
+static int connecting; /* what gs_connect() returns */
+static bool started;   /* ... and was told */
+static uint16_t word_kind = GS_WIRE_TARGET;
 
 /* --- what session.c stands on --- */
 
@@ -67,8 +71,10 @@ void gs_wish_anew(void)
 
 int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why)
 {
-    (void)start;
     (void)why;
+    started = start;
+    if (connecting != 0)
+        return connecting;
     ended = 0;
     gs_own_fd_set(connection, dup(STDERR_FILENO)); /* to be closed */
     return 0;
@@ -97,7 +103,7 @@ int gs_connect_receive(int fd, union gs_connect_message *message, unsigned most,
         return 0;
     word_count--;
     message->target = words;
-    message->header.type = GS_WIRE_TARGET;
+    message->header.type = word_kind;
     with->count = words.handed;
     return 1;
 }
@@ -164,6 +170,11 @@ void gs_relocate_lost(void)
 bool gs_relocate_is_asked(void)
 {
     return false;
+}
+
+bool gs_relocate_holds(void)
+{
+    return held;
 }
 
 void gs_relocate_heard(const struct gs_wire_move *message)
@@ -344,6 +355,104 @@ static void gs_session_turn_never_answered_says_why(void **state)
     assert_gives_up(-ECONNRESET, "gpushare-lockd repeatedly ends before it answers");
 }
 
+static void begins_unheard(void)
+{
+    gs_session_after_fork();
+    card = (struct gs_device){.total = 200 * MIB};
+    clock_ns += 100 * S;
+    said[0] = '\0';
+    held = false;
+    connecting = 0;
+    later(S / 5);
+}
+
+static void lose_after(uint64_t seconds)
+{
+    for (uint64_t i = 0; i < seconds; i++)
+        later(S);
+    ended = -ECONNRESET;
+    later(1);
+}
+
+/* Daemons that are killed now and then: on a busy machine some of them have not answered. */
+static void gs_session_turn_few_ends_are_none_that_count(void **state)
+{
+    (void)state;
+    begins_unheard();
+    for (int i = 0; i < 4; i++)
+        lose_after(3);
+    assert_string_equal(said, "");
+    lose_after(3);
+    assert_non_null(strstr(said, "repeatedly ends"));
+    begins_unheard();
+    for (int i = 0; i < 10; i++) {
+        lose_after(3);
+        later(S / 5);
+        lose_after(0);
+        later(S / 5);
+        hears(100 * MIB); /* one that answers is not among them */
+    }
+    assert_string_equal(said, "");
+}
+
+/* Time in which the process did not run is no time that the daemon did not answer. */
+static void gs_session_turn_stall_is_no_silence(void **state)
+{
+    (void)state;
+    begins_unheard();
+    later(600 * S);
+    assert_string_equal(said, "");
+    for (int i = 0; i < 10 && said[0] == '\0'; i++)
+        later(S);
+    assert_non_null(strstr(said, "gpushare-lockd does not answer"));
+    begins_unheard();
+    ended = -ECONNRESET;
+    connecting = -EAGAIN;
+    later(1);
+    later(600 * S);
+    assert_string_equal(said, "");
+    for (int i = 0; i < 10 && said[0] == '\0'; i++)
+        later(S);
+    assert_non_null(strstr(said, "running without sharing"));
+}
+
+/* Only the next daemon brings back a program whose guard was killed. */
+static void gs_session_turn_while_it_is_moved_it_needs_a_daemon(void **state)
+{
+    (void)state;
+    begins_unheard();
+    held = true;
+    for (int i = 0; i < 100; i++) {
+        later(S);
+        ended = i % 3 == 0 ? -ECONNRESET : ended;
+    }
+    assert_string_equal(said, "");
+    assert_false(gs_daemon_is_absent());
+    connecting = -ENOENT;
+    ended = -ECONNRESET;
+    for (int i = 0; i < 10; i++)
+        later(S);
+    assert_non_null(strstr(said, "waiting for gpushare-lockd"));
+    assert_false(gs_daemon_is_absent());
+    gs_session_give_up("a test, before it was moved");
+    started = false;
+    connecting = 0;
+    later(S);
+    later(S);
+    assert_true(started);
+    assert_true(gs_session_fd() >= 0);
+    word_kind = GS_WIRE_MOVE; /* the end of the move */
+    word_count = 1;
+    later(1);
+    word_kind = GS_WIRE_TARGET;
+    held = false;
+    gs_daemon_set_absent(false);
+    said[0] = '\0';
+    for (int i = 0; i < 10; i++)
+        later(S);
+    assert_string_equal(said, "");
+}
+
 /* What comes with a target is there before its budget counts; what is for nobody is closed. */
 static void gs_session_turn_handed_over_memory_comes_before_its_budget(void **state)
 {
@@ -379,6 +488,9 @@ int main(void)
         cmocka_unit_test(gs_session_turn_new_daemon_more_counts_at_once),
         cmocka_unit_test(gs_session_turn_without_daemon_all_is_there),
         cmocka_unit_test(gs_session_turn_never_answered_says_why),
+        cmocka_unit_test(gs_session_turn_few_ends_are_none_that_count),
+        cmocka_unit_test(gs_session_turn_stall_is_no_silence),
+        cmocka_unit_test(gs_session_turn_while_it_is_moved_it_needs_a_daemon),
         cmocka_unit_test(gs_session_turn_handed_over_memory_comes_before_its_budget),
     };
 
