@@ -131,7 +131,7 @@ static int check_state(struct gs_wire_state *state, struct gs_err *err)
 static int check_share(const struct gs_wire_share *share, struct gs_err *err)
 {
     if (share->code > 0 || share->count > GS_SHARE_MOST ||
-        (share->code != 0 && share->count != 0))
+        (share->code != 0) == (share->count != 0))
         return gs_err_set(err, -EBADMSG, "share: code %d, %u chunks", share->code,
                           share->count);
     if (share->bytes > LOCKD_BYTES_MAX || share->chunk_bytes > LOCKD_BYTES_MAX ||

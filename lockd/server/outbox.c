@@ -19,11 +19,16 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#define QUEUE_OF_ONE  (8u << 20)
-#define QUEUE_OF_USER (64u << 20)
+/* Descriptors on their way count for the daemon's user, who may have no more of them than
+ * RLIMIT_NOFILE: what one user's programs do not read must leave room for the others'. */
+#define UNREAD_OF_USER (128u << 10)
+#define QUEUE_OF_ONE   (8u << 20)
+#define QUEUE_OF_USER  (64u << 20)
 
 /* Events that epoll waits for: reading stops while a connection is over its rate. */
 void lockd_outbox_watch(struct lockd_connection *connection)
@@ -142,17 +147,41 @@ void lockd_outbox_end(struct lockd_connection *connection, int code, uint32_t co
     lockd_outbox_send(connection, &end, sizeof end);
 }
 
+/* What this user's connections were passed descriptors with and have not read, as the kernel
+ * counts it: some 800 bytes a packet. */
+static size_t count_unread(const struct lockd_connection *connection)
+{
+    size_t unread = 0;
+
+    lockd_list_each (at, &connection->server->connections.all) {
+        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+        int bytes = 0;
+
+        if (!each->out.passed || each->user != connection->user)
+            continue;
+        if (ioctl(each->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0)
+            unread += (size_t)bytes;
+        else
+            each->out.passed = false;
+    }
+    return unread;
+}
+
 bool lockd_outbox_pass(struct lockd_connection *connection, const void *message, size_t size,
                        const struct gs_descriptors *with)
 {
-    return !connection->dead && connection->out.size == 0 &&
-           gs_packet_send(connection->fd, message, size, with) == (ssize_t)size;
+    if (connection->dead || connection->out.size != 0 ||
+        count_unread(connection) > UNREAD_OF_USER ||
+        gs_packet_send(connection->fd, message, size, with) != (ssize_t)size)
+        return false;
+    connection->out.passed = true;
+    return true;
 }
 
 static void drop_queue(struct lockd_outbox *out)
 {
     free(out->bytes);
-    *out = (struct lockd_outbox){.watched = out->watched};
+    *out = (struct lockd_outbox){.watched = out->watched, .passed = out->passed};
 }
 
 void lockd_outbox_drain(struct lockd_connection *connection)

@@ -18,11 +18,13 @@ struct lockd_outbox {
     unsigned char *bytes;
     size_t head, size, room;
     uint32_t watched; /* the events that epoll looks for */
+    bool passed;      /* descriptors, which may be unread still */
 };
 
 /* Sends or queues a whole message. A connection that does not read its messages is ended. */
 void lockd_outbox_send(struct lockd_connection *connection, const void *message, size_t size);
-/* Sends it now, with the descriptors, which stay the caller's. False: it has not been sent. */
+/* Sends it now, with the descriptors, which stay the caller's. False: it has not been sent; the user
+ * has too many descriptors that are not read. */
 bool lockd_outbox_pass(struct lockd_connection *connection, const void *message, size_t size,
                        const struct gs_descriptors *with);
 /* Sends an END: how a request ended, and why. count: of what it says in the wire. */

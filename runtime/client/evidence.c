@@ -52,16 +52,24 @@ static struct {
     unsigned count, hints, memory;
     _Atomic(bool) unsaid; /* any: for a look without the lock. Release, acquire */
     _Atomic(uint64_t) collect_at;
+    _Atomic(bool) chosen;  /* by the user, when the device was last attached to. Relaxed */
     _Atomic(bool) expects; /* relaxed: what it tells of is looked up by a system call */
     uint64_t looked_at, look_at, waits_since, beside_since; /* client thread */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The group is the user's choice, or there is to be none. */
-static bool is_chosen(void)
+/* The group is the user's choice, or there is to be none. In a thread of the program's. */
+static bool read_chosen(void)
 {
     const char *group = secure_getenv("GPUSHARE_GROUP");
+    const bool chosen = group != NULL && *group != '\0';
 
-    return group != NULL && *group != '\0';
+    atomic_store_explicit(&self.chosen, chosen, memory_order_relaxed);
+    return chosen;
+}
+
+static bool is_chosen(void)
+{
+    return atomic_load_explicit(&self.chosen, memory_order_relaxed);
 }
 
 /* Under the lock. NULL: it is not known, and there are too many to add it. */
@@ -110,7 +118,7 @@ void gs_evidence_collect(void)
         !atomic_compare_exchange_strong_explicit(&self.collect_at, &at, now + COLLECT_NS,
                                                  memory_order_relaxed, memory_order_relaxed))
         return;
-    if (is_chosen())
+    if (read_chosen())
         return;
     count = read_launcher(keys);
     for (unsigned i = 0; i < count; i++)
@@ -204,9 +212,11 @@ void gs_evidence_expect(void)
 }
 
 /* When the next look is: while the program waits, and in the first minute beside others.
- * UINT64_MAX: not now. */
+ * UINT64_MAX: not now; never, where the user has chosen the group. */
 static uint64_t plan_look(bool waiting, bool beside, uint64_t now)
 {
+    if (is_chosen())
+        return UINT64_MAX;
     if (beside && self.beside_since == 0)
         self.beside_since = now;
     if (waiting && self.waits_since == 0)
@@ -238,8 +248,7 @@ uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now)
     self.looked_at = now;
     if (now >= at)
         self.look_at = now + find_pause(now);
-    if (!is_chosen())
-        read_mappings();
+    read_mappings();
     return at != UINT64_MAX ? self.look_at - now : UINT64_MAX;
 }
 

@@ -198,9 +198,9 @@ static int take_answer(struct gs_opening *opening, const struct gs_wire_share *s
 
     if (share->code != 0)
         return share->code < 0 ? share->code : -EPROTO;
-    if (share->count > GS_SHARE_MOST || share->first != opening->got)
+    if (share->count == 0 || share->count > GS_SHARE_MOST || share->first != opening->got)
         return -EPROTO;
-    if (with->count != share->count + (share->first == 0) || with->count == 0)
+    if (with->count != share->count + (share->first == 0))
         return -EAGAIN;
     code = share->first == 0 ? begin_answer(opening, share, with) : 0;
     if (code == 0 && with->count > opening->chunk_count - opening->got)

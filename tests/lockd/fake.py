@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program as the daemon sees it: speaks lockd/protocol/wire.h over a real socket and keeps the client's promises."""
+import array
 import os
 import selectors
 import signal
@@ -13,13 +14,14 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from other_user import make_folder  # noqa: E402  (in the folder above)
 
 MAGIC, VERSION = 0x48535047, 4
-HELLO, STATE, NOTE, TARGET, WISH, OPEN, SHARE = 1, 2, 3, 4, 5, 8, 9
+HELLO, STATE, NOTE, TARGET, WISH, OPEN, SHARE, KIN = 1, 2, 3, 4, 5, 8, 9, 11
 STATUS, CONTROL, END = 16, 17, 22
 RUNNING, WANT, MOVING, STUCK, SHORT, PARTIAL = 1, 2, 4, 8, 16, 32
 RUN, WAITERS, PAUSED, SOLE, GIVE = 1, 2, 4, 8, 16
 MIB = 1 << 20
 GIB = 1 << 30
 CARD = bytes(range(16))
+TOKEN = bytes(range(100, 116))
 PATIENCE = 120.0  # seconds: what comes at once on an idle machine, on one that is busy with other things
 
 TARGET_FORMAT = "<IHHII16sIIQQQQQQIIQQ"
@@ -52,6 +54,10 @@ def open_message(token, pid, number):
 
 def share_message(number, code=0, whole=2 * MIB, chunk=2 * MIB, offset=0, size=2 * MIB, first=0, count=1, uuid=CARD):
     return message(SHARE, struct.pack("<16sIiQQQQII", uuid, number, code, whole, chunk, offset, size, first, count))
+
+
+def kin(key, kind, ranks=0, flags=0):
+    return message(KIN, struct.pack("<QHHI", key, kind, flags, ranks))
 
 
 def note(kind, text, name="fake", pid=None):
@@ -166,6 +172,42 @@ class Program:
         self.socket.close()
 
 
+class Peer:
+    """A program that only shares memory (CUDA IPC): an exporter or an opener. The daemon may see another process id."""
+
+    def __init__(self, path, pid):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(PATIENCE)
+        self.socket.connect(path)
+        self.socket.send(hello("peer", pid=pid))
+
+    def open(self, pid, number=7, token=TOKEN):
+        self.socket.send(open_message(token, pid, number))
+
+    def share(self, *args, files=(), **more):
+        with_files = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
+        self.socket.sendmsg([share_message(*args, **more)], with_files)
+
+    def has_been_read(self):
+        """Waits until the daemon has read all that was said here: it answers a question that came last."""
+        self.socket.send(header(STATUS, 16))
+        while struct.unpack("<IHHII", self.socket.recv(65536)[:16])[2] != END:
+            pass
+
+    def asked(self):
+        """token, pid and number of the next message, which is an OPEN."""
+        data = self.socket.recv(4096)
+        assert struct.unpack("<IHHII", data[:16])[2] == OPEN, data
+        return struct.unpack("<16siI", data[16:])
+
+    def told(self):
+        """number, code, first, count and the descriptors of the next message, which is a SHARE."""
+        data, files, _, _ = socket.recv_fds(self.socket, 4096, 32)
+        assert struct.unpack("<IHHII", data[:16])[2] == SHARE, data
+        _, number, code, _, _, _, _, first, count = struct.unpack("<16sIiQQQQII", data[16:])
+        return number, code, first, count, files
+
+
 def settle_all(programs, until, timeout=PATIENCE):
     """Lets several programs obey until until()."""
     end = time.monotonic() + timeout
@@ -184,11 +226,11 @@ def settle_all(programs, until, timeout=PATIENCE):
 class Daemon:
     """A daemon in a folder of its own."""
 
-    def __init__(self, binary, *options, folder=None, log=None):
+    def __init__(self, binary, *options, folder=None, log=None, **started):
         self.folder = folder or make_folder()
         self.path = os.path.join(self.folder, "lockd.sock")
         self.log = open(log or os.path.join(self.folder, "log"), "ab")
-        self.process = subprocess.Popen([binary, "--socket", self.path, *options], stdout=subprocess.DEVNULL, stderr=self.log)
+        self.process = subprocess.Popen([binary, "--socket", self.path, *options], stdout=subprocess.DEVNULL, stderr=self.log, **started)
         wait_for(lambda: can_connect(self.path), PATIENCE, "the daemon's socket")
 
     def said(self):

@@ -24,6 +24,7 @@ static void run_one(uint64_t seed, bool late, struct figures *figures)
     assert_non_null(world);
     world->random = seed * 0x9e3779b97f4a7c15u + 1;
     world->late = late;
+    world->grown = late && getenv("GROWN") != NULL;
     for (int i = 0; i < 8; i++)
         trial_world_random(world, 1);
     began = world->now = 1000 * NS_PER_MS;

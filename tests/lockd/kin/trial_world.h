@@ -58,6 +58,7 @@ struct trial_world {
     uint64_t now, random, work, events, restart_at;
     enum gs_policy policy;
     uint64_t quantum;
+    bool grown;
     bool
         late; /* ranks compute as soon as they are there, come late, and need more memory later */
 };

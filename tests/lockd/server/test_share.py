@@ -1,53 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Memory that one program opens of another (lockd/server/share.c), with programs played. test_share.py GPUSHARE-LOCKD"""
-import array
 import ctypes
 import errno
 import os
 import shutil
-import socket
-import struct
 import sys
 import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..")]
-from fake import MIB, OPEN, PATIENCE, SHARE, Daemon, hello, open_message, share_message, wait_for  # noqa: E402
+from fake import MIB, PATIENCE, TOKEN, Daemon, Peer, wait_for  # noqa: E402
 from other_user import make_folder  # noqa: E402  (in the folder above fake's)
 
 LOCKD = sys.argv.pop(1)
-TOKEN = bytes(range(100, 116))
 NEWUSER = 0x10000000
-
-
-class Peer:
-    def __init__(self, path, pid):
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(PATIENCE)
-        self.socket.connect(path)
-        self.socket.send(hello("peer", pid=pid))
-
-    def open(self, pid, number=7, token=TOKEN):
-        self.socket.send(open_message(token, pid, number))
-
-    def share(self, *args, files=(), **more):
-        with_files = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
-        self.socket.sendmsg([share_message(*args, **more)], with_files)
-
-    def asked(self):
-        """token, pid and number of the next message, which is an OPEN."""
-        data = self.socket.recv(4096)
-        assert struct.unpack("<IHHII", data[:16])[2] == OPEN, data
-        return struct.unpack("<16siI", data[16:])
-
-    def told(self):
-        """number, code, first, count and the descriptors of the next message, which is a SHARE."""
-        data, files, _, _ = socket.recv_fds(self.socket, 4096, 32)
-        assert struct.unpack("<IHHII", data[:16])[2] == SHARE, data
-        _, number, code, _, _, _, _, first, count = struct.unpack("<16sIiQQQQII", data[16:])
-        return number, code, first, count, files
 
 
 class ShareTest(unittest.TestCase):
