@@ -176,6 +176,38 @@ class Own(Case):
         self.assertEqual(read(self.path("moved/program")), after)
         self.assertNotEqual(after, before)
 
+    def test_a_folder_that_became_a_link_is_not_patched_again(self):
+        """Whoever owns a folder above it decides where the link leads, and root patches again what an upgrade overwrote."""
+        path, before = self.build("app/bin/program")
+        other, theirs = self.build("other/bin/program")
+        self.patch("--tree", self.path("app"))
+        os.rename(self.path("app"), self.path("moved"))
+        os.symlink("other", self.path("app"))
+        done = self.patch("--repatch", status=1)
+        self.assertIn("symbolic link", done.stderr)
+        self.assertEqual(read(other), theirs)
+        self.assertEqual(os.listdir(self.path("other")), ["bin"])  # no manifest
+        self.run_tool("--restore-all")
+        self.assertEqual(os.listdir(self.path("other")), ["bin"])
+        self.assertNotEqual(read(self.path("moved/bin/program")), before)
+        os.unlink(self.path("app"))
+        os.rename(self.path("moved"), self.path("app"))
+        self.run_tool("--restore", "--tree", self.path("app"))
+        self.assertEqual(read(path), before)
+
+    def test_a_library_is_the_same_by_whatever_path(self):
+        """A package that is removed names its library by one path, files name it by the one that gpushare-patch was started by."""
+        path, before = self.build("program")
+        os.mkdir(self.path("1.0"))
+        shutil.copy(OPTIONS.runtime, self.path("1.0/libgpushare.so.1"))
+        os.symlink("1.0", self.path("current"))
+        self.run_tool("--runtime", self.path("current/libgpushare.so.1"), "--no-sync", path)
+        named = ["--runtime", self.path("1.0/libgpushare.so.1")]
+        self.assertIn(path, self.run_tool("--list", *named).stdout)
+        self.assertNotIn(path, self.run_tool("--list", "--runtime", OPTIONS.runtime, status=4).stdout)
+        self.run_tool("--restore-all", *named)
+        self.assertEqual(read(path), before)
+
     def test_options_that_do_not_go_together(self):
         for words in (["--list", "--restore-all"], ["--list", "x"], ["--restore-all", "--tree", "x"], ["--all-users", "x"]):
             self.run_tool(*words, status=2)
@@ -199,6 +231,17 @@ class Root(Case):
         self.run_tool("--restore-all")
         self.assertEqual((read(path), os.stat(path).st_uid), (before, user))
         self.run_tool("--list", status=4)
+
+    def test_a_folder_of_another_user_is_not_patched_again(self):
+        path, before = self.build("theirs/bin/program")
+        self.patch("--tree", self.path("theirs"))
+        self.give(self.path("theirs"))
+        with open(self.path("new"), "wb") as out:
+            out.write(before)
+        os.rename(self.path("new"), path)  # root's, in a folder that is not
+        done = self.patch("--repatch", status=1)
+        self.assertIn("belongs to user", done.stderr)
+        self.assertEqual(read(path), before)
 
     def test_others_may_enter_the_folder_whatever_the_umask(self):
         """It also holds the library of a wheel, which programs of all users load."""
