@@ -31,6 +31,7 @@ struct elf_job {
     char marker[ELF_MARKER_TEXT_MAX];
     struct elf_plan plan;
     struct elf_listed listed; /* of the patched file, for the list of all of them */
+    struct gs_err unlisted;   /* why it is not in that list */
 };
 
 enum elf_exit {
@@ -60,8 +61,11 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err);
 int elf_job_refuse_left(const struct elf_job *job, struct gs_err *err);
 /* Makes the plan. */
 int elf_job_plan(struct elf_job *job, struct gs_err *err);
-/* Carries out the plan, and fills in `listed`. */
+/* Carries out the plan, and adds the file to the list of patched ones; a list that cannot be
+ * written is no reason to fail (`unlisted`). */
 int elf_job_write(struct elf_job *job, struct gs_err *err);
+/* Adds what `listed` has to the list of patched files. */
+void elf_job_list(struct elf_job *job);
 /* Whether the file is patched just as these options would do it. */
 bool elf_job_is_current(struct elf_job *job);
 /* Reads a patched file as it is now. 0; -ENOEXEC when it is damaged, or strip broke it. */
