@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HOMES "/home"
+#define HOMES            "/home"
+#define PATIENCE_SECONDS 3600 /* a user's file system may never answer */
 
 /* Makes this process one of that user; home is for a user that is not in the table. False if any of
  * it failed; then it must end. */
@@ -40,6 +42,21 @@ static bool become_user(uid_t user, gid_t group, const char *home)
     return user != 0 && geteuid() == user && getuid() == user && setuid(0) != 0;
 }
 
+/* The status of a child that has ended, that of a killed one if it cannot be had. Users may stop a process of theirs, which must not hold root
+ * up. */
+static int await_child(pid_t child)
+{
+    int status = 0;
+    pid_t ended;
+
+    do {
+        ended = waitpid(child, &status, WUNTRACED);
+        if (ended == child && WIFSTOPPED(status))
+            kill(child, SIGKILL);
+    } while (ended == child ? WIFSTOPPED(status) : errno == EINTR);
+    return ended == child ? status : SIGKILL;
+}
+
 /* True if the process ended by itself, with a result. */
 static bool call_as(uid_t user, gid_t group, const char *home, elf_undo_call *call,
                     const struct elf_listed *entry, const struct elf_options *options,
@@ -50,10 +67,13 @@ static bool call_as(uid_t user, gid_t group, const char *home, elf_undo_call *ca
     pid_t child;
 
     fflush(NULL);
+    signal(SIGCHLD, SIG_DFL); /* where it is ignored, a child leaves no status */
     child = fork();
     if (child == 0) {
         enum elf_exit its = ELF_EXIT_FAILED;
 
+        signal(SIGTSTP, SIG_IGN);
+        alarm(PATIENCE_SECONDS);
         if (become_user(user, group, home))
             its = call(entry, options);
         else
@@ -61,8 +81,8 @@ static bool call_as(uid_t user, gid_t group, const char *home, elf_undo_call *ca
         fflush(NULL);
         _exit((int)its);
     }
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
+    if (child > 0)
+        status = await_child(child);
     ended = child > 0 && WIFEXITED(status);
     *result = ended ? (enum elf_exit)WEXITSTATUS(status) : ELF_EXIT_FAILED;
     return ended;

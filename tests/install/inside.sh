@@ -198,7 +198,7 @@ end_daemon() { # it leaves by itself; the next package has its own
 }
 
 check_wheel() {
-    local env=$work/env most limits
+    local env=$work/env most limits closed
     [ -z "$short" ] || data=$state
     everything >"$work/before"
     python3 -m venv "$env"
@@ -215,8 +215,8 @@ check_wheel() {
         [ ! -e "$data/lib" ] || die "enable failed, and left $(find "$data")"
     done
     (umask 077 && "$env/bin/python3" -m gpushare_patch enable >"$work/enable.out")
-    [ "$(id -u)" != 0 ] || [ -z "$(find "$data" -type d ! -perm -5 -o -path '*/lib/*' -type f ! -perm -4)" ] ||
-        die "other users cannot load the library: $(find "$data" -type d ! -perm -5)"
+    closed=$(find "$data" -type d ! -perm -5 -o -path "$data/lib/*" -type f ! -perm -4)
+    [ "$(id -u)" != 0 ] || [ -z "$closed" ] || die "other users cannot load the library: $closed"
     "$env/bin/python3" -m gpushare_patch status >"$work/status.out" || die "status says that it is not enabled"
     GPUSHARE_STATS=$work/python.stats run "$env/bin/python3" -c 'import ctypes; assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0'
     [ -s "$work/python.stats" ] || die "the environment's python was not routed"

@@ -8,6 +8,7 @@ import argparse
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -260,6 +261,40 @@ class Root(Case):
         after = read(path)
         self.run_tool("--restore-all", status=1)
         self.assertEqual((read(path), len(self.listed())), (after, 1))
+
+
+    def children_of(self, parent, user):
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/status", encoding="utf-8", errors="replace") as file:
+                    status = dict(line.split(":", 1) for line in file)
+            except OSError:
+                continue
+            if int(status["PPid"]) == parent and int(status["Uid"].split()[0]) == user:
+                yield int(name)
+
+    def test_a_user_cannot_hold_root_up(self):
+        """The process that restores a user's file is that user's, who can stop it."""
+        path, _ = self.build("theirs/program")
+        with open(path, "ab") as file:
+            file.truncate(1 << 30)  # takes a while, and no room on the disk
+        self.patch(path)
+        user = self.give(path)
+        self.give(os.path.dirname(path))
+        for number, status in ((signal.SIGSTOP, 1), (signal.SIGTSTP, 0)):
+            tool = subprocess.Popen([OPTIONS.patch, "--restore-all", "--no-sync"], env=self.environment, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(tool.kill)
+            child = None
+            while child is None and tool.poll() is None:
+                child = next(self.children_of(tool.pid, user), None)
+            self.assertIsNotNone(child)
+            os.kill(child, number)
+            said = tool.communicate(timeout=300)[1]
+            self.assertEqual(tool.returncode, status, said)
+            if status == 1:
+                self.assertIn("process of user", said)
+                self.assertEqual(self.listed(), [["patched", path]])
 
 
 class Stub(Case):
