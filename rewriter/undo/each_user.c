@@ -42,8 +42,8 @@ static bool become_user(uid_t user, gid_t group, const char *home)
     return user != 0 && geteuid() == user && getuid() == user && setuid(0) != 0;
 }
 
-/* The status of a child that has ended, that of a killed one if it cannot be had. Users may stop a process of theirs, which must not hold root
- * up. */
+/* The status of a child that has ended; that of a killed one if it cannot be had. Users may stop a
+ * process of theirs, which must not hold root up. */
 static int await_child(pid_t child)
 {
     int status = 0;
