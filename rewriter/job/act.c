@@ -165,13 +165,13 @@ static enum elf_exit act_on(struct elf_job *job, const char *name,
     } else if (options->check && (ret == 0 || options->json)) {
         result = check_file(job, out, &err);
         if (err.code != 0 && !options->json)
-            fprintf(errors, "gpushare-patch: %s\n", err.text);
+            elf_say(errors, "gpushare-patch: %s\n", err.text);
     } else {
         if (ret == 0)
             ret = options->restore ? restore_file(job, out, errors, &err)
                                    : patch_file(job, out, errors, &err);
         if (ret != 0)
-            fprintf(errors, "gpushare-patch: %s\n", err.text);
+            elf_say(errors, "gpushare-patch: %s\n", err.text);
         result = elf_exit_of(ret);
     }
     return result;

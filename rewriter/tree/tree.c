@@ -100,7 +100,7 @@ static void report_problem(struct tree *tree, const char *path, const char *what
     struct gs_err err = {0};
 
     gs_err_set(&err, -EIO, "%s: %s", path, what);
-    fprintf(stderr, "gpushare-patch: %s\n", err.text);
+    elf_say(stderr, "gpushare-patch: %s\n", err.text);
     tree->result = ELF_EXIT_FAILED;
 }
 
@@ -385,7 +385,7 @@ enum elf_exit elf_tree(const struct elf_options *options)
 
     if (ret != 0) {
         gs_err_set(&tree.err, ret, "%s: no memory", tree.root.path);
-        fprintf(stderr, "gpushare-patch: %s\n", tree.err.text);
+        elf_say(stderr, "gpushare-patch: %s\n", tree.err.text);
         tree.result = elf_exit_graver(tree.result, elf_exit_of(ret));
     }
     elf_paths_deinit(&tree.chosen);

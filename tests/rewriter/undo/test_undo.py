@@ -67,6 +67,12 @@ class Own(Case):
         self.run_tool("--list", status=4)
         self.run_tool("--restore-all", status=4)
 
+    def test_names_steer_no_terminal(self):
+        """Root reads the names of other users' files; U+009B is an escape sequence's beginning in one character."""
+        path, _ = self.build("red\x9b31m\x1b[1mé")
+        self.patch(path)
+        self.assertEqual(self.listed(), [["patched", self.path("red??31m?[1mé")]])
+
     def test_dry_runs_change_nothing(self):
         path, _ = self.build("program")
         self.patch("--dry-run", path)
