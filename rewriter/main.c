@@ -6,6 +6,7 @@
  * a small one (ulimit -s). Reports go to stdout, errors to stderr, one line each.
  */
 #include "common/complete.h"
+#include "rewriter/elf/say.h"
 #include "rewriter/job/act.h"
 #include "rewriter/job/options.h"
 #include "rewriter/output/fault.h"
@@ -62,7 +63,7 @@ static enum elf_exit run_all(int argc, char **argv)
     struct gs_err err = {0};
 
     if (elf_options_parse(&options, argc, argv, &err) != 0) {
-        fprintf(stderr, "gpushare-patch: %s\n", err.text);
+        elf_say(stderr, "gpushare-patch: %s\n", err.text);
         fputs("Try gpushare-patch --help\n", stderr);
         return ELF_EXIT_USAGE;
     }

@@ -110,7 +110,7 @@ for command in "${commands[@]}"; do
 done
 if [ $failed = 0 ]; then
     umount -R --lazy "$root/proc" "$root/dev" "$root/sys" "$root/var/cache/apt/archives" # a daemon may still be leaving
-    ! mountpoint -q "$root/usr/local/cuda" || umount "$root/usr/local/cuda"
+    ! mountpoint -q "$root/usr/local/cuda" || umount --lazy "$root/usr/local/cuda"
     rm -rf --one-file-system "$root"
     say "all passed"
 else

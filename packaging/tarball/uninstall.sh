@@ -15,13 +15,19 @@ if [ "$(id -u)" = 0 ]; then
     state=/var/lib/gpushare
 fi
 state=${GPUSHARE_STATE:-$state}
-still_patched() { "$tool" --list $who --runtime "$library" | sed -nE 's/^(patched|changed|hidden) +//p'; }
+still_patched() {
+    status=0
+    listed=$("$tool" --list $who --runtime "$library") || status=$?
+    printf '%s\n' "$listed" | sed -nE 's/^(patched|changed|hidden) +//p'
+    # 4: none. What cannot be read may name files, and they must start still
+    case $status in 0 | 4) ;; *) echo "(perhaps more: not every list could be read)" ;; esac
+}
 [ -r "$list" ] || { echo "uninstall.sh: $list is missing: nothing is known of an installation in $prefix" >&2; exit 1; }
 for folder in "$prefix/share/gpushare" "$prefix/bin" "$prefix/lib"; do
     [ -w "$folder" ] || { echo "uninstall.sh: $folder cannot be changed by this user: nothing was done" >&2; exit 1; }
 done
 
-left=$(still_patched || true)
+left=$(still_patched)
 case ${1:-} in
 --refuse)
     if [ -n "$left" ]; then
@@ -33,7 +39,7 @@ case ${1:-} in
 '') "$tool" --restore-all $who --runtime "$library" || true ;;
 *) sed -n '5,7s/^# //p' "$0"; exit 2 ;;
 esac
-left=$(still_patched || true)
+left=$(still_patched)
 if [ -n "$left" ]; then
     mkdir -p "$state"
     cp "$prefix/lib/gpushare/libgpushare-stub.so.1" "$library.stub"

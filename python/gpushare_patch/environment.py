@@ -53,7 +53,10 @@ def _is_needed(folder):
 
 
 def _drop_unneeded():
-    if not _is_needed(place.folder()):
+    folder = place.folder()
+    if place.has_links(folder):
+        print(f"{folder} stays for programs that were linked with its library (gpushare-cc); remove it when none of them is left")
+    elif not _is_needed(folder):
         place.drop()
 
 

@@ -9,6 +9,7 @@ import tempfile
 
 PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prefix")
 VERSION_FILE = "version"
+LINKED = "linked"  # is there if programs may have been linked with the library: nobody knows where they are
 FILES = ["lib/libgpushare.so.1", "lib/gpushare/libgpushare-stub.so.1", "lib/gpushare/wrap.rsp", "bin/gpushare-lockd",
          "bin/gpushare-patch", "bin/gpusharectl", "bin/gpushare-cc", VERSION_FILE]
 
@@ -62,6 +63,16 @@ def keep():
             os.unlink(temporary)
             raise
     return place
+
+
+def note_link(place):
+    """The copies stay from now on, whatever is restored."""
+    with open(os.path.join(place, LINKED), "w", encoding="ascii"):
+        pass
+
+
+def has_links(place):
+    return os.path.exists(os.path.join(place, LINKED))
 
 
 def drop():

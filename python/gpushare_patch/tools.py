@@ -44,7 +44,10 @@ def gpushare_door():
 def _compile(name):
     """Links programs to the kept library."""
     try:
-        return _become(name, place.keep())
+        folder = place.keep()
+        if not {"-c", "-E", "-S", "--help", "-h", "--version", "-V"} & set(sys.argv[1:]):
+            place.note_link(folder)
+        return _become(name, folder)
     except OSError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 1

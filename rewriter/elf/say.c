@@ -5,14 +5,25 @@
 #include "rewriter/elf/say.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* U+0080 to U+009F in UTF-8: to some terminals each is an escape character and a letter. */
+static bool is_escape(const unsigned char *text)
+{
+    return text[0] == 0xc2 && text[1] >= 0x80 && text[1] <= 0x9f;
+}
+
 void elf_say_clean(char *text)
 {
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
-            *text = '?';
+    for (; *text != '\0'; text++) {
+        if (is_escape((const unsigned char *)text))
+            *text++ = '?';
+        else if ((unsigned char)*text >= ' ' && *text != 0x7f)
+            continue;
+        *text = '?';
+    }
 }
 
 void elf_say(FILE *to, const char *format, ...)

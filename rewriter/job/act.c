@@ -62,8 +62,8 @@ static enum elf_exit print_file(struct elf_job *job, int ret, FILE *out, struct 
     return elf_exit_of(ret);
 }
 
-/* Takes the restored file out of the list of patched ones, or adds a patched one. Whatever is
- * wrong with the list is said, and no reason to fail. */
+/* Takes the restored file out of the list of patched ones. Whatever is wrong with the list is
+ * said, and no reason to fail. */
 static void forget_file(const struct elf_job *job, FILE *errors)
 {
     struct gs_err problem = {0};
@@ -74,23 +74,13 @@ static void forget_file(const struct elf_job *job, FILE *errors)
                 problem.text);
 }
 
-static void list_file(struct elf_job *job, FILE *errors)
+static void say_unlisted(const struct elf_job *job, FILE *errors)
 {
-    const struct elf_options *options = job->options;
-    const struct elf_root *root =
-        options->output_root != NULL ? options->output_root : options->root;
-    struct gs_err problem = {0};
-
-    if (options->dry_run || job->listed.path[0] == '\0')
-        return;
-    job->listed.venv = options->venv != NULL;
-    if (root != NULL && (options->venv != NULL || options->tree != NULL))
-        memcpy(job->listed.root, root->path, sizeof job->listed.root);
-    if (elf_registry_add(&job->listed, &problem) != 0)
+    if (job->unlisted.code != 0)
         elf_say(errors,
                 "gpushare-patch: %s: patched, but not listed, so that removing gpushare will "
                 "not restore it: %s\n",
-                job->name, problem.text);
+                job->name, job->unlisted.text);
 }
 
 /* A file that was patched before may have been patched where no list could be kept. */
@@ -102,7 +92,8 @@ static void list_again(struct elf_job *job, FILE *errors)
     memcpy(job->listed.original, job->note.head.original_checksum, sizeof job->listed.original);
     job->listed.device = job->stat.st_dev;
     job->listed.inode = job->stat.st_ino;
-    list_file(job, errors);
+    elf_job_list(job);
+    say_unlisted(job, errors);
 }
 
 static int restore_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_err *err)
@@ -143,7 +134,7 @@ static int patch_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_er
     if (ret == 0 && !job->options->dry_run)
         ret = elf_job_write(job, err);
     if (ret == 0)
-        list_file(job, errors);
+        say_unlisted(job, errors);
     if (ret == 0 && job->options->quiet)
         elf_report_strip(errors, job);
     else if (ret == 0)
@@ -175,13 +166,13 @@ static enum elf_exit act_on(struct elf_job *job, const char *name,
     } else if (options->check && (ret == 0 || options->json)) {
         result = check_file(job, out, &err);
         if (err.code != 0 && !options->json)
-            fprintf(errors, "gpushare-patch: %s\n", err.text);
+            elf_say(errors, "gpushare-patch: %s\n", err.text);
     } else {
         if (ret == 0)
             ret = options->restore ? restore_file(job, out, errors, &err)
                                    : patch_file(job, out, errors, &err);
         if (ret != 0)
-            fprintf(errors, "gpushare-patch: %s\n", err.text);
+            elf_say(errors, "gpushare-patch: %s\n", err.text);
         result = elf_exit_of(ret);
     }
     return result;

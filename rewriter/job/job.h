@@ -31,6 +31,7 @@ struct elf_job {
     char marker[ELF_MARKER_TEXT_MAX];
     struct elf_plan plan;
     struct elf_listed listed; /* of the patched file, for the list of all of them */
+    struct gs_err unlisted;   /* why it is not in that list */
 };
 
 enum elf_exit {

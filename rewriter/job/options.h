@@ -27,6 +27,8 @@ struct elf_options {
     unsigned jobs;      /* threads for --tree and --venv */
     const char *origin; /* set by --venv: the folder that a copy was made from, see plan.h */
     bool programs_only; /* set by --venv: the interpreter routes for its libraries */
+    bool listed;        /* set by undo/: tree or venv is a path of the list; no link on it is
+                         * followed, and root changes no folder of another user */
     /* Set by --tree and --venv: FILE and OUT are below this and no link is followed to them;
      * NULL: they are wherever their names lead. */
     const struct elf_root *root, *output_root;

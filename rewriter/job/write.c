@@ -161,6 +161,36 @@ static void fill_listed(struct elf_job *job, const struct elf_output *output)
     job->listed.inode = st.st_ino;
 }
 
+void elf_job_list(struct elf_job *job)
+{
+    const struct elf_options *options = job->options;
+    const struct elf_root *root =
+        options->output_root != NULL ? options->output_root : options->root;
+
+    if (options->dry_run || job->listed.path[0] == '\0')
+        return;
+    job->listed.venv = options->venv != NULL;
+    if (root != NULL && (options->venv != NULL || options->tree != NULL))
+        memcpy(job->listed.root, root->path, sizeof job->listed.root);
+    elf_registry_add(&job->listed, &job->unlisted);
+}
+
+/* It is listed before it gets its name: whoever is killed between leaves a listed file that is
+ * not patched, which does no harm. */
+static int put_patched(struct elf_job *job, struct elf_output *output, struct gs_err *err)
+{
+    bool listed_before;
+    int ret;
+
+    fill_listed(job, output);
+    listed_before = elf_registry_has(job->listed.path);
+    elf_job_list(job);
+    ret = finish_output(job, output, NULL, err);
+    if (ret != 0 && output->temporary[0] != '\0' && !listed_before)
+        elf_registry_forget(job->listed.path, NULL);
+    return ret;
+}
+
 int elf_job_write(struct elf_job *job, struct gs_err *err)
 {
     struct elf_output output;
@@ -170,9 +200,7 @@ int elf_job_write(struct elf_job *job, struct gs_err *err)
         return ret;
     elf_fault();
     ret = fill_patched(job, &output, err);
-    ret = ret ?: finish_output(job, &output, NULL, err);
-    if (ret == 0)
-        fill_listed(job, &output);
+    ret = ret ?: put_patched(job, &output, err);
     elf_output_deinit(&output);
     return ret;
 }

@@ -11,8 +11,12 @@
  * anew since). Of use until elf_job_deinit(). */
 struct elf_source elf_job_original(const struct elf_job *job);
 
-/* Carries out the plan, and fills in `listed`. */
+/* Carries out the plan, and adds the file to the list of patched ones; a list that cannot be
+ * written is no reason to fail (`unlisted`). */
 int elf_job_write(struct elf_job *job, struct gs_err *err);
+
+/* Adds what `listed` has to the list of patched files. */
+void elf_job_list(struct elf_job *job);
 
 /* Gives the original back. -ENODATA when it is not patched. */
 int elf_job_restore(struct elf_job *job, struct gs_err *err);

@@ -103,6 +103,29 @@ int elf_root_folder(const struct elf_root *root, const char *below)
     return ret;
 }
 
+int elf_root_open_resolved(struct elf_root *root, const char *path, struct gs_err *err)
+{
+    struct elf_root top;
+    int ret = elf_root_open(&top, "/", err);
+
+    *root = (struct elf_root){.fd = -1};
+    if (ret != 0)
+        return ret;
+    ret = snprintf(root->path, sizeof root->path, "%s", path) < PATH_MAX
+              ? elf_root_folder(&top, path)
+              : -ENAMETOOLONG;
+    elf_root_close(&top);
+    root->fd = ret;
+    if (ret >= 0)
+        return 0;
+    if (ret == -ENOTDIR || ret == -ELOOP || ret == -EXDEV)
+        return gs_err_set(err, -ELOOP,
+                          "%s: is no folder any more, or its path now contains a symbolic "
+                          "link; nothing there is changed",
+                          path);
+    return gs_err_errno(err, ret, "%s: cannot open", path);
+}
+
 static int open_below(struct elf_entry *entry, const struct elf_root *root, const char *path,
                       struct gs_err *err)
 {

@@ -27,6 +27,9 @@ struct elf_entry {
 
 /* Opens the folder of that name, links followed. 0 or -errno; close accepts one that failed. */
 int elf_root_open(struct elf_root *root, const char *name, struct gs_err *err);
+/* The same for an absolute path without links, as it was resolved once: a link that has come on
+ * the way since is not followed. */
+int elf_root_open_resolved(struct elf_root *root, const char *path, struct gs_err *err);
 void elf_root_close(struct elf_root *root);
 
 /* The part of path behind the root's, "" for the root itself; NULL if it does not begin with

@@ -209,6 +209,15 @@ int elf_registry_add(const struct elf_listed *entry, struct gs_err *err)
     return gs_err_errno(err, ret, "%s: cannot write an entry", path);
 }
 
+bool elf_registry_has(const char *path)
+{
+    char list[PATH_MAX], name[NAME_SIZE];
+    GS_CLOSE_FD int fd = open_list(false, list);
+
+    name_entry(name, path);
+    return fd >= 0 && faccessat(fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 int elf_registry_forget(const char *path, struct gs_err *err)
 {
     char list[PATH_MAX], name[NAME_SIZE];

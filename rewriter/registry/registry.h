@@ -45,6 +45,9 @@ bool elf_registry_folder(char folder[PATH_MAX]);
  * negative errno. Any thread. */
 int elf_registry_add(const struct elf_listed *entry, struct gs_err *err);
 
+/* Whether there is an entry of that path. Any thread. */
+bool elf_registry_has(const char *path);
+
 /* Takes the path out of the list, if it is there. 0 or a negative errno. Any thread. */
 int elf_registry_forget(const char *path, struct gs_err *err);
 

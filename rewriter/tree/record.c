@@ -276,7 +276,7 @@ static int update_round(struct update *update, const struct elf_paths *records,
         bool lists;
 
         if (update_one(update, records->list[i], &lists, &err) != 0) {
-            fprintf(stderr, "gpushare-patch: %s\n", err.text);
+            elf_say(stderr, "gpushare-patch: %s\n", err.text);
             *failed = true;
         }
         if (lists)

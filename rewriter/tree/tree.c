@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct tree {
@@ -99,7 +100,7 @@ static void report_problem(struct tree *tree, const char *path, const char *what
     struct gs_err err = {0};
 
     gs_err_set(&err, -EIO, "%s: %s", path, what);
-    fprintf(stderr, "gpushare-patch: %s\n", err.text);
+    elf_say(stderr, "gpushare-patch: %s\n", err.text);
     tree->result = ELF_EXIT_FAILED;
 }
 
@@ -331,11 +332,28 @@ static void remove_leftovers(const struct tree *tree)
     }
 }
 
+static int open_listed(struct tree *tree, const char *path)
+{
+    struct stat st;
+    int ret = elf_root_open_resolved(&tree->root, path, &tree->err);
+
+    if (ret != 0)
+        return ret;
+    if (fstat(tree->root.fd, &st) != 0)
+        return gs_err_errno(&tree->err, -errno, "%s: cannot stat", path);
+    if (geteuid() != 0 || st.st_uid == 0)
+        return 0;
+    return gs_err_set(&tree->err, -EPERM,
+                      "%s: belongs to user %u, so root changes nothing in it", path,
+                      (unsigned)st.st_uid);
+}
+
 static int run_tree(struct tree *tree)
 {
     const struct elf_options *options = tree->options;
     const char *name = options->tree != NULL ? options->tree : options->venv;
-    int ret = elf_root_open(&tree->root, name, &tree->err);
+    int ret = options->listed ? open_listed(tree, name)
+                              : elf_root_open(&tree->root, name, &tree->err);
 
     if (ret != 0)
         return ret;
@@ -367,7 +385,7 @@ enum elf_exit elf_tree(const struct elf_options *options)
 
     if (ret != 0) {
         gs_err_set(&tree.err, ret, "%s: no memory", tree.root.path);
-        fprintf(stderr, "gpushare-patch: %s\n", tree.err.text);
+        elf_say(stderr, "gpushare-patch: %s\n", tree.err.text);
         tree.result = elf_exit_graver(tree.result, elf_exit_of(ret));
     }
     elf_paths_deinit(&tree.chosen);

@@ -197,7 +197,7 @@ static bool resolve_or_say(const struct elf_root *root, const struct elf_manifes
 
     if (resolve_link(root, entry, link, target, &err) == 0)
         return true;
-    fprintf(stderr, "gpushare-patch: %s\n", err.text);
+    elf_say(stderr, "gpushare-patch: %s\n", err.text);
     return false;
 }
 

@@ -8,17 +8,25 @@
 #include "rewriter/undo/undo.h"
 #include "rewriter/elf/say.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Makes this process one of that user. False if any of it failed; then it must end. */
-static bool become_user(uid_t user, gid_t group)
+#define HOMES            "/home"
+#define PATIENCE_SECONDS 3600 /* a user's file system may never answer */
+
+/* Makes this process one of that user; home is for a user that is not in the table. False if any of
+ * it failed; then it must end. */
+static bool become_user(uid_t user, gid_t group, const char *home)
 {
     const struct passwd *entry = getpwuid(user);
 
@@ -29,33 +37,63 @@ static bool become_user(uid_t user, gid_t group)
         return false;
     unsetenv("XDG_STATE_HOME");
     unsetenv("GPUSHARE_STATE");
-    if (entry != NULL ? setenv("HOME", entry->pw_dir, 1) != 0 : unsetenv("HOME") != 0)
+    home = entry != NULL ? entry->pw_dir : home;
+    if (home != NULL ? setenv("HOME", home, 1) != 0 : unsetenv("HOME") != 0)
         return false;
     return user != 0 && geteuid() == user && getuid() == user && setuid(0) != 0;
 }
 
-bool elf_undo_call_as(uid_t user, gid_t group, elf_undo_call *call,
-                      const struct elf_listed *entry, const struct elf_options *options,
-                      enum elf_exit *result)
+/* The status of a child that has ended; that of a killed one if it cannot be had. Users may stop a
+ * process of theirs, which must not hold root up. */
+static int await_child(pid_t child)
+{
+    int status = 0;
+    pid_t ended;
+
+    do {
+        ended = waitpid(child, &status, WUNTRACED);
+        if (ended == child && WIFSTOPPED(status))
+            kill(child, SIGKILL);
+    } while (ended == child ? WIFSTOPPED(status) : errno == EINTR);
+    return ended == child ? status : SIGKILL;
+}
+
+/* True if the process ended by itself, with a result. */
+static bool call_as(uid_t user, gid_t group, const char *home, elf_undo_call *call,
+                    const struct elf_listed *entry, const struct elf_options *options,
+                    enum elf_exit *result)
 {
     int status = 0;
     bool ended;
     pid_t child;
 
     fflush(NULL);
+    signal(SIGCHLD, SIG_DFL); /* where it is ignored, a child leaves no status */
     child = fork();
     if (child == 0) {
-        const enum elf_exit its =
-            become_user(user, group) ? call(entry, options) : ELF_EXIT_FAILED;
+        enum elf_exit its = ELF_EXIT_FAILED;
 
+        signal(SIGTSTP, SIG_IGN);
+        alarm(PATIENCE_SECONDS);
+        if (become_user(user, group, home))
+            its = call(entry, options);
+        else
+            elf_say(stderr, "gpushare-patch: cannot act as user %u\n", (unsigned)user);
         fflush(NULL);
         _exit((int)its);
     }
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
+    if (child > 0)
+        status = await_child(child);
     ended = child > 0 && WIFEXITED(status);
     *result = ended ? (enum elf_exit)WEXITSTATUS(status) : ELF_EXIT_FAILED;
     return ended;
+}
+
+bool elf_undo_call_as(uid_t user, gid_t group, elf_undo_call *call,
+                      const struct elf_listed *entry, const struct elf_options *options,
+                      enum elf_exit *result)
+{
+    return call_as(user, group, NULL, call, entry, options, result);
 }
 
 static enum elf_exit undo_own_list(const struct elf_listed *none,
@@ -68,39 +106,88 @@ static enum elf_exit undo_own_list(const struct elf_listed *none,
 struct user {
     uid_t user;
     gid_t group;
+    char *home;
     struct user *next;
 };
 
-/* All of them before the first child is made, which reads the same table. */
-static struct user *list_users(void)
+static bool is_in(const struct user *list, uid_t user)
 {
-    struct user *list = NULL, *more;
-    const struct passwd *entry;
-
-    setpwent();
-    while ((entry = getpwent()) != NULL) {
-        if (entry->pw_uid == 0 || strcmp(entry->pw_dir, "/") == 0 ||
-            access(entry->pw_dir, F_OK) != 0)
-            continue;
-        more = malloc(sizeof *more);
-        if (more == NULL)
-            break;
-        *more = (struct user){.user = entry->pw_uid, .group = entry->pw_gid, .next = list};
-        list = more;
-    }
-    endpwent();
-    return list;
+    while (list != NULL && list->user != user)
+        list = list->next;
+    return list != NULL;
 }
 
+/* False without memory. */
+static bool add_user(struct user **list, uid_t user, gid_t group, const char *home)
+{
+    struct user *more = malloc(sizeof *more);
+
+    if (more == NULL)
+        return false;
+    *more = (struct user){user, group, strdup(home), *list};
+    if (more->home == NULL) {
+        free(more);
+        return false;
+    }
+    *list = more;
+    return true;
+}
+
+static bool add_named(struct user **list)
+{
+    const struct passwd *entry;
+    bool good = true;
+
+    setpwent();
+    while (good && (entry = getpwent()) != NULL) {
+        if (entry->pw_uid != 0 && strcmp(entry->pw_dir, "/") != 0 &&
+            access(entry->pw_dir, F_OK) == 0)
+            good = add_user(list, entry->pw_uid, entry->pw_gid, entry->pw_dir);
+    }
+    endpwent();
+    return good;
+}
+
+/* A directory service need not tell all of its users (sssd: enumerate = false). Those that have a
+ * folder in /home are known by it. */
+static bool add_owners(struct user **list)
+{
+    DIR *homes = opendir(HOMES);
+    const struct dirent *entry;
+    char path[sizeof HOMES + NAME_MAX + 1];
+    struct stat st;
+    bool good = true;
+
+    while (homes != NULL && good && (entry = readdir(homes)) != NULL) {
+        if (entry->d_name[0] == '.' ||
+            fstatat(dirfd(homes), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISDIR(st.st_mode) || st.st_uid == 0 || is_in(*list, st.st_uid))
+            continue;
+        snprintf(path, sizeof path, HOMES "/%s", entry->d_name);
+        good = add_user(list, st.st_uid, st.st_gid, path);
+    }
+    if (homes != NULL)
+        closedir(homes);
+    return good;
+}
+
+/* All of them before the first child is made, which reads the same table. */
 enum elf_exit elf_undo_each_user(const struct elf_options *options)
 {
     enum elf_exit result = ELF_EXIT_NOTHING, its;
-    struct user *list = list_users(), *next;
+    struct user *list = NULL, *next;
 
+    if (!add_named(&list) || !add_owners(&list)) {
+        elf_say(stderr, "gpushare-patch: no memory for the list of users\n");
+        result = ELF_EXIT_FAILED;
+    }
     for (; list != NULL; list = next) {
         next = list->next;
-        elf_undo_call_as(list->user, list->group, undo_own_list, NULL, options, &its);
+        if (!call_as(list->user, list->group, list->home, undo_own_list, NULL, options, &its))
+            elf_say(stderr, "gpushare-patch: the process of user %u failed\n",
+                    (unsigned)list->user);
         result = elf_undo_both(result, its);
+        free(list->home);
         free(list);
     }
     return result;

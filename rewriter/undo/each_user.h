@@ -8,8 +8,8 @@
 #include "rewriter/job/act.h"
 #include "rewriter/registry/registry.h"
 
-/* Calls elf_undo_own() for each user that has a home, in a child process that has become that
- * user. Root only. */
+/* Calls elf_undo_own() for each user that has a home, and each owner of a folder in /home, in a
+ * child process that has become that user. Root only. */
 enum elf_exit elf_undo_each_user(const struct elf_options *options);
 
 typedef enum elf_exit elf_undo_call(const struct elf_listed *entry,

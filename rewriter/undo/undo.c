@@ -115,6 +115,7 @@ static enum elf_exit repatch_entry(const struct elf_listed *entry,
     again.repatch = false;
     if (entry->root[0] != '\0') {
         again.any = false;
+        again.listed = true;
         again.jobs = 1;
         again.programs_only = entry->venv;
         *(entry->venv ? &again.venv : &again.tree) = entry->root;

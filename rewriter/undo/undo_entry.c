@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static enum elf_undo_state judge_job(const struct elf_job *job, int ret,
@@ -56,6 +57,14 @@ enum elf_undo_state elf_undo_look(const struct elf_listed *entry, uid_t *owner, 
     return state;
 }
 
+static bool is_same_library(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return strcmp(a, b) == 0 || (stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
+                                 x.st_ino == y.st_ino);
+}
+
 bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime)
 {
     struct elf_job *job = calloc(1, sizeof *job);
@@ -71,7 +80,7 @@ bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime
         elf_root_close(&everything);
     }
     free(job);
-    return its[0] != '\0' && strcmp(its, runtime) != 0;
+    return its[0] != '\0' && !is_same_library(its, runtime);
 }
 
 /* The file is opened and looked at once more, so that what is restored is what was looked at. */
@@ -110,10 +119,8 @@ static enum elf_exit restore_root_here(const struct elf_listed *entry,
                                        const struct elf_options *options)
 {
     struct elf_options how = *options;
-    char real[PATH_MAX];
 
-    if (realpath(entry->root, real) == NULL || strcmp(real, entry->root) != 0)
-        return ELF_EXIT_NOTHING; /* gone, or a link leads elsewhere now */
+    how.listed = true;
     how.restore = true;
     how.restore_all = false;
     how.jobs = 1;
@@ -149,19 +156,13 @@ enum elf_exit elf_undo_restore(const struct elf_listed *entry,
 enum elf_exit elf_undo_restore_root(const struct elf_listed *entry,
                                     const struct elf_options *options)
 {
-    struct elf_root everything;
+    struct elf_root folder;
     struct stat st;
-    int fd = -1;
+    const bool found =
+        elf_root_open_resolved(&folder, entry->root, NULL) == 0 && fstat(folder.fd, &st) == 0;
 
-    if (elf_root_open(&everything, "/", NULL) == 0) {
-        fd = elf_root_folder(&everything, entry->root + strspn(entry->root, "/"));
-        elf_root_close(&everything);
-    }
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        if (fd >= 0)
-            close(fd);
-        return ELF_EXIT_NOTHING;
-    }
-    close(fd);
+    elf_root_close(&folder);
+    if (!found)
+        return ELF_EXIT_NOTHING; /* gone, or a link leads elsewhere now */
     return call_as_owner(st.st_uid, st.st_gid, restore_root_here, entry, options);
 }

@@ -21,7 +21,7 @@ enum elf_undo_state {
  * is there. */
 enum elf_undo_state elf_undo_look(const struct elf_listed *entry, uid_t *owner, gid_t *group);
 
-/* Whether the file is patched, and for another library than that. */
+/* Whether the file is patched, and for another library than that, whatever the path to it. */
 bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime);
 
 /* Restores one file, as its owner where root was called; no link is followed. */

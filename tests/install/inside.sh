@@ -80,17 +80,26 @@ nothing_left() { # WHAT: since "before" was written
     say "$1: nothing is left"
 }
 
-leave_stub() { # WHAT LIBRARY REMOVE...: removal with a file that cannot be restored
+leave_stub() { # WHAT LIBRARY REMOVE...: removal with a file that cannot be restored, and one with a list that cannot be read
     local what=$1 library=$2
     shift 2
     cp "$work/patched" "$work/kept"
-    damage "$work/patched"
-    "$@" >"$work/remove.out" 2>&1 || die "$what: removal failed"
-    grep -q "$work/patched" "$work/remove.out" || die "$what: the file that stays patched was not named"
+    if [ "$what" = "${what%unreadable}" ]; then
+        damage "$work/patched"
+        "$@" >"$work/remove.out" 2>&1 || die "$what: removal failed"
+        grep -q "$work/patched" "$work/remove.out" || die "$what: the file that stays patched was not named"
+    else
+        mv "$state/patched" "$state/aside"
+        echo theirs >"$state/patched"
+        "$@" >"$work/remove.out" 2>&1 || die "$what: removal failed"
+        grep -q "not every list could be read" "$work/remove.out" || die "$what: that is not told"
+        rm "$state/patched"
+        mv "$state/aside" "$state/patched"
+    fi
     [ "$(stat -c %s "$library")" -lt 131072 ] || die "$what: $library is no stub"
     must_say "gpushare was removed" run "$work/patched"
     run "$work/patched" >/dev/null 2>&1 || die "$what: the program does not run with the stub"
-    say "$what: with a file that could not be restored a stub stays, and the program runs"
+    say "$what: a stub stays, and the program runs"
     cat "$work/kept" >"$work/patched"
     "$state/gpushare-patch" --restore-all >"$work/restore.out" 2>&1 || die "$what: the kept tool could not restore"
     cmp -s "$work/patched" "$kit/program" || die "$what: restored, but not the same"
@@ -173,6 +182,10 @@ check_tarball() {
     gpushare-patch -q "$work/patched"
     leave_stub tarball "$prefix/lib/libgpushare.so.1" "$prefix/share/gpushare/uninstall.sh"
     nothing_left "tarball with a stub"
+    "$unpacked/install.sh" "$prefix" >"$work/install.out"
+    gpushare-patch -q "$work/patched"
+    leave_stub "tarball, list unreadable" "$prefix/lib/libgpushare.so.1" "$prefix/share/gpushare/uninstall.sh"
+    nothing_left "tarball with a list that could not be read"
 }
 
 end_daemon() { # it leaves by itself; the next package has its own
@@ -185,7 +198,7 @@ end_daemon() { # it leaves by itself; the next package has its own
 }
 
 check_wheel() {
-    local env=$work/env most limits
+    local env=$work/env most limits closed
     [ -z "$short" ] || data=$state
     everything >"$work/before"
     python3 -m venv "$env"
@@ -202,8 +215,8 @@ check_wheel() {
         [ ! -e "$data/lib" ] || die "enable failed, and left $(find "$data")"
     done
     (umask 077 && "$env/bin/python3" -m gpushare_patch enable >"$work/enable.out")
-    [ "$(id -u)" != 0 ] || [ -z "$(find "$data" -type d ! -perm -5 -o -path '*/lib/*' -type f ! -perm -4)" ] ||
-        die "other users cannot load the library: $(find "$data" -type d ! -perm -5)"
+    closed=$(find "$data" -type d ! -perm -5 -o -path "$data/lib/*" -type f ! -perm -4)
+    [ "$(id -u)" != 0 ] || [ -z "$closed" ] || die "other users cannot load the library: $closed"
     "$env/bin/python3" -m gpushare_patch status >"$work/status.out" || die "status says that it is not enabled"
     GPUSHARE_STATS=$work/python.stats run "$env/bin/python3" -c 'import ctypes; assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0'
     [ -s "$work/python.stats" ] || die "the environment's python was not routed"
@@ -236,6 +249,16 @@ check_wheel() {
     "$env/bin/pip" install -q --no-index "$kit"/gpushare_patch-*.whl >"$work/pip.out" 2>&1
     "$env/bin/python3" -m gpushare_patch disable >"$work/disable.out"
     end_daemon
+    if command -v cc >/dev/null; then
+        "$env/bin/gpushare-cc" -x c - -o "$work/linked" <<<'int main(void) { return 0; }'
+        ldd "$work/linked" | grep -qF "libgpushare.so.1 => $data/lib/" || die "gpushare-cc links another library: $(ldd "$work/linked")"
+        "$env/bin/python3" -m gpushare_patch enable >"$work/enable.out"
+        "$env/bin/python3" -m gpushare_patch disable >"$work/disable.out"
+        "$work/linked" || die "a linked program does not start any more after disable"
+        grep -qF "$data stays" "$work/disable.out" || die "disable does not say that the library stays"
+        rm -rf "$data"
+        say "wheel: the library stays for programs that are linked with it"
+    fi
     rm -rf "$env"
     rmdir -p "$data" "$state" 2>/dev/null || true
     nothing_left wheel
@@ -259,6 +282,11 @@ check_deb() {
     cp "$kit/program" /home/tester/theirs
     chown tester: /home/tester/theirs
     setpriv --reuid tester --regid tester --init-groups env -i HOME=/home/tester PATH="$PATH" gpushare-patch -q /home/tester/theirs
+    # of a directory service that does not tell all of its users
+    mkdir /home/remote
+    cp "$kit/program" /home/remote/theirs
+    chown -R 54321:54321 /home/remote
+    setpriv --reuid 54321 --regid 54321 --clear-groups env -i HOME=/home/remote PATH="$PATH" gpushare-patch -q /home/remote/theirs
     # an upgrade of another package overwrites a patched file
     cp "$kit/program" "$work/other" && gpushare-patch -q "$work/other"
     cp "$kit/program" "$work/new" && mv "$work/new" "$work/other"
@@ -296,7 +324,7 @@ check_deb() {
     dpkg -r gpushare libgpushare-dev libgpushare1 >"$work/dpkg.out" 2>&1 || die "dpkg -r failed"
     kill -0 "$running" || die "the program ended before the package was removed: the test shows nothing"
     wait "$running" || die "a program that ran while the package was removed failed"
-    for file in "$work/patched" "$work/other" /home/tester/theirs; do
+    for file in "$work/patched" "$work/other" /home/tester/theirs /home/remote/theirs; do
         cmp -s "$file" "$kit/program" || die "removal did not restore $file"
     done
     [ "$(stat -c %U /home/tester/theirs)" = tester ] || die "the user's file has another owner now"
@@ -316,6 +344,11 @@ check_deb() {
     leave_stub "Debian package" "$library" dpkg -r gpushare libgpushare-dev libgpushare1
     dpkg -P gpushare libgpushare-dev libgpushare1 >"$work/dpkg.out" 2>&1
     nothing_left "Debian package with a stub"
+    dpkg -i "$kit"/*.deb >"$work/dpkg.out" 2>&1
+    gpushare-patch -q "$work/patched"
+    leave_stub "Debian package, list unreadable" "$library" dpkg -r gpushare libgpushare-dev libgpushare1
+    dpkg -P gpushare libgpushare-dev libgpushare1 >"$work/dpkg.out" 2>&1
+    nothing_left "Debian package with a list that could not be read"
     dpkg -i "$kit"/*.deb >"$work/dpkg.out" 2>&1
     gpushare-patch -q "$work/patched"
     leave_stub "Debian package, purged at once" "$library" dpkg -P gpushare libgpushare-dev libgpushare1

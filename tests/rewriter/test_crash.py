@@ -41,12 +41,17 @@ def outcomes(tool, arguments, path, before, after, mode=0o755):
     """Dies at step 1, 2, ... until a run gets through; returns the number of steps, or exits with a reason."""
     seen = {"old": 0, "new": 0}
     for step in range(1, 1000):
+        shutil.rmtree(os.environ["GPUSHARE_STATE"], ignore_errors=True)
         put(path, before, mode)
         status = subprocess.run([tool, "-q", "--fault-step", str(step), *arguments, path], timeout=600).returncode
         now = open(path, "rb").read()
         if now not in (before, after):
             raise AssertionError(f"step {step} left a file that is neither the old nor the new one ({len(now)} bytes)")
         seen["old" if now == before else "new"] += 1
+        if b"gpushare-undo-" in now and now == after:  # whoever removes gpushare must be able to know of it
+            listed = subprocess.run([tool, "--list"], stdout=subprocess.PIPE, timeout=60, text=True).stdout
+            if listed != f"patched   {path}\n":
+                raise AssertionError(f"step {step} left a patched file that is not listed: {listed}")
         left = leftovers(path)
         if len(left) > 1 or (left and status == 0):  # the next run finds and removes what this one has left
             raise AssertionError(f"step {step} left {left}")
@@ -134,6 +139,8 @@ class Crash(unittest.TestCase):
         self.path = os.path.join(self.folder, "program")
         shutil.copy(shutil.which("ls"), self.path)
         self.original = open(self.path, "rb").read()
+        os.environ["GPUSHARE_STATE"] = os.path.join(self.folder, "state", "gpushare")
+        self.addCleanup(os.environ.pop, "GPUSHARE_STATE")
 
     def patched(self):
         put(self.path, self.original)

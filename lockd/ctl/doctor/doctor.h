@@ -22,10 +22,10 @@ enum doctor_level {
 struct doctor_finding {
     const char *check; /* a name for scripts: "daemon.reachable" */
     enum doctor_level level;
-    char text[512];
+    /* Both are whole, since a path that is cut names another file; NULL without memory. */
+    char *text;
+    char *command;    /* one line for a shell; NULL: nothing. Each WARN and FAIL has one */
     char advice[256]; /* what to do; "" for nothing */
-    char command
-        [400]; /* one line for a shell; "" for nothing. Every DOCTOR_WARN and DOCTOR_FAIL has one */
 };
 
 #define DOCTOR_FINDINGS 64
@@ -49,7 +49,7 @@ void doctor_add(struct doctor *doctor, const char *check, enum doctor_level leve
 void doctor_command(struct doctor *doctor, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* A path as a word of a shell's line. Returns buffer. */
-#define DOCTOR_QUOTED 300
+#define DOCTOR_QUOTED (4 * 4096 + 8)
 const char *doctor_quote(const char *path, char *buffer);
 
 /* doctor_tool.c: the path of a tool beside this program, else its name, for the PATH. Returns

@@ -31,10 +31,11 @@ static void print_text(const struct doctor *doctor)
     for (size_t i = 0; i < doctor->count; i++) {
         const struct doctor_finding *finding = &doctor->findings[i];
 
-        printf("%-5s %s\n", level_names[finding->level], finding->text);
+        printf("%-5s %s\n", level_names[finding->level],
+               finding->text != NULL ? finding->text : "");
         if (finding->advice[0] != '\0')
             printf("      -> %s\n", finding->advice);
-        if (finding->command[0] != '\0')
+        if (finding->command != NULL)
             printf("      $ %s\n", finding->command);
     }
     switch (worst_level(doctor)) {
@@ -60,11 +61,11 @@ static int print_json(const struct doctor *doctor)
         const struct doctor_finding *finding = &doctor->findings[i];
 
         json_array_append_new(
-            findings,
-            json_pack("{s:s, s:s, s:o, s:s?, s:s?}", "check", finding->check, "level",
-                      level_names[finding->level], "text", ctl_json_text(finding->text),
-                      "advice", finding->advice[0] != '\0' ? finding->advice : NULL, "command",
-                      finding->command[0] != '\0' ? finding->command : NULL));
+            findings, json_pack("{s:s, s:s, s:o, s:s?, s:s?}", "check", finding->check, "level",
+                                level_names[finding->level], "text",
+                                ctl_json_text(finding->text != NULL ? finding->text : ""),
+                                "advice", finding->advice[0] != '\0' ? finding->advice : NULL,
+                                "command", finding->command));
     }
     root = json_pack("{s:s, s:o?, s:o?, s:o}", "verdict", level_names[worst_level(doctor)],
                      "pid", doctor->pid != 0 ? json_integer(doctor->pid) : NULL, "file",
@@ -93,6 +94,16 @@ static void look_at_own_environment(struct doctor *doctor)
     }
     doctor_environment(doctor, text, size, "this shell");
     free(text);
+}
+
+static void free_doctor(struct doctor *doctor)
+{
+    for (size_t i = 0; i < doctor->count; i++) {
+        free(doctor->findings[i].text);
+        free(doctor->findings[i].command);
+    }
+    ctl_answer_deinit(&doctor->answer);
+    free(doctor);
 }
 
 static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
@@ -134,8 +145,7 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
     else
         print_text(doctor);
     level = worst_level(doctor);
-    ctl_answer_deinit(&doctor->answer);
-    free(doctor);
+    free_doctor(doctor);
     return ctl_done(code != 0 || level == DOCTOR_FAIL ? CTL_FAILED : CTL_OK);
 }
 

@@ -6,9 +6,20 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lockd/base/text.h"
+
+static char *write_text(const char *format, va_list ap)
+{
+    char *text = NULL;
+
+    if (vasprintf(&text, format, ap) < 0)
+        return NULL;
+    lockd_text_clean(text, strlen(text) + 1); /* it may be another's bytes */
+    return text;
+}
 
 void doctor_add(struct doctor *doctor, const char *check, enum doctor_level level,
                 const char *advice, const char *format, ...)
@@ -23,10 +34,9 @@ void doctor_add(struct doctor *doctor, const char *check, enum doctor_level leve
     finding->check = check;
     finding->level = level;
     va_start(ap, format);
-    vsnprintf(finding->text, sizeof finding->text, format, ap);
+    finding->text = write_text(format, ap);
     va_end(ap);
     snprintf(finding->advice, sizeof finding->advice, "%s", advice != NULL ? advice : "");
-    lockd_text_clean(finding->text, sizeof finding->text); /* it may be another's bytes */
     lockd_text_clean(finding->advice, sizeof finding->advice);
 }
 
@@ -38,9 +48,9 @@ void doctor_command(struct doctor *doctor, const char *format, ...)
     if (doctor->full)
         return;
     va_start(ap, format);
-    vsnprintf(finding->command, sizeof finding->command, format, ap);
+    free(finding->command);
+    finding->command = write_text(format, ap);
     va_end(ap);
-    lockd_text_clean(finding->command, sizeof finding->command);
 }
 
 const char *doctor_quote(const char *path, char *buffer)

@@ -8,6 +8,7 @@ import argparse
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -65,6 +66,12 @@ class Own(Case):
         self.assertEqual(read(second), before)
         self.run_tool("--list", status=4)
         self.run_tool("--restore-all", status=4)
+
+    def test_names_steer_no_terminal(self):
+        """Root reads the names of other users' files; U+009B is an escape sequence's beginning in one character."""
+        path, _ = self.build("red\x9b31m\x1b[1mé")
+        self.patch(path)
+        self.assertEqual(self.listed(), [["patched", self.path("red??31m?[1mé")]])
 
     def test_dry_runs_change_nothing(self):
         path, _ = self.build("program")
@@ -176,6 +183,38 @@ class Own(Case):
         self.assertEqual(read(self.path("moved/program")), after)
         self.assertNotEqual(after, before)
 
+    def test_a_folder_that_became_a_link_is_not_patched_again(self):
+        """Whoever owns a folder above it decides where the link leads, and root patches again what an upgrade overwrote."""
+        path, before = self.build("app/bin/program")
+        other, theirs = self.build("other/bin/program")
+        self.patch("--tree", self.path("app"))
+        os.rename(self.path("app"), self.path("moved"))
+        os.symlink("other", self.path("app"))
+        done = self.patch("--repatch", status=1)
+        self.assertIn("symbolic link", done.stderr)
+        self.assertEqual(read(other), theirs)
+        self.assertEqual(os.listdir(self.path("other")), ["bin"])  # no manifest
+        self.run_tool("--restore-all")
+        self.assertEqual(os.listdir(self.path("other")), ["bin"])
+        self.assertNotEqual(read(self.path("moved/bin/program")), before)
+        os.unlink(self.path("app"))
+        os.rename(self.path("moved"), self.path("app"))
+        self.run_tool("--restore", "--tree", self.path("app"))
+        self.assertEqual(read(path), before)
+
+    def test_a_library_is_the_same_by_whatever_path(self):
+        """A package that is removed names its library by one path, files name it by the one that gpushare-patch was started by."""
+        path, before = self.build("program")
+        os.mkdir(self.path("1.0"))
+        shutil.copy(OPTIONS.runtime, self.path("1.0/libgpushare.so.1"))
+        os.symlink("1.0", self.path("current"))
+        self.run_tool("--runtime", self.path("current/libgpushare.so.1"), "--no-sync", path)
+        named = ["--runtime", self.path("1.0/libgpushare.so.1")]
+        self.assertIn(path, self.run_tool("--list", *named).stdout)
+        self.assertNotIn(path, self.run_tool("--list", "--runtime", OPTIONS.runtime, status=4).stdout)
+        self.run_tool("--restore-all", *named)
+        self.assertEqual(read(path), before)
+
     def test_options_that_do_not_go_together(self):
         for words in (["--list", "--restore-all"], ["--list", "x"], ["--restore-all", "--tree", "x"], ["--all-users", "x"]):
             self.run_tool(*words, status=2)
@@ -200,6 +239,17 @@ class Root(Case):
         self.assertEqual((read(path), os.stat(path).st_uid), (before, user))
         self.run_tool("--list", status=4)
 
+    def test_a_folder_of_another_user_is_not_patched_again(self):
+        path, before = self.build("theirs/bin/program")
+        self.patch("--tree", self.path("theirs"))
+        self.give(self.path("theirs"))
+        with open(self.path("new"), "wb") as out:
+            out.write(before)
+        os.rename(self.path("new"), path)  # root's, in a folder that is not
+        done = self.patch("--repatch", status=1)
+        self.assertIn("belongs to user", done.stderr)
+        self.assertEqual(read(path), before)
+
     def test_others_may_enter_the_folder_whatever_the_umask(self):
         """It also holds the library of a wheel, which programs of all users load."""
         path, _ = self.build("program")
@@ -217,6 +267,47 @@ class Root(Case):
         after = read(path)
         self.run_tool("--restore-all", status=1)
         self.assertEqual((read(path), len(self.listed())), (after, 1))
+
+
+    def children_of(self, parent, user):
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/status", encoding="utf-8", errors="replace") as file:
+                    status = dict(line.split(":", 1) for line in file)
+            except OSError:
+                continue
+            if int(status["PPid"]) == parent and int(status["Uid"].split()[0]) == user:
+                yield int(name)
+
+    def test_a_user_cannot_hold_root_up(self):
+        """The process that restores a user's file is that user's, who can stop it. It waits here to say what it has done."""
+        path, _ = self.build("theirs/program")
+        user = self.give(path)
+        self.give(os.path.dirname(path))
+        for number, status in ((signal.SIGSTOP, 1), (signal.SIGTSTP, 0)):
+            self.patch(path)
+            reader, writer = os.pipe()
+            os.set_blocking(writer, False)
+            with self.assertRaises(BlockingIOError):
+                while True:
+                    os.write(writer, b"x" * 4096)
+            os.set_blocking(writer, True)
+            tool = subprocess.Popen([OPTIONS.patch, "--restore-all", "--no-sync"], env=self.environment, stdin=subprocess.DEVNULL,
+                                    stdout=writer, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(tool.kill)
+            os.close(writer)
+            child = None
+            while child is None and tool.poll() is None:
+                child = next(self.children_of(tool.pid, user), None)
+            self.assertIsNotNone(child)
+            os.kill(child, number)
+            if status == 0:  # a terminal sends that one to all; the others go on by themselves
+                os.close(reader)
+            said = tool.communicate(timeout=300)[1]
+            self.assertEqual(tool.returncode, status, said)
+            self.assertEqual("process of user" in said, status == 1, said)
+            if status == 1:
+                os.close(reader)
 
 
 class Stub(Case):

@@ -144,6 +144,17 @@ class DoctorTest(unittest.TestCase):
         self.assertEqual(subprocess.run(["bash", "-c", "file() { printf %s \"$1\"; }; " + self.doctor(odd)["file.kind"]["command"]],
                                         capture_output=True, text=True, check=True).stdout, odd)
 
+    def test_command_has_the_whole_path(self):
+        """A path that is cut names another file."""
+        long = self.file("/".join(["a" * 200] * 10) + "/it's a script", b"#!/bin/sh\n")
+        found = self.doctor(long)["file.kind"]
+        self.assertIn("is a script: the program that runs it must be prepared", found["text"])
+        with open(long, "wb"):  # no script
+            pass
+        command = self.doctor(long)["file.kind"]["command"]
+        self.assertEqual(subprocess.run(["bash", "-c", "file() { printf %s \"$1\"; }; " + command], capture_output=True, text=True,
+                                        check=True).stdout, long)
+
     def test_configuration_that_the_daemon_refuses(self):
         self.assert_found(self.doctor(), "config.check", "ok")
         config = self.file("etc/lockd.conf", b"[scheduling]\npolicy = best\n")
