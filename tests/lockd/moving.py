@@ -96,11 +96,16 @@ class Cards:
         """Until the daemon knows it there, with its memory."""
         wait_for(lambda: self.state(process, card).get("demand", 0) >= 4 << 20, PATIENCE, f"process {process.pid} on card {card}")
 
+    def devices(self):
+        """Of `status --json`; beside it may be a remark of NVML's, where the machine is busy. []: no daemon is running."""
+        done = subprocess.run([self.build + "/lockd/gpusharectl", "status", "--json"], env=self.environment, capture_output=True,
+                              text=True, timeout=PATIENCE)
+        return json.loads(done.stdout).get("devices", []) if done.returncode == 0 else []
+
     def state(self, process, card):
         """What the daemon says of it; {}: it is not there, or no daemon is running (a program is starting one, say)."""
         time.sleep(0.05)  # it is asked for in loops, on machines with two cores
-        code, said = self.ctl("status", "--json")
-        devices = json.loads(said).get("devices", []) if code == 0 else []
+        devices = self.devices()
         return next((p for d in devices if d["uuid"] == uuid(card) for p in d["programs"] if p["pid"] == process.pid), {})
 
     def show(self):

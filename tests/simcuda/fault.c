@@ -169,13 +169,15 @@ void sim_stop_if_due(const char *name)
     static _Atomic(unsigned) calls;
     const char *path = getenv("SIMCUDA_STOP");
     FILE *file = path && *path ? fopen(path, "re") : NULL;
-    char meant[64] = "";
-    unsigned nth = 0;
+    char meant[80] = "", *colon;
+    unsigned long nth = 0;
 
     if (!file)
         return;
-    if (fscanf(file, "%63[A-Za-z0-9_]:%u", meant, &nth) != 2)
-        nth = 0;
+    if (fgets(meant, sizeof meant, file) && (colon = strchr(meant, ':')) != NULL) {
+        *colon = '\0';
+        nth = strtoul(colon + 1, NULL, 10);
+    }
     fclose(file);
     if (is_meant(meant, strlen(meant), name) &&
         atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1 == nth &&

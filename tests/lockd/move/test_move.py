@@ -4,7 +4,6 @@
 are, and who cannot be moved stays as it was.
 
 usage: test_move.py BUILD-FOLDER [unittest options]"""
-import json
 import os
 import sys
 import time
@@ -49,8 +48,7 @@ class MoveTest(unittest.TestCase):
             self.assertRegex(said, r"moved process \d+ from GPU-\S+ to GPU-\S+ in [\d.]+ s")
             cards.await_use(mover, 1 - i % 2)
             self.assertEqual(cards.used(mover, i % 2), 0)
-        code, said = cards.ctl("status", "--json")
-        where = {d["uuid"]: [p["pid"] for p in d["programs"]] for d in json.loads(said)["devices"]}
+        where = {d["uuid"]: [p["pid"] for p in d["programs"]] for d in cards.devices()}
         self.assertEqual(sorted(where[uuid(0)]), sorted([mover.pid, other.pid]))
         self.assertEqual(where.get(uuid(1), []), [])
         self.assert_right(mover)
@@ -145,8 +143,7 @@ class MoveTest(unittest.TestCase):
         self.assertEqual(cards.move(hog, 1)[0], 0)
 
         def state():
-            devices = json.loads(cards.ctl("status", "--json")[1])["devices"]
-            return [(d["uuid"], p["state"]) for d in devices for p in d["programs"]]
+            return [(d["uuid"], p["state"]) for d in cards.devices() for p in d["programs"]]
         wait_for(lambda: state() == [(uuid(1), "paused")], PATIENCE, "it to be paused on the other card")
         self.assertEqual(cards.used(hog, 1) >> 20, 6)  # a context and an edge
         self.assertEqual(cards.ctl("resume", str(hog.pid))[0], 0)
