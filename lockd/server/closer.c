@@ -9,6 +9,9 @@
  * and from every user who has any while all users together have twice as much. (Connections of
  * one user are bounded by max-connections.)
  *
+ * A connection whose peer has not read descriptors that were passed to it stays open, and counts,
+ * until it has: they are still on their way, for the kernel (outbox.c).
+ *
  * Invariant: a user, and a connection in the counts, stay for as long as one of their
  * descriptors is being closed.
  */
@@ -18,11 +21,13 @@
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 
+#include <linux/sockios.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,6 +49,8 @@ struct closer {
     pthread_t thread;
     _Atomic(bool) done; /* release: the thread has closed them; acquire: it can be joined */
     bool running, connection;
+    bool
+        lingers; /* not before the peer has read, or closed its end: nothing else counts that */
     unsigned count;
     int fd[];
 };
@@ -102,7 +109,7 @@ static void start_closer(struct closer *closer)
 
 /* Takes over the open descriptors. False: no memory. */
 static bool add_closer(struct lockd_server *server, struct lockd_user *user, const int *fd,
-                       unsigned count, bool connection)
+                       unsigned count, bool connection, bool lingers)
 {
     struct closer *closer = calloc(1, sizeof *closer + count * sizeof *fd);
 
@@ -111,11 +118,12 @@ static bool add_closer(struct lockd_server *server, struct lockd_user *user, con
     closer->user = user;
     closer->count = count;
     closer->connection = connection;
+    closer->lingers = lingers;
     memcpy(closer->fd, fd, count * sizeof *fd);
     lockd_list_append(&server->closers.list, &closer->link);
     user->closing.descriptors += connection ? 0 : count;
     server->closers.descriptors += connection ? 0 : count;
-    if (user->closing.closers++ < RUNNING_MOST)
+    if (user->closing.closers++ < RUNNING_MOST && !lingers)
         start_closer(closer);
     return true;
 }
@@ -131,7 +139,7 @@ bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_
 void lockd_closer_take(struct lockd_server *server, struct lockd_user *user,
                        struct gs_descriptors *with)
 {
-    if (with->count == 0 || add_closer(server, user, with->fd, with->count, false))
+    if (with->count == 0 || add_closer(server, user, with->fd, with->count, false, false))
         with->count = 0;
     else
         gs_descriptors_close(with);
@@ -165,15 +173,35 @@ static bool is_empty_socket(int fd)
 }
 
 void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user *user, int fd,
-                                  bool descriptors)
+                                  bool descriptors, bool passed)
 {
+    const bool lingers = passed && lockd_closer_unread(fd) != 0;
+
     epoll_ctl(server->epoll, EPOLL_CTL_DEL, fd, NULL); /* no event of it may come up again */
     shutdown(fd, SHUT_RDWR);
-    if ((descriptors || !server->closers.guarded) && !is_empty_socket(fd) &&
-        add_closer(server, user, &fd, 1, true))
+    if ((lingers || ((descriptors || !server->closers.guarded) && !is_empty_socket(fd))) &&
+        add_closer(server, user, &fd, 1, true, lingers))
         return;
     close(fd);
     count_closed_connection(server, user);
+}
+
+size_t lockd_closer_unread(int fd)
+{
+    int bytes = 0;
+
+    return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? (size_t)bytes : 0;
+}
+
+size_t lockd_closer_unread_of(const struct lockd_server *server, const struct lockd_user *user)
+{
+    size_t unread = 0;
+
+    for (struct lockd_list *at = server->closers.list.next; at != &server->closers.list;
+         at = at->next)
+        if (closer_of(at)->lingers && closer_of(at)->user == user)
+            unread += lockd_closer_unread(closer_of(at)->fd[0]);
+    return unread;
 }
 
 static void end_closer(struct lockd_server *server, struct closer *closer)
@@ -203,13 +231,16 @@ uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now)
     lockd_list_each (at, &server->closers.list) {
         struct closer *closer = closer_of(at);
 
+        if (closer->lingers && now != 0 && lockd_closer_unread(closer->fd[0]) != 0)
+            continue;
+        closer->lingers = false;
         if (closer->running && atomic_load_explicit(&closer->done, memory_order_acquire))
             end_closer(server, closer);
         else if (!closer->running && closer->user->closing.running < RUNNING_MOST)
             start_closer(closer);
     }
     lockd_list_each (left, &server->closers.list)
-        waits = waits || !closer_of(left)->running;
+        waits = waits || (!closer_of(left)->running && !closer_of(left)->lingers);
     return lockd_list_empty(&server->closers.list) ? LOCKD_NEVER
                                                    : now + (waits ? SOON_NS : LOOK_NS);
 }

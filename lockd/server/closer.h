@@ -12,6 +12,7 @@
 #include "lockd/base/list.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct lockd_connection;
@@ -39,10 +40,15 @@ void lockd_closer_allow(struct lockd_connection *connection, bool allow);
 /* Closes the user's descriptors in a thread of their own; count is 0 afterwards. */
 void lockd_closer_take(struct lockd_server *server, struct lockd_user *user,
                        struct gs_descriptors *with);
-/* Closes a connection: at once if no descriptors can be in it, otherwise in a thread. It is
+/* Closes a connection: at once if no descriptors can be in it, otherwise in a thread. passed: its
+ * peer was passed some; it is closed once the peer has read them, or has closed its end. It is
  * counted until it is closed. */
 void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user *user, int fd,
-                                  bool descriptors);
+                                  bool descriptors, bool passed);
+/* What the peer of a connection has not read, in bytes of the kernel's; of all of a user's that are
+ * closed only once that has been read. */
+size_t lockd_closer_unread(int fd);
+size_t lockd_closer_unread_of(const struct lockd_server *server, const struct lockd_user *user);
 /* So many descriptors of this user are being closed that the daemon reads no more of the user's
  * messages. */
 bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_user *user);

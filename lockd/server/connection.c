@@ -92,7 +92,7 @@ void lockd_connection_free(struct lockd_connection *connection)
     lockd_track_deinit(&connection->tracks);
     lockd_trace_unlisten(connection);
     lockd_closer_take_connection(connection->server, connection->user, connection->fd,
-                                 connection->descriptors);
+                                 connection->descriptors, connection->out.passed);
     free(connection);
 }
 

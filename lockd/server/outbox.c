@@ -11,6 +11,7 @@
 
 #include "common/packet.h"
 #include "lockd/protocol/wire_check.h"
+#include "lockd/server/closer.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
@@ -19,9 +20,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <linux/sockios.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 /* Descriptors on their way count for the daemon's user, who may have no more of them than
@@ -151,18 +150,17 @@ void lockd_outbox_end(struct lockd_connection *connection, int code, uint32_t co
  * counts it: some 800 bytes a packet. */
 static size_t count_unread(const struct lockd_connection *connection)
 {
-    size_t unread = 0;
+    size_t unread = lockd_closer_unread_of(connection->server, connection->user);
 
     lockd_list_each (at, &connection->server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-        int bytes = 0;
+        size_t own;
 
         if (!each->out.passed || each->user != connection->user)
             continue;
-        if (ioctl(each->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0)
-            unread += (size_t)bytes;
-        else
-            each->out.passed = false;
+        own = lockd_closer_unread(each->fd);
+        each->out.passed = own != 0;
+        unread += own;
     }
     return unread;
 }

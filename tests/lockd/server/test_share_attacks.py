@@ -105,13 +105,15 @@ class Attacks(unittest.TestCase):
         self.is_shared(exporter, opener, 2001, 2)
         wait_for(lambda: self.descriptors() < before, PATIENCE, "the daemon to close what it has")
 
-    def test_descriptors_that_nobody_reads(self):
-        """What is on its way counts for the daemon's user, and that has a limit: one user's programs must not use it up."""
+    def leave_unread(self, then):
+        """What is on its way counts for the daemon's user, and that has a limit: one user's programs must not use it up. then: what
+        such a program does in the end."""
         exporter, opener = self.peer(VICTIM, 2001), self.peer(VICTIM, 2002)
         self.is_shared(exporter, opener, 2001, 1)
         before = self.descriptors()
         chunks = [os.memfd_create("chunk") for _ in range(15)]
         out, into = os.pipe()
+        attackers = []
         for i in range(8):
             theirs, mine = self.peer(ATTACKER, 1100 + i), self.peer(ATTACKER, 1200 + i)
             mine.has_been_read()
@@ -120,10 +122,24 @@ class Attacks(unittest.TestCase):
             for _ in range(60):
                 mine.share(mine.asked()[2], whole=30 * MIB, size=30 * MIB, count=15, files=[*chunks, into])
             mine.has_been_read()
+            then(theirs)
+            mine.socket.close()
+            attackers.append(theirs)
             self.is_shared(exporter, opener, 2001, 7 + i)
         for fd in [*chunks, out, into]:
             os.close(fd)
-        wait_for(lambda: self.descriptors() <= before + 40, PATIENCE, "the daemon to close what it has")
+        for attacker in attackers:
+            attacker.socket.close()
+        wait_for(lambda: self.descriptors() <= before, PATIENCE, "the daemon to close what it has")
+
+    def test_descriptors_that_nobody_reads(self):
+        self.leave_unread(lambda theirs: None)
+
+    def test_descriptors_that_nobody_reads_of_a_connection_that_is_ended(self):
+        def say_nonsense(theirs):
+            theirs.socket.send(b"nonsense")
+            wait_for(lambda: f"of user {ATTACKER}: connection closed" in self.daemon.said(), PATIENCE, "the daemon to hang up")
+        self.leave_unread(say_nonsense)
 
     def test_shares_that_nobody_asked_for(self):
         """With descriptors of anything; and answers to an open that it does not have."""
