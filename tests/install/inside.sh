@@ -358,9 +358,11 @@ check_deb() {
 
 # The stub of a tarball, and the list and the library of a wheel, are not the package's.
 check_neighbour() { # LIBRARY of the package
+    local unpacked
     mkdir "$work/neighbour"
     tar -xzf "$kit"/gpushare-*-linux-*.tar.gz -C "$work/neighbour"
-    "$work"/neighbour/*/install.sh /usr/local >"$work/install.out"
+    unpacked=$(echo "$work"/neighbour/*)
+    "$unpacked/install.sh" /usr/local >"$work/install.out"
     /usr/local/bin/gpushare-patch -q "$work/patched"
     cp "$work/patched" "$work/kept"
     damage "$work/patched"
@@ -377,7 +379,7 @@ check_neighbour() { # LIBRARY of the package
     must_say "gpushare was removed" run "$work/patched"
     [ -e "$state/lib/libgpushare.so.1" ] || die "purge took away the library that a wheel keeps"
     [ ! -e "$1" ] || die "$1 stayed"
-    rm -r "$state/lib"
+    rm -r "${state:?}/lib"
     cat "$work/kept" >"$work/patched"
     "$state/gpushare-patch" --restore-all >"$work/restore.out" 2>&1 || die "the kept tool could not restore"
     cmp -s "$work/patched" "$kit/program" || die "restored, but not the same"
