@@ -44,7 +44,7 @@ if [ -n "$left" ]; then
     mkdir -p "$state"
     cp "$prefix/lib/gpushare/libgpushare-stub.so.1" "$library.stub"
     cp "$tool" "$state/gpushare-patch"
-    printf '%s\n' "$library" "$state/gpushare-patch" >"$state/stub"
+    printf '%s\n' "$library" "$state/gpushare-patch" >>"$state/stub"
 fi
 folders=$(sort -r "$list" | sed -n '\|/$|p') # those that install.sh made, the deepest first
 while read -r file; do

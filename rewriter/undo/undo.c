@@ -190,7 +190,9 @@ enum elf_exit elf_undo_own(const struct elf_options *options)
 enum elf_exit elf_undo(const struct elf_options *options)
 {
     bool root = geteuid() == 0;
-    bool stub = options->restore_all && !options->dry_run && elf_undo_has_stub();
+    /* with --runtime, the files of other installations may need it still */
+    bool stub = options->restore_all && !options->dry_run && options->runtime == NULL &&
+                elf_undo_has_stub();
     enum elf_exit result = elf_undo_own(options);
 
     if (options->all_users || (stub && root)) /* the stub serves all of them */

@@ -353,6 +353,37 @@ check_deb() {
     gpushare-patch -q "$work/patched"
     leave_stub "Debian package, purged at once" "$library" dpkg -P gpushare libgpushare-dev libgpushare1
     nothing_left "Debian package that was purged at once"
+    check_neighbour "$library"
+}
+
+# The stub of a tarball, and the list and the library of a wheel, are not the package's.
+check_neighbour() { # LIBRARY of the package
+    local unpacked
+    mkdir "$work/neighbour"
+    tar -xzf "$kit"/gpushare-*-linux-*.tar.gz -C "$work/neighbour"
+    unpacked=$(echo "$work"/neighbour/*)
+    "$unpacked/install.sh" /usr/local >"$work/install.out"
+    /usr/local/bin/gpushare-patch -q "$work/patched"
+    cp "$work/patched" "$work/kept"
+    damage "$work/patched"
+    /usr/local/share/gpushare/uninstall.sh >"$work/uninstall.out" 2>&1
+    mkdir -p "$state/lib"
+    echo kept >"$state/lib/libgpushare.so.1"
+    cp "$kit/program" "$work/second"
+    dpkg -i "$kit"/*.deb >"$work/dpkg.out" 2>&1 || die "dpkg -i failed"
+    hash -r
+    must_say "gpushare was removed" run "$work/patched"
+    gpushare-patch -q "$work/second"
+    dpkg -P gpushare libgpushare-dev libgpushare1 >"$work/dpkg.out" 2>&1 || die "dpkg -P failed"
+    cmp -s "$work/second" "$kit/program" || die "removal did not restore the package's own file"
+    must_say "gpushare was removed" run "$work/patched"
+    [ -e "$state/lib/libgpushare.so.1" ] || die "purge took away the library that a wheel keeps"
+    [ ! -e "$1" ] || die "$1 stayed"
+    rm -r "${state:?}/lib"
+    cat "$work/kept" >"$work/patched"
+    "$state/gpushare-patch" --restore-all >"$work/restore.out" 2>&1 || die "the kept tool could not restore"
+    cmp -s "$work/patched" "$kit/program" || die "restored, but not the same"
+    nothing_left "Debian package beside others"
 }
 
 check_musl() {

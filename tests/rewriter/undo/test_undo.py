@@ -311,6 +311,20 @@ class Root(Case):
 
 
 class Stub(Case):
+    def test_the_stub_of_another_installation_stays(self):
+        """A package that is removed restores its own files, and then others may still need a stub."""
+        path, _ = self.build("program")
+        self.patch(path)
+        stub = self.path("libgpushare.so.1")
+        with open(stub, "wb") as out:
+            out.write(b"ELF gpushare-stub-of-a-removed-library\0 and so on")
+        with open(os.path.join(self.state, "stub"), "w", encoding="utf-8") as out:
+            out.write(f"{stub}\n")
+        self.run_tool("--restore-all", "--runtime", stub, status=4)
+        self.assertTrue(os.path.exists(stub))
+        self.run_tool("--restore-all")
+        self.assertFalse(os.path.exists(stub))
+
     def test_the_stub_goes_when_the_last_file_is_restored(self):
         path, _ = self.build("program")
         self.patch(path)
