@@ -141,7 +141,7 @@ struct sched_party_wait {
     bool elsewhere;   /* waits for another device before it comes to this one */
     bool keeps_place; /* its turn was cut: it comes back to the place that it had */
     bool yields;      /* its turn was ended for the one that had this place, and still waits */
-    uint64_t behind_key, behind_number;
+    uint64_t behind_key, behind_number, behind_arrival; /* ... when it was stopped for it */
 };
 
 /* A party's turn: lease.c. */

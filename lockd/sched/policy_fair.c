@@ -27,9 +27,10 @@
  * there too, and ends the turn of a party that runs on that device alone: otherwise the first
  * device would wait for the turns on all the others.
  *
- * A party does not go first if its own turn was ended for another before its time, or if it
+ * A gang does not go first there if its own turn was ended for another before its time, or if it
  * was stopped for one that still waits: two that may end each other's turns would do nothing
- * else.
+ * else. For the same reason an interactive party whose turn was ended so ends none itself; but it
+ * keeps its place among the interactive ones, which would pass it again and again otherwise.
  *
  * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
  * waiting for DEBT_ROUNDS at most.
@@ -140,12 +141,6 @@ static bool is_assembling(const struct sched_party *party)
     return party->gang->party_count > 1 && party->gang->held_count != 0;
 }
 
-/* It was interactive when it came, and nobody ended its last turn before its time. */
-static bool is_first(const struct sched_party *party)
-{
-    return party->bursts.first && !party->turn.interrupted;
-}
-
 static uint64_t place_party(struct sched_party *party)
 {
     const struct sched_device *device = party->device;
@@ -158,7 +153,7 @@ static uint64_t place_party(struct sched_party *party)
     have = credit_left(party);
     behind = sched_less(party->fair.virtual_ns, device->fair.level);
     party->fair.round = device->fair.round;
-    if (is_first(party))
+    if (party->bursts.first) /* it was interactive when it came */
         return FIRST;
     if (!stopped && is_assembling(party) && have >= switch_charge(party, true))
         return party->fair.round * CLASSES + FIRST;
