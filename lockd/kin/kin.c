@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kin.c: owns programs, their keys and the sets that keys make of them. A set falls apart only
- * when a program of it takes a key back: what was one job stays one. Keys are few and so are
+ * when a program of it takes a key back, or when a trial made it and it hangs (trial.c): what
+ * was one job stays one. Keys are few and so are
  * programs of one user, so a look at all of them for each new key will do.
  */
 #include "lockd/kin/kin.h"
@@ -133,15 +134,18 @@ static bool forget_key(struct kin_program *program, uint64_t key, uint32_t kind)
     return false;
 }
 
-/* Not what a trial has shown to be one; nor more than it is cheap to look at again and again. */
-static bool is_divisible(const struct kin *kin, uint64_t set)
+/* Not more than it is cheap to look at again and again. tried: also if a trial has shown that
+ * it is one. */
+static bool is_divisible(const struct kin *kin, uint64_t set, bool tried)
 {
     unsigned count = 0;
 
     lockd_list_each (at, &kin->programs) {
         const struct kin_program *program = kin_program_of(at);
 
-        if (program->set == set && (program->why == GS_KIN_TRIED || ++count > DIVIDED_MOST))
+        if (program->set != set)
+            continue;
+        if ((program->why == GS_KIN_TRIED && !tried) || ++count > DIVIDED_MOST)
             return false;
     }
     return true;
@@ -213,6 +217,12 @@ void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uin
                  uint64_t now_ns)
 {
     if (forget_key(program, key, kind) && kind < GS_KIN_HINT_FIRST && program->set != 0 &&
-        is_divisible(kin, program->set))
+        is_divisible(kin, program->set, false))
         divide_set(kin, program->set, now_ns);
+}
+
+void kin_forget_tried(struct kin *kin, uint64_t set, uint64_t now_ns)
+{
+    if (is_divisible(kin, set, true))
+        divide_set(kin, set, now_ns);
 }

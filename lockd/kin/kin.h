@@ -72,6 +72,8 @@ void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint3
  * trial has shown that it is one, or it has more than 32 programs. */
 void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
                  uint64_t now_ns);
+/* What a trial has shown of that set was wrong: it falls apart into those that keys make. */
+void kin_forget_tried(struct kin *kin, uint64_t set, uint64_t now_ns);
 /* The two are one job, for that reason (enum gs_kin_kind). Nothing happens if they are of two
  * identities, or one names its group. */
 void kin_join(struct kin *kin, struct kin_program *a, struct kin_program *b, uint32_t why,

@@ -9,6 +9,11 @@
  *
  * Every combination gets TRIAL_NS at most, so each of them is tried in bounded time. When all
  * have been, the pause between two trials of that program grows.
+ *
+ * A trial can be wrong: what the hung program waited for may have run beside it by chance. Such
+ * sets grow until they are too large for a device, where a set cannot run together. So a set that
+ * only trials have made, and that hangs when every combination has been tried, falls apart, and
+ * the search begins anew.
  */
 #include "lockd/kin/trial.h"
 
@@ -296,6 +301,8 @@ static void look_at_program(struct kin *kin, struct kin_program *program, uint64
     program->watch.pause =
         program->watch.pause * 2 < PAUSE_MAX ? program->watch.pause * 2 : PAUSE_MAX;
     program->watch.tries = 0;
+    if (program->set != 0)
+        kin_forget_tried(kin, program->set, now);
 }
 
 uint64_t kin_tend(struct kin *kin, uint64_t now_ns)

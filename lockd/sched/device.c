@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid, uint32_t user)
+static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid, uint32_t user,
+                                       uint64_t now)
 {
     struct sched_device *device = calloc(1, sizeof *device);
 
@@ -39,6 +40,7 @@ static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid,
     lockd_list_init(&device->books.stopping);
     lockd_list_init(&device->share.users);
     device->share.generation = UINT64_MAX;
+    device->share.at = now; /* nothing is saved up yet */
     memcpy(device->identity.uuid, uuid, sizeof device->identity.uuid);
     device->deadline = device->grace_at = device->stop_at = device->revoke.at = LOCKD_NEVER;
     device->told.exact_at = device->evict_at = LOCKD_NEVER;
@@ -47,7 +49,7 @@ static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid,
     return device;
 }
 
-int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user,
+int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user, uint64_t now,
                      struct sched_device **found)
 {
     uint32_t named = 0;
@@ -60,7 +62,7 @@ int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user,
     }
     if (named >= LOCKD_DEVICES_PER_USER)
         return -EMFILE;
-    *found = device_new(sched, uuid, user);
+    *found = device_new(sched, uuid, user, now);
     return *found != NULL ? 0 : -ENOMEM;
 }
 

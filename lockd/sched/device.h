@@ -10,7 +10,7 @@
 
 /* The device, made if there is none. -ENOMEM, or -EMFILE: that user named too many already that
  * nobody knew. */
-int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user,
+int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user, uint64_t now,
                      struct sched_device **found);
 /* Frees it if nobody is on it any more. */
 void sched_device_free_unused(struct sched_device *device);

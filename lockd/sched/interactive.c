@@ -135,7 +135,7 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     const uint64_t ran = bursts->now, waited = sched_less(now - bursts->began, ran);
     bool hidden;
 
-    bursts->now = 0;
+    bursts->now = bursts->long_turn = 0;
     bursts->rested = true;
     if (ran == 0)
         return;
@@ -292,6 +292,17 @@ uint64_t sched_party_lasts_until(const struct sched_party *party, uint64_t now)
     if (!party->bursts.first || !sched_party_is_interactive(party, now))
         return now;
     return sched_party_shows_at(party, now);
+}
+
+/* Its bursts are short, but the present one is long, and it is not interactive: what came while it waited may have piled up. */
+bool sched_party_piles_up(const struct sched_party *party, uint64_t now)
+{
+    const struct sched_party_bursts *bursts = &party->bursts;
+
+    return bursts->usual != LOCKD_NEVER && bursts->is_short &&
+           party->device->sched->settings.quantum_ns == LOCKD_AUTO &&
+           sched_gang_class(party->gang) == GS_CLASS_AUTO &&
+           burst_now(party, now) > usual_most(party) && !sched_party_is_interactive(party, now);
 }
 
 /* When the present burst of one that has the device has been as long as a turn. */

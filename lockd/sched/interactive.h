@@ -30,5 +30,7 @@ uint64_t sched_party_shows_at(const struct sched_party *party, uint64_t now);
 /* When one that has the device as an interactive party is none any more if it goes on like that;
  * LOCKD_NEVER: it was said to be one. */
 uint64_t sched_party_lasts_until(const struct sched_party *party, uint64_t now);
+/* Does its present burst last for so long, perhaps, since it has to wait for turns? */
+bool sched_party_piles_up(const struct sched_party *party, uint64_t now);
 
 #endif

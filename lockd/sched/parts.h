@@ -141,7 +141,7 @@ struct sched_party_wait {
     bool elsewhere;   /* waits for another device before it comes to this one */
     bool keeps_place; /* its turn was cut: it comes back to the place that it had */
     bool yields;      /* its turn was ended for the one that had this place, and still waits */
-    uint64_t behind_key, behind_number;
+    uint64_t behind_key, behind_number, behind_arrival; /* ... when it was stopped for it */
 };
 
 /* A party's turn: lease.c. */
@@ -187,6 +187,7 @@ struct sched_party_bursts {
     uint32_t waited;     /* so many bursts in a row say little, since they waited */
     uint32_t try_after;  /* ... after so many one is served at once; 0: as usual */
     uint64_t idle;       /* what it may idle therefore; 0: not known */
+    uint64_t long_turn;  /* policy_fair.c: it gets one once this burst was so long, ns */
     bool first;          /* it was interactive when it came for its present turn */
     bool is_short;       /* that is short enough for an interactive party */
     bool rests;          /* long enough for its bursts to be an interactive party's */

@@ -27,9 +27,10 @@
  * there too, and ends the turn of a party that runs on that device alone: otherwise the first
  * device would wait for the turns on all the others.
  *
- * A party does not go first if its own turn was ended for another before its time, or if it
+ * A gang does not go first there if its own turn was ended for another before its time, or if it
  * was stopped for one that still waits: two that may end each other's turns would do nothing
- * else.
+ * else. For the same reason an interactive party whose turn was ended so ends none itself; but it
+ * keeps its place among the interactive ones, which would pass it again and again otherwise.
  *
  * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
  * waiting for DEBT_ROUNDS at most.
@@ -140,12 +141,6 @@ static bool is_assembling(const struct sched_party *party)
     return party->gang->party_count > 1 && party->gang->held_count != 0;
 }
 
-/* It was interactive when it came, and nobody ended its last turn before its time. */
-static bool is_first(const struct sched_party *party)
-{
-    return party->bursts.first && !party->turn.interrupted;
-}
-
 static uint64_t place_party(struct sched_party *party)
 {
     const struct sched_device *device = party->device;
@@ -158,7 +153,7 @@ static uint64_t place_party(struct sched_party *party)
     have = credit_left(party);
     behind = sched_less(party->fair.virtual_ns, device->fair.level);
     party->fair.round = device->fair.round;
-    if (is_first(party))
+    if (party->bursts.first) /* it was interactive when it came */
         return FIRST;
     if (!stopped && is_assembling(party) && have >= switch_charge(party, true))
         return party->fair.round * CLASSES + FIRST;
@@ -190,7 +185,23 @@ static uint64_t first_turn(const struct sched_party *party)
 
     if (party->turn.count != 0 || !sched_party_is_new(party) || party->device->party_count > 2)
         return 0;
-    return sched_min(2 * waited, 2 * quantum);
+    return sched_min(3 * waited, TURN_LONGEST * quantum);
+}
+
+/* Requests that come nearly as fast as a fair share serves them pile up once an interactive party is
+ * none any more, since it waits for whole turns then; it would never rest again, and be slow for
+ * ever, where it can be served at once. One long turn, charged like any other time, shows whether
+ * its work ends. The next one is due when it has worked for twice as long. */
+static uint64_t rest_of_pile(struct sched_party *party)
+{
+    struct sched_party_bursts *bursts = &party->bursts;
+    const uint64_t length = sched_device_quantum(party->device) * TURN_LONGEST;
+
+    if (bursts->now < bursts->long_turn ||
+        !sched_party_piles_up(party, party->device->share.at))
+        return 0;
+    bursts->long_turn = 2 * (bursts->now + length);
+    return length;
 }
 
 /* The device goes on to the round of the turn that begins; not for one that runs while the
@@ -201,7 +212,7 @@ static uint64_t turn_length(struct sched_party *party)
     const uint64_t have = credit_left(party),
                    behind = sched_less(party->fair.virtual_ns, device->fair.level);
     const uint64_t quantum = sched_device_quantum(device);
-    uint64_t rise = 0;
+    uint64_t rise = 0, rest;
 
     if (party->fair.round > device->fair.round)
         rise = (party->fair.round - device->fair.round) * round_step(device);
@@ -211,9 +222,9 @@ static uint64_t turn_length(struct sched_party *party)
     }
     if (party->bursts.first)
         return sched_max(rest_of_burst(party), sched_min(quantum, FIRST_TURN));
-    return sched_max(sched_max(rest_of_burst(party), first_turn(party)),
-                     sched_clamp(to_real(party, sched_less(have + rise, behind)),
-                                 quantum / WORTH / 2, quantum * TURN_LONGEST));
+    rest = sched_max(sched_max(rest_of_burst(party), first_turn(party)), rest_of_pile(party));
+    return sched_max(rest, sched_clamp(to_real(party, sched_less(have + rise, behind)),
+                                       quantum / WORTH / 2, quantum * TURN_LONGEST));
 }
 
 static void count_ran(struct sched_party *party, uint64_t ns)

@@ -25,16 +25,22 @@ void sched_queue_drop(struct sched_party *party)
     sched_share_note(party, party->device->share.at);
 }
 
-/* Is the one still waiting that its last turn was ended for? It was the head, so it is no
- * further back than the first. */
+/* Is the one still waiting that its last turn was ended for? It was the head then: what is before
+ * it now has come since, and is no reason to wait longer. */
 static bool still_yields(const struct sched_party *party)
 {
-    const struct sched_node *first = sched_order_first(&party->device->waiting.queue);
+    const struct sched_party_wait *wait = &party->wait;
 
-    if (!party->wait.yields || first == NULL)
+    if (!wait->yields)
         return false;
-    return first->key < party->wait.behind_key ||
-           (first->key == party->wait.behind_key && first->number <= party->wait.behind_number);
+    for (struct sched_node *at = sched_order_first(&party->device->waiting.queue);
+         at != NULL && (at->key < wait->behind_key ||
+                        (at->key == wait->behind_key && at->number <= wait->behind_number));
+         at = sched_order_next(at)) {
+        if (sched_party_of(at, wait.queued)->wait.arrival == wait->behind_arrival)
+            return true;
+    }
+    return false;
 }
 
 /* By the policy, but behind that one. */

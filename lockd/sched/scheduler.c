@@ -298,7 +298,7 @@ int sched_state(struct sched *sched, struct sched_client *client,
     if (member == NULL) {
         if (client->member_count == LOCKD_DEVICES_PER_CLIENT)
             return -EMFILE;
-        code = sched_device_get(sched, state->uuid, client->user, &device);
+        code = sched_device_get(sched, state->uuid, client->user, now_ns, &device);
         if (code != 0)
             return code;
         member = member_new(client, device, state, now_ns);

@@ -160,7 +160,8 @@ static bool went_first(const struct sched_party *party)
 
 void sched_share_ran(struct sched_party *party, uint64_t ns, uint64_t now)
 {
-    fade_add(&party->share.had, ns, now);
+    if (party->share.first || party->bursts.long_turn == 0)
+        fade_add(&party->share.had, ns, now);
     if (party->share.user != NULL && went_first(party))
         fade_add(&party->share.user->had, ns, now);
 }

@@ -261,6 +261,7 @@ static void end_turn(struct sched_party *victim, struct sched_party *head, uint6
     victim->wait.yields = true;
     victim->wait.behind_key = head->wait.queued.key;
     victim->wait.behind_number = head->wait.queued.number;
+    victim->wait.behind_arrival = head->wait.arrival;
     head->turn.interrupts = head->turn.interrupts || interrupted;
     sched_lease_end(victim->gang, now);
 }

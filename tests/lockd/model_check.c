@@ -162,6 +162,21 @@ static uint64_t rounds_to_sit_out(const struct sched_gang *gang)
     return sched_min(most, 5);
 }
 
+/* Of the devices where it has to wait; 0: all that want them are interactive, and nobody is held
+ * off. */
+static double least_kept(const struct sched_gang *gang)
+{
+    double least = 0;
+
+    lockd_list_each (at, &gang->parties) {
+        const double keeps = model_keeps(sched_party_of(at, of_gang)->device);
+
+        if (keeps > 0 && (least == 0 || keeps < least))
+            least = keeps;
+    }
+    return least;
+}
+
 static void check_wait(struct model *model, const struct sched_member *member, uint32_t index)
 {
     struct model_program *program = member->client->owner;
@@ -182,17 +197,17 @@ static void check_wait(struct model *model, const struct sched_member *member, u
     side->turns_most = sched_max(side->turns_most, turns);
     side->rounds_most = sched_max(side->rounds_most, rounds_to_sit_out(gang));
     bound = wait_bound(model, side->turns_most) * (1 + side->rounds_most);
-    /* in a time T interactive ones keep it from running for (1 - keeps) T + SPARE_MOST + keeps L at most
-     * (model_floor.c), and the others, in the rest of it, for the bound so far */
+    /* A gang waits for its places one after the other. On a device with `keeps`, in a time T,
+     * interactive ones keep it from running for (1 - keeps) T + SPARE_MOST + keeps L at most
+     * (model_floor.c), and the others, in the rest of all times, for the bound so far. */
     if (model->options.policy == GS_POLICY_FAIR) {
-        const double keeps = model_keeps(member->device);
+        const double keeps = least_kept(gang), places = gang->party_count;
 
-        /* 0: all that want the device are interactive, and nobody is held off */
         if (keeps > 0 && (side->keeps_least == 0 || keeps < side->keeps_least))
             side->keeps_least = keeps;
-        bound = (uint64_t)((double)(bound + SPARE_MOST) /
-                           (side->keeps_least == 0 ? 1 : side->keeps_least)) +
-                side->turns_most + 2 * longest_switch(model);
+        bound = (uint64_t)(((double)bound + places * (double)SPARE_MOST) /
+                               (side->keeps_least == 0 ? 1 : side->keeps_least) +
+                           places * (double)(side->turns_most + 2 * longest_switch(model)));
     }
     wait = model->now - sched_max(side->waits_since, sched_min(model->disturbed, model->now));
     model->figures.wait_worst_ns = sched_max(model->figures.wait_worst_ns, wait);

@@ -70,10 +70,13 @@ static void check_ended(struct model *model, const struct sched_device *device, 
         struct model_side *side = &((struct model_program *)member->client->owner)->side[index];
         const bool ends = party->turn.interrupts && party->share.first && !party->wait.first;
 
-        if (ends && !side->ends && model->floor[index].balance < -(double)SLACK)
+        /* one that joins a gang has not ended the turn that its gang ended before */
+        if (ends && !side->ends && side->ends_of == party &&
+            model->floor[index].balance < -(double)SLACK)
             model_fail(model, "floor: ns owed to others, and the bound", index,
                        (uint64_t)-model->floor[index].balance, SLACK);
         side->ends = ends;
+        side->ends_of = party;
     }
 }
 

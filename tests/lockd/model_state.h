@@ -34,6 +34,7 @@ struct model_side {
     uint64_t rounds_most; /* that it had to sit out */
     double keeps_least;   /* of what the floor left to it meanwhile */
     bool ends;            /* its turn ended another one's */
+    const void *ends_of;  /* ... that of this party */
     uint64_t turns_most;  /* the longest turns meanwhile, on all devices together */
     uint32_t seq, flags;
     bool work, want, running, moving;

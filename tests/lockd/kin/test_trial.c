@@ -94,11 +94,22 @@ static void trial_random_late_ranks_all_end(void **state)
     run_many(true);
 }
 
+/* Trials had shown two jobs to be one, which was too large to run together; what trials had shown
+ * was never forgotten. */
+static void trial_random_what_once_failed(void **state)
+{
+    struct figures figures = {0};
+
+    (void)state;
+    run_one(21299, false, &figures);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trial_random_jobs_all_end),
         cmocka_unit_test(trial_random_late_ranks_all_end),
+        cmocka_unit_test(trial_random_what_once_failed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -233,7 +233,10 @@ static void lock_random_what_once_failed(void **state)
  * gang gave way to those that had nothing to do, or were less important by then; spare bytes
  * were kept from one that grew. With fair, a burst that never ended stayed interactive since it
  * did not count itself among those that wait; a gang that had used up the account of interactive
- * programs let another one pass, and ended its turn at once, again and again. */
+ * programs let another one pass, and ended its turn at once, again and again.
+ * An interactive one whose turn had been ended before its time was passed by all others that were
+ * interactive; or it stayed behind the place of a party that had had its turn long ago. A new daemon's
+ * interactive programs had saved up all the time since the machine's start. */
 static void lock_random_mixed_what_once_failed(void **state)
 {
     struct model_options options = plain;
@@ -247,9 +250,15 @@ static void lock_random_mixed_what_once_failed(void **state)
     options.policy = GS_POLICY_FAIR;
     model_free(run_one(options, 100067));
     model_free(run_one(options, 1019));
+    model_free(run_one(options, 1471));
+    model_free(run_one(options, 1612));
+    model_free(run_one(options, 1899));
     options.kills = options.pauses = options.restarts = true;
     model_free(run_one(options, 1047));
     model_free(run_one(options, 5009));
+    model_free(run_one(options, 1263));
+    model_free(run_one(options, 1755));
+    model_free(run_one(options, 1803));
     options.policy = GS_POLICY_PRIORITY;
     model_free(run_one(options, 500125));
 }
