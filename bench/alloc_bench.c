@@ -74,7 +74,8 @@ static double now_us(void)
 }
 
 /* count pieces one after another, then their frees */
-static int run(const struct side *side, uint64_t bytes, unsigned count, struct samples *samples)
+static int run_side(const struct side *side, uint64_t bytes, unsigned count,
+                    struct samples *samples)
 {
     static CUdeviceptr pieces[MAX_SAMPLES];
     CUresult result = CUDA_SUCCESS;
@@ -107,8 +108,8 @@ static int run(const struct side *side, uint64_t bytes, unsigned count, struct s
     return result == CUDA_SUCCESS ? 0 : -1;
 }
 
-static void medians(struct samples *own, struct samples *routed, struct result *result,
-                    unsigned way)
+static void find_medians(struct samples *own, struct samples *routed, struct result *result,
+                         unsigned way)
 {
     result->own[way] =
         (struct times){median_of(own->alloc, own->count), median_of(own->release, own->count)};
@@ -127,11 +128,11 @@ static int measure_again(const struct side *const *sides, unsigned rounds,
             samples[0].count = samples[1].count = 0;
         for (unsigned i = 0; i < 2; i++)
             for (unsigned j = 0; j < AGAIN; j++)
-                if (run(sides[(i + round) % 2], result->bytes, 1, &samples[(i + round) % 2]) !=
-                    0)
+                if (run_side(sides[(i + round) % 2], result->bytes, 1,
+                             &samples[(i + round) % 2]) != 0)
                     return -1;
     }
-    medians(&samples[0], &samples[1], result, 0);
+    find_medians(&samples[0], &samples[1], result, 0);
     return 0;
 }
 
@@ -145,21 +146,21 @@ static int measure_fresh(const struct side *const *sides, unsigned rounds, unsig
     for (unsigned round = 0; round < rounds; round++) {
         nanosleep(&pause, NULL); /* what was kept has gone (runtime/memory/idle_ranges.c) */
         for (unsigned i = 0; i < 2; i++)
-            if (run(sides[(i + round) % 2], result->bytes, count, &samples[(i + round) % 2]) !=
-                0)
+            if (run_side(sides[(i + round) % 2], result->bytes, count,
+                         &samples[(i + round) % 2]) != 0)
                 return -1;
     }
-    medians(&samples[0], &samples[1], result, 1);
+    find_medians(&samples[0], &samples[1], result, 1);
     return 0;
 }
 
-static double ratio(const struct result *result, unsigned way)
+static double compare_sides(const struct result *result, unsigned way)
 {
     return (result->routed[way].alloc + result->routed[way].release) /
            (result->own[way].alloc + result->own[way].release);
 }
 
-static void print(const struct result *result, unsigned way_count)
+static void print_results(const struct result *result, unsigned way_count)
 {
     for (unsigned way = 0; way < way_count; way++) {
         const struct times *own = &result->own[way], *routed = &result->routed[way];
@@ -168,7 +169,7 @@ static void print(const struct result *result, unsigned way_count)
                "free %.2f us, %.2f us, ratio %.2f; both %.2f\n",
                (unsigned long long)result->bytes, ways[way], routed->alloc, own->alloc,
                routed->alloc / own->alloc, routed->release, own->release,
-               routed->release / own->release, ratio(result, way));
+               routed->release / own->release, compare_sides(result, way));
     }
 }
 
@@ -201,7 +202,7 @@ static int write_json(const struct options *options, const struct card *card,
                     results[i].routed[way].alloc, results[i].own[way].alloc,
                     results[i].routed[way].release, results[i].own[way].release,
                     results[i].routed[way].alloc / results[i].own[way].alloc,
-                    ratio(&results[i], way));
+                    compare_sides(&results[i], way));
     fprintf(file, "\n]}\n");
     return fclose(file);
 }
@@ -228,7 +229,7 @@ static int read_options(int argc, char **argv, struct options *options)
 }
 
 /* The usual way of a driver program, so that libgpushare's door is the one that answers. */
-static int prepare(void *driver, struct card *card)
+static int prepare_card(void *driver, struct card *card)
 {
     PFN_cuInit_v2000 init = (PFN_cuInit_v2000)dlsym(driver, "cuInit");
     PFN_cuDevicePrimaryCtxRetain_v7000 retain =
@@ -274,7 +275,7 @@ int main(int argc, char **argv)
         return 2;
     }
     driver = dlopen("libcuda.so.1", RTLD_NOW);
-    if (driver == NULL || prepare(driver, &card) != 0) {
+    if (driver == NULL || prepare_card(driver, &card) != 0) {
         fprintf(stderr, "alloc_bench: no usable libcuda.so.1 (%s)\n",
                 driver == NULL ? dlerror() : "no context");
         return 77;
@@ -301,8 +302,8 @@ int main(int argc, char **argv)
             (options.fresh > 0 &&
              measure_fresh(sides, options.fresh, pieces, &results[count]) != 0))
             return 1;
-        print(&results[count], options.fresh > 0 ? 2 : 1);
-        if (options.limit > 0 && ratio(&results[count], 0) > options.limit)
+        print_results(&results[count], options.fresh > 0 ? 2 : 1);
+        if (options.limit > 0 && compare_sides(&results[count], 0) > options.limit)
             status = 1;
         count++;
     }

@@ -56,13 +56,13 @@ static struct {
     CUfunction fill, step;
 } self = {.steps = 1, .stream_count = 1};
 
-static void launch(CUfunction kernel, CUstream stream, void **params)
+static void launch_kernel(CUfunction kernel, CUstream stream, void **params)
 {
     check(cuLaunchKernel(kernel, GRID, 1, 1, BLOCK, 1, 1, 0, stream, params, NULL),
           "cuLaunchKernel");
 }
 
-static void take(unsigned count, uint64_t bytes)
+static void take_pieces(unsigned count, uint64_t bytes)
 {
     const uint64_t from = now_ns();
 
@@ -72,7 +72,7 @@ static void take(unsigned count, uint64_t bytes)
 
         *piece = (struct piece){.words = bytes / 4, .uses = 1, .edited_at = UINT64_MAX};
         check(cuMemAlloc(&piece->memory, bytes), "cuMemAlloc");
-        launch(self.fill, NULL, (void *[]){&piece->memory, &piece->words, &first});
+        launch_kernel(self.fill, NULL, (void *[]){&piece->memory, &piece->words, &first});
         self.count++;
     }
     check(cuCtxSynchronize(), "cuCtxSynchronize");
@@ -160,14 +160,14 @@ static void one_pass(void)
 {
     for (unsigned i = 0; i < self.count; i++)
         for (unsigned use = 0; use < self.piece[i].uses; use++) {
-            launch(self.step, self.streams[i % self.stream_count],
-                   (void *[]){&self.piece[i].memory, &self.piece[i].words, &self.steps});
+            launch_kernel(self.step, self.streams[i % self.stream_count],
+                          (void *[]){&self.piece[i].memory, &self.piece[i].words, &self.steps});
             self.piece[i].done += self.steps;
         }
     check(cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
-static void passes(unsigned count)
+static void run_passes(unsigned count)
 {
     printf("{\"ns\": [");
     for (unsigned i = 0; i < count; i++) {
@@ -179,7 +179,7 @@ static void passes(unsigned count)
     puts("]}");
 }
 
-static void edit(void)
+static void edit_pieces(void)
 {
     static uint32_t words[EDITED];
 
@@ -199,7 +199,7 @@ static void edit(void)
     puts("{}");
 }
 
-static void kinds(void)
+static void list_kinds(void)
 {
     unsigned wrong = 0, type;
 
@@ -214,8 +214,8 @@ static void kinds(void)
     printf("{\"wrong\": %u}\n", wrong);
 }
 
-static uint32_t expected(const struct piece *piece, unsigned number, uint64_t word,
-                         const uint32_t *factor, const uint32_t *addend)
+static uint32_t expect_word(const struct piece *piece, unsigned number, uint64_t word,
+                            const uint32_t *factor, const uint32_t *addend)
 {
     const bool edited = piece->edited_at != UINT64_MAX && word < 3ull * EDITED;
     uint32_t value = (uint32_t)(number + word) * LOAD_FIRST;
@@ -251,7 +251,7 @@ static uint64_t wrong_words(const struct piece *piece, unsigned number, uint32_t
 
         check(cuMemcpyDtoH(copy, piece->memory + at * 4, words * 4), "cuMemcpyDtoH");
         for (uint64_t i = 0; i < words; i++)
-            wrong += copy[i] != expected(piece, number, at + i, factor, addend);
+            wrong += copy[i] != expect_word(piece, number, at + i, factor, addend);
     }
     return wrong;
 }
@@ -269,14 +269,14 @@ static void check_all(void)
     printf("{\"wrong\": %" PRIu64 "}\n", wrong);
 }
 
-static void drop(unsigned count)
+static void drop_pieces(unsigned count)
 {
     while (count-- > 0 && self.count > 0)
         check(cuMemFree(self.piece[--self.count].memory), "cuMemFree");
     puts("{}");
 }
 
-static void info(void)
+static void print_info(void)
 {
     size_t free_bytes = 0, total = 0;
 
@@ -284,12 +284,12 @@ static void info(void)
     printf("{\"free\": %zu, \"total\": %zu}\n", free_bytes, total);
 }
 
-static bool obey(char *line)
+static bool obey_line(char *line)
 {
     unsigned long long count, bytes, grain;
 
     if (strcmp(line, "info\n") == 0) {
-        info();
+        print_info();
     } else if (sscanf(line, "bus %llu", &bytes) == 1) { // NOLINT(cert-err34-c)
         const struct bus bus = measure_bus(bytes);
 
@@ -299,22 +299,22 @@ static bool obey(char *line)
                3) { // NOLINT(cert-err34-c)
         return mixed(bytes, grain, (unsigned)count);
     } else if (sscanf(line, "take %llu %llu", &count, &bytes) == 2) { // NOLINT(cert-err34-c)
-        take((unsigned)count, bytes);
+        take_pieces((unsigned)count, bytes);
     } else if (strncmp(line, "uses ", 5) == 0) {
         return set_uses(line + 5);
     } else if (sscanf(line, "passes %llu", &count) == 1) { // NOLINT(cert-err34-c)
-        passes((unsigned)count);
+        run_passes((unsigned)count);
     } else if (sscanf(line, "streams %llu", &count) == 1) { // NOLINT(cert-err34-c)
         return set_streams((unsigned)count);
     } else if (sscanf(line, "steps %llu", &count) == 1) { // NOLINT(cert-err34-c)
         self.steps = (uint32_t)count;
         puts("{}");
     } else if (sscanf(line, "drop %llu", &count) == 1) { // NOLINT(cert-err34-c)
-        drop((unsigned)count);
+        drop_pieces((unsigned)count);
     } else if (strcmp(line, "edit\n") == 0) {
-        edit();
+        edit_pieces();
     } else if (strcmp(line, "kinds\n") == 0) {
-        kinds();
+        list_kinds();
     } else if (strcmp(line, "check\n") == 0) {
         check_all();
     } else {
@@ -334,7 +334,7 @@ int main(void)
     check(cuModuleGetFunction(&self.fill, module, "load_fill"), "load_fill");
     check(cuModuleGetFunction(&self.step, module, "load_step"), "load_step");
     while (fgets(line, sizeof line, stdin) != NULL)
-        if (!obey(line))
+        if (!obey_line(line))
             return 1;
     return 0;
 }

@@ -66,7 +66,7 @@ struct touched {
     uint64_t bytes;
 };
 
-static void *touch(void *argument)
+static void *touch_memory(void *argument)
 {
     const struct touched *part = argument;
 
@@ -88,7 +88,7 @@ static char *host_memory(uint64_t bytes)
     madvise(host, bytes, MADV_HUGEPAGE);
     for (unsigned i = 0; i < TOUCHERS; i++) {
         parts[i] = (struct touched){host + bytes / TOUCHERS * i, bytes / TOUCHERS};
-        if (pthread_create(&threads[i], NULL, touch, &parts[i]) != 0) {
+        if (pthread_create(&threads[i], NULL, touch_memory, &parts[i]) != 0) {
             fputs("no thread to touch host memory with\n", stderr);
             exit(1);
         }
@@ -99,7 +99,7 @@ static char *host_memory(uint64_t bytes)
     return host;
 }
 
-static void queue(struct lane *lane, bool in, uint64_t bytes)
+static void queue_copies(struct lane *lane, bool in, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += COPY_BYTES) {
         const uint64_t part = bytes - at < COPY_BYTES ? bytes - at : COPY_BYTES;
@@ -114,7 +114,7 @@ static void queue(struct lane *lane, bool in, uint64_t bytes)
 }
 
 /* Bytes a second of the best of three passes: what the bus can do. */
-static double rate(struct lane *in, struct lane *out, uint64_t bytes)
+static double measure_rate(struct lane *in, struct lane *out, uint64_t bytes)
 {
     double best = 0;
 
@@ -123,9 +123,9 @@ static double rate(struct lane *in, struct lane *out, uint64_t bytes)
         double seconds;
 
         if (out != NULL)
-            queue(out, false, bytes);
+            queue_copies(out, false, bytes);
         if (in != NULL)
-            queue(in, true, bytes);
+            queue_copies(in, true, bytes);
         if (out != NULL)
             check(cuStreamSynchronize(out->stream), "cuStreamSynchronize");
         if (in != NULL)
@@ -147,9 +147,9 @@ struct bus measure_bus(uint64_t bytes)
         check(cuMemAlloc(&lanes[i].device, bytes), "cuMemAlloc");
         lanes[i].host = host_memory(bytes);
     }
-    bus.h2d = rate(&lanes[0], NULL, bytes);
-    bus.d2h = rate(NULL, &lanes[1], bytes);
-    bus.duplex = rate(&lanes[0], &lanes[1], bytes);
+    bus.h2d = measure_rate(&lanes[0], NULL, bytes);
+    bus.d2h = measure_rate(NULL, &lanes[1], bytes);
+    bus.duplex = measure_rate(&lanes[0], &lanes[1], bytes);
     for (unsigned i = 0; i < 2; i++) {
         check(cuMemHostUnregister(lanes[i].host), "cuMemHostUnregister");
         munmap(lanes[i].host, bytes);

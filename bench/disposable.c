@@ -30,7 +30,7 @@ static struct {
     unsigned char value;
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void must(CUresult result, const char *what)
+static void must_succeed(CUresult result, const char *what)
 {
     if (result == CUDA_SUCCESS)
         return;
@@ -43,21 +43,21 @@ static void give_back(void *unused)
     (void)unused;
     if (pthread_mutex_trylock(&self.lock) != 0)
         return; /* it is in use: it has to move this time */
-    must(cuCtxSetCurrent(self.context), "cuCtxSetCurrent");
+    must_succeed(cuCtxSetCurrent(self.context), "cuCtxSetCurrent");
     if (self.cache != 0)
-        must(cuMemFree(self.cache), "cuMemFree");
+        must_succeed(cuMemFree(self.cache), "cuMemFree");
     self.cache = 0;
     pthread_mutex_unlock(&self.lock);
 }
 
-static void take(size_t live, size_t cache)
+static void take_memory(size_t live, size_t cache)
 {
     self.live_bytes = live;
     self.cache_bytes = cache;
-    must(cuMemAlloc(&self.live, live), "cuMemAlloc");
-    must(cuMemAlloc(&self.cache, cache), "cuMemAlloc");
-    must(cuMemsetD8(self.live, 1, live), "cuMemsetD8");
-    must(cuMemsetD8(self.cache, 2, cache), "cuMemsetD8");
+    must_succeed(cuMemAlloc(&self.live, live), "cuMemAlloc");
+    must_succeed(cuMemAlloc(&self.cache, cache), "cuMemAlloc");
+    must_succeed(cuMemsetD8(self.live, 1, live), "cuMemsetD8");
+    must_succeed(cuMemsetD8(self.cache, 2, cache), "cuMemsetD8");
     puts("{}");
 }
 
@@ -69,33 +69,33 @@ static long long now_ns(void)
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-static void turn(void)
+static void take_turn(void)
 {
     const long long from = now_ns();
 
     pthread_mutex_lock(&self.lock);
     if (self.cache == 0)
-        must(cuMemAlloc(&self.cache, self.cache_bytes), "cuMemAlloc");
+        must_succeed(cuMemAlloc(&self.cache, self.cache_bytes), "cuMemAlloc");
     self.value++;
-    must(cuMemsetD8(self.live, self.value, self.live_bytes), "cuMemsetD8");
-    must(cuMemsetD8(self.cache, self.value, self.cache_bytes), "cuMemsetD8");
-    must(cuCtxSynchronize(), "cuCtxSynchronize");
+    must_succeed(cuMemsetD8(self.live, self.value, self.live_bytes), "cuMemsetD8");
+    must_succeed(cuMemsetD8(self.cache, self.value, self.cache_bytes), "cuMemsetD8");
+    must_succeed(cuCtxSynchronize(), "cuCtxSynchronize");
     pthread_mutex_unlock(&self.lock);
     printf("{\"ns\": %lld}\n", now_ns() - from);
 }
 
-static bool obey(const char *line)
+static bool obey_line(const char *line)
 {
     unsigned long long live, cache;
     int help;
 
     if (sscanf(line, "take %llu %llu", &live, &cache) == 2) { // NOLINT(cert-err34-c)
-        take(live, cache);
+        take_memory(live, cache);
     } else if (sscanf(line, "help %d", &help) == 1) { // NOLINT(cert-err34-c)
         gpushare_on_pressure(help != 0 ? give_back : NULL, NULL);
         puts("{}");
     } else if (strcmp(line, "turn\n") == 0) {
-        turn();
+        take_turn();
     } else {
         return false;
     }
@@ -107,11 +107,11 @@ int main(void)
     char line[128];
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    must(cuInit(0), "cuInit");
-    must(cuDevicePrimaryCtxRetain(&self.context, 0), "cuDevicePrimaryCtxRetain");
-    must(cuCtxSetCurrent(self.context), "cuCtxSetCurrent");
+    must_succeed(cuInit(0), "cuInit");
+    must_succeed(cuDevicePrimaryCtxRetain(&self.context, 0), "cuDevicePrimaryCtxRetain");
+    must_succeed(cuCtxSetCurrent(self.context), "cuCtxSetCurrent");
     while (fgets(line, sizeof line, stdin) != NULL)
-        if (!obey(line))
+        if (!obey_line(line))
             return 1;
     return 0;
 }

@@ -74,7 +74,7 @@ static int read_options(int argc, char **argv, struct options *options)
 
 /* The usual way of a driver program. Everything by dlsym, so that libgpushare's door is the one
  * that answers. */
-static CUevent prepare(void *driver)
+static CUevent prepare_event(void *driver)
 {
     PFN_cuInit_v2000 init = (PFN_cuInit_v2000)dlsym(driver, "cuInit");
     PFN_cuDevicePrimaryCtxRetain_v7000 retain =
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
         return 2;
     }
     driver = dlopen("libcuda.so.1", RTLD_NOW);
-    event = driver != NULL ? prepare(driver) : NULL;
+    event = driver != NULL ? prepare_event(driver) : NULL;
     if (event == NULL) {
         fprintf(stderr, "gate_bench: no usable libcuda.so.1 (%s)\n",
                 driver == NULL ? dlerror() : "no context");

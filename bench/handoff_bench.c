@@ -111,16 +111,16 @@ static void one_way(struct result *result)
     await_done(1);
 }
 
-static uint64_t blocks(double bytes)
+static uint64_t count_blocks(double bytes)
 {
     return (uint64_t)bytes / BLOCK_BYTES * BLOCK_BYTES;
 }
 
 static uint64_t usable_bytes(const struct spec *spec)
 {
-    const uint64_t bytes = blocks(spec->gib * (double)(1ull << 30)) + SMALL;
+    const uint64_t bytes = count_blocks(spec->gib * (double)(1ull << 30)) + SMALL;
 
-    return spec->exclusive ? 2 * bytes : blocks((double)bytes / spec->share);
+    return spec->exclusive ? 2 * bytes : count_blocks((double)bytes / spec->share);
 }
 
 static void run_case(const struct spec *spec, struct result *result)
@@ -129,7 +129,7 @@ static void run_case(const struct spec *spec, struct result *result)
     const uint64_t usable = usable_bytes(spec);
 
     memset(board->side, 0, sizeof board->side);
-    board->bytes = blocks(spec->gib * (double)(1ull << 30));
+    board->bytes = count_blocks(spec->gib * (double)(1ull << 30));
     board->dirty_of = spec->dirty_of;
     board->turn_gap = spec->quantum_ms * 1000000ull / 2;
     *result = (struct result){.spec = *spec,
@@ -305,7 +305,7 @@ static void make_board(void)
         fail("no shared memory");
 }
 
-static int role(char **argv)
+static int run_role(char **argv)
 {
     struct board *board =
         mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED, BOARD_FD, 0);
@@ -367,7 +367,7 @@ int main(int argc, char **argv)
 
     if (argc == 3 && (strcmp(argv[1], "--ceiling") == 0 || strcmp(argv[1], "--ballast") == 0 ||
                       strcmp(argv[1], "--program") == 0))
-        return role(argv);
+        return run_role(argv);
     if (!read_options(argc, argv, &options)) {
         fprintf(stderr,
                 "usage: handoff_bench [--all] [--gib N,N...] [--dirty-of N] [--share S]\n"

@@ -122,8 +122,8 @@ struct table {
     bool more; /* rows are there already */
 };
 
-static void row(struct table *table, const char *name, double gib, double value,
-                const char *unit, double ceiling, const char *against, bool met)
+static void add_row(struct table *table, const char *name, double gib, double value,
+                    const char *unit, double ceiling, const char *against, bool met)
 {
     fprintf(table->file,
             "%s\n  {\"name\": \"%s, %g GiB\", \"value\": %.6g, \"unit\": \"%s\", "
@@ -136,7 +136,7 @@ static void row(struct table *table, const char *name, double gib, double value,
 static void rate_row(struct table *table, const char *name, double gib, double rate,
                      double ceiling, double part)
 {
-    row(table, name, gib, rate / 1e9, "GB/s", ceiling / 1e9, "bus", rate >= part * ceiling);
+    add_row(table, name, gib, rate / 1e9, "GB/s", ceiling / 1e9, "bus", rate >= part * ceiling);
 }
 
 /* The case with everything changed in the same run, or NULL. */
@@ -155,14 +155,14 @@ static void rows_of(struct table *table, const struct result *result, const stru
     const double gib = result->spec.gib, bytes = result->overflow;
 
     if (result->spec.exclusive) {
-        row(table, "empty hand-off", gib, result->median_s * 1e3, "ms", EMPTY_S * 1e3,
-            "at most", result->median_s <= EMPTY_S);
+        add_row(table, "empty hand-off", gib, result->median_s * 1e3, "ms", EMPTY_S * 1e3,
+                "at most", result->median_s <= EMPTY_S);
         return;
     }
     if (result->spec.dirty_of > 1 && full != NULL)
-        row(table, result->spec.name, gib, result->median_s, "s",
-            UNCHANGED_PART * full->median_s, "at most",
-            result->median_s <= UNCHANGED_PART * full->median_s);
+        add_row(table, result->spec.name, gib, result->median_s, "s",
+                UNCHANGED_PART * full->median_s, "at most",
+                result->median_s <= UNCHANGED_PART * full->median_s);
     else
         rate_row(table, result->spec.name, gib, 2 * bytes / result->median_s, bus->duplex,
                  DUPLEX_PART);
@@ -173,15 +173,15 @@ static void rows_of(struct table *table, const struct result *result, const stru
                  rate_of(result, worst_of(result)) * bus->duplex, bus->duplex, WORST_PART);
     }
     if (result->spec.share < 1)
-        row(table, "moved out a turn", gib, result->moved_out / 1e9, "GB",
-            MOVED_PART * bytes / 1e9, "at most", result->moved_out <= MOVED_PART * bytes);
+        add_row(table, "moved out a turn", gib, result->moved_out / 1e9, "GB",
+                MOVED_PART * bytes / 1e9, "at most", result->moved_out <= MOVED_PART * bytes);
     if (result->spec.one_way) {
         rate_row(table, "out alone", gib, bytes / result->out_s, bus->d2h, ONE_WAY_PART);
         rate_row(table, "in alone", gib, bytes / result->in_s, bus->h2d, ONE_WAY_PART);
     }
 }
 
-static void raw(FILE *file, const struct result *result)
+static void print_raw(FILE *file, const struct result *result)
 {
     const struct spec *spec = &result->spec;
 
@@ -229,7 +229,7 @@ int write_json(const char *path, const struct result *results, unsigned count)
         rows_of(&table, &results[i], all_changed(results, count, results[i].spec.gib));
     fprintf(table.file, "\n ],\n \"handoffs\": [\n");
     for (unsigned i = 0; i < count; i++) {
-        raw(table.file, &results[i]);
+        print_raw(table.file, &results[i]);
         fputs(i + 1 < count ? ",\n" : "\n", table.file);
     }
     fprintf(table.file, " ]}\n");

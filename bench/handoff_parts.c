@@ -53,7 +53,8 @@ static void die_with_parent(void)
 }
 
 /* limit: 0: without gpushare */
-static pid_t start(const char *role, const char *argument, const char *log, uint64_t limit)
+static pid_t start_program(const char *role, const char *argument, const char *log,
+                           uint64_t limit)
 {
     char path[PATH_MAX];
     const pid_t pid = fork();
@@ -72,7 +73,7 @@ static pid_t start(const char *role, const char *argument, const char *log, uint
     _exit(127);
 }
 
-static void finish(pid_t pid, const char *what)
+static void finish_program(pid_t pid, const char *what)
 {
     int status;
 
@@ -85,7 +86,7 @@ void measure_ceiling(uint64_t bytes)
     char text[32];
 
     snprintf(text, sizeof text, "%llu", (unsigned long long)bytes);
-    finish(start("--ceiling", text, "ceiling", 0), "measuring the bus failed");
+    finish_program(start_program("--ceiling", text, "ceiling", 0), "measuring the bus failed");
 }
 
 static pid_t start_daemon(const struct spec *spec)
@@ -140,18 +141,18 @@ void start_parts(const struct spec *spec, uint64_t usable)
     if (stage.full) {
         snprintf(leave, sizeof leave, "%llu",
                  (unsigned long long)(usable + reserve + CONTEXTS));
-        stage.ballast = start("--ballast", leave, "ballast", 0);
+        stage.ballast = start_program("--ballast", leave, "ballast", 0);
         rest_ns(SETTLE_S * NS_PER_S);
     }
-    stage.program[0] = start("--program", "0", "program0", usable + reserve + EDGES);
-    stage.program[1] = start("--program", "1", "program1", usable + reserve + EDGES);
+    stage.program[0] = start_program("--program", "0", "program0", usable + reserve + EDGES);
+    stage.program[1] = start_program("--program", "1", "program1", usable + reserve + EDGES);
 }
 
 void end_parts(void)
 {
     for (unsigned i = 0; i < 2; i++) {
         order(i, QUIT);
-        finish(stage.program[i], "a program failed");
+        finish_program(stage.program[i], "a program failed");
     }
     if (stage.full) {
         kill(stage.ballast, SIGKILL);
@@ -172,7 +173,7 @@ void order(unsigned number, enum command command)
     atomic_fetch_add(&side->order, 1);
 }
 
-static void expect(uint64_t until)
+static void expect_alive(uint64_t until)
 {
     if (now_ns() > until)
         fail("a program hangs");
@@ -186,7 +187,7 @@ void await_done(unsigned number)
     const uint64_t until = now_ns() + WAIT_S * NS_PER_S;
 
     while (atomic_load(&side->done) != atomic_load(&side->order)) {
-        expect(until);
+        expect_alive(until);
         rest_ns(50000);
     }
 }
@@ -212,14 +213,14 @@ void await_turns(uint64_t turns)
     const uint64_t until = now_ns() + WAIT_S * NS_PER_S;
 
     while (turns_so_far() < turns) {
-        expect(until);
+        expect_alive(until);
         rest_ns(1000000);
     }
 }
 
 /* --- the daemon --- */
 
-static void ask(const void *request, size_t size, struct ctl_answer *answer)
+static void ask_daemon(const void *request, size_t size, struct ctl_answer *answer)
 {
     struct ctl ctl = {.path = ""};
 
@@ -231,13 +232,13 @@ static void ask(const void *request, size_t size, struct ctl_answer *answer)
     }
 }
 
-static void tell(uint32_t op, unsigned number)
+static void tell_daemon(uint32_t op, unsigned number)
 {
     struct gs_wire_control request = {.op = op, .pid = stage.program[number]};
     struct ctl_answer answer;
 
     lockd_wire_header(&request.header, GS_WIRE_CONTROL);
-    ask(&request, sizeof request, &answer);
+    ask_daemon(&request, sizeof request, &answer);
     ctl_answer_deinit(&answer);
 }
 
@@ -246,7 +247,7 @@ static void ask_status(struct ctl_answer *answer)
     struct gs_wire_header request;
 
     lockd_wire_header(&request, GS_WIRE_STATUS);
-    ask(&request, sizeof request, answer);
+    ask_daemon(&request, sizeof request, answer);
 }
 
 double moved_out(void)
@@ -261,7 +262,7 @@ double moved_out(void)
     return sum;
 }
 
-static uint64_t resident(unsigned number)
+static uint64_t read_resident(unsigned number)
 {
     struct ctl_answer answer;
     uint64_t bytes = 0;
@@ -278,14 +279,14 @@ void suspend(unsigned number)
 {
     const uint64_t until = now_ns() + WAIT_S * NS_PER_S;
 
-    tell(GS_CONTROL_SUSPEND, number);
-    while (resident(number) > 0) {
-        expect(until);
+    tell_daemon(GS_CONTROL_SUSPEND, number);
+    while (read_resident(number) > 0) {
+        expect_alive(until);
         rest_ns(5000000);
     }
 }
 
 void resume(unsigned number)
 {
-    tell(GS_CONTROL_RESUME, number);
+    tell_daemon(GS_CONTROL_RESUME, number);
 }

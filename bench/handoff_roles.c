@@ -113,7 +113,7 @@ static uint64_t small_work(struct program *program)
 }
 
 /* one small piece of work, and what follows if a turn has begun with it */
-static void work(struct program *program)
+static void do_work(struct program *program)
 {
     uint64_t now = small_work(program);
 
@@ -145,7 +145,7 @@ static void carry_out(struct program *program, enum command command)
         check(cuMemFree(program->memory), "cuMemFree");
         break;
     case WORK:
-        work(program);
+        do_work(program);
         break;
     default:
         break;
@@ -173,7 +173,7 @@ int role_program(struct board *board, unsigned number)
             carry_out(&program, command);
             atomic_store(&program.side->done, order);
         } else if (command == WORK) {
-            work(&program);
+            do_work(&program);
         } else {
             rest_ns(50000);
         }

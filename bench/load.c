@@ -71,7 +71,7 @@ static void open_load(struct load *load)
     load->batch = 8;
 }
 
-static void launch(struct load *load, CUfunction kernel, void **params)
+static void launch_kernel(struct load *load, CUfunction kernel, void **params)
 {
     check(cuLaunchKernel(kernel, GRID, 1, 1, BLOCK, 1, 1, 0, load->stream, params, NULL),
           "cuLaunchKernel");
@@ -82,44 +82,44 @@ static void wait_all(struct load *load)
     check(cuStreamSynchronize(load->stream), "cuStreamSynchronize");
 }
 
-static CUdeviceptr slice(const struct load *load, uint64_t number)
+static CUdeviceptr find_slice(const struct load *load, uint64_t number)
 {
     return load->memory + number * load->words * sizeof(uint32_t);
 }
 
 /* --- work --- */
 
-static void take(struct load *load, uint64_t bytes)
+static void take_memory(struct load *load, uint64_t bytes)
 {
     load->words = bytes / SLICES / sizeof(uint32_t);
     check(cuMemAlloc(&load->memory, load->words * sizeof(uint32_t) * SLICES), "cuMemAlloc");
     for (uint64_t i = 0; i < SLICES; i++) {
-        CUdeviceptr words = slice(load, i);
+        CUdeviceptr words = find_slice(load, i);
         uint64_t first = i * load->words;
         void *params[] = {&words, &load->words, &first};
 
-        launch(load, load->fill, params);
+        launch_kernel(load, load->fill, params);
     }
     wait_all(load);
 }
 
-static void submit(struct load *load)
+static void submit_kernel(struct load *load)
 {
     const uint64_t number = load->kernels++ % SLICES;
-    CUdeviceptr words = slice(load, number);
+    CUdeviceptr words = find_slice(load, number);
     void *params[] = {&words, &load->words, &load->steps};
 
-    launch(load, load->step, params);
+    launch_kernel(load, load->step, params);
     load->done[number] += load->steps;
 }
 
-static void run(struct load *load, uint64_t kernels)
+static void run_kernels(struct load *load, uint64_t kernels)
 {
     while (kernels > 0) {
         const uint64_t now = kernels < load->batch ? kernels : load->batch;
 
         for (uint64_t i = 0; i < now; i++)
-            submit(load);
+            submit_kernel(load);
         wait_all(load);
         kernels -= now;
     }
@@ -129,16 +129,16 @@ static uint64_t time_kernel(struct load *load)
 {
     uint64_t start;
 
-    run(load, WARM);
+    run_kernels(load, WARM);
     start = now_ns();
     for (unsigned i = 0; i < TIMED; i++)
-        submit(load);
+        submit_kernel(load);
     wait_all(load);
     return (now_ns() - start) / TIMED;
 }
 
 /* Chooses the steps; returns how long a kernel takes then. */
-static uint64_t calibrate(struct load *load, uint64_t aim)
+static uint64_t calibrate_load(struct load *load, uint64_t aim)
 {
     uint64_t took = 0;
 
@@ -181,7 +181,7 @@ static void rest_until(uint64_t until)
 /* --- what it should be --- */
 
 /* Value of a word after so many steps: by squaring the affine map. */
-static uint32_t after(uint32_t value, uint64_t steps)
+static uint32_t value_after(uint32_t value, uint64_t steps)
 {
     uint32_t factor = LOAD_FACTOR, addend = LOAD_ADDEND;
 
@@ -203,12 +203,13 @@ static uint64_t count_wrong(struct load *load)
     for (uint64_t i = 0; i < SLICES; i++) {
         const uint64_t from = (load->words - count) / SLICES * i; /* another part of each */
 
-        check(cuMemcpyDtoH(words, slice(load, i) + from * sizeof *words, count * sizeof *words),
+        check(cuMemcpyDtoH(words, find_slice(load, i) + from * sizeof *words,
+                           count * sizeof *words),
               "cuMemcpyDtoH");
         for (uint64_t k = 0; k < count; k++) {
             const uint32_t first = (uint32_t)(i * load->words + from + k) * LOAD_FIRST;
 
-            wrong += words[k] != after(first, load->done[i]);
+            wrong += words[k] != value_after(first, load->done[i]);
         }
     }
     return wrong;
@@ -216,7 +217,7 @@ static uint64_t count_wrong(struct load *load)
 
 /* --- commands: the numbers behind the word, as many as the table says --- */
 
-static void tell(void) /* that it is done */
+static void tell_state(void) /* that it is done */
 {
     puts("{}");
 }
@@ -254,13 +255,13 @@ static void do_bus(struct load *load, const uint64_t *numbers, unsigned count)
 static void do_take(struct load *load, const uint64_t *numbers, unsigned count)
 {
     (void)count;
-    take(load, numbers[0]);
-    tell();
+    take_memory(load, numbers[0]);
+    tell_state();
 }
 
 static void do_calibrate(struct load *load, const uint64_t *numbers, unsigned count)
 {
-    const uint64_t took = calibrate(load, numbers[0]);
+    const uint64_t took = calibrate_load(load, numbers[0]);
 
     (void)count;
     printf("{\"steps\": %u, \"ns\": %" PRIu64 "}\n", load->steps, took);
@@ -270,14 +271,14 @@ static void do_steps(struct load *load, const uint64_t *numbers, unsigned count)
 {
     (void)count;
     load->steps = (uint32_t)numbers[0];
-    tell();
+    tell_state();
 }
 
 static void do_batch(struct load *load, const uint64_t *numbers, unsigned count)
 {
     (void)count;
     load->batch = numbers[0] > 0 ? (uint32_t)numbers[0] : 1;
-    tell();
+    tell_state();
 }
 
 static void do_phases(struct load *load, const uint64_t *numbers, unsigned count)
@@ -287,7 +288,7 @@ static void do_phases(struct load *load, const uint64_t *numbers, unsigned count
     (void)count;
     for (uint64_t i = 0; i < numbers[0]; i++) {
         rest_ns(numbers[2]);
-        run(load, numbers[1]);
+        run_kernels(load, numbers[1]);
     }
     printf("{\"from\": %" PRIu64 ", \"to\": %" PRIu64 "}\n", from, now_ns());
 }
@@ -297,7 +298,7 @@ static void do_work(struct load *load, const uint64_t *numbers, unsigned count)
     (void)count;
     load->count = 0;
     while (now_ns() < numbers[0]) {
-        run(load, load->batch);
+        run_kernels(load, load->batch);
         note_end(load);
     }
     print_ends(load);
@@ -308,7 +309,7 @@ static void do_requests(struct load *load, const uint64_t *numbers, unsigned cou
     load->count = 0;
     for (unsigned i = 1; i < count; i++) {
         rest_until(numbers[i]);
-        run(load, numbers[0]);
+        run_kernels(load, numbers[0]);
         note_end(load);
     }
     print_ends(load);
@@ -339,7 +340,7 @@ static const struct command {
 };
 
 /* False: there is no such command, or not so. */
-static bool obey(struct load *load, const char *line)
+static bool obey_line(struct load *load, const char *line)
 {
     static uint64_t numbers[NUMBERS_MAX];
     const size_t length = strcspn(line, " \n");
@@ -378,7 +379,7 @@ int main(void)
 
     open_load(&load);
     while (status == 0 && getline(&line, &room, stdin) > 0) {
-        if (!obey(&load, line)) {
+        if (!obey_line(&load, line)) {
             fprintf(stderr, "load: cannot do '%.60s'; what it can: bench/load.c\n", line);
             status = 1;
         }

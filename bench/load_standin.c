@@ -5,7 +5,7 @@
 #include "bench/load.h"
 #include "tests/simcuda/standin.h"
 
-static void fill(const struct simcuda_launch *launch)
+static void fill_memory(const struct simcuda_launch *launch)
 {
     uint32_t *words = *(uint32_t *const *)launch->params[0];
     const uint64_t count = *(const uint64_t *)launch->params[1];
@@ -15,7 +15,7 @@ static void fill(const struct simcuda_launch *launch)
         words[i] = (uint32_t)(first + i) * LOAD_FIRST;
 }
 
-static void step(const struct simcuda_launch *launch)
+static void step_memory(const struct simcuda_launch *launch)
 {
     uint32_t *words = *(uint32_t *const *)launch->params[0];
     const uint64_t count = *(const uint64_t *)launch->params[1];
@@ -34,7 +34,7 @@ static const uint32_t fill_params[] = {8, 8, 8};
 static const uint32_t step_params[] = {8, 8, 4};
 
 const struct simcuda_kernel simcuda_kernels[] = {
-    {"load_fill", fill, 3, fill_params},
-    {"load_step", step, 3, step_params},
+    {"load_fill", fill_memory, 3, fill_params},
+    {"load_step", step_memory, 3, step_params},
     {0},
 };

@@ -51,7 +51,8 @@ struct row {
 static struct row rows[8];
 static unsigned row_count;
 
-static void add(const char *name, const char *unit, double value, double bound, bool at_least)
+static void add_row(const char *name, const char *unit, double value, double bound,
+                    bool at_least)
 {
     const struct row row = {name, unit, value, bound, at_least};
     const bool met = at_least ? value >= bound : value <= bound;
@@ -61,8 +62,8 @@ static void add(const char *name, const char *unit, double value, double bound, 
            at_least ? "least" : "most", bound);
 }
 
-static int decisions(const struct options *options, const char *rate_name, const char *p99_name,
-                     uint64_t demand_most)
+static int measure_decisions(const struct options *options, const char *rate_name,
+                             const char *p99_name, uint64_t demand_most)
 {
     const struct model_options model_options = {
         .seed = 1,
@@ -87,11 +88,11 @@ static int decisions(const struct options *options, const char *rate_name, const
     if (failure != NULL) {
         fprintf(stderr, "lock_bench: %s\n", failure);
     } else {
-        add(rate_name, "decisions/s",
-            (double)figures->states * 1e9 / (double)sched_max(figures->decision_ns, 1),
-            RATE_LEAST, true);
-        add(p99_name, "us", (double)model_decision_quantile(model, 0.99) / 1e3, P99_MOST,
-            false);
+        add_row(rate_name, "decisions/s",
+                (double)figures->states * 1e9 / (double)sched_max(figures->decision_ns, 1),
+                RATE_LEAST, true);
+        add_row(p99_name, "us", (double)model_decision_quantile(model, 0.99) / 1e3, P99_MOST,
+                false);
     }
     model_free(model);
     return failure == NULL ? 0 : -EIO;
@@ -181,13 +182,13 @@ static int proc_number(pid_t pid, const char *name, const char *key, uint64_t *v
     return error;
 }
 
-static int report(int fd, struct gs_wire_state *state)
+static int send_report(int fd, struct gs_wire_state *state)
 {
     lockd_wire_header(&state->header, GS_WIRE_STATE);
     return send(fd, state, sizeof *state, MSG_NOSIGNAL) == (ssize_t)sizeof *state ? 0 : -EIO;
 }
 
-static int enter(int fd, uint32_t number, struct gs_wire_state *state)
+static int enter_program(int fd, uint32_t number, struct gs_wire_state *state)
 {
     struct gs_wire_hello hello = {.pid = (int32_t)number + 1, .weight = GS_WEIGHT_DEFAULT};
 
@@ -200,11 +201,11 @@ static int enter(int fd, uint32_t number, struct gs_wire_state *state)
     state->device_total = 140 * GIB;
     state->device_free = UINT64_MAX;
     state->demand = 32 * MIB;
-    return report(fd, state);
+    return send_report(fd, state);
 }
 
 /* Echoes what has come; true when anything has. */
-static bool answer(int fd, struct gs_wire_state *state)
+static bool answer_target(int fd, struct gs_wire_state *state)
 {
     struct gs_wire_target target;
     bool any = false;
@@ -217,7 +218,7 @@ static bool answer(int fd, struct gs_wire_state *state)
         }
         any = true;
     }
-    return any && report(fd, state) == 0;
+    return any && send_report(fd, state) == 0;
 }
 
 /* All connect, and echo until nothing comes any more. */
@@ -228,7 +229,7 @@ static int crowd_in(const struct daemon *daemon, struct pollfd *sockets,
         sockets[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     for (uint32_t i = 0; i < count; i++) {
         sockets[i].fd = connect_one(daemon);
-        if (sockets[i].fd < 0 || enter(sockets[i].fd, i, &states[i]) != 0)
+        if (sockets[i].fd < 0 || enter_program(sockets[i].fd, i, &states[i]) != 0)
             return -ECONNREFUSED;
     }
     while (poll(sockets, count, 500) > 0) {
@@ -236,22 +237,22 @@ static int crowd_in(const struct daemon *daemon, struct pollfd *sockets,
             if ((sockets[i].revents & (POLLHUP | POLLERR)) != 0)
                 return -ECONNRESET;
             if (sockets[i].revents != 0)
-                answer(sockets[i].fd, &states[i]);
+                answer_target(sockets[i].fd, &states[i]);
         }
     }
     return 0;
 }
 
-static int weigh(const struct daemon *daemon, const struct options *options,
-                 uint64_t before_kib)
+static int weigh_daemon(const struct daemon *daemon, const struct options *options,
+                        uint64_t before_kib)
 {
     uint64_t after_kib = 0, ran = 0, ran_later = 0;
 
     if (proc_number(daemon->pid, "status", "RssAnon:", &after_kib) != 0)
         return -EIO;
-    add("daemon: memory for each program", "bytes",
-        (double)sched_less(after_kib, before_kib) * 1024 / options->programs, MEMORY_MOST,
-        false);
+    add_row("daemon: memory for each program", "bytes",
+            (double)sched_less(after_kib, before_kib) * 1024 / options->programs, MEMORY_MOST,
+            false);
     if (options->idle_s == 0)
         return 0;
     if (proc_number(daemon->pid, "schedstat", "", &ran) != 0)
@@ -259,8 +260,8 @@ static int weigh(const struct daemon *daemon, const struct options *options,
     pause_ms(options->idle_s * 1000);
     if (proc_number(daemon->pid, "schedstat", "", &ran_later) != 0)
         return -EIO;
-    add("daemon: of a processor, all quiet", "%",
-        (double)(ran_later - ran) / 1e7 / options->idle_s, IDLE_MOST, false);
+    add_row("daemon: of a processor, all quiet", "%",
+            (double)(ran_later - ran) / 1e7 / options->idle_s, IDLE_MOST, false);
     return 0;
 }
 
@@ -279,7 +280,7 @@ static int daemon_part(const struct options *options)
         if (error == 0)
             error = crowd_in(&daemon, sockets, states, options->programs);
         if (error == 0)
-            error = weigh(&daemon, options, before_kib);
+            error = weigh_daemon(&daemon, options, before_kib);
         for (uint32_t i = 0; i < options->programs; i++) {
             if (sockets[i].fd > 0)
                 close(sockets[i].fd);
@@ -355,10 +356,10 @@ int main(int argc, char **argv)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    error = decisions(&options, "lock: all fit", "lock: all fit, p99", 64 * MIB);
+    error = measure_decisions(&options, "lock: all fit", "lock: all fit, p99", 64 * MIB);
     if (error == 0)
-        error = decisions(&options, "lock: ten times the device",
-                          "lock: ten times the device, p99", 3 * GIB);
+        error = measure_decisions(&options, "lock: ten times the device",
+                                  "lock: ten times the device, p99", 3 * GIB);
     if (error == 0)
         error = daemon_part(&options);
     if (error == 0 && options.json != NULL)

@@ -76,7 +76,7 @@ static struct worker self;
 
 /* --- memory --- */
 
-static CUmemAllocationProp properties(bool sendable)
+static CUmemAllocationProp make_properties(bool sendable)
 {
     return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
@@ -85,21 +85,21 @@ static CUmemAllocationProp properties(bool sendable)
                                               : CU_MEM_HANDLE_TYPE_NONE};
 }
 
-static void map(unsigned i)
+static void map_chunk(unsigned i)
 {
-    const CUmemAccessDesc access = {.location = properties(false).location,
+    const CUmemAccessDesc access = {.location = make_properties(false).location,
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
     check(cuMemMap(self.memory + i * CHUNK, CHUNK, 0, self.handles[i], 0), "cuMemMap");
     check(cuMemSetAccess(self.memory + i * CHUNK, CHUNK, &access, 1), "cuMemSetAccess");
 }
 
-static void make(unsigned i, bool sendable)
+static void make_chunk(unsigned i, bool sendable)
 {
-    const CUmemAllocationProp wanted = properties(sendable);
+    const CUmemAllocationProp wanted = make_properties(sendable);
 
     check(cuMemCreate(&self.handles[i], CHUNK, &wanted, 0), "cuMemCreate");
-    map(i);
+    map_chunk(i);
 }
 
 static void send_handle(unsigned i)
@@ -156,10 +156,10 @@ static void receive_handle(unsigned i)
                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
           "cuMemImportFromShareableHandle");
     close(fd);
-    map(i);
+    map_chunk(i);
 }
 
-static void leave(unsigned i, int leaving)
+static void leave_chunk(unsigned i, int leaving)
 {
     if (leaving == SEND)
         send_handle(i);
@@ -169,23 +169,23 @@ static void leave(unsigned i, int leaving)
         check(cuMemRelease(self.handles[i]), "cuMemRelease");
 }
 
-static void come(unsigned i, int coming)
+static void bring_chunk(unsigned i, int coming)
 {
     if (coming == MAKE)
-        make(i, false);
+        make_chunk(i, false);
     else if (coming == IMPORT)
         receive_handle(i);
 }
 
 /* --- the two processes --- */
 
-static void prepare(bool mapped, bool sendable)
+static void prepare_chunks(bool mapped, bool sendable)
 {
     open_device(CU_CTX_SCHED_AUTO);
     check(cuMemAddressReserve(&self.memory, self.chunks * CHUNK, 0, 0, 0),
           "cuMemAddressReserve");
     for (unsigned i = 0; i < self.chunks && mapped; i++)
-        make(i, sendable);
+        make_chunk(i, sendable);
     if (mapped)
         check(cuMemsetD8(self.memory, 1, self.chunks * CHUNK), "cuMemsetD8");
     self.host_bytes = self.chunks * CHUNK < HOST_BYTES ? self.chunks * CHUNK : HOST_BYTES;
@@ -205,7 +205,7 @@ static void prepare(bool mapped, bool sendable)
     check(cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
-static void queue(unsigned i, bool in)
+static void queue_copy(unsigned i, bool in)
 {
     const CUdeviceptr address = self.memory + i * CHUNK;
     char *const host = self.host + i * CHUNK % self.host_bytes;
@@ -218,12 +218,12 @@ static void queue(unsigned i, bool in)
 
 /* The card is asked for no more than one of them needs: the second is not ahead of the first.
  */
-static void work(unsigned number, const struct way *way)
+static void run_worker(unsigned number, const struct way *way)
 {
     const bool in = number == 1;
     unsigned queued = 0;
 
-    prepare(!in || way->coming == READY, !in && way->leaving == SEND);
+    prepare_chunks(!in || way->coming == READY, !in && way->leaving == SEND);
     atomic_fetch_add(&board->ready, 1);
     while (!atomic_load(&board->go))
         rest_ns(LOOK_NS);
@@ -235,13 +235,13 @@ static void work(unsigned number, const struct way *way)
             while (in && atomic_load(&board->gone) <= queued)
                 rest_ns(LOOK_NS);
             if (in)
-                come(queued, way->coming);
-            queue(queued, in);
+                bring_chunk(queued, way->coming);
+            queue_copy(queued, in);
         }
         check(cuEventSynchronize(self.copied[done]), "cuEventSynchronize");
         if (in)
             continue;
-        leave(done, way->leaving);
+        leave_chunk(done, way->leaving);
         atomic_fetch_add(&board->gone, 1);
     }
     board->to[number] = now_ns();
@@ -250,7 +250,7 @@ static void work(unsigned number, const struct way *way)
         rest_ns(1000000);
 }
 
-static void describe(uint64_t bytes)
+static void describe_run(uint64_t bytes)
 {
     const CUdevice device = open_device(CU_CTX_SCHED_AUTO);
     int driver;
@@ -263,50 +263,50 @@ static void describe(uint64_t bytes)
 
 /* --- the parent --- */
 
-static void fail(void)
+static void fail_run(void)
 {
     fprintf(stderr, "release_bench: a process failed or hangs (see above)\n");
     exit(
         1); /* its children have this group's SIGKILL from the terminal, or end by themselves */
 }
 
-static void await(unsigned processes)
+static void await_processes(unsigned processes)
 {
     for (unsigned i = 0; i < processes; i++) {
         int status;
 
         if (wait(&status) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-            fail();
+            fail_run();
     }
 }
 
 /* Seconds from the first copy's beginning to the last one's end. */
-static double measure(const struct way *way, unsigned chunks)
+static double measure_way(const struct way *way, unsigned chunks)
 {
     const uint64_t until = now_ns() + WAIT_S * NS_PER_S;
     int channels[2];
 
     board->ready = board->go = board->gone = board->finished = 0;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, channels) != 0)
-        fail();
+        fail_run();
     for (unsigned i = 0; i < 2; i++)
         if (fork() == 0) {
             alarm(2 * WAIT_S);
             self.chunks = chunks;
             self.channel = channels[i];
             close(channels[1 - i]);
-            work(i, way);
+            run_worker(i, way);
             _exit(0);
         }
     close(channels[0]);
     close(channels[1]);
     while (atomic_load(&board->ready) < 2) {
         if (now_ns() > until || waitpid(-1, NULL, WNOHANG) != 0)
-            fail();
+            fail_run();
         rest_ns(1000000);
     }
     atomic_store(&board->go, 1);
-    await(2);
+    await_processes(2);
     return (double)((board->to[0] > board->to[1] ? board->to[0] : board->to[1]) -
                     board->from[0]) /
            1e9;
@@ -371,13 +371,13 @@ int main(int argc, char **argv)
     if (board == MAP_FAILED)
         return 1;
     if (fork() == 0) {
-        describe(chunks * CHUNK);
+        describe_run(chunks * CHUNK);
         _exit(0);
     }
-    await(1);
+    await_processes(1);
     for (unsigned round = 0; round < rounds; round++)
         for (unsigned i = 0; i < WAYS; i++)
-            seconds[i][round] = measure(&ways[i], chunks);
+            seconds[i][round] = measure_way(&ways[i], chunks);
     bytes = (double)chunks * (double)CHUNK;
     printf("%.1f GiB each way, %u rounds, medians; one process in both directions: %.1f GB/s\n",
            bytes / (double)(1ull << 30), rounds, board->bus.duplex / 1e9);

@@ -5,7 +5,7 @@
  */
 #include "tests/simcuda/standin.h"
 
-static void scale(const struct simcuda_launch *launch)
+static void scale_values(const struct simcuda_launch *launch)
 {
     uint32_t *words = *(uint32_t *const *)launch->params[0];
     uint64_t count = *(const uint64_t *)launch->params[1];
@@ -18,6 +18,6 @@ static void scale(const struct simcuda_launch *launch)
 static const uint32_t scale_params[] = {8, 8, 4};
 
 const struct simcuda_kernel simcuda_kernels[] = {
-    {"driver_scale", scale, 3, scale_params},
+    {"driver_scale", scale_values, 3, scale_params},
     {0},
 };

@@ -4,7 +4,7 @@
  */
 #include "tests/simcuda/standin.h"
 
-static void mix(const struct simcuda_launch *launch)
+static void mix_values(const struct simcuda_launch *launch)
 {
     uint32_t *words = *(uint32_t *const *)launch->params[0];
     uint64_t count = *(const uint64_t *)launch->params[1];
@@ -14,7 +14,7 @@ static void mix(const struct simcuda_launch *launch)
         words[i] = words[i] * 1664525u + (key ^ (uint32_t)i);
 }
 
-static void sum(const struct simcuda_launch *launch)
+static void sum_values(const struct simcuda_launch *launch)
 {
     const uint32_t *words = *(const uint32_t *const *)launch->params[0];
     uint64_t count = *(const uint64_t *)launch->params[1];
@@ -28,7 +28,7 @@ static void sum(const struct simcuda_launch *launch)
 static const uint32_t three_params[] = {8, 8, 8};
 
 const struct simcuda_kernel simcuda_kernels[] = {
-    {"graph_mix", mix, 3, three_params},
-    {"graph_sum", sum, 3, three_params},
+    {"graph_mix", mix_values, 3, three_params},
+    {"graph_sum", sum_values, 3, three_params},
     {0},
 };

@@ -8,7 +8,7 @@
 
 #define PARAM(launch, index, type) (*(const typeof(type) *)(launch)->params[index])
 
-static void fill(const struct simcuda_launch *launch)
+static void fill_memory(const struct simcuda_launch *launch)
 {
     uint64_t *memory = PARAM(launch, 0, uint64_t *);
     uint64_t first_page = PARAM(launch, 1, uint64_t);
@@ -55,7 +55,7 @@ static uint64_t check_page(const uint64_t *words, uint64_t expected, uint64_t *s
     return wrong;
 }
 
-static void step(const struct simcuda_launch *launch)
+static void step_memory(const struct simcuda_launch *launch)
 {
     uint64_t *memory = PARAM(launch, 0, uint64_t *);
     uint64_t first_page = PARAM(launch, 1, uint64_t);
@@ -83,7 +83,7 @@ static const uint32_t fill_params[] = {8, 8, 8, 8};
 static const uint32_t step_params[] = {8, 8, 8, 8, 8, 4, 8, 8};
 
 const struct simcuda_kernel simcuda_kernels[] = {
-    {"hog_fill", fill, 4, fill_params},
-    {"hog_step", step, 8, step_params},
+    {"hog_fill", fill_memory, 4, fill_params},
+    {"hog_step", step_memory, 8, step_params},
     {0},
 };

@@ -4,7 +4,7 @@
  */
 #include "tests/simcuda/standin.h"
 
-static void add(const struct simcuda_launch *launch)
+static void add_vectors(const struct simcuda_launch *launch)
 {
     const float *a = *(const float *const *)launch->params[0];
     const float *b = *(const float *const *)launch->params[1];
@@ -18,6 +18,6 @@ static void add(const struct simcuda_launch *launch)
 static const uint32_t add_params[] = {8, 8, 8, 8};
 
 const struct simcuda_kernel simcuda_kernels[] = {
-    {"vector_add", add, 4, add_params},
+    {"vector_add", add_vectors, 4, add_params},
     {0},
 };

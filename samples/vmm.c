@@ -30,7 +30,7 @@ struct pieces {
     uint64_t random;
 };
 
-static void must(CUresult result, const char *what)
+static void must_succeed(CUresult result, const char *what)
 {
     const char *name = NULL;
 
@@ -65,38 +65,40 @@ static void open_pieces(struct pieces *pieces, const struct options *options, CU
         prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     pieces->access.location = prop.location;
     pieces->access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    must(cuMemGetAllocationGranularity(&grain, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-         "cuMemGetAllocationGranularity");
+    must_succeed(cuMemGetAllocationGranularity(&grain, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                 "cuMemGetAllocationGranularity");
     pieces->size = (options->bytes / PIECES + grain - 1) / grain * grain;
     if (pieces->size == 0)
         sample_die(SAMPLE_USAGE, "--bytes: at least %u", PIECES);
-    must(cuMemAddressReserve(&pieces->base, pieces->size * PIECES, 0, 0, 0),
-         "cuMemAddressReserve");
+    must_succeed(cuMemAddressReserve(&pieces->base, pieces->size * PIECES, 0, 0, 0),
+                 "cuMemAddressReserve");
     for (uint32_t i = 0; i < PIECES; i++) {
-        must(cuMemCreate(&pieces->handle[i], pieces->size, &prop, 0), "cuMemCreate");
-        must(cuMemMap(address_of(pieces, i), pieces->size, 0, pieces->handle[i], 0),
-             "cuMemMap");
+        must_succeed(cuMemCreate(&pieces->handle[i], pieces->size, &prop, 0), "cuMemCreate");
+        must_succeed(cuMemMap(address_of(pieces, i), pieces->size, 0, pieces->handle[i], 0),
+                     "cuMemMap");
     }
-    must(cuMemSetAccess(pieces->base, pieces->size * PIECES, &pieces->access, 1),
-         "cuMemSetAccess");
+    must_succeed(cuMemSetAccess(pieces->base, pieces->size * PIECES, &pieces->access, 1),
+                 "cuMemSetAccess");
 }
 
-static void fill(struct pieces *pieces, const struct options *options, uint32_t round)
+static void fill_pieces(struct pieces *pieces, const struct options *options, uint32_t round)
 {
     for (uint32_t i = 0; i < PIECES; i++)
-        must(cuMemsetD32(address_of(pieces, i), word_of(options, round, i), pieces->size / 4),
-             "cuMemsetD32");
+        must_succeed(
+            cuMemsetD32(address_of(pieces, i), word_of(options, round, i), pieces->size / 4),
+            "cuMemsetD32");
 }
 
 /* at the piece's beginning, end and somewhere */
-static void check(struct pieces *pieces, CUdeviceptr address, uint32_t want, uint32_t round)
+static void check_pieces(struct pieces *pieces, CUdeviceptr address, uint32_t want,
+                         uint32_t round)
 {
     const size_t last = pieces->size - WORDS * sizeof(uint32_t);
     const size_t places[] = {0, last, (size_t)sample_mix(++pieces->random) % last / 4 * 4};
     uint32_t words[WORDS];
 
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        must(cuMemcpyDtoH(words, address + places[i], sizeof words), "cuMemcpyDtoH");
+        must_succeed(cuMemcpyDtoH(words, address + places[i], sizeof words), "cuMemcpyDtoH");
         for (uint32_t j = 0; j < WORDS; j++)
             if (words[j] != want)
                 sample_die(SAMPLE_WRONG, "wrong: %#x at 0x%llx after round %u, must be %#x",
@@ -113,27 +115,28 @@ static void move_and_close(struct pieces *pieces, const struct options *options)
     CUdeviceptr other;
     int file = -1;
 
-    must(cuMemRetainAllocationHandle(&again, (void *)(pieces->base + 5)),
-         "cuMemRetainAllocationHandle");
+    must_succeed(cuMemRetainAllocationHandle(&again, (void *)(pieces->base + 5)),
+                 "cuMemRetainAllocationHandle");
     if (again != pieces->handle[0])
         sample_die(SAMPLE_WRONG, "wrong: another handle at the first piece's address");
-    must(cuMemRelease(again), "cuMemRelease");
+    must_succeed(cuMemRelease(again), "cuMemRelease");
     if (options->exportable)
-        must(cuMemExportToShareableHandle(&file, pieces->handle[0],
-                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-             "cuMemExportToShareableHandle");
-    must(cuMemAddressReserve(&other, pieces->size, 0, 0, 0), "cuMemAddressReserve");
-    must(cuCtxSynchronize(), "cuCtxSynchronize");
-    must(cuMemUnmap(pieces->base, pieces->size), "cuMemUnmap");
-    must(cuMemMap(other, pieces->size, 0, pieces->handle[0], 0), "cuMemMap elsewhere");
-    must(cuMemSetAccess(other, pieces->size, &pieces->access, 1), "cuMemSetAccess elsewhere");
-    check(pieces, other, want, options->rounds);
-    must(cuMemUnmap(other, pieces->size), "cuMemUnmap elsewhere");
-    must(cuMemAddressFree(other, pieces->size), "cuMemAddressFree elsewhere");
-    must(cuMemUnmap(address_of(pieces, 1), pieces->size * (PIECES - 1)), "cuMemUnmap");
+        must_succeed(cuMemExportToShareableHandle(&file, pieces->handle[0],
+                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                     "cuMemExportToShareableHandle");
+    must_succeed(cuMemAddressReserve(&other, pieces->size, 0, 0, 0), "cuMemAddressReserve");
+    must_succeed(cuCtxSynchronize(), "cuCtxSynchronize");
+    must_succeed(cuMemUnmap(pieces->base, pieces->size), "cuMemUnmap");
+    must_succeed(cuMemMap(other, pieces->size, 0, pieces->handle[0], 0), "cuMemMap elsewhere");
+    must_succeed(cuMemSetAccess(other, pieces->size, &pieces->access, 1),
+                 "cuMemSetAccess elsewhere");
+    check_pieces(pieces, other, want, options->rounds);
+    must_succeed(cuMemUnmap(other, pieces->size), "cuMemUnmap elsewhere");
+    must_succeed(cuMemAddressFree(other, pieces->size), "cuMemAddressFree elsewhere");
+    must_succeed(cuMemUnmap(address_of(pieces, 1), pieces->size * (PIECES - 1)), "cuMemUnmap");
     for (uint32_t i = 0; i < PIECES; i++)
-        must(cuMemRelease(pieces->handle[i]), "cuMemRelease");
-    must(cuMemAddressFree(pieces->base, pieces->size * PIECES), "cuMemAddressFree");
+        must_succeed(cuMemRelease(pieces->handle[i]), "cuMemRelease");
+    must_succeed(cuMemAddressFree(pieces->base, pieces->size * PIECES), "cuMemAddressFree");
 }
 
 static void read_options(struct options *options, int argc, char **argv)
@@ -171,23 +174,24 @@ int main(int argc, char **argv)
     CUdevice device;
 
     read_options(&options, argc, argv);
-    must(cuInit(0), "cuInit");
-    must(cuDeviceGet(&device, 0), "cuDeviceGet");
-    must(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-    must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    must_succeed(cuInit(0), "cuInit");
+    must_succeed(cuDeviceGet(&device, 0), "cuDeviceGet");
+    must_succeed(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    must_succeed(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     open_pieces(&pieces, &options, device);
-    fill(&pieces, &options, 0);
+    fill_pieces(&pieces, &options, 0);
     for (uint32_t round = 1; round <= options.rounds; round++) {
         const struct timespec pause = {options.cpu_ms / 1000,
                                        (long)(options.cpu_ms % 1000) * 1000000};
 
         nanosleep(&pause, NULL);
         for (uint32_t i = 0; i < PIECES; i++)
-            check(&pieces, address_of(&pieces, i), word_of(&options, round - 1, i), round - 1);
-        fill(&pieces, &options, round);
+            check_pieces(&pieces, address_of(&pieces, i), word_of(&options, round - 1, i),
+                         round - 1);
+        fill_pieces(&pieces, &options, round);
     }
     move_and_close(&pieces, &options);
-    must(cuDevicePrimaryCtxRelease(device), "cuDevicePrimaryCtxRelease");
+    must_succeed(cuDevicePrimaryCtxRelease(device), "cuDevicePrimaryCtxRelease");
     printf("ok rounds=%u bytes=%llu seconds=%.3f\n", options.rounds,
            (unsigned long long)(pieces.size * PIECES), sample_now() - start);
     return 0;

@@ -14,14 +14,14 @@
 #define CHUNK      (64ull << 20) /* runtime/range/range.h */
 #define STEP_BYTES (4 * CHUNK)   /* runtime/swap/swap.h */
 
-static void reconcile(struct sim_program *program);
+static void reconcile_program(struct sim_program *program);
 
 static uint64_t now_of(const struct sim_program *program)
 {
     return program->world->clock.now_ns;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+static uint64_t smaller_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -38,7 +38,7 @@ static bool has_work(const struct sim_program *program)
 
 /* --- reports --- */
 
-static void report(struct sim_program *program)
+static void report_state(struct sim_program *program)
 {
     const struct sim_card *card = program->card;
     const bool moving =
@@ -77,14 +77,14 @@ static void report(struct sim_program *program)
 
 /* --- stopping --- */
 
-static void stopped(void *owner)
+static void note_stopped(void *owner)
 {
     struct sim_program *program = owner;
 
     sim_work_halt(program);
     sim_world_running(program, false);
     sim_world_waiting(program, has_work(program));
-    reconcile(program);
+    reconcile_program(program);
 }
 
 /* The gate closes at once; what has been submitted goes on for a while. */
@@ -97,7 +97,7 @@ static void stop_begin(struct sim_program *program)
     if (has_work(program))
         after = sim_draw(&program->class->stop, &program->noise);
     if (program->link.yield_ns != 0)
-        after = smaller(after, program->link.yield_ns);
+        after = smaller_of(after, program->link.yield_ns);
     sim_clock_set(&program->world->clock, &program->link.stop_timer, now_of(program) + after);
 }
 
@@ -118,7 +118,7 @@ static double copy_out(struct sim_program *program, uint64_t bytes)
     const uint64_t outside =
         program->memory.demand - program->memory.resident - program->memory.fresh;
     const uint64_t with_copy =
-        smaller(bytes, program->memory.on_host - outside); /* these go first */
+        smaller_of(bytes, program->memory.on_host - outside); /* these go first */
     const uint64_t without = bytes - with_copy;
 
     program->memory.on_host += without;
@@ -129,7 +129,7 @@ static double copy_out(struct sim_program *program, uint64_t bytes)
 /* Memory that was never touched needs no copy in. */
 static double copy_in(struct sim_program *program, uint64_t bytes)
 {
-    const uint64_t fresh = smaller(bytes, program->memory.fresh);
+    const uint64_t fresh = smaller_of(bytes, program->memory.fresh);
 
     program->memory.fresh -= fresh;
     return (1 - program->class->zero) * (double)(bytes - fresh);
@@ -152,11 +152,11 @@ static void step_done(void *owner)
         program->link.has_news = false;
         sim_client_target(program, &program->link.news);
     } else {
-        reconcile(program);
+        reconcile_program(program);
     }
 }
 
-static void copied(void *owner)
+static void note_copied(void *owner)
 {
     struct sim_program *program = owner;
 
@@ -177,11 +177,11 @@ static void step_begin(struct sim_program *program, bool out, uint64_t bytes)
         sim_share_add(out ? &program->card->out : &program->card->in, &program->memory.copy_job,
                       copy);
     else
-        copied(program);
+        note_copied(program);
 }
 
 /* One step: whole chunks, and out rather one more than one less. True: something moves. */
-static bool move(struct sim_program *program)
+static bool move_memory(struct sim_program *program)
 {
     uint64_t bytes, room;
 
@@ -190,7 +190,7 @@ static bool move(struct sim_program *program)
     if (!program->link.running && program->memory.resident > program->memory.budget) {
         bytes = (program->memory.resident - program->memory.budget + CHUNK - 1) / CHUNK * CHUNK;
         step_begin(program, true,
-                   smaller(smaller(bytes, program->memory.resident), STEP_BYTES));
+                   smaller_of(smaller_of(bytes, program->memory.resident), STEP_BYTES));
         return true;
     }
     if (!may_run(program) || program->memory.resident >= program->memory.demand ||
@@ -200,7 +200,7 @@ static bool move(struct sim_program *program)
     bytes = program->memory.demand - program->memory.resident;
     if (bytes > room)
         bytes = room / CHUNK * CHUNK;
-    bytes = smaller(bytes, STEP_BYTES);
+    bytes = smaller_of(bytes, STEP_BYTES);
     if (bytes == 0)
         return false;
     step_begin(program, false, bytes);
@@ -225,7 +225,7 @@ static void idle_now(void *owner)
     struct sim_program *program = owner;
 
     program->link.idle = true;
-    report(program);
+    report_state(program);
 }
 
 /* Where turns are taken: idle after idle_ns without work. */
@@ -243,23 +243,23 @@ static void watch_idleness(struct sim_program *program)
     }
 }
 
-static void reconcile(struct sim_program *program)
+static void reconcile_program(struct sim_program *program)
 {
     if (!may_run(program) && program->link.running)
         stop_begin(program);
     else if (may_run(program) && sim_timer_is_set(&program->link.stop_timer))
         stop_cancel(program);
-    if (!move(program) && may_run(program) && !program->link.running &&
+    if (!move_memory(program) && may_run(program) && !program->link.running &&
         program->memory.resident == program->memory.demand)
         open_gate(program);
     watch_idleness(program);
-    report(program);
+    report_state(program);
     sim_move_suspended(program);
 }
 
 void sim_client_moved(struct sim_program *program)
 {
-    reconcile(program);
+    reconcile_program(program);
 }
 
 void sim_client_target(struct sim_program *program, const struct gs_wire_target *target)
@@ -277,36 +277,36 @@ void sim_client_target(struct sim_program *program, const struct gs_wire_target 
     program->memory.budget = target->budget;
     program->link.idle_ns = target->idle_ns;
     program->link.yield_ns = target->yield_ns;
-    reconcile(program);
+    reconcile_program(program);
 }
 
 /* --- the way --- */
 
-static void arrive(struct sim_program *program)
+static void arrive_program(struct sim_program *program)
 {
     program->memory.demand = program->memory.fresh = program->class->memory;
     sim_world_connect(program);
-    report(program);
+    report_state(program);
 }
 
-static void wants(struct sim_program *program)
+static void wants_gpu(struct sim_program *program)
 {
     if (program->link.running && !sim_timer_is_set(&program->link.stop_timer))
         sim_work_compute(program);
     else
         sim_world_waiting(program, true);
-    reconcile(program);
+    reconcile_program(program);
 }
 
-static void rests(struct sim_program *program)
+static void rests_now(struct sim_program *program)
 {
     program->link.active_at = now_of(program);
     if (sim_timer_is_set(&program->link.stop_timer)) /* nothing left to wait for */
         sim_clock_set(&program->world->clock, &program->link.stop_timer, now_of(program));
-    reconcile(program);
+    reconcile_program(program);
 }
 
-static void leave(struct sim_program *program)
+static void leave_program(struct sim_program *program)
 {
     struct sim_clock *clock = &program->world->clock;
 
@@ -323,12 +323,13 @@ static void leave(struct sim_program *program)
     sim_world_disconnect(program);
 }
 
-const struct sim_way sim_way_gpushare = {arrive, wants, rests, leave};
+const struct sim_way sim_way_gpushare = {arrive_program, wants_gpu, rests_now, leave_program};
 
 void sim_client_init(struct sim_program *program)
 {
-    program->memory.copy_job = (struct sim_job){.load = 1, .done = copied, .owner = program};
-    sim_timer_init(&program->link.stop_timer, stopped, program);
+    program->memory.copy_job =
+        (struct sim_job){.load = 1, .done = note_copied, .owner = program};
+    sim_timer_init(&program->link.stop_timer, note_stopped, program);
     sim_timer_init(&program->link.idle_timer, idle_now, program);
     sim_timer_init(&program->memory.step_timer, step_done, program);
 }

@@ -32,32 +32,32 @@ void *sim_more(void *memory, size_t count, size_t size)
     return more;
 }
 
-static bool before(const struct sim_node *a, const struct sim_node *b)
+static bool is_before(const struct sim_node *a, const struct sim_node *b)
 {
     return a->key < b->key || (a->key == b->key && a->order < b->order);
 }
 
-static void place(struct sim_heap *heap, struct sim_node *node, size_t at)
+static void place_node(struct sim_heap *heap, struct sim_node *node, size_t at)
 {
     heap->nodes[at] = node;
     node->place = at + 1;
 }
 
-static void sift(struct sim_heap *heap, struct sim_node *node, size_t at)
+static void sift_node(struct sim_heap *heap, struct sim_node *node, size_t at)
 {
-    while (at > 0 && before(node, heap->nodes[(at - 1) / 2])) {
-        place(heap, heap->nodes[(at - 1) / 2], at);
+    while (at > 0 && is_before(node, heap->nodes[(at - 1) / 2])) {
+        place_node(heap, heap->nodes[(at - 1) / 2], at);
         at = (at - 1) / 2;
     }
     for (size_t child = 2 * at + 1; child < heap->count; child = 2 * at + 1) {
-        if (child + 1 < heap->count && before(heap->nodes[child + 1], heap->nodes[child]))
+        if (child + 1 < heap->count && is_before(heap->nodes[child + 1], heap->nodes[child]))
             child++;
-        if (!before(heap->nodes[child], node))
+        if (!is_before(heap->nodes[child], node))
             break;
-        place(heap, heap->nodes[child], at);
+        place_node(heap, heap->nodes[child], at);
         at = child;
     }
-    place(heap, node, at);
+    place_node(heap, node, at);
 }
 
 void sim_heap_put(struct sim_heap *heap, struct sim_node *node, double key)
@@ -69,7 +69,7 @@ void sim_heap_put(struct sim_heap *heap, struct sim_node *node, double key)
     node->key = key;
     node->order = heap->order++;
     heap->count++;
-    sift(heap, node, heap->count - 1);
+    sift_node(heap, node, heap->count - 1);
 }
 
 void sim_heap_remove(struct sim_heap *heap, struct sim_node *node)
@@ -80,7 +80,7 @@ void sim_heap_remove(struct sim_heap *heap, struct sim_node *node)
         return;
     last = heap->nodes[--heap->count];
     if (last != node)
-        sift(heap, last, node->place - 1);
+        sift_node(heap, last, node->place - 1);
     node->place = 0;
 }
 

@@ -18,7 +18,7 @@ void sim_samples_add(struct sim_samples *samples, double value)
     samples->values[samples->count++] = value;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_samples(const void *a, const void *b)
 {
     const double left = *(const double *)a, right = *(const double *)b;
 
@@ -31,7 +31,7 @@ double sim_samples_quantile(struct sim_samples *samples, double part)
 
     if (samples->count == 0)
         return 0;
-    qsort(samples->values, samples->count, sizeof samples->values[0], compare);
+    qsort(samples->values, samples->count, sizeof samples->values[0], compare_samples);
     at = (size_t)ceil(part * (double)samples->count);
     return samples->values[at == 0 ? 0 : at - 1];
 }
@@ -54,7 +54,7 @@ static bool is_comparable(const struct sim_program *program)
            program->started <= program->world->window_began && program->class->request.a == 0;
 }
 
-static void fairness(const struct sim_world *world, struct sim_totals *totals)
+static void count_fairness(const struct sim_world *world, struct sim_totals *totals)
 {
     double sum = 0, squares = 0, weights = 0, work = 0, count = 0;
 
@@ -81,7 +81,7 @@ static void fairness(const struct sim_world *world, struct sim_totals *totals)
     }
 }
 
-static void waits(const struct sim_world *world, struct sim_totals *totals)
+static void count_waits(const struct sim_world *world, struct sim_totals *totals)
 {
     totals->longest_wait = NAN;
     for (uint64_t c = 0; c < world->scenario->cards; c++) {
@@ -115,7 +115,7 @@ static void waits(const struct sim_world *world, struct sim_totals *totals)
     totals->busy /= (double)world->scenario->cards;
 }
 
-static void latencies(struct sim_world *world, struct sim_totals *totals)
+static void count_latencies(struct sim_world *world, struct sim_totals *totals)
 {
     totals->requests = world->latency.count;
     totals->latency_p50 = totals->latency_p99 = NAN;
@@ -176,9 +176,9 @@ struct sim_totals sim_totals(struct sim_world *world)
         if (world->cards[i].resident_most > totals.resident_most)
             totals.resident_most = world->cards[i].resident_most;
     totals.throughput = work / 1e9 / totals.seconds / (double)world->scenario->cards;
-    fairness(world, &totals);
-    waits(world, &totals);
-    latencies(world, &totals);
+    count_fairness(world, &totals);
+    count_waits(world, &totals);
+    count_latencies(world, &totals);
     each_program(world, &totals);
     return totals;
 }

@@ -21,7 +21,7 @@ struct options {
     bool json, programs;
 };
 
-static void help(void)
+static void print_help(void)
 {
     printf(
         "usage: gpushare-sim [options] SCENARIO\n"
@@ -39,7 +39,7 @@ static void help(void)
 }
 
 /* Negative: go on; else the exit status. */
-static int parse(int argc, char **argv, struct options *options)
+static int parse_arguments(int argc, char **argv, struct options *options)
 {
     static const struct option table[] = {
         {"set", required_argument, NULL, 's'},    {"replay", required_argument, NULL, 'r'},
@@ -61,7 +61,7 @@ static int parse(int argc, char **argv, struct options *options)
         } else if (option == 'j') {
             options->json = true;
         } else if (option == 'h') {
-            help();
+            print_help();
             return MET;
         } else if (option == 'V') {
             printf("gpushare-sim %s\n", GS_VERSION);
@@ -83,8 +83,8 @@ static int parse(int argc, char **argv, struct options *options)
     return -1;
 }
 
-static int prepare(const struct options *options, struct sim_scenario *scenario,
-                   struct gs_err *err)
+static int prepare_scenario(const struct options *options, struct sim_scenario *scenario,
+                            struct gs_err *err)
 {
     int error = sim_scenario_read(scenario, options->scenario, err);
 
@@ -103,7 +103,7 @@ static double real_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static int simulate(const struct options *options, const struct sim_scenario *scenario)
+static int simulate_scenario(const struct options *options, const struct sim_scenario *scenario)
 {
     struct sim_world *world = sim_world_new(scenario);
     const double began = real_seconds();
@@ -132,15 +132,15 @@ int main(int argc, char **argv)
     struct sim_scenario *scenario = sim_new(1, sizeof *scenario);
     struct options options = {0};
     struct gs_err err = {0};
-    int status = parse(argc, argv, &options);
+    int status = parse_arguments(argc, argv, &options);
 
     if (status < 0) {
         sim_scenario_init(scenario);
-        if (prepare(&options, scenario, &err) != 0) {
+        if (prepare_scenario(&options, scenario, &err) != 0) {
             fprintf(stderr, "gpushare-sim: %s\n", err.text);
             status = USAGE;
         } else {
-            status = simulate(&options, scenario);
+            status = simulate_scenario(&options, scenario);
         }
         sim_scenario_deinit(scenario);
     }

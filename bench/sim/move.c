@@ -109,7 +109,7 @@ static void move_end(void *owner)
     sim_world_flush(world);
 }
 
-static void look(void *owner)
+static void look_at_balance(void *owner)
 {
     struct sim_world *world = owner;
     const uint64_t next = balance_tend(&world->balance, sim_world_now(world));
@@ -130,7 +130,7 @@ void sim_move_init(struct sim_world *world)
 {
     balance_init(&world->balance, sched_client_load, NULL, NULL);
     balance_set(&world->balance, world->scenario->balance != 0);
-    sim_timer_init(&world->balance_timer, look, world);
+    sim_timer_init(&world->balance_timer, look_at_balance, world);
 }
 
 void sim_move_program(struct sim_program *program)

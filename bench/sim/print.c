@@ -61,7 +61,7 @@ static void row_print(FILE *file, const char *name, const struct sim_class *clas
 }
 
 /* Of hours, or of the minutes that a recording has. */
-static const char *span(double seconds, char *buffer, size_t size)
+static const char *format_span(double seconds, char *buffer, size_t size)
 {
     if (seconds < 600)
         snprintf(buffer, size, "%.2f s", seconds);
@@ -76,8 +76,8 @@ static void totals_print(FILE *file, const struct sim_totals *totals)
 
     fprintf(file,
             "throughput    %.4f of serial; %s of GPU work in %s, somebody ran %.2f %% of it\n",
-            totals->throughput, span(totals->gpu_hours * 3600, work, sizeof work),
-            span(totals->seconds, all, sizeof all), totals->busy * 100);
+            totals->throughput, format_span(totals->gpu_hours * 3600, work, sizeof work),
+            format_span(totals->seconds, all, sizeof all), totals->busy * 100);
     fprintf(file, "switches      %.3f s each, %.2f %% of the time; quantum %.2f s\n",
             totals->switch_seconds, totals->switch_cost * 100, totals->quantum_seconds);
     if (!isnan(totals->jain))
@@ -109,7 +109,7 @@ void sim_print(FILE *file, struct sim_world *world, const struct sim_totals *tot
 
     fprintf(file, "%s: %s, seed %llu, %s simulated in %.2f s (%llu events)\n", scenario->path,
             way_names[scenario->way], (unsigned long long)scenario->seed,
-            span((double)world->clock.now_ns / 1e9, all, sizeof all), real_seconds,
+            format_span((double)world->clock.now_ns / 1e9, all, sizeof all), real_seconds,
             (unsigned long long)totals->events);
     fprintf(file, "%-14s %6s %10s %6s %11s %11s %11s %9s %8s %10s %10s\n", "program", "copies",
             "memory", "weight", "GPU s", "CPU s", "waited s", "longest", "turns", "GB out",
@@ -133,14 +133,14 @@ void sim_print(FILE *file, struct sim_world *world, const struct sim_totals *tot
     totals_print(file, totals);
 }
 
-static json_t *number(double value)
+static json_t *make_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
 static json_t *quantile_json(struct sim_samples *samples, double part)
 {
-    return number(samples->count == 0 ? NAN : sim_samples_quantile(samples, part) / 1e6);
+    return make_number(samples->count == 0 ? NAN : sim_samples_quantile(samples, part) / 1e6);
 }
 
 static json_t *program_json(struct sim_program *program)
@@ -164,9 +164,9 @@ static json_t *program_json(struct sim_program *program)
         quantile_json(&program->asked.ideal, 0.5), "ideal_p99_ms",
         quantile_json(&program->asked.ideal, 0.99), "yielded_s",
         (double)(now->yielded_ns - before->yielded_ns) / 1e9, "interactive",
-        number((double)(now->looks_interactive - before->looks_interactive) / looks), "moves",
-        (json_int_t)now->moves, "move_attempts", (json_int_t)now->move_attempts, "card",
-        (json_int_t)program->card->index);
+        make_number((double)(now->looks_interactive - before->looks_interactive) / looks),
+        "moves", (json_int_t)now->moves, "move_attempts", (json_int_t)now->move_attempts,
+        "card", (json_int_t)program->card->index);
 }
 
 static json_t *totals_json(const struct sim_totals *totals)
@@ -174,19 +174,20 @@ static json_t *totals_json(const struct sim_totals *totals)
     return json_pack(
         "{s:f, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:o, s:o, s:f, s:f, s:I, s:f, s:f, s:f, "
         "s:f, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:f, s:f}",
-        "seconds", totals->seconds, "throughput", number(totals->throughput), "jain",
-        number(totals->jain), "weights", number(totals->weights), "longest_wait",
-        number(totals->longest_wait), "wait_s", totals->wait_seconds, "wait_bound_s",
+        "seconds", totals->seconds, "throughput", make_number(totals->throughput), "jain",
+        make_number(totals->jain), "weights", make_number(totals->weights), "longest_wait",
+        make_number(totals->longest_wait), "wait_s", totals->wait_seconds, "wait_bound_s",
         totals->wait_bound_seconds, "quantum_s", totals->quantum_seconds, "switch_s",
-        totals->switch_seconds, "latency_p50", number(totals->latency_p50), "latency_p99",
-        number(totals->latency_p99), "latency_p50_ms", totals->latency_p50_ms, "latency_p99_ms",
-        totals->latency_p99_ms, "requests", (json_int_t)totals->requests, "finished",
-        totals->finished, "switch_cost", totals->switch_cost, "busy", totals->busy, "gpu_hours",
-        totals->gpu_hours, "resident_most", (json_int_t)totals->resident_most, "events",
-        (json_int_t)totals->events, "states", (json_int_t)totals->states, "targets",
-        (json_int_t)totals->targets, "program_p50", number(totals->program_p50), "program_p99",
-        number(totals->program_p99), "training", totals->training, "mistaken",
-        number(totals->mistaken), "moves", totals->moves, "moves_most", totals->moves_most);
+        totals->switch_seconds, "latency_p50", make_number(totals->latency_p50), "latency_p99",
+        make_number(totals->latency_p99), "latency_p50_ms", totals->latency_p50_ms,
+        "latency_p99_ms", totals->latency_p99_ms, "requests", (json_int_t)totals->requests,
+        "finished", totals->finished, "switch_cost", totals->switch_cost, "busy", totals->busy,
+        "gpu_hours", totals->gpu_hours, "resident_most", (json_int_t)totals->resident_most,
+        "events", (json_int_t)totals->events, "states", (json_int_t)totals->states, "targets",
+        (json_int_t)totals->targets, "program_p50", make_number(totals->program_p50),
+        "program_p99", make_number(totals->program_p99), "training", totals->training,
+        "mistaken", make_number(totals->mistaken), "moves", totals->moves, "moves_most",
+        totals->moves_most);
 }
 
 static json_t *expects_json(const struct sim_scenario *scenario,
@@ -199,10 +200,10 @@ static json_t *expects_json(const struct sim_scenario *scenario,
         const double value = sim_totals_get(totals, expect->name);
         const bool met = expect->at_least ? value >= expect->bound : value <= expect->bound;
 
-        json_array_append_new(array,
-                              json_pack("{s:s, s:s, s:f, s:o, s:b}", "name", expect->name, "at",
-                                        expect->at_least ? "least" : "most", "bound",
-                                        expect->bound, "value", number(value), "met", met));
+        json_array_append_new(
+            array, json_pack("{s:s, s:s, s:f, s:o, s:b}", "name", expect->name, "at",
+                             expect->at_least ? "least" : "most", "bound", expect->bound,
+                             "value", make_number(value), "met", met));
     }
     return array;
 }

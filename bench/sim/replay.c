@@ -42,7 +42,7 @@ static bool is_ours(const char *name, bool *compute)
 }
 
 /* The sum of a counter's parts. */
-static uint64_t counted(json_t *args)
+static uint64_t sum_counter(json_t *args)
 {
     const char *name;
     json_t *value;
@@ -57,7 +57,7 @@ static uint64_t counted(json_t *args)
 }
 
 /* Adds the event if it is one of ours; -EINVAL when its times make no sense. */
-static int take(struct spans *spans, const json_t *event)
+static int take_event(struct spans *spans, const json_t *event)
 {
     const char *name = json_string_value(json_object_get(event, "name"));
     const char *kind = json_string_value(json_object_get(event, "ph"));
@@ -73,7 +73,7 @@ static int take(struct spans *spans, const json_t *event)
     span.track = (uint64_t)json_integer_value(json_object_get(event, counter ? "id" : "tid"));
     span.from = json_number_value(json_object_get(event, "ts"));
     span.to = span.from + (counter ? 0 : json_number_value(length));
-    span.demand = counter ? counted(args) : 0;
+    span.demand = counter ? sum_counter(args) : 0;
     if (!counter && json_integer_value(json_object_get(args, "demand")) > 0 &&
         json_integer_value(json_object_get(args, "demand")) < MEMORY_MOST)
         span.demand = (uint64_t)json_integer_value(json_object_get(args, "demand"));
@@ -87,7 +87,7 @@ static int take(struct spans *spans, const json_t *event)
     return 0;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_spans(const void *a, const void *b)
 {
     const struct span *left = a, *right = b;
 
@@ -129,8 +129,8 @@ static void track_bursts(struct sim_class *class, const struct span *spans, size
     }
 }
 
-static int tracks(struct sim_scenario *scenario, struct spans *spans, const char *path,
-                  uint64_t memory, struct gs_err *err)
+static int read_tracks(struct sim_scenario *scenario, struct spans *spans, const char *path,
+                       uint64_t memory, struct gs_err *err)
 {
     double began = spans->all[0].from;
 
@@ -179,7 +179,8 @@ int sim_replay(struct sim_scenario *scenario, const char *path, uint64_t memory,
     if (root == NULL)
         return gs_err_set(err, -EINVAL, "cannot read the trace %s: line %d: %s", path,
                           where.line, where.text);
-    while (taken < json_array_size(events) && take(&spans, json_array_get(events, taken)) == 0)
+    while (taken < json_array_size(events) &&
+           take_event(&spans, json_array_get(events, taken)) == 0)
         taken++;
     if (taken < json_array_size(events)) {
         error =
@@ -191,8 +192,8 @@ int sim_replay(struct sim_scenario *scenario, const char *path, uint64_t memory,
                            " copy_in; record one with gpusharectl trace",
                            path);
     } else {
-        qsort(spans.all, spans.count, sizeof spans.all[0], compare);
-        error = tracks(scenario, &spans, path, memory, err);
+        qsort(spans.all, spans.count, sizeof spans.all[0], compare_spans);
+        error = read_tracks(scenario, &spans, path, memory, err);
     }
     free(spans.all);
     json_decref(root);

@@ -212,8 +212,8 @@ struct sim_class *sim_scenario_class(struct sim_scenario *scenario, const char *
     return class;
 }
 
-static int assign(struct sim_scenario *scenario, const char *section, const char *name,
-                  const char *value, struct gs_err *err)
+static int assign_value(struct sim_scenario *scenario, const char *section, const char *name,
+                        const char *value, struct gs_err *err)
 {
     const bool program = strncmp(section, "program ", 8) == 0;
     struct sim_class *class = NULL;
@@ -243,10 +243,10 @@ int sim_scenario_set(struct sim_scenario *scenario, const char *assignment, stru
         return gs_err_set(err, -EINVAL, "--set %s: write section.key=value, as lock.quantum=5s",
                           assignment);
     if (strcmp(section, "program") != 0)
-        return assign(scenario, section, name, value, err);
+        return assign_value(scenario, section, name, value, err);
     for (size_t i = 0; i < scenario->class_count && error == 0; i++) {
         snprintf(section, sizeof section, "program %s", scenario->classes[i].name);
-        error = assign(scenario, section, name, value, err);
+        error = assign_value(scenario, section, name, value, err);
     }
     return error;
 }
@@ -260,7 +260,7 @@ static int on_line(void *user, const char *section, const char *name, const char
 {
     const struct reading *reading = user;
 
-    return assign(reading->scenario, section, name, value, reading->err) == 0 ? 1 : 0;
+    return assign_value(reading->scenario, section, name, value, reading->err) == 0 ? 1 : 0;
 }
 
 int sim_scenario_read(struct sim_scenario *scenario, const char *path, struct gs_err *err)

@@ -14,8 +14,8 @@
 
 static const char *const ways[] = {"gpushare", "unified", "unlocked", NULL};
 
-static int refuse(struct gs_err *err, const struct sim_key *key, const char *text,
-                  const char *why)
+static int refuse_value(struct gs_err *err, const struct sim_key *key, const char *text,
+                        const char *why)
 {
     return gs_err_set(err, -EINVAL, "[%s] %s = %s: %s", key->section, key->name, text, why);
 }
@@ -54,10 +54,11 @@ static int set_time(const struct sim_key *key, void *at, const char *text, struc
     double seconds;
 
     if (read_time(text, &end, &seconds) != 0 || *end != '\0')
-        return refuse(err, key, text,
-                      "not a time; write it as 5s, 20ms or 1.5h (units: ns us ms s min h d)");
+        return refuse_value(
+            err, key, text,
+            "not a time; write it as 5s, 20ms or 1.5h (units: ns us ms s min h d)");
     if (seconds < key->low || seconds > key->high)
-        return refuse(err, key, text, "out of range");
+        return refuse_value(err, key, text, "out of range");
     *(uint64_t *)at = (uint64_t)(seconds * 1e9);
     return 0;
 }
@@ -77,12 +78,13 @@ static int set_spread(const struct sim_key *key, void *at, const char *text, str
     }
     for (int i = 0; i < (spread.kind == SIM_UNIFORM ? 2 : 1); i++) {
         if (read_time(next, &next, &seconds[i]) != 0)
-            return refuse(err, key, text, "write 50ms, exp 50ms (mean), uniform 10ms 90ms");
+            return refuse_value(err, key, text,
+                                "write 50ms, exp 50ms (mean), uniform 10ms 90ms");
         if (seconds[i] < key->low || seconds[i] > key->high)
-            return refuse(err, key, text, "out of range");
+            return refuse_value(err, key, text, "out of range");
     }
     if (*next != '\0' || (spread.kind == SIM_UNIFORM && seconds[1] < seconds[0]))
-        return refuse(err, key, text, "write 50ms, exp 50ms (mean), uniform 10ms 90ms");
+        return refuse_value(err, key, text, "write 50ms, exp 50ms (mean), uniform 10ms 90ms");
     spread.a = seconds[0] * 1e9;
     spread.b = seconds[1] * 1e9;
     *(struct sim_spread *)at = spread;
@@ -94,9 +96,9 @@ static int set_size(const struct sim_key *key, void *at, const char *text, struc
     uint64_t bytes;
 
     if (gs_size_parse(text, &bytes) != 0)
-        return refuse(err, key, text, "not a size; write it as 15.5GiB or 12GB");
+        return refuse_value(err, key, text, "not a size; write it as 15.5GiB or 12GB");
     if ((double)bytes < key->low || (double)bytes > key->high)
-        return refuse(err, key, text, "out of range");
+        return refuse_value(err, key, text, "out of range");
     *(uint64_t *)at = bytes;
     return 0;
 }
@@ -107,13 +109,13 @@ static int set_number(const struct sim_key *key, void *at, const char *text, str
     const double number = strtod(text, &end);
 
     if (end == text || *end != '\0' || !isfinite(number))
-        return refuse(err, key, text, "not a number");
+        return refuse_value(err, key, text, "not a number");
     if (number < key->low || number > key->high)
-        return refuse(err, key, text, "out of range");
+        return refuse_value(err, key, text, "out of range");
     if (key->kind == SIM_PART)
         *(double *)at = number;
     else if (number != floor(number))
-        return refuse(err, key, text, "no whole number");
+        return refuse_value(err, key, text, "no whole number");
     else if (key->kind == SIM_INTEGER)
         *(int64_t *)at = (int64_t)number;
     else
@@ -126,7 +128,7 @@ static int set_word(const struct sim_key *key, void *at, const char *text, struc
     const size_t length = strlen(text);
 
     if (length > 31)
-        return refuse(err, key, text, "longer than 31 characters");
+        return refuse_value(err, key, text, "longer than 31 characters");
     memcpy(at, text, length + 1);
     return 0;
 }
@@ -145,7 +147,7 @@ static int set_choice(const struct sim_key *key, void *at, const char *text, str
             return 0;
         }
     }
-    return refuse(err, key, text, key->help);
+    return refuse_value(err, key, text, key->help);
 }
 
 int sim_value_set(const struct sim_key *key, void *base, const char *text, struct gs_err *err)

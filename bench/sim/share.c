@@ -10,13 +10,13 @@
 
 #define CLOSE 1e-3 /* ns or bytes: what rounding leaves */
 
-static void advance(struct sim_share *share)
+static void advance_jobs(struct sim_share *share)
 {
     share->position += share->speed * (double)(share->clock->now_ns - share->at);
     share->at = share->clock->now_ns;
 }
 
-static void schedule(struct sim_share *share)
+static void schedule_end(struct sim_share *share)
 {
     const struct sim_node *first = sim_heap_first(&share->jobs);
     double left;
@@ -33,7 +33,7 @@ static void schedule(struct sim_share *share)
                   share->clock->now_ns + (uint64_t)ceil(left / share->speed));
 }
 
-static void take(struct sim_share *share, struct sim_job *job)
+static void take_job(struct sim_share *share, struct sim_job *job)
 {
     sim_heap_remove(&share->jobs, &job->node);
     share->load -= job->load;
@@ -41,27 +41,27 @@ static void take(struct sim_share *share, struct sim_job *job)
         share->changed(share);
 }
 
-static void fire(void *owner)
+static void end_jobs(void *owner)
 {
     struct sim_share *share = owner;
     struct sim_node *first;
 
-    advance(share);
+    advance_jobs(share);
     while ((first = sim_heap_first(&share->jobs)) != NULL &&
            first->key <= share->position + CLOSE) {
         struct sim_job *job = (struct sim_job *)first;
 
-        take(share, job);
+        take_job(share, job);
         job->done(job->owner);
     }
-    schedule(share);
+    schedule_end(share);
 }
 
 void sim_share_init(struct sim_share *share, struct sim_clock *clock,
                     double (*speed_of)(const struct sim_share *share), void *owner)
 {
     *share = (struct sim_share){.clock = clock, .speed_of = speed_of, .owner = owner};
-    sim_timer_init(&share->timer, fire, share);
+    sim_timer_init(&share->timer, end_jobs, share);
 }
 
 void sim_share_deinit(struct sim_share *share)
@@ -71,21 +71,21 @@ void sim_share_deinit(struct sim_share *share)
 
 void sim_share_add(struct sim_share *share, struct sim_job *job, double work)
 {
-    advance(share);
+    advance_jobs(share);
     if (share->jobs.count == 0)
         share->position = 0; /* so that it never grows beyond what a double tells apart */
     sim_heap_put(&share->jobs, &job->node, share->position + work);
     share->load += job->load;
     if (share->jobs.count == 1 && share->changed != NULL)
         share->changed(share);
-    schedule(share);
+    schedule_end(share);
 }
 
 double sim_share_left(struct sim_share *share, const struct sim_job *job)
 {
     if (job->node.place == 0)
         return 0;
-    advance(share);
+    advance_jobs(share);
     return job->node.key > share->position ? job->node.key - share->position : 0;
 }
 
@@ -95,13 +95,13 @@ double sim_share_remove(struct sim_share *share, struct sim_job *job)
 
     if (job->node.place == 0)
         return 0;
-    take(share, job);
-    schedule(share);
+    take_job(share, job);
+    schedule_end(share);
     return left;
 }
 
 void sim_share_update(struct sim_share *share)
 {
-    advance(share);
-    schedule(share);
+    advance_jobs(share);
+    schedule_end(share);
 }

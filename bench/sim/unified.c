@@ -20,14 +20,14 @@ static uint64_t now_of(const struct sim_program *program)
     return program->world->clock.now_ns;
 }
 
-static double touches(const struct sim_program *program)
+static double touched_bytes(const struct sim_program *program)
 {
     return program->class->hot * (double)program->class->memory;
 }
 
 /* --- with the lock --- */
 
-static void enqueue(struct sim_program *program)
+static void enqueue_program(struct sim_program *program)
 {
     struct sim_card *card = program->card;
 
@@ -63,7 +63,7 @@ static struct sim_program *least_recent(const struct sim_card *card,
 static void push_out(struct sim_program *program)
 {
     const struct sim_world *world = program->world;
-    double free_bytes = (double)world->scenario->memory - touches(program);
+    double free_bytes = (double)world->scenario->memory - touched_bytes(program);
     struct sim_program *victim;
 
     for (uint32_t i = 0; i < world->program_count; i++) {
@@ -71,10 +71,10 @@ static void push_out(struct sim_program *program)
 
         if (each->card == program->card && each != program && each->work.phase != SIM_GONE &&
             each->faults.missing == 0 && each->figures.turns != 0)
-            free_bytes -= touches(each);
+            free_bytes -= touched_bytes(each);
     }
     while (free_bytes < 0 && (victim = least_recent(program->card, program)) != NULL) {
-        victim->faults.missing = touches(victim);
+        victim->faults.missing = touched_bytes(victim);
         free_bytes += victim->faults.missing;
     }
 }
@@ -93,7 +93,7 @@ static void get_on(struct sim_program *program)
                   now_of(program) + (uint64_t)(program->faults.missing / rate));
 }
 
-static void faulted(void *owner)
+static void note_faulted(void *owner)
 {
     struct sim_program *program = owner;
 
@@ -102,7 +102,7 @@ static void faulted(void *owner)
     sim_work_compute(program);
 }
 
-static void grant(struct sim_card *card)
+static void grant_turn(struct sim_card *card)
 {
     struct sim_program *next = card->queue_first;
 
@@ -129,8 +129,8 @@ static void give_back(struct sim_program *program)
     sim_work_halt(program);
     sim_world_running(program, false);
     if (program->work.phase == SIM_GPU)
-        enqueue(program);
-    grant(card);
+        enqueue_program(program);
+    grant_turn(card);
 }
 
 static void quantum_over(void *owner)
@@ -149,12 +149,12 @@ static void idle_too_long(void *owner)
         give_back(card->holder);
 }
 
-static void arrive(struct sim_program *program)
+static void arrive_program(struct sim_program *program)
 {
-    program->faults.missing = touches(program);
+    program->faults.missing = touched_bytes(program);
 }
 
-static void wants(struct sim_program *program)
+static void wants_gpu(struct sim_program *program)
 {
     struct sim_card *card = program->card;
 
@@ -163,14 +163,14 @@ static void wants(struct sim_program *program)
         get_on(program);
         return;
     }
-    enqueue(program);
+    enqueue_program(program);
     if (card->holder == NULL)
-        grant(card);
+        grant_turn(card);
     else if (!sim_timer_is_set(&card->quantum_timer))
         quantum_over(card);
 }
 
-static void rests(struct sim_program *program)
+static void rests_now(struct sim_program *program)
 {
     struct sim_card *card = program->card;
 
@@ -179,13 +179,13 @@ static void rests(struct sim_program *program)
                       now_of(program) + program->world->scenario->idle_release_ns);
 }
 
-static void leave(struct sim_program *program)
+static void leave_program(struct sim_program *program)
 {
     if (program->card->holder == program)
         give_back(program);
 }
 
-const struct sim_way sim_way_unified = {arrive, wants, rests, leave};
+const struct sim_way sim_way_unified = {arrive_program, wants_gpu, rests_now, leave_program};
 
 /* --- without --- */
 
@@ -201,7 +201,7 @@ double sim_unified_speed(const struct sim_card *card, double speed)
     return pass / (pass / speed + card->touched / rate);
 }
 
-static void count(struct sim_program *program, bool computes)
+static void count_program(struct sim_program *program, bool computes)
 {
     struct sim_card *card = program->card;
 
@@ -209,7 +209,7 @@ static void count(struct sim_program *program, bool computes)
         return;
     program->faults.queued = computes;
     card->computing += computes ? 1 : -1u;
-    card->touched += (computes ? 1 : -1) * touches(program);
+    card->touched += (computes ? 1 : -1) * touched_bytes(program);
     card->pass_ns += (computes ? 1 : -1) * (double)program->class->pass_ns;
     sim_world_running(program, computes);
     sim_share_update(&card->gpu);
@@ -217,16 +217,16 @@ static void count(struct sim_program *program, bool computes)
 
 static void free_wants(struct sim_program *program)
 {
-    count(program, true);
+    count_program(program, true);
     sim_work_compute(program);
 }
 
 static void free_rests(struct sim_program *program)
 {
-    count(program, false);
+    count_program(program, false);
 }
 
-const struct sim_way sim_way_unlocked = {arrive, free_wants, free_rests, free_rests};
+const struct sim_way sim_way_unlocked = {arrive_program, free_wants, free_rests, free_rests};
 
 void sim_unified_init(struct sim_card *card)
 {
@@ -236,5 +236,5 @@ void sim_unified_init(struct sim_card *card)
 
 void sim_unified_program(struct sim_program *program)
 {
-    sim_timer_init(&program->faults.timer, faulted, program);
+    sim_timer_init(&program->faults.timer, note_faulted, program);
 }

@@ -201,7 +201,7 @@ static void request_arrives(void *owner)
 
 /* --- cycles --- */
 
-static void leave(struct sim_program *program)
+static void leave_world(struct sim_program *program)
 {
     struct sim_world *world = program->world;
 
@@ -262,7 +262,7 @@ static void cycle_next(struct sim_program *program)
     if (program->asked.serving && program->work.kernels == 0)
         request_done(program);
     if (!has_cycles(program)) {
-        leave(program);
+        leave_world(program);
         return;
     }
     if (program->class->request.a > 0 && program->asked.count == 0)
@@ -284,7 +284,7 @@ static void cycle_next(struct sim_program *program)
     sim_clock_set(&program->world->clock, &program->work.phase_timer, now_of(program) + cpu);
 }
 
-static void arrive(void *owner)
+static void arrive_request(void *owner)
 {
     struct sim_program *program = owner;
 
@@ -308,7 +308,7 @@ void sim_work_init(struct sim_program *program)
     program->work.gang_next = program;
     program->work.gpu_job =
         (struct sim_job){.load = program->class->busy, .done = gpu_done, .owner = program};
-    sim_timer_init(&program->work.phase_timer, arrive, program);
+    sim_timer_init(&program->work.phase_timer, arrive_request, program);
     sim_clock_set(clock, &program->work.phase_timer, program->started);
     sim_timer_init(&program->asked.arrival_timer, request_arrives, program);
 }

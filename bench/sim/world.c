@@ -48,7 +48,7 @@ uint64_t sim_world_now(const struct sim_world *world)
     return world->clock.now_ns + EPOCH;
 }
 
-static void deliver(void *owner);
+static void deliver_message(void *owner);
 
 static struct sim_message *message_new(struct sim_program *program, bool to_lock)
 {
@@ -64,7 +64,7 @@ static struct sim_message *message_new(struct sim_program *program, bool to_lock
         message = sim_new(1, sizeof *message);
         message->next_all = world->all_messages;
         world->all_messages = message;
-        sim_timer_init(&message->timer, deliver, message);
+        sim_timer_init(&message->timer, deliver_message, message);
         message->world = world;
     }
     message->program = program;
@@ -118,7 +118,7 @@ void sim_world_flush(struct sim_world *world)
                       deadline > EPOCH ? deadline - EPOCH : 0);
 }
 
-static void tick(void *owner)
+static void tick_scheduler(void *owner)
 {
     struct sim_world *world = owner;
 
@@ -127,7 +127,7 @@ static void tick(void *owner)
 }
 
 /* The quantum that the scheduler uses. Reading it visits every program, so only now and then. */
-static void look(struct sim_world *world)
+static void look_at_quantum(struct sim_world *world)
 {
     if (world->clock.now_ns < world->look_at)
         return;
@@ -135,7 +135,7 @@ static void look(struct sim_world *world)
     world->look_at = world->clock.now_ns + LOOK_EVERY * (world->program_count / 16 + 1);
 }
 
-static void deliver(void *owner)
+static void deliver_message(void *owner)
 {
     struct sim_message *message = owner;
     struct sim_world *world = message->world;
@@ -156,7 +156,7 @@ static void deliver(void *owner)
         return;
     if (to_lock) {
         sim_world_flush(world);
-        look(world);
+        look_at_quantum(world);
     } else {
         sim_client_target(program, &target);
     }
@@ -312,7 +312,7 @@ struct sim_world *sim_world_new(const struct sim_scenario *scenario)
         sim_card_init(&world->cards[i], world, i);
     sim_move_init(world);
     programs_init(world);
-    sim_timer_init(&world->lock_timer, tick, world);
+    sim_timer_init(&world->lock_timer, tick_scheduler, world);
     sim_timer_init(&world->warmup_timer, warmed_up, world);
     sim_clock_set(&world->clock, &world->warmup_timer, scenario->warmup_ns);
     return world;

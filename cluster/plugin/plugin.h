@@ -22,7 +22,7 @@ struct plugin_settings {
     const char *pod_resources; /* kubelet's other socket */
     uint64_t answer;           /* enum allocate_answer */
     uint64_t period_s;         /* between two looks at the GPUs */
-    uint64_t watch_within;     /* ns in which kubelet must begin to watch; else the plugin registers again */
+    uint64_t watch_within;     /* ns in which kubelet must watch; else registers again */
     struct gs_places lockd;    /* the daemon's sockets */
 };
 

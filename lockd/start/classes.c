@@ -5,8 +5,6 @@
  */
 #include "lockd/start/classes.h"
 
-#include "lockd/protocol/setting_table.h"
-
 #include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
@@ -16,14 +14,7 @@
 int lockd_classes_take(struct lockd_lines *classes, const char *name, const char *value,
                        struct gs_err *err)
 {
-    const struct lockd_setting *setting = lockd_setting_find("class");
-    uint64_t class = 0;
-    struct lockd_option option = lockd_setting_option(setting, &class);
-    int code;
-
-    option.name = name;
-    code = lockd_option_value(&option, value, err);
-    return code != 0 ? code : lockd_lines_take(classes, setting->section, name, class, err);
+    return lockd_lines_read(classes, "classes", "class", name, value, err);
 }
 
 /* Are the control groups inside this one named by the user: its own systemd, or a container? */

@@ -5,6 +5,8 @@
  */
 #include "lockd/start/lines.h"
 
+#include "lockd/protocol/setting_table.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <pwd.h>
@@ -87,6 +89,18 @@ static size_t find_unit(const char *units, size_t length, const char *unit)
             found = (size_t)(at - units) + 1;
     }
     return found;
+}
+
+int lockd_lines_read(struct lockd_lines *lines, const char *section, const char *setting_name,
+                     const char *name, const char *text, struct gs_err *err)
+{
+    uint64_t value = 0;
+    struct lockd_option option = lockd_setting_option(lockd_setting_find(setting_name), &value);
+    int code;
+
+    option.name = name; /* for the message */
+    code = lockd_option_value(&option, text, err);
+    return code != 0 ? code : lockd_lines_take(lines, section, name, value, err);
 }
 
 const struct lockd_line *lockd_lines_find(const struct lockd_lines *lines, uid_t uid,

@@ -31,6 +31,9 @@ struct lockd_lines {
  * allowed: no such user, too long, too many. */
 int lockd_lines_take(struct lockd_lines *lines, const char *section, const char *name,
                      uint64_t value, struct gs_err *err);
+/* The same with the text of a value of that setting, in the section of that name. */
+int lockd_lines_read(struct lockd_lines *lines, const char *section, const char *setting_name,
+                     const char *name, const char *text, struct gs_err *err);
 
 /* The line of the innermost unit in the first `length` bytes of the path of a control group, else the
  * user's; NULL: none. */

@@ -12,7 +12,7 @@
 
 static int failures;
 
-static void check(int ok, const char *what)
+static void check_fact(int ok, const char *what)
 {
     printf("%s %s\n", ok ? "ok" : "FAILED", what);
     failures += !ok;
@@ -38,25 +38,27 @@ int main(void)
     int (*next)(void) = (int (*)(void))dlsym(RTLD_NEXT, "rand");
     const char *error;
 
-    check(driver != NULL, "the driver is there");
-    check(dlsym(RTLD_DEFAULT, "malloc") == (void *)malloc, "RTLD_DEFAULT of a libc name");
-    check(next != NULL && next != rand && is_in((void *)next, "libc.so"),
-          "RTLD_NEXT is the caller's next");
-    check(dlsym(RTLD_DEFAULT, "cuckoo") == NULL && (error = dlerror()) != NULL &&
-              strstr(error, "cuckoo") != NULL,
-          "a missing name that begins with cu: libc's own message");
-    check(is_in(dlsym(driver, "cuStreamWaitEvent"), "libgpushare"), "a gated name is ours");
-    check(is_in(dlsym(driver, "cuDeviceGetName"), "libcuda"),
-          "a name that passes is the driver's");
-    check(dlsym(driver, "cuLaunchKernel") == NULL && (error = dlerror()) != NULL &&
-              strstr(error, "cuLaunchKernel"),
-          "a name that this driver has not");
-    check(dlvsym(RTLD_DEFAULT, "malloc", "GLIBC_2.0.nonsense") == NULL && dlerror() != NULL,
-          "dlvsym of a wrong version");
+    check_fact(driver != NULL, "the driver is there");
+    check_fact(dlsym(RTLD_DEFAULT, "malloc") == (void *)malloc, "RTLD_DEFAULT of a libc name");
+    check_fact(next != NULL && next != rand && is_in((void *)next, "libc.so"),
+               "RTLD_NEXT is the caller's next");
+    check_fact(dlsym(RTLD_DEFAULT, "cuckoo") == NULL && (error = dlerror()) != NULL &&
+                   strstr(error, "cuckoo") != NULL,
+               "a missing name that begins with cu: libc's own message");
+    check_fact(is_in(dlsym(driver, "cuStreamWaitEvent"), "libgpushare"),
+               "a gated name is ours");
+    check_fact(is_in(dlsym(driver, "cuDeviceGetName"), "libcuda"),
+               "a name that passes is the driver's");
+    check_fact(dlsym(driver, "cuLaunchKernel") == NULL && (error = dlerror()) != NULL &&
+                   strstr(error, "cuLaunchKernel"),
+               "a name that this driver has not");
+    check_fact(dlvsym(RTLD_DEFAULT, "malloc", "GLIBC_2.0.nonsense") == NULL &&
+                   dlerror() != NULL,
+               "dlvsym of a wrong version");
 #ifdef __x86_64__
-    check(dlvsym(RTLD_DEFAULT, "getppid", "GLIBC_2.2.5") == (void *)getppid, "dlvsym");
+    check_fact(dlvsym(RTLD_DEFAULT, "getppid", "GLIBC_2.2.5") == (void *)getppid, "dlvsym");
 #else
-    check(dlvsym(RTLD_DEFAULT, "getppid", "GLIBC_2.17") == (void *)getppid, "dlvsym");
+    check_fact(dlvsym(RTLD_DEFAULT, "getppid", "GLIBC_2.17") == (void *)getppid, "dlvsym");
 #endif
     printf("%d failed\n", failures);
     return failures != 0;

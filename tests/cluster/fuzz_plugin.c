@@ -96,7 +96,8 @@ static void feed_pieces(struct grpc_link *link, const uint8_t *data, size_t size
     }
 }
 
-static enum grpc_status ask(const char *path, const uint8_t *message, size_t size, bool ends)
+static enum grpc_status ask_plugin(const char *path, const uint8_t *message, size_t size,
+                                   bool ends)
 {
     struct grpc_link *server = grpc_link_serve(service_methods, the_plugin());
     struct grpc_link *client = grpc_link_client();
@@ -125,8 +126,8 @@ static void fuzz_method(const uint8_t *data, size_t size)
     while (number < wanted && service_methods[number + 1].path != NULL)
         number++;
     the_plugin()->set.answer = (data[0] & 8) != 0 ? ALLOCATE_MOUNTS : ALLOCATE_CDI;
-    ask(service_methods[number].path, data + 1, size - 1,
-        strstr(service_methods[number].path, "Watch") == NULL);
+    ask_plugin(service_methods[number].path, data + 1, size - 1,
+               strstr(service_methods[number].path, "Watch") == NULL);
 }
 
 static void fuzz_server(const uint8_t *data, size_t size)
@@ -162,7 +163,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_client(data + 1, size - 1);
     else
         fuzz_method(data + 1, size - 1);
-    if (ask("/v1beta1.DevicePlugin/GetDevicePluginOptions", NULL, 0, true) != GRPC_OK)
+    if (ask_plugin("/v1beta1.DevicePlugin/GetDevicePluginOptions", NULL, 0, true) != GRPC_OK)
         abort();
     return 0;
 }

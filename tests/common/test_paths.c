@@ -204,7 +204,7 @@ static void socket_folder_missing_parent_or_file_fails(void **state)
     assert_int_equal(gs_place_make("/dev/null/lockd.sock", NULL), -ENOTDIR);
 }
 
-static unsigned descriptors(void)
+static unsigned count_descriptors(void)
 {
     unsigned count = 0;
 
@@ -217,7 +217,7 @@ static void packet_receive_takes_as_many_descriptors_as_asked_for(void **state)
 {
     static const unsigned mosts[] = {0, 1, 15, GS_PACKET_FDS};
     struct gs_descriptors with = {.count = GS_PACKET_FDS}, got;
-    const unsigned before = descriptors();
+    const unsigned before = count_descriptors();
     char message[2];
     int pair[2];
 
@@ -231,7 +231,7 @@ static void packet_receive_takes_as_many_descriptors_as_asked_for(void **state)
                          2);
         assert_memory_equal(message, "ab", 2);
         assert_int_equal(got.count, mosts[i]);
-        assert_int_equal(descriptors(), before + 2 + mosts[i]);
+        assert_int_equal(count_descriptors(), before + 2 + mosts[i]);
         for (unsigned j = 0; j < got.count; j++)
             assert_int_equal(fcntl(got.fd[j], F_GETFD), FD_CLOEXEC);
         gs_descriptors_close(&got);
@@ -244,7 +244,7 @@ static void packet_receive_takes_as_many_descriptors_as_asked_for(void **state)
     assert_int_equal(got.count, 0);
     close(pair[0]);
     close(pair[1]);
-    assert_int_equal(descriptors(), before);
+    assert_int_equal(count_descriptors(), before);
 }
 
 int main(void)

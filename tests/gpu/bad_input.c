@@ -97,7 +97,7 @@ static size_t free_bytes(void)
     return left;
 }
 
-static CUdeviceptr have(size_t bytes)
+static CUdeviceptr have_memory(size_t bytes)
 {
     CUdeviceptr p = 0;
 
@@ -179,7 +179,7 @@ static void no_pool(void)
 
 static void free_foreign(void)
 {
-    CUdeviceptr p = have(5 * MIB), small = have(1000);
+    CUdeviceptr p = have_memory(5 * MIB), small = have_memory(1000);
 
     show("0", release(0));
     show("small number", release(0x1234));
@@ -198,7 +198,7 @@ static void free_twice(void)
     static const size_t sizes[] = {1, 1000, MIB, 2 * MIB, 5 * MIB, 70 * MIB};
 
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        CUdeviceptr p = have(sizes[i]);
+        CUdeviceptr p = have_memory(sizes[i]);
 
         show("free", release(p));
         show("again", release(p));
@@ -224,7 +224,7 @@ static void free_async_foreign(void)
 static void over_end(void)
 {
     static unsigned char bytes[512];
-    const CUdeviceptr p = have(6 * MIB), last = p + 6 * MIB - 256;
+    const CUdeviceptr p = have_memory(6 * MIB), last = p + 6 * MIB - 256;
 
     show("all of the end", CALL(cuMemcpyDtoH_v2, cuMemcpyDtoH_v3020)(bytes, last, 256));
     show("to the host", CALL(cuMemcpyDtoH_v2, cuMemcpyDtoH_v3020)(bytes, last, 512));
@@ -241,12 +241,12 @@ static void over_end(void)
 
 /* --- asking --- */
 
-static void ask(void)
+static void ask_cases(void)
 {
     CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                         CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
     unsigned type = 77;
-    CUdeviceptr device = 77, p = have(5 * MIB), small = have(1000);
+    CUdeviceptr device = 77, p = have_memory(5 * MIB), small = have_memory(1000);
     void *values[] = {&type, &device};
     PFN_cuPointerGetAttributes_v7000 all =
         CALL(cuPointerGetAttributes, cuPointerGetAttributes_v7000);
@@ -293,7 +293,7 @@ static const struct bad_case cases[] = {
     {"free_twice", free_twice},
     {"free_async_foreign", free_async_foreign},
     {"over_end", over_end},
-    {"ask", ask},
+    {"ask", ask_cases},
     {NULL, NULL},
 };
 

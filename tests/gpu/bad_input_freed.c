@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 /* Crashes inside some drivers: each has a case of its own. */
-static void twice(size_t bytes, int by_async, int free_by_async, int again_by_async)
+static void free_twice(size_t bytes, int by_async, int free_by_async, int again_by_async)
 {
     CUdeviceptr p = 0;
 
@@ -20,30 +20,30 @@ static void twice(size_t bytes, int by_async, int free_by_async, int again_by_as
 
 static void async_async_async(void)
 {
-    twice(5 * MIB, 1, 1, 1);
+    free_twice(5 * MIB, 1, 1, 1);
 }
 static void async_async_sync(void)
 {
-    twice(5 * MIB, 1, 1, 0);
+    free_twice(5 * MIB, 1, 1, 0);
 }
 static void async_sync_sync(void)
 {
-    twice(5 * MIB, 1, 0, 0);
+    free_twice(5 * MIB, 1, 0, 0);
 }
 static void async_sync_async(void)
 {
-    twice(5 * MIB, 1, 0, 1);
+    free_twice(5 * MIB, 1, 0, 1);
 }
 static void sync_async_sync(void)
 {
-    twice(5 * MIB, 0, 1, 0);
+    free_twice(5 * MIB, 0, 1, 0);
 }
 static void sync_sync_async(void)
 {
-    twice(5 * MIB, 0, 0, 1);
+    free_twice(5 * MIB, 0, 0, 1);
 }
 
-static CUresult use(unsigned how, CUdeviceptr p)
+static CUresult use_memory(unsigned how, CUdeviceptr p)
 {
     switch (how) {
     case 0:
@@ -77,12 +77,12 @@ static void use_freed(size_t bytes, int by_async)
 
     show("allocate", by_async ? allocate_async(&p, bytes) : allocate(&p, bytes));
     show("synchronize", CALL(cuStreamSynchronize, cuStreamSynchronize_v2000)(stream));
-    show("use before", use(0, p)); /* it is known as in use then */
+    show("use before", use_memory(0, p)); /* it is known as in use then */
     show("free", by_async ? release_async(p) : release(p));
     show("synchronize", CALL(cuStreamSynchronize, cuStreamSynchronize_v2000)(stream));
     for (unsigned how = 0; how < USES; how++) {
         snprintf(name, sizeof name, "use %u", how);
-        show(name, use(how, p));
+        show(name, use_memory(how, p));
         show("synchronize", CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)());
     }
 }

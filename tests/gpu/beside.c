@@ -87,7 +87,7 @@ static struct block {
 static CUdeviceptr result_word;
 static CUfunction read_row, write_word;
 
-static void must(CUresult result, const char *what)
+static void must_succeed(CUresult result, const char *what)
 {
     if (result == CUDA_SUCCESS)
         return;
@@ -105,34 +105,36 @@ static void set_up(size_t large)
     driver = dlopen("libcuda.so.1", RTLD_NOW);
     if (driver == NULL || CALL(cuInit, cuInit_v2000)(0) != CUDA_SUCCESS)
         _exit(77);
-    must(CALL(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain_v7000)(&context, 0),
-         "context");
-    must(CALL(cuCtxSetCurrent, cuCtxSetCurrent_v4000)(context), "current context");
+    must_succeed(CALL(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain_v7000)(&context, 0),
+                 "context");
+    must_succeed(CALL(cuCtxSetCurrent, cuCtxSetCurrent_v4000)(context), "current context");
     blocks[0].bytes = large;
-    must(CALL(cuMemAlloc_v2, cuMemAlloc_v3020)(&blocks[0].start, large), "large");
+    must_succeed(CALL(cuMemAlloc_v2, cuMemAlloc_v3020)(&blocks[0].start, large), "large");
     blocks[1].bytes = 4096;
-    must(CALL(cuMemAlloc_v2, cuMemAlloc_v3020)(&blocks[1].start, 4096), "small");
-    must(CALL(cuMemAllocPitch_v2, cuMemAllocPitch_v3020)(&blocks[2].start, &pitch, 4096, 1024,
-                                                         4),
-         "pitched");
+    must_succeed(CALL(cuMemAlloc_v2, cuMemAlloc_v3020)(&blocks[1].start, 4096), "small");
+    must_succeed(CALL(cuMemAllocPitch_v2, cuMemAllocPitch_v3020)(&blocks[2].start, &pitch, 4096,
+                                                                 1024, 4),
+                 "pitched");
     blocks[2].bytes = pitch * 1024;
     blocks[3].bytes = 6 * MIB;
-    must(CALL(cuMemAllocAsync, cuMemAllocAsync_v11020)(&blocks[3].start, 6 * MIB, NULL),
-         "ordered");
-    must(CALL(cuMemAlloc_v2, cuMemAlloc_v3020)(&result_word, 4 * MIB), "result");
-    must(CALL(cuModuleLoadData, cuModuleLoadData_v2000)(&module, code), "code");
-    must(CALL(cuModuleGetFunction, cuModuleGetFunction_v2000)(&read_row, module, "read_row"),
-         "read_row");
-    must(
+    must_succeed(CALL(cuMemAllocAsync, cuMemAllocAsync_v11020)(&blocks[3].start, 6 * MIB, NULL),
+                 "ordered");
+    must_succeed(CALL(cuMemAlloc_v2, cuMemAlloc_v3020)(&result_word, 4 * MIB), "result");
+    must_succeed(CALL(cuModuleLoadData, cuModuleLoadData_v2000)(&module, code), "code");
+    must_succeed(
+        CALL(cuModuleGetFunction, cuModuleGetFunction_v2000)(&read_row, module, "read_row"),
+        "read_row");
+    must_succeed(
         CALL(cuModuleGetFunction, cuModuleGetFunction_v2000)(&write_word, module, "write_word"),
         "write_word");
     for (unsigned i = 0; i < BLOCKS; i++)
-        must(CALL(cuMemsetD8_v2, cuMemsetD8_v3020)(blocks[i].start, PATTERN, blocks[i].bytes),
-             blocks[i].name);
-    must(CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)(), "set up");
+        must_succeed(
+            CALL(cuMemsetD8_v2, cuMemsetD8_v3020)(blocks[i].start, PATTERN, blocks[i].bytes),
+            blocks[i].name);
+    must_succeed(CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)(), "set up");
 }
 
-static CUresult launch(CUfunction function, void **values)
+static CUresult launch_kernel(CUfunction function, void **values)
 {
     const CUresult result = CALL(cuLaunchKernel, cuLaunchKernel_v4000)(
         function, 1, 1, 1, 1, 1, 1, 0, NULL, values, NULL);
@@ -145,7 +147,7 @@ static CUresult read_beside(const struct block *block, enum side side)
     CUdeviceptr from = side == BELOW ? block->start - ROW : block->start + block->bytes;
     unsigned count = WORDS;
 
-    return launch(read_row, (void *[]){&from, &result_word, &count});
+    return launch_kernel(read_row, (void *[]){&from, &result_word, &count});
 }
 
 static CUresult write_beside(const struct block *block, enum side side)
@@ -153,7 +155,7 @@ static CUresult write_beside(const struct block *block, enum side side)
     CUdeviceptr to =
         side == BELOW ? block->start - sizeof(unsigned) : block->start + block->bytes;
 
-    return launch(write_word, (void *[]){&to});
+    return launch_kernel(write_word, (void *[]){&to});
 }
 
 /* The kernel reads what is in the block, and the bytes at its ends are what they were. */
@@ -164,8 +166,9 @@ static void check_block(const struct block *block)
     unsigned count = block->bytes < ROW ? (unsigned)(block->bytes / sizeof count) : WORDS;
     unsigned sum = 0;
 
-    must(launch(read_row, (void *[]){&from, &result_word, &count}), block->name);
-    must(CALL(cuMemcpyDtoH_v2, cuMemcpyDtoH_v3020)(&sum, result_word, sizeof sum), "sum");
+    must_succeed(launch_kernel(read_row, (void *[]){&from, &result_word, &count}), block->name);
+    must_succeed(CALL(cuMemcpyDtoH_v2, cuMemcpyDtoH_v3020)(&sum, result_word, sizeof sum),
+                 "sum");
     if (sum == 0x5b5b5b5bu * count)
         return;
     printf("beside: %s does not hold what it held\n", block->name);

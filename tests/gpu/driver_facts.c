@@ -21,7 +21,7 @@ static void *driver;
 
 #define FN(symbol, pfn) ((pfn)dlsym(driver, #symbol))
 
-static void show(const char *what, CUresult result)
+static void show_result(const char *what, CUresult result)
 {
     printf("%s: %d\n", what, (int)result);
     fflush(stdout);
@@ -38,8 +38,8 @@ static CUresult m_free(CUdeviceptr p)
 }
 
 /* how many bytes an attribute writes, and what */
-static void attribute(const char *name, CUpointer_attribute which, CUdeviceptr p,
-                      int print_value)
+static void show_attribute(const char *name, CUpointer_attribute which, CUdeviceptr p,
+                           int print_value)
 {
     unsigned char a[16], b[16];
     CUresult result;
@@ -61,102 +61,108 @@ static void attribute(const char *name, CUpointer_attribute which, CUdeviceptr p
 static void attributes_of(const char *what, CUdeviceptr p)
 {
     printf("attributes of %s\n", what);
-    attribute("context", CU_POINTER_ATTRIBUTE_CONTEXT, p, 0);
-    attribute("memory type", CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p, 1);
-    attribute("device pointer", CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p, 0);
-    attribute("host pointer", CU_POINTER_ATTRIBUTE_HOST_POINTER, p, 0);
-    attribute("sync memops", CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p, 1);
-    attribute("buffer id", CU_POINTER_ATTRIBUTE_BUFFER_ID, p, 0);
-    attribute("is managed", CU_POINTER_ATTRIBUTE_IS_MANAGED, p, 1);
-    attribute("ordinal", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p, 1);
-    attribute("range start", CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p, 0);
-    attribute("range size", CU_POINTER_ATTRIBUTE_RANGE_SIZE, p, 1);
-    attribute("mapped", CU_POINTER_ATTRIBUTE_MAPPED, p, 1);
-    attribute("access flags", CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, p, 1);
-    attribute("mempool", CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p, 1);
+    show_attribute("context", CU_POINTER_ATTRIBUTE_CONTEXT, p, 0);
+    show_attribute("memory type", CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p, 1);
+    show_attribute("device pointer", CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p, 0);
+    show_attribute("host pointer", CU_POINTER_ATTRIBUTE_HOST_POINTER, p, 0);
+    show_attribute("sync memops", CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, p, 1);
+    show_attribute("buffer id", CU_POINTER_ATTRIBUTE_BUFFER_ID, p, 0);
+    show_attribute("is managed", CU_POINTER_ATTRIBUTE_IS_MANAGED, p, 1);
+    show_attribute("ordinal", CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p, 1);
+    show_attribute("range start", CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p, 0);
+    show_attribute("range size", CU_POINTER_ATTRIBUTE_RANGE_SIZE, p, 1);
+    show_attribute("mapped", CU_POINTER_ATTRIBUTE_MAPPED, p, 1);
+    show_attribute("access flags", CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, p, 1);
+    show_attribute("mempool", CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p, 1);
     printf("~");
-    attribute("ipc capable", CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p, 1);
+    show_attribute("ipc capable", CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p, 1);
     printf("~");
-    attribute("handle types", CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, p, 1);
+    show_attribute("handle types", CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, p, 1);
     printf("~");
-    attribute("rdma capable", CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, p, 1);
+    show_attribute("rdma capable", CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, p, 1);
     printf("~");
-    attribute("mapping size", CU_POINTER_ATTRIBUTE_MAPPING_SIZE, p, 1);
+    show_attribute("mapping size", CU_POINTER_ATTRIBUTE_MAPPING_SIZE, p, 1);
     printf("~");
-    attribute("mapping base", CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, p, 0);
+    show_attribute("mapping base", CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, p, 0);
     printf("~");
-    attribute("block id", CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, p, 0);
+    show_attribute("block id", CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, p, 0);
 }
 
-static void allocations(void)
+static void show_allocations(void)
 {
     static const size_t sizes[] = {1, 511, 512, 513, 1 << 20, 2 << 20, (2 << 20) + 1, 65 << 20};
     CUdeviceptr p = 0, base;
     size_t size, pitch;
 
-    show("alloc 0", m_alloc(&p, 0));
-    show("alloc SIZE_MAX", m_alloc(&p, SIZE_MAX));
-    show("alloc SIZE_MAX - 1 MiB", m_alloc(&p, SIZE_MAX - (1 << 20)));
-    show("alloc 2^50", m_alloc(&p, (size_t)1 << 50));
-    show("free 0", m_free(0));
-    show("free 0x1234", m_free(0x1234));
+    show_result("alloc 0", m_alloc(&p, 0));
+    show_result("alloc SIZE_MAX", m_alloc(&p, SIZE_MAX));
+    show_result("alloc SIZE_MAX - 1 MiB", m_alloc(&p, SIZE_MAX - (1 << 20)));
+    show_result("alloc 2^50", m_alloc(&p, (size_t)1 << 50));
+    show_result("free 0", m_free(0));
+    show_result("free 0x1234", m_free(0x1234));
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         printf("size %zu\n", sizes[i]);
-        show("alloc", m_alloc(&p, sizes[i]));
+        show_result("alloc", m_alloc(&p, sizes[i]));
         printf("aligned to 512: %d, to 2 MiB if as large: %d\n", p % 512 == 0,
                sizes[i] < 2 << 20 || p % (2 << 20) == 0);
-        show("range", FN(cuMemGetAddressRange_v2,
-                         PFN_cuMemGetAddressRange_v3020)(&base, &size, p + sizes[i] / 2));
+        show_result("range", FN(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020)(
+                                 &base, &size, p + sizes[i] / 2));
         printf("base is right: %d, size %zu\n", base == p, size);
-        show("range behind it", FN(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020)(
-                                    &base, &size, p - 1) == CUDA_SUCCESS &&
-                                        base + size > p
-                                    ? 999
-                                    : 0);
-        show("memset behind the end",
-             FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(p, 1, ((size_t)1 << 40)));
+        show_result("range behind it",
+                    FN(cuMemGetAddressRange_v2,
+                       PFN_cuMemGetAddressRange_v3020)(&base, &size, p - 1) == CUDA_SUCCESS &&
+                            base + size > p
+                        ? 999
+                        : 0);
+        show_result("memset behind the end",
+                    FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(p, 1, ((size_t)1 << 40)));
         if (sizes[i] > 1)
-            show("free inside", m_free(p + 1));
-        show("free", m_free(p));
-        show("free again", m_free(p));
-        show("~memset after free", FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(p, 1, sizes[i]));
+            show_result("free inside", m_free(p + 1));
+        show_result("free", m_free(p));
+        show_result("free again", m_free(p));
+        show_result("~memset after free",
+                    FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(p, 1, sizes[i]));
     }
-    show("pitch", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 1000, 100, 4));
+    show_result("pitch",
+                FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 1000, 100, 4));
     printf("pitch %zu\n", pitch);
-    show("free pitch", m_free(p));
-    show("pitch 0 width",
-         FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 0, 100, 4));
-    show("pitch 0 height",
-         FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 100, 0, 4));
-    show("pitch element 3",
-         FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 100, 10, 3));
-    show("pitch too large", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(
-                                &p, &pitch, (size_t)1 << 40, 1 << 20, 4));
-    show("alloc NULL", m_alloc(NULL, 100));
+    show_result("free pitch", m_free(p));
+    show_result("pitch 0 width",
+                FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 0, 100, 4));
+    show_result("pitch 0 height",
+                FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 100, 0, 4));
+    show_result("pitch element 3",
+                FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(&p, &pitch, 100, 10, 3));
+    show_result("pitch too large", FN(cuMemAllocPitch_v2, PFN_cuMemAllocPitch_v3020)(
+                                       &p, &pitch, (size_t)1 << 40, 1 << 20, 4));
+    show_result("alloc NULL", m_alloc(NULL, 100));
 }
 
-static void streams(void)
+static void show_streams(void)
 {
     CUstream stream;
     CUdeviceptr p = 0;
     CUgraph graph = NULL;
 
-    show("stream create",
-         FN(cuStreamCreate, PFN_cuStreamCreate_v2000)(&stream, CU_STREAM_NON_BLOCKING));
-    show("alloc", m_alloc(&p, 4 << 20));
-    show("free async of cuMemAlloc memory",
-         FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream));
-    show("~free async again", FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream));
-    show("alloc async", FN(cuMemAllocAsync, PFN_cuMemAllocAsync_v11020)(&p, 1 << 20, stream));
-    show("free of async memory", m_free(p));
-    show("end capture, none",
-         FN(cuStreamEndCapture, PFN_cuStreamEndCapture_v10000)(stream, &graph));
-    show("begin capture", FN(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010)(
-                              stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    show("begin capture twice", FN(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010)(
-                                    stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    show("end capture", FN(cuStreamEndCapture, PFN_cuStreamEndCapture_v10000)(stream, &graph));
-    show("stream destroy", FN(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)(stream));
+    show_result("stream create",
+                FN(cuStreamCreate, PFN_cuStreamCreate_v2000)(&stream, CU_STREAM_NON_BLOCKING));
+    show_result("alloc", m_alloc(&p, 4 << 20));
+    show_result("free async of cuMemAlloc memory",
+                FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream));
+    show_result("~free async again", FN(cuMemFreeAsync, PFN_cuMemFreeAsync_v11020)(p, stream));
+    show_result("alloc async",
+                FN(cuMemAllocAsync, PFN_cuMemAllocAsync_v11020)(&p, 1 << 20, stream));
+    show_result("free of async memory", m_free(p));
+    show_result("end capture, none",
+                FN(cuStreamEndCapture, PFN_cuStreamEndCapture_v10000)(stream, &graph));
+    show_result("begin capture", FN(cuStreamBeginCapture_v2, PFN_cuStreamBeginCapture_v10010)(
+                                     stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    show_result("begin capture twice",
+                FN(cuStreamBeginCapture_v2,
+                   PFN_cuStreamBeginCapture_v10010)(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    show_result("end capture",
+                FN(cuStreamEndCapture, PFN_cuStreamEndCapture_v10000)(stream, &graph));
+    show_result("stream destroy", FN(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)(stream));
 }
 
 static CUresult m_alloc_async(CUdeviceptr *p, size_t n, CUstream stream)
@@ -180,15 +186,15 @@ static void double_frees(CUstream stream, size_t bytes)
             continue;
         const int async_alloc = way & 1, async_free = way & 2, async_again = way & 4;
 
-        show("~code allocate",
-             async_alloc ? m_alloc_async(&p, bytes, stream) : m_alloc(&p, bytes));
-        show("~code free", async_free ? m_free_async(p, stream) : m_free(p));
-        show("~code free again", async_again ? m_free_async(p, stream) : m_free(p));
+        show_result("~code allocate",
+                    async_alloc ? m_alloc_async(&p, bytes, stream) : m_alloc(&p, bytes));
+        show_result("~code free", async_free ? m_free_async(p, stream) : m_free(p));
+        show_result("~code free again", async_again ? m_free_async(p, stream) : m_free(p));
         FN(cuStreamSynchronize, PFN_cuStreamSynchronize_v2000)(stream);
     }
 }
 
-static void ordered(void)
+static void show_ordered(void)
 {
     const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
@@ -198,36 +204,39 @@ static void ordered(void)
     CUstream stream;
     size_t size = 0;
 
-    show("~code stream", FN(cuStreamCreate, PFN_cuStreamCreate_v2000)(&stream, 1));
-    show("~code async 0 bytes", m_alloc_async(&p, 0, stream));
-    show("~code async SIZE_MAX", m_alloc_async(&p, SIZE_MAX, stream));
-    show("~code async 2^50", m_alloc_async(&p, (size_t)1 << 50, stream));
-    show("~code async NULL", m_alloc_async(NULL, 100, stream));
-    show("~code free async foreign", m_free_async(0x1234, stream));
-    show("~code async", m_alloc_async(&p, 3 << 20, stream));
-    show("~code free async inside", m_free_async(p + 512, stream));
-    show("~code free inside", m_free(p + 512));
-    show("~code range", FN(cuMemGetAddressRange_v2,
-                           PFN_cuMemGetAddressRange_v3020)(&base, &size, p + (1 << 20)));
+    show_result("~code stream", FN(cuStreamCreate, PFN_cuStreamCreate_v2000)(&stream, 1));
+    show_result("~code async 0 bytes", m_alloc_async(&p, 0, stream));
+    show_result("~code async SIZE_MAX", m_alloc_async(&p, SIZE_MAX, stream));
+    show_result("~code async 2^50", m_alloc_async(&p, (size_t)1 << 50, stream));
+    show_result("~code async NULL", m_alloc_async(NULL, 100, stream));
+    show_result("~code free async foreign", m_free_async(0x1234, stream));
+    show_result("~code async", m_alloc_async(&p, 3 << 20, stream));
+    show_result("~code free async inside", m_free_async(p + 512, stream));
+    show_result("~code free inside", m_free(p + 512));
+    show_result("~code range", FN(cuMemGetAddressRange_v2,
+                                  PFN_cuMemGetAddressRange_v3020)(&base, &size, p + (1 << 20)));
     printf("~code base is right: %d, size %zu\n", base == p, size);
-    show("~code free async", m_free_async(p, stream));
-    show("~code synchronize", FN(cuStreamSynchronize, PFN_cuStreamSynchronize_v2000)(stream));
-    show("~code range after free",
-         FN(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020)(&base, &size, p));
+    show_result("~code free async", m_free_async(p, stream));
+    show_result("~code synchronize",
+                FN(cuStreamSynchronize, PFN_cuStreamSynchronize_v2000)(stream));
+    show_result("~code range after free",
+                FN(cuMemGetAddressRange_v2, PFN_cuMemGetAddressRange_v3020)(&base, &size, p));
     double_frees(stream, 1000);
     double_frees(stream, 5 << 20);
-    show("~code pool", FN(cuMemPoolCreate, PFN_cuMemPoolCreate_v11020)(&pool, &props));
-    show("~code used is read only", FN(cuMemPoolSetAttribute, PFN_cuMemPoolSetAttribute_v11020)(
-                                        pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &number));
-    show("~code high is only reset",
-         FN(cuMemPoolSetAttribute,
-            PFN_cuMemPoolSetAttribute_v11020)(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &number));
-    show("~code destroy", FN(cuMemPoolDestroy, PFN_cuMemPoolDestroy_v11020)(pool));
-    show("~code default pool",
-         FN(cuDeviceGetDefaultMemPool, PFN_cuDeviceGetDefaultMemPool_v11020)(&standard, 0));
-    show("~code destroy the default pool",
-         FN(cuMemPoolDestroy, PFN_cuMemPoolDestroy_v11020)(standard));
-    show("~code stream destroy", FN(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)(stream));
+    show_result("~code pool", FN(cuMemPoolCreate, PFN_cuMemPoolCreate_v11020)(&pool, &props));
+    show_result("~code used is read only",
+                FN(cuMemPoolSetAttribute, PFN_cuMemPoolSetAttribute_v11020)(
+                    pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &number));
+    show_result("~code high is only reset",
+                FN(cuMemPoolSetAttribute, PFN_cuMemPoolSetAttribute_v11020)(
+                    pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &number));
+    show_result("~code destroy", FN(cuMemPoolDestroy, PFN_cuMemPoolDestroy_v11020)(pool));
+    show_result("~code default pool", FN(cuDeviceGetDefaultMemPool,
+                                         PFN_cuDeviceGetDefaultMemPool_v11020)(&standard, 0));
+    show_result("~code destroy the default pool",
+                FN(cuMemPoolDestroy, PFN_cuMemPoolDestroy_v11020)(standard));
+    show_result("~code stream destroy",
+                FN(cuStreamDestroy_v2, PFN_cuStreamDestroy_v4000)(stream));
 }
 
 int main(void)
@@ -242,20 +251,22 @@ int main(void)
         printf("%s\n", dlerror());
         return 77;
     }
-    show("alloc before init", m_alloc(&p, 100));
-    show("memset before init", FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(0x1000, 1, 1));
-    show("init", FN(cuInit, PFN_cuInit_v2000)(0));
-    show("alloc without context", m_alloc(&p, 100));
-    show("free without context", m_free(0x1000));
-    show("memset without context", FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(0x1000, 1, 1));
-    show("synchronize without context", FN(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000)());
-    show("retain",
-         FN(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000)(&context, 0));
-    show("set", FN(cuCtxSetCurrent, PFN_cuCtxSetCurrent_v4000)(context));
-    show("info", FN(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020)(&free_bytes, &total));
+    show_result("alloc before init", m_alloc(&p, 100));
+    show_result("memset before init", FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(0x1000, 1, 1));
+    show_result("init", FN(cuInit, PFN_cuInit_v2000)(0));
+    show_result("alloc without context", m_alloc(&p, 100));
+    show_result("free without context", m_free(0x1000));
+    show_result("memset without context",
+                FN(cuMemsetD8_v2, PFN_cuMemsetD8_v3020)(0x1000, 1, 1));
+    show_result("synchronize without context",
+                FN(cuCtxSynchronize, PFN_cuCtxSynchronize_v2000)());
+    show_result("retain",
+                FN(cuDevicePrimaryCtxRetain, PFN_cuDevicePrimaryCtxRetain_v7000)(&context, 0));
+    show_result("set", FN(cuCtxSetCurrent, PFN_cuCtxSetCurrent_v4000)(context));
+    show_result("info", FN(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020)(&free_bytes, &total));
     printf("~free %zu of %zu\n", free_bytes, total);
-    show("info NULL", FN(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020)(NULL, &total));
-    allocations();
+    show_result("info NULL", FN(cuMemGetInfo_v2, PFN_cuMemGetInfo_v3020)(NULL, &total));
+    show_allocations();
     m_alloc(&p, 4 << 20);
     attributes_of("4 MiB of cuMemAlloc", p);
     m_free(p);
@@ -266,10 +277,11 @@ int main(void)
     attributes_of("freed", p);
     FN(cuMemAllocHost_v2, PFN_cuMemAllocHost_v3020)(&host, 4096);
     attributes_of("host memory", (CUdeviceptr)host);
-    show("free host as device", m_free((CUdeviceptr)host));
-    show("free host", FN(cuMemFreeHost, PFN_cuMemFreeHost_v2000)(host));
-    streams();
-    ordered();
-    show("release", FN(cuDevicePrimaryCtxRelease_v2, PFN_cuDevicePrimaryCtxRelease_v11000)(0));
+    show_result("free host as device", m_free((CUdeviceptr)host));
+    show_result("free host", FN(cuMemFreeHost, PFN_cuMemFreeHost_v2000)(host));
+    show_streams();
+    show_ordered();
+    show_result("release",
+                FN(cuDevicePrimaryCtxRelease_v2, PFN_cuDevicePrimaryCtxRelease_v11000)(0));
     return 0;
 }

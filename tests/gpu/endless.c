@@ -85,7 +85,7 @@ static uint32_t *flag; /* in host memory that the card sees */
 static CUdeviceptr held, scratch;
 static CUstream side;
 
-static void begin(size_t bytes)
+static void begin_work(size_t bytes)
 {
     CUcontext context;
 
@@ -101,7 +101,7 @@ static void begin(size_t bytes)
     *flag = 0;
 }
 
-static void spin(void)
+static void spin_kernel(void)
 {
     uint64_t most = MOST_NS;
     void *params[] = {&flag, &most};
@@ -148,8 +148,8 @@ int main(int argc, char **argv)
         return 1;
     }
     bytes = strtoull(argv[2], NULL, 10);
-    begin(bytes);
-    spin();
+    begin_work(bytes);
+    spin_kernel();
     printf("spinning\n");
     fflush(stdout);
     for (unsigned i = 0; access(argv[3], F_OK) != 0; i++, usleep(10000))

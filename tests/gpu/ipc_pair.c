@@ -7,7 +7,7 @@
 
 #include "tests/gpu/ipc.h"
 
-static void require(bool good, const char *what, CUresult result)
+static void require_result(bool good, const char *what, CUresult result)
 {
     if (good)
         return;
@@ -27,17 +27,17 @@ int ipc_pair_child(int in, int out, size_t bytes)
     size_t bad;
     CUresult result = ipc_begin_driver(0);
 
-    require(result == CUDA_SUCCESS, "child: begin", result);
-    require(read_all(in, &handle, sizeof handle), "child: no handle", result);
+    require_result(result == CUDA_SUCCESS, "child: begin", result);
+    require_result(read_all(in, &handle, sizeof handle), "child: no handle", result);
     result = ipc_open_handle(&handle, 1, &address);
-    require(result == CUDA_SUCCESS, "child: open", result);
+    require_result(result == CUDA_SUCCESS, "child: open", result);
     result = ipc_check_bytes(address, bytes, 1, &bad);
-    require(result == CUDA_SUCCESS && bad == SIZE_MAX, "child: bytes", result);
+    require_result(result == CUDA_SUCCESS && bad == SIZE_MAX, "child: bytes", result);
     result = ipc_fill_bytes(address, bytes, 2);
-    require(result == CUDA_SUCCESS, "child: fill", result);
+    require_result(result == CUDA_SUCCESS, "child: fill", result);
     result = ipc_close_handle(address);
-    require(result == CUDA_SUCCESS, "child: close", result);
-    require(write(out, "", 1) == 1, "child: write", result);
+    require_result(result == CUDA_SUCCESS, "child: close", result);
+    require_result(write(out, "", 1) == 1, "child: write", result);
     return 0;
 }
 
@@ -49,19 +49,19 @@ static int export_and_check(int in, int out, size_t bytes)
     char byte;
     CUresult result = ipc_begin_driver(0);
 
-    require(result == CUDA_SUCCESS, "begin", result);
+    require_result(result == CUDA_SUCCESS, "begin", result);
     result = allocate(&address, bytes);
-    require(result == CUDA_SUCCESS, "alloc", result);
+    require_result(result == CUDA_SUCCESS, "alloc", result);
     result = ipc_fill_bytes(address, bytes, 1);
-    require(result == CUDA_SUCCESS, "fill", result);
+    require_result(result == CUDA_SUCCESS, "fill", result);
     result = ipc_get_handle(address, &handle);
-    require(result == CUDA_SUCCESS, "handle", result);
-    require(write(out, &handle, sizeof handle) == sizeof handle, "write", result);
-    require(read_all(in, &byte, 1), "the child has failed", result);
+    require_result(result == CUDA_SUCCESS, "handle", result);
+    require_result(write(out, &handle, sizeof handle) == sizeof handle, "write", result);
+    require_result(read_all(in, &byte, 1), "the child has failed", result);
     result = ipc_check_bytes(address, bytes, 2, &bad);
-    require(result == CUDA_SUCCESS && bad == SIZE_MAX, "bytes", result);
+    require_result(result == CUDA_SUCCESS && bad == SIZE_MAX, "bytes", result);
     result = release(address);
-    require(result == CUDA_SUCCESS, "free", result);
+    require_result(result == CUDA_SUCCESS, "free", result);
     return 0;
 }
 

@@ -15,7 +15,7 @@ static struct piece {
     bool opened;
 } pieces[PIECES];
 
-static void answer(CUresult result)
+static void answer_result(CUresult result)
 {
     if (result == CUDA_SUCCESS)
         printf("ok\n");
@@ -28,7 +28,7 @@ static void answer_piece(CUresult result, CUdeviceptr address, size_t bytes, boo
     unsigned i = 0;
 
     if (result != CUDA_SUCCESS) {
-        answer(result);
+        answer_result(result);
         return;
     }
     while (i < PIECES - 1 && pieces[i].address != 0)
@@ -54,8 +54,8 @@ static void tell_alloc(const char *a, const char *b)
 
 static void tell_fill(const char *a, const char *b)
 {
-    answer(ipc_fill_bytes(piece_of(a)->address, piece_of(a)->bytes,
-                          (unsigned)strtoul(b, NULL, 10)));
+    answer_result(ipc_fill_bytes(piece_of(a)->address, piece_of(a)->bytes,
+                                 (unsigned)strtoul(b, NULL, 10)));
 }
 
 static void tell_check(const char *a, const char *b)
@@ -67,7 +67,7 @@ static void tell_check(const char *a, const char *b)
     if (result == CUDA_SUCCESS && bad != SIZE_MAX)
         printf("bad %zu\n", bad);
     else
-        answer(result);
+        answer_result(result);
 }
 
 /* of an address that many bytes into it */
@@ -79,7 +79,7 @@ static void tell_handle(const char *a, const char *b)
         ipc_get_handle(piece_of(a)->address + strtoull(b, NULL, 10), &handle);
 
     if (result != CUDA_SUCCESS) {
-        answer(result);
+        answer_result(result);
         return;
     }
     memcpy(bytes, &handle, sizeof bytes);
@@ -133,7 +133,7 @@ static void tell_close(const char *a, const char *b)
 
     if (result == CUDA_SUCCESS)
         piece_of(a)->address = 0;
-    answer(result);
+    answer_result(result);
 }
 
 static void tell_free(const char *a, const char *b)
@@ -143,7 +143,7 @@ static void tell_free(const char *a, const char *b)
     (void)b;
     if (result == CUDA_SUCCESS)
         piece_of(a)->address = 0;
-    answer(result);
+    answer_result(result);
 }
 
 /* from the first to the second */
@@ -153,7 +153,7 @@ static void tell_copy(const char *a, const char *b)
     const CUresult result = CALL(cuMemcpyDtoD_v2, cuMemcpyDtoD_v3020)(
         piece_of(b)->address, piece_of(a)->address, bytes);
 
-    answer(result == CUDA_SUCCESS ? ipc_wait_for_card() : result);
+    answer_result(result == CUDA_SUCCESS ? ipc_wait_for_card() : result);
 }
 
 /* What the driver says of the pointer: memory type, and whether it has a base. */
@@ -207,7 +207,7 @@ static const struct {
     {"forget", tell_forget},
 };
 
-static void obey(char *line)
+static void obey_line(char *line)
 {
     const char *word[3] = {"", "", ""};
     char *rest = NULL, *at = strtok_r(line, " \n", &rest);
@@ -229,9 +229,9 @@ int ipc_told(int ordinal)
     char line[512];
     const CUresult result = ipc_begin_driver(ordinal);
 
-    answer(result);
+    answer_result(result);
     fflush(stdout);
     while (result == CUDA_SUCCESS && fgets(line, sizeof line, stdin) != NULL)
-        obey(line);
+        obey_line(line);
     return result != CUDA_SUCCESS;
 }

@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void require(int condition)
+static void require_true(int condition)
 {
     if (!condition)
         abort();
@@ -29,20 +29,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     lockd_config_default(&config);
     if (lockd_config_text(&config, "fuzz", (const char *)data, size, &err) != 0) {
-        require(strncmp(err.text, "fuzz:", 5) == 0 && err.text[5] >= '1' && err.text[5] <= '9');
+        require_true(strncmp(err.text, "fuzz:", 5) == 0 && err.text[5] >= '1' &&
+                     err.text[5] <= '9');
         return 0;
     }
-    require(is_time(config.set.quantum) && is_time(config.set.idle) &&
-            is_time(config.set.quantum_min) && is_time(config.set.quantum_max));
-    require(config.set.reserve == LOCKD_AUTO || config.set.reserve <= LOCKD_BYTES_MAX);
-    require(config.set.policy < GS_POLICY_COUNT && config.set.exclusive <= 1);
-    require(config.set.stuck <= LOCKD_STUCK_CHECKPOINT &&
-            config.set.hand_over <= LOCKD_HAND_OVER_NO);
-    require(config.set.max_messages >= 100 && config.set.max_connections >= 1 &&
-            config.set.max_programs >= 1);
-    require(strnlen(config.set.control_group, sizeof config.set.control_group) <
-            sizeof config.set.control_group);
+    require_true(is_time(config.set.quantum) && is_time(config.set.idle) &&
+                 is_time(config.set.quantum_min) && is_time(config.set.quantum_max));
+    require_true(config.set.reserve == LOCKD_AUTO || config.set.reserve <= LOCKD_BYTES_MAX);
+    require_true(config.set.policy < GS_POLICY_COUNT && config.set.exclusive <= 1);
+    require_true(config.set.stuck <= LOCKD_STUCK_CHECKPOINT &&
+                 config.set.hand_over <= LOCKD_HAND_OVER_NO);
+    require_true(config.set.max_messages >= 100 && config.set.max_connections >= 1 &&
+                 config.set.max_programs >= 1);
+    require_true(strnlen(config.set.control_group, sizeof config.set.control_group) <
+                 sizeof config.set.control_group);
     if (lockd_config_finish(&config, &err) == 0)
-        require(!config.hands_over || config.set.stuck == LOCKD_STUCK_WAIT);
+        require_true(!config.hands_over || config.set.stuck == LOCKD_STUCK_WAIT);
     return 0;
 }

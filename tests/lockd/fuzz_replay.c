@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int replay(const char *path)
+static int replay_file(const char *path)
 {
     uint8_t *data = malloc(FILE_MAX), *exact;
     FILE *file = fopen(path, "rbe");
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
         if (entry->d_name[0] == '.')
             continue;
         snprintf(path, sizeof path, "%s/%s", argv[1], entry->d_name);
-        failed |= replay(path);
+        failed |= replay_file(path);
         count++;
     }
     closedir(folder);

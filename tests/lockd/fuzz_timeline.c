@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void require(int condition)
+static void require_true(int condition)
 {
     if (!condition)
         abort();
@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FILE *out = open_memstream(&text, &length);
     json_t *root;
 
-    require(out != NULL);
+    require_true(out != NULL);
     ctl_timeline_init(&timeline, out);
     for (; size >= body; data += body, size -= body) {
         union lockd_message message = {0};
@@ -35,15 +35,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         memcpy((char *)&message + sizeof message.header, data, body);
         lockd_wire_header(&message.header, GS_WIRE_EVENT);
-        require(lockd_wire_check(&message, sizeof message.event, &err) == 0);
+        require_true(lockd_wire_check(&message, sizeof message.event, &err) == 0);
         message.event.program &= 3; /* else no track is ever met again */
-        require(ctl_timeline_add(&timeline, &message.event) == 0);
+        require_true(ctl_timeline_add(&timeline, &message.event) == 0);
     }
-    require(ctl_timeline_finish(&timeline, timeline.last_ns) == 0);
+    require_true(ctl_timeline_finish(&timeline, timeline.last_ns) == 0);
     ctl_timeline_deinit(&timeline);
-    require(fclose(out) == 0);
+    require_true(fclose(out) == 0);
     root = json_loadb(text, length, 0, NULL);
-    require(root != NULL);
+    require_true(root != NULL);
     json_decref(root);
     free(text);
     return 0;

@@ -57,13 +57,13 @@ uint64_t lockd_now_real(void)
     return clock_ns;
 }
 
-static void require(int condition)
+static void require_true(int condition)
 {
     if (!condition)
         abort();
 }
 
-static unsigned byte(struct fuzz *fuzz)
+static unsigned take_byte(struct fuzz *fuzz)
 {
     if (fuzz->left == 0)
         return 0;
@@ -71,7 +71,7 @@ static unsigned byte(struct fuzz *fuzz)
     return *fuzz->data++;
 }
 
-static void fill(struct fuzz *fuzz, void *to, size_t size)
+static void fill_bytes(struct fuzz *fuzz, void *to, size_t size)
 {
     const size_t some = size < fuzz->left ? size : fuzz->left;
 
@@ -81,24 +81,25 @@ static void fill(struct fuzz *fuzz, void *to, size_t size)
     fuzz->left -= some;
 }
 
-static void join(struct fuzz *fuzz, struct peer *peer, uid_t uid)
+static void join_peer(struct fuzz *fuzz, struct peer *peer, uid_t uid)
 {
     struct lockd_user *user = lockd_user_get(&fuzz->server.users, uid, "");
     struct lockd_identity identity;
     int ends[2];
 
     *peer = (struct peer){.fd = -1};
-    require(user != NULL &&
-            socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
-    require(lockd_identity_read(ends[0], &identity) == 0);
+    require_true(user != NULL &&
+                 socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) ==
+                     0);
+    require_true(lockd_identity_read(ends[0], &identity) == 0);
     peer->connection =
         lockd_connection_new(&fuzz->server, ends[0], user, &identity, uid == 3 ? 0 : getpid());
-    require(peer->connection != NULL);
+    require_true(peer->connection != NULL);
     peer->connection->controls = uid == 0;
     peer->fd = ends[1];
 }
 
-static void settle(struct fuzz *fuzz)
+static void settle_daemon(struct fuzz *fuzz)
 {
     lockd_targets_send(&fuzz->server);
     for (int i = 0; i < CLIENTS; i++) {
@@ -123,7 +124,7 @@ static void settle(struct fuzz *fuzz)
     }
 }
 
-static void hear(struct peer *peer)
+static void hear_peer(struct peer *peer)
 {
     struct gs_descriptors with;
     union lockd_message message;
@@ -132,15 +133,16 @@ static void hear(struct peer *peer)
 
     while ((got = gs_packet_receive(peer->fd, &message, sizeof message, GS_PACKET_FDS, &with)) >
            0) {
-        require(with.count == (message.header.type == GS_WIRE_TARGET ? message.target.handed
-                               : message.header.type == GS_WIRE_SHARE && message.share.code == 0
-                                   ? message.share.count + (message.share.first == 0)
-                                   : 0));
+        require_true(with.count ==
+                     (message.header.type == GS_WIRE_TARGET ? message.target.handed
+                      : message.header.type == GS_WIRE_SHARE && message.share.code == 0
+                          ? message.share.count + (message.share.first == 0)
+                          : 0));
         if (message.header.type == GS_WIRE_OPEN)
             peer->asked = message.open.number;
         gs_descriptors_close(&with);
-        require(lockd_wire_check(&message, (size_t)got, &err) ==
-                0); /* we send only good ones */
+        require_true(lockd_wire_check(&message, (size_t)got, &err) ==
+                     0); /* we send only good ones */
         if (message.header.type == GS_WIRE_TARGET) {
             peer->seq[message.target.uuid[0] & 1] = message.target.seq;
             peer->budget[message.target.uuid[0] & 1] = message.target.budget;
@@ -151,13 +153,14 @@ static void hear(struct peer *peer)
 }
 
 /* With descriptors, as a program sends them that gives memory away: how many `handed` says. */
-static void say(struct peer *peer, union lockd_message *message, size_t size, unsigned handed)
+static void say_message(struct peer *peer, union lockd_message *message, size_t size,
+                        unsigned handed)
 {
     struct gs_descriptors with = {.count = 0};
 
     for (unsigned i = 0; i < handed % 32 && i < GS_PACKET_FDS; i++) {
         with.fd[i] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
-        require(with.fd[i] >= 0);
+        require_true(with.fd[i] >= 0);
         with.count = i + 1;
     }
     if (message->header.type == GS_WIRE_STATE && (handed & 32) == 0) {
@@ -165,7 +168,7 @@ static void say(struct peer *peer, union lockd_message *message, size_t size, un
         message->state.given_bytes = with.count != 0 ? 4 * MIB : 0;
     }
     lockd_connection_take(peer->connection, message, size, &with);
-    require(with.count == 0);
+    require_true(with.count == 0);
 }
 
 /* A report as an honest program might make it: echoes what it heard, holds what it may. */
@@ -173,38 +176,38 @@ static void say_likely(struct fuzz *fuzz, struct peer *peer)
 {
     union lockd_message message = {0};
     struct gs_wire_state *state = &message.state;
-    const unsigned device = byte(fuzz) & 1, what = byte(fuzz);
+    const unsigned device = take_byte(fuzz) & 1, what = take_byte(fuzz);
 
     lockd_wire_header(&state->header, GS_WIRE_STATE);
     state->uuid[0] = (uint8_t)device;
     state->target_seq = peer->seq[device];
     state->flags = what & 0x3f;
     state->device_total = CARD;
-    state->device_free = (what & 0x40) != 0 ? byte(fuzz) * (4 * MIB) : UINT64_MAX;
+    state->device_free = (what & 0x40) != 0 ? take_byte(fuzz) * (4 * MIB) : UINT64_MAX;
     if ((what & 0x80) != 0)
-        peer->demand[device] = byte(fuzz) * (8 * MIB);
+        peer->demand[device] = take_byte(fuzz) * (8 * MIB);
     peer->resident[device] = peer->demand[device] < peer->budget[device] ? peer->demand[device]
                                                                          : peer->budget[device];
     state->demand = peer->demand[device];
     state->resident = peer->resident[device];
-    state->short_bytes = (what & GS_STATE_SHORT) != 0 ? byte(fuzz) * MIB : 0;
+    state->short_bytes = (what & GS_STATE_SHORT) != 0 ? take_byte(fuzz) * MIB : 0;
     state->switch_ns = (what & 3) * (50 * MS);
     state->host_used = peer->demand[device] - peer->resident[device];
     state->host_wanted = state->host_used + (what & 4) * MIB;
-    say(peer, &message, sizeof *state, (what & 0x80) != 0 ? byte(fuzz) : 0);
+    say_message(peer, &message, sizeof *state, (what & 0x80) != 0 ? take_byte(fuzz) : 0);
 }
 
 /* Asks for memory of a program that may be there, or answers the last such question. */
 static void say_sharing(struct fuzz *fuzz, struct peer *peer)
 {
     union lockd_message message = {0};
-    const unsigned what = byte(fuzz);
+    const unsigned what = take_byte(fuzz);
 
     if ((what & 1) != 0) {
         lockd_wire_header(&message.header, GS_WIRE_OPEN);
         message.open.pid = (int32_t)(what >> 6);
-        message.open.number = byte(fuzz);
-        say(peer, &message, sizeof message.open, 0);
+        message.open.number = take_byte(fuzz);
+        say_message(peer, &message, sizeof message.open, 0);
         return;
     }
     lockd_wire_header(&message.header, GS_WIRE_SHARE);
@@ -214,8 +217,8 @@ static void say_sharing(struct fuzz *fuzz, struct peer *peer)
     message.share.bytes = message.share.size = ((uint64_t)(what >> 4) + 1) * 2 * MIB;
     message.share.first = (what >> 2) & 3;
     message.share.count = message.share.code == 0 ? (what >> 4) : 0;
-    say(peer, &message, sizeof message.share,
-        message.share.count + (message.share.first == 0 && (what & 8) == 0));
+    say_message(peer, &message, sizeof message.share,
+                message.share.count + (message.share.first == 0 && (what & 8) == 0));
 }
 
 static void say_typed(struct fuzz *fuzz, struct peer *peer, unsigned type)
@@ -226,49 +229,49 @@ static void say_typed(struct fuzz *fuzz, struct peer *peer, unsigned type)
     if (size == 0)
         return;
     memset(&message, 0, sizeof message);
-    fill(fuzz, (char *)&message + sizeof message.header, size - sizeof message.header);
+    fill_bytes(fuzz, (char *)&message + sizeof message.header, size - sizeof message.header);
     lockd_wire_header(&message.header, (enum gs_wire_type)type);
-    say(peer, &message, size, byte(fuzz));
+    say_message(peer, &message, size, take_byte(fuzz));
 }
 
 static void say_anything(struct fuzz *fuzz, struct peer *peer)
 {
     union lockd_message message;
-    const size_t size = byte(fuzz) + (byte(fuzz) & 1) * 256u;
+    const size_t size = take_byte(fuzz) + (take_byte(fuzz) & 1) * 256u;
 
-    fill(fuzz, &message, sizeof message);
-    say(peer, &message, size, byte(fuzz));
+    fill_bytes(fuzz, &message, sizeof message);
+    say_message(peer, &message, size, take_byte(fuzz));
 }
 
-static void step(struct fuzz *fuzz)
+static void step_input(struct fuzz *fuzz)
 {
     static const unsigned types[] = {GS_WIRE_HELLO,  GS_WIRE_STATE,   GS_WIRE_NOTE,
                                      GS_WIRE_STATUS, GS_WIRE_CONTROL, GS_WIRE_TRACE};
-    const unsigned op = byte(fuzz), what = op & 31;
+    const unsigned op = take_byte(fuzz), what = op & 31;
     struct peer *peer = &fuzz->peers[(op >> 5) % CLIENTS];
 
     if (peer->connection == NULL)
-        join(fuzz, peer, (op >> 5) % 4); /* some are of one user */
+        join_peer(fuzz, peer, (op >> 5) % 4); /* some are of one user */
     else if (what == 0)
-        clock_ns += (uint64_t)byte(fuzz) * (byte(fuzz) + 1) * MS;
+        clock_ns += (uint64_t)take_byte(fuzz) * (take_byte(fuzz) + 1) * MS;
     else if (what == 1)
         lockd_connection_kill(peer->connection, NULL);
     else if (what < 6)
-        hear(peer);
+        hear_peer(peer);
     else if (what < 12)
         say_typed(fuzz, peer, types[what - 6]);
     else if (what == 12)
         say_anything(fuzz, peer);
     else if (what == 13)
-        say_typed(fuzz, peer, byte(fuzz));
+        say_typed(fuzz, peer, take_byte(fuzz));
     else if (what == 14)
-        say_typed(fuzz, peer, byte(fuzz) % 2 == 0 ? GS_WIRE_GET : GS_WIRE_ACCOUNT);
+        say_typed(fuzz, peer, take_byte(fuzz) % 2 == 0 ? GS_WIRE_GET : GS_WIRE_ACCOUNT);
     else if (what >= 15 && what < 19)
         say_sharing(fuzz, peer);
     else
         say_likely(fuzz, peer);
     clock_ns += MS;
-    settle(fuzz);
+    settle_daemon(fuzz);
 }
 
 /* Whatever happened: who comes now and says what is right gets an answer. */
@@ -277,9 +280,9 @@ static void check_served(struct fuzz *fuzz)
     union lockd_message message = {0};
     struct peer peer;
 
-    join(fuzz, &peer, 4242);
+    join_peer(fuzz, &peer, 4242);
     lockd_wire_header(&message.header, GS_WIRE_HELLO);
-    say(&peer, &message, sizeof message.hello, 0);
+    say_message(&peer, &message, sizeof message.hello, 0);
     memset(&message, 0, sizeof message);
     lockd_wire_header(&message.header, GS_WIRE_STATE);
     message.state.uuid[15] = 77; /* a device of its own */
@@ -287,13 +290,13 @@ static void check_served(struct fuzz *fuzz)
     message.state.device_free = UINT64_MAX;
     message.state.demand = 64 * MIB;
     message.state.flags = GS_STATE_WANT;
-    say(&peer, &message, sizeof message.state, 0);
+    say_message(&peer, &message, sizeof message.state, 0);
     clock_ns += 500 * MS; /* a daemon just started waits for others */
-    settle(fuzz);
-    require(recv(peer.fd, &message, sizeof message, MSG_DONTWAIT) ==
-            (ssize_t)sizeof message.target);
-    require(message.header.type == GS_WIRE_TARGET &&
-            (message.target.flags & GS_TARGET_RUN) != 0);
+    settle_daemon(fuzz);
+    require_true(recv(peer.fd, &message, sizeof message, MSG_DONTWAIT) ==
+                 (ssize_t)sizeof message.target);
+    require_true(message.header.type == GS_WIRE_TARGET &&
+                 (message.target.flags & GS_TARGET_RUN) != 0);
     close(peer.fd);
 }
 
@@ -311,18 +314,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lockd_log_open(LOCKD_LOG_ERROR);
     lockd_config_default(&config);
     clock_ns = 1000000 * MS;
-    if (byte(&fuzz) % 4 == 0)
+    if (take_byte(&fuzz) % 4 == 0)
         config.set.max_memory = CARD / 2;
-    config.hands_over = byte(&fuzz) % 4 != 0;
-    require(lockd_server_init(&fuzz.server, &config, &listener, 1, (gid_t)-1, &err) == 0);
+    config.hands_over = take_byte(&fuzz) % 4 != 0;
+    require_true(lockd_server_init(&fuzz.server, &config, &listener, 1, (gid_t)-1, &err) == 0);
     for (int i = 0; i < STEPS && fuzz.left != 0; i++)
-        step(&fuzz);
+        step_input(&fuzz);
     check_served(&fuzz);
     for (int i = 0; i < CLIENTS; i++) {
         if (fuzz.peers[i].connection != NULL)
             close(fuzz.peers[i].fd);
     }
     lockd_server_deinit(&fuzz.server);
-    require(dup(STDERR_FILENO) == lowest && close(lowest) == 0); /* nothing is left open */
+    require_true(dup(STDERR_FILENO) == lowest && close(lowest) == 0); /* nothing is left open */
     return 0;
 }

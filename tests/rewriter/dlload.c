@@ -9,7 +9,7 @@
 
 /* "./x/libz.so.1: cannot ..." without the path, which differs between the copies that are
  * compared */
-static const char *reason(const char *path, const char *text)
+static const char *find_reason(const char *path, const char *text)
 {
     size_t length = strlen(path);
 
@@ -24,7 +24,7 @@ int main(int argc, char **argv)
         void *handle = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
 
         if (handle == NULL) {
-            printf("%s\n", reason(argv[i], dlerror()));
+            printf("%s\n", find_reason(argv[i], dlerror()));
             failed++;
         }
     }

@@ -17,7 +17,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void require(int condition)
+static void require_true(int condition)
 {
     if (!condition)
         abort();
@@ -29,14 +29,14 @@ static void check_undo(const struct elf_source *new, const struct elf_source *ol
     struct elf_source back = *new;
     uint8_t *bytes = malloc(old->size);
 
-    require(bytes != NULL && elf_note_find(&note, new) == ELF_NOTE_FOUND &&
-            note.lost.code == 0 && !note.relaid);
+    require_true(bytes != NULL && elf_note_find(&note, new) == ELF_NOTE_FOUND &&
+                 note.lost.code == 0 && !note.relaid);
     back.size = note.head.original_size;
     back.undo = note.undo;
     back.undo_count = note.undo_count;
-    require(note.head.original_size == old->size &&
-            elf_source_read(&back, 0, bytes, old->size, NULL) == 0);
-    require(memcmp(bytes, old->memory, old->size) == 0);
+    require_true(note.head.original_size == old->size &&
+                 elf_source_read(&back, 0, bytes, old->size, NULL) == 0);
+    require_true(memcmp(bytes, old->memory, old->size) == 0);
     free(bytes);
     elf_note_deinit(&note);
 }
@@ -50,7 +50,7 @@ static void carry_out(const struct elf_plan *plan, const struct elf_source *old)
     if (plan->end > (16u << 20)) /* a hole for a large bss */
         return;
     bytes = calloc(1, plan->end);
-    require(bytes != NULL);
+    require_true(bytes != NULL);
     memcpy(bytes, old->memory, old->size);
     elf_changes_apply(plan->changes, plan->change_count, 0, bytes, plan->end);
     memcpy(bytes + plan->segment.offset, plan->tail, plan->end - plan->segment.offset);
@@ -73,8 +73,8 @@ static void plan_rest(const struct elf_note *note, const struct elf_source *sour
     if (now.section_count > 0) {
         if (elf_rest_plan(&rest, &now, note, NULL) == 0)
             for (size_t i = 1; i < rest.count; i++)
-                require(rest.from[i] < now.section_count &&
-                        rest.sections[i].sh_link < now.section_count);
+                require_true(rest.from[i] < now.section_count &&
+                             rest.sections[i].sh_link < now.section_count);
         elf_rest_deinit(&rest);
     }
     elf_image_deinit(&now);

@@ -54,14 +54,14 @@ static int check_notes(struct dl_phdr_info *info, size_t size, void *data)
 }
 
 #ifdef IFUNC
-static int seventeen(void)
+static int return_seventeen(void)
 {
     return 17;
 }
 
 static int (*choose(void))(void)
 {
-    return seventeen;
+    return return_seventeen;
 }
 
 int chosen(void) __attribute__((ifunc("choose")));
@@ -159,7 +159,7 @@ __asm__(".pushsection .init\n" /* pop and push keep the alignment of the stack *
 #endif
 #endif
 
-static int look(void)
+static int look_at_self(void)
 {
     int tags = 0, notes = 0;
     int (*print)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "puts");
@@ -228,11 +228,11 @@ static int look(void)
 int hard_look(void);
 int hard_look(void)
 {
-    return look();
+    return look_at_self();
 }
 #else
 int main(void)
 {
-    return look();
+    return look_at_self();
 }
 #endif

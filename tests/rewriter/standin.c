@@ -39,7 +39,7 @@ static unsigned long driver_calls;
 
 /* Not strcmp: a sanitizer's, in the program, would ask dlsym for libc's before we know where
  * ours goes. */
-static int same(const char *a, const char *b)
+static int is_same(const char *a, const char *b)
 {
     while (*a != '\0' && *a == *b)
         a++, b++;
@@ -77,7 +77,7 @@ static void *find_in(struct link_map *map, const char *name)
     const unsigned *buckets = hash + 4 + (size_t)hash[2] * 2, *chains = buckets + hash[0];
     for (unsigned b = 0; b < hash[0]; b++)
         for (unsigned i = buckets[b]; i >= hash[1]; i++) {
-            if (same(strings + symbols[i].st_name, name) && symbols[i].st_shndx != SHN_UNDEF)
+            if (is_same(strings + symbols[i].st_name, name) && symbols[i].st_shndx != SHN_UNDEF)
                 return (void *)(map->l_addr + symbols[i].st_value);
             if (chains[i - hash[1]] & 1)
                 break;
@@ -88,7 +88,7 @@ static void *find_in(struct link_map *map, const char *name)
 __attribute__((constructor)) static void start(void)
 {
     for (struct link_map *map = _r_debug.r_map; map != NULL; map = map->l_next) {
-        if (!same(base_name(map->l_name), "libc.so.6"))
+        if (!is_same(base_name(map->l_name), "libc.so.6"))
             continue;
         standin_real_dlsym = find_in(map, "dlsym");
         standin_real_dlvsym = find_in(map, "dlvsym");

@@ -35,7 +35,7 @@ static struct place {
 static _Atomic(unsigned) seen;
 
 /* Not stdio and not close(): those are here. */
-static void put(int fd, const char *text)
+static void put_text(int fd, const char *text)
 {
     syscall(SYS_write, fd, text, strlen(text));
 }
@@ -51,11 +51,11 @@ static void write_down(void)
     if (fd < 0)
         return;
     snprintf(line, sizeof line, "seen %u\n", atomic_load(&seen));
-    put(fd, line);
+    put_text(fd, line);
     for (unsigned i = 0; i < PLACES && atomic_load(&places[i].offset) != 0; i++) {
         snprintf(line, sizeof line, "enabled %s %#zx\n", places[i].name,
                  (size_t)atomic_load(&places[i].offset));
-        put(fd, line);
+        put_text(fd, line);
     }
     syscall(SYS_close, fd);
 }
@@ -65,7 +65,7 @@ __attribute__((destructor)) static void end(void)
     write_down();
 }
 
-static void look(const char *name, void *caller)
+static void look_at_caller(const char *name, void *caller)
 {
     const uintptr_t address = (uintptr_t)caller;
     uintptr_t free_place;
@@ -93,7 +93,7 @@ static void look(const char *name, void *caller)
 #define SHOWN __attribute__((visibility("default")))
 
 /* The real one; symbols that exist in several versions by the newest. */
-static void *real(const char *name)
+static void *find_real(const char *name)
 {
     void *found = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
 
@@ -106,8 +106,8 @@ static void *real(const char *name)
         static typeof(type(*) params) next;                                                    \
                                                                                                \
         if (next == NULL)                                                                      \
-            next = __extension__(typeof(next)) real(#name);                                    \
-        look(#name, __builtin_return_address(0));                                              \
+            next = __extension__(typeof(next)) find_real(#name);                               \
+        look_at_caller(#name, __builtin_return_address(0));                                    \
         return next args;                                                                      \
     }
 
@@ -146,12 +146,12 @@ SHOWN int open(const char *path, int flags, ...)
     va_list ap;
 
     if (next == NULL)
-        next = __extension__(typeof(next)) real("open");
+        next = __extension__(typeof(next)) find_real("open");
     va_start(ap, flags);
     if ((flags & (O_CREAT | O_TMPFILE)) != 0)
         mode = va_arg(ap, mode_t);
     va_end(ap);
-    look("open", __builtin_return_address(0));
+    look_at_caller("open", __builtin_return_address(0));
     return next(path, flags, mode);
 }
 
@@ -162,12 +162,12 @@ SHOWN int openat(int folder, const char *path, int flags, ...)
     va_list ap;
 
     if (next == NULL)
-        next = __extension__(typeof(next)) real("openat");
+        next = __extension__(typeof(next)) find_real("openat");
     va_start(ap, flags);
     if ((flags & (O_CREAT | O_TMPFILE)) != 0)
         mode = va_arg(ap, mode_t);
     va_end(ap);
-    look("openat", __builtin_return_address(0));
+    look_at_caller("openat", __builtin_return_address(0));
     return next(folder, path, flags, mode);
 }
 
@@ -178,11 +178,11 @@ SHOWN int fcntl(int fd, int command, ...)
     va_list ap;
 
     if (next == NULL)
-        next = __extension__(typeof(next)) real("fcntl");
+        next = __extension__(typeof(next)) find_real("fcntl");
     va_start(ap, command);
     argument = va_arg(ap, long);
     va_end(ap);
     if (command == F_SETLKW || command == F_OFD_SETLKW) /* the others never wait */
-        look("fcntl", __builtin_return_address(0));
+        look_at_caller("fcntl", __builtin_return_address(0));
     return next(fd, command, argument);
 }

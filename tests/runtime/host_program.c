@@ -32,7 +32,7 @@ static bool is_in(const void *address, const char *object)
            strstr(info.dli_fname, object) != NULL;
 }
 
-static void *variable(const char *name)
+static void *find_variable(const char *name)
 {
     void *found = dlsym(RTLD_DEFAULT, name);
 
@@ -40,7 +40,7 @@ static void *variable(const char *name)
     return found;
 }
 
-static void use(void *driver)
+static void use_driver(void *driver)
 {
     CUdeviceptr address = 0;
     CUcontext context;
@@ -57,12 +57,12 @@ static void use(void *driver)
     CHECK(((PFN_cuMemFree_v3020)dlsym(driver, "cuMemFree_v2"))(address) == CUDA_SUCCESS);
 }
 
-static void hooked(const char *object)
+static void check_hooked(const char *object)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    void **caller = variable("interposer_caller");
-    unsigned *calls = variable("interposer_calls");
-    void *(*real)(void) = (void *(*)(void))variable("interposer_real");
+    void **caller = find_variable("interposer_caller");
+    unsigned *calls = find_variable("interposer_calls");
+    void *(*real)(void) = (void *(*)(void))find_variable("interposer_real");
 
     CHECK(driver != NULL);
     *caller = NULL;
@@ -77,18 +77,18 @@ static void hooked(const char *object)
     CHECK(dlsym(driver, "cuNoSuchThing") == NULL && dlerror() != NULL);
     CHECK(dlsym(driver, "no_such_thing") == NULL && dlerror() != NULL);
     CHECK(is_in(real(), object));
-    use(driver);
+    use_driver(driver);
     CHECK(*calls == 1);
 }
 
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "hooked") == 0) {
-        hooked(argv[2]);
+        check_hooked(argv[2]);
         return 0;
     }
     if (argc == 2 && strcmp(argv[1], "alone") == 0) {
-        use(dlopen("libcuda.so.1", RTLD_NOW));
+        use_driver(dlopen("libcuda.so.1", RTLD_NOW));
         return 0;
     }
     if (argc < 3 || strcmp(argv[1], "guests") != 0)

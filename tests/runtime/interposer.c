@@ -53,7 +53,7 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
     return real(address, bytes);
 }
 
-static int answer(void)
+static int give_answer(void)
 {
     return 42;
 }
@@ -64,6 +64,6 @@ EXPORT void *dlsym(void *handle, const char *name)
     if (strcmp(name, "cuMemAlloc_v2") == 0)
         return (void *)cuMemAlloc_v2;
     if (strcmp(name, "cuMemHidden") == 0 || strcmp(name, "answer") == 0)
-        return (void *)answer; /* nobody else has these */
+        return (void *)give_answer; /* nobody else has these */
     return real_dlsym()(handle, name);
 }

@@ -31,7 +31,7 @@ static double cpu_seconds(void)
 
 /* Allocates, writes and frees in every way until it is over; what another thread does must not
  * disturb it. */
-static void *work(void *unused)
+static void *run_work(void *unused)
 {
     CUdeviceptr address;
     CUstream stream;
@@ -61,7 +61,7 @@ static void case_capture_beside(void)
     CUstream stream;
 
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CHECK(pthread_create(&thread, NULL, work, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, run_work, NULL) == 0);
     for (int i = 0; i < 100; i++) {
         CUgraph graph = NULL;
 
@@ -135,7 +135,7 @@ static void case_fork_beside(void)
     pthread_t threads[3];
 
     for (int i = 0; i < 3; i++)
-        CHECK(pthread_create(&threads[i], NULL, work, NULL) == 0);
+        CHECK(pthread_create(&threads[i], NULL, run_work, NULL) == 0);
     for (int i = 0; i < 60; i++) {
         const pid_t child = fork();
         CUdeviceptr address;

@@ -21,7 +21,7 @@ const struct simcuda_kernel simcuda_kernels[] = {{NULL, NULL, 0, NULL}};
 
 static uint64_t samples[SAMPLES];
 
-static uint64_t now(void)
+static uint64_t read_clock(void)
 {
     struct timespec time;
 
@@ -29,20 +29,20 @@ static uint64_t now(void)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_times(const void *a, const void *b)
 {
     const uint64_t one = *(const uint64_t *)a, two = *(const uint64_t *)b;
 
     return (one > two) - (one < two);
 }
 
-static unsigned long long median(void)
+static unsigned long long find_median(void)
 {
-    qsort(samples, SAMPLES, sizeof samples[0], compare);
+    qsort(samples, SAMPLES, sizeof samples[0], compare_times);
     return samples[SAMPLES / 2];
 }
 
-static size_t heap(void)
+static size_t measure_heap(void)
 {
     const struct mallinfo2 info = mallinfo2();
 
@@ -69,23 +69,23 @@ int main(int argc, char **argv)
     printf("ready\n");
     fflush(stdout);
     getchar();
-    before = heap();
+    before = measure_heap();
     for (size_t i = 0; i < count; i++) {
-        start = now();
+        start = read_clock();
         OK(cuMemAlloc(&list[i], bytes));
-        samples[i % SAMPLES] = now() - start;
+        samples[i % SAMPLES] = read_clock() - start;
     }
-    allocate = median();
-    books = (heap() - before) / count;
+    allocate = find_median();
+    books = (measure_heap() - before) / count;
     for (size_t i = 0; i < SAMPLES; i++) {
         const CUdeviceptr at = list[random_below(&seed, count)];
 
-        start = now();
+        start = read_clock();
         OK(cuMemGetAddressRange(&base, &size, at + bytes - 1));
-        samples[i] = now() - start;
+        samples[i] = read_clock() - start;
         CHECK(base == at && size == bytes);
     }
-    find = median();
+    find = find_median();
     for (size_t i = 0; i < SAMPLES; i++) {
         const size_t which = random_below(&seed, count);
         const CUdeviceptr at = list[which];
@@ -94,13 +94,13 @@ int main(int argc, char **argv)
         list[0] = 0;
         while (list[0] == 0 && which != 0) /* another one takes its place */
             OK(cuMemAlloc(&list[0], bytes));
-        start = now();
+        start = read_clock();
         OK(cuMemFree(at));
-        samples[i] = now() - start;
+        samples[i] = read_clock() - start;
         if (which == 0)
             OK(cuMemAlloc(&list[0], bytes));
     }
-    release = median();
+    release = find_median();
     printf("allocate=%llu find=%llu free=%llu books=%zu\n", allocate, find, release, books);
     free(list);
     return 0;

@@ -125,7 +125,7 @@ static void case_beside(void)
 
 /* the same memory twice, side by side, opened and unmapped as one: what wraps around needs no
  * second copy */
-static void ring(size_t bytes)
+static void map_ring(size_t bytes)
 {
     const CUdeviceptr address = reserve(2 * bytes);
     const handle_type handle = create(bytes, false);
@@ -166,8 +166,8 @@ static void ring(size_t bytes)
 static void case_ring(void)
 {
     begin();
-    ring(2 * GRANULE);
-    ring(33 * GRANULE); /* more than one chunk */
+    map_ring(2 * GRANULE);
+    map_ring(33 * GRANULE); /* more than one chunk */
 }
 
 /* another handle where a second mapping is: refused, not accepted for later */

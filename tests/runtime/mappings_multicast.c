@@ -4,7 +4,7 @@
  */
 #include "tests/runtime/mappings.h"
 
-static handle_type multicast(size_t bytes)
+static handle_type make_multicast(size_t bytes)
 {
     const CUmulticastObjectProp prop = {.numDevices = 1, .size = bytes};
     handle_type object = 0;
@@ -71,7 +71,7 @@ void mappings_case_multicast(void)
     handle_type object, memory, other;
 
     begin();
-    object = multicast(total);
+    object = make_multicast(total);
     memory = create(total, false);
     other = create(GRANULE, false);
     refuse_as_multicast(memory);
@@ -105,7 +105,7 @@ void mappings_case_multicast_address(void)
     CUstream stream;
 
     begin();
-    object = multicast(total);
+    object = make_multicast(total);
     memory = create(total, false);
     address = reserve(total);
     OK(cuMemMap(address, total, 0, memory, 0));

@@ -64,7 +64,7 @@ static unsigned child_count;
 __attribute__((visibility("default"))) const struct simcuda_kernel simcuda_kernels[] = {
     {"spin", work_spin_run, 1, (const uint32_t[]){sizeof(void *)}}, {NULL, NULL, 0, NULL}};
 
-static CUresult allocate(size_t mib, bool zero, bool own)
+static CUresult allocate_block(size_t mib, bool zero, bool own)
 {
     unsigned i = 0;
     CUresult result;
@@ -90,7 +90,7 @@ static CUresult allocate(size_t mib, bool zero, bool own)
                 : cuMemcpyHtoD(blocks[i].device, blocks[i].shadow, blocks[i].bytes);
 }
 
-static CUresult release(struct moves_block *block)
+static CUresult release_block(struct moves_block *block)
 {
     const CUresult result =
         block->own ? cuMemUnmap(block->device, block->bytes) : cuMemFree(block->device);
@@ -177,7 +177,7 @@ static CUresult write_late(const struct moves_block *block, size_t at)
                : result;
 }
 
-static CUresult touch(void)
+static CUresult touch_blocks(void)
 {
     uint8_t byte;
 
@@ -188,7 +188,7 @@ static CUresult touch(void)
 }
 
 /* false: it has said what is wrong */
-static bool compare(const struct moves_block *block, CUresult *result)
+static bool compare_block(const struct moves_block *block, CUresult *result)
 {
     static uint8_t copy[MIB]; /* there may be no memory for more */
 
@@ -229,7 +229,7 @@ static void end_children(void)
 }
 
 /* "WORD [N [N [N]]]": how many there are */
-static int parse(const char *line, char *word, size_t size, size_t number[3])
+static int parse_line(const char *line, char *word, size_t size, size_t number[3])
 {
     const char *at = line + strcspn(line, " \n");
     char *end;
@@ -244,21 +244,21 @@ static int parse(const char *line, char *word, size_t size, size_t number[3])
     return words;
 }
 
-static bool obey(const char *line, CUresult *result)
+static bool obey_line(const char *line, CUresult *result)
 {
     size_t number[3] = {0};
     char word[16];
-    const int words = parse(line, word, sizeof word, number);
+    const int words = parse_line(line, word, sizeof word, number);
     size_t i = number[0];
     const size_t at = number[1], count = number[2];
 
     *result = CUDA_SUCCESS;
     if (strcmp(word, "alloc") == 0 && words == 2)
-        *result = allocate(i, false, false);
+        *result = allocate_block(i, false, false);
     else if (strcmp(word, "zero") == 0 && words == 2)
-        *result = allocate(i, true, false);
+        *result = allocate_block(i, true, false);
     else if (strcmp(word, "export") == 0 && words == 2)
-        *result = allocate(i, false, true);
+        *result = allocate_block(i, false, true);
     else if (strcmp(word, "share") == 0 && words == 2)
         *result = moves_share(i);
     else if (strcmp(word, "unmap") == 0 && words == 2 && i < BLOCKS)
@@ -288,7 +288,7 @@ static bool obey(const char *line, CUresult *result)
     else if (strcmp(word, "late") == 0 && words == 3 && i < BLOCKS)
         *result = write_late(&blocks[i], at * MIB);
     else if (strcmp(word, "touch") == 0)
-        *result = touch();
+        *result = touch_blocks();
     else if (strcmp(word, "spin") == 0)
         *result = work_spin();
     else if (strcmp(word, "stop") == 0)
@@ -300,7 +300,7 @@ static bool obey(const char *line, CUresult *result)
     else if (strcmp(word, "captured") == 0)
         *result = work_captured();
     else if (strcmp(word, "free") == 0 && words == 2 && i < BLOCKS)
-        *result = release(&blocks[i]);
+        *result = release_block(&blocks[i]);
     else if (strcmp(word, "child") == 0)
         have_child();
     else if (strcmp(word, "children") == 0)
@@ -319,7 +319,7 @@ static bool obey(const char *line, CUresult *result)
         limit_files(i);
     else if (strcmp(word, "check") == 0)
         for (i = 0; i < BLOCKS && *result == CUDA_SUCCESS; i++) {
-            if (blocks[i].device != 0 && !compare(&blocks[i], result))
+            if (blocks[i].device != 0 && !compare_block(&blocks[i], result))
                 return false;
         }
     else
@@ -335,7 +335,7 @@ int main(void)
     setvbuf(stdout, NULL, _IOLBF, 0);
     begin();
     while (fgets(line, sizeof line, stdin) != NULL) {
-        if (!obey(line, &result))
+        if (!obey_line(line, &result))
             continue;
         if (result == CUDA_SUCCESS)
             puts("ok");

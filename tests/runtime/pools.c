@@ -25,7 +25,7 @@ static void CUDA_CB hold_stream(void *unused)
         nanosleep(&pause, NULL);
 }
 
-static void hold(CUstream stream)
+static void hold_back(CUstream stream)
 {
     atomic_store(&held, true);
     OK(cuLaunchHostFunc(stream, hold_stream, NULL));
@@ -44,7 +44,7 @@ static bool order_once(size_t bytes)
 
     OK(cuMemAllocAsync(&first, bytes, a));
     OK(cuMemsetD8Async(first, 1, bytes, a));
-    hold(a);
+    hold_back(a);
     OK(cuMemFreeAsync(first, a));
     OK(cuMemAllocAsync(&second, bytes, b));
     CHECK(second + bytes <= first || first + bytes <= second);
@@ -131,7 +131,7 @@ static void case_stream_gone(void)
     begin();
     a = stream_new();
     OK(cuMemAllocAsync(&first, 4 * MIB, a));
-    hold(a);
+    hold_back(a);
     OK(cuMemFreeAsync(first, a));
     OK(cuStreamDestroy(a));
     b = stream_new();
@@ -177,7 +177,7 @@ static void case_wait_behind(void)
     a = stream_new();
     b = stream_new();
     OK(cuMemAllocAsync(&first, 20 * MIB, a));
-    hold(a);
+    hold_back(a);
     OK(cuMemsetD8Async(first, 1, 20 * MIB, a));
     OK(cuMemFreeAsync(first, a));
     OK(cuMemAllocAsync(&second, 20 * MIB, b));
@@ -207,7 +207,7 @@ static void case_context_gone(void)
     OK(cuMemAllocAsync(&memory, 1000, others));
     OK(cuStreamSynchronize(others));
     OK(cuCtxSetCurrent(primary));
-    hold(stream);
+    hold_back(stream);
     OK(cuMemFreeAsync(memory, stream));
     OK(cuCtxDestroy(other));
     OK(cuCtxSetCurrent(primary));
@@ -231,7 +231,7 @@ static void case_per_thread(void)
 
     begin();
     OK(cuMemAllocAsync_ptsz(&first, 4 * MIB, NULL));
-    hold(CU_STREAM_PER_THREAD);
+    hold_back(CU_STREAM_PER_THREAD);
     OK(cuMemFreeAsync_ptsz(first, NULL));
     OK(cuMemAllocAsync(&second, 4 * MIB, CU_STREAM_PER_THREAD));
     CHECK(first == second); /* the same stream by another name */

@@ -36,7 +36,7 @@ static void fork_and_join(void)
 }
 
 /* a graph that is built and made ready meanwhile */
-static CUgraphExec build(CUcontext context)
+static CUgraphExec build_graph(CUcontext context)
 {
     const CUDA_MEMSET_NODE_PARAMS params = {
         .dst = block + 2 * MIB, .value = 3, .elementSize = 1, .width = MIB, .height = 1};
@@ -67,7 +67,7 @@ int main(void)
     pause_here();
     OK(cuMemAlloc(&more, MORE)); /* more than it may have now: this shuts the gate */
     fork_and_join();
-    built = build(context);
+    built = build_graph(context);
     OK(cuStreamEndCapture(stream, &graph));
     printf("captured\n");
     pause_here();

@@ -94,7 +94,7 @@ struct start {
     uint64_t until;
 };
 
-static void *run(void *argument)
+static void *run_thread(void *argument)
 {
     struct start *start = argument;
 
@@ -206,7 +206,7 @@ int main(int argc, char **argv)
                                                 .mix = mix[i % config.devices],
                                                 .random = config.seed * 1000 + i};
         starts[i].until = soak_now() + (uint64_t)(config.seconds * 1e9);
-        if (pthread_create(&threads[i], NULL, run, &starts[i]) != 0)
+        if (pthread_create(&threads[i], NULL, run_thread, &starts[i]) != 0)
             return 1;
     }
     for (unsigned i = 0; i < config.threads; i++) {

@@ -45,7 +45,7 @@ static bool record_through_own_memory(struct soak_thread *thread,
                    "cuMemFreeAsync while capturing");
 }
 
-static void capture(struct soak_thread *thread)
+static void capture_graph(struct soak_thread *thread)
 {
     struct soak_block *block = soak_pick(thread);
     CUgraph graph = NULL;
@@ -75,7 +75,7 @@ void soak_graph_step(struct soak_thread *thread)
     struct soak_graph *graph = &thread->graph;
 
     if (graph->exec == NULL) {
-        capture(thread);
+        capture_graph(thread);
     } else if (soak_below(thread, 10) == 0) {
         soak_graph_drop(thread);
     } else if (soak_ok(thread, cuGraphLaunch(graph->exec, thread->stream), "cuGraphLaunch")) {

@@ -30,8 +30,8 @@ static bool pick_span(struct soak_thread *thread, struct span *span)
     return true;
 }
 
-static void wrong(struct soak_thread *thread, const struct soak_block *block, size_t from,
-                  size_t bytes)
+static void report_wrong(struct soak_thread *thread, const struct soak_block *block,
+                         size_t from, size_t bytes)
 {
     size_t i = from;
 
@@ -70,7 +70,7 @@ static void check_span(struct soak_thread *thread, const struct span *span)
         return;
     thread->checked_bytes += span->bytes;
     if (memcmp(thread->scratch, span->block->shadow + span->from, span->bytes) != 0)
-        wrong(thread, span->block, span->from, span->bytes);
+        report_wrong(thread, span->block, span->from, span->bytes);
 }
 
 static void random_bytes(struct soak_thread *thread, uint8_t *to, size_t bytes)
@@ -103,7 +103,7 @@ static bool get_memory(struct soak_thread *thread, struct soak_block *block, siz
 }
 
 /* its first contents: in stream order where it is only there in stream order */
-static CUresult fill(struct soak_thread *thread, const struct soak_block *block)
+static CUresult fill_block(struct soak_thread *thread, const struct soak_block *block)
 {
     return block->ordered
                ? cuMemcpyHtoDAsync(block->device, block->shadow, block->bytes, thread->stream)
@@ -135,7 +135,7 @@ static void op_allocate(struct soak_thread *thread)
         _exit(3);
     random_bytes(thread, thread->scratch, bytes);
     memcpy(block->shadow, thread->scratch, bytes);
-    for (unsigned i = 0; fill(thread, block) != CUDA_SUCCESS; i++)
+    for (unsigned i = 0; fill_block(thread, block) != CUDA_SUCCESS; i++)
         if (!thread->config->faulty || i == 50) { /* faults come and go: this one is for ever */
             fprintf(stderr, "soak: cuMemcpyHtoD to a new block fails for ever: %d\n",
                     (int)cuCtxSynchronize());
@@ -328,7 +328,7 @@ static void op_managed(struct soak_thread *thread)
     } else if (wait_dry(thread)) {
         memcpy(thread->scratch, (const void *)block->device, block->bytes);
         if (memcmp(thread->scratch, block->shadow, block->bytes) != 0)
-            wrong(thread, block, 0, block->bytes);
+            report_wrong(thread, block, 0, block->bytes);
     }
 }
 

@@ -15,7 +15,7 @@
 
 #define GARBAGE 0xA7
 
-static uint64_t units(size_t bytes)
+static uint64_t count_units(size_t bytes)
 {
     return (bytes + 511) / 512 * 512;
 }
@@ -29,7 +29,7 @@ static CUstream any_stream(struct soak_thread *thread)
 }
 
 /* What `to` runs next comes behind what `from` has. */
-static void join(struct soak_thread *thread, CUstream from, CUstream to)
+static void join_streams(struct soak_thread *thread, CUstream from, CUstream to)
 {
     if (from == to)
         return;
@@ -79,9 +79,9 @@ bool soak_pool_allocate(struct soak_thread *thread, struct soak_block *block, si
         return false;
     block->ordered = true;
     if (block->pooled)
-        thread->pool_used += units(bytes);
+        thread->pool_used += count_units(bytes);
     soak_ok(thread, cuMemsetD8Async(block->device, GARBAGE, bytes, stream), "cuMemsetD8Async");
-    join(thread, stream, thread->stream);
+    join_streams(thread, stream, thread->stream);
     return true;
 }
 
@@ -90,12 +90,12 @@ bool soak_pool_free(struct soak_thread *thread, const struct soak_block *block)
     const CUstream stream = any_stream(thread);
     CUresult result;
 
-    join(thread, thread->stream, stream);
+    join_streams(thread, thread->stream, stream);
     soak_ok(thread, cuMemsetD8Async(block->device, GARBAGE, block->bytes, stream),
             "cuMemsetD8Async");
     result = cuMemFreeAsync(block->device, stream);
     if (block->pooled && result == CUDA_SUCCESS)
-        thread->pool_used -= units(block->bytes);
+        thread->pool_used -= count_units(block->bytes);
     return soak_ok(thread, result, "cuMemFreeAsync");
 }
 

@@ -13,7 +13,7 @@
 
 #define GRANULE ((size_t)2 << 20)
 
-static void must(struct soak_thread *thread, CUresult result, const char *what)
+static void must_succeed(struct soak_thread *thread, CUresult result, const char *what)
 {
     soak_ok(thread, result, what);
 }
@@ -42,7 +42,7 @@ static void maybe_release(struct soak_thread *thread, struct soak_block *block)
 {
     if (random_below(&thread->random, 3) != 0 || block->handle == 0)
         return;
-    must(thread, cuMemRelease(block->handle), "cuMemRelease of a mapped handle");
+    must_succeed(thread, cuMemRelease(block->handle), "cuMemRelease of a mapped handle");
     block->handle = 0;
 }
 
@@ -55,10 +55,11 @@ bool soak_vmm_allocate(struct soak_thread *thread, struct soak_block *block, siz
 
     if (random_below(&thread->random, 2) == 0)
         prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    must(thread, cuMemAddressReserve(&block->device, size, 0, 0, 0), "cuMemAddressReserve");
-    must(thread, cuMemCreate(&block->handle, size, &prop, 0), "cuMemCreate");
-    must(thread, cuMemMap(block->device, size, 0, block->handle, 0), "cuMemMap");
-    must(thread, allow_access(thread, block, size), "cuMemSetAccess");
+    must_succeed(thread, cuMemAddressReserve(&block->device, size, 0, 0, 0),
+                 "cuMemAddressReserve");
+    must_succeed(thread, cuMemCreate(&block->handle, size, &prop, 0), "cuMemCreate");
+    must_succeed(thread, cuMemMap(block->device, size, 0, block->handle, 0), "cuMemMap");
+    must_succeed(thread, allow_access(thread, block, size), "cuMemSetAccess");
     block->mapped = size;
     maybe_release(thread, block);
     return true;
@@ -66,16 +67,16 @@ bool soak_vmm_allocate(struct soak_thread *thread, struct soak_block *block, siz
 
 void soak_vmm_free(struct soak_thread *thread, struct soak_block *block)
 {
-    must(thread, cuStreamSynchronize(thread->stream), "cuStreamSynchronize");
+    must_succeed(thread, cuStreamSynchronize(thread->stream), "cuStreamSynchronize");
     must_fail(thread, cuMemFree(block->device), "cuMemFree of a mapping");
     must_fail(thread, cuMemAddressFree(block->device, block->mapped),
               "cuMemAddressFree of a mapping");
-    must(thread, cuMemUnmap(block->device, block->mapped), "cuMemUnmap");
+    must_succeed(thread, cuMemUnmap(block->device, block->mapped), "cuMemUnmap");
     if (block->handle != 0) {
-        must(thread, cuMemRelease(block->handle), "cuMemRelease");
+        must_succeed(thread, cuMemRelease(block->handle), "cuMemRelease");
         must_fail(thread, cuMemRelease(block->handle), "cuMemRelease twice");
     }
-    must(thread, cuMemAddressFree(block->device, block->mapped), "cuMemAddressFree");
+    must_succeed(thread, cuMemAddressFree(block->device, block->mapped), "cuMemAddressFree");
 }
 
 void soak_vmm_move(struct soak_thread *thread, struct soak_block *block)
@@ -83,19 +84,21 @@ void soak_vmm_move(struct soak_thread *thread, struct soak_block *block)
     const CUdeviceptr before = block->device;
     CUmemGenericAllocationHandle handle;
 
-    must(thread, cuStreamSynchronize(thread->stream), "cuStreamSynchronize");
+    must_succeed(thread, cuStreamSynchronize(thread->stream), "cuStreamSynchronize");
     if (block->handle == 0) {
-        must(thread, cuMemRetainAllocationHandle(&handle, (void *)(before + block->bytes - 1)),
-             "cuMemRetainAllocationHandle");
+        must_succeed(thread,
+                     cuMemRetainAllocationHandle(&handle, (void *)(before + block->bytes - 1)),
+                     "cuMemRetainAllocationHandle");
         block->handle = handle;
     }
-    must(thread, cuMemUnmap(before, block->mapped), "cuMemUnmap");
+    must_succeed(thread, cuMemUnmap(before, block->mapped), "cuMemUnmap");
     if (random_below(&thread->random, 2) == 0) { /* elsewhere */
-        must(thread, cuMemAddressReserve(&block->device, block->mapped, 0, 0, 0),
-             "cuMemAddressReserve");
-        must(thread, cuMemAddressFree(before, block->mapped), "cuMemAddressFree");
+        must_succeed(thread, cuMemAddressReserve(&block->device, block->mapped, 0, 0, 0),
+                     "cuMemAddressReserve");
+        must_succeed(thread, cuMemAddressFree(before, block->mapped), "cuMemAddressFree");
     }
-    must(thread, cuMemMap(block->device, block->mapped, 0, block->handle, 0), "cuMemMap again");
-    must(thread, allow_access(thread, block, block->mapped), "cuMemSetAccess again");
+    must_succeed(thread, cuMemMap(block->device, block->mapped, 0, block->handle, 0),
+                 "cuMemMap again");
+    must_succeed(thread, allow_access(thread, block, block->mapped), "cuMemSetAccess again");
     maybe_release(thread, block);
 }

@@ -10,7 +10,7 @@
 #include "common/size.h"
 #include "tests/simcuda/ledger.h"
 
-static void show(const struct sim_card *card)
+static void show_card(const struct sim_card *card)
 {
     const struct sim_properties *properties = &card->properties;
     char total[32], text[32];
@@ -62,13 +62,13 @@ static int show_all(void)
         }
         sim_card_free(card); /* drops the entries of dead processes */
         cards = i == 0 ? card->properties.cards : cards;
-        show(card);
+        show_card(card);
         sim_card_unmap(card);
     }
     return 0;
 }
 
-static int reset(void)
+static int reset_card(void)
 {
     char folder[400], path[512];
     int rc = sim_card_folder(folder, sizeof folder);
@@ -93,7 +93,7 @@ int main(int argc, char **argv)
     if (argc == 1)
         return show_all();
     if (argc == 2 && strcmp(argv[1], "--reset") == 0)
-        return reset();
+        return reset_card();
     fprintf(
         argc == 2 && strcmp(argv[1], "--help") == 0 ? stdout : stderr,
         "usage: simcuda-card            show the simulated cards and who uses them\n"

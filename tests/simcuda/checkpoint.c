@@ -124,7 +124,7 @@ static CUresult lock_process(int pid, const CUcheckpointLockArgs *args)
 }
 
 /* Memory of several processes is none that can be set aside (before driver 610). */
-static bool shares(int pid)
+static bool shares_memory(int pid)
 {
     const struct sim_client *entry;
     uint32_t shared = 0;
@@ -157,7 +157,7 @@ static CUresult set_aside(int pid, const CUcheckpointCheckpointArgs *args)
         return CUDA_ERROR_INVALID_VALUE;
     if (result || state != CU_PROCESS_STATE_LOCKED)
         return result ? result : CUDA_ERROR_ILLEGAL_STATE;
-    if (shares(pid))
+    if (shares_memory(pid))
         return CUDA_ERROR_NOT_SUPPORTED;
     result =
         await_quiet(pid, UINT64_MAX); /* who locked it may have been killed before it was */

@@ -154,7 +154,7 @@ void sim_context_free(struct sim_context *context)
     context_end(context);
 }
 
-static CUresult push(struct sim_context *context)
+static CUresult push_context(struct sim_context *context)
 {
     if (sim_thread.depth == SIM_STACK_DEPTH)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -168,7 +168,7 @@ static CUresult push(struct sim_context *context)
     return CUDA_SUCCESS;
 }
 
-static struct sim_context *pop(void)
+static struct sim_context *pop_context(void)
 {
     struct sim_context *context = sim_thread.stack[--sim_thread.depth];
 
@@ -188,7 +188,7 @@ static CUresult context_create(CUcontext *out, unsigned flags, CUdevice device)
     CUresult result = sim_context_new((unsigned)device, flags, 3020, NULL, &context);
     if (result)
         return result;
-    result = push(context);
+    result = push_context(context);
     if (result)
         sim_context_free(context);
     else
@@ -212,14 +212,14 @@ static CUresult context_push(CUcontext handle)
 {
     struct sim_context *context = handle ? sim_context_check(handle) : NULL;
 
-    return context ? push(context) : CUDA_ERROR_INVALID_CONTEXT;
+    return context ? push_context(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 static CUresult context_pop(CUcontext *out)
 {
     if (!sim_thread.depth)
         return CUDA_ERROR_INVALID_CONTEXT;
-    struct sim_context *context = pop();
+    struct sim_context *context = pop_context();
     if (out)
         *out = (CUcontext)context;
     return CUDA_SUCCESS;
@@ -232,8 +232,8 @@ static CUresult context_set(CUcontext handle)
     if (handle && !context)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (sim_thread.depth)
-        pop();
-    return context ? push(context) : CUDA_SUCCESS;
+        pop_context();
+    return context ? push_context(context) : CUDA_SUCCESS;
 }
 
 static CUresult context_current(CUcontext *out)

@@ -96,17 +96,17 @@ static CUresult parameter_get(const void *handle, size_t index, size_t *offset, 
     return CUDA_SUCCESS;
 }
 
-static CUresult check(const void *handle)
+static CUresult check_handle(const void *handle)
 {
     return sim_function_get(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static CUresult loaded(CUfunctionLoadingState *state, const void *handle)
+static CUresult read_loaded(CUfunctionLoadingState *state, const void *handle)
 {
     if (!state)
         return CUDA_ERROR_INVALID_VALUE;
     *state = CU_FUNCTION_LOADING_STATE_LOADED;
-    return check(handle);
+    return check_handle(handle);
 }
 
 /* Blocks of that size that fit on a multiprocessor by threads, registers and shared memory. */
@@ -192,16 +192,16 @@ SIM_API(cuFuncGetAttribute, (int *value, CUfunction_attribute attribute, CUfunct
 SIM_API(cuFuncSetAttribute, (CUfunction function, CUfunction_attribute attribute, int value),
         SIM_CTX, attribute_set(function, attribute, value))
 SIM_API(cuFuncSetCacheConfig, (CUfunction function, CUfunc_cache cache), SIM_CTX,
-        ((void)cache, check(function)))
+        ((void)cache, check_handle(function)))
 SIM_API(cuFuncSetSharedMemConfig, (CUfunction function, CUsharedconfig shared), SIM_CTX,
-        ((void)shared, check(function)))
+        ((void)shared, check_handle(function)))
 SIM_API(cuFuncGetName, (const char **name, CUfunction function), SIM_INIT,
         name_get(name, function))
 SIM_API(cuFuncGetParamInfo, (CUfunction function, size_t index, size_t *offset, size_t *size),
         SIM_INIT, parameter_get(function, index, offset, size))
 SIM_API(cuFuncIsLoaded, (CUfunctionLoadingState * state, CUfunction function), SIM_INIT,
-        loaded(state, function))
-SIM_API(cuFuncLoad, (CUfunction function), SIM_CTX, check(function))
+        read_loaded(state, function))
+SIM_API(cuFuncLoad, (CUfunction function), SIM_CTX, check_handle(function))
 SIM_API(cuKernelGetAttribute,
         (int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device),
         SIM_INIT,
@@ -213,8 +213,8 @@ SIM_API(cuKernelSetAttribute,
                                              : attribute_set(kernel, attribute, value))
 SIM_API(cuKernelSetCacheConfig, (CUkernel kernel, CUfunc_cache cache, CUdevice device),
         SIM_INIT,
-        ((void)cache,
-         (unsigned)device >= sim.device_count ? CUDA_ERROR_INVALID_DEVICE : check(kernel)))
+        ((void)cache, (unsigned)device >= sim.device_count ? CUDA_ERROR_INVALID_DEVICE
+                                                           : check_handle(kernel)))
 SIM_API(cuKernelGetName, (const char **name, CUkernel kernel), SIM_INIT, name_get(name, kernel))
 SIM_API(cuKernelGetParamInfo, (CUkernel kernel, size_t index, size_t *offset, size_t *size),
         SIM_INIT, parameter_get(kernel, index, offset, size))

@@ -103,7 +103,7 @@ static CUresult list_new(const struct sim_graph *graph, struct exec_list **out)
     return result;
 }
 
-static CUresult instantiate(CUgraphExec *out, CUgraph handle, unsigned long long flags)
+static CUresult instantiate_graph(CUgraphExec *out, CUgraph handle, unsigned long long flags)
 {
     const struct sim_graph *graph = sim_graph_of(handle);
     struct sim_exec *exec = NULL;
@@ -133,7 +133,7 @@ static CUresult instantiate_log(CUgraphExec *out, CUgraph graph, CUgraphNode *fa
         *failed = NULL;
     if (log && log_size)
         *log = '\0';
-    return instantiate(out, graph, 0);
+    return instantiate_graph(out, graph, 0);
 }
 
 static CUresult instantiate_parameters(CUgraphExec *out, CUgraph graph,
@@ -141,7 +141,7 @@ static CUresult instantiate_parameters(CUgraphExec *out, CUgraph graph,
 {
     if (!parameters)
         return CUDA_ERROR_INVALID_VALUE;
-    const CUresult result = instantiate(out, graph, parameters->flags);
+    const CUresult result = instantiate_graph(out, graph, parameters->flags);
     parameters->hErrNode_out = NULL;
     parameters->result_out =
         result ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
@@ -285,7 +285,7 @@ SIM_API(cuGraphInstantiate_v2,
         SIM_CTX, instantiate_log(out, graph, failed, log, size))
 SIM_API(cuGraphInstantiateWithFlags,
         (CUgraphExec * out, CUgraph graph, unsigned long long flags), SIM_CTX,
-        instantiate(out, graph, flags))
+        instantiate_graph(out, graph, flags))
 SIM_API(cuGraphInstantiateWithParams,
         (CUgraphExec * out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), SIM_CTX,
         instantiate_parameters(out, graph, parameters))

@@ -30,7 +30,7 @@ struct memory_op {
 static struct graph_memory *all;
 static uint64_t high[SIM_CARDS_MAX][2]; /* used, reserved */
 
-static uint64_t amount(unsigned device, bool used)
+static uint64_t count_bytes(unsigned device, bool used)
 {
     uint64_t sum = 0;
 
@@ -44,7 +44,7 @@ static uint64_t amount(unsigned device, bool used)
 static void note_high(unsigned device)
 {
     for (int used = 0; used < 2; used++) {
-        const uint64_t now = amount(device, used);
+        const uint64_t now = count_bytes(device, used);
         if (now > high[device][used])
             high[device][used] = now;
     }
@@ -158,7 +158,7 @@ static struct graph_memory *allocated_by(const struct sim_op *op)
                                                     : NULL;
 }
 
-static CUresult back(struct graph_memory *memory)
+static CUresult back_memory(struct graph_memory *memory)
 {
     struct sim_physical *physical = NULL;
     CUresult result = sim_physical_new(memory->device, memory->place->size, false, &physical);
@@ -184,7 +184,7 @@ CUresult sim_graph_memory_ready(struct sim_op *const *op, size_t count)
         struct graph_memory *memory = allocated_by(op[done]);
         if (!memory)
             continue;
-        result = memory->mapping ? CUDA_SUCCESS : back(memory);
+        result = memory->mapping ? CUDA_SUCCESS : back_memory(memory);
         if (result)
             break;
         memory->launches++;
@@ -196,7 +196,7 @@ CUresult sim_graph_memory_ready(struct sim_op *const *op, size_t count)
     return result;
 }
 
-static CUresult trim(CUdevice device)
+static CUresult trim_device(CUdevice device)
 {
     if (device < 0 || (unsigned)device >= sim.device_count)
         return CUDA_ERROR_INVALID_DEVICE;
@@ -208,7 +208,8 @@ static CUresult trim(CUdevice device)
     return CUDA_SUCCESS;
 }
 
-static CUresult attribute(CUdevice device, CUgraphMem_attribute which, void *value, bool set)
+static CUresult handle_attribute(CUdevice device, CUgraphMem_attribute which, void *value,
+                                 bool set)
 {
     const bool used =
         which == CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT || which == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH;
@@ -222,16 +223,16 @@ static CUresult attribute(CUdevice device, CUgraphMem_attribute which, void *val
     if (set && *(const uint64_t *)value != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (set)
-        high[device][used] = amount((unsigned)device, used);
+        high[device][used] = count_bytes((unsigned)device, used);
     else
-        *(uint64_t *)value = is_high ? high[device][used] : amount((unsigned)device, used);
+        *(uint64_t *)value = is_high ? high[device][used] : count_bytes((unsigned)device, used);
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuDeviceGraphMemTrim, (CUdevice device), SIM_INIT, trim(device))
+SIM_API(cuDeviceGraphMemTrim, (CUdevice device), SIM_INIT, trim_device(device))
 SIM_API(cuDeviceGetGraphMemAttribute,
         (CUdevice device, CUgraphMem_attribute which, void *value), SIM_INIT,
-        attribute(device, which, value, false))
+        handle_attribute(device, which, value, false))
 SIM_API(cuDeviceSetGraphMemAttribute,
         (CUdevice device, CUgraphMem_attribute which, void *value), SIM_INIT,
-        attribute(device, which, value, true))
+        handle_attribute(device, which, value, true))

@@ -9,8 +9,8 @@
 #include "tests/simcuda/graph.h"
 
 /* Consumes op (NULL for nodes without one). */
-static CUresult add(CUgraphNode *out, CUgraph graph_handle, const CUgraphNode *needs,
-                    size_t count, CUgraphNodeType type, struct sim_op *op)
+static CUresult add_node(CUgraphNode *out, CUgraph graph_handle, const CUgraphNode *needs,
+                         size_t count, CUgraphNodeType type, struct sim_op *op)
 {
     struct sim_graph *graph = sim_graph_of(graph_handle);
     bool valid = out && graph && (needs || !count);
@@ -75,7 +75,7 @@ static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *ne
 {
     if (!sim_graph_of(child) || child == graph)
         return CUDA_ERROR_INVALID_VALUE;
-    const CUresult result = add(out, graph, needs, count, CU_GRAPH_NODE_TYPE_GRAPH, NULL);
+    const CUresult result = add_node(out, graph, needs, count, CU_GRAPH_NODE_TYPE_GRAPH, NULL);
     return result ? result : sim_graph_add_child(sim_node_of(*out), child);
 }
 
@@ -111,11 +111,11 @@ static CUresult add_any(struct sim_context *context, CUgraphNode *out, CUgraph g
     } else if (node->type == CU_GRAPH_NODE_TYPE_EMPTY) {
         result = CUDA_SUCCESS;
     }
-    return result ? result : add(out, graph, needs, count, node->type, op);
+    return result ? result : add_node(out, graph, needs, count, node->type, op);
 }
 
 /* A node's operation for another of the same kind (op is consumed). */
-static CUresult replace(CUgraphNode handle, struct sim_op *op)
+static CUresult replace_node(CUgraphNode handle, struct sim_op *op)
 {
     struct sim_node *node = sim_node_of(handle);
 
@@ -285,7 +285,7 @@ static CUresult edges_change(CUgraph handle, const CUgraphNode *from, const CUgr
     ({                                                                                         \
         struct sim_op *op = NULL;                                                              \
         const CUresult made = (make);                                                          \
-        made ? made : add(out, graph, needs, count, type, op);                                 \
+        made ? made : add_node(out, graph, needs, count, type, op);                            \
     })
 #define EXCHANGE(make, put)                                                                    \
     ({                                                                                         \
@@ -308,7 +308,7 @@ SIM_API(cuGraphAddHostNode, (NODE, const CUDA_HOST_NODE_PARAMS *host), SIM_CTX,
 SIM_API(cuGraphAddChildGraphNode, (NODE, CUgraph child), SIM_CTX,
         add_child(out, graph, needs, count, child))
 SIM_API(cuGraphAddEmptyNode, (NODE), SIM_CTX,
-        add(out, graph, needs, count, CU_GRAPH_NODE_TYPE_EMPTY, NULL))
+        add_node(out, graph, needs, count, CU_GRAPH_NODE_TYPE_EMPTY, NULL))
 SIM_API(cuGraphAddNode, (NODE, CUgraphNodeParams *node), SIM_CTX,
         add_any(call.context, out, graph, needs, count, node))
 SIM_API(cuGraphAddNode_v2,
@@ -323,16 +323,16 @@ SIM_API(cuGraphKernelNodeGetParams_v2, (CUgraphNode node, CUDA_KERNEL_NODE_PARAM
         SIM_INIT, kernel_get(node, launch))
 SIM_API(cuGraphKernelNodeSetParams,
         (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *launch), SIM_CTX,
-        EXCHANGE(kernel_op_v1(call.context, launch, &op), replace(node, op)))
+        EXCHANGE(kernel_op_v1(call.context, launch, &op), replace_node(node, op)))
 SIM_API(cuGraphKernelNodeSetParams_v2,
         (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *launch), SIM_CTX,
-        EXCHANGE(kernel_op(call.context, launch, &op), replace(node, op)))
+        EXCHANGE(kernel_op(call.context, launch, &op), replace_node(node, op)))
 SIM_API(cuGraphMemcpyNodeSetParams, (CUgraphNode node, const CUDA_MEMCPY3D *box), SIM_CTX,
-        EXCHANGE(copy_op(box, &op), replace(node, op)))
+        EXCHANGE(copy_op(box, &op), replace_node(node, op)))
 SIM_API(cuGraphMemsetNodeSetParams, (CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *set),
-        SIM_CTX, EXCHANGE(memset_op(set, &op), replace(node, op)))
+        SIM_CTX, EXCHANGE(memset_op(set, &op), replace_node(node, op)))
 SIM_API(cuGraphHostNodeSetParams, (CUgraphNode node, const CUDA_HOST_NODE_PARAMS *host),
-        SIM_CTX, EXCHANGE(host_op(host, &op), replace(node, op)))
+        SIM_CTX, EXCHANGE(host_op(host, &op), replace_node(node, op)))
 SIM_API(cuGraphExecKernelNodeSetParams,
         (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *launch), SIM_CTX,
         EXCHANGE(kernel_op_v1(call.context, launch, &op), sim_exec_replace(exec, node, op)))

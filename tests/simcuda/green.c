@@ -14,7 +14,7 @@
 
 static const char description; /* of every set of resources */
 
-static CUresult resource(CUdevResource *out, CUdevResourceType type)
+static CUresult read_resource(CUdevResource *out, CUdevResourceType type)
 {
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
@@ -26,7 +26,8 @@ static CUresult resource(CUdevResource *out, CUdevResourceType type)
     return CUDA_SUCCESS;
 }
 
-static CUresult describe(CUdevResourceDesc *out, const CUdevResource *resources, unsigned count)
+static CUresult describe_resources(CUdevResourceDesc *out, const CUdevResource *resources,
+                                   unsigned count)
 {
     if (!out || !resources || !count)
         return CUDA_ERROR_INVALID_VALUE;
@@ -99,10 +100,10 @@ static CUresult stream_create(CUstream *out, CUgreenCtx handle, unsigned flags, 
 SIM_API(cuDeviceGetDevResource, (CUdevice device, CUdevResource *out, CUdevResourceType type),
         SIM_INIT,
         device < 0 || (unsigned)device >= sim.device_count ? CUDA_ERROR_INVALID_DEVICE
-                                                           : resource(out, type))
+                                                           : read_resource(out, type))
 SIM_API(cuDevResourceGenerateDesc,
         (CUdevResourceDesc * out, CUdevResource *resources, unsigned int count), SIM_INIT,
-        describe(out, resources, count))
+        describe_resources(out, resources, count))
 SIM_API(cuGreenCtxCreate,
         (CUgreenCtx * out, CUdevResourceDesc desc, CUdevice device, unsigned int flags),
         SIM_INIT | SIM_UNSAFE, green_create(out, desc, device, flags))

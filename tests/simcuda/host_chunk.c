@@ -27,7 +27,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct host_mapping *all;
 static uint64_t bus_free_ns; /* CLOCK_MONOTONIC; under the lock */
 
-static uint64_t rate(void)
+static uint64_t read_rate(void)
 {
     return sim.device[0].card->properties.host_rate;
 }
@@ -41,7 +41,7 @@ CUresult sim_host_chunk_map(CUdeviceptr start, size_t size)
 {
     struct host_mapping *mapping;
 
-    if (!rate())
+    if (!read_rate())
         return CUDA_SUCCESS;
     mapping = calloc(1, sizeof *mapping + size / SIM_PAGE);
     if (!mapping)
@@ -120,7 +120,7 @@ bool sim_host_chunk_touch(CUdeviceptr address)
 
         until = bus_free_ns; /* a page is booked ahead: sleeping late costs no bandwidth */
         bus_free_ns = (now > bus_free_ns ? now : bus_free_ns) +
-                      (uint64_t)((double)SIM_PAGE * 1e9 / (double)rate());
+                      (uint64_t)((double)SIM_PAGE * 1e9 / (double)read_rate());
         mapping->open[page] = 1;
         mapping->any_open = true;
         sim_count(&sim_stats.host_chunk_bytes, SIM_PAGE);

@@ -225,7 +225,7 @@ static int lock_folder(const char *folder, struct gs_err *err)
     return rc;
 }
 
-static int enter(struct sim_card *card, unsigned *client, struct gs_err *err)
+static int enter_card(struct sim_card *card, unsigned *client, struct gs_err *err)
 {
     unsigned live = 0, place = SIM_CLIENTS_MAX;
     bool set = false;
@@ -275,7 +275,7 @@ int sim_card_join(unsigned index, struct sim_card **card, unsigned *client, stru
     int rc = open_card(folder, index, true, card, err);
     if (rc)
         return rc;
-    rc = enter(*card, client, err);
+    rc = enter_card(*card, client, err);
     if (rc)
         sim_card_unmap(*card);
     return rc;

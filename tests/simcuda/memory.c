@@ -30,7 +30,7 @@ static CUdeviceptr arena_start, arena_end, arena_cursor;
 
 /* -- the arena -- */
 
-static void *at(CUdeviceptr address)
+static void *host_address(CUdeviceptr address)
 {
     return (void *)address;
 }
@@ -315,13 +315,13 @@ CUresult sim_map(CUdeviceptr start, size_t size, struct sim_physical *physical, 
         free(mapping);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (mmap(at(start), size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, physical->fd,
-             (off_t)(physical->offset + offset)) == MAP_FAILED) {
+    if (mmap(host_address(start), size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+             physical->fd, (off_t)(physical->offset + offset)) == MAP_FAILED) {
         sim_ranges_remove(&sim_mappings, &mapping->range);
         free(mapping);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    madvise(at(start), size, MADV_DONTFORK);
+    madvise(host_address(start), size, MADV_DONTFORK);
     physical->maps++;
     if (physical->host && sim_host_chunk_map(start, size)) {
         sim_unmap(mapping);
@@ -340,9 +340,9 @@ void sim_unmap(struct sim_mapping *mapping)
     sim_ranges_remove(&sim_mappings, &mapping->range);
     if (physical->host)
         sim_host_chunk_unmap(range.start);
-    if (mmap(at(range.start), range.size, PROT_NONE,
+    if (mmap(host_address(range.start), range.size, PROT_NONE,
              MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED)
-        madvise(at(range.start), range.size, MADV_DONTFORK);
+        madvise(host_address(range.start), range.size, MADV_DONTFORK);
     physical->maps--;
     free(mapping);
     sim_physical_put(physical);
@@ -358,7 +358,7 @@ CUresult sim_protect(struct sim_mapping *mapping, unsigned access)
         mapping->access = access;
         return CUDA_SUCCESS;
     }
-    if (mprotect(at(mapping->range.start), mapping->range.size, protection))
+    if (mprotect(host_address(mapping->range.start), mapping->range.size, protection))
         return CUDA_ERROR_OUT_OF_MEMORY;
     mapping->access = access;
     return CUDA_SUCCESS;

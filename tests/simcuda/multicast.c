@@ -45,7 +45,8 @@ static CUresult prop_check(const CUmulticastObjectProp *prop)
     return prop->handleTypes ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
-static CUresult create(CUmemGenericAllocationHandle *out, const CUmulticastObjectProp *prop)
+static CUresult create_object(CUmemGenericAllocationHandle *out,
+                              const CUmulticastObjectProp *prop)
 {
     const CUresult result = out ? prop_check(prop) : CUDA_ERROR_INVALID_VALUE;
 
@@ -72,7 +73,7 @@ static void unbind_one(struct binding **at)
     free(binding);
 }
 
-static void put(struct multicast *object)
+static void put_object(struct multicast *object)
 {
     if (!object->handles)
         sim_handle_remove(object);
@@ -90,7 +91,7 @@ bool sim_multicast_release(CUmemGenericAllocationHandle handle)
     if (object) {
         object->handles--;
         pthread_cond_broadcast(&added);
-        put(object);
+        put_object(object);
     }
     return object != NULL;
 }
@@ -112,7 +113,7 @@ static CUresult add_device(CUmemGenericAllocationHandle handle, CUdevice device)
 }
 
 /* Waits for the whole team. False: the object has gone meanwhile. */
-static bool complete(struct multicast *object)
+static bool is_complete(struct multicast *object)
 {
     object->waiting++;
     while (object->handles &&
@@ -121,7 +122,7 @@ static bool complete(struct multicast *object)
     object->waiting--;
     if (object->handles)
         return true;
-    put(object);
+    put_object(object);
     return false;
 }
 
@@ -136,7 +137,7 @@ static struct binding **place_of(struct multicast *object, unsigned device, size
     return place;
 }
 
-static bool overlaps(const struct multicast *object, unsigned device, size_t at, size_t size)
+static bool is_bound(const struct multicast *object, unsigned device, size_t at, size_t size)
 {
     const struct binding *binding = object->bindings;
 
@@ -146,13 +147,13 @@ static bool overlaps(const struct multicast *object, unsigned device, size_t at,
     return binding != NULL;
 }
 
-static CUresult bind(struct multicast *object, size_t at, struct sim_physical *physical,
-                     size_t offset, size_t size, unsigned long long flags)
+static CUresult bind_memory(struct multicast *object, size_t at, struct sim_physical *physical,
+                            size_t offset, size_t size, unsigned long long flags)
 {
     if (!physical || !size || (at | offset | size) % SIM_PAGE || flags ||
         offset > physical->size || size > physical->size - offset || at > object->prop.size ||
         size > object->prop.size - at || !(object->devices >> physical->device & 1) ||
-        overlaps(object, physical->device, at, size))
+        is_bound(object, physical->device, at, size))
         return CUDA_ERROR_INVALID_VALUE;
     struct binding *binding = malloc(sizeof *binding), **place;
     if (!binding)
@@ -171,10 +172,10 @@ static CUresult bind_handle(CUmemGenericAllocationHandle handle, size_t at,
     struct sim_physical *physical = (struct sim_physical *)(uintptr_t)memory;
     struct multicast *object = multicast_of(handle);
 
-    if (!object || !complete(object))
+    if (!object || !is_complete(object))
         return CUDA_ERROR_INVALID_VALUE;
-    return bind(object, at, sim_handle_is(physical, SIM_KIND_PHYSICAL) ? physical : NULL,
-                offset, size, flags);
+    return bind_memory(object, at, sim_handle_is(physical, SIM_KIND_PHYSICAL) ? physical : NULL,
+                       offset, size, flags);
 }
 
 /* Memory of cuMemCreate, and of pools. */
@@ -183,7 +184,7 @@ static CUresult bind_address(CUmemGenericAllocationHandle handle, size_t at,
 {
     struct multicast *object = multicast_of(handle);
 
-    if (!object || !complete(object))
+    if (!object || !is_complete(object))
         return CUDA_ERROR_INVALID_VALUE;
     const struct sim_mapping *mapping =
         (struct sim_mapping *)sim_ranges_find(&sim_mappings, address);
@@ -191,12 +192,12 @@ static CUresult bind_address(CUmemGenericAllocationHandle handle, size_t at,
     if (!mapping || size > mapping->range.start + mapping->range.size - address ||
         (!sim_ranges_find(&sim_reservations, address) && (!allocation || !allocation->pool)))
         return CUDA_ERROR_INVALID_VALUE;
-    return bind(object, at, mapping->physical,
-                mapping->offset + (address - mapping->range.start), size, flags);
+    return bind_memory(object, at, mapping->physical,
+                       mapping->offset + (address - mapping->range.start), size, flags);
 }
 
-static CUresult unbind(CUmemGenericAllocationHandle handle, CUdevice device, size_t at,
-                       size_t size)
+static CUresult unbind_memory(CUmemGenericAllocationHandle handle, CUdevice device, size_t at,
+                              size_t size)
 {
     struct multicast *object = multicast_of(handle);
 
@@ -217,7 +218,7 @@ CUresult sim_multicast_map(CUdeviceptr start, size_t size, size_t offset,
     CUresult result = CUDA_SUCCESS;
     size_t done = 0;
 
-    if (!object || !complete(object))
+    if (!object || !is_complete(object))
         return CUDA_ERROR_INVALID_VALUE;
     for (const struct binding *binding = object->bindings; done < size && binding && !result;
          binding = binding->next) {
@@ -237,7 +238,7 @@ CUresult sim_multicast_map(CUdeviceptr start, size_t size, size_t offset,
     return result ? result : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static CUresult granularity(size_t *out, const CUmulticastObjectProp *prop)
+static CUresult read_granularity(size_t *out, const CUmulticastObjectProp *prop)
 {
     const CUresult result = out ? prop_check(prop) : CUDA_ERROR_INVALID_VALUE;
 
@@ -248,7 +249,7 @@ static CUresult granularity(size_t *out, const CUmulticastObjectProp *prop)
 
 SIM_API(cuMulticastCreate,
         (CUmemGenericAllocationHandle * out, const CUmulticastObjectProp *prop), SIM_INIT,
-        create(out, prop))
+        create_object(out, prop))
 SIM_API(cuMulticastAddDevice, (CUmemGenericAllocationHandle handle, CUdevice device), SIM_INIT,
         add_device(handle, device))
 SIM_API(cuMulticastBindMem,
@@ -261,7 +262,7 @@ SIM_API(cuMulticastBindAddr,
         SIM_INIT, bind_address(handle, at, address, size, flags))
 SIM_API(cuMulticastUnbind,
         (CUmemGenericAllocationHandle handle, CUdevice device, size_t at, size_t size),
-        SIM_INIT, unbind(handle, device, at, size))
+        SIM_INIT, unbind_memory(handle, device, at, size))
 SIM_API(cuMulticastGetGranularity,
         (size_t * out, const CUmulticastObjectProp *prop, CUmulticastGranularity_flags option),
-        SIM_INIT, (unsigned)option > 1 ? CUDA_ERROR_INVALID_VALUE : granularity(out, prop))
+        SIM_INIT, (unsigned)option > 1 ? CUDA_ERROR_INVALID_VALUE : read_granularity(out, prop))

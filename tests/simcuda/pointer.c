@@ -46,7 +46,7 @@ static CUcontext context_of(const struct subject *subject)
     return subject->allocation ? (CUcontext)context : NULL; /* mapped memory belongs to none */
 }
 
-static CUresult put(void *data, const void *value, size_t size)
+static CUresult put_value(void *data, const void *value, size_t size)
 {
     memcpy(data, value, size);
     return CUDA_SUCCESS;
@@ -56,12 +56,12 @@ static CUresult put_bool(void *data, bool value)
 {
     const unsigned char byte = value;
 
-    return put(data, &byte, sizeof byte);
+    return put_value(data, &byte, sizeof byte);
 }
 
 static CUresult put_number(void *data, unsigned value)
 {
-    return put(data, &value, sizeof value);
+    return put_value(data, &value, sizeof value);
 }
 
 /* Of the whole the address lies in: the allocation, or the reservation. */
@@ -86,19 +86,20 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
 
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        return context ? put(data, &context, sizeof(CUcontext)) : CUDA_ERROR_INVALID_VALUE;
+        return context ? put_value(data, &context, sizeof(CUcontext))
+                       : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return put_number(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        return put(data, &subject->address, sizeof subject->address);
+        return put_value(data, &subject->address, sizeof subject->address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        return host || managed ? put(data, &subject->address, sizeof subject->address)
+        return host || managed ? put_value(data, &subject->address, sizeof subject->address)
                                : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         return put_bool(data, false);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        return put(data, &id, sizeof id);
+        return put_value(data, &id, sizeof id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         return put_number(data,
                           managed); /* four bytes, as on a card (tests/gpu/driver_facts.c) */
@@ -111,26 +112,26 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         return put_bool(data, false);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        return put(data, &range->start, sizeof range->start);
+        return put_value(data, &range->start, sizeof range->start);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        return put(data, &range->size, sizeof range->size);
+        return put_value(data, &range->size, sizeof range->size);
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return put_number(data, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        return put(data,
-                   &(uint64_t){subject->mapping
-                                   ? subject->mapping->physical->prop.requestedHandleTypes
-                                   : 0},
-                   sizeof(uint64_t));
+        return put_value(data,
+                         &(uint64_t){subject->mapping
+                                         ? subject->mapping->physical->prop.requestedHandleTypes
+                                         : 0},
+                         sizeof(uint64_t));
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         return put_number(data, subject->mapping ? subject->mapping->access
                                                  : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        return put(data, &pool, sizeof(CUmemoryPool));
+        return put_value(data, &pool, sizeof(CUmemoryPool));
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        return put(data, &mapped->size, sizeof mapped->size);
+        return put_value(data, &mapped->size, sizeof mapped->size);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        return put(data, &mapped->start, sizeof mapped->start);
+        return put_value(data, &mapped->start, sizeof mapped->start);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -170,7 +171,7 @@ static void attribute_default(void *data, CUpointer_attribute attribute)
         put_bool(data, false);
         break;
     default:
-        put(data, &nothing, sizeof nothing);
+        put_value(data, &nothing, sizeof nothing);
     }
 }
 
@@ -213,8 +214,8 @@ static CUresult managed_check(CUdeviceptr address, size_t size)
     return sim_memory_check(address, size, false);
 }
 
-static CUresult prefetch(struct sim_call *call, struct sim_stream *stream, CUdeviceptr address,
-                         size_t size, int device)
+static CUresult prefetch_memory(struct sim_call *call, struct sim_stream *stream,
+                                CUdeviceptr address, size_t size, int device)
 {
     const CUresult result = managed_check(address, size);
 
@@ -227,7 +228,8 @@ static CUresult prefetch(struct sim_call *call, struct sim_stream *stream, CUdev
     return sim_submit(call, stream, sim_managed_prefetch_op(address, size, device));
 }
 
-static CUresult advise(CUdeviceptr address, size_t size, CUmem_advise advice, int location)
+static CUresult advise_memory(CUdeviceptr address, size_t size, CUmem_advise advice,
+                              int location)
 {
     const CUresult result = managed_check(address, size);
 
@@ -303,8 +305,8 @@ static CUresult range_attributes(void **data, size_t *bytes, CUmem_range_attribu
     return result;
 }
 
-static CUresult attach(struct sim_call *call, struct sim_stream *stream, CUdeviceptr address,
-                       unsigned flags)
+static CUresult attach_memory(struct sim_call *call, struct sim_stream *stream,
+                              CUdeviceptr address, unsigned flags)
 {
     const CUresult result = managed_check(address, 1);
 
@@ -330,10 +332,10 @@ SIM_API(cuPointerSetAttribute,
         (const void *value, CUpointer_attribute attribute, CUdeviceptr address), SIM_CTX,
         attribute_set(value, attribute, address))
 SIM_API(cuMemAdvise, (CUdeviceptr address, size_t size, CUmem_advise advice, CUdevice device),
-        SIM_CTX, advise(address, size, advice, device))
+        SIM_CTX, advise_memory(address, size, advice, device))
 SIM_API(cuMemAdvise_v2,
         (CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation location),
-        SIM_CTX, advise(address, size, advice, place_of(&location)))
+        SIM_CTX, advise_memory(address, size, advice, place_of(&location)))
 SIM_API(cuMemRangeGetAttribute,
         (void *data, size_t bytes, CUmem_range_attribute attribute, CUdeviceptr address,
          size_t size),
@@ -344,15 +346,16 @@ SIM_API(cuMemRangeGetAttributes,
         SIM_CTX, range_attributes(data, bytes, attributes, count, address, size))
 SIM_STREAM_API(cuMemPrefetchAsync, _ptsz,
                (CUdeviceptr address, size_t size, CUdevice device, CUstream stream), SIM_CTX,
-               prefetch(&call, STREAM, address, size, device))
+               prefetch_memory(&call, STREAM, address, size, device))
 SIM_STREAM_API(cuMemPrefetchAsync_v2, _ptsz,
                (CUdeviceptr address, size_t size, CUmemLocation location, unsigned int flags,
                 CUstream stream),
                SIM_CTX,
                flags ? CUDA_ERROR_INVALID_VALUE
-                     : prefetch(&call, STREAM, address, size,
-                                location.type == CU_MEM_LOCATION_TYPE_DEVICE ? location.id
-                                                                             : CU_DEVICE_CPU))
+                     : prefetch_memory(&call, STREAM, address, size,
+                                       location.type == CU_MEM_LOCATION_TYPE_DEVICE
+                                           ? location.id
+                                           : CU_DEVICE_CPU))
 SIM_STREAM_API(cuStreamAttachMemAsync, _ptsz,
                (CUstream stream, CUdeviceptr address, size_t size, unsigned int flags), SIM_CTX,
-               ((void)size, attach(&call, STREAM, address, flags)))
+               ((void)size, attach_memory(&call, STREAM, address, flags)))

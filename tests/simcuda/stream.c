@@ -103,7 +103,7 @@ static void run_task(struct sim_context *context, const struct sim_task *task)
     pthread_mutex_lock(&sim.lock);
 }
 
-static void *worker(void *argument)
+static void *run_worker(void *argument)
 {
     struct sim_stream *stream = argument;
 
@@ -152,7 +152,7 @@ static int start_worker(struct sim_stream *stream)
     pthread_sigmask(SIG_BLOCK, &all, &before); /* the application's signals are not for us */
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    const int rc = pthread_create(&thread, &attributes, worker, stream);
+    const int rc = pthread_create(&thread, &attributes, run_worker, stream);
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     stream->running = rc == 0;
@@ -325,8 +325,8 @@ static int task_depend(struct sim_task *task, const struct sim_stream *stream)
     return rc;
 }
 
-static CUresult enqueue(struct sim_stream *stream, struct sim_op *op, struct sim_fence *after,
-                        struct sim_fence **fence)
+static CUresult enqueue_op(struct sim_stream *stream, struct sim_op *op,
+                           struct sim_fence *after, struct sim_fence **fence)
 {
     struct sim_task *task = calloc(1, sizeof *task);
 
@@ -370,7 +370,7 @@ CUresult sim_submit_after(struct sim_call *call, struct sim_stream *stream, stru
         sim_op_put(op);
         return result;
     }
-    return enqueue(stream, op, after, fence);
+    return enqueue_op(stream, op, after, fence);
 }
 
 CUresult sim_submit(struct sim_call *call, struct sim_stream *stream, struct sim_op *op)

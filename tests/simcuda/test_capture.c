@@ -90,7 +90,7 @@ static void fork_and_join(void)
 }
 
 /* Begins a capture, makes an illegal call, and checks that the capture is lost. */
-static void lost(CUstream stream, CUresult wanted, CUresult got)
+static void check_lost(CUstream stream, CUresult wanted, CUresult got)
 {
     CUgraph graph = (CUgraph)&graph;
     CUstreamCaptureStatus status;
@@ -99,7 +99,7 @@ static void lost(CUstream stream, CUresult wanted, CUresult got)
     OK(cuStreamIsCapturing(stream, &status));
     CHECK(status == CU_STREAM_CAPTURE_STATUS_INVALIDATED);
     GIVES(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-          cuLaunchHostFunc(stream, (CUhostFn)(void *)lost, NULL));
+          cuLaunchHostFunc(stream, (CUhostFn)(void *)check_lost, NULL));
     GIVES(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &graph));
     CHECK(graph == NULL);
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)); /* for the next */
@@ -124,20 +124,21 @@ static void illegal_while_capturing(void)
     GIVES(refused, cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL));
     GIVES(CUDA_ERROR_ILLEGAL_STATE, cuStreamEndCapture(stream, &graph));
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    lost(stream, refused, cuMemAlloc(&other, 64));
-    lost(stream, refused, cuMemFree(device));
-    lost(stream, refused, cuCtxSynchronize());
-    lost(stream, refused, cuStreamSynchronize(stream));
-    lost(stream, refused, cuStreamQuery(stream));
-    lost(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION, cuStreamWaitEvent(stream, outside, 0));
+    check_lost(stream, refused, cuMemAlloc(&other, 64));
+    check_lost(stream, refused, cuMemFree(device));
+    check_lost(stream, refused, cuCtxSynchronize());
+    check_lost(stream, refused, cuStreamSynchronize(stream));
+    check_lost(stream, refused, cuStreamQuery(stream));
+    check_lost(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
+               cuStreamWaitEvent(stream, outside, 0));
     OK(cuEventRecord(inside, stream));
-    lost(stream, CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(inside));
+    check_lost(stream, CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(inside));
     OK(cuMemcpyDtoH(host, device,
                     16)); /* a non-blocking capture does not concern the legacy stream */
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    lost(blocking, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemcpyDtoH(host, device, 16));
-    lost(blocking, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamSynchronize(NULL));
+    check_lost(blocking, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemcpyDtoH(host, device, 16));
+    check_lost(blocking, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamSynchronize(NULL));
 }
 
 static void *allocate_elsewhere(void *argument)
@@ -152,7 +153,7 @@ static void *allocate_elsewhere(void *argument)
     return NULL;
 }
 
-static void elsewhere(CUresult wanted)
+static void check_elsewhere(CUresult wanted)
 {
     pthread_t thread;
 
@@ -171,10 +172,10 @@ static void capture_modes(void)
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuMemAlloc(&device, 64));
-    elsewhere(CUDA_SUCCESS);
+    check_elsewhere(CUDA_SUCCESS);
     OK(cuStreamEndCapture(stream, &graph));
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    elsewhere(CUDA_SUCCESS); /* only this thread is bound */
+    check_elsewhere(CUDA_SUCCESS); /* only this thread is bound */
     OK(cuThreadExchangeStreamCaptureMode(&mode));
     CHECK(mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
     OK(cuMemAlloc(&device, 64)); /* relaxed: on its own responsibility */
@@ -183,7 +184,7 @@ static void capture_modes(void)
     GIVES(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAlloc(&device, 64));
     GIVES(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &graph));
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    elsewhere(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED); /* every thread is bound */
+    check_elsewhere(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED); /* every thread is bound */
     GIVES(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &graph));
 }
 

@@ -195,7 +195,7 @@ static void imported_is_not_exported(void)
     CHECK(fd == -1);
 }
 
-static void refused(int fd)
+static void check_refused(int fd)
 {
     CUmemGenericAllocationHandle handle = 0;
 
@@ -218,12 +218,12 @@ static void strangers_are_refused(void)
     const int fd = share_export(handle);
     CHECK(ftruncate(file, 2 * MIB) == 0 && ftruncate(memory, 2 * MIB) == 0);
     CHECK(pipe2(ends, O_CLOEXEC) == 0);
-    refused(file);
-    refused(memory);
-    refused(ends[0]);
-    refused(ends[1]);
-    refused(-1);
-    refused(1000000);
+    check_refused(file);
+    check_refused(memory);
+    check_refused(ends[0]);
+    check_refused(ends[1]);
+    check_refused(-1);
+    check_refused(1000000);
     OK(cuMemRelease(share_import(fd)));
     OK(cuMemRelease(handle));
     const size_t before = share_memory_left();

@@ -86,7 +86,7 @@ static void no_descriptor_left(void)
 }
 
 /* Makes, passes on, takes and drops, at random, until it is killed. */
-static void deal(void)
+static void deal_out(void)
 {
     enum { MOST = 8 };
     CUmemAllocationProp prop = kit_prop;
@@ -117,7 +117,7 @@ static void deal(void)
 
 static int dealer_new(void)
 {
-    const int pid = kit_spawn(deal);
+    const int pid = kit_spawn(deal_out);
 
     kit_turn_wait(&share_ready);
     return pid;

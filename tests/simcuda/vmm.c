@@ -52,7 +52,7 @@ static CUresult prop_check(const CUmemAllocationProp *prop)
     return CUDA_SUCCESS;
 }
 
-static CUresult granularity(size_t *out, const CUmemAllocationProp *prop)
+static CUresult read_granularity(size_t *out, const CUmemAllocationProp *prop)
 {
     const CUresult result = prop_check(prop);
 
@@ -63,8 +63,8 @@ static CUresult granularity(size_t *out, const CUmemAllocationProp *prop)
     return result;
 }
 
-static CUresult reserve(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
-                        unsigned long long flags)
+static CUresult reserve_range(CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
+                              unsigned long long flags)
 {
     if (!sim_has_vmm())
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -116,8 +116,8 @@ static CUresult handle_out(CUmemGenericAllocationHandle *out, struct sim_physica
     return CUDA_SUCCESS;
 }
 
-static CUresult create(CUmemGenericAllocationHandle *out, size_t size,
-                       const CUmemAllocationProp *prop, unsigned long long flags)
+static CUresult create_physical(CUmemGenericAllocationHandle *out, size_t size,
+                                const CUmemAllocationProp *prop, unsigned long long flags)
 {
     struct sim_physical *physical = NULL;
 
@@ -144,7 +144,7 @@ static struct sim_physical *physical_of(CUmemGenericAllocationHandle handle)
     return sim_handle_is(physical, SIM_KIND_PHYSICAL) ? physical : NULL;
 }
 
-static CUresult release(CUmemGenericAllocationHandle handle)
+static CUresult release_physical(CUmemGenericAllocationHandle handle)
 {
     struct sim_physical *physical = physical_of(handle);
 
@@ -155,8 +155,8 @@ static CUresult release(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
-static CUresult map(CUdeviceptr start, size_t size, size_t offset,
-                    CUmemGenericAllocationHandle handle, unsigned long long flags)
+static CUresult map_physical(CUdeviceptr start, size_t size, size_t offset,
+                             CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     struct sim_physical *physical = physical_of(handle);
 
@@ -190,7 +190,7 @@ static long whole_mappings(CUdeviceptr start, size_t size)
     return next == start + size ? (long)first : -1;
 }
 
-static CUresult unmap(CUdeviceptr start, size_t size)
+static CUresult unmap_range(CUdeviceptr start, size_t size)
 {
     const long first = whole_mappings(start, size);
 
@@ -274,7 +274,7 @@ static CUresult access_get(unsigned long long *flags, const CUmemLocation *locat
     return CUDA_SUCCESS;
 }
 
-static CUresult retain(CUmemGenericAllocationHandle *out, const void *address)
+static CUresult retain_physical(CUmemGenericAllocationHandle *out, const void *address)
 {
     const struct sim_mapping *mapping =
         (struct sim_mapping *)sim_ranges_find(&sim_mappings, (CUdeviceptr)address);
@@ -288,7 +288,7 @@ static CUresult retain(CUmemGenericAllocationHandle *out, const void *address)
     return CUDA_SUCCESS;
 }
 
-static CUresult properties(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+static CUresult read_properties(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
 {
     const struct sim_physical *physical = physical_of(handle);
 
@@ -343,23 +343,23 @@ static CUresult map_arrays(const CUarrayMapInfo *mappings, unsigned count)
 SIM_API(cuMemGetAllocationGranularity,
         (size_t * out, const CUmemAllocationProp *prop,
          CUmemAllocationGranularity_flags option),
-        SIM_INIT, (unsigned)option > 1 ? CUDA_ERROR_INVALID_VALUE : granularity(out, prop))
+        SIM_INIT, (unsigned)option > 1 ? CUDA_ERROR_INVALID_VALUE : read_granularity(out, prop))
 SIM_API(cuMemAddressReserve,
         (CUdeviceptr * out, size_t size, size_t alignment, CUdeviceptr hint,
          unsigned long long flags),
-        SIM_INIT, reserve(out, size, alignment, hint, flags))
+        SIM_INIT, reserve_range(out, size, alignment, hint, flags))
 SIM_API(cuMemAddressFree, (CUdeviceptr start, size_t size), SIM_INIT,
         reservation_free(start, size))
 SIM_API(cuMemCreate,
         (CUmemGenericAllocationHandle * out, size_t size, const CUmemAllocationProp *prop,
          unsigned long long flags),
-        SIM_INIT | SIM_UNSAFE, create(out, size, prop, flags))
-SIM_API(cuMemRelease, (CUmemGenericAllocationHandle handle), SIM_INIT, release(handle))
+        SIM_INIT | SIM_UNSAFE, create_physical(out, size, prop, flags))
+SIM_API(cuMemRelease, (CUmemGenericAllocationHandle handle), SIM_INIT, release_physical(handle))
 SIM_API(cuMemMap,
         (CUdeviceptr start, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
          unsigned long long flags),
-        SIM_INIT, map(start, size, offset, handle, flags))
-SIM_API(cuMemUnmap, (CUdeviceptr start, size_t size), SIM_INIT, unmap(start, size))
+        SIM_INIT, map_physical(start, size, offset, handle, flags))
+SIM_API(cuMemUnmap, (CUdeviceptr start, size_t size), SIM_INIT, unmap_range(start, size))
 SIM_API(cuMemSetAccess,
         (CUdeviceptr start, size_t size, const CUmemAccessDesc *descriptions, size_t count),
         SIM_INIT, access_set(start, size, descriptions, count))
@@ -367,10 +367,10 @@ SIM_API(cuMemGetAccess,
         (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address),
         SIM_INIT, access_get(flags, location, address))
 SIM_API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * out, void *address),
-        SIM_INIT, retain(out, address))
+        SIM_INIT, retain_physical(out, address))
 SIM_API(cuMemGetAllocationPropertiesFromHandle,
         (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle), SIM_INIT,
-        properties(prop, handle))
+        read_properties(prop, handle))
 SIM_API(cuMemExportToShareableHandle,
         (void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
          unsigned long long flags),

@@ -8,8 +8,9 @@
 #include "simcudart.h"
 
 /* A copy between pieces of memory. */
-static cudaError_t plan(CUDA_MEMCPY2D *copy, void *dst, size_t dst_pitch, const void *src,
-                        size_t src_pitch, size_t width, size_t height, enum cudaMemcpyKind kind)
+static cudaError_t plan_copy(CUDA_MEMCPY2D *copy, void *dst, size_t dst_pitch, const void *src,
+                             size_t src_pitch, size_t width, size_t height,
+                             enum cudaMemcpyKind kind)
 {
     *copy = (CUDA_MEMCPY2D){.srcHost = src,
                             .srcDevice = simcudart_address(src),
@@ -51,7 +52,7 @@ cudaError_t SIMCUDART_PTDS(cudaMemcpy2D)(void *dst, size_t dst_pitch, const void
     CUDA_MEMCPY2D copy;
     cudaError_t error = check_pitches(dst_pitch, src_pitch, width);
 
-    error = error ?: plan(&copy, dst, dst_pitch, src, src_pitch, width, height, kind);
+    error = error ?: plan_copy(&copy, dst, dst_pitch, src, src_pitch, width, height, kind);
     return simcudart_note(error ?: run_now(&copy));
 }
 
@@ -62,7 +63,7 @@ cudaError_t SIMCUDART_PTSZ(cudaMemcpy2DAsync)(void *dst, size_t dst_pitch, const
     CUDA_MEMCPY2D copy;
     cudaError_t error = check_pitches(dst_pitch, src_pitch, width);
 
-    error = error ?: plan(&copy, dst, dst_pitch, src, src_pitch, width, height, kind);
+    error = error ?: plan_copy(&copy, dst, dst_pitch, src, src_pitch, width, height, kind);
     return simcudart_note(error ?: run_later(&copy, stream));
 }
 
@@ -73,7 +74,7 @@ static cudaError_t plan_to_array(CUDA_MEMCPY2D *copy, cudaArray_t dst, size_t x,
 {
     cudaError_t error = dst && src_pitch >= width ? cudaSuccess : cudaErrorInvalidValue;
 
-    error = error ?: plan(copy, NULL, 0, src, src_pitch, width, height, kind);
+    error = error ?: plan_copy(copy, NULL, 0, src, src_pitch, width, height, kind);
     copy->dstMemoryType = CU_MEMORYTYPE_ARRAY;
     copy->dstArray = simcudart_array(dst);
     copy->dstXInBytes = x;
@@ -87,7 +88,7 @@ static cudaError_t plan_from_array(CUDA_MEMCPY2D *copy, void *dst, size_t dst_pi
 {
     cudaError_t error = src && dst_pitch >= width ? cudaSuccess : cudaErrorInvalidValue;
 
-    error = error ?: plan(copy, dst, dst_pitch, NULL, 0, width, height, kind);
+    error = error ?: plan_copy(copy, dst, dst_pitch, NULL, 0, width, height, kind);
     copy->srcMemoryType = CU_MEMORYTYPE_ARRAY;
     copy->srcArray = simcudart_array(src);
     copy->srcXInBytes = x;

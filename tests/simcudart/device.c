@@ -46,7 +46,7 @@ cudaError_t simcudart_device(int ordinal, CUdevice *device)
     return simcudart_result(DRIVER(cuDeviceGet)(device, ordinal));
 }
 
-static cudaError_t retain(int ordinal, CUcontext *context)
+static cudaError_t retain_context(int ordinal, CUcontext *context)
 {
     CUdevice device;
     cudaError_t error = simcudart_device(ordinal, &device);
@@ -66,16 +66,16 @@ static cudaError_t retain(int ordinal, CUcontext *context)
 
 cudaError_t simcudart_primary_context(int ordinal, CUcontext *context)
 {
-    return retain(ordinal, context);
+    return retain_context(ordinal, context);
 }
 
 static cudaError_t bind_primary(int ordinal)
 {
-    /* before retain(): a reset in between makes the next call bind again. Pairs with the
+    /* before retain_context(): a reset in between makes the next call bind again. Pairs with the
      * release in cudaDeviceReset. */
     unsigned int seen = atomic_load_explicit(&resets, memory_order_acquire);
     CUcontext context;
-    cudaError_t error = retain(ordinal, &context);
+    cudaError_t error = retain_context(ordinal, &context);
 
     if (!error)
         error = simcudart_result(DRIVER(cuCtxSetCurrent)(context));
@@ -140,7 +140,7 @@ cudaError_t cudaInitDevice(int ordinal, unsigned int device_flags, unsigned int 
 
     if (!error && (flags & cudaInitDeviceFlagsAreValid))
         error = simcudart_result(DRIVER(cuDevicePrimaryCtxSetFlags_v2)(device, device_flags));
-    return simcudart_note(error ?: retain(ordinal, &context));
+    return simcudart_note(error ?: retain_context(ordinal, &context));
 }
 
 cudaError_t cudaGetDevice(int *ordinal)
@@ -272,7 +272,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int flags)
     CUcontext context;
     cudaError_t error = simcudart_enter();
 
-    error = error ?: retain(peer, &context);
+    error = error ?: retain_context(peer, &context);
     return simcudart_note(
         error ?: simcudart_result(DRIVER(cuCtxEnablePeerAccess)(context, flags)));
 }
@@ -282,7 +282,7 @@ cudaError_t cudaDeviceDisablePeerAccess(int peer)
     CUcontext context;
     cudaError_t error = simcudart_enter();
 
-    error = error ?: retain(peer, &context);
+    error = error ?: retain_context(peer, &context);
     return simcudart_note(error ?: simcudart_result(DRIVER(cuCtxDisablePeerAccess)(context)));
 }
 

@@ -46,7 +46,7 @@ static cudaError_t load_status = cudaErrorInsufficientDriver;
 
 /* Stands in for a function that the driver does not have. Callers pass more arguments than it
  * reads, which the calling conventions of x86-64 and aarch64 allow. */
-static CUresult missing(void)
+static CUresult fail_missing(void)
 {
     return (CUresult)(int)cudaErrorCallRequiresNewerDriver;
 }
@@ -111,7 +111,7 @@ static void *entry_point(void *handle)
     return address ? address : dlvsym(handle, "cuGetProcAddress_v2", "libcuda.so.1");
 }
 
-static void load(void)
+static void load_driver(void)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_NOW);
     int version = 0;
@@ -126,7 +126,7 @@ static void load(void)
     }
     memcpy(&simcudart_get_proc_address, &address, sizeof(address));
     for (size_t i = 0; i < SIMCUDART_SLOT_COUNT; i++)
-        simcudart_slots[i] = (void *)(uintptr_t)missing;
+        simcudart_slots[i] = (void *)(uintptr_t)fail_missing;
     for (size_t i = 0; i < sizeof(lookups) / sizeof(lookups[0]); i++)
         look_up(&lookups[i]);
     load_status = simcudart_result(DRIVER(cuDriverGetVersion)(&version));
@@ -140,6 +140,6 @@ static void load(void)
 
 cudaError_t simcudart_load(void)
 {
-    pthread_once(&load_once, load);
+    pthread_once(&load_once, load_driver);
     return load_status;
 }

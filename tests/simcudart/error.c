@@ -58,7 +58,7 @@ cudaError_t cudaPeekAtLastError(void)
     return last_error;
 }
 
-static const char *find(const struct error_name *list, size_t count, cudaError_t error)
+static const char *find_error(const struct error_name *list, size_t count, cudaError_t error)
 {
     for (size_t i = 0; i < count; i++) {
         if (list[i].error == error)
@@ -69,14 +69,14 @@ static const char *find(const struct error_name *list, size_t count, cudaError_t
 
 const char *cudaGetErrorName(cudaError_t error)
 {
-    const char *name = find(names, sizeof(names) / sizeof(names[0]), error);
+    const char *name = find_error(names, sizeof(names) / sizeof(names[0]), error);
 
     return name ? name : "unrecognized error code";
 }
 
 const char *cudaGetErrorString(cudaError_t error)
 {
-    const char *text = find(texts, sizeof(texts) / sizeof(texts[0]), error);
+    const char *text = find_error(texts, sizeof(texts) / sizeof(texts[0]), error);
 
     if (text)
         return text;

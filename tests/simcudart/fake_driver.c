@@ -17,7 +17,7 @@ enum { SUCCESS = 0, ERROR_NOT_INITIALIZED = 3, DRIVER_VERSION = 13000 };
 int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags,
                         int *status);
 
-static int refuse(void)
+static int refuse_call(void)
 {
     return ERROR_NOT_INITIALIZED;
 }
@@ -45,7 +45,7 @@ __attribute__((visibility("default"))) int cuGetProcAddress_v2(const char *symbo
                 (unsigned long long)flags, status ? " status" : "");
         fclose(log);
     }
-    *function = (void *)(uintptr_t)refuse;
+    *function = (void *)(uintptr_t)refuse_call;
     /* runtimes go on asking through what they get here */
     if (strcmp(symbol, "cuGetProcAddress") == 0)
         *function = version < 12000 ? (void *)(uintptr_t)get_proc_address_v1

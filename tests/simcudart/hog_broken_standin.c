@@ -19,7 +19,7 @@ static void broken_step(const struct simcuda_launch *launch)
     const char *swap = getenv("BROKEN_SWAP");
     uint64_t page = strtoull(bit ? bit : swap ? swap : "0", NULL, 10);
 
-    step(launch);
+    step_memory(launch);
     if (PARAM(launch, 4, uint64_t) != 1 || page < first_page || page >= first_page + pages)
         return;
     uint64_t *words = memory + (page - first_page) * HOG_WORDS;
@@ -31,7 +31,7 @@ static void broken_step(const struct simcuda_launch *launch)
 }
 
 const struct simcuda_kernel simcuda_kernels[] = {
-    {"hog_fill", fill, 4, fill_params},
+    {"hog_fill", fill_memory, 4, fill_params},
     {"hog_step", broken_step, 8, step_params},
     {0},
 };

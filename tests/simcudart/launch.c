@@ -7,8 +7,8 @@
 #include "simcudart.h"
 #include "module.h"
 
-static cudaError_t launch(const void *func, dim3 grid, dim3 block, void **args,
-                          size_t shared_bytes, cudaStream_t stream)
+static cudaError_t launch_function(const void *func, dim3 grid, dim3 block, void **args,
+                                   size_t shared_bytes, cudaStream_t stream)
 {
     CUkernel kernel;
     cudaError_t error = simcudart_enter();
@@ -29,14 +29,14 @@ cudaError_t SIMCUDART_PTSZ(__cudaLaunchKernel)(cudaKernel_t kernel, dim3 grid, d
                                                void **args, size_t shared_bytes,
                                                cudaStream_t stream)
 {
-    return simcudart_note(launch(kernel, grid, block, args, shared_bytes, stream));
+    return simcudart_note(launch_function(kernel, grid, block, args, shared_bytes, stream));
 }
 
 cudaError_t SIMCUDART_PTSZ(cudaLaunchKernel)(const void *func, dim3 grid, dim3 block,
                                              void **args, size_t shared_bytes,
                                              cudaStream_t stream)
 {
-    return simcudart_note(launch(func, grid, block, args, shared_bytes, stream));
+    return simcudart_note(launch_function(func, grid, block, args, shared_bytes, stream));
 }
 
 cudaError_t SIMCUDART_PTSZ(cudaLaunchCooperativeKernel)(const void *func, dim3 grid, dim3 block,

@@ -59,14 +59,14 @@ static struct entry *find_in(struct entry *entries, size_t size, const void *key
     return &entries[i];
 }
 
-static struct entry *find(const void *key)
+static struct entry *find_entry(const void *key)
 {
     struct entry *entry = table.size ? find_in(table.entries, table.size, key) : NULL;
 
     return entry && entry->key ? entry : NULL;
 }
 
-static bool grow(void)
+static bool grow_table(void)
 {
     size_t size = table.size ? table.size * 2 : 64;
     struct entry *entries = calloc(size, sizeof(*entries));
@@ -84,9 +84,9 @@ static bool grow(void)
 }
 
 /* Under lock. NULL when there is no memory. */
-static struct entry *insert(const void *key)
+static struct entry *insert_entry(const void *key)
 {
-    if (table.used * 2 >= table.size && !grow())
+    if (table.used * 2 >= table.size && !grow_table())
         return NULL;
     struct entry *entry = find_in(table.entries, table.size, key);
 
@@ -96,10 +96,10 @@ static struct entry *insert(const void *key)
     return entry;
 }
 
-static void add(void **handle, const void *key, const char *name, enum entry_kind kind)
+static void add_entry(void **handle, const void *key, const char *name, enum entry_kind kind)
 {
     pthread_mutex_lock(&lock);
-    struct entry *entry = handle && key ? insert(key) : NULL;
+    struct entry *entry = handle && key ? insert_entry(key) : NULL;
 
     if (entry) {
         entry->module = (struct module *)handle;
@@ -134,7 +134,8 @@ void __cudaUnregisterFatBinary(void **handle)
         if (table.entries[i].module != module)
             continue;
         /* the handle was given out: it dies with its library */
-        struct entry *known = table.entries[i].kernel ? find(table.entries[i].kernel) : NULL;
+        struct entry *known =
+            table.entries[i].kernel ? find_entry(table.entries[i].kernel) : NULL;
 
         if (known)
             known->kernel = NULL;
@@ -153,14 +154,14 @@ void __cudaRegisterFunction(void **handle, const char *host_function, char *devi
 {
     (void)device_function, (void)thread_limit, (void)thread_id, (void)block_id;
     (void)block, (void)grid, (void)warp_size;
-    add(handle, host_function, name, ENTRY_KERNEL);
+    add_entry(handle, host_function, name, ENTRY_KERNEL);
 }
 
 void __cudaRegisterVar(void **handle, char *host_variable, char *device_address,
                        const char *name, int external, size_t size, int constant, int global)
 {
     (void)device_address, (void)external, (void)size, (void)constant, (void)global;
-    add(handle, host_variable, name, ENTRY_VARIABLE);
+    add_entry(handle, host_variable, name, ENTRY_VARIABLE);
 }
 
 void __cudaRegisterManagedVar(void **handle, void **host_pointer, char *device_address,
@@ -168,13 +169,13 @@ void __cudaRegisterManagedVar(void **handle, void **host_pointer, char *device_a
                               int global)
 {
     (void)device_address, (void)external, (void)size, (void)constant, (void)global;
-    add(handle, host_pointer, name, ENTRY_MANAGED);
+    add_entry(handle, host_pointer, name, ENTRY_MANAGED);
 }
 
 /* Under lock, with a context. A program may launch a kernel for the first time while it
  * captures a stream: the load is none of the capture's business, so it is done in relaxed mode.
  */
-static cudaError_t load(struct module *module)
+static cudaError_t load_module(struct module *module)
 {
     if (module->library)
         return cudaSuccess;
@@ -195,7 +196,7 @@ static cudaError_t load(struct module *module)
 /* Under lock. Puts the address of a managed variable where nvcc's host code reads it. */
 static cudaError_t place_managed(const struct entry *entry, CUdeviceptr *address, size_t *size)
 {
-    cudaError_t error = load(entry->module);
+    cudaError_t error = load_module(entry->module);
 
     if (!error)
         error = simcudart_result(
@@ -226,7 +227,7 @@ char __cudaInitModule(void **handle)
 cudaError_t simcudart_know_kernel(CUkernel kernel)
 {
     pthread_mutex_lock(&lock);
-    struct entry *entry = insert(kernel);
+    struct entry *entry = insert_entry(kernel);
 
     if (entry) {
         entry->kernel = kernel;
@@ -237,14 +238,14 @@ cudaError_t simcudart_know_kernel(CUkernel kernel)
 }
 
 /* Under lock. Loads what is behind a host stub. */
-static cudaError_t resolve(const void *func, CUkernel *kernel)
+static cudaError_t resolve_function(const void *func, CUkernel *kernel)
 {
-    struct entry *entry = find(func);
+    struct entry *entry = find_entry(func);
 
     if (!entry || entry->kind == ENTRY_VARIABLE || entry->kind == ENTRY_MANAGED ||
         !entry->module)
         return cudaErrorInvalidDeviceFunction;
-    cudaError_t error = load(entry->module);
+    cudaError_t error = load_module(entry->module);
 
     if (!error)
         error = simcudart_result(
@@ -252,7 +253,7 @@ static cudaError_t resolve(const void *func, CUkernel *kernel)
     if (error)
         return error == cudaErrorSymbolNotFound ? cudaErrorInvalidDeviceFunction : error;
     entry->kernel = *kernel;
-    struct entry *known = insert(*kernel); /* entry may have moved */
+    struct entry *known = insert_entry(*kernel); /* entry may have moved */
 
     if (known) {
         known->kernel = *kernel;
@@ -268,12 +269,12 @@ cudaError_t simcudart_kernel(const void *func, CUkernel *kernel)
     if (!func)
         return cudaErrorInvalidDeviceFunction;
     pthread_mutex_lock(&lock);
-    const struct entry *entry = find(func);
+    const struct entry *entry = find_entry(func);
 
     if (entry && entry->kernel)
         *kernel = entry->kernel;
     else
-        error = resolve(func, kernel);
+        error = resolve_function(func, kernel);
     pthread_mutex_unlock(&lock);
     return error;
 }
@@ -281,7 +282,7 @@ cudaError_t simcudart_kernel(const void *func, CUkernel *kernel)
 /* Under lock. A managed variable is also known by the address that it got. */
 static const struct entry *find_variable(const void *symbol)
 {
-    const struct entry *entry = find(symbol);
+    const struct entry *entry = find_entry(symbol);
 
     if (entry && entry->module &&
         (entry->kind == ENTRY_VARIABLE || entry->kind == ENTRY_MANAGED))
@@ -309,7 +310,7 @@ cudaError_t simcudart_symbol(const void *symbol, CUdeviceptr *address, size_t *s
     } else if (entry->kind == ENTRY_MANAGED) {
         error = place_managed(entry, address, size);
     } else {
-        error = load(entry->module);
+        error = load_module(entry->module);
         if (!error)
             error = simcudart_result(
                 DRIVER(cuLibraryGetGlobal)(address, size, entry->module->library, entry->name));

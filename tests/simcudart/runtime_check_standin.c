@@ -4,7 +4,7 @@
  */
 #include "tests/simcuda/standin.h"
 
-static void add(const struct simcuda_launch *launch)
+static void add_vectors(const struct simcuda_launch *launch)
 {
     int *words = *(int *const *)launch->params[0];
     int count = *(const int *)launch->params[1];
@@ -17,6 +17,6 @@ static void add(const struct simcuda_launch *launch)
 static const uint32_t add_params[] = {8, 4, 4};
 
 const struct simcuda_kernel simcuda_kernels[] = {
-    {"check_add", add, 3, add_params},
+    {"check_add", add_vectors, 3, add_params},
     {0},
 };

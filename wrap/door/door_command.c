@@ -28,7 +28,7 @@ static const struct gs_complete_option own_options[] = {
      "                         LD_LIBRARY_PATH or an image"},
     {"find", 0, NULL, "print the driver's library, then other copies of it"},
     {"folder", 'd', "FOLDER",
-     "where the door for the mounts is kept (default: a folder of this user\n"
+     "folder in which the mounted door is kept (default: a folder of this user\n"
      "                         below /run or /tmp)"},
     {"help", 'h', NULL, "show this help"},
     {"version", 'V', NULL, "show the release"},

@@ -18,7 +18,7 @@ struct entry {
     char text[5];
 };
 
-static size_t choose(const struct lockd_stamp stamps[COUNT], uint32_t owner)
+static size_t choose_slot(const struct lockd_stamp stamps[COUNT], uint32_t owner)
 {
     struct entry entries[COUNT];
 
@@ -30,10 +30,10 @@ static size_t choose(const struct lockd_stamp stamps[COUNT], uint32_t owner)
 static void choose_free_slot_is_taken(void **state)
 {
     (void)state;
-    assert_int_equal(choose((struct lockd_stamp[COUNT]){{0}}, 7), 0);
+    assert_int_equal(choose_slot((struct lockd_stamp[COUNT]){{0}}, 7), 0);
     /* also by a user who has all others */
     assert_int_equal(
-        choose((struct lockd_stamp[COUNT]){{5, 7}, {6, 7}, {7, 7}, {8, 7}, {9, 7}}, 7), 5);
+        choose_slot((struct lockd_stamp[COUNT]){{5, 7}, {6, 7}, {7, 7}, {8, 7}, {9, 7}}, 7), 5);
 }
 
 static void choose_user_with_the_most_replaces_its_oldest(void **state)
@@ -42,8 +42,8 @@ static void choose_user_with_the_most_replaces_its_oldest(void **state)
                                             {2, 8}, {3, 9}, {5, 9}, {7, 8}};
 
     (void)state;
-    assert_int_equal(choose(full, 7), 2);
-    assert_int_equal(choose(full, 8), 0);
+    assert_int_equal(choose_slot(full, 7), 2);
+    assert_int_equal(choose_slot(full, 8), 0);
 }
 
 static void choose_other_user_replaces_the_oldest_of_those_with_the_most(void **state)
@@ -52,8 +52,9 @@ static void choose_other_user_replaces_the_oldest_of_those_with_the_most(void **
                                             {2, 8}, {1, 9}, {5, 9}, {7, 8}};
 
     (void)state;
-    assert_int_equal(choose(full, 9), 5); /* it has two, and would have three as the others */
-    assert_int_equal(choose(full, 1), 4); /* it has none */
+    assert_int_equal(choose_slot(full, 9),
+                     5); /* it has two, and would have three as the others */
+    assert_int_equal(choose_slot(full, 1), 4); /* it has none */
 }
 
 static void choose_other_user_spares_users_with_fewer(void **state)
@@ -62,8 +63,8 @@ static void choose_other_user_spares_users_with_fewer(void **state)
                                             {2, 8}, {1, 9}, {5, 7}, {7, 8}};
 
     (void)state;
-    assert_int_equal(choose(full, 9), 3); /* the oldest of the user with four */
-    assert_int_equal(choose(full, 1), 3);
+    assert_int_equal(choose_slot(full, 9), 3); /* the oldest of the user with four */
+    assert_int_equal(choose_slot(full, 1), 3);
 }
 
 int main(void)

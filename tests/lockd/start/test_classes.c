@@ -19,7 +19,7 @@
 #define BATCH       GS_CLASS_BATCH
 #define BACKGROUND  GS_CLASS_BACKGROUND
 
-static void take(struct lockd_lines *classes, const char *name, const char *value)
+static void take_line(struct lockd_lines *classes, const char *name, const char *value)
 {
     struct gs_err err = {0};
 
@@ -32,8 +32,8 @@ static void grant_without_a_line_is_what_was_asked(void **state)
     struct lockd_lines classes = {0};
 
     (void)state;
-    take(&classes, "7", "background");
-    take(&classes, "a.service", "background");
+    take_line(&classes, "7", "background");
+    take_line(&classes, "a.service", "background");
     for (unsigned asked = 0; asked < GS_CLASS_COUNT; asked++)
         assert_int_equal(
             lockd_classes_grant(&classes, 8, "/b.slice/aa.service/a.service.d", asked), asked);
@@ -55,7 +55,7 @@ static void grant_is_never_more_than_the_line_says(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lockd_lines classes = {0};
 
-        take(&classes, "7", cases[i].line);
+        take_line(&classes, "7", cases[i].line);
         for (unsigned asked = 0; asked < GS_CLASS_COUNT; asked++)
             assert_int_equal(lockd_classes_grant(&classes, 7, "", asked),
                              cases[i].granted[asked]);
@@ -67,9 +67,9 @@ static void grant_the_innermost_unit_counts_before_the_user(void **state)
     struct lockd_lines classes = {0};
 
     (void)state;
-    take(&classes, "inner.service", "interactive");
-    take(&classes, "outer.slice", "batch");
-    take(&classes, "7", "background");
+    take_line(&classes, "inner.service", "interactive");
+    take_line(&classes, "outer.slice", "batch");
+    take_line(&classes, "7", "background");
     assert_int_equal(lockd_classes_grant(&classes, 7, "/outer.slice/inner.service", AUTO),
                      INTERACTIVE);
     assert_int_equal(lockd_classes_grant(&classes, 7, "/inner.service/outer.slice", AUTO),
@@ -88,10 +88,10 @@ static void grant_a_users_own_unit_only_lowers(void **state)
     char path[200];
 
     (void)state;
-    take(&classes, "7", "batch");
-    take(&classes, "jupyter.service", "interactive");
-    take(&classes, "nightly.service", "background");
-    take(&classes, "gpu.slice", "batch");
+    take_line(&classes, "7", "batch");
+    take_line(&classes, "jupyter.service", "interactive");
+    take_line(&classes, "nightly.service", "background");
+    take_line(&classes, "gpu.slice", "batch");
     assert_int_equal(lockd_classes_grant(&classes, 7, "/system.slice/jupyter.service", AUTO),
                      INTERACTIVE);
     assert_int_equal(
@@ -118,10 +118,10 @@ static void take_a_later_line_of_the_same_name_counts(void **state)
     struct lockd_lines classes = {0};
 
     (void)state;
-    take(&classes, "root", "batch");
-    take(&classes, "0", "background");
-    take(&classes, "a.scope", "batch");
-    take(&classes, "a.scope", "interactive");
+    take_line(&classes, "root", "batch");
+    take_line(&classes, "0", "background");
+    take_line(&classes, "a.scope", "batch");
+    take_line(&classes, "a.scope", "interactive");
     assert_int_equal(classes.count, 2);
     assert_int_equal(lockd_classes_grant(&classes, 0, "", AUTO), BACKGROUND);
     assert_int_equal(lockd_classes_grant(&classes, 1, "/a.scope", AUTO), INTERACTIVE);
@@ -136,9 +136,9 @@ static void take_more_lines_than_there_is_room_for_is_refused(void **state)
     (void)state;
     for (int i = 0; i < LOCKD_LINES; i++) {
         snprintf(name, sizeof name, "%d", i);
-        take(&classes, name, "batch");
+        take_line(&classes, name, "batch");
     }
-    take(&classes, "5", "background"); /* no more of them than before */
+    take_line(&classes, "5", "background"); /* no more of them than before */
     assert_int_equal(lockd_classes_take(&classes, "x.service", "batch", &err), -EINVAL);
     assert_non_null(strstr(err.text, "x.service"));
 }

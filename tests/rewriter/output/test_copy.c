@@ -214,7 +214,7 @@ static int read_back(struct files *f, bool whole)
 }
 
 /* `what` is expected when one bit at `at` of the new file is wrong */
-static void flip(struct files *f, size_t at, bool whole, int what)
+static void flip_byte(struct files *f, size_t at, bool whole, int what)
 {
     uint8_t byte = f->expected[at] ^ 0x10;
 
@@ -231,13 +231,13 @@ static void readback_finds_what_was_not_planned(void **state)
 
     assert_int_equal(pwrite(f->output.fd, f->expected, f->plan.end, 0), f->plan.end);
     for (int whole = 0; whole < 2; whole++) {
-        flip(f, 3, whole, -EIO);                      /* in a change */
-        flip(f, sizeof word, whole, -EIO);            /* right behind one */
-        flip(f, ((size_t)1 << 20) + 20, whole, -EIO); /* in one, behind the border */
-        flip(f, SIZE - 1, whole, -EIO);               /* last byte of the original */
-        flip(f, SIZE + GAP, whole, -EIO);             /* in the tail */
-        flip(f, SIZE + GAP + TAIL - 1, whole, -EIO);
-        flip(f, ((size_t)2 << 20) + 5, whole, whole ? -EIO : 0); /* far from any change */
+        flip_byte(f, 3, whole, -EIO);                      /* in a change */
+        flip_byte(f, sizeof word, whole, -EIO);            /* right behind one */
+        flip_byte(f, ((size_t)1 << 20) + 20, whole, -EIO); /* in one, behind the border */
+        flip_byte(f, SIZE - 1, whole, -EIO);               /* last byte of the original */
+        flip_byte(f, SIZE + GAP, whole, -EIO);             /* in the tail */
+        flip_byte(f, SIZE + GAP + TAIL - 1, whole, -EIO);
+        flip_byte(f, ((size_t)2 << 20) + 5, whole, whole ? -EIO : 0); /* far from any change */
     }
     assert_int_equal(ftruncate(f->output.fd, (off_t)f->plan.end + 1), 0);
     assert_int_equal(read_back(f, false), -EIO);

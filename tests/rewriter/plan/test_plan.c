@@ -31,7 +31,7 @@ static void plan_small(const struct small *s, struct elf_image *image, struct el
         fail_msg("%s", err.text);
 }
 
-static void deinit(struct elf_image *image, struct elf_facts *facts, struct elf_plan *plan)
+static void deinit_all(struct elf_image *image, struct elf_facts *facts, struct elf_plan *plan)
 {
     elf_plan_deinit(plan);
     elf_facts_deinit(facts);
@@ -55,7 +55,7 @@ static void import_in_the_hash_table_keeps_its_name_in_a_program(void **state)
     assert_int_equal(facts.import_count, 1);
     assert_false(facts.imports[0].keeps_name);
     assert_non_null(memmem(plan.added, plan.added_size, "__wrap_dlsym", 13));
-    deinit(&image, &facts, &plan);
+    deinit_all(&image, &facts, &plan);
 
     s.dynamic[0] = (Elf64_Dyn){.d_tag = DT_FLAGS};
     memcpy(s.behind, loader, sizeof loader);
@@ -65,7 +65,7 @@ static void import_in_the_hash_table_keeps_its_name_in_a_program(void **state)
     assert_int_equal(facts.import_count, 1);
     assert_true(facts.imports[0].keeps_name);
     assert_null(memmem(plan.added, plan.added_size, "__wrap_dlsym", 13));
-    deinit(&image, &facts, &plan);
+    deinit_all(&image, &facts, &plan);
 }
 
 static void plan_prefers_what_moves_least(void **state)
@@ -83,14 +83,14 @@ static void plan_prefers_what_moves_least(void **state)
     assert_int_equal(plan.dynamic[0].d_un.d_val, sizeof s.strings);
     assert_true(plan.segment.address >= image.highest);
     assert_int_equal((plan.segment.address - plan.segment.offset) % 0x1000, 0);
-    deinit(&image, &facts, &plan);
+    deinit_all(&image, &facts, &plan);
 
     s = small_make(3), s.segments[1].p_type = PT_NULL;
     plan_small(&s, &image, &facts, &plan);
     assert_int_equal(plan.slot_way, ELF_SLOT_NULL);
     assert_int_equal(plan.segment_count, 3);
     assert_int_equal(plan.segments[1].p_type, PT_LOAD);
-    deinit(&image, &facts, &plan);
+    deinit_all(&image, &facts, &plan);
 
     s = small_make(3), s.segments[1] = (Elf64_Phdr){.p_type = PT_LOPROC,
                                                     .p_offset = offsetof(struct small, behind),
@@ -98,22 +98,22 @@ static void plan_prefers_what_moves_least(void **state)
     plan_small(&s, &image, &facts, &plan);
     assert_int_equal(plan.slot_way, ELF_SLOT_END);
     assert_int_equal(plan.segment.address - plan.segment.offset, 0);
-    deinit(&image, &facts, &plan);
+    deinit_all(&image, &facts, &plan);
 
     s = small_make(3), s.behind[sizeof(Elf64_Nhdr)] = 'X'; /* a note of somebody unknown */
     plan_small(&s, &image, &facts, &plan);
     assert_int_equal(plan.slot_way, ELF_SLOT_END);
-    deinit(&image, &facts, &plan);
+    deinit_all(&image, &facts, &plan);
 
     s = small_make(3), s.segments[1] = (Elf64_Phdr){.p_type = PT_GNU_STACK};
     plan_small(&s, &image, &facts, &plan); /* something that nothing describes */
     assert_int_equal(plan.slot_way, ELF_SLOT_END);
-    deinit(&image, &facts, &plan);
+    deinit_all(&image, &facts, &plan);
 
     memset(s.behind, 0, sizeof s.behind); /* or zeros that may be constants */
     plan_small(&s, &image, &facts, &plan);
     assert_int_equal(plan.slot_way, ELF_SLOT_END);
-    deinit(&image, &facts, &plan);
+    deinit_all(&image, &facts, &plan);
 }
 
 static void refuse_small_plan(const struct small *s, const char *why)
@@ -128,7 +128,7 @@ static void refuse_small_plan(const struct small *s, const char *why)
     assert_int_equal(elf_plan_make(&plan, &image, &facts, &wish, &err), -ENOEXEC);
     if (strstr(err.text, why) == NULL)
         fail_msg("\"%s\" does not say \"%s\"", err.text, why);
-    deinit(&image, &facts, &plan);
+    deinit_all(&image, &facts, &plan);
 }
 
 /* What is given up for the new entry where there is none to spare; and that nothing else is. */
@@ -151,7 +151,7 @@ static void plan_gives_up_what_is_not_needed(void **state)
         assert_int_equal(plan.dynamic_count, 7);
         for (size_t j = 0; j < plan.dynamic_count; j++)
             assert_int_not_equal(plan.dynamic[j].d_tag, cases[i].tag);
-        deinit(&image, &facts, &plan);
+        deinit_all(&image, &facts, &plan);
     }
     s.dynamic[0] = (Elf64_Dyn){.d_tag = DT_DEBUG}; /* debuggers need it */
     refuse_small_plan(&s, "no free entry");
@@ -203,7 +203,7 @@ static void plan_carried_out_can_be_undone(void **state)
     assert_int_equal(note.lost.code, -ENOEXEC);
     assert_null(note.undo);
     elf_image_deinit(&again);
-    deinit(&image, &facts, &plan);
+    deinit_all(&image, &facts, &plan);
     free(bytes);
 }
 

@@ -38,7 +38,7 @@ static CUcontext context;
 static _Atomic(unsigned) called;
 static _Atomic(bool) begun;
 
-static void *pointer(CUdeviceptr address)
+static void *make_pointer(CUdeviceptr address)
 {
     return (
         void *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr): as programs have them
@@ -88,7 +88,7 @@ static void free_block(void *argument)
     atomic_fetch_add(&called, 1);
 }
 
-static void hang(void *argument)
+static void hang_callback(void *argument)
 {
     (void)argument;
     atomic_fetch_add(&called, 1);
@@ -115,7 +115,7 @@ static int set_callback(const char *mode, size_t i)
     if (strcmp(mode, "free") == 0)
         return gpushare_on_pressure(free_block, (void *)(uintptr_t)i); // NOLINT
     if (strcmp(mode, "hang") == 0)
-        return gpushare_on_pressure(hang, NULL);
+        return gpushare_on_pressure(hang_callback, NULL);
     if (strcmp(mode, "call") == 0)
         return gpushare_on_pressure(call_for_ever, NULL);
     return gpushare_on_pressure(NULL, NULL);
@@ -143,31 +143,31 @@ static void try_bad_arguments(void)
     OK(cuMemFree(gone));
     WANT(gpushare_discard(NULL, 1), -EINVAL);
     WANT(gpushare_keep(NULL, 1), -EINVAL);
-    WANT(gpushare_discard(pointer(whole), 0), -EINVAL);
-    WANT(gpushare_discard(pointer(whole), SIZE_MAX), -EINVAL);
-    WANT(gpushare_discard(pointer(whole), SIZE_MAX - (size_t)whole), -EINVAL);
-    WANT(gpushare_keep(pointer(whole), SIZE_MAX), -EINVAL);
-    WANT(gpushare_discard(pointer(whole), (size_t)INT64_MAX - (size_t)whole), -EFAULT);
-    WANT(gpushare_discard(pointer(UINT64_MAX), 1), -EINVAL);
-    WANT(gpushare_discard(pointer(1), 1), -EFAULT);
+    WANT(gpushare_discard(make_pointer(whole), 0), -EINVAL);
+    WANT(gpushare_discard(make_pointer(whole), SIZE_MAX), -EINVAL);
+    WANT(gpushare_discard(make_pointer(whole), SIZE_MAX - (size_t)whole), -EINVAL);
+    WANT(gpushare_keep(make_pointer(whole), SIZE_MAX), -EINVAL);
+    WANT(gpushare_discard(make_pointer(whole), (size_t)INT64_MAX - (size_t)whole), -EFAULT);
+    WANT(gpushare_discard(make_pointer(UINT64_MAX), 1), -EINVAL);
+    WANT(gpushare_discard(make_pointer(1), 1), -EFAULT);
     WANT(gpushare_discard(host, sizeof host), -EFAULT);
     WANT(gpushare_keep(host, sizeof host), -EFAULT);
-    WANT(gpushare_discard(pointer(gone), 8 * MIB), -EFAULT);
-    WANT(gpushare_discard(pointer(whole), 8 * MIB + 513), -EFAULT);
-    WANT(gpushare_discard(pointer(whole + 8 * MIB + 512), 1), -EFAULT);
-    WANT(gpushare_discard(pointer(whole - 1), 2), -EFAULT);
-    WANT(gpushare_discard(pointer(small), 4096), 0);
-    WANT(gpushare_discard(pointer(small), 4097), -EFAULT);
-    WANT(gpushare_discard(pointer(whole), 1), 0);
-    WANT(gpushare_discard(pointer(whole + 1), 4 * MIB - 1), 2 * (int64_t)MIB);
-    WANT(gpushare_discard(pointer(whole), 8 * MIB + 512), 10 * (int64_t)MIB);
-    WANT(gpushare_keep(pointer(whole), 8 * MIB + 512), 0);
+    WANT(gpushare_discard(make_pointer(gone), 8 * MIB), -EFAULT);
+    WANT(gpushare_discard(make_pointer(whole), 8 * MIB + 513), -EFAULT);
+    WANT(gpushare_discard(make_pointer(whole + 8 * MIB + 512), 1), -EFAULT);
+    WANT(gpushare_discard(make_pointer(whole - 1), 2), -EFAULT);
+    WANT(gpushare_discard(make_pointer(small), 4096), 0);
+    WANT(gpushare_discard(make_pointer(small), 4097), -EFAULT);
+    WANT(gpushare_discard(make_pointer(whole), 1), 0);
+    WANT(gpushare_discard(make_pointer(whole + 1), 4 * MIB - 1), 2 * (int64_t)MIB);
+    WANT(gpushare_discard(make_pointer(whole), 8 * MIB + 512), 10 * (int64_t)MIB);
+    WANT(gpushare_keep(make_pointer(whole), 8 * MIB + 512), 0);
     WANT(gpushare_set_class(-1), -EINVAL);
     WANT(gpushare_set_class(4), -EINVAL);
     WANT(gpushare_set_class(0x7fffffff), -EINVAL);
     WANT(gpushare_set_class(GPUSHARE_CLASS_AUTO), 0);
     WANT(gpushare_resume(), 0); /* nothing was suspended */
-    WANT(gpushare_on_pressure(NULL, pointer(whole)), 0);
+    WANT(gpushare_on_pressure(NULL, make_pointer(whole)), 0);
     OK(cuMemFree(whole));
     OK(cuMemFree(small));
     puts("ok");
@@ -203,13 +203,14 @@ static void *call_everything(void *argument)
             CHECK(gpushare_on_pressure((seed >> 20 & 1) != 0 ? do_nothing : NULL, NULL) == 0);
             break;
         case 4:
-            CHECK(gpushare_keep(pointer(own), 6 * MIB) == 0);
+            CHECK(gpushare_keep(make_pointer(own), 6 * MIB) == 0);
             break;
         case 5:
-            CHECK(gpushare_discard(pointer(own ^ (seed >> 8 & 0xffff) << 20), 2 * MIB) != 1);
+            CHECK(gpushare_discard(make_pointer(own ^ (seed >> 8 & 0xffff) << 20), 2 * MIB) !=
+                  1);
             break;
         default:
-            CHECK(gpushare_discard(pointer(own), 6 * MIB) == 6 * (int64_t)MIB);
+            CHECK(gpushare_discard(make_pointer(own), 6 * MIB) == 6 * (int64_t)MIB);
         }
     }
     CHECK(gpushare_set_class(GPUSHARE_CLASS_AUTO) == 0);
@@ -238,11 +239,11 @@ static void run_child(void)
     fflush(stdout);
     child = fork();
     if (child == 0) {
-        const bool good = gpushare_discard(pointer(blocks[0].device), 2 * MIB) == -EFAULT &&
-                          gpushare_idle() == 0 &&
-                          gpushare_set_class(GPUSHARE_CLASS_BATCH) == 0 &&
-                          gpushare_suspend() == 0 && gpushare_resume() == 0 &&
-                          gpushare_on_pressure(do_nothing, NULL) == 0;
+        const bool good =
+            gpushare_discard(make_pointer(blocks[0].device), 2 * MIB) == -EFAULT &&
+            gpushare_idle() == 0 && gpushare_set_class(GPUSHARE_CLASS_BATCH) == 0 &&
+            gpushare_suspend() == 0 && gpushare_resume() == 0 &&
+            gpushare_on_pressure(do_nothing, NULL) == 0;
 
         _exit(good ? 0 : 1);
     }
@@ -271,9 +272,9 @@ static void begin_thread(void)
 
 /* --- */
 
-static void *at(size_t i, size_t kib)
+static void *address_at(size_t i, size_t kib)
 {
-    return pointer(blocks[i].device + kib * 1024);
+    return make_pointer(blocks[i].device + kib * 1024);
 }
 
 static bool obey_calls(const char *word, const char *mode, size_t i)
@@ -305,7 +306,7 @@ static bool obey_calls(const char *word, const char *mode, size_t i)
     return true;
 }
 
-static bool obey(const char *line)
+static bool obey_line(const char *line)
 {
     char word[16] = "", mode[16] = "";
     size_t i = 0, from = 0, count = 0, value = 0, block = 0;
@@ -324,9 +325,9 @@ static bool obey(const char *line)
     } else if (strcmp(word, "read") == 0)
         read_block(i, from, count);
     else if (strcmp(word, "discard") == 0)
-        printf("%lld\n", (long long)gpushare_discard(at(i, from), count * 1024));
+        printf("%lld\n", (long long)gpushare_discard(address_at(i, from), count * 1024));
     else if (strcmp(word, "keep") == 0)
-        printf("%lld\n", (long long)gpushare_keep(at(i, from), count * 1024));
+        printf("%lld\n", (long long)gpushare_keep(address_at(i, from), count * 1024));
     else if (strcmp(word, "free") == 0) {
         OK(cuMemFree(blocks[i].device));
         blocks[i].device = 0;
@@ -343,7 +344,7 @@ int main(void)
     setvbuf(stdout, NULL, _IOLBF, 0);
     context = begin();
     while (fgets(line, sizeof line, stdin) != NULL)
-        if (!obey(line))
+        if (!obey_line(line))
             return 2;
     return 0;
 }

@@ -46,7 +46,7 @@ static bool error_names(const char *name)
     return error != NULL && strstr(error, name) != NULL;
 }
 
-static void *driver(void)
+static void *open_driver(void)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_NOW);
 
@@ -68,7 +68,7 @@ static void case_absent(void)
 
 static void case_handle(void)
 {
-    void *handle = driver(), *self = dlopen(NULL, RTLD_NOW),
+    void *handle = open_driver(), *self = dlopen(NULL, RTLD_NOW),
          *libc = dlopen("libc.so.6", RTLD_NOW);
 
     CHECK(is_in(dlsym(handle, "cuInit"), "libgpushare"));
@@ -95,7 +95,7 @@ static void case_handle(void)
 
 static void case_disabled(void)
 {
-    void *handle = driver();
+    void *handle = open_driver();
 
     CHECK(is_in(dlsym(handle, "cuInit"), "libcuda"));
     CHECK(is_in(dlsym(handle, "cuGetProcAddress_v2"), "libcuda"));
@@ -116,7 +116,7 @@ static void *look_up(lookup_5 *resolve, const char *name, int version, cuuint64_
 
 static void case_lookups(void)
 {
-    void *handle = driver(), *found;
+    void *handle = open_driver(), *found;
     lookup_5 *resolve = (lookup_5 *)dlsym(handle, "cuGetProcAddress_v2");
     lookup_4 *resolve_old;
 
@@ -143,9 +143,9 @@ static void case_lookups(void)
 }
 
 /* newer_driver.c: cuLaunchKernel has a new ABI in 14.0 */
-static void newer(bool strict)
+static void ask_newer(bool strict)
 {
-    void *handle = driver();
+    void *handle = open_driver();
     lookup_5 *resolve = (lookup_5 *)dlsym(handle, "cuGetProcAddress_v2");
 
     CHECK(is_in(look_up(resolve, "cuLaunchKernel", 13000, 0, CUDA_SUCCESS), "libgpushare"));
@@ -159,12 +159,12 @@ static void newer(bool strict)
 
 static void case_newer(void)
 {
-    newer(false);
+    ask_newer(false);
 }
 
 static void case_strict(void)
 {
-    newer(true);
+    ask_newer(true);
 }
 
 int main(int argc, char **argv)

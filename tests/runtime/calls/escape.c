@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int use(void *handle)
+static int use_handle(void *handle)
 {
     int (*init)(unsigned) = (int (*)(unsigned))dlsym(handle, "cuInit");
     int (*count)(int *) = (int (*)(int *))dlsym(handle, "cuDeviceGetCount");
@@ -27,7 +27,7 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "namespace") == 0) {
         void *handle = dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW);
 
-        return handle == NULL || use(handle);
+        return handle == NULL || use_handle(handle);
     }
     if (argc == 3 && strcmp(argv[1], "deepbind") == 0) {
         void *library = dlopen(argv[2], RTLD_NOW | RTLD_DEEPBIND);

@@ -36,7 +36,7 @@ static const struct row rows[] = {
 #define PREFIX "__wrap_"
 
 /* What the driver must give; NULL: nothing. */
-static const struct row *expected(const char *base, int version, bool per_thread)
+static const struct row *find_expected(const char *base, int version, bool per_thread)
 {
     const struct row *plain = NULL, *thread = NULL;
 
@@ -68,7 +68,7 @@ static unsigned ours_count;
 static bool look_up(const char *base, int version, int flags, int driver)
 {
     const struct row *row =
-        expected(base, version < driver ? version : driver, (flags & 2) != 0);
+        find_expected(base, version < driver ? version : driver, (flags & 2) != 0);
     void *function = NULL;
     const CUresult result = cuGetProcAddress(base, &function, version, (cuuint64_t)flags, NULL);
     bool ours = false;

@@ -43,7 +43,7 @@ static void pass_once(uint64_t *seed)
     atomic_fetch_add(&passes, 1);
 }
 
-static void *worker(void *argument)
+static void *run_worker(void *argument)
 {
     uint64_t seed = (uint64_t)(uintptr_t)argument;
 
@@ -62,7 +62,7 @@ static void *short_lived(void *argument)
 }
 
 /* starts and ends threads all the time: registering and unregistering against a closing gate */
-static void *spawner(void *argument)
+static void *run_spawner(void *argument)
 {
     uint64_t seed = (uint64_t)(uintptr_t)argument;
 
@@ -104,8 +104,8 @@ static int closed_means_nobody_inside(void)
 
     gs_gate_open(false);
     for (uintptr_t i = 0; i < THREADS; i++)
-        pthread_create(&threads[i], NULL, worker, (void *)(i + 1));
-    pthread_create(&threads[THREADS], NULL, spawner, (void *)(uintptr_t)99);
+        pthread_create(&threads[i], NULL, run_worker, (void *)(i + 1));
+    pthread_create(&threads[THREADS], NULL, run_spawner, (void *)(uintptr_t)99);
     result = close_and_open(&seed, &closings);
     atomic_store(&stop, true);
     gs_gate_open(false);

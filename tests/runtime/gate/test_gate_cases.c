@@ -224,7 +224,7 @@ static int forked_child_starts_closed_and_alone(void)
     return 0;
 }
 
-static void *build(void *unused)
+static void *build_graph(void *unused)
 {
     const unsigned pass = gs_gate_enter_on(NULL, GS_CALL_BUILDS);
 
@@ -259,7 +259,7 @@ static int recorded_work_passes_a_shut_gate(void)
     pthread_create(&recording, NULL, enter_on, &stream);
     pthread_join(recording, &result);
     CHECK(result == (void *)(uintptr_t)(GS_PASS_NESTED + 1));
-    pthread_create(&building, NULL, build, NULL);
+    pthread_create(&building, NULL, build_graph, NULL);
     pthread_join(building, &result);
     CHECK(result == (void *)(uintptr_t)(GS_PASS_NESTED + 1));
     pthread_create(&working, NULL, enter_on, NULL);

@@ -65,7 +65,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void submit(uintptr_t context)
+static void submit_call(uintptr_t context)
 {
     current = context;
     for (unsigned i = 0; i < GS_THROTTLE_UNFINISHED; i++)
@@ -76,15 +76,15 @@ static void bound_two_contexts_in_turn_makes_two_pairs(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 1000; i++)
-        submit(1 + i % 2);
+        submit_call(1 + i % 2);
     assert_int_equal(created, 4);
     assert_int_equal(recorded, 2000);
 }
 
-static void *work(void *unused)
+static void *run_work(void *unused)
 {
     (void)unused;
-    submit(3);
+    submit_call(3);
     gs_throttle_thread_ends(gs_gate_self.throttle);
     return NULL;
 }
@@ -95,7 +95,7 @@ static void bound_threads_one_after_another_make_one_pair(void **state)
 
     (void)state;
     for (unsigned i = 0; i < 100; i++) {
-        assert_int_equal(pthread_create(&thread, NULL, work, NULL), 0);
+        assert_int_equal(pthread_create(&thread, NULL, run_work, NULL), 0);
         assert_int_equal(pthread_join(thread, NULL), 0);
     }
     assert_int_equal(created, 2);
@@ -104,13 +104,13 @@ static void bound_threads_one_after_another_make_one_pair(void **state)
 static void context_ended_its_events_are_not_used_again(void **state)
 {
     (void)state;
-    submit(1);
-    submit(2); /* holds 2's, 1's is spare */
+    submit_call(1);
+    submit_call(2); /* holds 2's, 1's is spare */
     gs_throttle_context_ended((CUcontext)1);
     gs_throttle_context_ended((CUcontext)2);
     assert_int_equal(created, 4);
-    submit(1); /* new contexts with the old handles */
-    submit(2);
+    submit_call(1); /* new contexts with the old handles */
+    submit_call(2);
     assert_int_equal(created, 8);
 }
 

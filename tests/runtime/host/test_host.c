@@ -95,7 +95,7 @@ void gs_say_once(bool *said, const char *format, ...)
     (void)format;
 }
 
-static CUresult CUDAAPI current(CUcontext *context)
+static CUresult CUDAAPI current_context(CUcontext *context)
 {
     *context = (CUcontext)(uintptr_t)0x1000;
     return CUDA_SUCCESS;
@@ -196,13 +196,13 @@ struct piece {
     unsigned char value;
 };
 
-static void fill(const struct piece *piece, unsigned char *buffer)
+static void fill_piece(const struct piece *piece, unsigned char *buffer)
 {
     memset(buffer, piece->value, piece->bytes);
     assert_int_equal(gs_host_file_write(piece->offset, buffer, piece->bytes), 0);
 }
 
-static void check(const struct piece *piece, unsigned char *buffer)
+static void check_piece(const struct piece *piece, unsigned char *buffer)
 {
     assert_int_equal(gs_host_file_read(piece->offset, buffer, piece->bytes), 0);
     for (uint64_t i = 0; i < piece->bytes; i += 512)
@@ -222,7 +222,7 @@ static void pieces_of_the_file_keep_their_bytes_and_the_file_ends_with_them(void
         struct piece *piece = &pieces[random_below(&seed, PIECES)];
 
         if (piece->bytes != 0) {
-            check(piece, buffer);
+            check_piece(piece, buffer);
             gs_host_file_put(piece->offset, piece->bytes);
             held -= piece->bytes;
             piece->bytes = 0;
@@ -231,7 +231,7 @@ static void pieces_of_the_file_keep_their_bytes_and_the_file_ends_with_them(void
         piece->bytes = 2 * MIB * (1 + random_below(&seed, 4));
         piece->value = (unsigned char)(1 + round % 255);
         assert_true(gs_host_file_get(piece->bytes, &piece->offset));
-        fill(piece, buffer);
+        fill_piece(piece, buffer);
         held += piece->bytes;
         most = held > most ? held : most;
         longest = file_bytes() > longest ? file_bytes() : longest;
@@ -239,7 +239,7 @@ static void pieces_of_the_file_keep_their_bytes_and_the_file_ends_with_them(void
     assert_true(longest <= 2 * most); /* what is freed is used again, in any size */
     for (unsigned i = 0; i < PIECES; i++)
         if (pieces[i].bytes != 0) {
-            check(&pieces[i], buffer);
+            check_piece(&pieces[i], buffer);
             gs_host_file_put(pieces[i].offset, pieces[i].bytes);
         }
     assert_true(file_bytes() == 0);
@@ -362,7 +362,7 @@ int main(void)
 
     sigfillset(&all); /* as the client thread does: a file's limit is an error, no signal */
     pthread_sigmask(SIG_SETMASK, &all, NULL);
-    gs_driver.cuCtxGetCurrent = current;
+    gs_driver.cuCtxGetCurrent = current_context;
     gs_driver.cuMemHostRegister_v2 = register_memory;
     gs_driver.cuMemHostUnregister = unregister_memory;
     if (mkdtemp(folder) == NULL || setenv("GPUSHARE_SPILL", folder, 1) != 0)

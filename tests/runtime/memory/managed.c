@@ -5,7 +5,7 @@
  *
  *   managed work SIZE ROUNDS   launches ROUNDS kernels that touch SIZE of managed memory, then
  *                              compares every word of it; prints the milliseconds of that
- *   managed told               does what its stdin says, a line at a time (tell())
+ *   managed told               does what its stdin says, a line at a time (tell_result())
  *
  * The kernel adds 1 to a word in each 64 KiB, which costs nothing but the coming of its pages.
  */
@@ -29,7 +29,7 @@ static const uint32_t touch_sizes[] = {8, 8};
 __attribute__((visibility("default"))) const struct simcuda_kernel simcuda_kernels[] = {
     {"touch", run_touch, 2, touch_sizes}, {NULL, NULL, 0, NULL}};
 
-static CUfunction kernel(void)
+static CUfunction load_kernel(void)
 {
     CUmodule module;
     CUfunction function;
@@ -39,21 +39,21 @@ static CUfunction kernel(void)
     return function;
 }
 
-static void touch(CUfunction function, CUdeviceptr address, uint64_t bytes)
+static void touch_memory(CUfunction function, CUdeviceptr address, uint64_t bytes)
 {
     void *parameters[] = {&address, &bytes};
 
     OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, parameters, NULL));
 }
 
-static void fill(CUdeviceptr address, uint64_t bytes)
+static void fill_memory(CUdeviceptr address, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += STEP)
         *(volatile uint64_t *)(address + at) = at;
 }
 
 /* by the processor, wherever the pages are */
-static void expect(CUdeviceptr address, uint64_t bytes, uint64_t more)
+static void expect_words(CUdeviceptr address, uint64_t bytes, uint64_t more)
 {
     for (uint64_t at = 0; at < bytes; at += STEP)
         if (*(volatile uint64_t *)(address + at) != at + more) {
@@ -73,22 +73,22 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static void work(uint64_t bytes, unsigned rounds)
+static void run_work(uint64_t bytes, unsigned rounds)
 {
-    const CUfunction function = kernel();
+    const CUfunction function = load_kernel();
     const uint64_t began = now_ms();
     CUdeviceptr address;
 
     OK(cuMemAllocManaged(&address, bytes, CU_MEM_ATTACH_GLOBAL));
-    fill(address, bytes);
+    fill_memory(address, bytes);
     for (unsigned i = 0; i < rounds; i++) {
-        touch(function, address, bytes);
+        touch_memory(function, address, bytes);
         if (i % 4 == 3)
             OK(cuCtxSynchronize());
     }
     OK(cuCtxSynchronize());
     printf("%llu\n", (unsigned long long)(now_ms() - began));
-    expect(address, bytes, rounds);
+    expect_words(address, bytes, rounds);
     OK(cuMemFree(address));
 }
 
@@ -97,7 +97,7 @@ static void work(uint64_t bytes, unsigned rounds)
 static CUdeviceptr block;
 static size_t block_bytes;
 
-static int attribute(CUmem_range_attribute which, size_t from, size_t bytes)
+static int read_attribute(CUmem_range_attribute which, size_t from, size_t bytes)
 {
     int value = -99;
 
@@ -114,16 +114,16 @@ static void say_facts(void)
     OK(cuMemRangeGetAttribute(accessed, sizeof accessed, CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY,
                               block, block_bytes));
     printf("read-mostly %d %d preferred %d %d prefetched %d %d accessed %d %d\n",
-           attribute(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, 0, half),
-           attribute(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, half, half),
-           attribute(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, 0, half),
-           attribute(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, half, half),
-           attribute(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, 0, half),
-           attribute(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, half, half), accessed[0],
-           accessed[1]);
+           read_attribute(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, 0, half),
+           read_attribute(CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, half, half),
+           read_attribute(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, 0, half),
+           read_attribute(CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, half, half),
+           read_attribute(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, 0, half),
+           read_attribute(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, half, half),
+           accessed[0], accessed[1]);
 }
 
-static void advise(void)
+static void advise_memory(void)
 {
     const CUmemLocation card = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
     const CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST};
@@ -136,7 +136,7 @@ static void advise(void)
     OK(cuCtxSynchronize());
 }
 
-static void tell(const char *word, size_t mib, CUfunction function)
+static void tell_result(const char *word, size_t mib, CUfunction function)
 {
     const unsigned flags = CU_MEM_ATTACH_GLOBAL;
     size_t left, total;
@@ -145,16 +145,16 @@ static void tell(const char *word, size_t mib, CUfunction function)
     if (strcmp(word, "alloc") == 0) {
         block_bytes = mib * MIB;
         OK(cuMemAllocManaged(&block, block_bytes, flags));
-        fill(block, block_bytes);
+        fill_memory(block, block_bytes);
     } else if (strcmp(word, "touch") == 0) {
-        touch(function, block, block_bytes);
+        touch_memory(function, block, block_bytes);
         OK(cuCtxSynchronize());
     } else if (strcmp(word, "expect") == 0) { /* after so many touches */
-        expect(block, block_bytes, mib);
+        expect_words(block, block_bytes, mib);
     } else if (strcmp(word, "free") == 0) {
         OK(cuMemFree(block));
     } else if (strcmp(word, "advise") == 0) {
-        advise();
+        advise_memory();
     } else if (strcmp(word, "facts") == 0) {
         say_facts();
         return;
@@ -186,15 +186,15 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     begin();
     if (argc == 4 && strcmp(argv[1], "work") == 0 && gs_size_parse(argv[2], &bytes) == 0) {
-        work(bytes, (unsigned)strtoul(argv[3], NULL, 10));
+        run_work(bytes, (unsigned)strtoul(argv[3], NULL, 10));
     } else if (argc == 2 && strcmp(argv[1], "told") == 0) {
-        const CUfunction function = kernel();
+        const CUfunction function = load_kernel();
 
         while (fgets(line, sizeof line, stdin) != NULL) {
             mib = 0;
             /* NOLINTNEXTLINE(cert-err34-c): a test's small numbers */
             if (sscanf(line, "%31s %zu", word, &mib) >= 1)
-                tell(word, mib, function);
+                tell_result(word, mib, function);
         }
     } else {
         fprintf(stderr, "usage: managed work SIZE ROUNDS | told\n");

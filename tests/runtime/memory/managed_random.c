@@ -26,7 +26,7 @@ static struct piece pieces[PIECES];
 static uint64_t dice;
 static CUfunction kernel;
 
-static size_t below(size_t limit)
+static size_t draw_below(size_t limit)
 {
     return (size_t)random_below(&dice, limit);
 }
@@ -55,15 +55,15 @@ struct part {
 
 static struct part random_part(struct piece *piece)
 {
-    const size_t from = below(piece->blocks), count = 1 + below(piece->blocks - from);
+    const size_t from = draw_below(piece->blocks), count = 1 + draw_below(piece->blocks - from);
 
     return (struct part){piece, from, count, piece->address + from * BLOCK, count * BLOCK};
 }
 
 static CUmemLocation random_location(void)
 {
-    return below(2) == 0 ? (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}
-                         : (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST};
+    return draw_below(2) == 0 ? (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}
+                              : (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST};
 }
 
 static void expect_byte(const struct part *part, size_t block, uint8_t is)
@@ -89,9 +89,9 @@ static void look_at(const struct part *part, const volatile uint8_t *bytes)
 
 static void do_alloc(struct piece *piece)
 {
-    const unsigned flags = below(8) == 0 ? CU_MEM_ATTACH_HOST : CU_MEM_ATTACH_GLOBAL;
+    const unsigned flags = draw_below(8) == 0 ? CU_MEM_ATTACH_HOST : CU_MEM_ATTACH_GLOBAL;
 
-    *piece = (struct piece){.blocks = 1 + below(MOST)};
+    *piece = (struct piece){.blocks = 1 + draw_below(MOST)};
     OK(cuMemAllocManaged(&piece->address, piece->blocks * BLOCK, flags));
     piece->attached_host = flags == CU_MEM_ATTACH_HOST;
     if (!piece->attached_host)
@@ -112,7 +112,7 @@ static void do_free(struct piece *piece)
 static void do_advise(struct piece *piece)
 {
     const struct part part = random_part(piece);
-    const CUmem_advise advice = (CUmem_advise)(1 + below(6));
+    const CUmem_advise advice = (CUmem_advise)(1 + draw_below(6));
     const CUmemLocation location = random_location();
     const CUresult result = cuMemAdvise(part.address, part.bytes, advice, location);
 
@@ -134,7 +134,7 @@ static void do_prefetch(struct piece *piece)
 static void do_write(struct piece *piece)
 {
     const struct part part = random_part(piece);
-    const uint8_t value = (uint8_t)below(256);
+    const uint8_t value = (uint8_t)draw_below(256);
 
     OK(cuCtxSynchronize());
     memset((void *)part.address, value, part.bytes);
@@ -144,7 +144,7 @@ static void do_write(struct piece *piece)
 static void do_set(struct piece *piece)
 {
     const struct part part = random_part(piece);
-    const uint8_t value = (uint8_t)below(256);
+    const uint8_t value = (uint8_t)draw_below(256);
 
     if (piece->attached_host)
         return;
@@ -203,17 +203,17 @@ static void do_ask(struct piece *piece)
     printf("\n");
 }
 
-static void step(void)
+static void do_step(void)
 {
     static void (*const done[])(struct piece *) = {
         do_advise, do_advise, do_prefetch, do_prefetch, do_write, do_set, do_set, do_kernel,
         do_kernel, do_read,   do_read,     do_copy,     do_ask,   do_ask, do_ask, do_free};
-    struct piece *piece = &pieces[below(PIECES)];
+    struct piece *piece = &pieces[draw_below(PIECES)];
 
     if (piece->address == 0)
         do_alloc(piece);
     else
-        done[below(sizeof done / sizeof done[0])](piece);
+        done[draw_below(sizeof done / sizeof done[0])](piece);
 }
 
 int main(int argc, char **argv)
@@ -229,7 +229,7 @@ int main(int argc, char **argv)
     OK(cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n"));
     OK(cuModuleGetFunction(&kernel, module, "add"));
     for (unsigned long i = strtoul(argv[2], NULL, 10); i != 0; i--)
-        step();
+        do_step();
     for (unsigned i = 0; i < PIECES; i++) {
         if (pieces[i].address == 0)
             continue;

@@ -58,7 +58,7 @@ void gs_log(const char *format, ...)
     (void)format;
 }
 
-static void *forks(void *unused)
+static void *fork_often(void *unused)
 {
     (void)unused;
     gs_handover_before_fork();
@@ -75,7 +75,7 @@ static CUresult export_memory(void *descriptor, CUmemGenericAllocationHandle han
         const struct timespec pause = {0, 20000000};
         pthread_t thread;
 
-        assert_int_equal(pthread_create(&thread, NULL, forks, NULL), 0);
+        assert_int_equal(pthread_create(&thread, NULL, fork_often, NULL), 0);
         nanosleep(&pause, NULL);
         assert_int_equal(pthread_tryjoin_np(thread, NULL), EBUSY);
         assert_int_equal(pthread_detach(thread), 0);

@@ -45,7 +45,7 @@ static void insert_at(struct model *model, unsigned slot, uint64_t *seed)
     model->present[slot] = true;
 }
 
-static struct gs_range_tree_node *expected(struct model *model, uint64_t address)
+static struct gs_range_tree_node *find_expected(struct model *model, uint64_t address)
 {
     const uint64_t slot = (address - BASE) / SLOT_BYTES;
     struct gs_range_tree_node *node;
@@ -65,9 +65,9 @@ static void check_edges(struct model *model, unsigned slot)
     assert_ptr_equal(gs_range_tree_find(&model->tree, node->base), node);
     assert_ptr_equal(gs_range_tree_find(&model->tree, node->base + node->size - 1), node);
     assert_ptr_equal(gs_range_tree_find(&model->tree, node->base - 1),
-                     expected(model, node->base - 1));
+                     find_expected(model, node->base - 1));
     assert_ptr_equal(gs_range_tree_find(&model->tree, node->base + node->size),
-                     expected(model, node->base + node->size));
+                     find_expected(model, node->base + node->size));
 }
 
 static void check_first(struct model *model, uint64_t *seed)
@@ -87,14 +87,14 @@ static void check_first(struct model *model, uint64_t *seed)
         assert_ptr_equal(gs_range_tree_first(&model->tree, BASE + from, size), lowest);
 }
 
-static unsigned depth(const struct gs_range_tree_node *node)
+static unsigned measure_depth(const struct gs_range_tree_node *node)
 {
     unsigned left, right;
 
     if (node == NULL)
         return 0;
-    left = depth(node->left);
-    right = depth(node->right);
+    left = measure_depth(node->left);
+    right = measure_depth(node->right);
     return 1 + (left > right ? left : right);
 }
 
@@ -119,7 +119,8 @@ static void run_sequence(uint64_t seed, unsigned steps)
             assert_null(gs_range_tree_remove(&model.tree, model.nodes[slot].base));
         }
         check_edges(&model, slot);
-        assert_ptr_equal(gs_range_tree_find(&model.tree, address), expected(&model, address));
+        assert_ptr_equal(gs_range_tree_find(&model.tree, address),
+                         find_expected(&model, address));
         if (i % 16 == 0)
             check_first(&model, &seed);
     }
@@ -144,7 +145,7 @@ static void tree_ascending_insertions_stay_shallow(void **state)
     for (unsigned slot = 0; slot < SLOTS; slot++)
         insert_at(&model, slot, &seed);
     /* log2(512) = 9; a treap of 512 nodes deeper than 50 has a probability below 1e-9 */
-    assert_in_range(depth(model.tree.root), 9, 50);
+    assert_in_range(measure_depth(model.tree.root), 9, 50);
 }
 
 static void tree_empty_finds_nothing(void **state)

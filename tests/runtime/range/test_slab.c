@@ -85,7 +85,7 @@ static struct piece take_from(struct gs_device *device, CUcontext context, struc
     return piece;
 }
 
-static struct piece take(uint64_t bytes)
+static struct piece take_piece(uint64_t bytes)
 {
     return take_from(&devices[0], context_of(0), NULL, bytes);
 }
@@ -120,7 +120,7 @@ static void check_found(const struct piece *piece)
         assert_false(gs_slab_piece(piece->range, piece->address + piece->bytes, &base, &bytes));
 }
 
-static void release(unsigned i)
+static void release_piece(unsigned i)
 {
     const struct piece piece = world.live[i];
     CUdeviceptr base;
@@ -141,7 +141,7 @@ static void release(unsigned i)
     }
 }
 
-static void reset(void)
+static void reset_slabs(void)
 {
     for (unsigned i = 0; i < world.range_count; i++) {
         gs_slab_free(world.ranges[i]->slab);
@@ -155,7 +155,7 @@ static void run_sequence(uint64_t seed)
     for (unsigned step = 0; step < 3000 && world.range_count < MAX_SLABS - 1; step++) {
         if (world.live_count == MAX_LIVE ||
             (world.live_count != 0 && random_below(&seed, 5) < 2)) {
-            release((unsigned)random_below(&seed, world.live_count));
+            release_piece((unsigned)random_below(&seed, world.live_count));
         } else {
             const uint64_t limit = 1ull << random_below(&seed, GS_SLAB_MAX_SHIFT + 1);
             const struct piece piece = take_from(
@@ -167,7 +167,7 @@ static void run_sequence(uint64_t seed)
         }
     }
     while (world.live_count != 0)
-        release(world.live_count - 1);
+        release_piece(world.live_count - 1);
 }
 
 static void slab_random_sequences_never_overlap(void **state)
@@ -175,13 +175,13 @@ static void slab_random_sequences_never_overlap(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 30; seed++) {
         run_sequence(seed);
-        reset();
+        reset_slabs();
     }
 }
 
 static void slab_put_the_last_piece_empties_it(void **state)
 {
-    const struct piece first = take(100), second = take(100);
+    const struct piece first = take_piece(100), second = take_piece(100);
 
     (void)state;
     assert_ptr_equal(first.range, second.range);
@@ -193,12 +193,12 @@ static void slab_put_the_last_piece_empties_it(void **state)
     assert_true(gs_slab_put(first.range, second.address));
     assert_int_equal(gs_slab_take(&devices[0], context_of(0), NULL, 100),
                      0); /* out of the list */
-    reset();
+    reset_slabs();
 }
 
 static void slab_revived_piece_is_live_again(void **state)
 {
-    const struct piece piece = take(700);
+    const struct piece piece = take_piece(700);
     CUdeviceptr base;
     uint64_t bytes;
 
@@ -208,24 +208,24 @@ static void slab_revived_piece_is_live_again(void **state)
     assert_true(gs_slab_piece(piece.range, piece.address + 899, &base, &bytes));
     assert_int_equal(base, piece.address);
     assert_int_equal(bytes, 900);
-    assert_int_not_equal(take(700).address, piece.address);
+    assert_int_not_equal(take_piece(700).address, piece.address);
     assert_true(gs_slab_retire(piece.range, piece.address));
-    reset();
+    reset_slabs();
 }
 
 static void slab_retired_piece_is_not_handed_out(void **state)
 {
-    struct piece first = take(GS_SLAB_MAX_BYTES), second, third;
+    struct piece first = take_piece(GS_SLAB_MAX_BYTES), second, third;
 
     (void)state;
     assert_true(gs_slab_retire(first.range, first.address));
-    second = take(GS_SLAB_MAX_BYTES);
-    third = take(GS_SLAB_MAX_BYTES);
+    second = take_piece(GS_SLAB_MAX_BYTES);
+    third = take_piece(GS_SLAB_MAX_BYTES);
     assert_int_not_equal(second.address, first.address);
     assert_int_not_equal(third.address, first.address);
     assert_ptr_not_equal(third.range, first.range); /* two pieces of 1 MiB to a slab */
     gs_slab_put(first.range, first.address);
-    reset();
+    reset_slabs();
 }
 
 int main(void)

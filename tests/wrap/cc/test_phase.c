@@ -33,7 +33,7 @@ static struct gs_phase read_line(enum gs_compiler compiler, const char *line)
     return phase;
 }
 
-static void check(enum gs_compiler compiler, const struct sample *sample)
+static void check_sample(enum gs_compiler compiler, const struct sample *sample)
 {
     for (; sample->line != NULL; sample++) {
         struct gs_phase phase = read_line(compiler, sample->line);
@@ -65,8 +65,8 @@ static void read_gcc_lines_that_link(void **state)
     };
 
     (void)state;
-    check(GS_COMPILER_CC, samples);
-    check(GS_COMPILER_CXX, samples);
+    check_sample(GS_COMPILER_CC, samples);
+    check_sample(GS_COMPILER_CXX, samples);
 }
 
 static void read_gcc_lines_that_stop_before(void **state)
@@ -97,7 +97,7 @@ static void read_gcc_lines_that_stop_before(void **state)
     };
 
     (void)state;
-    check(GS_COMPILER_CC, samples);
+    check_sample(GS_COMPILER_CC, samples);
 }
 
 static void read_nvcc_lines(void **state)
@@ -129,7 +129,7 @@ static void read_nvcc_lines(void **state)
     };
 
     (void)state;
-    check(GS_COMPILER_NVCC, samples);
+    check_sample(GS_COMPILER_NVCC, samples);
     assert_true(read_line(GS_COMPILER_NVCC, "-ccbin clang++ a.cu").clang_host);
     assert_true(read_line(GS_COMPILER_NVCC, "-ccbin=/usr/bin/clang++-14 a.cu").clang_host);
     assert_false(read_line(GS_COMPILER_NVCC, "-ccbin g++ a.cu").clang_host);

@@ -57,7 +57,7 @@ static void do_fault(const char *hang, const char *crash, const char *late)
 }
 
 /* UUID:BUSY,PID:BUSY,... */
-static const char *told(void)
+static const char *read_told(void)
 {
     const char *text = getenv("FAKE_NVML");
 
@@ -93,7 +93,7 @@ int nvmlShutdown(void)
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 {
-    const char *text = told();
+    const char *text = read_told();
 
     if (strncmp(text, "*:", 2) != 0 &&
         (strncmp(text, uuid, strlen(uuid)) != 0 || text[strlen(uuid)] != ':'))
@@ -104,7 +104,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device)
 
 int nvmlDeviceGetUtilizationRates(void *device, struct utilization *rates)
 {
-    const char *at = strchr(told(), ':');
+    const char *at = strchr(read_told(), ':');
 
     if (device != &card || at == NULL)
         return NVML_NOT_FOUND;
@@ -122,7 +122,7 @@ int nvmlDeviceGetUtilizationRates(void *device, struct utilization *rates)
 int nvmlDeviceGetProcessUtilization(void *device, struct sample *samples, unsigned *count,
                                     unsigned long long since_us)
 {
-    const char *at = told();
+    const char *at = read_told();
     unsigned wanted = 0, place = *count;
 
     if (getenv("FAKE_NVML_OLD") != NULL)
@@ -156,7 +156,7 @@ int nvmlDeviceGetProcessUtilization(void *device, struct sample *samples, unsign
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
 {
     *device = &card;
-    return index == 0 && told()[0] != '\0' ? NVML_SUCCESS : NVML_NOT_FOUND;
+    return index == 0 && read_told()[0] != '\0' ? NVML_SUCCESS : NVML_NOT_FOUND;
 }
 
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned size)
@@ -167,6 +167,6 @@ int nvmlDeviceGetUUID(void *device, char *uuid, unsigned size)
     if (fault_is("garbage"))
         memset(uuid, 0xfe, size); /* without an end */
     else
-        snprintf(uuid, size, "%.*s", (int)strcspn(told(), ":"), told());
+        snprintf(uuid, size, "%.*s", (int)strcspn(read_told(), ":"), read_told());
     return NVML_SUCCESS;
 }
