@@ -299,8 +299,10 @@ bool sched_party_piles_up(const struct sched_party *party, uint64_t now)
 {
     const struct sched_party_bursts *bursts = &party->bursts;
 
-    return bursts->usual != LOCKD_NEVER && bursts->is_short &&
-           party->device->sched->settings.quantum_ns == LOCKD_AUTO &&
+    const bool may_be_short = bursts->came_up && !bursts->began_long &&
+                              (bursts->is_short || bursts->seen < RESTS_SEEN);
+
+    return may_be_short && party->device->sched->settings.quantum_ns == LOCKD_AUTO &&
            sched_gang_class(party->gang) == GS_CLASS_AUTO &&
            burst_now(party, now) > usual_most(party) && !sched_party_is_interactive(party, now);
 }
