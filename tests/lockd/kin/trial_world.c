@@ -312,7 +312,9 @@ static void make_late(struct trial_world *world, struct trial_job *job)
                 continue;
             side->later = side->demand;
             side->demand = (1 + trial_world_random(world, 1024)) * MIB;
-            side->grows_at = (uint32_t)(world->grown ? job->rounds / 2 + trial_world_random(world, 3) : trial_world_random(world, at_once ? 3 : 12));
+            side->grows_at =
+                (uint32_t)(world->grown ? job->rounds / 2 + trial_world_random(world, 3)
+                                        : trial_world_random(world, at_once ? 3 : 12));
         }
     }
 }
