@@ -295,8 +295,7 @@ static bool obey_line(char *line)
 
         printf("{\"h2d\": %.0f, \"d2h\": %.0f, \"duplex\": %.0f}\n", bus.h2d, bus.d2h,
                bus.duplex);
-    } else if (sscanf(line, "mixed %llu %llu %llu", &bytes, &grain, &count) ==
-               3) { // NOLINT(cert-err34-c)
+    } else if (sscanf(line, "mixed %llu %llu %llu", &bytes, &grain, &count) == 3) { // NOLINT
         return mixed(bytes, grain, (unsigned)count);
     } else if (sscanf(line, "take %llu %llu", &count, &bytes) == 2) { // NOLINT(cert-err34-c)
         take_pieces((unsigned)count, bytes);
