@@ -340,6 +340,7 @@ static void tick(struct model *model)
     sched_tick(model->sched, model->now);
     model_flush(model);
     deadline = sched_deadline(model->sched);
+    model_check_deadline(model, deadline);
     if (deadline == LOCKD_NEVER || deadline == model->tick_at)
         return;
     model->tick_at = sched_max(deadline, model->now + 1);

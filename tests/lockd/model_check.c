@@ -11,6 +11,7 @@
  * - forgotten: everybody is in the queue, on the holders' list, or has nothing to do.
  * - in circles: no turn begins again and again in one event, nor more often in a second than
  * there is reason for.
+ * - awake: no tick leaves something that is due already: a daemon would tick for ever.
  * - floor: interactive programs leave the others theirs (model_floor.c).
  * - idle: no device is that a program wants which needs no other one.
  */
@@ -39,6 +40,12 @@ uint64_t model_resident(const struct model *model, uint32_t device)
     for (uint32_t i = 0; i < model->options.clients; i++)
         sum += model->programs[i].side[device].resident;
     return sum;
+}
+
+void model_check_deadline(struct model *model, uint64_t deadline)
+{
+    if (deadline <= model->now)
+        model_fail(model, "awake: when the next tick is due, and now", 0, deadline, model->now);
 }
 
 void model_check_target(struct model *model, const struct model_side *side,

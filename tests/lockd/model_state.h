@@ -115,6 +115,8 @@ void model_fail(struct model *model, const char *what, uint64_t device, uint64_t
 void model_check_floor(struct model *model, const struct sched_device *device, uint32_t index);
 /* The part of the time that is kept for programs that are not interactive. */
 double model_keeps(const struct sched_device *device);
+/* After a tick. */
+void model_check_deadline(struct model *model, uint64_t deadline);
 void model_check_target(struct model *model, const struct model_side *side,
                         const struct gs_wire_target *target);
 void model_check_sent(struct model *model, const struct sched_client *client,
