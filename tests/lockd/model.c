@@ -337,6 +337,7 @@ static void tick(struct model *model)
 {
     uint64_t deadline;
 
+    model->ticks += sched_deadline(model->sched) <= model->now;
     sched_tick(model->sched, model->now);
     model_flush(model);
     deadline = sched_deadline(model->sched);

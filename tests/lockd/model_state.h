@@ -76,6 +76,7 @@ struct model {
     uint64_t idle_since[MODEL_DEVICES];   /* nobody runs there, and somebody could; 0 */
     uint64_t second_began, causes, begun; /* since then: reasons to begin a turn; turns begun */
     uint64_t causes_before;               /* ... in the second before */
+    uint64_t ticks;                       /* that were due, since second_began */
     uint64_t unsettled_until;             /* the daemon was restarted: not all are back */
     uint64_t disturbed;                   /* waits are measured from here */
     bool frozen;                          /* no program changes what it wants */
