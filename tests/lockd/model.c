@@ -337,9 +337,11 @@ static void tick(struct model *model)
 {
     uint64_t deadline;
 
+    model->ticks += sched_deadline(model->sched) <= model->now;
     sched_tick(model->sched, model->now);
     model_flush(model);
     deadline = sched_deadline(model->sched);
+    model_check_deadline(model, deadline);
     if (deadline == LOCKD_NEVER || deadline == model->tick_at)
         return;
     model->tick_at = sched_max(deadline, model->now + 1);

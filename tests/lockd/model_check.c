@@ -11,6 +11,8 @@
  * - forgotten: everybody is in the queue, on the holders' list, or has nothing to do.
  * - in circles: no turn begins again and again in one event, nor more often in a second than
  * there is reason for.
+ * - awake: no tick leaves something that is due already, and few are due in a second: else a
+ * daemon would tick for ever.
  * - floor: interactive programs leave the others theirs (model_floor.c).
  * - idle: no device is that a program wants which needs no other one.
  */
@@ -20,7 +22,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TURNS_IN_ONE_EVENT 3 /* of one gang; turns.c goes round eight times at least */
+#define TICKS_IN_A_SECOND  500 /* one that looks again after LOOK_AGAIN, for ever, makes more */
+#define TURNS_IN_ONE_EVENT 3   /* of one gang; turns.c goes round eight times at least */
 
 void model_fail(struct model *model, const char *what, uint64_t device, uint64_t a, uint64_t b)
 {
@@ -39,6 +42,12 @@ uint64_t model_resident(const struct model *model, uint32_t device)
     for (uint32_t i = 0; i < model->options.clients; i++)
         sum += model->programs[i].side[device].resident;
     return sum;
+}
+
+void model_check_deadline(struct model *model, uint64_t deadline)
+{
+    if (deadline <= model->now)
+        model_fail(model, "awake: when the next tick is due, and now", 0, deadline, model->now);
 }
 
 void model_check_target(struct model *model, const struct model_side *side,
@@ -272,11 +281,14 @@ static void check_rate(struct model *model)
     if (model->begun > bound)
         model_fail(model, "in circles: turns in a second, and the bound", 0, model->begun,
                    bound);
+    if (model->ticks > TICKS_IN_A_SECOND)
+        model_fail(model, "awake: ticks in a second, and the bound", 0, model->ticks,
+                   TICKS_IN_A_SECOND);
     if (model->now < model->second_began + second)
         return;
     model->figures.rate_part = sched_max(model->figures.rate_part, model->begun * 1000 / bound);
     model->causes_before = model->now < model->second_began + 2 * second ? model->causes : 0;
-    model->causes = model->begun = 0;
+    model->causes = model->begun = model->ticks = 0;
     model->second_began = model->now;
 }
 

@@ -76,6 +76,7 @@ struct model {
     uint64_t idle_since[MODEL_DEVICES];   /* nobody runs there, and somebody could; 0 */
     uint64_t second_began, causes, begun; /* since then: reasons to begin a turn; turns begun */
     uint64_t causes_before;               /* ... in the second before */
+    uint64_t ticks;                       /* that were due, since second_began */
     uint64_t unsettled_until;             /* the daemon was restarted: not all are back */
     uint64_t disturbed;                   /* waits are measured from here */
     bool frozen;                          /* no program changes what it wants */
@@ -115,6 +116,8 @@ void model_fail(struct model *model, const char *what, uint64_t device, uint64_t
 void model_check_floor(struct model *model, const struct sched_device *device, uint32_t index);
 /* The part of the time that is kept for programs that are not interactive. */
 double model_keeps(const struct sched_device *device);
+/* After a tick. */
+void model_check_deadline(struct model *model, uint64_t deadline);
 void model_check_target(struct model *model, const struct model_side *side,
                         const struct gs_wire_target *target);
 void model_check_sent(struct model *model, const struct sched_client *client,

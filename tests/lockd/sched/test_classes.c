@@ -104,6 +104,36 @@ static void class_background_alone_or_among_its_like_takes_turns(void **state)
     assert_in_range(ran[1], 120000 * MS, 160000 * MS);
 }
 
+/* What once was the head of the queue would have ended the holder's turn; what waits behind that one
+ * does not, so no time is left at which there is anything to do. */
+static void class_background_that_stays_behind_wakes_nobody(void **state)
+{
+    struct harness *h = *state;
+
+    for (int leaves = 0; leaves < 2; leaves++) {
+        runs(h, 0, 6 * GIB);
+        say(h, 1, W, 6 * GIB, 0);
+        say(h, 2, W, 6 * GIB, 0);
+        set_class(h, 2, GS_CLASS_BACKGROUND);
+        assert_true(sched_deadline(h->sched) != LOCKD_NEVER); /* the turn's end is one */
+        if (leaves)
+            gone(h, 1);
+        else
+            say(h, 1, 0, 6 * GIB, 0);
+        later(h, 600000 * MS); /* looks at the times by itself */
+        assert_true(sched_deadline(h->sched) > h->now + 10000 * MS);
+        assert_true(has_run(h, 0));
+        assert_false(has_run(h, 2));
+        say(h, 0, 0, 6 * GIB, 6 * GIB);
+        say(h, 0, 0, 6 * GIB, 0);
+        assert_true(has_run(h, 2));
+        for (int who = 0; who < 3; who++) {
+            if (h->client[who].client != NULL)
+                gone(h, who);
+        }
+    }
+}
+
 static void class_taken_back_it_has_its_share_again(void **state)
 {
     struct harness *h = *state;
@@ -204,6 +234,7 @@ int main(void)
         scenario(class_background_waits_while_another_one_wants),
         scenario(class_background_leaves_in_one_switch),
         scenario(class_background_alone_or_among_its_like_takes_turns),
+        scenario(class_background_that_stays_behind_wakes_nobody),
         scenario(class_taken_back_it_has_its_share_again),
         scenario(yielded_is_the_time_that_bursts_took),
         scenario(yielded_without_interactive_programs_is_nothing),

@@ -236,7 +236,8 @@ static void lock_random_what_once_failed(void **state)
  * programs let another one pass, and ended its turn at once, again and again.
  * An interactive one whose turn had been ended before its time was passed by all others that were
  * interactive; or it stayed behind the place of a party that had had its turn long ago. A new daemon's
- * interactive programs had saved up all the time since the machine's start. */
+ * interactive programs had saved up all the time since the machine's start. Where only background
+ * programs waited, behind others, the end of a turn of theirs was always due. */
 static void lock_random_mixed_what_once_failed(void **state)
 {
     struct model_options options = plain;
@@ -253,6 +254,9 @@ static void lock_random_mixed_what_once_failed(void **state)
     model_free(run_one(options, 1471));
     model_free(run_one(options, 1612));
     model_free(run_one(options, 1899));
+    options.classes = true;
+    model_free(run_one(options, 9017));
+    options.classes = false;
     options.kills = options.pauses = options.restarts = true;
     model_free(run_one(options, 1047));
     model_free(run_one(options, 5009));
