@@ -40,7 +40,7 @@ struct kin_program *kin_came(struct kin *kin, struct sched_client *client, void 
         return NULL;
     program->client = client;
     program->owner = owner;
-    program->identity = *identity;
+    program->identity = identity;
     program->named = named;
     lockd_list_append(&kin->programs, &program->link);
     return program;
@@ -79,7 +79,7 @@ void kin_join(struct kin *kin, struct kin_program *a, struct kin_program *b, uin
     struct kin_program *both[] = {a, b};
     uint64_t set = a->set != 0 ? a->set : b->set;
 
-    if (a == b || a->named || b->named || !lockd_identity_same(&a->identity, &b->identity) ||
+    if (a == b || a->named || b->named || !lockd_identity_same(a->identity, b->identity) ||
         (a->set != 0 && a->set == b->set))
         return;
     if (a->set != 0 && b->set != 0) {

@@ -34,7 +34,7 @@ struct kin_program {
     struct lockd_list link; /* of kin->programs, in the order of arrival */
     struct sched_client *client;
     void *owner;
-    struct lockd_identity identity;
+    const struct lockd_identity *identity; /* the owner's */
     bool named;     /* GPUSHARE_GROUP: nothing that is found here counts */
     uint64_t set;   /* 0: none */
     uint64_t trial; /* the set that it is in for a trial; 0: none */
@@ -59,8 +59,8 @@ struct kin {
 void kin_init(struct kin *kin, struct sched *sched, kin_say *say, void *context);
 void kin_deinit(struct kin *kin);
 
-/* A program, before its first state. named: it names its group, or wants none. NULL without
- * memory. */
+/* A program, before its first state. named: it names its group, or wants none. identity must stay
+ * until kin_gone(). NULL without memory. */
 struct kin_program *kin_came(struct kin *kin, struct sched_client *client, void *owner,
                              const struct lockd_identity *identity, bool named);
 /* NULL is accepted. To be called before its client is gone from the scheduler. */

@@ -123,7 +123,7 @@ static void find_mates(struct kin *kin, struct kin_program *hung,
             before = before->prev;
         if (!is_eligible(other) || other->trial != 0 || !shares_key(hung, other, kind) ||
             (hung->set != 0 && hung->set == other->set) ||
-            !lockd_identity_same(&hung->identity, &other->identity))
+            !lockd_identity_same(hung->identity, other->identity))
             continue;
         progress = sched_client_progress(other->client, now);
         if ((progress.devices & ~own->devices) == 0 ||

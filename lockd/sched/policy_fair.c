@@ -185,7 +185,7 @@ static uint64_t first_turn(const struct sched_party *party)
 
     if (party->turn.count != 0 || !sched_party_is_new(party) || party->device->party_count > 2)
         return 0;
-    return sched_min(3 * waited, TURN_LONGEST * quantum);
+    return sched_min(2 * waited, 2 * quantum);
 }
 
 /* Requests that come nearly as fast as a fair share serves them pile up once an interactive party is

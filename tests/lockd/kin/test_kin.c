@@ -20,6 +20,7 @@ struct family {
     struct sched *sched;
     struct kin kin;
     struct kin_program *program[MANY];
+    struct lockd_identity identity[MANY];
     struct sched_client *client[MANY];
 };
 
@@ -48,11 +49,11 @@ static int family_teardown(void **state)
 
 static void comes(struct family *family, int who, uint32_t user, bool named)
 {
-    const struct lockd_identity identity = {.uid = user, .pid = 1, .user_ns = 1, .pid_ns = 2};
-
+    family->identity[who] =
+        (struct lockd_identity){.uid = user, .pid = 1, .user_ns = 1, .pid_ns = 2};
     family->client[who] = sched_client_add(family->sched, family);
     family->program[who] =
-        kin_came(&family->kin, family->client[who], family, &identity, named);
+        kin_came(&family->kin, family->client[who], family, &family->identity[who], named);
     assert_non_null(family->program[who]);
 }
 

@@ -102,13 +102,13 @@ static void learn(struct trial_world *world, const struct trial_rank *rank)
 
 static void connect_rank(struct trial_world *world, struct trial_rank *rank)
 {
-    const struct lockd_identity identity = {.uid = 1 + rank->job->user, .pid = 1};
     const struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
 
+    rank->identity = (struct lockd_identity){.uid = 1 + rank->job->user, .pid = 1};
     rank->client = sched_client_add(world->sched, rank);
     if (world->late)
         sched_describe(world->sched, rank->client, &hello, 1 + rank->job->user);
-    rank->program = kin_came(&world->kin, rank->client, rank, &identity, false);
+    rank->program = kin_came(&world->kin, rank->client, rank, &rank->identity, false);
     assert_non_null(rank->program);
     learn(world, rank);
     rank->back_at = LOCKD_NEVER;

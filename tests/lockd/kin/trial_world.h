@@ -31,6 +31,7 @@ struct trial_rank {
     struct trial_job *job;
     struct sched_client *client; /* NULL: not there */
     struct kin_program *program;
+    struct lockd_identity identity;
     struct trial_side side[TRIAL_DEVICES];
     bool running, collective, ended;
     bool on_host; /* it waits for ranks that have not come */
