@@ -36,7 +36,7 @@ def comes_back(build):
         check(other.say("alloc 40") == "ok", "another program that does not fit beside it")
         until = time.monotonic() + 5  # turns come and go meanwhile
         while time.monotonic() < until and threads.poll() is None:
-            other.say("check", 10)
+            other.say("check")
         ready, _, _ = select.select([threads.stdout], [], [], PATIENCE)
         said = threads.stdout.readline().split() if ready else ["nothing"]
         check(len(said) > 3 and said[0] == said[2] != "0", f"cancelled threads: {' '.join(said)}")
