@@ -155,6 +155,84 @@ static void lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns(voi
     assert_true(is_running(h, 3));
 }
 
+/* 0 needs 24 MiB of 192 and has spare bytes; it no longer answers when it is to have fewer. Returns
+ * what it keeps. */
+static uint64_t stops_with_spare_bytes(struct harness *h)
+{
+    h->total = 192 * MIB;
+    runs(h, 0, 24 * MIB);
+    later(h, 2 * TELL_PAUSE);
+    assert_true(h->client[0].target.budget >= 80 * MIB);
+    h->client[0].deaf = true;
+    return h->client[0].target.budget;
+}
+
+/* All of them fit, so no turns are taken; what 0 does not give back the other one has to spare. */
+static void lock_stopped_program_keeps_spare_bytes_others_give_theirs(void **state)
+{
+    struct harness *h = *state;
+
+    for (uint64_t room = 0, last = 32 * MIB; room == 0 || last <= room; last += 2 * MIB) {
+        room = 192 * MIB - stops_with_spare_bytes(h) - 24 * MIB;
+        runs(h, 1, 24 * MIB);
+        for (uint64_t demand = 8 * MIB; demand <= last; demand += 2 * MIB) { /* it grows */
+            say(h, 2, W, demand, h->client[2].state.resident);
+            obeys(h, 2);
+            obeys(h, 1);
+            later(h, 2 * TELL_PAUSE);
+            obeys(h, 1);
+        }
+        for (int second = 0; second < 5; second++) {
+            obeys(h, 1);
+            obeys(h, 2);
+            later(h, 1000 * MS);
+        }
+        assert_true(is_running(h, 1));
+        assert_true(is_running(h, 2));
+        assert_false(device_of(h)->turns.leases);
+        for (int who = 0; who < 3; who++)
+            gone(h, who);
+    }
+}
+
+/* What all need fits, but not beside what 0 keeps: the others take turns. */
+static void lock_stopped_program_keeps_spare_bytes_others_take_turns(void **state)
+{
+    struct harness *h = *state;
+    int ran[HARNESS_CLIENTS];
+
+    stops_with_spare_bytes(h);
+    runs(h, 1, 80 * MIB);
+    say(h, 2, W, 80 * MIB, 0);
+    obey_for(h, 100, 1, 3, ran);
+    assert_true(ran[1] > 35 && ran[2] > 35);
+}
+
+/* What all need fits, but not beside what 0 keeps: the memory of an idle one leaves. */
+static void lock_stopped_program_keeps_spare_bytes_idle_memory_leaves(void **state)
+{
+    struct harness *h = *state;
+    int ran[HARNESS_CLIENTS];
+
+    stops_with_spare_bytes(h);
+    runs(h, 1, 80 * MIB);
+    say(h, 1, 0, 80 * MIB, 80 * MIB);
+    say(h, 2, W, 80 * MIB, 0);
+    for (int second = 0; second < 60; second++) {
+        idles(h, 1);
+        obey_for(h, 1, 2, 3, ran);
+    }
+    assert_true(is_running(h, 2));
+    h->client[0].deaf = false; /* it goes on, and all fit again */
+    for (int second = 0; second < 3; second++) {
+        obeys(h, 0);
+        say(h, 1, W, 80 * MIB, h->client[1].state.resident);
+        obey_for(h, 1, 0, 3, ran);
+    }
+    assert_false(device_of(h)->turns.leases);
+    assert_true(is_running(h, 0) && is_running(h, 1) && is_running(h, 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +241,9 @@ int main(void)
         scenario(lock_stopped_idle_program_memory_of_other_idle_ones_leaves_instead),
         scenario(lock_evicted_program_that_does_not_answer_is_shown),
         scenario(lock_stopped_idle_program_with_exclusive_turns_others_run),
+        scenario(lock_stopped_program_keeps_spare_bytes_others_give_theirs),
+        scenario(lock_stopped_program_keeps_spare_bytes_others_take_turns),
+        scenario(lock_stopped_program_keeps_spare_bytes_idle_memory_leaves),
         scenario(lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns),
     };
 
