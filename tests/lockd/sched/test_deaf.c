@@ -233,6 +233,94 @@ static void lock_stopped_program_keeps_spare_bytes_idle_memory_leaves(void **sta
     assert_true(is_running(h, 0) && is_running(h, 1) && is_running(h, 2));
 }
 
+#define PROGRAMS 5
+
+/* What programs do at random for some time: want more or less memory, have nothing to do, are stopped. */
+struct at_random {
+    uint64_t number;
+    bool idle[PROGRAMS];
+};
+
+static uint64_t random_below(struct at_random *r, uint64_t limit)
+{
+    r->number = r->number * 6364136223846793005ull + 1442695040888963407ull;
+    return (r->number >> 33) % limit;
+}
+
+static void live_on(struct harness *h, struct at_random *r, uint64_t ns)
+{
+    for (int who = 0; who < PROGRAMS; who++) {
+        for (int i = 0; i < 2 && !h->client[who].deaf; i++) {
+            if (r->idle[who])
+                idles(h, who);
+            else
+                obeys(h, who);
+            assert_null(sched_check(h->sched));
+        }
+    }
+    later(h, ns);
+    assert_null(sched_check(h->sched));
+}
+
+static void do_anything(struct harness *h, struct at_random *r)
+{
+    const int who = (int)random_below(r, PROGRAMS);
+    struct harness_client *c = &h->client[who];
+
+    if (c->deaf)
+        return;
+    r->idle[who] = random_below(r, 3) == 0;
+    if (random_below(r, 2) == 0 && (c->state.flags & GS_STATE_RUNNING) != 0) {
+        c->state.demand = sched_max(c->state.resident, (1 + random_below(r, 40)) * 2 * MIB);
+        say(h, who, W | GS_STATE_RUNNING, c->state.demand, c->state.resident);
+    }
+    live_on(h, r, random_below(r, 200) * 10 * MS);
+    if (who < 2 && random_below(r, 8) == 0)
+        c->deaf = true;
+}
+
+/* All but the stopped ones want what would fit beside all that these may hold. */
+static void assert_all_run(struct harness *h, struct at_random *r)
+{
+    uint64_t room = h->total;
+    bool ran[PROGRAMS] = {false};
+
+    for (int who = 0; who < PROGRAMS; who++)
+        if (h->client[who].deaf)
+            room -= sched_max(h->client[who].most, h->client[who].target.budget);
+    for (int second = 0; second < 200; second++) {
+        for (int who = 0; who < PROGRAMS; who++) {
+            r->idle[who] = false;
+            ran[who] = ran[who] || is_running(h, who) || h->client[who].deaf ||
+                       h->client[who].state.demand > room;
+        }
+        live_on(h, r, 1000 * MS);
+    }
+    for (int who = 0; who < PROGRAMS; who++)
+        assert_true(ran[who]);
+}
+
+static void lock_stopped_programs_at_random_the_others_run(void **state)
+{
+    struct harness *h = *state;
+
+    h->total = 192 * MIB;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct at_random r = {.number = seed};
+
+        for (int who = 0; who < PROGRAMS; who++)
+            say(h, who, W, (1 + random_below(&r, 30)) * 2 * MIB, 0);
+        for (int i = 0; i < 30; i++)
+            do_anything(h, &r);
+        assert_all_run(h, &r);
+        for (int who = 0; who < PROGRAMS; who++)
+            h->client[who].deaf = false;
+        assert_all_run(h, &r);
+        for (int who = 0; who < PROGRAMS; who++)
+            gone(h, who);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +332,7 @@ int main(void)
         scenario(lock_stopped_program_keeps_spare_bytes_others_give_theirs),
         scenario(lock_stopped_program_keeps_spare_bytes_others_take_turns),
         scenario(lock_stopped_program_keeps_spare_bytes_idle_memory_leaves),
+        scenario(lock_stopped_programs_at_random_the_others_run),
         scenario(lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns),
     };
 
