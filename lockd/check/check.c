@@ -39,7 +39,9 @@ static const char *check_sets(const struct sched_member *member, bool busy)
         (!busy && member->budget > member->report.resident))
         return "unused";
     if (lockd_list_empty(&member->books.stopping) ==
-        (!held && (busy || member->books.owes != LOCKD_NEVER)))
+        ((member->report.echoed != member->sent.seq &&
+          sched_member_hold(member) > member->report.demand) ||
+         (!held && (busy || member->books.owes != LOCKD_NEVER))))
         return "stopping";
     if ((member->books.victim_of != NULL) != (!busy && member->budget > 0))
         return "victims";
@@ -60,7 +62,11 @@ static const char *check_member(const struct sched_member *member, struct total 
     total->sum.hold += hold;
     total->sum.kept += member->books.share.kept; /* it and the next change as time passes */
     total->sum.given += member->books.share.given;
+    total->sum.silent += member->books.share.silent; /* this too */
     total->sum.held += member->party->turn.held;
+    if (member->books.share.silent != 0 &&
+        member->books.share.silent != sched_less(hold, member->report.demand))
+        return "what a silent member has";
     if (member->books.share.kept != hold &&
         (member->books.share.kept != (busy ? need : member->budget) ||
          member->books.share.given != (busy ? sched_less(member->budget, need) : 0)))
@@ -100,7 +106,7 @@ static const char *check_party(const struct sched_party *party, struct total *to
 {
     const struct sched_device *device = party->device;
     uint32_t busy = 0, members = 0;
-    uint64_t demand = 0, need;
+    uint64_t demand = 0, silent = 0, need;
     const char *wrong = NULL;
 
     lockd_list_each (at, &party->members) {
@@ -109,10 +115,12 @@ static const char *check_party(const struct sched_party *party, struct total *to
         members++;
         busy += sched_member_busy(member);
         demand += member->report.demand;
+        silent += member->books.share.silent;
         wrong = wrong != NULL ? wrong : check_member(member, total);
     }
-    need = device->sched->settings.exclusive ? device->space.capacity
-                                             : sched_min(demand, device->space.capacity);
+    need = device->sched->settings.exclusive
+               ? device->space.capacity
+               : sched_min(demand + silent, device->space.capacity);
     total->parties++;
     total->holders += party->turn.held;
     total->weights += party->weight;
@@ -139,7 +147,8 @@ static bool is_equal(const struct sched_share *a, const struct sched_share *b)
 {
     return a->demand == b->demand && a->resident == b->resident && a->pinned == b->pinned &&
            a->hold == b->hold && a->kept == b->kept && a->given == b->given &&
-           a->held == b->held && a->unsure == b->unsure && a->unsure_most == b->unsure_most;
+           a->silent == b->silent && a->held == b->held && a->unsure == b->unsure &&
+           a->unsure_most == b->unsure_most;
 }
 
 /* A background program runs although one that is not wants the device. */

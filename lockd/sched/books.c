@@ -19,6 +19,16 @@ static bool is_deaf(const struct sched_member *member, uint64_t now)
            sched_less(now, member->books.owes) >= GRACE;
 }
 
+/* What it may hold beyond its demand and does not give back. To have less of that takes it no more
+ * than an echo; others need not wait for it as long as for memory that must leave. */
+static uint64_t silent_bytes(const struct sched_member *member, uint64_t now)
+{
+    if (member->report.echoed == member->sent.seq ||
+        sched_less(now, member->books.owes) < SILENT)
+        return 0;
+    return sched_less(sched_member_hold(member), member->report.demand);
+}
+
 bool sched_member_clings(const struct sched_member *member, uint64_t now)
 {
     if (is_deaf(member, now))
@@ -81,7 +91,9 @@ static void sort_victim(struct sched_member *member, bool busy)
 
 static struct sched_share share_of(const struct sched_member *member, bool busy, uint64_t now)
 {
-    const uint64_t need = sched_need(member);
+    const uint64_t silent = silent_bytes(member, now),
+                   need = sched_max(sched_need(member),
+                                    silent != 0 ? sched_member_hold(member) : 0);
     const bool clings = sched_member_clings(member, now),
                unsure = (member->report.flags & GS_STATE_MOVING) != 0 ||
                         member->report.echoed < member->sent.turn_seq;
@@ -96,6 +108,7 @@ static struct sched_share share_of(const struct sched_member *member, bool busy,
                        : member->budget,
         .held = member->party->turn.held,
         .given = busy && !clings ? sched_less(member->budget, need) : 0,
+        .silent = silent,
         .unsure = unsure ? member->report.resident : 0,
         .unsure_most = unsure ? sched_member_hold(member) : 0,
     };
@@ -112,6 +125,7 @@ static void count_share(struct sched_member *member, const struct sched_share *s
     sum->hold += share->hold - old->hold;
     sum->kept += share->kept - old->kept;
     sum->given += share->given - old->given;
+    sum->silent += share->silent - old->silent;
     sum->held += share->held - old->held;
     sum->unsure += share->unsure - old->unsure;
     sum->unsure_most += share->unsure_most - old->unsure_most;
@@ -123,10 +137,13 @@ static void count_share(struct sched_member *member, const struct sched_share *s
 static uint64_t party_need(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
+    uint64_t need = party->books.demand;
 
-    return device->sched->settings.exclusive
-               ? device->space.capacity
-               : sched_min(party->books.demand, device->space.capacity);
+    if (device->sched->settings.exclusive)
+        return device->space.capacity;
+    lockd_list_each (at, &party->members)
+        need += sched_member_of(at, of_party)->books.share.silent;
+    return sched_min(need, device->space.capacity);
 }
 
 /* A gang that does not answer is asked for nothing more until it does. */
@@ -158,7 +175,7 @@ static void count_members(struct sched_party *party, uint64_t now)
 
         busy += sched_member_busy(member);
         running += (member->report.flags & GS_STATE_RUNNING) != 0;
-        deaf += is_deaf(member, now);
+        deaf += is_deaf(member, now) || (!party->turn.held && member->books.share.silent != 0);
         if (sched_member_stuck(member, now)) {
             stuck++;
             blocks += is_blocked(member);
@@ -243,8 +260,9 @@ static void sort_member(struct sched_member *member, uint64_t now)
 {
     struct sched_device *device = member->device;
     const bool busy = sched_member_busy(member), held = member->party->turn.held,
-               owes = member->report.echoed != member->sent.seq ||
-                      sched_member_hold(member) > member->budget;
+               unread = member->report.echoed != member->sent.seq,
+               owes = unread || sched_member_hold(member) > member->budget,
+               keeps = unread && sched_member_hold(member) > member->report.demand;
     struct sched_share share;
 
     if (!owes)
@@ -261,7 +279,10 @@ static void sort_member(struct sched_member *member, uint64_t now)
                 busy && member->budget > member->report.demand);
     put_on_list(&device->books.unused, &member->books.unused,
                 !busy && member->budget > member->report.resident);
-    put_on_list(&device->books.stopping, &member->books.stopping, !held && (busy || owes));
+    put_on_list(&device->books.stopping, &member->books.stopping,
+                keeps || (!held && (busy || owes)));
+    if (keeps)
+        device->stop_at = sched_min(device->stop_at, now + SILENT);
     if (!held && owes)
         device->stop_at = sched_min(device->stop_at, now + GRACE);
     sort_victim(member, busy);

@@ -8,6 +8,9 @@
  * and done it. A budget is raised only by what is free at that moment, and again as memory
  * leaves (credits).
  *
+ * A program that has been stopped echoes nothing. What it may hold then counts as what it needs
+ * (books.c), also where that is more: else the others would wait for it, and give nothing.
+ *
  * Members whose turn has come get memory in the order of their admission. The first that does
  * not get all it needs ends the round, so one is complete early rather than all late.
  */

@@ -30,6 +30,7 @@
 #define LOOK_AGAIN        NS_PER_MS           /* at what is just not so yet */
 #define GRACE             (10000 * NS_PER_MS) /* a turn or a stop without progress */
 #define GRACE_SHORT       (1000 * NS_PER_MS)  /* ... that the driver has no memory for */
+#define SILENT            (1000 * NS_PER_MS)  /* without an echo */
 #define ASK_AGAIN         (2000 * NS_PER_MS)  /* a stuck holder */
 #define SHORT_DECAY       (10000 * NS_PER_MS)
 #define SHORT_FORGET      (300000 * NS_PER_MS)

@@ -174,7 +174,7 @@ static struct gs_wire_device describe_device(const struct sched_device *device, 
         .waiting = device->waiting.queue.count + device->waiting.forming.count +
                    device->waiting.hopeless.count,
         .leases = device->turns.leases,
-        .exclusive = device->turns.leases && device->books.sum.demand <= device->space.capacity,
+        .exclusive = device->turns.leases && !sched_device_crowded(device),
         .quantum_ns = sched_device_quantum(device),
         .switch_ns = sched_device_switch(device),
         .switches = device->turns.switches,

@@ -34,6 +34,8 @@ struct sched_share {
     uint64_t kept;  /* what it is meant to keep: its need while it may run, else its budget */
     uint64_t given; /* beyond its need, while it may run */
     uint64_t held;  /* 1: its gang has a place there, and so it a share of the spare bytes */
+    /* it does not read its targets: what it may hold beyond its demand, and does not give back */
+    uint64_t silent;
     /* it moves, or has not read a new budget: that may really be anything from 0 to the most */
     uint64_t unsure, unsure_most;
 };
@@ -87,12 +89,13 @@ struct sched_member_sent {
 /* A member's share of its device's sums and sets: books.c. */
 struct sched_member_books {
     /* on the lists of these names in device->books: */
-    struct lockd_list hungry;   /* its turn has come, its budget has not */
-    struct lockd_list spared;   /* may run and has more than it needs */
-    struct lockd_list unused;   /* does not run, may hold more than it does */
-    struct lockd_list stopping; /* was asked to stop, or may not run and owes
-                                   something */
-    struct sched_node victim;   /* in *victim_of: does not run and has a budget */
+    struct lockd_list hungry; /* its turn has come, its budget has not */
+    struct lockd_list spared; /* may run and has more than it needs */
+    struct lockd_list unused; /* does not run, may hold more than it does */
+    /* was asked to stop, or may not run and owes something; or has not read its newest target and
+     * may hold more than it needs */
+    struct lockd_list stopping;
+    struct sched_node victim; /* in *victim_of: does not run and has a budget */
     struct sched_order *victim_of;
     struct sched_share share;
     uint64_t owes;    /* since when it has more memory than it may have, or has not read all

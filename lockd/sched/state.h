@@ -193,6 +193,12 @@ static inline uint64_t sched_need(const struct sched_member *member)
                      member->device->space.capacity);
 }
 
+/* There is less than all together need, or some do not give back what they do not need. */
+static inline bool sched_device_crowded(const struct sched_device *device)
+{
+    return device->books.sum.demand + device->books.sum.silent > device->space.capacity;
+}
+
 /* Does its newest decision say RUN? */
 static inline bool sched_member_run(const struct sched_member *member)
 {

@@ -31,26 +31,39 @@ static bool needs_more(const struct sched_party *party)
     return more;
 }
 
-/* How little is lost when it stops; -1: nothing is won. */
+static bool is_silent(const struct sched_party *party)
+{
+    bool silent = false;
+
+    lockd_list_each (at, &party->members)
+        silent = silent || sched_member_of(at, of_party)->books.share.silent != 0;
+    return silent;
+}
+
+/* How little is lost when it stops; -1: nothing is won. The memory of one that is silent does not
+ * come at once. */
 static int overflow_rank(const struct sched_party *party)
 {
-    const bool more = needs_more(party);
+    const bool more = needs_more(party), silent = is_silent(party);
 
     if (party->books.need == 0)
         return -1;
-    if (!sched_gang_wants(party->gang))
-        return 5;
+    if (!sched_gang_wants(party->gang) && !silent)
+        return 6;
     if (sched_gang_has_forming_turn(party->gang))
         return more ? 0 : 1;
+    if (silent)
+        return 5;
     if (more)
         return 4;
     return party->books.running_members == 0 ? 3 : 2;
 }
 
 /* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
- * ones, then the one that needs more than it was given (it cannot run anyway), then the one
- * that came last. A gang that is forming is the last to stop, all the more if it needs more: the
- * others of it may wait for that program, and cannot stop before it has come to run. */
+ * ones, then those that do not answer, then the one that needs more than it was given (it cannot
+ * run anyway), then the one that came last. A gang that is forming is the last to stop, all the
+ * more if it needs more: the others of it may wait for that program, and cannot stop before it has
+ * come to run. */
 void sched_stop_overflow(struct sched_device *device, uint64_t now)
 {
     while (device->books.need_held + device->books.lost > device->space.capacity &&
@@ -157,12 +170,14 @@ void sched_stop_idle(struct sched_device *device, uint64_t now)
     }
 }
 
-/* When time alone makes something of it: stuck, deaf or clinging. */
+/* When time alone makes something of it: silent, stuck, deaf or clinging. */
 static uint64_t next_look(const struct sched_member *member, uint64_t now)
 {
     const uint64_t since[] = {member->stopped, member->books.owes, member->books.offered};
     uint64_t look = LOCKD_NEVER;
 
+    if (member->books.owes != LOCKD_NEVER && member->books.owes + SILENT > now)
+        look = member->books.owes + SILENT;
     for (size_t i = 0; i < sizeof since / sizeof since[0]; i++) {
         if (since[i] != LOCKD_NEVER && since[i] + GRACE > now)
             look = sched_min(look, since[i] + GRACE);
@@ -173,7 +188,7 @@ static uint64_t next_look(const struct sched_member *member, uint64_t now)
 /* A stuck program is asked again, as long as it still listens. */
 void sched_stop_watch(struct sched_device *device, uint64_t now)
 {
-    if (now < device->stop_at)
+    if (now < device->stop_at && !lockd_list_empty(&device->books.stopping))
         return;
     device->stop_at = LOCKD_NEVER;
     lockd_list_each (at, &device->books.stopping) {

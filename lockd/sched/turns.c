@@ -397,9 +397,9 @@ static bool is_mixed(const struct sched_device *device)
 
 static void change_mode(struct sched_device *device, uint64_t now)
 {
-    const bool crowded = is_mixed(device) || sched_together_is_awaited(device, true) ||
-                         (device->sched->settings.exclusive && device->party_count > 1);
-    const bool leases = device->books.sum.demand > device->space.capacity || crowded;
+    const bool apart = is_mixed(device) || sched_together_is_awaited(device, true) ||
+                       (device->sched->settings.exclusive && device->party_count > 1);
+    const bool leases = sched_device_crowded(device) || apart;
 
     if (leases == device->turns.leases)
         return;

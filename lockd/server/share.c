@@ -156,12 +156,12 @@ void lockd_share_gone(struct lockd_connection *connection)
     ask_waiting(connection->server);
 }
 
-static unsigned count_of_user(const struct lockd_shares *shares, uid_t uid)
+static unsigned count_of_user(const struct lockd_shares *shares, const struct lockd_user *user)
 {
     unsigned count = 0;
 
     for (unsigned i = 0; i < shares->count; i++)
-        count += shares->asking[i].uid == uid;
+        count += shares->asking[i].user == user;
     return count;
 }
 
@@ -170,14 +170,14 @@ void lockd_share_open(struct lockd_connection *connection, const struct gs_wire_
     struct lockd_shares *shares = &connection->server->shares;
 
     if (shares->count == LOCKD_SHARES_MOST ||
-        count_of_user(shares, connection->uid) >= LOCKD_SHARES_OF_USER) {
+        count_of_user(shares, connection->user) >= LOCKD_SHARES_OF_USER) {
         refuse_open(connection, open->number, -EAGAIN);
         return;
     }
     shares->asking[shares->count] = (struct lockd_asking){.opener = connection->id,
                                                           .at = lockd_now(),
                                                           .of_opener = open->number,
-                                                          .uid = connection->uid,
+                                                          .user = connection->user,
                                                           .what = *open};
     ask_next(connection->server, shares->count++);
 }

@@ -17,21 +17,21 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 struct lockd_connection;
 struct lockd_server;
+struct lockd_user;
 
 #define LOCKD_SHARES_MOST    256
 #define LOCKD_SHARES_OF_USER 64 /* so that there is room for other users */
 
-struct lockd_asking {    /* an open that is not answered yet */
-    uint64_t opener, at; /* opener: id of a connection; at: when it asked */
-    uint64_t exporter;   /* ... of the one that was asked last; 0: none yet */
-    uint32_t number;     /* under which that one was asked */
-    uint32_t of_opener;  /* the opener's own */
-    uid_t uid;           /* of both */
-    bool asked;          /* that one has not answered */
+struct lockd_asking {              /* an open that is not answered yet */
+    uint64_t opener, at;           /* opener: id of a connection; at: when it asked */
+    uint64_t exporter;             /* ... of the one that was asked last; 0: none yet */
+    uint32_t number;               /* under which that one was asked */
+    uint32_t of_opener;            /* the opener's own */
+    const struct lockd_user *user; /* of the opener, which is connected */
+    bool asked;                    /* that one has not answered */
     struct gs_wire_open what;
 };
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program as the daemon sees it: speaks lockd/protocol/wire.h over a real socket and keeps the client's promises."""
 import array
+import glob
 import os
 import selectors
 import signal
@@ -250,6 +251,19 @@ def can_connect(path):
         return True
     except OSError:
         return False
+
+
+def control_group(case, *parts):
+    """A control group, which is removed after the test."""
+    path = next(iter(glob.glob("/sys/fs/cgroup/systemd") + ["/sys/fs/cgroup"])) # a machine with version 1 has several trees
+    if not os.path.exists(os.path.join(path, "cgroup.procs")):
+        raise OSError(f"{path} is no hierarchy")
+    for part in parts:
+        path = os.path.join(path, part)
+        if not os.path.isdir(path):
+            os.mkdir(path)
+            case.addCleanup(os.rmdir, path)
+    return path
 
 
 def wait_for(condition, timeout, what):

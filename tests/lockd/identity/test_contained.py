@@ -15,7 +15,7 @@ import unittest
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # of lockd
 FAKE = os.path.dirname(next(iter(glob.glob(os.path.join(TESTS, "fake.py")) + glob.glob(os.path.join(TESTS, "*", "fake.py")))))
 sys.path.insert(0, FAKE)
-from fake import GIB, PATIENCE, RUNNING, WANT, Daemon, Program  # noqa: E402
+from fake import GIB, PATIENCE, RUNNING, WANT, Daemon, Program, control_group  # noqa: E402
 
 LOCKD, CTL = "", ""
 
@@ -55,19 +55,6 @@ program.say(flags=WANT, demand=GIB)
 program.settle(lambda p: p.flags & RUNNING)
 sys.exit(subprocess.run(sys.argv[4:], check=False).returncode)
 """
-
-
-def control_group(case, *parts):
-    """A control group, which is removed after the test."""
-    path = next(iter(glob.glob("/sys/fs/cgroup/systemd") + ["/sys/fs/cgroup"])) # a machine with version 1 has several trees
-    if not os.path.exists(os.path.join(path, "cgroup.procs")):
-        raise OSError(f"{path} is no hierarchy")
-    for part in parts:
-        path = os.path.join(path, part)
-        if not os.path.isdir(path):
-            os.mkdir(path)
-            case.addCleanup(os.rmdir, path)
-    return path
 
 
 class ContainedTest(unittest.TestCase):

@@ -155,6 +155,171 @@ static void lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns(voi
     assert_true(is_running(h, 3));
 }
 
+/* 0 needs 24 MiB of 192 and has spare bytes; it no longer answers when it is to have fewer. Returns
+ * what it keeps. */
+static uint64_t stops_with_spare_bytes(struct harness *h)
+{
+    h->total = 192 * MIB;
+    runs(h, 0, 24 * MIB);
+    later(h, 2 * TELL_PAUSE);
+    assert_true(h->client[0].target.budget >= 80 * MIB);
+    h->client[0].deaf = true;
+    return h->client[0].target.budget;
+}
+
+/* All of them fit, so no turns are taken; what 0 does not give back the other one has to spare. */
+static void lock_stopped_program_keeps_spare_bytes_others_give_theirs(void **state)
+{
+    struct harness *h = *state;
+
+    for (uint64_t room = 0, last = 32 * MIB; room == 0 || last <= room; last += 2 * MIB) {
+        room = 192 * MIB - stops_with_spare_bytes(h) - 24 * MIB;
+        runs(h, 1, 24 * MIB);
+        for (uint64_t demand = 8 * MIB; demand <= last; demand += 2 * MIB) { /* it grows */
+            say(h, 2, W, demand, h->client[2].state.resident);
+            obeys(h, 2);
+            obeys(h, 1);
+            later(h, 2 * TELL_PAUSE);
+            obeys(h, 1);
+        }
+        for (int second = 0; second < 5; second++) {
+            obeys(h, 1);
+            obeys(h, 2);
+            later(h, 1000 * MS);
+        }
+        assert_true(is_running(h, 1));
+        assert_true(is_running(h, 2));
+        assert_false(device_of(h)->turns.leases);
+        for (int who = 0; who < 3; who++)
+            gone(h, who);
+    }
+}
+
+/* What all need fits, but not beside what 0 keeps: the others take turns. */
+static void lock_stopped_program_keeps_spare_bytes_others_take_turns(void **state)
+{
+    struct harness *h = *state;
+    int ran[HARNESS_CLIENTS];
+
+    stops_with_spare_bytes(h);
+    runs(h, 1, 80 * MIB);
+    say(h, 2, W, 80 * MIB, 0);
+    obey_for(h, 100, 1, 3, ran);
+    assert_true(ran[1] > 35 && ran[2] > 35);
+}
+
+/* What all need fits, but not beside what 0 keeps: the memory of an idle one leaves. */
+static void lock_stopped_program_keeps_spare_bytes_idle_memory_leaves(void **state)
+{
+    struct harness *h = *state;
+    int ran[HARNESS_CLIENTS];
+
+    stops_with_spare_bytes(h);
+    runs(h, 1, 80 * MIB);
+    say(h, 1, 0, 80 * MIB, 80 * MIB);
+    say(h, 2, W, 80 * MIB, 0);
+    for (int second = 0; second < 60; second++) {
+        idles(h, 1);
+        obey_for(h, 1, 2, 3, ran);
+    }
+    assert_true(is_running(h, 2));
+    h->client[0].deaf = false; /* it goes on, and all fit again */
+    for (int second = 0; second < 3; second++) {
+        obeys(h, 0);
+        say(h, 1, W, 80 * MIB, h->client[1].state.resident);
+        obey_for(h, 1, 0, 3, ran);
+    }
+    assert_false(device_of(h)->turns.leases);
+    assert_true(is_running(h, 0) && is_running(h, 1) && is_running(h, 2));
+}
+
+#define PROGRAMS 5
+
+/* What programs do at random for some time: want more or less memory, have nothing to do, are stopped. */
+struct at_random {
+    uint64_t number;
+    bool idle[PROGRAMS];
+};
+
+static uint64_t random_below(struct at_random *r, uint64_t limit)
+{
+    r->number = r->number * 6364136223846793005ull + 1442695040888963407ull;
+    return (r->number >> 33) % limit;
+}
+
+static void live_on(struct harness *h, struct at_random *r, uint64_t ns)
+{
+    for (int who = 0; who < PROGRAMS; who++) {
+        for (int i = 0; i < 2 && !h->client[who].deaf; i++) {
+            if (r->idle[who])
+                idles(h, who);
+            else
+                obeys(h, who);
+            assert_null(sched_check(h->sched));
+        }
+    }
+    later(h, ns);
+    assert_null(sched_check(h->sched));
+}
+
+static void do_anything(struct harness *h, struct at_random *r)
+{
+    const int who = (int)random_below(r, PROGRAMS);
+    struct harness_client *c = &h->client[who];
+
+    if (c->deaf)
+        return;
+    r->idle[who] = random_below(r, 3) == 0;
+    if (random_below(r, 2) == 0 && (c->state.flags & GS_STATE_RUNNING) != 0) {
+        c->state.demand = sched_max(c->state.resident, (1 + random_below(r, 40)) * 2 * MIB);
+        say(h, who, W | GS_STATE_RUNNING, c->state.demand, c->state.resident);
+    }
+    live_on(h, r, random_below(r, 200) * 10 * MS);
+    if (who < 2 && random_below(r, 8) == 0)
+        c->deaf = true;
+}
+
+/* All want to run, and all have that fit beside what the stopped ones may hold in the end. */
+static void assert_all_run(struct harness *h, struct at_random *r)
+{
+    uint64_t room = h->total;
+    bool ran[PROGRAMS] = {false};
+
+    for (int second = 0; second < 500; second++) { /* what others had before is made up for */
+        for (int who = 0; who < PROGRAMS; who++) {
+            r->idle[who] = false;
+            ran[who] = ran[who] || is_running(h, who);
+        }
+        live_on(h, r, 1000 * MS);
+    }
+    for (int who = 0; who < PROGRAMS; who++)
+        if (h->client[who].deaf)
+            room -= sched_max(h->client[who].state.resident, h->client[who].most);
+    for (int who = 0; who < PROGRAMS; who++)
+        assert_true(ran[who] || h->client[who].deaf || h->client[who].state.demand > room);
+}
+
+static void lock_stopped_programs_at_random_the_others_run(void **state)
+{
+    struct harness *h = *state;
+
+    h->total = 192 * MIB;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct at_random r = {.number = seed};
+
+        for (int who = 0; who < PROGRAMS; who++)
+            say(h, who, W, (1 + random_below(&r, 30)) * 2 * MIB, 0);
+        for (int i = 0; i < 30; i++)
+            do_anything(h, &r);
+        assert_all_run(h, &r);
+        for (int who = 0; who < PROGRAMS; who++)
+            h->client[who].deaf = false;
+        assert_all_run(h, &r);
+        for (int who = 0; who < PROGRAMS; who++)
+            gone(h, who);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +328,10 @@ int main(void)
         scenario(lock_stopped_idle_program_memory_of_other_idle_ones_leaves_instead),
         scenario(lock_evicted_program_that_does_not_answer_is_shown),
         scenario(lock_stopped_idle_program_with_exclusive_turns_others_run),
+        scenario(lock_stopped_program_keeps_spare_bytes_others_give_theirs),
+        scenario(lock_stopped_program_keeps_spare_bytes_others_take_turns),
+        scenario(lock_stopped_program_keeps_spare_bytes_idle_memory_leaves),
+        scenario(lock_stopped_programs_at_random_the_others_run),
         scenario(lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns),
     };
 

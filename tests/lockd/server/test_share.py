@@ -11,11 +11,16 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..")]
-from fake import MIB, PATIENCE, TOKEN, Daemon, Peer, wait_for  # noqa: E402
+from fake import MIB, PATIENCE, TOKEN, Daemon, Peer, control_group, wait_for  # noqa: E402
 from other_user import make_folder  # noqa: E402  (in the folder above fake's)
 
 LOCKD = sys.argv.pop(1)
 NEWUSER = 0x10000000
+
+
+def enter(group):
+    with open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii") as file:
+        file.write(str(os.getpid()))
 
 
 class ShareTest(unittest.TestCase):
@@ -99,6 +104,37 @@ class ShareTest(unittest.TestCase):
             self.assertEqual(opener.told()[:2], (65 + i, -errno.EAGAIN))
         for _ in range(64):
             exporter.asked()
+
+    def container_peers(self, name):
+        """An exporter and an opener in a container; this process is there until the daemon has seen them."""
+        try:
+            inside = control_group(self, f"gpushare-test-{os.getpid()}-{name * 64}")
+            with open("/proc/self/cgroup", encoding="ascii") as file:
+                lines = [line.rstrip("\n").split(":", 2) for line in file]
+            own = next(path for _, controllers, path in lines if controllers == "name=systemd" or controllers == "")
+            outside = os.path.join(os.path.dirname(inside), own.lstrip("/"))
+            if not os.access(os.path.join(outside, "cgroup.procs"), os.W_OK):
+                raise PermissionError(outside)
+            enter(inside)
+        except OSError as error:
+            self.skipTest(f"this process cannot enter a control group of its own: {error}")
+        try:
+            peers = self.peer(1001), self.peer(1002)
+            for peer in peers:
+                peer.has_been_read()
+        finally:
+            enter(outside)
+        return peers
+
+    def test_another_container(self):
+        """What root of one container asks for is not counted as root's of another one, or of the machine."""
+        places = [self.container_peers("a"), self.container_peers("b"), (self.peer(1001), self.peer(1002))]
+        for exporter, opener in places:
+            for i in range(65):
+                opener.open(1001, i + 1)
+            self.assertEqual(opener.told()[:2], (65, -errno.EAGAIN))
+            for _ in range(64):
+                exporter.asked()
 
     def test_lies_end_a_connection(self):
         for lie in ({"count": 16}, {"code": 1}, {"offset": 3 * MIB}, {"size": 2**60}, {"code": -2, "count": 1}):

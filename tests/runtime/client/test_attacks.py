@@ -168,7 +168,7 @@ class Attacks(BuildTest):
             self.assertEqual(two.word(f"open {handle}"), "1")
 
     def test_opener_stopped(self):
-        """It holds memory meanwhile: the exporter frees it and works on, and so do others that open its memory."""
+        """It holds memory meanwhile: the exporter frees it and works on, and others get the rest of the card."""
         with Scene() as card:
             one, two, three = card.process(), card.process(), card.process()
             piece, handle = one.make(24 * MIB, 1)
@@ -179,9 +179,12 @@ class Attacks(BuildTest):
             self.assertEqual(one.say(f"check {again} 2"), ["ok"])
             piece = three.word(f"open {other}")
             self.assertEqual(three.say(f"check {piece} 2"), ["ok"])
+            large = three.word(f"alloc {40 * MIB}")
+            self.assertEqual(three.say(f"fill {large} 3"), ["ok"])
             os.kill(two.pid, signal.SIGCONT)
             self.assertEqual(two.say(f"check {opened} 1"), ["ok"])
             self.assertEqual(two.say(f"close {opened}"), ["ok"])
+            self.assertEqual(three.say(f"check {large} 3"), ["ok"])
 
     def test_opener_stopped_while_it_opens(self):
         with Scene() as card:
