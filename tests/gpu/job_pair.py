@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A training job for pairs.py: job_pair.py ddp|fsdp|single GIB STEPS. ddp and fsdp: one process a GPU over NCCL, on two GPUs;
-single: one process on the first. GIB of ballast on each. Prints one JSON line: a checksum that must not depend on who shares
-the cards, whether the ballast is as it was, and the seconds of the steps."""
+"""Training jobs for pairs.py, one after the other: each line "ddp|fsdp|single GIB STEPS" on stdin is one. ddp and fsdp: one process
+a GPU over NCCL, on two GPUs; single: one process on the first. GIB of ballast on each. Prints one JSON line for each: a checksum
+that must not depend on what shares the cards, whether the ballast is as it was, and the seconds of the steps; or "error".
+PyTorch is imported once, which takes longest; the processes that use a GPU are forked for each job and end with it."""
 import hashlib
 import json
+import multiprocessing as mp
 import os
 import socket
 import sys
@@ -12,7 +14,7 @@ import time
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from torch.distributed.fsdp import FullyShardedDataParallel
 
 WIDTH, LAYERS, BATCH = 4096, 4, 512
 
@@ -27,7 +29,6 @@ def make_model(kind):
     if kind == "ddp":
         return torch.nn.parallel.DistributedDataParallel(model)
     if kind == "fsdp":
-        from torch.distributed.fsdp import FullyShardedDataParallel
         return FullyShardedDataParallel(model)
     return model
 
@@ -49,33 +50,44 @@ def train(kind, gib, steps, rank):
 
 
 def run(rank, kind, port, gib, steps, results):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    """The process of one rank."""
     torch.cuda.set_device(rank)
+    if kind == "single":
+        results.put((rank, *train(kind, gib, steps, rank)))
+        return
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("nccl", rank=rank, world_size=2)
     results.put((rank, *train(kind, gib, steps, rank)))
     dist.barrier()
     dist.destroy_process_group()
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def job(kind, gib, steps):
+    fork = mp.get_context("fork")
+    results, port = fork.SimpleQueue(), free_port()
+    ranks = [fork.Process(target=run, args=(rank, kind, port, gib, steps, results)) for rank in range(1 if kind == "single" else 2)]
+    for each in ranks:
+        each.start()
+    for each in ranks:
+        each.join()
+    if any(each.exitcode != 0 for each in ranks):
+        return {"error": f"{kind}: ranks ended with {[each.exitcode for each in ranks]}"}
+    found = sorted(results.get() for _ in ranks)
+    return {"checksum": "-".join(each[1] for each in found), "right": all(each[2] for each in found), "seconds": max(each[3] for each in found)}
+
+
 def main():
-    kind, gib, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     os.environ.update(NCCL_NVLS_ENABLE="0", CUBLAS_WORKSPACE_CONFIG=":4096:8")
-    if kind == "single":
-        found = [(0, *train(kind, gib, steps, 0))]
-    else:
-        mp.set_start_method("spawn")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        results = mp.Queue()
-        ranks = [mp.Process(target=run, args=(rank, kind, port, gib, steps, results)) for rank in range(2)]
-        for each in ranks:
-            each.start()
-        found = sorted(results.get() for _ in ranks)
-        for each in ranks:
-            each.join()
-    print(json.dumps({"checksum": "-".join(each[1] for each in found), "right": all(each[2] for each in found),
-                      "seconds": max(each[3] for each in found)}))
+    print("ready", flush=True)
+    for line in sys.stdin:
+        kind, gib, steps = line.split()
+        print(json.dumps(job(kind, int(gib), int(steps))), flush=True)
 
 
 if __name__ == "__main__":
