@@ -69,13 +69,22 @@ def is_in_one_place(cards, program):
     return len(places) == 1 and cards.used(program, places[0]) != 0 and cards.used(program, 1 - places[0]) == 0
 
 
+def wait_for_begin(cards, program, seed):
+    try:
+        wait_for(lambda: program.poll() is not None or cards.used(program, 0) + cards.used(program, 1) != 0, PATIENCE, "a program to begin")
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}: {error}\n{cards.show()}{cards.said()}") from None
+    if program.poll() is not None:
+        raise AssertionError(f"seed {seed}: exit {program.returncode} at its start: {program.communicate(timeout=PATIENCE)}\n{cards.said()}")
+
+
 def run_seed(build, seed, seconds, counts):
     dice = random.Random(seed)
     with Cards(build, SIMCUDA_PCIE_GBPS=dice.choice(("0.2", "0.5", "2"))) as cards:
         cards.start_daemon()
         programs = [cards.start_hog(seconds + 6, share=share) for share in ("0.4", "0.6", "0.3")]
         for program in programs:
-            wait_for(lambda p=program: cards.used(p, 0) + cards.used(p, 1) != 0, PATIENCE, "a program to begin")
+            wait_for_begin(cards, program, seed)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:
