@@ -174,10 +174,20 @@ class Pairs(unittest.TestCase):
         self.assertEqual(cells["same"], {"state": "untested", "text": "unpatched: exit 1: it cannot"})
 
     def test_a_program_that_hangs_in_its_turns_is_killed(self):
-        with mock.patch.object(matrix, "TURN_LIMIT", 3):
-            cells = self.cells("patched-hangs")
+        unhindered = matrix.Program.turn
+        with self.bench() as bench:
+            run = matrix.Started(bench, self.row._replace(arguments=["patched-hangs"]), self.how.columns)
+
+            def turn(program, count):
+                hangs = program is run.patched and program.turns == 3
+                with mock.patch.object(matrix, "TURN_LIMIT", 1 if hangs else 600):
+                    return unhindered(program, count)
+
+            with mock.patch.object(matrix.Program, "turn", turn):
+                cells = matrix.run_row(bench, run, self.how)
+            self.assertIsNotNone(run.patched.child.poll())
         self.assertEqual(cells["same"]["state"], "passed")
-        self.assertEqual(cells["overhead"], {"state": "failed", "text": "10 iterations did not end within 3 s"})
+        self.assertEqual(cells["overhead"], {"state": "failed", "text": "10 iterations did not end within 1 s"})
 
     def test_another_result_fails(self):
         cells = self.cells("patched-differs")
@@ -415,7 +425,7 @@ class OnTheSimulatedCard(unittest.TestCase):
         good = next(row for row in ROWS if row.key == "ctypes")
         rows = [good, good._replace(key="broken", arguments=["none"]), good._replace(key="two", cards=2),
                 good._replace(key="absent", packages=["no_such_package"]), good._replace(key="last")]
-        for ahead in ([], ["--no-ahead"]):
+        for ahead in ([], ["--no-ahead"]):  # both ways
             status, cells = self.run_matrix(rows, "--seconds", "0.1", *ahead)
             self.assertTrue(status)
             self.assertEqual(list(cells), ["ctypes", "broken", "two", "absent", "last"])
