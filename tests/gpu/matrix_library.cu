@@ -2,16 +2,17 @@
  *
  * matrix_library.cu: some rounds of work with one of NVIDIA's libraries, chosen by USE_*; writes
  * the bytes of the result to stdout. matrix_library BALLAST_GIB: device memory held besides,
- * and compared at the end. GS_MATRIX_MIDDLE=FOLDER: it stops in the middle (matrix_job.py).
+ * and compared at the end. GS_MATRIX_MIDDLE=FOLDER: it stops in the middle. GS_MATRIX_TOLD=FOLDER:
+ * after the result it closes stdout and repeats its work as it is told (matrix_job.py).
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cuda_runtime.h>
 
-#define ROUNDS 200
-#define N      1024
+#define N 1024
 
 #define CHECK(call)                                                                            \
     do {                                                                                       \
@@ -62,113 +63,214 @@ static void middle(void)
     }
 }
 
-static void middle_of(int round, int rounds)
+static double now(void)
 {
-    if (round != rounds / 2)
-        return;
-    CHECK(cudaDeviceSynchronize());
-    middle();
+    struct timespec at;
+
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
 }
+
+/* --- each library: set_up(), step() of the work, synchronize(), write_result() --- */
+
+static void set_up(void);
+static void step(int number);
+static void synchronize(void);
+static void write_result(void);
+
+static float *a, *b;
 
 #if defined USE_CUBLAS
 #include <cublas_v2.h>
-static void work(void)
+#define ROUNDS 200
+static cublasHandle_t handle;
+
+static void set_up(void)
+{
+    a = matrix();
+    b = matrix();
+    CHECK(cublasCreate(&handle));
+}
+
+static void step(int number)
 {
     const float one = 1e-4f, none = 0;
-    float *a = matrix(), *b = matrix();
-    cublasHandle_t handle;
+    const float *from = number % 2 ? a : b;
 
-    CHECK(cublasCreate(&handle));
-    for (int i = 0; i < ROUNDS; i++) {
-        middle_of(i, ROUNDS);
-        CHECK(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, N, N, N, &one, i % 2 ? a : b, N,
-                          i % 2 ? a : b, N, &none, i % 2 ? b : a, N));
-    }
-    write_out(a);
+    CHECK(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, N, N, N, &one, from, N, from, N, &none,
+                      number % 2 ? b : a, N));
 }
 #elif defined USE_CUDNN
 #include <cudnn.h>
-static void work(void)
-{
-    const float one = 1, none = 0;
-    float *a = matrix(), *b = matrix();
-    cudnnHandle_t handle;
-    cudnnTensorDescriptor_t shape;
+#define ROUNDS 200
+static cudnnHandle_t handle;
+static cudnnTensorDescriptor_t shape;
 
+static void set_up(void)
+{
+    a = matrix();
+    b = matrix();
     CHECK(cudnnCreate(&handle));
     CHECK(cudnnCreateTensorDescriptor(&shape));
     CHECK(cudnnSetTensor4dDescriptor(shape, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, N, N, 1, 1));
-    for (int i = 0; i < ROUNDS; i++) {
-        middle_of(i, ROUNDS);
-        CHECK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL,
-                                  &one, shape, i % 2 ? b : a, &none, shape, i % 2 ? a : b));
-    }
-    write_out(a);
+}
+
+static void step(int number)
+{
+    const float one = 1, none = 0;
+
+    CHECK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_CHANNEL, &one,
+                              shape, number % 2 ? b : a, &none, shape, number % 2 ? a : b));
 }
 #elif defined USE_CUFFT
 #include <cufft.h>
-static void work(void)
-{
-    float *a = matrix();
-    cufftHandle plan;
+#define ROUNDS 2
+static cufftHandle plan;
 
+static void set_up(void)
+{
+    a = matrix();
+    b = matrix();
     CHECK(cufftPlan1d(&plan, N, CUFFT_C2C, N / 2));
-    for (int i = 0; i < 2; i++) {
-        middle_of(i, 2);
-        CHECK(cufftExecC2C(plan, (cufftComplex *)a, (cufftComplex *)a,
-                           i % 2 ? CUFFT_INVERSE : CUFFT_FORWARD));
-    }
-    CHECK(cudaDeviceSynchronize());
-    write_out(a);
+}
+
+static void step(int number)
+{
+    CHECK(cufftExecC2C(plan, (cufftComplex *)(number % 2 ? b : a), (cufftComplex *)(number % 2 ? a : b),
+                       number % 2 ? CUFFT_INVERSE : CUFFT_FORWARD));
 }
 #elif defined USE_CUSOLVER
 #include <cusolverDn.h>
-static void work(void)
-{
-    float *a = matrix(), *space;
-    cusolverDnHandle_t handle;
-    int bytes, *info;
+#define ROUNDS 2
+static cusolverDnHandle_t handle;
+static float *space;
+static int bytes, *info;
 
+static void set_up(void)
+{
+    a = matrix();
+    b = matrix();
     CHECK(cusolverDnCreate(&handle));
     CHECK(cusolverDnSpotrf_bufferSize(handle, CUBLAS_FILL_MODE_LOWER, N, a, N, &bytes));
     CHECK(cudaMalloc(&space, sizeof(float) * (size_t)bytes));
     CHECK(cudaMalloc(&info, sizeof *info));
-    middle_of(1, 2);
+}
+
+/* Factors a copy, since the factors take the place of the matrix. */
+static void step(int number)
+{
+    (void)number;
+    CHECK(cudaMemcpyAsync(a, b, sizeof(float) * N * N, cudaMemcpyDeviceToDevice, 0));
     CHECK(cusolverDnSpotrf(handle, CUBLAS_FILL_MODE_LOWER, N, a, N, space, bytes, info));
-    CHECK(cudaDeviceSynchronize());
-    write_out(a);
 }
 #else
 #include <nccl.h>
-static void work(void)
-{
-    ncclComm_t comms[2];
-    float *data[2];
+#define ROUNDS 200
+static ncclComm_t comms[2];
+static float *data[2];
 
+static void set_up(void)
+{
     CHECK(ncclCommInitAll(comms, 2, NULL));
     for (int card = 0; card < 2; card++) {
         CHECK(cudaSetDevice(card));
         data[card] = matrix();
     }
-    for (int i = 0; i < ROUNDS; i++) {
-        if (i == ROUNDS / 2) {
-            CHECK(cudaDeviceSynchronize());
-            CHECK(cudaSetDevice(0));
-            middle_of(i, ROUNDS);
-        }
-        CHECK(ncclGroupStart());
-        for (int card = 0; card < 2; card++)
-            CHECK(ncclAllReduce(data[card], data[card], (size_t)N * N, ncclFloat, ncclMax,
-                                comms[card], 0));
-        CHECK(ncclGroupEnd());
-    }
-    for (int card = 0; card < 2; card++) {
-        CHECK(cudaSetDevice(card));
-        CHECK(cudaDeviceSynchronize());
-        write_out(data[card]);
-    }
+}
+
+static void step(int number)
+{
+    (void)number;
+    CHECK(ncclGroupStart());
+    for (int card = 0; card < 2; card++)
+        CHECK(ncclAllReduce(data[card], data[card], (size_t)N * N, ncclFloat, ncclMax, comms[card],
+                            0));
+    CHECK(ncclGroupEnd());
 }
 #endif
+
+#if defined USE_NCCL
+static void synchronize(void)
+{
+    for (int card = 1; card >= 0; card--) {
+        CHECK(cudaSetDevice(card));
+        CHECK(cudaDeviceSynchronize());
+    }
+}
+
+static void write_result(void)
+{
+    for (int card = 0; card < 2; card++) {
+        CHECK(cudaSetDevice(card));
+        write_out(data[card]);
+    }
+    CHECK(cudaSetDevice(0));
+}
+#else
+static void synchronize(void)
+{
+    CHECK(cudaDeviceSynchronize());
+}
+
+static void write_result(void)
+{
+    write_out(a);
+}
+#endif
+
+/* Seconds of so many steps, from an idle card to an idle card; one step before them is not counted. */
+static double timed(long count)
+{
+    double began;
+
+    step(0);
+    synchronize();
+    began = now();
+    for (long i = 0; i < count; i++)
+        step((int)(i % 2));
+    synchronize();
+    return now() - began;
+}
+
+static void answer(const char *folder, int number, double seconds)
+{
+    char path[4096], whole[4096];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/seconds.new", folder);
+    snprintf(whole, sizeof whole, "%s/seconds.%d", folder, number);
+    file = fopen(path, "w");
+    CHECK(file == NULL);
+    fprintf(file, "%.9f\n", seconds);
+    CHECK(fclose(file) != 0 || rename(path, whole) != 0);
+}
+
+/* Repeats the step as often as matrix.py says (matrix_job.py, Job.repeat). */
+static void repeat(void)
+{
+    const char *folder = getenv("GS_MATRIX_TOLD");
+    char path[4096], end[4096];
+
+    if (folder == NULL)
+        return;
+    snprintf(end, sizeof end, "%s/end", folder);
+    for (int number = 1, tries = 0; access(end, F_OK) != 0; tries++) {
+        long count = 0;
+        FILE *file;
+
+        CHECK(tries == 450000); /* 15 minutes: nobody is there any more */
+        snprintf(path, sizeof path, "%s/turn.%d", folder, number);
+        file = fopen(path, "r");
+        if (file == NULL) {
+            usleep(2000);
+            continue;
+        }
+        CHECK(fscanf(file, "%ld", &count) != 1);
+        fclose(file);
+        answer(folder, number++, timed(count));
+        tries = 0;
+    }
+}
 
 static int *ballast_block(int value)
 {
@@ -200,9 +302,19 @@ int main(int argc, char **argv)
     CHECK(gib > 64);
     for (int i = 0; i < gib; i++)
         ballast[i] = ballast_block(i);
-    work();
-    CHECK(cudaSetDevice(0));
+    set_up();
+    for (int i = 0; i < ROUNDS; i++) {
+        if (i == ROUNDS / 2) {
+            synchronize();
+            middle();
+        }
+        step(i);
+    }
+    synchronize();
+    write_result();
     for (int i = 0; i < gib; i++)
         require_unchanged(ballast[i], i);
+    CHECK(fclose(stdout) != 0);
+    repeat();
     return 0;
 }

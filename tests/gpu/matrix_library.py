@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The library rows of the matrix: matrix_library.py LIBRARY shared|static. Builds matrix_library.cu with that CUDA runtime, patches it
-with GS_MATRIX_PATCH where that is set, and runs it."""
+with GS_MATRIX_PATCH where that is set, and runs it. The built program itself repeats its work as matrix.py tells it."""
 import os
 import shutil
 import subprocess
@@ -10,6 +10,7 @@ from matrix_job import Job
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LINKED = {"cublas": "cublas", "cudnn": "cudnn", "cufft": "cufft", "cusolver": "cusolver", "nccl": "nccl"}
+RESULT_BYTES = 4 << 20  # of each card
 
 
 def build(job, program):
@@ -30,12 +31,15 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, job.mode)
         build(job, program)
-        job.begin()
-        done = subprocess.run([program, str(job.ballast_gib)], stdout=subprocess.PIPE, check=False)
-        if done.returncode != 0:
-            raise SystemExit(f"{job.mode} ended with {done.returncode}")
-        job.add(done.stdout)
-    job.done()
+        job.hold()
+        with subprocess.Popen([program, str(job.ballast_gib)], stdout=subprocess.PIPE) as child:
+            result = child.stdout.read()  # it closes its stdout after the result
+            if len(result) < RESULT_BYTES:
+                raise SystemExit(f"{job.mode} ended with {child.wait()}")
+            job.add(result)
+            job.done()
+            if child.wait() != 0:
+                raise SystemExit(f"{job.mode} ended with {child.returncode}")
 
 
 if __name__ == "__main__":

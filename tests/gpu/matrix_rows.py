@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of the compatibility matrix: a name, the program, its options, the packages and cards that it needs,
-and how many of its processes stop in the middle (matrix_job.middle)."""
+"""The rows of the compatibility matrix: a name, the program, its options, the packages and cards that it needs, how many of its
+processes stop in the middle (matrix_job.middle), and, where its work cannot be repeated, why: its overhead is not measured then."""
 import collections
 
-Row = collections.namedtuple("Row", "key title program arguments environment packages cards ranks", defaults=[1])
+Row = collections.namedtuple("Row", "key title program arguments environment packages cards ranks no_overhead", defaults=[1, ""])
 
 
 def torch(key, title, mode, environment=None, cards=1):
-    return Row(key, f"PyTorch: {title}", "matrix_torch.py", [mode], environment or {}, ["torch"], cards, cards)
+    program = "matrix_ranks.py" if cards > 1 else "matrix_torch.py"
+    return Row(key, f"PyTorch: {title}", program, [mode], environment or {}, ["torch"], cards, cards)
 
 
 def library(key, title, name, cudart, cards=1):

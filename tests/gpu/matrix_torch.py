@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PyTorch rows of the matrix: matrix_torch.py MODE. Deterministic: every run gives the same bytes."""
-import os
-import tempfile
-
+"""The PyTorch rows of the matrix on one card: matrix_torch.py MODE. Deterministic: every run gives the same bytes."""
 import torch
-import torch.multiprocessing as processes
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -30,19 +26,29 @@ def batches(steps, device):
 
 
 def train(model, steps, device):
+    """Trains it; returns one more step as a function, with data from the host."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, foreach=False)  # tensor parallel mixes kinds of tensors
-    for step, (data, labels) in enumerate(batches(steps, device)):
-        if step == steps // 2:
-            torch.cuda.synchronize()
-            middle()
+
+    def step(data, labels):
         optimizer.zero_grad(set_to_none=True)
         nn.functional.cross_entropy(model(data), labels).backward()
         optimizer.step()
 
+    for number, (data, labels) in enumerate(batches(steps, device)):
+        if number == steps // 2:
+            torch.cuda.synchronize()
+            middle()
+        step(data, labels)
+    data, labels = next(batches(1, "cpu"))
+    return lambda: step(data.to(device), labels.to(device))
 
-def keep_parameters(job, model):
+
+def training(job, compiled):
+    model = make_model().cuda()
+    iteration = train(torch.compile(model) if compiled else model, STEPS, "cuda")
     for parameter in model.parameters():
         job.add(parameter.detach().float().cpu().numpy())
+    return iteration
 
 
 def graphs(job):
@@ -64,6 +70,11 @@ def graphs(job):
         graph.replay()
     job.add(state.cpu().numpy())
 
+    def iteration():
+        graph.replay()
+        return state, weight  # the graph uses them: they must live as long
+    return iteration
+
 
 class OnDevice(Dataset):
     """Items that are made on the device, by a worker."""
@@ -76,83 +87,46 @@ class OnDevice(Dataset):
 
 
 def loader(job, how):
-    items = DataLoader(OnDevice(), batch_size=None, num_workers=2, multiprocessing_context=how, prefetch_factor=2)
+    """An iteration is an epoch; the workers stay."""
+    items = DataLoader(OnDevice(), batch_size=None, num_workers=2, multiprocessing_context=how, prefetch_factor=2,
+                       persistent_workers=True)
     total = torch.zeros(256, 1024, device="cuda")
-    for number, item in enumerate(items):
-        if number == 32:
-            middle()
-        total += item * 0.5
-        del item
+
+    def epoch(stops=False):
+        for number, item in enumerate(items):
+            if stops and number == len(items) // 2:
+                middle()
+            total.add_(item * 0.5)
+            del item
+
+    epoch(stops=True)
     job.add(total.cpu().numpy())
+    return epoch
 
 
 def ballast_of(gib):
     return [torch.full((1 << 28,), 3 * i + 1, dtype=torch.int32, device="cuda") for i in range(gib)]
 
 
-def require_unchanged(ballast):
-    if any(not bool((block == 3 * i + 1).all()) for i, block in enumerate(ballast)):
-        raise SystemExit("the ballast is not what was put there")
-
-
-# --- two cards ---
-
-def rank_main(rank, mode, gib, store, out):
-    import torch.distributed as distributed
-    from torch.nn.parallel import DistributedDataParallel
-    deterministic()
-    torch.cuda.set_device(rank)
-    distributed.init_process_group("nccl", init_method=f"file://{store}", rank=rank, world_size=2)
-    ballast = ballast_of(gib)
-    model = make_model().cuda()
-    if mode == "ddp":
-        model = DistributedDataParallel(model, device_ids=[rank])
-    elif mode == "fsdp":
-        from torch.distributed.fsdp import FullyShardedDataParallel
-        model = FullyShardedDataParallel(model)
-    else:
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-        model = parallelize_module(model, init_device_mesh("cuda", (2,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
-    train(model, STEPS, "cuda")
-    with torch.no_grad():
-        answer = model(next(iter(batches(1, "cuda")))[0])
-    require_unchanged(ballast)
-    if rank == 0:
-        torch.save(answer.float().cpu(), out)
-    distributed.barrier()
-    distributed.destroy_process_group()
-
-
-def two_cards(job, mode):
-    with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "out")
-        processes.spawn(rank_main, args=(mode, job.ballast_gib, os.path.join(folder, "store"), out), nprocs=2)
-        job.add(torch.load(out).numpy())
+def is_unchanged(ballast):
+    return all(bool((block == 3 * i + 1).all()) for i, block in enumerate(ballast))
 
 
 def main():
     job = Job(__doc__)
+    job.hold()
     deterministic()
-    if job.mode in ("ddp", "fsdp", "tensor-parallel"):
-        job.begin()
-        two_cards(job, job.mode)
-        job.done()
-        return
     ballast = ballast_of(job.ballast_gib)
     torch.cuda.synchronize()
-    job.begin()
     if job.mode == "graphs":
-        graphs(job)
+        iteration = graphs(job)
     elif job.mode.startswith("loader-"):
-        loader(job, job.mode.removeprefix("loader-"))
+        iteration = loader(job, job.mode.removeprefix("loader-"))
     else:
-        model = make_model().cuda()
-        train(torch.compile(model) if job.mode == "compile" else model, STEPS, "cuda")
-        keep_parameters(job, model)
+        iteration = training(job, job.mode == "compile")
     torch.cuda.synchronize()
-    require_unchanged(ballast)
-    job.done()
+    job.done(is_unchanged(ballast))
+    job.repeat(iteration, torch.cuda.synchronize)
 
 
 if __name__ == "__main__":
