@@ -4,7 +4,9 @@
  * addresses of ours go to virtual.c, all others to the driver. No state.
  */
 #include "runtime/client/client.h"
+#include "runtime/client/evidence.h"
 #include "runtime/memory/foreign_mapping.h"
+#include "runtime/base/config.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
@@ -124,27 +126,37 @@ CUresult __wrap_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *l
                    gs_driver.cuMemGetAccess(flags, location, ptr));
 }
 
-CUresult __wrap_cuMemExportToShareableHandle(void *shareableHandle,
-                                             CUmemGenericAllocationHandle handle,
-                                             CUmemAllocationHandleType handleType,
-                                             unsigned long long flags)
+static CUresult export_handle(void *to, CUmemGenericAllocationHandle handle,
+                              CUmemAllocationHandleType type, unsigned long long flags)
 {
     struct gs_range *range;
     CUresult result;
     bool ours;
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
     range = gs_virtual_hold(handle, &ours);
     if (range == NULL)
         return ours ? CUDA_ERROR_INVALID_VALUE
-                    : gs_driver.cuMemExportToShareableHandle(shareableHandle, handle,
-                                                             handleType, flags);
+                    : gs_driver.cuMemExportToShareableHandle(to, handle, type, flags);
     result = gs_virtual_pin(range);
     if (result == CUDA_SUCCESS) /* exportable memory is one chunk */
-        result = gs_driver.cuMemExportToShareableHandle(
-            shareableHandle, range->chunks[0].handle, handleType, flags);
+        result =
+            gs_driver.cuMemExportToShareableHandle(to, range->chunks[0].handle, type, flags);
     gs_virtual_drop(range);
+    return result;
+}
+
+CUresult __wrap_cuMemExportToShareableHandle(void *shareableHandle,
+                                             CUmemGenericAllocationHandle handle,
+                                             CUmemAllocationHandleType handleType,
+                                             unsigned long long flags)
+{
+    CUresult result;
+
+    if (!gs_client_ready())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    result = export_handle(shareableHandle, handle, handleType, flags);
+    if (result == CUDA_SUCCESS && !gs_runtime.config.disabled)
+        gs_evidence_exported();
     return result;
 }
 

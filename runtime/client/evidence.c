@@ -24,6 +24,7 @@
 #include "runtime/client/connect.h"
 #include "runtime/client/exporter.h"
 #include "runtime/client/launcher.h"
+#include "runtime/client/peers.h"
 #include "runtime/memory/exports.h"
 #include "runtime/memory/openings.h"
 
@@ -54,6 +55,7 @@ static struct {
     _Atomic(uint64_t) collect_at;
     _Atomic(bool) chosen;  /* by the user, when the device was last attached to. Relaxed */
     _Atomic(bool) expects; /* relaxed: what it tells of is looked up by a system call */
+    _Atomic(bool) exports; /* memory for other processes. Relaxed */
     uint64_t looked_at, look_at, waits_since, beside_since; /* client thread */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -203,6 +205,22 @@ static void read_mappings(void)
     close(fd);
 }
 
+/* A program may talk to any other; ranks of NCCL have exported memory, too, at both ends. */
+static void read_connections(void)
+{
+    uint64_t keys[GS_PEERS_MOST];
+    const unsigned count = gs_peers_read(keys);
+
+    for (unsigned i = 0; i < count; i++)
+        add_key(GS_KIN_NCCL, keys[i], 0);
+}
+
+void gs_evidence_exported(void)
+{
+    atomic_store_explicit(&self.exports, true, memory_order_relaxed);
+    gs_evidence_expect();
+}
+
 void gs_evidence_expect(void)
 {
     if (is_chosen() ||
@@ -249,6 +267,8 @@ uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now)
     if (now >= at)
         self.look_at = now + find_pause(now);
     read_mappings();
+    if (atomic_load_explicit(&self.exports, memory_order_relaxed))
+        read_connections();
     return at != UINT64_MAX ? self.look_at - now : UINT64_MAX;
 }
 

@@ -18,13 +18,18 @@ void gs_evidence_collect(void);
  * Any thread. */
 void gs_evidence_share(const uint8_t exporter[16]);
 
+/* Device memory of this process was exported for another one: connections with others count from
+ * now on, since NCCL's ranks export their buffers to each other (and have no file in /dev/shm
+ * where GPUs reach each other). Any thread. */
+void gs_evidence_exported(void);
+
 /* The process's mappings have changed in a way that may show peers: they are looked at soon. Any
  * thread. */
 void gs_evidence_expect(void);
 
 /* --- client thread --- */
 
-/* Looks at the process's mappings for NCCL's: now and then while programs wait for a device or
+/* Looks at the process's mappings and connections for NCCL's: now and then while programs wait for a device or
  * others use it, too, and when that is expected to find some. Returns ns until it wants to be
  * called again. */
 uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now);

@@ -101,6 +101,8 @@ def run_triton(job):
 
 def run_numba(job):
     import numpy
+    if not hasattr(numpy, "row_stack"):
+        numpy.row_stack = numpy.vstack  # NumPy 2.5 has dropped what Numba imports
     from numba import cuda
     job.hold()
 

@@ -7,15 +7,19 @@
  *
  * FILE is memory that the ranks share. WAY: "env" sets MASTER_ADDR and MASTER_PORT (to a number
  * from the name of the file) after the start, as Python programs do; "register" maps FILE only
- * when the program has run for a while, and registers it with the driver, as NCCL does; "nccl" and "none" do neither.
+ * when the program has run for a while, and registers it with the driver, as NCCL does; "export" connects the ranks 0 and 1 by TCP,
+ * and both export device memory, as NCCL does where GPUs reach each other; "connect" does only the first; "nccl" and "none" do nothing.
  * Its last line is "ok" if its memory holds what it must.
  */
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cuda.h>
@@ -29,6 +33,7 @@
 
 struct meeting {
     _Atomic(uint32_t) at[RANKS_MOST]; /* the round that each has come to */
+    _Atomic(uint32_t) port;
 };
 
 static void meet_run(const struct simcuda_launch *launch)
@@ -92,16 +97,57 @@ static struct meeting *map_meeting(const char *path)
     return meeting;
 }
 
-static void set_environment(const char *file)
+static unsigned port_of(const char *file)
 {
     unsigned port = 20000;
-    char text[16];
 
     for (const char *at = file; *at != '\0'; at++)
         port = port * 31 + (unsigned char)*at;
-    snprintf(text, sizeof text, "%u", 20000 + port % 10000);
+    return 20000 + port % 10000;
+}
+
+static void set_environment(const char *file)
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "%u", port_of(file));
     setenv("MASTER_ADDR", "127.0.0.1", 1);
     setenv("MASTER_PORT", text, 1);
+}
+
+/* By a port that rank 0 has found. The connection stays. */
+static void connect_ranks(struct meeting *meeting, uint32_t rank)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint32_t port;
+
+    CHECK(fd >= 0);
+    if (rank == 0) {
+        CHECK(bind(fd, (struct sockaddr *)&address, size) == 0 && listen(fd, 1) == 0 &&
+              getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+        atomic_store(&meeting->port, ntohs(address.sin_port));
+        CHECK(accept(fd, NULL, NULL) >= 0);
+        return;
+    }
+    while ((port = atomic_load(&meeting->port)) == 0)
+        usleep(1000);
+    address.sin_port = htons((uint16_t)port);
+    CHECK(connect(fd, (struct sockaddr *)&address, size) == 0);
+}
+
+static void export_memory(CUdevice device)
+{
+    const CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemGenericAllocationHandle handle;
+    int fd;
+
+    OK(cuMemCreate(&handle, 2 << 20, &prop, 0));
+    OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 }
 
 int main(int argc, char **argv)
@@ -111,6 +157,7 @@ int main(int argc, char **argv)
     const uint32_t rounds = argc == 7 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0;
     const size_t bytes = argc == 7 ? (size_t)strtoul(argv[5], NULL, 10) << 20 : 0;
     const bool registers = argc == 7 && strcmp(argv[6], "register") == 0;
+    const bool exports = argc == 7 && strcmp(argv[6], "export") == 0;
     struct meeting *meeting = NULL;
     CUdeviceptr memory;
     CUfunction function;
@@ -124,6 +171,8 @@ int main(int argc, char **argv)
         meeting = map_meeting(argv[1]);
     if (strcmp(argv[6], "env") == 0)
         set_environment(argv[1]);
+    if (exports || strcmp(argv[6], "connect") == 0)
+        connect_ranks(meeting, rank);
     OK(cuInit(0));
     OK(cuDeviceGet(&device, 0));
     OK(cuDevicePrimaryCtxRetain(&context, device));
@@ -131,6 +180,8 @@ int main(int argc, char **argv)
     OK(cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n"));
     OK(cuModuleGetFunction(&function, module, "meet"));
     OK(cuMemAlloc(&memory, bytes));
+    if (exports)
+        export_memory(device);
     if (registers) {
         compute(memory, bytes, 1);
         OK(cuCtxSynchronize());

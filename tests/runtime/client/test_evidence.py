@@ -71,6 +71,17 @@ class EvidenceTest(unittest.TestCase):
     def test_nccl_memory_two_jobs_end(self):
         self.two_jobs("nccl", "NCCL")
 
+    def test_connected_ranks_that_export_two_jobs_end(self):
+        self.two_jobs("export", "NCCL")
+
+    def test_connected_programs_no_gang(self):
+        job = self.job("a", "connect", rounds=100000)
+        self.assertTrue(wait_for(lambda: len([each for each in programs(self.card) if each["demand"] != 0]) == 2))
+        time.sleep(3)  # looks are a second apart
+        self.assertEqual({each["gang"] for each in programs(self.card)}, {0})
+        for rank in job:
+            rank.kill()
+
     def test_registered_memory_is_seen_at_once(self):
         """Nobody waits for a device, so nothing else makes the library look."""
         job = self.job("a", "register", rounds=100000)
