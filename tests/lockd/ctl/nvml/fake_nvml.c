@@ -36,6 +36,15 @@ int nvmlShutdown(void);
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device);
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned size);
 
+/* Not time(), which may be behind by a tick, and so by a second. */
+static unsigned long long now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (unsigned long long)now.tv_sec * 1000000u + (unsigned long long)now.tv_nsec / 1000u;
+}
+
 static int fault_is(const char *name)
 {
     const char *fault = getenv("FAKE_NVML_FAULT");
@@ -133,7 +142,7 @@ int nvmlDeviceGetProcessUtilization(void *device, struct sample *samples, unsign
         *count = samples != NULL ? 0xfffffffe : 7;
         return NVML_SUCCESS;
     }
-    if (device != &card || since_us > (unsigned long long)time(NULL) * 1000000u)
+    if (device != &card || since_us > now_us())
         return NVML_NOT_FOUND;
     for (const char *each = at; (each = strchr(each, ',')) != NULL; each++)
         wanted += 2;
