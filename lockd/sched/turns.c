@@ -237,9 +237,11 @@ static uint64_t freeable_bytes(struct sched_device *device, const struct sched_p
             continue;
         if (is_revocable(party, head, now))
             sum += party->books.need;
-        else if (now < party->turn.until)
-            device->revoke.at = sched_min(
-                device->revoke.at, sched_min(party->turn.until, ahead_at(party, head, now)));
+        else if (now < party->turn.until) /* an estimate may move on as the time does */
+            device->revoke.at =
+                sched_min(device->revoke.at,
+                          sched_min(party->turn.until,
+                                    sched_max(ahead_at(party, head, now), now + LOOK_PAUSE)));
     }
     return sum;
 }

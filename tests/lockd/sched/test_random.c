@@ -225,6 +225,7 @@ static void lock_random_what_once_failed(void **state)
     model_free(run_one(options, 300055));
     options = plain;
     model_free(run_one(options, 10030));
+    model_free(run_one(options, 3605));
     options.stuck = options.kills = true;
     model_free(run_one(options, 1125));
 }
