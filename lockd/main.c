@@ -154,8 +154,8 @@ static int serve_sockets(struct arguments *arguments, const struct lockd_config 
         server.reload.context = arguments;
         server.successor.sockets = arguments->detach && !sockets->activated ? sockets : NULL;
         if (!sockets->named)
-            server.superseded.ask = is_superseded;
-        server.superseded.context = sockets;
+            server.loop.superseded.ask = is_superseded;
+        server.loop.superseded.context = sockets;
         for (unsigned i = 0; i < sockets->count; i++)
             lockd_log(LOCKD_LOG_INFO, "%s serves %s", GS_VERSION, sockets->spot[i].path);
         lockd_notify("READY=1");

@@ -92,7 +92,7 @@ static void watch_listeners(struct lockd_server *server, bool listening)
         struct epoll_event event = {.events = listening ? EPOLLIN : 0,
                                     .data.ptr = &server->admission.listeners[i]};
 
-        done = epoll_ctl(server->epoll, EPOLL_CTL_MOD, server->admission.listeners[i],
+        done = epoll_ctl(server->loop.epoll, EPOLL_CTL_MOD, server->admission.listeners[i],
                          &event) == 0;
     }
     if (done)
@@ -292,8 +292,8 @@ static void admit_one(struct lockd_server *server, int listener)
             lockd_user_put(user);
         return;
     }
-    connection->controls =
-        !connection->contained &&
+    connection->peer.controls =
+        !connection->peer.contained &&
         (is_trusted(&caller) || is_in_group(&caller, server->config.control_gid));
 }
 

@@ -69,8 +69,8 @@ static int start_guard(struct lockd_server *server, struct lockd_checkpoint *che
                        char order)
 {
     const struct lockd_guard_order first = {.word = order,
-                                            .pid = (int32_t)checkpoint->connection->pid};
-    const int guard = lockd_guard_start(&first, -1, server->epoll, checkpoint);
+                                            .pid = (int32_t)checkpoint->connection->peer.pid};
+    const int guard = lockd_guard_start(&first, -1, server->loop.epoll, checkpoint);
 
     if (guard < 0)
         return guard;
@@ -83,7 +83,7 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     struct lockd_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
     int code = checkpoint != NULL ? 0 : -ENOMEM;
 
-    if (code == 0 && !lockd_identity_is_running(&connection->identity))
+    if (code == 0 && !lockd_identity_is_running(&connection->peer.identity))
         code = -ESRCH;
 
     if (code == 0) {
@@ -95,7 +95,7 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     if (code != 0) {
         lockd_log(LOCKD_LOG_ERROR,
                   "process %d (%s) does not stop, and its guard cannot be started: %s",
-                  (int)connection->pid, connection->name, strerror(-code));
+                  (int)connection->peer.pid, connection->hello.name, strerror(-code));
         connection->checkpoint_at = lockd_now() + FAILED_NS;
         free(checkpoint);
         return;
@@ -103,7 +103,7 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     lockd_list_append(&server->checkpoints.list, &checkpoint->link);
     connection->checkpoint = checkpoint;
     lockd_log(LOCKD_LOG_WARNING, "process %d (%s) does not stop: the driver will checkpoint it",
-              (int)connection->pid, connection->name);
+              (int)connection->peer.pid, connection->hello.name);
 }
 
 static void advance_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
@@ -128,8 +128,8 @@ static void take_restored(struct lockd_checkpoint *checkpoint, uint64_t now)
     struct lockd_connection *connection = checkpoint->connection;
 
     lockd_standin_report_back(&checkpoint->standin, now);
-    lockd_log(LOCKD_LOG_INFO, "process %d (%s) continues", (int)connection->pid,
-              connection->name);
+    lockd_log(LOCKD_LOG_INFO, "process %d (%s) continues", (int)connection->peer.pid,
+              connection->hello.name);
     free_checkpoint(checkpoint);
 }
 
@@ -137,8 +137,8 @@ static void take_failure(struct lockd_checkpoint *checkpoint, uint64_t now, cons
 {
     struct lockd_connection *connection = checkpoint->connection;
 
-    lockd_log(LOCKD_LOG_ERROR, "process %d (%s) is not checkpointed: %s", (int)connection->pid,
-              connection->name, why);
+    lockd_log(LOCKD_LOG_ERROR, "process %d (%s) is not checkpointed: %s",
+              (int)connection->peer.pid, connection->hello.name, why);
     connection->checkpoint_at = now + (checkpoint->guards_lost == 0 ? FAILED_NS : LOOK_NS);
     free_checkpoint(checkpoint);
 }
@@ -154,8 +154,8 @@ static void replace_guard(struct lockd_checkpoint *checkpoint, uint64_t now)
     if (code == 0)
         code = start_guard(connection->server, checkpoint, LOCKD_GUARD_ADOPT);
     lockd_log(LOCKD_LOG_ERROR, "the guard of process %d (%s) was killed%s%s",
-              (int)connection->pid, connection->name, code != 0 ? ", and the next one: " : "",
-              code != 0 ? strerror(-code) : "");
+              (int)connection->peer.pid, connection->hello.name,
+              code != 0 ? ", and the next one: " : "", code != 0 ? strerror(-code) : "");
     if (code != 0) {
         connection->checkpoint_at = now + FAILED_NS;
         take_restored(checkpoint, now);
@@ -174,7 +174,8 @@ static void postpone_restore(struct lockd_checkpoint *checkpoint, uint64_t now, 
 {
     if (checkpoint->failures++ == 0)
         lockd_log(LOCKD_LOG_WARNING, "process %d (%s) cannot be brought back yet: %s",
-                  (int)checkpoint->connection->pid, checkpoint->connection->name, why);
+                  (int)checkpoint->connection->peer.pid, checkpoint->connection->hello.name,
+                  why);
     checkpoint->retry_at = now + LOOK_NS;
     checkpoint->stage = CHECKPOINTED;
     lockd_standin_report_short(&checkpoint->standin, now);
@@ -268,7 +269,7 @@ static void look_at_member(void *context, const struct gs_wire_device *device, v
 
     (void)device;
     if (member->condition == GS_CONDITION_STUCK && (member->flags & GS_CLIENT_LEASE) == 0 &&
-        connection->checkpoint == NULL && !connection->dead && !connection->foreign &&
+        connection->checkpoint == NULL && !connection->dead && !connection->peer.foreign &&
         look->now >= connection->checkpoint_at)
         look->found = connection;
 }

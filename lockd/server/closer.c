@@ -177,7 +177,8 @@ void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user
 {
     const bool lingers = passed && lockd_closer_unread(fd) != 0;
 
-    epoll_ctl(server->epoll, EPOLL_CTL_DEL, fd, NULL); /* no event of it may come up again */
+    epoll_ctl(server->loop.epoll, EPOLL_CTL_DEL, fd,
+              NULL); /* no event of it may come up again */
     shutdown(fd, SHUT_RDWR);
     if ((lingers || ((descriptors || !server->closers.guarded) && !is_empty_socket(fd))) &&
         add_closer(server, user, &fd, 1, true, lingers))

@@ -61,13 +61,10 @@ struct lockd_connection *lockd_connection_new(struct lockd_server *server, int f
     connection->id = ++server->connections.next_id;
     connection->silence.since = lockd_now();
     connection->user = user;
-    connection->uid = user->uid;
-    connection->pid = pid;
+    lockd_peer_init(&connection->peer, identity, &server->here, user->uid, pid);
     connection->limit = UINT64_MAX;
-    connection->identity = *identity;
-    connection->contained = lockd_identity_is_contained(&connection->identity, &server->here);
     connection->out.watched = event.events;
-    if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+    if (epoll_ctl(server->loop.epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         free(connection);
         return NULL;
     }
@@ -122,7 +119,7 @@ static struct gs_wire_hello limit_hello(const struct lockd_connection *connectio
     struct gs_wire_hello less = *hello;
 
     less.class = lockd_wish_granted(connection);
-    if (connection->controls)
+    if (connection->peer.controls)
         return less;
     less.weight = less.weight > GS_WEIGHT_DEFAULT ? GS_WEIGHT_DEFAULT : less.weight;
     less.priority = less.priority > 0 ? 0 : less.priority;
@@ -130,16 +127,17 @@ static struct gs_wire_hello limit_hello(const struct lockd_connection *connectio
 }
 
 /* The kernel's number counts; a program that names another one is at fault, or tries something. */
-static void check_pid(const struct lockd_connection *connection, int32_t said)
+static void check_pid(const struct lockd_connection *connection)
 {
-    const struct lockd_identity *identity = &connection->identity;
+    const struct lockd_identity *identity = &connection->peer.identity;
+    const pid_t said = connection->hello.own_pid;
 
     if (identity->own_pid != 0 && said != identity->own_pid)
         lockd_user_say(
             connection->user, LOCKD_LOG_WARNING,
             "process %d (user %u%s%.12s) says that it is process %d: that does not count",
-            (int)connection->pid, (unsigned)connection->uid,
-            connection->contained ? ", container " : "", identity->container, (int)said);
+            (int)connection->peer.pid, (unsigned)connection->peer.uid,
+            connection->peer.contained ? ", container " : "", identity->container, (int)said);
 }
 
 static void take_hello(struct lockd_connection *connection, const struct gs_wire_hello *hello)
@@ -155,7 +153,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
         reject_connection(
             connection, -EDQUOT,
             "user %u already has %u programs here: end some, or raise max-programs",
-            (unsigned)connection->uid, connection->user->programs);
+            (unsigned)connection->peer.uid, connection->user->programs);
         return;
     }
     connection->client = sched_client_add(server->scheduler, connection);
@@ -164,14 +162,12 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
                           "gpushare-lockd has no memory for another program");
         return;
     }
-    memcpy(connection->name, hello->name, sizeof connection->name);
-    memcpy(connection->version, hello->version, sizeof connection->version);
-    memcpy(connection->group, hello->group, sizeof connection->group);
-    if (connection->pid <= 0) { /* it lives in a pid namespace that we cannot see into */
-        connection->pid = hello->pid;
-        connection->foreign = true;
-    }
-    connection->wish_class = (enum gs_wire_class)hello->class;
+    memcpy(connection->hello.name, hello->name, sizeof connection->hello.name);
+    memcpy(connection->hello.version, hello->version, sizeof connection->hello.version);
+    memcpy(connection->hello.group, hello->group, sizeof connection->hello.group);
+    connection->hello.own_pid = hello->pid;
+    lockd_peer_name(&connection->peer, hello->pid);
+    connection->wish.class = (enum gs_wire_class)hello->class;
     granted = limit_hello(connection, hello);
     sched_describe(server->scheduler, connection->client, &granted, connection->user->number);
     lockd_closer_allow(connection, server->config.hands_over);
@@ -181,11 +177,11 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     lockd_mover_came(connection);
     lockd_relations_came(connection);
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
-              connection->name, (int)connection->pid, (unsigned)connection->uid,
-              connection->version);
+              connection->hello.name, (int)connection->peer.pid, (unsigned)connection->peer.uid,
+              connection->hello.version);
     lockd_successor_came(server, connection);
-    check_pid(connection, hello->pid);
-    lockd_share_came(connection, hello->pid);
+    check_pid(connection);
+    lockd_share_came(connection);
 }
 
 static void take_state(struct lockd_connection *connection, struct gs_wire_state *state,
@@ -208,7 +204,7 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
             connection, code,
             "too many devices: %d for one program, %d for user %u that nobody else "
             "uses",
-            LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->uid);
+            LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->peer.uid);
     else if (code != 0)
         lockd_connection_kill(connection, "state refused: %s", strerror(-code));
 }
@@ -303,7 +299,7 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
  * the only message whose layout no version changes. */
 static void refuse_version(struct lockd_connection *connection, const struct gs_err *err)
 {
-    struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
+    struct gs_wire_note note = {.pid = (int32_t)connection->peer.pid, .kind = GS_NOTE_OTHER};
 
     snprintf(note.name, sizeof note.name, "other release");
     snprintf(note.text, sizeof note.text, "%.150s", err->text);

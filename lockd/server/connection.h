@@ -7,15 +7,16 @@
 
 #include "common/packet.h"
 #include "lockd/base/list.h"
-#include "lockd/identity/identity.h"
+#include "lockd/identity/peer.h"
 #include "lockd/move/move.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/admit.h"
-#include "lockd/server/handover.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/pause.h"
+#include "lockd/server/relations.h"
 #include "lockd/server/share.h"
 #include "lockd/server/trace.h"
+#include "lockd/server/wish.h"
 #include "lockd/track/track.h"
 
 #include <stdbool.h>
@@ -23,8 +24,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct balance_program;
-struct kin_program;
 struct lockd_checkpoint;
 struct lockd_server;
 struct lockd_user;
@@ -48,6 +47,12 @@ struct lockd_rate {
     bool throttled;
 };
 
+/* What the program said of itself. Empty before HELLO. */
+struct lockd_hello {
+    char name[32], version[16], group[32];
+    int32_t own_pid; /* never more than a hint */
+};
+
 struct lockd_connection {
     struct lockd_list link;
     struct lockd_server *server;
@@ -55,31 +60,22 @@ struct lockd_connection {
     struct lockd_user *user;
     uint64_t id;
     int fd;
-    uid_t uid;
-    pid_t pid;
-    bool foreign;   /* the pid is the program's own word */
-    bool controls;  /* may change settings */
-    bool contained; /* it lives in a container: steers programs of that one only */
-    struct lockd_identity identity;
+    struct lockd_peer peer;
     bool dead; /* ending.h */
-    char name[32], version[16], group[32];
+    struct lockd_hello hello;
     struct lockd_rate rate;
     struct lockd_silence silence;
     struct lockd_outbox out;
     struct lockd_tracks tracks;
     struct lockd_pause pause;
-    bool wish_suspended;           /* as its newest wish says (wish.h) */
-    enum gs_wire_class wish_class; /* that it asks for, by its hello or its newest wish */
-    uint64_t limit;                /* bytes on a device, by gpusharectl */
-    enum lockd_beside beside;
-    int32_t own_pid;                     /* the program's own word, never more than a hint */
+    struct lockd_wish wish;
+    uint64_t limit;                      /* bytes on a device, by gpusharectl */
     bool descriptors;                    /* some may be on their way to it (closer.h) */
     struct lockd_checkpoint *checkpoint; /* NULL: it has no guard (checkpoint.h) */
     uint64_t checkpoint_at;              /* no checkpoint is tried before */
     struct lockd_move_program program;   /* as lockd/move knows it (mover.h) */
     struct lockd_trace_listener listening;
-    struct kin_program *kin;         /* after HELLO; NULL: there was no memory (relations.h) */
-    struct balance_program *balance; /* likewise */
+    struct lockd_related related; /* after HELLO */
 };
 
 /* NULL without memory; fd stays the caller's then. */

@@ -28,7 +28,8 @@ void lockd_connection_kill(struct lockd_connection *connection, const char *form
     vsnprintf(why, sizeof why, format, ap);
     va_end(ap);
     lockd_user_say(connection->user, LOCKD_LOG_WARNING,
-                   "process %d (%s) of user %u: connection closed: %s", (int)connection->pid,
-                   connection->name[0] != '\0' ? connection->name : "no name yet",
-                   (unsigned)connection->uid, why);
+                   "process %d (%s) of user %u: connection closed: %s",
+                   (int)connection->peer.pid,
+                   connection->hello.name[0] != '\0' ? connection->hello.name : "no name yet",
+                   (unsigned)connection->peer.uid, why);
 }

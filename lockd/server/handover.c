@@ -18,38 +18,9 @@
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define KEPT_NS 50000000u /* a program that moves memory reads several targets in this time */
-
-/* A process of another pid namespace has more numbers than the one it has here. */
-static bool is_in_our_namespace(const struct lockd_connection *connection)
-{
-    char path[64], line[256];
-    FILE *file;
-    bool beside = false;
-
-    if (connection->foreign || connection->pid <= 0 || connection->contained)
-        return false; /* memory of one container is nothing for another */
-    snprintf(path, sizeof path, "/proc/%d/status", (int)connection->pid);
-    file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    while (fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "NSpid:", 6) == 0)
-            beside = strchr(line, '\t') == strrchr(line, '\t');
-    fclose(file);
-    return beside;
-}
-
-bool lockd_handover_is_beside(struct lockd_connection *connection)
-{
-    if (connection->beside == LOCKD_BESIDE_UNKNOWN)
-        connection->beside =
-            is_in_our_namespace(connection) ? LOCKD_BESIDE_YES : LOCKD_BESIDE_NO;
-    return connection->beside == LOCKD_BESIDE_YES;
-}
 
 static uint64_t lesser_of(uint64_t a, uint64_t b)
 {
@@ -127,7 +98,7 @@ static void keep_pieces(struct lockd_connection *connection, const struct gs_wir
                         struct gs_descriptors *descriptors, uint64_t left)
 {
     struct lockd_handovers *kept = &connection->server->handovers;
-    unsigned own = count_of_user(kept, connection->uid);
+    unsigned own = count_of_user(kept, connection->peer.uid);
 
     for (; descriptors->count != 0 && state->given_bytes <= left &&
            own < LOCKD_HANDOVERS_OF_USER && kept->count < LOCKD_HANDOVERS_MOST;
@@ -137,7 +108,7 @@ static void keep_pieces(struct lockd_connection *connection, const struct gs_wir
         *piece = (struct lockd_handover){.from = connection->id,
                                          .bytes = state->given_bytes,
                                          .at = lockd_now(),
-                                         .uid = connection->uid,
+                                         .uid = connection->peer.uid,
                                          .fd = descriptors->fd[--descriptors->count]};
         memcpy(piece->uuid, state->uuid, sizeof piece->uuid);
     }
@@ -152,7 +123,7 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
     if (state->resident > before)
         drop_returned(connection, state->uuid, state->resident - before);
     else if (server->config.hands_over && state->given_bytes != 0 &&
-             descriptors->count == state->given && lockd_handover_is_beside(connection))
+             descriptors->count == state->given && lockd_peer_is_beside(&connection->peer))
         keep_pieces(connection, state, descriptors, before - state->resident);
     for (unsigned i = 0; i < server->handovers.count && state->device_free != UINT64_MAX; i++)
         if (is_on_device(&server->handovers.piece[i], state->uuid))
@@ -165,7 +136,7 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
 static bool may_go_to(const struct lockd_handover *piece, const struct lockd_connection *to,
                       const struct gs_wire_target *target)
 {
-    return piece->from != to->id && piece->uid == to->uid &&
+    return piece->from != to->id && piece->uid == to->peer.uid &&
            (target->flags & GS_TARGET_RUN) != 0 && is_on_device(piece, target->uuid);
 }
 
@@ -182,7 +153,7 @@ static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *ta
 
         if (with->count < GS_PACKET_FDS && piece->bytes <= rise &&
             (with->count == 0 || piece->bytes == target->handed_bytes) &&
-            may_go_to(piece, to, target) && lockd_handover_is_beside(to)) {
+            may_go_to(piece, to, target) && lockd_peer_is_beside(&to->peer)) {
             with->fd[with->count++] = piece->fd;
             target->handed_bytes = piece->bytes;
             rise -= piece->bytes;
@@ -219,7 +190,7 @@ void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_tar
     bool passed;
 
     if (server->config.hands_over && connection->user->programs > 1 &&
-        lockd_handover_is_beside(connection))
+        lockd_peer_is_beside(&connection->peer))
         target->flags |= GS_TARGET_GIVE;
     choose_pieces(connection, target, rise, &with);
     release_room(server, target->uuid, rise - target->handed * target->handed_bytes);

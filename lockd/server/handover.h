@@ -27,9 +27,6 @@
 struct lockd_connection;
 struct lockd_server;
 
-/* Whether a program lives in this process's pid namespace; looked up when it first matters. */
-enum lockd_beside { LOCKD_BESIDE_UNKNOWN, LOCKD_BESIDE_YES, LOCKD_BESIDE_NO };
-
 #define LOCKD_HANDOVERS_MOST    256
 #define LOCKD_HANDOVERS_OF_USER 128 /* so that there is room for other users */
 
@@ -45,9 +42,6 @@ struct lockd_handovers {
     struct lockd_handover piece[LOCKD_HANDOVERS_MOST]; /* the oldest first */
     unsigned count;
 };
-
-/* It lives in the daemon's own pid namespace. */
-bool lockd_handover_is_beside(struct lockd_connection *connection);
 
 /* To be called before the scheduler hears of the state. Keeps the descriptors that came with
  * it, if they may be passed on and as much memory has left. Kept memory counts as free: the

@@ -18,7 +18,7 @@ void lockd_hostwatch_init(struct lockd_hostwatch *watch)
 
 static pid_t visible_pid(const struct lockd_connection *connection)
 {
-    return connection->foreign ? 0 : connection->pid;
+    return connection->peer.foreign ? 0 : connection->peer.pid;
 }
 
 static void find_common_group(struct lockd_server *server)

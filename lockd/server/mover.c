@@ -81,7 +81,7 @@ static const char *refuse_program(void *owner)
 {
     const struct lockd_connection *connection = owner;
 
-    if (connection->foreign)
+    if (connection->peer.foreign)
         return "it lives in a pid namespace that gpushare-lockd cannot see into";
     if (connection->checkpoint != NULL)
         return "it is checkpointed";
@@ -109,7 +109,7 @@ void lockd_mover_init(struct lockd_server *server)
         .is_gone = is_dead,
     };
 
-    lockd_move_init(&server->moves, server->epoll, server->scheduler, &calls, server);
+    lockd_move_init(&server->moves, server->loop.epoll, server->scheduler, &calls, server);
 }
 
 /* --- what lockd/move is told --- */
@@ -119,10 +119,10 @@ void lockd_mover_came(struct lockd_connection *connection)
     struct lockd_move_program *program = &connection->program;
 
     program->owner = connection;
-    program->pid = (int32_t)connection->pid;
-    program->name = connection->name;
+    program->pid = (int32_t)connection->peer.pid;
+    program->name = connection->hello.name;
     program->client = connection->client;
-    program->identity = &connection->identity;
+    program->identity = &connection->peer.identity;
     program->tracks = &connection->tracks;
 }
 
@@ -144,9 +144,9 @@ void lockd_mover_ask(struct lockd_connection *connection,
     if (code != 0) {
         lockd_user_say(connection->user, LOCKD_LOG_INFO,
                        "user %u (process %d%s%.12s): move, process %d: %s",
-                       (unsigned)connection->uid, (int)connection->pid,
-                       connection->contained ? ", container " : "",
-                       connection->identity.container, relocate->pid, strerror(-code));
+                       (unsigned)connection->peer.uid, (int)connection->peer.pid,
+                       connection->peer.contained ? ", container " : "",
+                       connection->peer.identity.container, relocate->pid, strerror(-code));
         lockd_outbox_end(connection, code, 0, "%s",
                          code == -ESRCH
                              ? "no program with that process id is connected"
@@ -159,8 +159,8 @@ void lockd_mover_ask(struct lockd_connection *connection,
                                            relocate->uuid, connection->id, &end, &why)
                         : why.code;
     lockd_user_say(connection->user, LOCKD_LOG_INFO,
-                   "user %u (process %d): move, process %d: %s", (unsigned)connection->uid,
-                   (int)connection->pid, relocate->pid, code == 0 ? "begun" : why.text);
+                   "user %u (process %d): move, process %d: %s", (unsigned)connection->peer.uid,
+                   (int)connection->peer.pid, relocate->pid, code == 0 ? "begun" : why.text);
     if (code != 0)
         lockd_outbox_end(connection, code, 0, "process %d is not moved: %.150s", relocate->pid,
                          why.text);

@@ -40,7 +40,7 @@ void lockd_outbox_watch(struct lockd_connection *connection)
 
     if (connection->dead || event.events == connection->out.watched)
         return;
-    if (epoll_ctl(connection->server->epoll, EPOLL_CTL_MOD, connection->fd, &event) == 0)
+    if (epoll_ctl(connection->server->loop.epoll, EPOLL_CTL_MOD, connection->fd, &event) == 0)
         connection->out.watched = event.events;
     else
         lockd_connection_kill(connection, "epoll_ctl: %s", strerror(errno));

@@ -49,16 +49,16 @@ static uint64_t sum_others(const struct lockd_track *track, uint64_t all)
 
 static void remark_held_back(struct lockd_connection *connection)
 {
-    struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
+    struct gs_wire_note note = {.pid = (int32_t)connection->peer.pid, .kind = GS_NOTE_OTHER};
 
-    memcpy(note.name, connection->name, sizeof note.name);
+    memcpy(note.name, connection->hello.name, sizeof note.name);
     snprintf(note.text, sizeof note.text,
              "held back: user %u would have more than max-memory on a device; it "
              "continues when the user's other programs there use less",
-             (unsigned)connection->uid);
+             (unsigned)connection->peer.uid);
     lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
     lockd_user_say(connection->user, LOCKD_LOG_WARNING, "process %d (%s): %s",
-                   (int)connection->pid, connection->name, note.text);
+                   (int)connection->peer.pid, connection->hello.name, note.text);
 }
 
 static void hold_program(struct lockd_connection *connection, struct lockd_track *track,

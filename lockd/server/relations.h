@@ -17,6 +17,17 @@ struct lockd_connection;
 struct lockd_seen;
 struct lockd_server;
 
+struct lockd_relations {
+    struct kin kin;
+    struct balance balance;
+};
+
+/* A program as both know it. NULL: there was no memory for it, or balance is off. */
+struct lockd_related {
+    struct kin_program *kin;
+    struct balance_program *balance;
+};
+
 void lockd_relations_init(struct lockd_server *server);
 void lockd_relations_deinit(struct lockd_server *server);
 /* A program has said hello. */

@@ -36,7 +36,7 @@ static struct lockd_remark *find_slot(struct lockd_remarks *remarks,
 void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connection *from,
                        const struct gs_wire_note *note, uint64_t now)
 {
-    const int32_t pid = from->pid > 0 ? (int32_t)from->pid : note->pid;
+    const int32_t pid = from->peer.pid > 0 ? (int32_t)from->peer.pid : note->pid;
     struct lockd_remark *slot = find_slot(remarks, from, pid, note);
 
     if (slot->count == 0)
@@ -54,9 +54,9 @@ void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connect
 
 void lockd_remarks_say(const struct lockd_connection *about, const char *text)
 {
-    struct gs_wire_note note = {.pid = (int32_t)about->pid, .kind = GS_NOTE_OTHER};
+    struct gs_wire_note note = {.pid = (int32_t)about->peer.pid, .kind = GS_NOTE_OTHER};
 
-    memcpy(note.name, about->name, sizeof note.name);
+    memcpy(note.name, about->hello.name, sizeof note.name);
     snprintf(note.text, sizeof note.text, "%s", text);
     lockd_remarks_add(&about->server->remarks, about, &note, lockd_now());
 }
@@ -67,12 +67,12 @@ void lockd_remarks_apart(struct lockd_server *server)
 
     while (sched_next_apart(server->scheduler, &apart)) {
         const struct lockd_connection *of = apart.owner;
-        struct gs_wire_note note = {.pid = (int32_t)of->pid, .kind = GS_NOTE_OTHER};
+        struct gs_wire_note note = {.pid = (int32_t)of->peer.pid, .kind = GS_NOTE_OTHER};
 
         if (apart.group[0] != '\0')
             snprintf(note.name, sizeof note.name, "group %.24s", apart.group);
         else /* nobody has named it */
-            snprintf(note.name, sizeof note.name, "gang of %.23s", of->name);
+            snprintf(note.name, sizeof note.name, "gang of %.23s", of->hello.name);
         snprintf(note.text, sizeof note.text,
                  "its programs together need more memory than %.63s has for them, so they "
                  "take turns separately",

@@ -48,21 +48,27 @@ struct lockd_watchdog {
     uint64_t at;
 };
 
+/* The loop of server.c. */
+struct lockd_loop {
+    int epoll, signals;
+    bool stop; /* it ends when the events at hand are done */
+    struct lockd_superseding superseded;
+    struct lockd_watchdog watchdog;
+};
+
 struct lockd_server {
     struct lockd_config config;
     struct sched *scheduler;
     uint64_t started, started_real; /* by the clock that never goes back; since the epoch */
     struct lockd_identity here;     /* the daemon's own */
-    int epoll, signals;
-    bool stop;
+    struct lockd_loop loop;
     struct lockd_accounts accounts;
     struct lockd_admission admission;
     struct lockd_connections connections;
     struct lockd_list users;
     struct lockd_checkpoints checkpoints;
     struct lockd_closers closers;
-    struct kin kin;
-    struct balance balance;
+    struct lockd_relations relations;
     struct lockd_handovers handovers;
     struct lockd_hostwatch host;
     struct lockd_moves moves;
@@ -72,8 +78,6 @@ struct lockd_server {
     struct lockd_reloading reload;
     struct lockd_shares shares;
     struct lockd_successor successor;
-    struct lockd_superseding superseded;
-    struct lockd_watchdog watchdog;
 };
 
 /* From now on SIGTERM, SIGINT and SIGHUP wait for lockd_server_run(). To be called before the socket

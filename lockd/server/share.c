@@ -76,9 +76,9 @@ static struct lockd_connection *next_exporter(struct lockd_server *server,
     lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        if (each->client != NULL && each != opener && each->own_pid == asking->what.pid &&
+        if (each->client != NULL && each != opener && each->hello.own_pid == asking->what.pid &&
             each->id > asking->exporter && (found == NULL || each->id < found->id) &&
-            lockd_identity_same(&each->identity, &opener->identity))
+            lockd_identity_same(&each->peer.identity, &opener->peer.identity))
             found = each;
     }
     return found;
@@ -92,15 +92,16 @@ static void say_refused(struct lockd_server *server, const struct lockd_asking *
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         if (each->client == NULL || each == opener ||
-            (each->own_pid != asking->what.pid && each->pid != asking->what.pid) ||
-            lockd_identity_same(&each->identity, &opener->identity))
+            (each->hello.own_pid != asking->what.pid && each->peer.pid != asking->what.pid) ||
+            lockd_identity_same(&each->peer.identity, &opener->peer.identity))
             continue;
         lockd_user_say(
             opener->user, LOCKD_LOG_WARNING,
             "process %d (user %u%s%.12s) asked for memory of process %d, which belongs to "
             "another user or container: refused",
-            (int)opener->pid, (unsigned)opener->uid, opener->contained ? ", container " : "",
-            opener->identity.container, (int)asking->what.pid);
+            (int)opener->peer.pid, (unsigned)opener->peer.uid,
+            opener->peer.contained ? ", container " : "", opener->peer.identity.container,
+            (int)asking->what.pid);
         return;
     }
 }
@@ -134,9 +135,8 @@ static void ask_waiting(struct lockd_server *server)
         i += server->shares.asking[i].asked || ask_next(server, i);
 }
 
-void lockd_share_came(struct lockd_connection *connection, int32_t own_pid)
+void lockd_share_came(struct lockd_connection *connection)
 {
-    connection->own_pid = own_pid;
     ask_waiting(connection->server);
 }
 

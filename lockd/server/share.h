@@ -41,8 +41,8 @@ struct lockd_shares {
     uint32_t last_number;
 };
 
-/* A program has said HELLO: notes where it lives. It may be the one that somebody waits for. */
-void lockd_share_came(struct lockd_connection *connection, int32_t own_pid);
+/* A program has said HELLO. It may be the one that an open waits for. */
+void lockd_share_came(struct lockd_connection *connection);
 /* The connection has left the list of connections. */
 void lockd_share_gone(struct lockd_connection *connection);
 

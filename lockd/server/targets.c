@@ -16,8 +16,8 @@
 static void set_overcommit(const struct lockd_connection *connection,
                            struct gs_wire_target *target)
 {
-    target->overcommit = lockd_overcommits_of(&connection->server->config, connection->uid,
-                                              connection->identity.units);
+    target->overcommit = lockd_overcommits_of(&connection->server->config, connection->peer.uid,
+                                              connection->peer.identity.units);
 }
 
 void lockd_targets_send(struct lockd_server *server)

@@ -49,7 +49,7 @@ static void fill_event(const struct lockd_connection *connection,
                        const struct lockd_track *track, struct gs_wire_event *event)
 {
     *event = (struct gs_wire_event){
-        .pid = (int32_t)connection->pid,
+        .pid = (int32_t)connection->peer.pid,
         .phase = track->phase,
         .program = connection->id,
         .at_ns = lockd_now(),
@@ -60,7 +60,7 @@ static void fill_event(const struct lockd_connection *connection,
     };
     lockd_wire_header(&event->header, GS_WIRE_EVENT);
     memcpy(event->uuid, track->uuid, sizeof event->uuid);
-    memcpy(event->name, connection->name, sizeof event->name);
+    memcpy(event->name, connection->hello.name, sizeof event->name);
 }
 
 static void record_event(const struct lockd_connection *connection,
@@ -160,7 +160,7 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
         lockd_connection_kill(connection, "it listens already");
         return;
     }
-    if (connection->contained) {
+    if (connection->peer.contained) {
         end_listening(connection, -EPERM,
                       "a process in a container gets no trace: it shows the programs of all");
         return;
@@ -170,7 +170,7 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
                       "16 traces are already being recorded: wait until one ends");
         return;
     }
-    if (connection->user->trace_listeners >= LISTENERS_OF_USER && !connection->controls) {
+    if (connection->user->trace_listeners >= LISTENERS_OF_USER && !connection->peer.controls) {
         end_listening(connection, -EBUSY,
                       "you already record four traces: wait until one ends");
         return;

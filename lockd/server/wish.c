@@ -18,8 +18,8 @@
 static enum gs_wire_class granted_by(const struct lockd_connection *connection,
                                      const struct lockd_lines *classes)
 {
-    return lockd_classes_grant(classes, connection->uid, connection->identity.units,
-                               connection->wish_class);
+    return lockd_classes_grant(classes, connection->peer.uid, connection->peer.identity.units,
+                               connection->wish.class);
 }
 
 enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection)
@@ -29,15 +29,15 @@ enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection)
         granted_by(connection, &connection->server->config.classes);
     char asked[32], granted[32], line[256];
 
-    if (class == connection->wish_class)
+    if (class == connection->wish.class)
         return class;
     snprintf(line, sizeof line,
              "%s (process %d, user %u) has class %s by [classes] of the configuration, and "
              "asked for %s",
-             connection->name, (int)connection->pid, (unsigned)connection->uid,
+             connection->hello.name, (int)connection->peer.pid, (unsigned)connection->peer.uid,
              lockd_setting_format(setting, class, false, granted, sizeof granted),
-             lockd_setting_format(setting, connection->wish_class, false, asked, sizeof asked));
-    if (connection->wish_class == GS_CLASS_AUTO)
+             lockd_setting_format(setting, connection->wish.class, false, asked, sizeof asked));
+    if (connection->wish.class == GS_CLASS_AUTO)
         lockd_log(LOCKD_LOG_DEBUG, "%s", line);
     else
         lockd_user_say(connection->user, LOCKD_LOG_INFO, "%s", line);
@@ -63,16 +63,16 @@ void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_w
         lockd_connection_kill(connection, "a wish before its hello");
         return;
     }
-    if (suspended != connection->wish_suspended) {
-        connection->wish_suspended = suspended;
+    if (suspended != connection->wish.suspended) {
+        connection->wish.suspended = suspended;
         lockd_pause_wish(connection, suspended);
         if (suspended)
             sched_evict(connection->server->scheduler, connection->client, lockd_now());
-        lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) %s itself", connection->name,
-                  (int)connection->pid, suspended ? "suspends" : "resumes");
+        lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) %s itself", connection->hello.name,
+                  (int)connection->peer.pid, suspended ? "suspends" : "resumes");
     }
-    if ((wish->flags & GS_WISH_CLASS) != 0 && wish->class_number != connection->wish_class) {
-        connection->wish_class = (enum gs_wire_class)wish->class_number;
+    if ((wish->flags & GS_WISH_CLASS) != 0 && wish->class_number != connection->wish.class) {
+        connection->wish.class = (enum gs_wire_class)wish->class_number;
         sched_class(connection->server->scheduler, connection->client,
                     lockd_wish_granted(connection), lockd_now());
     }

@@ -8,7 +8,15 @@
 #include "lockd/protocol/wire.h"
 #include "lockd/start/classes.h"
 
+#include <stdbool.h>
+
 struct lockd_connection;
+
+/* The newest wish of a program. */
+struct lockd_wish {
+    bool suspended;
+    enum gs_wire_class class; /* that it asks for; until the first wish, that of its hello */
+};
 
 /* The class that a program gets by its newest wish and the configuration. */
 enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection);
