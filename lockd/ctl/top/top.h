@@ -56,6 +56,20 @@ struct top_pending {
     char question[160];
 };
 
+/* Which lines are shown, and how (top_keys.c). */
+struct top_view {
+    enum top_order order;
+    bool reverse, filtered, without_graph;
+    uint32_t uid; /* the user whose programs are shown, if filtered */
+};
+
+/* The line that keys act on (top_lines.c). */
+struct top_chosen {
+    int32_t pid; /* 0: the first line */
+    uint8_t uuid[16];
+    unsigned twin; /* of several lines with that process and device: the number from 0 */
+};
+
 struct top {
     struct ctl *ctl;
     struct ctl_nvml *nvml; /* NULL: there is none */
@@ -64,9 +78,7 @@ struct top {
     struct top_history history[TOP_DEVICES];
     size_t history_count;
 
-    enum top_order order;
-    bool reverse, filtered, without_graph;
-    uint32_t uid; /* whose programs are shown, if filtered */
+    struct top_view view;
 
     enum top_mode mode;
     struct top_pending pending;
@@ -74,9 +86,7 @@ struct top {
 
     struct top_line *lines; /* in the order in which they were drawn */
     size_t line_count;
-    int32_t chosen_pid; /* of the line that keys act on; 0: the first */
-    uint8_t chosen_uuid[16];
-    unsigned chosen_twin;
+    struct top_chosen chosen;
     int row, chosen_row, skip; /* line being written; the chosen one; lines scrolled past */
     bool colour;
     bool lost; /* the message says why the last look failed */

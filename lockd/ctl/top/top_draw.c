@@ -180,7 +180,7 @@ static void put_history(struct top *top, const struct gs_wire_device *device)
 {
     const struct top_history *history = top_look_history(top, device->uuid);
 
-    if (top->without_graph || history == NULL || history->count == 0)
+    if (top->view.without_graph || history == NULL || history->count == 0)
         return;
     if (history->samples[(history->count - 1) % TOP_SAMPLES].busy != CTL_BUSY_UNKNOWN)
         put_graph(top, history, GRAPH_BUSY, "busy");
@@ -230,9 +230,9 @@ static void put_all(struct top *top)
              ctl_duration(top->now.daemon.uptime_ns, time, sizeof time),
              (unsigned long long)top->now.daemon.programs,
              ctl_policy_name(top->now.daemon.policy));
-    if (top->filtered)
+    if (top->view.filtered)
         put_text(top, CTL_HEAD, A_NORMAL, "only programs of %s (u: another user, or all)",
-                 ctl_user_name(top->uid, user, sizeof user));
+                 ctl_user_name(top->view.uid, user, sizeof user));
     for (size_t i = 0; i < top->now.device_count; i++)
         put_device(top, &top->now.devices[i]);
     for (size_t i = 0; i < top->now.client_count; i++)
@@ -260,7 +260,7 @@ static void put_footer(const struct top *top)
             snprintf(text, sizeof text, " ? help  %.150s", top->message);
         else
             snprintf(text, sizeof text, " q quit  ? help  o order (%s%s)",
-                     top_lines_order(top->order), top->reverse ? ", reversed" : "");
+                     top_lines_order(top->view.order), top->view.reverse ? ", reversed" : "");
     }
     attron(A_REVERSE);
     mvaddstr(LINES - 1, 0, lockd_text_fit(text, (size_t)COLS, line, sizeof line));

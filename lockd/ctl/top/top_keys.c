@@ -41,28 +41,28 @@ static bool take_help(struct top *top, int value)
 
 static bool take_order(struct top *top, int value)
 {
-    top->order = (enum top_order)value;
+    top->view.order = (enum top_order)value;
     return true;
 }
 
 static bool take_next_order(struct top *top, int value)
 {
     (void)value;
-    top->order = (top->order + 1) % TOP_ORDERS;
+    top->view.order = (top->view.order + 1) % TOP_ORDERS;
     return true;
 }
 
 static bool take_reverse(struct top *top, int value)
 {
     (void)value;
-    top->reverse = !top->reverse;
+    top->view.reverse = !top->view.reverse;
     return true;
 }
 
 static bool take_graph(struct top *top, int value)
 {
     (void)value;
-    top->without_graph = !top->without_graph;
+    top->view.without_graph = !top->view.without_graph;
     return true;
 }
 
@@ -239,7 +239,7 @@ static void choose_user(struct top *top)
     unsigned long number;
 
     top->mode = TOP_NORMAL;
-    top->filtered = false;
+    top->view.filtered = false;
     if (top->input[0] == '\0')
         return;
     number = entry != NULL ? entry->pw_uid : strtoul(top->input, &end, 10);
@@ -248,8 +248,8 @@ static void choose_user(struct top *top)
         snprintf(top->message, sizeof top->message, "there is no user '%s'", top->input);
         return;
     }
-    top->filtered = true;
-    top->uid = (uint32_t)number;
+    top->view.filtered = true;
+    top->view.uid = (uint32_t)number;
 }
 
 static void take_letter(struct top *top, int key)
