@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * peer.c: what the daemon keeps about the process at the other end of a connection. No state but
+ * peer.c: keeps what the daemon knows about the process at the other end of a connection. State:
  * struct lockd_peer. One thread.
  */
 #include "lockd/identity/peer.h"
