@@ -3,8 +3,8 @@
  * checkpoint.c: the daemon's side of checkpointed programs (checkpoint.h). State: struct
  * lockd_checkpoints. One thread, nothing blocks.
  *
- * Invariant: a connection has at most one guard. While its program is checkpointed or on its way
- * back, the scheduler hears of it from its stand-in only (standin.h).
+ * Invariant: a connection has at most one guard. While its program is checkpointed or being
+ * restored, the scheduler gets reports about it from its stand-in only (standin.h).
  */
 #include "lockd/server/checkpoint.h"
 
@@ -22,7 +22,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LOOK_NS     1000000000u  /* for stuck programs; the pause after a failed restore */
+#define LOOK_NS                                                                                \
+    1000000000u /* between two looks for stuck programs, and after a failed restore */
 #define FAILED_NS   60000000000u /* the pause after a failed checkpoint */
 #define GUARDS_MOST 4            /* for one program */
 
@@ -53,7 +54,7 @@ static void free_checkpoint(struct lockd_checkpoint *checkpoint)
 {
     checkpoint->connection->checkpoint = NULL;
     lockd_list_remove(&checkpoint->link);
-    close(checkpoint->guard); /* the guard ends, or brings the program back first */
+    close(checkpoint->guard); /* the guard ends, after it has brought the program back */
     free(checkpoint);
 }
 
@@ -143,8 +144,8 @@ static void take_failure(struct lockd_checkpoint *checkpoint, uint64_t now, cons
     free_checkpoint(checkpoint);
 }
 
-/* The guard was killed and the program is checkpointed: another guard takes over. If that fails
- * as well, all memory of the program counts as resident again. */
+/* The guard was killed and the program is checkpointed: another guard takes over. If there is
+ * none, all memory of the program counts as resident again. */
 static void replace_guard(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
     struct lockd_connection *connection = checkpoint->connection;
@@ -194,7 +195,7 @@ static void take_guard_word(struct lockd_checkpoint *checkpoint, const char *wor
         take_failure(checkpoint, now, word + 1);
     } else if (checkpoint->stage == CHECKPOINTING && word[0] == LOCKD_GUARD_RESTORE) {
         take_failure(checkpoint, now, "its guard was killed");
-    } else if (word[0] != LOCKD_GUARD_CHECKPOINTED) { /* a guard that has taken over says so */
+    } else if (word[0] != LOCKD_GUARD_CHECKPOINTED) { /* sent by a guard that has taken over */
         replace_guard(checkpoint, now);
     }
 }
@@ -242,7 +243,7 @@ static void begin_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
     const char word = LOCKD_GUARD_RESTORE;
 
     if (send(checkpoint->guard, &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
-        /* the guard has ended, and its last message is on the way */
+        /* the guard has ended, and its last message will arrive */
         checkpoint->retry_at = now + LOOK_NS;
         return;
     }

@@ -42,10 +42,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MESSAGES_PER_TURN   16 /* then the other connections have their turn */
+#define MESSAGES_PER_TURN   16 /* then other connections are read */
 #define USER_RATE           25 /* the rate of a user, as a multiple of that of a connection */
 #define FULL_NS             50000000u /* the pause while the closers of its user are full */
-#define PROGRAMS_PER_TICKET 8         /* in an answer, for what one message costs */
+#define PROGRAMS_PER_TICKET 8         /* in an answer, for the price of one message */
 
 struct lockd_connection *lockd_connection_new(struct lockd_server *server, int fd,
                                               struct lockd_user *user,
@@ -110,9 +110,9 @@ static void reject_connection(struct lockd_connection *connection, int code, con
     lockd_connection_kill(connection, "%s", end.text);
 }
 
-/* Every program may ask for less than the ordinary weight and priority, and for less than the class
- * that the configuration gives it. More is at the cost of
- * others, so only those that may change settings get it. */
+/* Every program may ask for less than the ordinary weight and priority, and for a lower class
+ * than the configuration gives it. More would be at the cost of others, so only programs of
+ * users who may change settings get it. */
 static struct gs_wire_hello limit_hello(const struct lockd_connection *connection,
                                         const struct gs_wire_hello *hello)
 {
@@ -126,7 +126,7 @@ static struct gs_wire_hello limit_hello(const struct lockd_connection *connectio
     return less;
 }
 
-/* The kernel's number counts; a program that names another one is at fault, or tries something. */
+/* Only the kernel's process id counts; a program that names another one has an error, or cheats. */
 static void check_pid(const struct lockd_connection *connection)
 {
     const struct lockd_identity *identity = &connection->peer.identity;
@@ -227,7 +227,7 @@ static void take_request(struct lockd_connection *connection,
         lockd_mover_ask(connection, &message->relocate);
         return;
     }
-    /* an answer of a thousand programs costs as much as many messages */
+    /* an answer about a thousand programs costs as much as many messages */
     lockd_bucket_take(&connection->user->bucket, server->config.set.max_messages,
                       1 + server->connections.programs / PROGRAMS_PER_TICKET, lockd_now());
     if (message->header.type == GS_WIRE_TRACE)
@@ -295,8 +295,8 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
     }
 }
 
-/* A program of another release: gpusharectl says so from now on, and the program is told with
- * the only message whose layout no version changes. */
+/* A program of another release: gpusharectl shows a remark from now on, and the program is told
+ * by the only message whose layout is the same in all versions. */
 static void refuse_version(struct lockd_connection *connection, const struct gs_err *err)
 {
     struct gs_wire_note note = {.pid = (int32_t)connection->peer.pid, .kind = GS_NOTE_OTHER};
@@ -328,7 +328,8 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
     lockd_closer_take(connection->server, connection->user, with);
 }
 
-/* The connection or its user is over the rate: it is read again when its time has come. */
+/* Whether the connection or its user exceeds the rate; then it is read again when its time has
+ * come. */
 static bool is_over_rate(struct lockd_connection *connection, uint64_t now)
 {
     const bool own = lockd_bucket_over(connection->rate.bucket, now);
@@ -387,7 +388,7 @@ void lockd_connection_readable(struct lockd_connection *connection)
         if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
             return;
         if (size <= 0) {
-            /* an empty packet can have some */
+            /* even an empty packet can carry descriptors */
             lockd_closer_take(connection->server, connection->user, &with);
             lockd_connection_kill(connection, NULL);
             return;

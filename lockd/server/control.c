@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control.c: the changes that gpusharectl asks for: settings, and operations on one program.
- * Settings belong to root, the daemon's user and the control group; pause, resume, evict and
- * suspend of one program belong to the program's user as well. A caller in a container (also
- * root there) steers the programs of that container only. The log has each operation with the
- * user who asked for it.
+ * control.c: carries out the changes that gpusharectl requests: settings, and operations on one
+ * program. Root, the daemon's user and the control group may change settings; a program's user may
+ * also pause, resume, evict and suspend it. A caller in a container (also root there) steers the
+ * programs of that container only. The log has each operation with the user who requested it.
  */
 #include "lockd/server/control.h"
 
@@ -44,7 +43,8 @@ static const char *operation_name(uint32_t op)
 
 /* --- one program --- */
 
-/* Whether its own user may do that with it; anything else would let that user take from others. */
+/* Whether the program's own user may carry out that operation; the others would take something
+ * from other users. */
 static bool is_for_owner(uint32_t op)
 {
     return op == GS_CONTROL_PAUSE || op == GS_CONTROL_RESUME || op == GS_CONTROL_EVICT ||
@@ -103,7 +103,8 @@ static void do_with_program(struct lockd_connection *program,
     }
 }
 
-/* Whether a caller without the right to change settings may do that with a program. */
+/* Whether a caller without the right to change settings may carry out that operation on the
+ * program. */
 static bool may_operate(const struct lockd_connection *connection,
                         const struct lockd_connection *program, uint32_t op)
 {
@@ -115,8 +116,8 @@ static bool may_operate(const struct lockd_connection *connection,
            lockd_identity_same_container(&connection->peer.identity, &program->peer.identity);
 }
 
-/* Programs with that process id that the caller may steer; a program in another pid namespace
- * may name any process id, so those of other users are passed over, not refused. */
+/* Operates all programs with that process id that the caller may steer. A program in another pid
+ * namespace may claim any process id, so programs of other users are skipped, not refused. */
 static int operate_program(struct lockd_connection *connection,
                            const struct gs_wire_control *control)
 {
@@ -227,7 +228,8 @@ static void explain_refusal(struct lockd_connection *connection,
     }
 }
 
-/* Of those that may not change settings, too many operations do not fill the log. */
+/* Logs the operation, with a limit for callers without the right to change settings: they cannot
+ * fill the log. */
 static void log_operation(const struct lockd_connection *connection,
                           const struct gs_wire_control *control, int code)
 {

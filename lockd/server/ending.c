@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ending.c: connections that are to end. They stay until the events at hand are done (server.c
- * frees them), so that nothing that looks at one loses it.
+ * ending.c: connections that are to end. They exist until the present events are handled (then
+ * server.c frees them), so that no code that uses one loses it.
  */
 #include "lockd/server/ending.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handover.c: passes descriptors of device memory on. State: those that are kept (struct
- * lockd_handovers), each for KEPT_NS at most. The scheduler knows nothing of it: it sees memory
+ * handover.c: passes descriptors of device memory on. State: the kept descriptors (struct
+ * lockd_handovers), each for KEPT_NS at most. The scheduler does not know them: it sees memory
  * leave one program, and gives the room to another. One thread.
  *
- * Invariant: on each device no more is kept than has left programs, as the scheduler counts it,
- * and was not given to others since. Kept memory counts as free, so a program that claims to
- * hand over memory that it never had must not make the device larger.
+ * Invariant: on each device the kept memory is at most the memory that left programs, as the
+ * scheduler counts it, and was not given to others since. Kept memory counts as free, so a program
+ * that claims to hand over memory that it never had must not make the device larger.
  */
 #include "lockd/server/handover.h"
 
@@ -34,21 +34,21 @@ struct lot {
     struct gs_descriptors with;
 };
 
-/* Their memory is released, unless another process has it. */
+/* Closes the lot, which releases its memory unless another process has it as well. */
 static void close_lot(struct lot *lot)
 {
     struct lockd_user *user =
         lot->with.count != 0 ? lockd_user_get(&lot->server->users, lot->uid, "") : NULL;
 
     if (user == NULL) {
-        gs_descriptors_close(&lot->with); /* there is no memory for an account */
+        gs_descriptors_close(&lot->with); /* without memory for an account */
         return;
     }
     lockd_closer_take(lot->server, user, &lot->with);
     lockd_user_put(user);
 }
 
-/* The piece goes with the lot. */
+/* Moves the piece from the kept ones to the lot. */
 static void drop_piece(struct lot *lot, unsigned i)
 {
     struct lockd_handovers *kept = &lot->server->handovers;
@@ -66,7 +66,7 @@ static bool is_on_device(const struct lockd_handover *piece, const uint8_t *uuid
     return memcmp(piece->uuid, uuid, sizeof piece->uuid) == 0;
 }
 
-/* Bytes have come in again: as many that had left are no longer kept. */
+/* Bytes have returned to the program: drops as many of those that had left it. */
 static void drop_returned(struct lockd_connection *connection, const uint8_t *uuid,
                           uint64_t bytes)
 {
@@ -93,7 +93,7 @@ static unsigned count_of_user(const struct lockd_handovers *kept, uid_t uid)
     return count;
 }
 
-/* left: bytes that are no longer resident since the last report. */
+/* left: bytes that have become non-resident since the last report. */
 static void keep_pieces(struct lockd_connection *connection, const struct gs_wire_state *state,
                         struct gs_descriptors *descriptors, uint64_t left)
 {
@@ -140,8 +140,7 @@ static bool may_go_to(const struct lockd_handover *piece, const struct lockd_con
            (target->flags & GS_TARGET_RUN) != 0 && is_on_device(piece, target->uuid);
 }
 
-/* Takes out the pieces that go with the target: all of one size, as many as the rise has room
- * for. */
+/* Takes out the pieces that go with the target: all of one size, as many as fit into the rise. */
 static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *target,
                           uint64_t rise, struct gs_descriptors *with)
 {
@@ -165,7 +164,7 @@ static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *ta
     target->handed = with->count;
 }
 
-/* Another program has that many bytes of the device now: as many are no longer kept. */
+/* Another program has got that many bytes of the device: drops as many of the kept ones. */
 static void release_room(struct lockd_server *server, const uint8_t *uuid, uint64_t bytes)
 {
     struct lockd_handovers *kept = &server->handovers;

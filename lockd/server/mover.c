@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mover.c: tells lockd/move of programs, their messages and the moves that people ask for, and does
- * with connections what lockd/move asks for. No state. One thread.
+ * mover.c: connects lockd/move with connections: tells it of programs, their messages and the moves
+ * that users request, and provides the functions that need a connection. No state. One thread.
  */
 #include "lockd/server/mover.h"
 
@@ -21,7 +21,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* --- what lockd/move asks for; the owner of a program is its connection --- */
+/* --- functions for lockd/move; the owner of a program is its connection --- */
 
 static void tell_program(void *owner, const struct gs_wire_move *message)
 {
@@ -112,7 +112,7 @@ void lockd_mover_init(struct lockd_server *server)
     lockd_move_init(&server->moves, server->loop.epoll, server->scheduler, &calls, server);
 }
 
-/* --- what lockd/move is told --- */
+/* --- calls to lockd/move --- */
 
 void lockd_mover_came(struct lockd_connection *connection)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * relations.c: tells lockd/kin and lockd/balance of programs that come, say keys and go, people of
- * what they try, and lockd/move of the moves that balance wants. A connection without memory for its
- * program here has its turns by itself, and stays on its device. One thread.
+ * relations.c: tells lockd/kin and lockd/balance of programs and their keys, shows their trials as
+ * remarks, and begins the moves that balance chooses. A connection without memory for its part here
+ * has its turns by itself, and stays on its device. One thread.
  */
 #include "lockd/server/relations.h"
 
@@ -32,7 +32,7 @@ void lockd_relations_init(struct lockd_server *server)
 
 void lockd_relations_deinit(struct lockd_server *server)
 {
-    if (server->relations.kin.sched == NULL) /* the server has not come so far */
+    if (server->relations.kin.sched == NULL) /* the server was not initialised so far */
         return;
     balance_deinit(&server->relations.balance);
     kin_deinit(&server->relations.kin);
@@ -63,7 +63,7 @@ static void balance_end(struct lockd_connection *connection)
     connection->related.balance = NULL;
 }
 
-/* Without balance a program costs no memory for it. */
+/* Without balance no program needs memory for it. */
 static void switch_balance(struct lockd_server *server, bool on)
 {
     if (server->relations.balance.on == on)
@@ -118,7 +118,7 @@ void lockd_relations_moved(struct lockd_connection *connection, enum lockd_move_
     say_outcome(connection, outcomes[end], ns, bytes);
 }
 
-/* An attempt that cannot begin is over at once. */
+/* A move that cannot begin is over at once. */
 static void begin_move(const struct balance_move *move)
 {
     struct lockd_connection *connection = move->owner;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reload.c: a configuration that was read again, or changed by gpusharectl, takes the place of the present one.
- * No state.
+ * reload.c: replaces the present configuration by one that was read again or that gpusharectl
+ * changed. No state.
  */
 #include "lockd/server/reload.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * remarks.c: the last remarks of programs, including programs that have ended. The memory is
- * fixed: a repeated remark of a process is counted, and a new one takes the place of an old one
- * when it is full (base/slots.h): of the account, a user or a user in a container, with the most.
+ * remarks.c: the last remarks of programs, including programs that have ended. The table has a
+ * fixed size: a repeated remark of a process is counted, and in a full table a new remark replaces
+ * an old one of the account (a user, or a user in a container) with the most remarks
+ * (base/slots.h).
  */
 #include "lockd/server/remarks.h"
 
@@ -71,7 +72,7 @@ void lockd_remarks_apart(struct lockd_server *server)
 
         if (apart.group[0] != '\0')
             snprintf(note.name, sizeof note.name, "group %.24s", apart.group);
-        else /* nobody has named it */
+        else /* it has no name */
             snprintf(note.name, sizeof note.name, "gang of %.23s", of->hello.name);
         snprintf(note.text, sizeof note.text,
                  "its programs together need more memory than %.63s has for them, so they "

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server.c: the daemon's event loop: hands events to the files that handle them, wakes the
- * scheduler and every other part that asked for a time, frees connections that ended, and ends
- * the daemon when it is told to or has had no program for a while. One thread, nothing blocks.
+ * server.c: the daemon's event loop: passes events to the files that handle them, calls the
+ * scheduler and every other part when its time has come, frees connections that have ended, and
+ * ends the daemon on request or when no program has been connected for a while. One thread, nothing
+ * blocks.
  *
- * A connection is only marked dead while events are handled and freed after them, so no event
- * can meet a freed one.
+ * While events are handled a connection is only marked dead; it is freed after them, so no event
+ * belongs to a freed one.
  */
 #include "lockd/server/server.h"
 
@@ -267,7 +268,7 @@ static void handle_event(struct lockd_server *server, const struct epoll_event *
     if (event->data.ptr == &server->loop.signals) {
         take_signals(server);
     } else if (lockd_admit_event(&server->admission, event->data.ptr)) {
-        return; /* accepted when ended connections have made room */
+        return; /* accepted later, when ended connections have made room */
     } else if (lockd_checkpoint_event(server, event->data.ptr) ||
                lockd_move_event(&server->moves, event->data.ptr)) {
         lockd_targets_send(server);

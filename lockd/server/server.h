@@ -32,26 +32,26 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Another daemon serves this one's programs now. */
+/* Whether another daemon has taken over this one's programs. */
 typedef bool lockd_superseded(const void *context);
 
-/* Asks from time to time whether another daemon has taken over. */
+/* The question, asked once a second, whether another daemon has taken over. */
 struct lockd_superseding {
     lockd_superseded *ask; /* may be NULL */
     const void *context;
-    uint64_t at; /* when it is asked again */
+    uint64_t at; /* when to ask again */
 };
 
-/* systemd's. */
+/* The watchdog of systemd. */
 struct lockd_watchdog {
-    uint64_t every_ns; /* 0: none */
+    uint64_t every_ns; /* 0: there is none */
     uint64_t at;
 };
 
 /* The loop of server.c. */
 struct lockd_loop {
     int epoll, signals;
-    bool stop; /* it ends when the events at hand are done */
+    bool stop; /* the daemon ends after the present events */
     struct lockd_superseding superseded;
     struct lockd_watchdog watchdog;
 };
@@ -80,12 +80,12 @@ struct lockd_server {
     struct lockd_successor successor;
 };
 
-/* From now on SIGTERM, SIGINT and SIGHUP wait for lockd_server_run(). To be called before the socket
- * listens: whoever can connect may also end the daemon in good order. */
+/* From now on SIGTERM, SIGINT and SIGHUP wait for lockd_server_run(). To be called before the
+ * socket listens: from then on a signal ends the daemon in good order. */
 void lockd_server_hold_signals(void);
 
-/* listeners: GS_PLACES listening SOCK_SEQPACKET sockets at most, from now on the server's. 0 or
- * -errno. */
+/* listeners: at most GS_PLACES listening SOCK_SEQPACKET sockets, which the server owns from now
+ * on. 0 or -errno. */
 int lockd_server_init(struct lockd_server *server, const struct lockd_config *config,
                       const int *listeners, unsigned count, gid_t group, struct gs_err *err);
 /* Serves until a signal or the idle time ends it. 0 or -errno. */

@@ -2,9 +2,9 @@
  *
  * share.c: owns the opens that are not answered yet (struct lockd_shares). One thread.
  *
- * Invariants: each is of a connection that is on the list; `exporter` is another one of the
- * same identity, or has ended. Every open is answered once: by the exporter, when no exporter
- * is left, or after WAIT_NS.
+ * Invariants: each belongs to a connection on the list; `exporter` is another connection of the
+ * same identity, or has ended. Every open is answered once: by the exporter, when no exporter is
+ * left, or after WAIT_NS.
  */
 #include "lockd/server/share.h"
 
@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define WAIT_NS 30000000000u
-/* Programs that a daemon has lost come back within this time after its start. */
+/* Programs of an earlier daemon reconnect within this time after the start. */
 #define NEW_NS 5000000000u
 
 /* --- answers --- */
@@ -65,8 +65,8 @@ static void end_asking(struct lockd_server *server, unsigned i, int code)
 
 /* --- asking --- */
 
-/* The next one that may have it: those before it said no. Process ids may stand twice, in pid
- * namespaces inside of one. */
+/* The next program that may have the memory: those before it said no. Two programs can have the
+ * same process id, in nested pid namespaces. */
 static struct lockd_connection *next_exporter(struct lockd_server *server,
                                               const struct lockd_asking *asking,
                                               struct lockd_connection *opener)
@@ -84,7 +84,8 @@ static struct lockd_connection *next_exporter(struct lockd_server *server,
     return found;
 }
 
-/* Memory of somebody else was asked for; one that has just ended is no case for the log. */
+/* Logs a request for memory of another user; a request for a program that has just ended is not
+ * logged. */
 static void say_refused(struct lockd_server *server, const struct lockd_asking *asking,
                         const struct lockd_connection *opener)
 {
@@ -106,7 +107,7 @@ static void say_refused(struct lockd_server *server, const struct lockd_asking *
     }
 }
 
-/* False: it is over, and forgotten. */
+/* False: the open has been answered and forgotten. */
 static bool ask_next(struct lockd_server *server, unsigned i)
 {
     struct lockd_asking *asking = &server->shares.asking[i];
@@ -115,7 +116,7 @@ static bool ask_next(struct lockd_server *server, unsigned i)
     exporter = opener != NULL ? next_exporter(server, asking, opener) : NULL;
     if (exporter == NULL) {
         if (opener != NULL && lockd_now() - server->started < NEW_NS)
-            return true; /* it may come back */
+            return true; /* the exporter may reconnect */
         if (opener != NULL && asking->exporter == 0)
             say_refused(server, asking, opener);
         end_asking(server, i, -ENOENT);
@@ -195,7 +196,7 @@ void lockd_share_answer(struct lockd_connection *connection, const struct gs_wir
                                         server->shares.asking[i].number != share->number))
         i++;
     if (i == server->shares.count)
-        return; /* the opener has gone, or waits no longer */
+        return; /* the opener has gone, or no longer waits */
     if (share->code == -ENOENT) {
         server->shares.asking[i].asked = false;
         ask_next(server, i);

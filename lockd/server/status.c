@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status.c: answers `gpusharectl status` (the daemon, its devices, the programs on them, what
- * programs remarked), `gpusharectl get` and `gpusharectl account`. Reads only, but for the accounts of programs that end. Every user who may connect may read the status.
+ * status.c: answers `gpusharectl status` (the daemon, its devices, the programs on them, remarks),
+ * `gpusharectl get` and `gpusharectl account`. Changes nothing except the accounts of programs that
+ * end. Every user who may connect may read the status.
  */
 #include "lockd/server/status.h"
 
@@ -153,7 +154,7 @@ void lockd_status_send(struct lockd_connection *connection)
                          : 0,
         };
 
-        if (connection->dead) /* it has left this list, and `at` may be its link in the other */
+        if (connection->dead) /* it has left this list, so `at` may be its link in the other */
             return;
         if (each->client == NULL || !sched_client_unused(each->client))
             continue;
@@ -185,7 +186,7 @@ static void add_program(struct gs_wire_account *sum, const struct sched_client *
 void lockd_status_gone(const struct lockd_connection *connection,
                        const struct sched_client *client)
 {
-    /* a container's user is not the machine's, and its number may be another one's later */
+    /* the user of a container is none of the machine's, and its number may be reused later */
     if (connection->hello.group[0] != '\0' && connection->user->container[0] == '\0')
         add_program(lockd_account_open(&connection->server->accounts, connection->peer.uid,
                                        connection->hello.group, lockd_now()),
@@ -234,7 +235,7 @@ void lockd_status_account(struct lockd_connection *connection,
 
 /* --- settings --- */
 
-/* The present values of automatic settings, where they are known. */
+/* The settings in force: automatic ones have their present values, where those are known. */
 static struct lockd_values values_in_force(const struct lockd_server *server)
 {
     const struct sched_settings *settings = sched_settings(server->scheduler);
@@ -286,7 +287,7 @@ void lockd_status_settings(struct lockd_connection *connection, const struct gs_
     lockd_list_each (at, &server->connections.all) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        if (connection->dead) /* as above */
+        if (connection->dead) /* as in lockd_status_send() */
             return;
         if (get->pid == 0 || each->client == NULL || each->peer.pid != get->pid)
             continue;

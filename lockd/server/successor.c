@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define WAIT_NS 5000000000u /* a program tries again after 0.2 s, and starts a process */
+#define WAIT_NS 5000000000u /* a program tries again after 0.2 s, and starts a daemon */
 #define LOOK_NS 20000000u
 
 static uint64_t read_own_limit(void)
@@ -29,8 +29,7 @@ static uint64_t read_own_limit(void)
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
 }
 
-/* The limit of a daemon that this program would start; 0: another user's program, not to be
- * asked. */
+/* The limit of a daemon that this program would start; 0: it is another user's program. */
 static uint64_t read_limit_through(uid_t uid, pid_t pid)
 {
     const uint64_t limit = uid == geteuid() ? lockd_inherited_descriptors((int32_t)pid) : 0;
@@ -60,8 +59,8 @@ static void make_way(struct lockd_server *server, pid_t pid)
     lockd_sockets_leave(server->successor.sockets);
     while (server->admission.listener_count > 0)
         close(server->admission.listeners
-                  [--server->admission.listener_count]); /* which takes it out of epoll */
-    server->admission.listening = true;                  /* nothing to be watched again */
+                  [--server->admission.listener_count]); /* which removes it from epoll */
+    server->admission.listening = true;                  /* nothing to watch again */
     server->successor.until = lockd_now() + WAIT_NS;
 }
 
@@ -127,7 +126,7 @@ static int listen_again(struct lockd_server *server, const struct lockd_sockets 
     return 0;
 }
 
-/* None has come: as before, but for another attempt. */
+/* No successor has started: this daemon continues, and may try again later. */
 static void take_place_again(struct lockd_server *server)
 {
     struct lockd_sockets *sockets = server->successor.sockets;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * targets.c: sends the targets that the scheduler has put out. No state.
+ * targets.c: sends the targets that the scheduler has issued. No state.
  */
 #include "lockd/server/targets.h"
 
@@ -12,7 +12,8 @@
 #include "lockd/server/trace.h"
 #include "lockd/start/overcommits.h"
 
-/* It has nothing to do with turns: it is what the configuration says now. */
+/* Fills in the part of a target that does not come from the scheduler but from the
+ * configuration. */
 static void set_overcommit(const struct lockd_connection *connection,
                            struct gs_wire_target *target)
 {

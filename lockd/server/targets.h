@@ -7,8 +7,8 @@
 
 struct lockd_server;
 
-/* Sends all targets that the scheduler has put out. To be called after each event that the
- * scheduler was told of (lockd/sched/scheduler.h). */
+/* Sends all targets that the scheduler has issued. To be called after each event that was passed
+ * to the scheduler (lockd/sched/scheduler.h). */
 void lockd_targets_send(struct lockd_server *server);
 
 #endif

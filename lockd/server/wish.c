@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wish.c: what a program asks for by itself, and the class that it gets. No state but the connection's. A wish says all
- * that is wished, so only what differs from the last one is done.
+ * wish.c: takes wishes of programs, and chooses the class of each. State: struct lockd_wish. A wish
+ * is complete, so only its differences from the last one are carried out.
  */
 #include "lockd/server/wish.h"
 
