@@ -23,14 +23,14 @@ struct lockd_identity {
     unsigned depth;           /* pid namespaces in which the process has a number */
     pid_t own_pid;            /* its number in the innermost of them */
     bool own_root;            /* its user namespace has a root that is not the machine's */
-    bool
-        by_user; /* its container belongs to a user's session, which can make any number of them */
+    /* Its container belongs to a user's session, which can make any number of them. */
+    bool by_user;
     char container[LOCKD_CONTAINER_SIZE]; /* its id, from the control group; "": none */
-    char units
-        [LOCKD_UNITS_SIZE]; /* the path of its control group, at least its first parts, which
-                                     systemd names after units; "": not known */
-    char pod
-        [LOCKD_POD_SIZE]; /* the UID of its Kubernetes pod, from the control group; "": none */
+    /* The path of its control group, at least its first parts, which systemd names after units;
+     * "": not known. */
+    char units[LOCKD_UNITS_SIZE];
+    /* The UID of its Kubernetes pod, from the control group; "": none. */
+    char pod[LOCKD_POD_SIZE];
 };
 
 /* Reads the identity of the peer of a connected AF_UNIX socket. A part that cannot be read is 0

@@ -20,16 +20,16 @@ struct lockd_move {
     struct lockd_moves *moves;
     struct lockd_move_program *program;
     enum lockd_move_stage stage;
-    struct lockd_guard_order
-        order; /* pairs[0]: the device that it leaves, the one that it takes */
+    /* The first pair: the device that the program leaves and the one that it takes. */
+    struct lockd_guard_order order;
     uint32_t number;
     int guard, record; /* -1: none */
     uint64_t asker;    /* id of the connection that gets the answer; 0: none */
     bool program_may, guard_may;
-    bool
-        held; /* it cannot be brought back for now, perhaps for long: other moves do not wait */
-    uint64_t
-        until; /* the stage is abandoned then; GUARDED without a guard: the next guard is started */
+    /* It cannot be brought back for now, perhaps for long: other moves do not wait. */
+    bool held;
+    /* The stage is abandoned then; GUARDED without a guard: the next guard is started. */
+    uint64_t until;
     uint64_t began, stopped, guarded_since;
     uint64_t bytes; /* of the program's memory; 0: not known */
     unsigned guards_lost;

@@ -137,9 +137,9 @@ struct gs_wire_state {
     uint64_t shared;        /* bytes of pinned that other processes have open (CUDA IPC) */
     uint64_t pinned_graphs; /* bytes of pinned: memory of graphs */
     uint64_t pinned_arrays; /* bytes of pinned: arrays, which textures and surfaces use */
-    uint64_t
-        over; /* bytes beyond the card, in host memory that the device reaches; in host_used,
-               * not in demand */
+    /* Bytes beyond the card, in host memory that the device reaches; in host_used, not in
+     * demand. */
+    uint64_t over;
 };
 
 #define GS_GIVEN_MOST 16 /* descriptors with one message */
@@ -223,13 +223,13 @@ struct gs_wire_target {
     uint64_t budget;   /* bytes it may hold on the device; with RUN at least demand, or more */
     uint64_t capacity; /* bytes: the most that one program can ever get here, for cuMemGetInfo
                         * and out-of-memory errors */
-    uint64_t
-        idle_ns; /* report WANT off after so long without a gated call or a waiting sync, even
-                  * without WAITERS; 0: never. Not 0 with WAITERS */
-    uint64_t
-        host_budget;    /* bytes of host memory that the process may have for movable memory of
-                         * all devices; UINT64_MAX: no limit. If it is below host_used, host
-                         * copies of memory on a device are dropped as well */
+    /* Report WANT off after so long without a gated call or a waiting sync, even without
+     * WAITERS; 0: never. Not 0 with WAITERS. */
+    uint64_t idle_ns;
+    /* Bytes of host memory that the process may have for movable memory of all devices;
+     * UINT64_MAX: no limit. If it is below host_used, host copies of memory on a device are
+     * dropped as well. */
+    uint64_t host_budget;
     uint64_t shortfall; /* bytes by which the demand of all programs on this device exceeds its
                          * capacity; 0: everything fits. Sent with other news */
     /* Pieces of device memory that another program had; their descriptors come with this
@@ -237,9 +237,9 @@ struct gs_wire_target {
     uint64_t handed_bytes; /* bytes of each */
     uint32_t handed;       /* how many, at most GS_GIVEN_MOST */
     uint32_t zero;
-    uint64_t
-        yield_ns; /* the unfinished work on the device is to take about so long at most, since
-                   * an interactive program works there as well; 0: no bound */
+    /* The unfinished work on the device is to take about so long at most, since an interactive
+     * program works there as well; 0: no bound. */
+    uint64_t yield_ns;
     uint64_t overcommit; /* bytes that the program may have beyond the card, unless it sets that
                           * itself; UINT64_MAX: the library decides */
 };
@@ -505,8 +505,8 @@ struct gs_wire_setting { /* one row of settings.def */
     struct gs_wire_header header;
     char name[32];
     uint64_t value; /* as set, in the unit of the row; UINT64_MAX: auto, never, none */
-    uint64_t
-        in_force;  /* the value in force; UINT64_MAX: no limit, or it is measured as needed */
+    /* The value in force; UINT64_MAX: no limit, or it is measured as needed. */
+    uint64_t in_force;
     char text[64]; /* of a row that is a text; value is 0 then */
     int32_t pid;   /* of the program; 0: the daemon's */
     uint32_t zero;

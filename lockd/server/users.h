@@ -21,8 +21,8 @@
 struct lockd_user {
     struct lockd_list link;
     uid_t uid;
-    uint32_t
-        number; /* for the scheduler: the uid, or for a container a number that is no uid */
+    /* For the scheduler: the uid, or for a container a number that is no uid. */
+    uint32_t number;
     char container[LOCKD_CONTAINER_SIZE];
     uint32_t connections, programs, trace_listeners;
     uint32_t over; /* devices on which quota.c holds a program back, over all programs */

@@ -41,8 +41,8 @@ struct caller {
     size_t got;  /* of the request */
     char *reply; /* NULL: none, or no longer */
     size_t size, sent;
-    bool
-        answered; /* what it still sends is thrown away, so that the reply is not lost by a reset */
+    /* What it still sends is thrown away, so that the reply is not lost by a reset. */
+    bool answered;
     char request[REQUEST_MAX];
 };
 
