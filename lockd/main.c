@@ -103,7 +103,7 @@ static int read_arguments(struct arguments *arguments, struct lockd_config *conf
         fputs(usage, stdout);
         table[OWN_OPTIONS].name = NULL;
         lockd_options_help(table, stdout);
-        puts("\nalso keys of the configuration file, without the dashes");
+        puts("\noptions that are also keys of the configuration file (without the dashes)");
         lockd_config_table(config, table);
         lockd_options_help(table, stdout);
     }

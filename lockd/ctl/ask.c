@@ -138,7 +138,7 @@ static int append_message(struct ctl *ctl, void *array, size_t *count, const voi
     void *grown;
 
     if (*count >= ANSWER_MAX)
-        return gs_err_set(&ctl->err, -EMSGSIZE, "%s: the answer does not end", ctl->path);
+        return gs_err_set(&ctl->err, -EMSGSIZE, "%s: the answer is too long", ctl->path);
     grown = realloc(*start, (*count + 1) * size);
     if (grown == NULL)
         return gs_err_set(&ctl->err, -ENOMEM, "out of memory while reading the answer");
@@ -192,7 +192,7 @@ int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer
     memset(answer, 0, sizeof *answer);
     /* who is refused finds the connection closed and the reason waiting */
     if (code == 0 && send(fd, request, size, MSG_NOSIGNAL) != (ssize_t)size && errno != EPIPE)
-        code = gs_err_errno(&ctl->err, -errno, "%s: cannot ask", ctl->path);
+        code = gs_err_errno(&ctl->err, -errno, "%s: cannot send the request", ctl->path);
     while (code == 0) {
         union lockd_message message;
 

@@ -49,8 +49,7 @@ static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES
     ctl_nvml_close(nvml);
     if (found && read_uuid(name, uuid) == 0)
         return 0;
-    return gs_err_set(&ctl->err, -ENODEV,
-                      "GPU %s is not known (NVML does not tell it): give its UUID", text);
+    return gs_err_set(&ctl->err, -ENODEV, "NVML does not know GPU %s: give its UUID", text);
 }
 
 /* The beginning of the UUID of a GPU that the daemon knows, if of one only. */
@@ -105,7 +104,7 @@ static void explain_silence(struct ctl *ctl, int code)
         return;
     ctl->err = (struct gs_err){0};
     gs_err_set(&ctl->err, code,
-               "%s; the move may go on without it: `gpusharectl status` shows where the "
+               "%s; the move may continue without it: `gpusharectl status` shows where the "
                "program is",
                why.text);
 }
@@ -161,7 +160,8 @@ static enum ctl_exit move_run(struct ctl *ctl, int argc, char **argv)
 
 static void move_details(void)
 {
-    puts("\nGPU is its number as nvidia-smi counts, its UUID, or the beginning of one that "
+    puts("\nGPU: the number of a GPU as nvidia-smi counts, its UUID, or the beginning of a "
+         "UUID that "
          "`gpusharectl status --json` shows.");
 }
 

@@ -43,7 +43,7 @@ static int begin_file(struct ctl *ctl, const struct place *place, struct ctl_tim
         return 0;
     if (place->path != NULL && fstat(fileno(place->file), &st) == 0 && S_ISREG(st.st_mode) &&
         ftruncate(fileno(place->file), 0) != 0)
-        return gs_err_errno(&ctl->err, -errno, "%s: cannot write it", place->path);
+        return gs_err_errno(&ctl->err, -errno, "%s: cannot write the timeline", place->path);
     ctl_timeline_init(timeline, place->file);
     return 0;
 }
@@ -82,7 +82,7 @@ static int record_events(struct ctl *ctl, int fd, uint64_t duration_ns,
 
     lockd_wire_header(&wish.header, GS_WIRE_TRACE);
     if (send(fd, &wish, sizeof wish, MSG_NOSIGNAL) < 0 && errno != EPIPE)
-        code = gs_err_errno(&ctl->err, -errno, "%s: cannot ask", ctl->path);
+        code = gs_err_errno(&ctl->err, -errno, "%s: cannot send the request", ctl->path);
     while (code == 0 && interrupted == 0) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
 
@@ -106,7 +106,7 @@ static int open_place(struct ctl *ctl, const char *path, struct place *place)
     *place = (struct place){path, fd >= 0 ? fdopen(fd, "w") : NULL};
     if (place->file != NULL)
         return 0;
-    gs_err_errno(&ctl->err, -errno, "%s: cannot write it", path);
+    gs_err_errno(&ctl->err, -errno, "%s: cannot write the timeline", path);
     if (fd >= 0)
         close(fd);
     return -EIO;
@@ -131,7 +131,7 @@ static enum ctl_exit write_trace(struct ctl *ctl, const char *path, uint64_t dur
     if (place.path != NULL && fclose(place.file) != 0 && written == 0)
         written = -errno;
     if (code == 0 && written != 0)
-        code = gs_err_errno(&ctl->err, written, "%s: cannot write it",
+        code = gs_err_errno(&ctl->err, written, "%s: cannot write the timeline",
                             place.path != NULL ? place.path : "standard output");
     if (code == 0)
         fprintf(stderr,

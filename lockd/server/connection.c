@@ -135,7 +135,7 @@ static void check_pid(const struct lockd_connection *connection)
     if (identity->own_pid != 0 && said != identity->own_pid)
         lockd_user_say(
             connection->user, LOCKD_LOG_WARNING,
-            "process %d (user %u%s%.12s) says that it is process %d: that does not count",
+            "process %d (user %u%s%.12s) claims to be process %d: the claim is ignored",
             (int)connection->peer.pid, (unsigned)connection->peer.uid,
             connection->peer.contained ? ", container " : "", identity->container, (int)said);
 }
@@ -146,7 +146,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     struct gs_wire_hello granted;
 
     if (connection->client != NULL) {
-        lockd_connection_kill(connection, "a second hello");
+        lockd_connection_kill(connection, "it sent HELLO twice");
         return;
     }
     if (connection->user->programs >= server->config.set.max_programs) {
@@ -244,7 +244,7 @@ static void take_sharing(struct lockd_connection *connection,
                          const union lockd_message *message, const struct gs_descriptors *with)
 {
     if (connection->client == NULL)
-        lockd_connection_kill(connection, "memory to share before its hello");
+        lockd_connection_kill(connection, "it sent OPEN or SHARE before HELLO");
     else if (message->header.type == GS_WIRE_OPEN)
         lockd_share_open(connection, &message->open);
     else

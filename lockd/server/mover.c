@@ -171,7 +171,7 @@ void lockd_mover_sees(struct lockd_connection *connection, const struct gs_wire_
     const struct lockd_seen *seen;
 
     if (connection->client == NULL) {
-        lockd_connection_kill(connection, "a device that it sees before its hello");
+        lockd_connection_kill(connection, "it sent SEES before HELLO");
         return;
     }
     seen = lockd_sees_take(&connection->program.sees, sees);
@@ -184,7 +184,7 @@ void lockd_mover_take(struct lockd_connection *connection, const struct gs_wire_
 {
     const char *wrong =
         connection->client == NULL
-            ? "a move before its hello"
+            ? "it sent MOVE before HELLO"
             : lockd_move_take(&connection->server->moves, &connection->program, message, with);
 
     if (wrong != NULL)

@@ -156,7 +156,7 @@ void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wi
     struct kin_program *program = connection->related.kin;
 
     if (connection->client == NULL)
-        lockd_connection_kill(connection, "a key before its hello");
+        lockd_connection_kill(connection, "it sent KIN before HELLO");
     else if (program != NULL && (kin->flags & GS_KIN_OVER) != 0)
         kin_unlearn(all, program, kin->key, kin->kind, lockd_now());
     else if (program != NULL)

@@ -220,7 +220,7 @@ uint64_t lockd_share_tend(struct lockd_server *server, uint64_t now)
 
     while (shares->count != 0 && now - shares->asking[0].at >= WAIT_NS) {
         lockd_log(LOCKD_LOG_INFO,
-                  "memory of process %d that another program opens did not come",
+                  "process %d did not send the memory that another program opens",
                   (int)shares->asking[0].what.pid);
         end_asking(server, 0, -ETIMEDOUT);
     }

@@ -157,7 +157,7 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
     struct lockd_trace_listener *listener = &connection->listening;
 
     if (listener->listens) {
-        lockd_connection_kill(connection, "it listens already");
+        lockd_connection_kill(connection, "it already listens");
         return;
     }
     if (connection->peer.contained) {

@@ -60,7 +60,7 @@ void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_w
     const bool suspended = (wish->flags & GS_WISH_SUSPEND) != 0;
 
     if (connection->client == NULL) {
-        lockd_connection_kill(connection, "a wish before its hello");
+        lockd_connection_kill(connection, "it sent WISH before HELLO");
         return;
     }
     if (suspended != connection->wish.suspended) {

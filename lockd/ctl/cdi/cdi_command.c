@@ -25,8 +25,9 @@ struct cdi_words {
 };
 
 static const struct lockd_option cdi_options[] = {
-    {"output", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0, "write there (default: standard output)",
-     NULL, 'o', offsetof(struct cdi_words, output)},
+    {"output", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0,
+     "write the specification to FILE (default: standard output)", NULL, 'o',
+     offsetof(struct cdi_words, output)},
     {"nvidia", "FILE|none", LOCKD_OPTION_TEXT, NULL, 0, 0,
      "take devices and libraries from FILE, which nvidia-ctk cdi generate wrote (default: in "
      "/etc/cdi or /var/run/cdi); none: from this host",
@@ -91,7 +92,7 @@ static int write_spec(const json_t *spec, const char *output, struct gs_err *err
     if (output == NULL) {
         if (json_dumpf(spec, stdout, JSON_INDENT(2) | JSON_SORT_KEYS) != 0 ||
             putchar('\n') == EOF)
-            return gs_err_set(err, -EIO, "standard output: cannot be written");
+            return gs_err_set(err, -EIO, "cannot write to standard output");
         return 0;
     }
     if (stat(output, &st) == 0 && !S_ISREG(st.st_mode)) { /* a pipe, or a device: stays one */
@@ -171,7 +172,7 @@ static enum ctl_exit cdi_run(struct ctl *ctl, int argc, char **argv)
     if (index == argc || strcmp(argv[index], "generate") != 0)
         return ctl_usage(&ctl_cdi, "the word 'generate' is needed");
     if (index != argc - 1)
-        return ctl_usage(&ctl_cdi, "'%s' is too much", argv[index + 1]);
+        return ctl_usage(&ctl_cdi, "unexpected argument '%s'", argv[index + 1]);
     if (words.version != NULL && !is_known_version(words.version))
         return ctl_usage(&ctl_cdi, "--cdi-version: %.40s is none of " VERSIONS, words.version);
     if (words.output != NULL && words.output[0] == '\0')

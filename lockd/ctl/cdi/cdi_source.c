@@ -74,7 +74,7 @@ json_t *cdi_source_read(const char *file, struct gs_err *err)
     json_t *found = file != NULL ? parse_file(file, err) : NULL;
 
     if (file != NULL && found != NULL && !is_of_maker(found)) {
-        gs_err_set(err, -EINVAL, "%.300s is no specification of kind nvidia.com/gpu", file);
+        gs_err_set(err, -EINVAL, "%.300s is not a specification of kind nvidia.com/gpu", file);
         json_decref(found);
         return NULL;
     }

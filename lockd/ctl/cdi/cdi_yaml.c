@@ -100,7 +100,7 @@ static json_t *parse_scalar(struct yaml *yaml, const char *text, size_t length)
         return refuse_line(yaml, "a quote does not end");
     if (quote == '"') { /* its escapes are those of JSON */
         value = json_loadb(text, length, JSON_DECODE_ANY, NULL);
-        return value != NULL ? value : refuse_line(yaml, "a quoted text is wrong");
+        return value != NULL ? value : refuse_line(yaml, "a quoted text is not valid");
     }
     return json_stringn(text + 1, length - 2);
 }
@@ -167,7 +167,7 @@ static json_t *parse_mapping(struct yaml *yaml, int column)
         json_t *value = NULL;
 
         if (key == 0 || key >= sizeof name) {
-            refuse_line(yaml, "a key and a colon are expected");
+            refuse_line(yaml, "expected a key and a colon");
         } else {
             memcpy(name, word, key);
             name[key] = '\0';
@@ -214,7 +214,7 @@ json_t *cdi_yaml_parse(const char *text, struct gs_err *err)
 
     if (value != NULL && next_column(&yaml) >= 0) {
         json_decref(value);
-        return refuse_line(&yaml, "this stands in no column that was begun");
+        return refuse_line(&yaml, "the indentation fits no line above");
     }
     return value;
 }

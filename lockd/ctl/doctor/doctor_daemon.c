@@ -144,8 +144,7 @@ static void look_at_client(struct doctor *doctor)
                (int)doctor->pid, client->condition == GS_CONDITION_NO_DEVICE ? "has " : "",
                ctl_condition_name(client->condition));
     if ((client->flags & GS_CLIENT_PAUSED) != 0) {
-        doctor_add(doctor, "program.paused", DOCTOR_FAIL, "let it run again",
-                   "somebody paused it");
+        doctor_add(doctor, "program.paused", DOCTOR_FAIL, "let it run again", "it is paused");
         doctor_command(doctor, "gpusharectl resume %d", client->pid);
     }
     if ((client->flags & GS_CLIENT_PARTIAL) != 0) {

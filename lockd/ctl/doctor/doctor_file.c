@@ -101,7 +101,8 @@ static void say_unpatched(struct doctor *doctor, const char *path, const char *n
         return;
     }
     if (impossible && problem != NULL)
-        doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "gpushare-patch tells the way out",
+        doctor_add(doctor, "file.prepared", DOCTOR_FAIL,
+                   "gpushare-patch tells what to do about it",
                    "it is not prepared and cannot be patched: %.300s", problem);
     else if (cuda)
         doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "patch it",

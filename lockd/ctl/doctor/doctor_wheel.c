@@ -65,7 +65,7 @@ void doctor_wheel(struct doctor *doctor)
         doctor_command(doctor, "gpushare-patch --restore %s", doctor_quote(python, quoted));
     } else if (has_package(folder)) {
         doctor_add(doctor, "wheel.enabled", DOCTOR_WARN,
-                   "enable it once; programs that run already must be started again",
+                   "enable it once, then restart programs that are already running",
                    "gpushare is installed in the Python environment %s, but not enabled there",
                    folder);
         doctor_command(doctor, "%s -m gpushare_patch enable", doctor_quote(python, quoted));

@@ -168,7 +168,7 @@ static const struct key keys[] = {
     {'A', take_order, TOP_BY_ALLOWED, "  A B W       order by allowed, busy, longest wait"},
     {'g', take_graph, 0, "  g           show or hide the graphs of each device"},
     {'q', take_quit, 0, "  q           quit"},
-    {'?', take_help, 0, "  ? h         this help"},
+    {'?', take_help, 0, "  ? h         show this help"},
     {0, NULL, 0, ""},
     {0, NULL, 0, "ALLOWED  share of the time in which the program was allowed to run"},
     {0, NULL, 0,

@@ -329,7 +329,7 @@ class Cdi(BuildTest):
                 file.write(binary)
             code, _, err = self.ctl("cdi", "generate", "--nvidia", path, "--door", self.door)
             self.assertEqual(code, 1)
-            self.assertRegex(err, r"binary(, line 1: | is no specification)")
+            self.assertRegex(err, r"binary(, line 1: | is not a specification)")
         code, _, err = self.ctl("cdi", "generate", "--nvidia", self.yaml, "--door", self.door, "--output", "")
         self.assertEqual(code, 2)
         self.assertIn("--output", err)
