@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_daemon.c: is there a daemon, may we talk to it, does it know the program? No state.
+ * doctor_daemon.c: checks whether there is a daemon, whether this user may connect, and whether it
+ * knows the program. No state.
  */
 #include "common/place.h"
 #include "common/size.h"

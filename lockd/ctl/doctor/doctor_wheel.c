@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_wheel.c: a Python environment that gpushare was installed in by pip: the package alone
- * changes nothing; its interpreter must be prepared as well, and restored before the package is
- * removed with what it keeps. No state.
+ * doctor_wheel.c: checks a Python environment in which pip has installed gpushare. The package
+ * alone changes nothing: the interpreter must be prepared as well, and must be restored before the
+ * package is removed. No state.
  */
 #include "lockd/ctl/doctor/doctor.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The environment that this program is installed in, else the active one. false: none. */
+/* The environment in which this program is installed, else the active one. False: there is none. */
 static bool find_environment(char folder[PATH_MAX])
 {
     const char *active = getenv("VIRTUAL_ENV");

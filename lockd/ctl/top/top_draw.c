@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_draw.c: for each device who holds it and who waits, for each program where its memory is and
- * how much moves; the last line says what keys do, or asks.
+ * top_draw.c: draws the screen: for each device its holder and the waiting programs, for each
+ * program the place of its memory and the bytes that move. The last line shows the keys, or a
+ * question.
  */
 #include "lockd/ctl/top/top_draw.h"
 #include "common/size.h"
@@ -19,7 +20,7 @@
 
 #define BAR_WIDTH   20
 #define BAR_SMALL   8
-#define WIDE        155 /* columns that all figures take; what 80 show of them is below */
+#define WIDE        155 /* columns that all figures take; the subset for 80 columns is below */
 #define GRAPH_LABEL 10
 #define GRAPH_VALUE 14
 
@@ -37,7 +38,7 @@ void top_draw_colours(struct top *top)
     init_pair(CTL_HEAD, COLOR_BLUE, -1);
 }
 
-/* attributes: of ncurses, besides the colour. */
+/* attributes: of ncurses, in addition to the colour. */
 static void put_text(struct top *top, enum ctl_colour colour, attr_t attributes,
                      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -73,7 +74,7 @@ static void put_heading(struct top *top)
                  "ALLOWED", "BUSY");
 }
 
-/* The text so that its unit lines up; of a rate, with /s behind it. */
+/* Aligns the text by its unit; a rate is followed by /s. */
 static const char *put_aligned(uint64_t bytes, int width, const char *behind, char *buffer,
                                size_t size)
 {
@@ -256,7 +257,7 @@ static void put_footer(const struct top *top)
         snprintf(text, sizeof text, " any key: back");
         break;
     default:
-        if (top->message[0] != '\0') /* it needs the line */
+        if (top->message[0] != '\0') /* the question needs the line */
             snprintf(text, sizeof text, " ? help  %.150s", top->message);
         else
             snprintf(text, sizeof text, " q quit  ? help  o order (%s%s)",
@@ -267,7 +268,7 @@ static void put_footer(const struct top *top)
     attroff(A_REVERSE);
 }
 
-/* Scrolls so that the chosen line can be seen; false: it could already. */
+/* Scrolls so that the chosen line is visible. False: it already was. */
 static bool follow_chosen(struct top *top)
 {
     const int before = top->skip, last = LINES - 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_keys.c: the table of keys, from which the help is made, and what each of them does. Whatever
- * changes a program is asked for first, and concerns the program that the question named.
+ * top_keys.c: the table of keys, from which the help is made, and their actions. An action that
+ * changes a program needs a confirmation, and applies to the program that the question named.
  */
 #include "lockd/ctl/top/top_keys.h"
 #include "lockd/ctl/top/top_lines.h"
@@ -20,7 +20,7 @@
 #define ESC  27
 
 struct key {
-    int code;                                 /* 0: only a line of the help */
+    int code;                                 /* 0: this row is only a line of the help */
     bool (*take)(struct top *top, int value); /* false: the end */
     int value;
     const char *help;
@@ -80,7 +80,7 @@ static bool take_user(struct top *top, int value)
     return true;
 }
 
-/* The program that the keys act on; NULL with a message. */
+/* The program that the keys act on; NULL: there is none, and a message is shown. */
 static const struct gs_wire_client *chosen_program(struct top *top)
 {
     const struct top_line *line = top_lines_chosen(top);
@@ -199,7 +199,7 @@ const char *top_keys_help(size_t line)
     return NULL;
 }
 
-/* Does what was asked for. */
+/* Carries out the confirmed action. */
 static void carry_out(struct top *top)
 {
     struct top_pending *pending = &top->pending;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_lines.c: the programs as lines: filtered by user, sorted within their device, and the one of
- * them that is chosen. A chosen program stays so while it moves among the others.
+ * top_lines.c: the programs as lines: filtered by user, sorted within their device; and the chosen
+ * line. The chosen program stays the same when its line moves.
  */
 #include "lockd/ctl/top/top_lines.h"
 
@@ -19,7 +19,7 @@ const char *top_lines_order(enum top_order order)
     return names[order];
 }
 
-/* Smaller ones come first: figures count down, numbers of users and processes up. */
+/* Smaller keys come first: figures are negated, numbers of users and processes are not. */
 static double key_of(const struct top *top, const struct top_line *line)
 {
     const struct gs_wire_client *client = &top->now.clients[line->index];
@@ -46,7 +46,7 @@ static void sort_lines(const struct top *top, struct top_line *lines, size_t cou
 {
     const double sign = top->view.reverse ? -1 : 1;
 
-    for (size_t i = 1; i < count; i++) { /* they keep their places among equals */
+    for (size_t i = 1; i < count; i++) { /* equal ones keep their order */
         const struct top_line line = lines[i];
         const double key = sign * key_of(top, &line);
         size_t at = i;
@@ -95,7 +95,7 @@ static bool is_chosen(const struct top *top, const struct gs_wire_client *client
            memcmp(client->uuid, top->chosen.uuid, sizeof client->uuid) == 0;
 }
 
-/* How many of the lines before that one are of the same process: it may have two connections. */
+/* The number of lines before that one of the chosen process, which may have two connections. */
 static unsigned twin_of(const struct top *top, size_t index)
 {
     unsigned twin = 0;
