@@ -73,7 +73,7 @@ void pool_init(struct pool *pool, uint32_t cards, uint64_t seed)
     for (uint32_t i = 0; i < POOL_CARDS; i++)
         pool->holder[i] = NOBODY;
     asked = pool;
-    balance_init(&pool->balance, answer_load, say, pool);
+    balance_init(&pool->balance, answer_load, count_remark, pool);
     balance_set(&pool->balance, true);
 }
 
