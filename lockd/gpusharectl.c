@@ -3,9 +3,9 @@
  * gpusharectl.c: gpusharectl's command line: options before the command, the table of commands, and
  * help.
  */
-#include "lockd/ctl/ctl.h"
 #include "common/complete.h"
 #include "common/fd.h"
+#include "lockd/ctl/ctl.h"
 
 #include <fcntl.h>
 #include <locale.h>

@@ -7,15 +7,15 @@
  */
 #include "common/complete.h"
 #include "common/fd.h"
+#include "lockd/base/log.h"
+#include "lockd/base/options.h"
+#include "lockd/guard/guard.h"
+#include "lockd/server/server.h"
 #include "lockd/start/config.h"
 #include "lockd/start/detach.h"
 #include "lockd/start/inherited.h"
 #include "lockd/start/notify.h"
 #include "lockd/start/sockets.h"
-#include "lockd/base/log.h"
-#include "lockd/base/options.h"
-#include "lockd/guard/guard.h"
-#include "lockd/server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,10 +3,10 @@
  * options.c: reads a command line by a table (options.h), and finds the sockets that it names. No
  * state.
  */
-#include "lockd/base/options.h"
 #include "common/complete.h"
 #include "common/help.h"
 #include "common/size.h"
+#include "lockd/base/options.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -3,9 +3,9 @@
  * ask.c: gpusharectl's side of the connection: one request and an answer of many messages, each of
  * them checked; and the texts of errors.
  */
-#include "lockd/ctl/ctl.h"
 #include "common/fd.h"
 #include "common/place.h"
+#include "lockd/ctl/ctl.h"
 
 #include <errno.h>
 #include <stdarg.h>

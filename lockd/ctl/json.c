@@ -4,8 +4,8 @@
  * never removed.
  */
 #include "common/fd.h"
-#include "lockd/ctl/rates.h"
 #include "lockd/base/text.h"
+#include "lockd/ctl/rates.h"
 #include "lockd/protocol/figures.h"
 #include "lockd/protocol/names.h"
 

@@ -4,8 +4,8 @@
  * or reads its configuration again, or of one program, until it ends. `gpusharectl reload`: makes
  * the daemon read its configuration again.
  */
-#include "lockd/ctl/ctl.h"
 #include "common/help.h"
+#include "lockd/ctl/ctl.h"
 #include "lockd/protocol/setting_table.h"
 
 #include <stdio.h>

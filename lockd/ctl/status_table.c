@@ -3,9 +3,9 @@
  * status_table.c: the rows of `gpusharectl status`: one for each program on a device. A terminal
  * too narrow for all columns shows the most important ones, and the notes in lines of their own.
  */
-#include "lockd/ctl/status_table.h"
 #include "common/size.h"
 #include "lockd/base/text.h"
+#include "lockd/ctl/status_table.h"
 #include "lockd/ctl/terminal.h"
 #include "lockd/protocol/names.h"
 

@@ -31,9 +31,6 @@ struct ctl_timeline {
     uint64_t written, lost;
 };
 
-/* "compute", "copy_out", "copy_in", "wait", "stop", "idle", "paused" */
-const char *ctl_phase_name(uint32_t phase);
-
 /* Writes the beginning. */
 void ctl_timeline_init(struct ctl_timeline *timeline, FILE *out);
 /* Writes the span that ends with the event. 0 or -ENOMEM. */

@@ -3,8 +3,8 @@
  * who.c: the user, container and pod of a program, as names. Owns a small cache of users' names,
  * since a directory service may answer slowly and `top` and `serve` ask repeatedly. One thread.
  */
-#include "lockd/ctl/ctl.h"
 #include "lockd/base/text.h"
+#include "lockd/ctl/ctl.h"
 
 #include <pwd.h>
 #include <stdio.h>

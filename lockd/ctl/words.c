@@ -2,8 +2,8 @@
  *
  * words.c: the words of gpusharectl's output. No state.
  */
-#include "lockd/ctl/ctl.h"
 #include "common/size.h"
+#include "lockd/ctl/ctl.h"
 
 #include "lockd/protocol/names.h"
 

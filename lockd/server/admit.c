@@ -10,9 +10,9 @@
 #include "lockd/server/admit.h"
 
 #include "common/packet.h"
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/server.h"

@@ -8,8 +8,8 @@
  */
 #include "lockd/server/checkpoint.h"
 
-#include "lockd/base/log.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/log.h"
 #include "lockd/guard/guard.h"
 #include "lockd/guard/guard_start.h"
 #include "lockd/server/remarks.h"

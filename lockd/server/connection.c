@@ -10,10 +10,10 @@
 #include "lockd/server/connection.h"
 
 #include "common/packet.h"
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/checkpoint.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/control.h"
 #include "lockd/server/ending.h"
@@ -40,7 +40,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define MESSAGES_PER_TURN   16 /* then other connections are read */
 #define USER_RATE           25 /* the rate of a user, as a multiple of that of a connection */

@@ -11,8 +11,8 @@
 #include "lockd/server/handover.h"
 
 #include "common/packet.h"
-#include "lockd/base/log.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/log.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/server.h"

@@ -13,8 +13,8 @@
  */
 #include "lockd/server/quota.h"
 
-#include "lockd/base/log.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/log.h"
 #include "lockd/server/pause.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
@@ -51,16 +51,15 @@ static uint64_t sum_others(const struct lockd_track *track, uint64_t all)
 
 static void remark_held_back(struct lockd_connection *connection)
 {
-    struct gs_wire_note note = {.pid = (int32_t)connection->peer.pid, .kind = GS_NOTE_OTHER};
+    char text[sizeof((struct gs_wire_note *)0)->text];
 
-    memcpy(note.name, connection->hello.name, sizeof note.name);
-    snprintf(note.text, sizeof note.text,
+    snprintf(text, sizeof text,
              "held back: user %u would have more than max-memory on a device; it "
              "continues when the user's other programs there use less",
              (unsigned)connection->peer.uid);
-    lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
+    lockd_remarks_say(connection, text);
     lockd_user_say(connection->user, LOCKD_LOG_WARNING, "process %d (%s): %s",
-                   (int)connection->peer.pid, connection->hello.name, note.text);
+                   (int)connection->peer.pid, connection->hello.name, text);
 }
 
 static void hold_program(struct lockd_connection *connection, struct lockd_track *track,

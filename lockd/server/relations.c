@@ -6,16 +6,15 @@
  */
 #include "lockd/server/relations.h"
 
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/kin/trial.h"
 #include "lockd/move/move.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 static void say_remark(void *context, void *owner, const char *text)

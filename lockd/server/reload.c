@@ -5,8 +5,8 @@
  */
 #include "lockd/server/reload.h"
 
-#include "lockd/base/log.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/log.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/quota.h"

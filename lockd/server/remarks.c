@@ -7,8 +7,8 @@
  */
 #include "lockd/server/remarks.h"
 
-#include "lockd/base/log.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/log.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 

@@ -10,10 +10,10 @@
  */
 #include "lockd/server/server.h"
 
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/checkpoint.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/handover.h"
@@ -21,8 +21,8 @@
 #include "lockd/server/mover.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/quota.h"
-#include "lockd/server/reload.h"
 #include "lockd/server/relations.h"
+#include "lockd/server/reload.h"
 #include "lockd/server/status.h"
 #include "lockd/server/successor.h"
 #include "lockd/server/targets.h"
@@ -32,7 +32,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>

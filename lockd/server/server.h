@@ -8,10 +8,10 @@
 #define GS_LOCKD_SERVER_SERVER_H
 
 #include "common/err.h"
-#include "lockd/base/list.h"
-#include "lockd/sched/scheduler.h"
 #include "lockd/account/account.h"
+#include "lockd/base/list.h"
 #include "lockd/move/move.h"
+#include "lockd/sched/scheduler.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/checkpoint.h"
 #include "lockd/server/closer.h"

@@ -8,8 +8,8 @@
  */
 #include "lockd/server/standin.h"
 
-#include "lockd/protocol/wire_check.h"
 #include "lockd/base/clock.h"
+#include "lockd/protocol/wire_check.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
 #include "lockd/server/trace.h"

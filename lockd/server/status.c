@@ -6,9 +6,9 @@
  */
 #include "lockd/server/status.h"
 
+#include "lockd/base/clock.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/checkpoint.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/control.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/relations.h"

@@ -9,8 +9,8 @@
  */
 #include "lockd/server/trace.h"
 
-#include "lockd/protocol/wire_check.h"
 #include "lockd/base/clock.h"
+#include "lockd/protocol/wire_check.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/server.h"

@@ -5,8 +5,8 @@
  */
 #include "lockd/server/users.h"
 
-#include "lockd/base/list.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/list.h"
 
 #include <stdarg.h>
 #include <stdio.h>

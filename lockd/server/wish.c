@@ -5,9 +5,9 @@
  */
 #include "lockd/server/wish.h"
 
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/setting_table.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/pause.h"
 #include "lockd/server/server.h"

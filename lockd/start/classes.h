@@ -11,8 +11,7 @@
 
 #include <sys/types.h>
 
-/* Takes one line of the section [classes], as lockd_lines_take() does. -EINVAL also for an
- * unknown class. */
+/* Takes one line of the section [classes], as lockd_lines_read() does. */
 int lockd_classes_take(struct lockd_lines *classes, const char *name, const char *value,
                        struct gs_err *err);
 

@@ -5,10 +5,10 @@
  * file with any error is refused as a whole; the message names the line and tells what is allowed
  * there. A daemon that guesses is worse than one that does not start.
  */
-#include "lockd/start/config.h"
-#include "lockd/start/overcommits.h"
 #include "common/fd.h"
 #include "lockd/protocol/wire_check.h"
+#include "lockd/start/config.h"
+#include "lockd/start/overcommits.h"
 
 #include <dirent.h>
 #include <errno.h>

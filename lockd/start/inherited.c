@@ -6,8 +6,8 @@
  * The cgroup stays as it is. An ordinary user's process cannot leave it, and on systemd's
  * machines root's must not (only the manager moves processes that it did not delegate).
  */
-#include "lockd/start/inherited.h"
 #include "common/fd.h"
+#include "lockd/start/inherited.h"
 
 #include <fcntl.h>
 #include <sched.h>

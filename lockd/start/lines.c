@@ -53,7 +53,7 @@ static int find_user(const char *name, uid_t *uid, struct gs_err *err)
     return 0;
 }
 
-int lockd_lines_take(struct lockd_lines *lines, const char *section, const char *name,
+static int take_line(struct lockd_lines *lines, const char *section, const char *name,
                      uint64_t value, struct gs_err *err)
 {
     struct lockd_line new = {.uid = (uid_t)-1, .value = value};
@@ -100,7 +100,7 @@ int lockd_lines_read(struct lockd_lines *lines, const char *section, const char 
 
     option.name = name; /* for the message */
     code = lockd_option_value(&option, text, err);
-    return code != 0 ? code : lockd_lines_take(lines, section, name, value, err);
+    return code != 0 ? code : take_line(lines, section, name, value, err);
 }
 
 const struct lockd_line *lockd_lines_find(const struct lockd_lines *lines, uid_t uid,

@@ -26,12 +26,10 @@ struct lockd_lines {
     size_t count;
 };
 
-/* Takes one line. name: a user's name or number, or a unit with its suffix (".service"); a later
- * line of the same name replaces the earlier one. 0; -EINVAL with a text that tells what is
- * allowed: no such user, name too long, too many lines. */
-int lockd_lines_take(struct lockd_lines *lines, const char *section, const char *name,
-                     uint64_t value, struct gs_err *err);
-/* The same, with the value as text in the form of that setting; section: its name, for messages. */
+/* Takes one line of that section. name: a user's name or number, or a unit with its suffix
+ * (".service"); a later line of the same name replaces the earlier one. text: the value, as of the
+ * setting `setting_name`. 0; -EINVAL with a text that tells what is allowed: wrong value, no such
+ * user, name too long, too many lines. */
 int lockd_lines_read(struct lockd_lines *lines, const char *section, const char *setting_name,
                      const char *name, const char *text, struct gs_err *err);
 

@@ -8,8 +8,7 @@
 
 #include "lockd/start/config.h"
 
-/* Takes one line of the section [overcommit], as lockd_lines_take() does. -EINVAL also for a
- * value that is no size. */
+/* Takes one line of the section [overcommit], as lockd_lines_read() does. */
 int lockd_overcommits_take(struct lockd_lines *overcommits, const char *name, const char *value,
                            struct gs_err *err);
 

@@ -5,8 +5,8 @@
  */
 #include "common/fd.h"
 #include "common/size.h"
-#include "lockd/ctl/doctor/doctor.h"
 #include "lockd/base/hostmem.h"
+#include "lockd/ctl/doctor/doctor.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -4,10 +4,10 @@
  * program the place of its memory and the bytes that move. The last line shows the keys, or a
  * question.
  */
-#include "lockd/ctl/top/top_draw.h"
 #include "common/size.h"
 #include "lockd/base/text.h"
 #include "lockd/ctl/terminal.h"
+#include "lockd/ctl/top/top_draw.h"
 #include "lockd/ctl/top/top_graph.h"
 #include "lockd/ctl/top/top_keys.h"
 #include "lockd/ctl/top/top_lines.h"

@@ -4,8 +4,8 @@
  * daemon may be of another pid namespace, or already belong to another process: owner and start
  * time must fit, and the signal goes through the descriptor that was checked.
  */
-#include "lockd/ctl/top/top_process.h"
 #include "common/fd.h"
+#include "lockd/ctl/top/top_process.h"
 
 #include <errno.h>
 #include <signal.h>
