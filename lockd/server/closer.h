@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * closer.h: closes descriptors whose close may be slow by the will of their sender. The last close
- * of a file of FUSE or NFS waits for its server, and that of a socket with SO_LINGER for its peer,
- * for as long as the sender of the descriptor likes. A connection with unread packets holds the
+ * closer.h: closes descriptors whose sender may have made the close slow. The last close of a file
+ * of FUSE or NFS waits for its server, and that of a socket with SO_LINGER for its peer, for as
+ * long as the sender of the descriptor likes. A connection with unread packets holds the
  * descriptors that came with them.
  */
 #ifndef GS_LOCKD_SERVER_CLOSER_H
@@ -44,9 +44,9 @@ void lockd_closer_take(struct lockd_server *server, struct lockd_user *user,
  * The connection counts until it is closed. */
 void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user *user, int fd,
                                   bool descriptors, bool passed);
-/* The bytes that the peer of a connection has not read, as the kernel counts them; the second
- * one: of all connections of a user that wait for that before they are closed. */
+/* The bytes that the peer of a connection has not read, as the kernel counts them. */
 size_t lockd_closer_unread(int fd);
+/* The same, of all connections of a user that wait for their peers before they are closed. */
 size_t lockd_closer_unread_of(const struct lockd_server *server, const struct lockd_user *user);
 /* Whether so many descriptors of this user are being closed that the daemon stops reading the
  * user's messages. */

@@ -116,8 +116,9 @@ static bool may_operate(const struct lockd_connection *connection,
            lockd_identity_same_container(&connection->peer.identity, &program->peer.identity);
 }
 
-/* Operates all programs with that process id that the caller may steer. A program in another pid
- * namespace may claim any process id, so programs of other users are skipped, not refused. */
+/* Carries out the operation on all programs with that process id that the caller may steer. A
+ * program in another pid namespace may claim any process id, so programs of other users are
+ * skipped, not refused. */
 static int operate_program(struct lockd_connection *connection,
                            const struct gs_wire_control *control)
 {

@@ -18,7 +18,7 @@ struct lockd_outbox {
     unsigned char *bytes;
     size_t head, size, room;
     uint32_t watched; /* the events that epoll waits for */
-    bool passed;      /* descriptors were sent, and may be still unread */
+    bool passed;      /* descriptors were sent, and may still be unread */
 };
 
 /* Sends or queues a whole message. A connection that does not read its messages is ended. */

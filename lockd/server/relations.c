@@ -31,7 +31,7 @@ void lockd_relations_init(struct lockd_server *server)
 
 void lockd_relations_deinit(struct lockd_server *server)
 {
-    if (server->relations.kin.sched == NULL) /* the server was not initialised so far */
+    if (server->relations.kin.sched == NULL) /* the initialisation failed before */
         return;
     balance_deinit(&server->relations.balance);
     kin_deinit(&server->relations.kin);

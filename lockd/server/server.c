@@ -73,7 +73,7 @@ static int open_signals(void)
     return code != 0 ? code : signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* systemd expects a sign of life in every half of this time. */
+/* Half of systemd's time limit between two signs of life, ns; 0: there is none. */
 static uint64_t read_watchdog_interval(void)
 {
     const char *text = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * targets.h: the way of a target from the scheduler to its program.
+ * targets.h: sends targets of the scheduler to programs.
  */
 #ifndef GS_LOCKD_SERVER_TARGETS_H
 #define GS_LOCKD_SERVER_TARGETS_H
