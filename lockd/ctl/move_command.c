@@ -50,7 +50,7 @@ static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES
     ctl_nvml_close(nvml);
     if (found && read_uuid(name, uuid) == 0)
         return 0;
-    return gs_err_set(&ctl->err, -ENODEV, "NVML does not know GPU %s: give its UUID", text);
+    return gs_err_set(&ctl->err, -ENODEV, "GPU %s is not known to NVML: give its UUID", text);
 }
 
 /* The UUID of the only GPU known to the daemon that begins with the text. */

@@ -307,7 +307,7 @@ class Cdi(BuildTest):
         self.assertEqual(sorted(os.listdir(self.folder)), ["gpushare.json", "nvidia.yaml"])
 
     def test_what_is_wrong_is_said(self):
-        for text, words in (("a: [1", "this form of YAML"), ("kind: x\n", "no specification of kind nvidia.com/gpu"),
+        for text, words in (("a: [1", "this form of YAML"), ("kind: x\n", "not a specification of kind nvidia.com/gpu"),
                             ("{", "line 1"), ("kind: nvidia.com/gpu\ndevices: []\n", "no devices or mounts"),
                             ("a: 'b\n", "a quote does not end"), ("a:\n    b: 1\n  c: 2\n", "line 3"), ("- " * 40, "too deep"),
                             ("a: [1, 2]", "this form of YAML"),
