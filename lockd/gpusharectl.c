@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gpusharectl.c: gpusharectl's command line: options before the command, the table of commands, help.
+ * gpusharectl.c: gpusharectl's command line: options before the command, the table of commands, and
+ * help.
  */
-#include "lockd/ctl/ctl.h"
 #include "common/complete.h"
 #include "common/fd.h"
+#include "lockd/ctl/ctl.h"
 
 #include <fcntl.h>
 #include <locale.h>
@@ -93,8 +94,8 @@ static const struct ctl_command *find_command(const char *name)
     return NULL;
 }
 
-/* The command that was meant by a word with a letter too many, too few, wrong, or two exchanged;
- * NULL: none. */
+/* The command whose name is one letter away from the word: one too many, one missing, one wrong,
+ * or two exchanged. NULL: there is none. */
 static const char *find_similar(const char *word)
 {
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
@@ -152,7 +153,7 @@ static enum ctl_exit complete_line(struct ctl *ctl, int argc, char **argv)
         return CTL_OK;
     }
     command = find_command(place.operands[0]);
-    /* --socket may stand before it */
+    /* --socket may come before the command */
     if (command == NULL ||
         lockd_options_read(own_options, &arguments, true, place.first_operand, argv, &index,
                            &ctl->err) != 0 ||
@@ -170,7 +171,7 @@ int main(int argc, char **argv)
 
     if (gs_fd_open_standard(O_RDONLY) != 0)
         return CTL_FAILED;
-    setlocale(LC_CTYPE, ""); /* how wide a character is */
+    setlocale(LC_CTYPE, ""); /* for the width of characters */
     if (gs_complete_asked(argc, argv))
         return (int)complete_line(&ctl, argc, argv);
     if (lockd_options_read(own_options, &arguments, true, argc, argv, &index, &ctl.err) != 0) {

@@ -2,20 +2,20 @@
  *
  * main.c: gpushare-lockd's command line and the order in which it starts and ends.
  *
- * Exit codes: 0 ended as asked, or (on demand) another daemon serves already; 1 failed; 2
- * usage; 75 failed for want of something that may be there a moment later.
+ * Exit codes: 0 ended as asked, or (on demand) another daemon already serves; 1 failed; 2 wrong
+ * usage; 75 failed because something is missing that may exist a moment later.
  */
 #include "common/complete.h"
 #include "common/fd.h"
+#include "lockd/base/log.h"
+#include "lockd/base/options.h"
+#include "lockd/guard/guard.h"
+#include "lockd/server/server.h"
 #include "lockd/start/config.h"
 #include "lockd/start/detach.h"
 #include "lockd/start/inherited.h"
 #include "lockd/start/notify.h"
 #include "lockd/start/sockets.h"
-#include "lockd/base/log.h"
-#include "lockd/base/options.h"
-#include "lockd/guard/guard.h"
-#include "lockd/server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,7 +103,7 @@ static int read_arguments(struct arguments *arguments, struct lockd_config *conf
         fputs(usage, stdout);
         table[OWN_OPTIONS].name = NULL;
         lockd_options_help(table, stdout);
-        puts("\nalso keys of the configuration file, without the dashes");
+        puts("\noptions that are also keys of the configuration file (without the dashes)");
         lockd_config_table(config, table);
         lockd_options_help(table, stdout);
     }
@@ -154,8 +154,8 @@ static int serve_sockets(struct arguments *arguments, const struct lockd_config 
         server.reload.context = arguments;
         server.successor.sockets = arguments->detach && !sockets->activated ? sockets : NULL;
         if (!sockets->named)
-            server.superseded.ask = is_superseded;
-        server.superseded.context = sockets;
+            server.loop.superseded.ask = is_superseded;
+        server.loop.superseded.context = sockets;
         for (unsigned i = 0; i < sockets->count; i++)
             lockd_log(LOCKD_LOG_INFO, "%s serves %s", GS_VERSION, sockets->spot[i].path);
         lockd_notify("READY=1");
@@ -163,7 +163,7 @@ static int serve_sockets(struct arguments *arguments, const struct lockd_config 
         lockd_notify("STOPPING=1");
     }
     lockd_sockets_leave(
-        sockets); /* before the connections end: their programs come back at once */
+        sockets); /* before the connections end, because their programs reconnect at once */
     lockd_server_deinit(&server);
     return code;
 }
@@ -176,7 +176,7 @@ static int run_daemon(struct arguments *arguments, const struct lockd_config *co
     int code;
 
     if (arguments->detach)
-        lockd_inherited_drop(); /* the umask before it makes a folder */
+        lockd_inherited_drop(); /* resets the umask before a folder is made */
     lockd_server_hold_signals();
     code = lockd_sockets_take(&sockets, &arguments->places, err);
     if (code == LOCKD_ALREADY && on_demand)
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
     struct gs_err err = {0};
 
     lockd_inherited_signals();
-    signal(SIGPIPE, SIG_IGN); /* the reader of the log may end */
+    signal(SIGPIPE, SIG_IGN); /* the process that reads the log may end */
     signal(SIGCHLD, SIG_IGN); /* the daemon does not wait for guards */
     signal(SIGTTOU, SIG_IGN); /* a line of the log must not stop a daemon in the background */
     signal(SIGXFSZ, SIG_IGN); /* a log that may not grow (ulimit -f) loses lines */

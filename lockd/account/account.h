@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * account.h: what the programs of a group have used together that have ended, so that a batch system can ask for it after
- * a step, however its programs ended.
+ * account.h: the sums of what the ended programs of a group used, so that a batch system can ask
+ * for them after a step, however its programs ended.
  */
 #ifndef GS_LOCKD_ACCOUNT_ACCOUNT_H
 #define GS_LOCKD_ACCOUNT_ACCOUNT_H
@@ -16,7 +16,7 @@
 
 /* One group of one user, after the first of its programs has ended. */
 struct lockd_account {
-    struct lockd_stamp stamp;   /* when a program of it ended last */
+    struct lockd_stamp stamp;   /* when its last program ended */
     struct gs_wire_account sum; /* of the programs that have ended */
 };
 
@@ -26,10 +26,10 @@ struct lockd_accounts {
 
 /* Adds the figures of a program on one device. */
 void lockd_account_count(struct gs_wire_account *sum, const struct gs_wire_client *client);
-/* The account of a group, NULL: no program of it has ended. */
+/* The account of a group; NULL: none of its programs has ended. */
 const struct lockd_account *lockd_account_find(const struct lockd_accounts *accounts, uid_t uid,
                                                const char *group);
-/* The same to add a program that ends now; made where there is none. */
+/* The same, to add a program that ends now. Made if there is none. */
 struct gs_wire_account *lockd_account_open(struct lockd_accounts *accounts, uid_t uid,
                                            const char *group, uint64_t now);
 

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * balance.c: programs and cards come and go; who moves, and what became of it.
+ * balance.c: keeps the programs and cards, chooses the program that moves, and takes the outcome of
+ * each move.
  *
- * A program moves when it has lost more by staying than the move costs. What it loses: of the
- * time that it waits, the part that the other programs of its card have more work than those of
- * the other card; where all run at the same time, the part by which they make it slower than they
- * would there. That is no forecast. A program that moves after losing as much as the move costs pays at
- * most twice the least, however long it goes on; here it must have lost twice as much
- * (LOST_LEAST), and pays three times the least at most. Losses fade, so that rare short waits
- * never add up to a move.
+ * A program moves when it has lost more by staying than the move costs. Its loss is a part of the
+ * time that it waits: the part by which the other programs of its card have more work than those of
+ * the other card. Where all run at the same time, it is the part by which they slow it down more
+ * than those of the other card would. This needs no forecast. A program that moves after losing as
+ * much as the move costs pays at most twice the least possible, however long it runs; here it must
+ * have lost twice as much (LOST_LEAST), so it pays at most three times the least. Losses fade, so
+ * that rare short waits never add up to a move.
  *
- * Why nobody goes to and fro: a move needs clearly less work of others on the target than where
- * the program is (clearly_less()), so with the same programs each move lowers the sum, over all
- * cards, of the work that is in each other's way. Programs change what they do; therefore each
- * move of late doubles what the program must have lost before its next one.
+ * No program moves to and fro: a move needs clearly less work of others on the target than on the
+ * program's card (clearly_less()). So, with the same programs, each move lowers the sum, over all
+ * cards, of the work of programs that wait for each other. Programs change their work; therefore
+ * each recent move doubles the loss that the program needs before its next one.
  *
- * A failed move is tried again after a minute, and each time in a row four times later, up to an
- * hour: by card, by program or for all programs, as the outcome says.
+ * A failed move is tried again after a minute; each further failure makes that time four times
+ * longer, up to an hour. It holds for a card, for a program or for all programs, depending on the
+ * outcome.
  */
 #include "lockd/balance/balance.h"
 
@@ -32,14 +34,14 @@
 #define OVERHEAD   (1200 * SECOND / 1000) /* until one was measured */
 #define RATE       50000000000.0          /* bytes a second */
 #define LOST_LEAST 2                      /* times the cost */
-#define LOST_FADES 23.0 /* times that; waits of less than one part in so many never count */
-#define MOVES_FADE (600 * SECOND) /* one move less of late */
-#define MOVES_MOST 8
-#define RETRY      (60 * SECOND)
-#define RETRY_MOST (3600 * SECOND)
-#define LITTLE     0.05 /* of a card's time */
-#define SPARE_OF_TOTAL                                                                         \
-    16 /* a card that nobody is on has less for programs, by one in so many */
+#define LOST_FADES                                                                             \
+    23.0 /* times that loss; waits of less than one part in so many never count */
+#define MOVES_FADE     (600 * SECOND) /* after so long one recent move is forgotten */
+#define MOVES_MOST     8
+#define RETRY          (60 * SECOND)
+#define RETRY_MOST     (3600 * SECOND)
+#define LITTLE         0.05 /* of a card's time */
+#define SPARE_OF_TOTAL 16   /* an empty card has less room by that part */
 
 /* --- cards --- */
 
@@ -90,7 +92,7 @@ void balance_sees(struct balance *balance, struct balance_program *program,
 
 /* --- programs --- */
 
-/* The program that was to move, or did, is not under way any more. */
+/* The move of the program is over, or will not begin. */
 static void end_moving(struct balance *balance)
 {
     if (balance->moving != NULL)
@@ -140,7 +142,7 @@ void balance_deinit(struct balance *balance)
         balance_gone(balance, balance_program_of(at));
 }
 
-/* A move that has begun comes to its end. */
+/* A move that has begun has ended. */
 void balance_set(struct balance *balance, bool on)
 {
     if (balance->on == on)
@@ -175,14 +177,14 @@ static void fade_moves(struct balance_program *program, uint64_t now)
     }
 }
 
-/* The loss that it needs to move. */
+/* The loss that the program needs before it moves. */
 static double least_loss(const struct balance *balance, const struct balance_program *program)
 {
     return (double)(balance_cost(balance, program) * LOST_LEAST) *
            (double)(1u << program->moves);
 }
 
-/* Work of others that is in its way. A background program is in nobody's. */
+/* The work of other programs that makes it wait. Nothing waits for a background program. */
 static double work_beside(const struct balance_program *program,
                           const struct balance_place *place)
 {
@@ -212,8 +214,8 @@ static bool has_room(const struct balance_program *program, const struct balance
     return program->load.demand <= most && place->pinned <= most - program->load.demand;
 }
 
-/* Programs that answer to somebody get nobody beside them who computes, unless such a program
- * has its card now. */
+/* A program that computes does not move to a card on which interactive programs have more work
+ * than on its present one. */
 static bool disturbs_place(const struct balance_program *program,
                            const struct balance_place *place)
 {
@@ -223,7 +225,7 @@ static bool disturbs_place(const struct balance_program *program,
            place->interactive > (here > LITTLE ? here : LITTLE);
 }
 
-/* The part of its waits that it would not have there; 0: it is no better. */
+/* The part of its waits that it would not have on that card; 0: the card is no better. */
 static double gain_of(const struct balance_program *program, const struct balance_place *place,
                       uint64_t total)
 {
@@ -242,7 +244,7 @@ static bool same_model(const struct balance_card *a, const struct balance_card *
     return a->total == b->total && strncmp(a->name, b->name, sizeof a->name) == 0;
 }
 
-/* The best card for it. visible: of those that it sees, else of all others. */
+/* The best card for the program. visible: of those that it sees; else of all others. */
 static struct balance_place *best_for(const struct balance *balance,
                                       const struct balance_program *program, bool visible,
                                       double *gain, uint64_t now)
@@ -279,8 +281,8 @@ static void say_hidden(const struct balance *balance, struct balance_program *pr
                  "there: it does not see that GPU (CUDA_VISIBLE_DEVICES)");
 }
 
-/* The part of its time that it loses to others that want the card for so much of the time, when
- * all run at the same time. */
+/* The part of its time that a program loses when it runs at the same time as others that want
+ * the card for so much of the time. */
 static double slowed_by(const struct balance_program *program, double others)
 {
     const double all = program->part + others;
@@ -288,7 +290,7 @@ static double slowed_by(const struct balance_program *program, double others)
     return all > 1 ? 1 - 1 / all : 0;
 }
 
-/* The time that it lost since the last look by not being there, ns. */
+/* The time that it has lost since the last look because it was not on that card, ns. */
 static double loss_of(const struct balance_program *program, const struct balance_place *place,
                       double gain)
 {
@@ -302,8 +304,8 @@ static double loss_of(const struct balance_program *program, const struct balanc
     return lost;
 }
 
-/* Adds what it lost since the last look; returns where it is to go, if it has lost enough.
- * excess: that many times as much as is enough. */
+/* Adds the loss since the last look. Returns the card to move to, if the program has lost
+ * enough. excess: how many times as much as is enough. */
 static struct balance_place *weigh_program(const struct balance *balance,
                                            struct balance_program *program, double *excess,
                                            uint64_t now)

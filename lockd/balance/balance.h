@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * balance.h: which program moves to another card, and when (balance = waiting). Programs say which
- * cards they see, the scheduler says what they do there (sched_client_load()). Out come moves, one
- * at a time, and the caller says how each of them ended. No I/O, no clock, one thread.
+ * balance.h: decides which program moves to another card, and when (balance = waiting). Programs
+ * tell which cards they see, the scheduler tells what they do there (sched_client_load()). The
+ * result are moves, one at a time; the caller tells how each of them ended. No I/O, no clock, one
+ * thread.
  */
 #ifndef GS_LOCKD_BALANCE_BALANCE_H
 #define GS_LOCKD_BALANCE_BALANCE_H
@@ -13,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* As a program sees it. */
+/* A card as a program sees it. */
 struct balance_card {
     uint8_t uuid[16];
     char name[64];
@@ -21,9 +22,9 @@ struct balance_card {
 };
 
 enum balance_outcome {
-    BALANCE_MOVED,     /* it goes on on the target */
+    BALANCE_MOVED,     /* it continues on the target */
     BALANCE_LATER,     /* nothing was tried, and nothing is wrong: ask again */
-    BALANCE_NOT_THERE, /* it cannot go to that card; to another one it may */
+    BALANCE_NOT_THERE, /* it cannot go to that card, but perhaps to another one */
     BALANCE_NOT_IT,    /* this program cannot be moved at present */
     BALANCE_NOBODY,    /* no program of this machine can be moved at present */
 };
@@ -33,7 +34,7 @@ struct balance_move {
     uint8_t from[16], to[16];
 };
 
-/* Failures, and when the next attempt may be made. */
+/* Failures, and the time of the next attempt. */
 struct balance_failures {
     uint32_t count; /* in a row */
     uint64_t retry_at;
@@ -44,7 +45,7 @@ struct balance_place {
     struct lockd_list link; /* of balance->places */
     struct balance_card card;
     uint32_t seen_by; /* programs */
-    /* sums of one look, over the programs there: */
+    /* sums over the programs there, of one look: */
     double work, background; /* parts of the time in which they want the card, alone */
     double interactive;      /* part of work */
     uint64_t pinned, capacity;
@@ -54,14 +55,14 @@ struct balance_place {
 struct balance_sight {
     struct lockd_list link; /* of program->sights */
     struct balance_place *place;
-    struct balance_card card; /* as this program says */
+    struct balance_card card; /* as this program reports it */
     struct balance_failures failures;
 };
 
 /* The past of a program: balance_load.c. */
 struct balance_past {
     uint64_t seen_at;           /* 0: never */
-    uint64_t run_ns, wait_ns;   /* as the scheduler said then */
+    uint64_t run_ns, wait_ns;   /* as the scheduler reported then */
     uint64_t ran_ns, waited_ns; /* between the last two looks */
     double ran, rested;         /* ns, fading */
 };
@@ -73,20 +74,20 @@ struct balance_program {
     struct lockd_list sights;
     uint32_t sight_count;
     struct balance_sight *home; /* its only card, where it has its turns alone; else NULL */
-    struct balance_place *to;   /* it moves there; NULL: it does not move */
+    struct balance_place *to;   /* the card that it moves to; NULL: it does not move */
     struct sched_load load;     /* of the last look */
     struct balance_past past;
     double part; /* of the time in which it would want a card of its own */
-    double lost; /* ns that it waited and need not have, elsewhere; fading */
+    double lost; /* ns of waiting that it would not have had elsewhere; fading */
     struct balance_failures failures;
     uint32_t moves; /* of late */
     uint64_t moves_at;
-    bool said; /* that it cannot see where it would be better off */
+    bool said; /* it cannot see the card on which it would wait less */
 };
 
-/* Is told why a program stays; owner: of that program. */
+/* Receives the reason why a program stays. owner: of that program. */
 typedef void balance_say(void *context, void *owner, const char *text);
-/* sched_client_load(), or what a test has in its place. */
+/* sched_client_load(), or its replacement in a test. */
 typedef bool balance_ask(const struct sched_client *client, uint32_t number,
                          struct sched_load *load, uint64_t now_ns);
 
@@ -95,7 +96,7 @@ struct balance {
     bool on;
     uint64_t look_at;
     struct balance_program *moving; /* has a place to go to */
-    bool ordered;                   /* ... and the caller has taken the move */
+    bool ordered;                   /* the caller has taken that move */
     struct balance_failures failures;
     uint64_t overhead_ns; /* of a move, without the copies; measured */
     bool measured;
@@ -105,31 +106,32 @@ struct balance {
 };
 
 void balance_init(struct balance *balance, balance_ask *ask, balance_say *say, void *context);
-/* The programs must be gone. */
+/* All programs must have been removed. */
 void balance_deinit(struct balance *balance);
 void balance_set(struct balance *balance, bool on);
 
-/* NULL without memory: that program stays where it is. */
+/* NULL without memory; then the program is never moved. */
 struct balance_program *balance_came(struct balance *balance, const struct sched_client *client,
                                      void *owner);
-/* Also of one that moves: there is no outcome then. NULL is accepted. */
+/* A program that moves may go as well; then there is no outcome. NULL is accepted. */
 void balance_gone(struct balance *balance, struct balance_program *program);
-/* It sees that card; what is beyond LOCKD_DEVICES_PER_CLIENT is ignored. */
+/* The program sees that card. Cards beyond LOCKD_DEVICES_PER_CLIENT are ignored. */
 void balance_sees(struct balance *balance, struct balance_program *program,
                   const struct balance_card *card);
 
-/* Looks at everybody when it is time to. Returns when to call it again; LOCKD_NEVER: it is
- * off, or nobody is there. */
+/* Looks at all programs when it is time. Returns when to call it again; LOCKD_NEVER: balance is
+ * off, or there is no program. */
 uint64_t balance_tend(struct balance *balance, uint64_t now_ns);
-/* Takes the move that is to begin; false: there is none. */
+/* Takes the move that is to begin. False: there is none. */
 bool balance_next(struct balance *balance, struct balance_move *move);
-/* The outcome of a move, told exactly once. Also of a move that a person asked for. ns: from the request to
- * stop the program until it may go on; bytes: copied in that time, in both directions. */
+/* Takes the outcome of a move, exactly once; also of a move that a user requested. ns: from the
+ * request to stop the program until it may continue; bytes: copied in that time, in both
+ * directions. */
 void balance_outcome(struct balance *balance, struct balance_program *program,
                      enum balance_outcome outcome, uint64_t ns, uint64_t bytes,
                      uint64_t now_ns);
 
-/* How long a move of the program would take, ns. */
+/* The time that a move of the program would take, ns. */
 uint64_t balance_cost(const struct balance *balance, const struct balance_program *program);
 
 #define balance_program_of(at) lockd_entry(at, struct balance_program, link)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * balance_load.c: the part of its time in which each program would want a card of its own, from
- * what it did on the card that it shares: time that it ran, over that and the time in which it
- * had nothing to do. How long it had to wait says nothing about that, and is left out. The sum
- * over the programs of a card says how busy they would keep it. One that moves counts on its
- * target only. Owns struct balance_past and the sums of the places.
+ * balance_load.c: estimates the part of the time in which each program would use a card of its own.
+ * It is the time that the program ran on the card that it shares, divided by that time and the time
+ * in which it had nothing to do; waiting is left out. The sum over the programs of a card tells how
+ * busy they would keep it. A program that moves counts on its target only. Owns struct balance_past
+ * and the sums of the places.
  */
 #include "lockd/balance/balance_load.h"
 
 #include <string.h>
 
 #define FADES   43e9 /* ns of work and rest; half of it counts after 30 s */
-#define ASSUMED 1e9  /* ns of work that everybody is given in advance */
+#define ASSUMED 1e9  /* ns of work that each program is given in advance */
 
 struct balance_sight *balance_sight_find(const struct balance_program *program,
                                          const struct balance_place *place)
@@ -83,7 +83,7 @@ static void place_add(struct balance_place *place, const struct balance_program 
         place->interactive += program->part;
 }
 
-/* It is on one card, as nearly all are, or on several. */
+/* A program is on one card, as nearly all are, or on several. */
 static bool take_program(struct balance *balance, struct balance_program *program, uint64_t now)
 {
     struct sched_load load;

@@ -2,8 +2,8 @@
  *
  * hostmem.c: the machine's available memory and the limits that all programs share.
  *
- * The daemon's own cgroup says nothing about them: it may be a service with a limit of its own,
- * or live in the group of the program that started it.
+ * The daemon's own cgroup does not tell these limits: the daemon may be a service with a limit of
+ * its own, or live in the group of the program that started it.
  */
 #include "lockd/base/hostmem.h"
 

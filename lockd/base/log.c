@@ -24,11 +24,11 @@
 static struct {
     enum lockd_log_level level;
     int fd;
-    bool journal; /* stderr goes to journald, which reads "<6>" */
+    bool journal; /* stderr goes to journald, which understands "<6>" */
     unsigned lost;
 } log_state = {LOCKD_LOG_INFO, STDERR_FILENO, false, 0};
 
-/* Processes inherit the variable also if their stderr is not the journal: systemd.exec(5). */
+/* Processes inherit the variable even if their stderr is not the journal: systemd.exec(5). */
 static bool is_journal(const char *stream)
 {
     char ours[64];

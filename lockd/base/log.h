@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * log.h: the daemon's one way to say something: a line on stderr with a priority that journald
- * understands.
+ * log.h: the daemon's log: lines on stderr with a priority that journald understands.
  */
 #ifndef GS_LOCKD_BASE_LOG_H
 #define GS_LOCKD_BASE_LOG_H
@@ -15,7 +14,8 @@ enum lockd_log_level {
 
 /* Level: messages above it are dropped. */
 void lockd_log_open(enum lockd_log_level level);
-/* From now on nothing may wait for the terminal; once, when descriptors are ours to keep. */
+/* From now on no log line waits for the terminal. To be called once, when the daemon may keep
+ * descriptors of its own. */
 void lockd_log_serve(void);
 void lockd_log(enum lockd_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

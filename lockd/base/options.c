@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options.c: reads a command line by a table (options.h), and which socket is meant. No state.
+ * options.c: reads a command line by a table (options.h), and finds the sockets that it names. No
+ * state.
  */
-#include "lockd/base/options.h"
 #include "common/complete.h"
 #include "common/help.h"
 #include "common/size.h"
+#include "lockd/base/options.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -172,7 +173,8 @@ int lockd_option_value(const struct lockd_option *option, const char *text, stru
 #define OPTIONS_MAX LOCKD_OPTIONS_MAX
 #define LONG_BASE   256 /* what getopt_long() returns for the first row */
 
-/* The table as getopt_long() wants it: letters begins with "+:", which leaves the order and the messages to us. */
+/* The table in the form that getopt_long() expects. letters begins with "+:": getopt_long() then
+ * neither reorders the arguments nor prints messages. */
 static int make_table(const struct lockd_option *table, struct option *rows, char *letters)
 {
     size_t count = 0;

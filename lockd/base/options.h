@@ -42,16 +42,18 @@ struct lockd_option {
     size_t field;        /* lockd_options_read(): offset of the value, which is NULL */
 };
 
-/* Reads a command line with getopt_long(). stop: at the first argument that is no option (the name of a command);
- * else options may stand anywhere before "--", and the arguments are moved to the end of argv. A negative number is an
- * argument. *index: in: where to begin, out: the first argument. 0, or -EINVAL with a text for the user. */
+/* Reads a command line with getopt_long(). stop: reading ends at the first argument that is no
+ * option (the name of a command); else options may stand anywhere before "--", and the arguments
+ * are moved to the end of argv. A negative number is an argument. *index: in: where to begin,
+ * out: the first argument. 0, or -EINVAL with a text for the user. */
 int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, char **argv,
                         int *index, struct gs_err *err);
-/* The same with a table that says where in *into each value goes (its field), so that one constant table serves
- * parsing, help and completion. */
+/* The same with a table in which each row has the offset in *into at which its value is stored,
+ * so that one constant table serves parsing, help and completion. */
 int lockd_options_read(const struct lockd_option *table, void *into, bool stop, int argc,
                        char **argv, int *index, struct gs_err *err);
-/* The options that the shell may offer of that table. Returns the number of rows written, at most LOCKD_OPTIONS_MAX. */
+/* The options of that table that a shell may offer. Returns the number of rows written, at most
+ * LOCKD_OPTIONS_MAX. */
 struct gs_complete_option;
 #define LOCKD_OPTIONS_MAX 40
 size_t lockd_options_complete(const struct lockd_option *table,
@@ -59,10 +61,10 @@ size_t lockd_options_complete(const struct lockd_option *table,
 /* Reads one value as that kind of option would. Used for `gpusharectl set` and the
  * configuration file too. */
 int lockd_option_value(const struct lockd_option *option, const char *text, struct gs_err *err);
-/* "auto", "never" or "none", which all mean UINT64_MAX: the one that fits the kind, if the argument offers it; else
- * NULL. */
+/* The word for UINT64_MAX of that kind ("auto", "never" or "none"), if the argument offers it;
+ * else NULL. */
 const char *lockd_option_word(enum lockd_option_kind kind, const char *argument);
-/* The daemon's sockets: what --socket says, else the places it has without (common/paths.h).
+/* The daemon's sockets: the one that --socket names, else the usual places (common/paths.h).
  * option: NULL without --socket. 0 or -EINVAL. */
 int lockd_socket_places(const char *option, struct gs_places *places, struct gs_err *err);
 void lockd_options_help(const struct lockd_option *table, FILE *file);

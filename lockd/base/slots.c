@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slots.c: which entry of a full table makes room. No state.
+ * slots.c: chooses the entry of a full table that is replaced. No state.
  */
 #include "lockd/base/slots.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slots.h: a fixed table that programs of all users write to, and which entry of it makes room
- * for a new one.
+ * slots.h: a table of fixed size to which programs of all users write: chooses the entry that a new
+ * one replaces.
  */
 #ifndef GS_LOCKD_BASE_SLOTS_H
 #define GS_LOCKD_BASE_SLOTS_H
@@ -15,9 +15,9 @@ struct lockd_stamp {
     uint32_t owner;
 };
 
-/* The index of the slot for a new entry of that owner. slots: `count` entries of `size` bytes each.
- * A free one; else the oldest of the owner who would have the most, so that nobody pushes out the
- * few entries of others. */
+/* The index of the slot for a new entry of that owner. slots: `count` entries of `size` bytes
+ * each. A free slot; else the oldest one of the owner with the most entries, so that no owner
+ * replaces the few entries of others. */
 size_t lockd_slots_choose(const void *slots, size_t count, size_t size, uint32_t owner);
 
 #endif

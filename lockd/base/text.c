@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * text.c: decides by UTF-8's table of well-formed sequences (Unicode, table 3-7) which bytes of
- * a text may be shown. No state.
+ * text.c: finds the bytes of a text that may be shown, by UTF-8's table of well-formed sequences
+ * (Unicode, table 3-7). No state.
  */
 #include "lockd/base/text.h"
 
@@ -14,8 +14,8 @@ static bool is_continuation(unsigned char byte)
     return (byte & 0xc0) == 0x80;
 }
 
-/* Bytes of the well-formed character here, 0 if there is none; at is NUL-terminated, which no
- * character goes past. */
+/* The length in bytes of the well-formed character at `at`; 0: there is none. The text ends with
+ * NUL, and no character extends beyond it. */
 static size_t measure_character(const unsigned char *at)
 {
     if (at[0] < 0x80)
@@ -41,8 +41,8 @@ static size_t measure_character(const unsigned char *at)
     return 0;
 }
 
-/* U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069: ends of lines, and what turns the
- * direction of all that is shown behind it. */
+/* U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069: ends of lines, and characters that change
+ * the direction of the text behind them. */
 static bool is_format_character(const unsigned char *at)
 {
     if (at[0] != 0xe2)
@@ -77,7 +77,7 @@ void lockd_text_clean(char *text, size_t size)
     }
 }
 
-/* Columns that the character of that length takes on a terminal, as far as the locale knows. */
+/* The columns that the character of that length takes on a terminal, according to the locale. */
 static size_t measure_width(const unsigned char *at, size_t length)
 {
     static const unsigned char first[] = {0, 0x7f, 0x1f, 0x0f, 0x07};

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * text.h: other people's bytes as text that may be shown: on a terminal, in a log, in JSON.
+ * text.h: makes bytes of unknown origin a text that may be shown: on a terminal, in a log, in JSON.
  */
 #ifndef GS_LOCKD_BASE_TEXT_H
 #define GS_LOCKD_BASE_TEXT_H
 
 #include <stddef.h>
 
-/* Ends the text in its `size` bytes and makes it valid UTF-8 without control characters: every
- * byte that is part of one, or of nothing, becomes '?'. */
+/* Ends the text within its `size` bytes and makes it valid UTF-8 without control characters:
+ * every byte of a control character or of an invalid sequence becomes '?'. */
 void lockd_text_clean(char *text, size_t size);
 /* A clean text cut or padded to so many columns of a terminal (setlocale() was called). size:
  * of buffer, bytes. Returns buffer. */

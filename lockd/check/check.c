@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.c: adds up from scratch what books.c and the others keep up to date, and says which
- * sum differs. For tests; reads only.
+ * check.c: recomputes the sums and sets that books.c and other files keep up to date, and tells
+ * which one differs. For tests; reads only.
  */
 #include "lockd/check/check.h"
 #include "lockd/sched/interactive.h"
@@ -60,7 +60,7 @@ static const char *check_member(const struct sched_member *member, struct total 
     total->sum.resident += member->report.resident;
     total->sum.pinned += sched_member_pinned(member);
     total->sum.hold += hold;
-    total->sum.kept += member->books.share.kept; /* it and the next change as time passes */
+    total->sum.kept += member->books.share.kept; /* this and the next one change with time */
     total->sum.given += member->books.share.given;
     total->sum.silent += member->books.share.silent; /* this too */
     total->sum.held += member->party->turn.held;
@@ -151,7 +151,7 @@ static bool is_equal(const struct sched_share *a, const struct sched_share *b)
            a->unsure_most == b->unsure_most;
 }
 
-/* A background program runs although one that is not wants the device. */
+/* A background program runs although another one that is not in the background wants the device. */
 static bool is_not_nice(const struct sched_device *device)
 {
     if (device->measure.settle_until > device->sched->created)
@@ -167,7 +167,7 @@ static bool is_not_nice(const struct sched_device *device)
     return false;
 }
 
-/* The next one has room and was not given its place. */
+/* The next program has room and was not given a place. */
 static bool overlooks_head(const struct sched_device *device)
 {
     const struct sched_party *head = sched_queue_head(device);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check.h: adds up everything from scratch, for tests.
+ * check.h: recomputes the scheduler's sums from scratch, for tests.
  */
 #ifndef GS_LOCKD_CHECK_CHECK_H
 #define GS_LOCKD_CHECK_CHECK_H
 
 #include "lockd/sched/state.h"
 
-/* NULL: all sums and sets are right; else what is wrong. */
+/* NULL: all sums and sets are right; else a text that tells the error. */
 const char *sched_check(const struct sched *sched);
 
 #endif

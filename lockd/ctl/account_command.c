@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * account_command.c: `gpusharectl account GROUP`: what the programs of a group have used together, for batch systems that note it
- * when a job's step is over.
+ * account_command.c: `gpusharectl account GROUP`: prints the sums of what the programs of a group
+ * used, for batch systems that record them when a job's step has ended.
  */
 #include "lockd/ctl/ctl.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ask.c: gpusharectl's side of the connection: one request, an answer of many messages, all
- * checked; and how what went wrong is said.
+ * ask.c: gpusharectl's side of the connection: one request and an answer of many messages, each of
+ * them checked; and the texts of errors.
  */
-#include "lockd/ctl/ctl.h"
 #include "common/fd.h"
 #include "common/place.h"
+#include "lockd/ctl/ctl.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -33,7 +33,7 @@ static int patience_s(const struct ctl *ctl)
     return ctl->patience_s != 0 ? ctl->patience_s : ANSWER_SECONDS;
 }
 
-/* Why there is no connection, in words that help. */
+/* Explains why there is no connection. */
 static int explain_failure(struct ctl *ctl, int code, const struct gs_err *why)
 {
     switch (code) {
@@ -112,8 +112,8 @@ int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)
     bool reset = false;
     ssize_t got;
 
-    /* if the daemon has closed the connection before reading the question, the first receive
-     * reports the reset; what the daemon said before is still there */
+    /* if the daemon has closed the connection before it read the request, the first receive
+     * reports the reset; earlier messages of the daemon can still be read */
     do {
         got = recv(fd, message, sizeof *message, MSG_TRUNC);
         reset = got < 0 && errno == ECONNRESET && !reset;
@@ -138,7 +138,7 @@ static int append_message(struct ctl *ctl, void *array, size_t *count, const voi
     void *grown;
 
     if (*count >= ANSWER_MAX)
-        return gs_err_set(&ctl->err, -EMSGSIZE, "%s: the answer does not end", ctl->path);
+        return gs_err_set(&ctl->err, -EMSGSIZE, "%s: the answer is too long", ctl->path);
     grown = realloc(*start, (*count + 1) * size);
     if (grown == NULL)
         return gs_err_set(&ctl->err, -ENOMEM, "out of memory while reading the answer");
@@ -190,9 +190,9 @@ int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer
     int code = fd < 0 ? fd : 0;
 
     memset(answer, 0, sizeof *answer);
-    /* who is refused finds the connection closed and the reason waiting */
+    /* a refused caller finds the connection closed, and can still read the reason */
     if (code == 0 && send(fd, request, size, MSG_NOSIGNAL) != (ssize_t)size && errno != EPIPE)
-        code = gs_err_errno(&ctl->err, -errno, "%s: cannot ask", ctl->path);
+        code = gs_err_errno(&ctl->err, -errno, "%s: cannot send the request", ctl->path);
     while (code == 0) {
         union lockd_message message;
 

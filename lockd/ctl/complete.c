@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * complete.c: what a shell may offer behind a command: its options (the command's own table), and
- * operands by the words of its usage line: process ids as the daemon knows them, settings and their
- * values by the table of settings, files. No state.
+ * complete.c: the words that a shell may offer after a command: its options (the command's own
+ * table), and operands by the words of its usage line. Process ids come from the daemon, settings
+ * and their values from the table of settings. No state.
  */
 #include "common/complete.h"
 #include "lockd/ctl/ctl.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PATIENCE_S 1 /* a shell waits meanwhile */
+#define PATIENCE_S 1 /* the shell waits meanwhile */
 
 static void offer_programs(struct ctl *ctl, const struct gs_complete *place)
 {
@@ -88,7 +88,7 @@ void ctl_complete(struct ctl *ctl, const struct ctl_command *command, int from, 
     for (char *word = strtok(words, " []"); word != NULL; word = strtok(NULL, " []")) {
         if (strcmp(word, "PID") == 0 && setting != NULL &&
             setting->scope != LOCKD_SCOPE_PROGRAM)
-            continue; /* a setting of the daemon: there is none on the line */
+            continue; /* a setting of the daemon: the line has no process id */
         if (at++ == place.operand_count) {
             offer_operand(ctl, command, &place, word, setting);
             return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ctl.h: what the files of gpusharectl share. Each command is one file that exports a struct
- * ctl_command; lockd/gpusharectl.c lists them.
+ * ctl.h: declarations that all files of gpusharectl share. Each command is one file that exports a
+ * struct ctl_command; lockd/gpusharectl.c lists them.
  */
 #ifndef GS_LOCKD_CTL_CTL_H
 #define GS_LOCKD_CTL_CTL_H
@@ -29,26 +29,27 @@ enum ctl_exit {
 struct ctl {
     struct gs_places places;
     char path[GS_PATH_SIZE]; /* of the daemon's socket, when there is a connection */
-    bool kept_out;           /* there is a service, which this user may not connect to */
+    bool kept_out;           /* there is a service to which this user may not connect */
     bool path_by_user;       /* --socket was given */
-    int patience_s;          /* how long an answer may take; 0: 10 s */
+    int patience_s;          /* time limit of an answer; 0: 10 s */
     struct gs_err err;
 };
 
 struct ctl_command {
     const char *name;
-    const char *arguments; /* for the usage line, without options: PID, NAME, VALUE and FILE are
-                              completed by what they are, words in small letters as they stand */
+    /* Of the usage line, without options. Completion offers process ids, settings, values and files
+     * for PID, NAME, VALUE and FILE, and words in small letters as they are. */
+    const char *arguments;
     const char *help;
     enum ctl_exit (*run)(struct ctl *ctl, int argc,
                          char **argv);  /* argv[0] is the command's name */
-    void (*details)(void);              /* more for its --help; may be NULL */
+    void (*details)(void);              /* prints more for its --help; may be NULL */
     const struct lockd_option *options; /* for its --help and the shells' completion */
 };
 
 /* The one option of most commands; its value is a bool. */
 extern const struct lockd_option ctl_json_option[];
-/* complete.c: offers what may follow on the line after the command, at argv[from]. */
+/* complete.c: prints the words that may follow on the line after the command, at argv[from]. */
 struct gs_complete;
 void ctl_complete(struct ctl *ctl, const struct ctl_command *command, int from, int argc,
                   char **argv);
@@ -62,7 +63,7 @@ struct ctl_pod {
     char name[PODS_NAME_SIZE], space[PODS_NAME_SIZE], container[PODS_NAME_SIZE];
 };
 
-/* All that a daemon answered to GS_WIRE_STATUS, _GET or _ACCOUNT, in its order. */
+/* The whole answer to GS_WIRE_STATUS, _GET or _ACCOUNT, in the daemon's order. */
 struct ctl_answer {
     bool running;
     struct gs_wire_daemon daemon;
@@ -74,69 +75,71 @@ struct ctl_answer {
     struct gs_wire_account account; /* of GS_WIRE_ACCOUNT */
     size_t device_count, client_count, total_count, remark_count, setting_count;
     struct gs_wire_end end;
-    /* nvml.c: per cent of the last second in which the device, or that program on it, was busy;
-     * NULL: not asked */
+    /* nvml.c: the part of the last second in which the device, or the program on it, was busy,
+     * per cent; NULL: not asked */
     int *device_busy, *client_busy;
     struct ctl_pod *client_pods; /* who.c; NULL: not asked, or no program is in a pod */
 };
 
 #define CTL_BUSY_UNKNOWN (-1)
-/* Of the device or program at that index. */
+/* The value of the device or program at that index. */
 int ctl_device_busy(const struct ctl_answer *answer, size_t index);
 int ctl_client_busy(const struct ctl_answer *answer, size_t index);
 
-/* A connection to the daemon; -ENOENT: there is none. The reason of a failure is in ctl->err. */
+/* Connects to the daemon; -ENOENT: there is none. The reason of a failure is in ctl->err. */
 int ctl_connect(struct ctl *ctl);
-/* Where this user's daemon would be, while none is there. */
+/* The path at which a daemon of this user would listen, while there is none. */
 const char *ctl_own_place(const struct ctl *ctl);
-/* The next message, checked. 0 or -errno. */
+/* Receives the next message, and checks it. 0 or -errno. */
 int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message);
 /* Sends one request and takes the answer to its END. 0; -ENOENT: no daemon (in ctl->err);
  * -errno. */
 int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer *answer);
 void ctl_answer_deinit(struct ctl_answer *answer);
-/* One control operation: asks, prints what was done ("paused", say, and how many programs) or
- * what went wrong, as text or as JSON. */
+/* Carries out one control operation: sends the request and prints the outcome ("paused", for
+ * example, and the number of programs) or the error, as text or as JSON. */
 struct ctl_act {
     uint32_t op; /* enum gs_control_op */
     int32_t pid;
     uint64_t value;
     bool json;
-    const char *done; /* "paused": the number of programs is printed behind it; NULL: nothing */
+    const char
+        *done; /* such as "paused": printed with the number of programs; NULL: prints nothing */
 };
 enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act);
-/* The same without printing anything. 0: *end is the daemon's answer; -errno in ctl->err. */
+/* The same without printing anything. 0: *end is the daemon's answer; else -errno, with the
+ * error in ctl->err. */
 int ctl_control(struct ctl *ctl, const struct ctl_act *act, struct gs_wire_end *end);
-/* The outcome of an operation as JSON. error: what went wrong, or NULL. */
+/* Prints the outcome of an operation as JSON. error: its text, or NULL. */
 void ctl_print_outcome(int code, uint32_t programs, const char *error);
-/* The exit code for an answer that says no. */
+/* The exit code for a refusal. */
 enum ctl_exit ctl_refused(const struct gs_wire_end *end);
-/* Asks for the state of everything. As ctl_ask(). */
+/* Requests the whole status. Returns as ctl_ask() does. */
 int ctl_ask_status(struct ctl *ctl, struct ctl_answer *answer);
-/* A process id from the command line; -EINVAL. */
+/* Reads a process id from the command line. 0 or -EINVAL. */
 int ctl_pid(const char *text, int32_t *pid);
 
 /* CLOCK_MONOTONIC, ns. */
 uint64_t ctl_now(void);
 
-/* Prints ctl->err and gives the exit code for it. */
+/* Prints ctl->err and returns the exit code for it. */
 enum ctl_exit ctl_fail(const struct ctl *ctl);
-/* All was printed: code, unless it could not be written. */
+/* Flushes the output. Returns code, unless it could not be written. */
 enum ctl_exit ctl_done(enum ctl_exit code);
 /* "usage: gpusharectl NAME [--OPTION] ARGUMENTS" */
 void ctl_print_usage(const struct ctl_command *command, FILE *out);
-/* Says what is wrong with the words on the command line, and how they should be. */
+/* Prints an error in the command line, and the usage line. */
 enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The name of a user, or the number where it has none. */
+/* The name of a user, or the number of one without a name. */
 const char *ctl_user_name(uint32_t uid, char *buffer, size_t size);
 #define CTL_CONTAINER_SIZE 80
-/* Asks kubelet's folders for the names of the programs' pods: fills in answer->client_pods. */
+/* Reads the names of the programs' pods from kubelet's folders: fills in answer->client_pods. */
 void ctl_pods_look(struct ctl_answer *answer);
-/* Those of the program at that index. */
+/* The pod of the program at that index. */
 const struct ctl_pod *ctl_client_pod(const struct ctl_answer *answer, size_t index);
-/* The container of a program, shortened to 12 digits where it is an id, as docker ps shows it; "": none. */
+/* The container of a program; an id is shortened to 12 digits, as docker ps shows it. "": none. */
 const char *ctl_container_text(const struct gs_wire_client *client, char *buffer);
 const char *ctl_condition_name(uint32_t condition);
 const char *ctl_note_kind(uint32_t kind);
@@ -156,13 +159,13 @@ const char *ctl_figure_text(const struct lockd_figure *figure, uint64_t value, c
                             size_t size);
 
 struct json_t;
-/* A JSON string of whatever bytes a program chose. */
+/* A JSON string of any bytes. */
 struct json_t *ctl_json_text(const char *bytes);
-/* json.c: the answer as one JSON object (docs/protocol.md); NULL: no memory. */
+/* json.c: makes one JSON object of the answer (docs/protocol.md). NULL: no memory. */
 struct json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer);
 /* Prints it. 0 or -ENOMEM. */
 int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer);
-/* The same on one line, with what changed since `before`. */
+/* Prints it on one line, with the rates since `before`. */
 int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
                  const struct ctl_answer *before, uint64_t elapsed_ns);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * get.c: `gpusharectl get [NAME [PID]]`: the settings that are in force, of the daemon or of one program.
+ * get.c: `gpusharectl get [NAME [PID]]`: prints the present settings of the daemon or of one
+ * program.
  */
 #include "lockd/ctl/ctl.h"
 #include "lockd/protocol/setting_table.h"
@@ -13,7 +14,8 @@
 
 #define VALUE_SIZE 72
 
-/* As `gpusharectl set` takes it. A row that only another release knows is a plain number. */
+/* The value in the form that `gpusharectl set` takes. A row that only another release knows is a
+ * plain number. */
 static const char *format_value(const struct gs_wire_setting *setting, uint64_t value,
                                 bool with_unit, char *buffer)
 {

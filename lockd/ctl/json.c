@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json.c: the daemon's answer as JSON. The schema is in docs/protocol.md; fields are only
- * ever added.
+ * json.c: makes JSON of the daemon's answer. The schema is in docs/protocol.md; fields are added,
+ * never removed.
  */
 #include "common/fd.h"
-#include "lockd/ctl/rates.h"
 #include "lockd/base/text.h"
+#include "lockd/ctl/rates.h"
 #include "lockd/protocol/figures.h"
 #include "lockd/protocol/names.h"
 
@@ -20,7 +20,7 @@ const struct lockd_option ctl_json_option[] = {
     {0},
 };
 
-/* Bytes and nanoseconds as integers, which have a sign here; what is automatic as null. */
+/* Bytes and nanoseconds as integers, which are signed here; automatic values as null. */
 static json_t *number_json(uint64_t value)
 {
     return value == UINT64_MAX
@@ -28,7 +28,7 @@ static json_t *number_json(uint64_t value)
                : json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value);
 }
 
-/* A path is whatever bytes somebody chose; JSON wants UTF-8. */
+/* A path may have any bytes; JSON needs UTF-8. */
 json_t *ctl_json_text(const char *bytes)
 {
     GS_FREE char *text = strdup(bytes);
@@ -120,7 +120,8 @@ static json_t *device_json(const struct ctl_answer *answer, size_t index)
     return object;
 }
 
-/* "counts": of durations at most as long as each bound and longer than the one before; the last one: of longer ones. */
+/* "counts": the number of durations at most as long as each bound and longer than the bound
+ * before; last, the number of those longer than all bounds. */
 static json_t *histogram_json(const struct gs_wire_histogram *histogram)
 {
     json_t *bounds = json_array(), *counts = json_array();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metrics.c: writes the daemon's answer in Prometheus' text format 0.0.4: a family for each figure of figures.def that has
- * a metric, and one for each thing that is in one of several states. No state.
+ * metrics.c: writes the daemon's answer in Prometheus' text format 0.0.4: a family for each figure
+ * of figures.def that has a metric, and families for values that are one of several names. No
+ * state.
  */
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/rates.h"
@@ -26,7 +27,7 @@ static void put_label(FILE *out, const char *name, const char *value)
     putc('"', out);
 }
 
-/* Seconds with all their digits: what only grows must not stand still because it is large. */
+/* Seconds with all digits: a large counter must still show a small growth. */
 static void put_seconds(FILE *out, uint64_t ns)
 {
     char digits[16];
@@ -189,7 +190,8 @@ static void put_histograms(FILE *out, const struct ctl_answer *answer)
 
 /* --- programs --- */
 
-/* One of those that the metrics are about. twin: of those that look the same, so that no two lines have the same labels. */
+/* A program of the metrics. twin: its number among programs that look the same, so that no two
+ * lines have the same labels. */
 struct program {
     const struct gs_wire_client *client;
     const struct ctl_pod *pod;
@@ -227,7 +229,8 @@ static void put_program(FILE *out, const struct program *program, const char *mo
     fprintf(out, "%s}", more);
 }
 
-/* Exclusive states of a program: a series for each, 1 for the present one and 0 for the others. */
+/* The states of a program exclude each other: one series for each, 1 for the present one and 0
+ * for the others. */
 struct states {
     const char *metric, *help, *label;
     uint32_t first, count;
@@ -279,7 +282,7 @@ static void put_figures(FILE *out, const struct program *programs, size_t count)
     }
 }
 
-/* What NVML knows: without it the families have no series. */
+/* The figures of NVML; without it the families have no series. */
 static void put_program_busy(FILE *out, const struct ctl_answer *answer,
                              const struct program *programs)
 {
@@ -340,7 +343,7 @@ void ctl_metrics_write(FILE *out, const struct ctl_answer *answer)
     put_programs(out, answer);
 }
 
-/* The lines of an answer that are no values. */
+/* The lines of an answer that are not values. */
 void ctl_metrics_list(FILE *out)
 {
     const struct ctl_answer nothing = {.running = true};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metrics.h: the state of everything in Prometheus' text format.
+ * metrics.h: the status in Prometheus' text format.
  */
 #ifndef GS_LOCKD_CTL_METRICS_H
 #define GS_LOCKD_CTL_METRICS_H

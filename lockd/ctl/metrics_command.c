@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metrics_command.c: `gpusharectl metrics`: prints the figures once, for example for a node exporter's textfile
- * collector. `gpusharectl serve` serves them.
+ * metrics_command.c: `gpusharectl metrics`: prints the figures once, for example for a node
+ * exporter's textfile collector. `gpusharectl serve` serves them.
  */
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/nvml.h"

@@ -12,10 +12,11 @@
 #include <string.h>
 #include <strings.h>
 
-#define PATIENCE_S 180 /* its work finishes, its memory leaves, the driver moves it */
+#define PATIENCE_S                                                                             \
+    180 /* time for its work to finish, its memory to leave, and the driver to move it */
 #define UUID_BYTES 16
 
-/* "GPU-..." or "MIG-...", whole. */
+/* A whole UUID: "GPU-..." or "MIG-...". */
 static int read_uuid(const char *text, uint8_t uuid[UUID_BYTES])
 {
     unsigned digits = 0;
@@ -36,7 +37,7 @@ static int read_uuid(const char *text, uint8_t uuid[UUID_BYTES])
     return digits == 2 * UUID_BYTES ? 0 : -EINVAL;
 }
 
-/* A number, as nvidia-smi counts. */
+/* The UUID of a GPU by its number, as nvidia-smi counts. */
 static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
 {
     struct ctl_nvml *nvml = ctl_nvml_open(CTL_NVML_ONCE);
@@ -49,11 +50,10 @@ static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES
     ctl_nvml_close(nvml);
     if (found && read_uuid(name, uuid) == 0)
         return 0;
-    return gs_err_set(&ctl->err, -ENODEV,
-                      "GPU %s is not known (NVML does not tell it): give its UUID", text);
+    return gs_err_set(&ctl->err, -ENODEV, "GPU %s is not known to NVML: give its UUID", text);
 }
 
-/* The beginning of the UUID of a GPU that the daemon knows, if of one only. */
+/* The UUID of the only GPU known to the daemon that begins with the text. */
 static int find_beginning(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
 {
     struct ctl_answer answer;
@@ -77,7 +77,7 @@ static int find_beginning(struct ctl *ctl, const char *text, uint8_t uuid[UUID_B
                       found == 0 ? "no known" : "more than one", text);
 }
 
-/* Without a daemon that is what is said, not that NVML tells nothing of a GPU. */
+/* Without a daemon the error is that, not that NVML does not know a GPU. */
 static int find_daemon(struct ctl *ctl)
 {
     GS_CLOSE_FD int fd = ctl_connect(ctl);
@@ -96,7 +96,7 @@ static int find_gpu(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
     return find_beginning(ctl, text, uuid);
 }
 
-/* The daemon ended, or is slow: nobody told the end of the move, which it may have begun. */
+/* The daemon has ended, or is slow: the outcome of the move, which may have begun, is unknown. */
 static void explain_silence(struct ctl *ctl, int code)
 {
     const struct gs_err why = ctl->err;
@@ -105,7 +105,7 @@ static void explain_silence(struct ctl *ctl, int code)
         return;
     ctl->err = (struct gs_err){0};
     gs_err_set(&ctl->err, code,
-               "%s; the move may go on without it: `gpusharectl status` shows where the "
+               "%s; the move may continue without it: `gpusharectl status` shows where the "
                "program is",
                why.text);
 }
@@ -161,7 +161,8 @@ static enum ctl_exit move_run(struct ctl *ctl, int argc, char **argv)
 
 static void move_details(void)
 {
-    puts("\nGPU is its number as nvidia-smi counts, its UUID, or the beginning of one that "
+    puts("\nGPU: the number of a GPU as nvidia-smi counts, its UUID, or the beginning of a "
+         "UUID that "
          "`gpusharectl status --json` shows.");
 }
 

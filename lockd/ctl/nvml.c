@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nvml.c: asks NVIDIA's management library how busy devices and programs are, through a child process (nvml_calls.c) and
- * with a time limit: a card that was lost can keep every call of the library in the kernel for good. Owns that process. One
- * that does not answer is killed; until the kernel lets it go there is no other.
+ * nvml.c: asks NVIDIA's management library how busy devices and programs are, through a child
+ * process (nvml_calls.c) and with a time limit: a lost card can keep every call of the library in
+ * the kernel for ever. Owns that process. A process that does not answer is killed; until the
+ * kernel lets it go there is no other one.
  */
 #include "lockd/ctl/nvml.h"
 #include "lockd/ctl/nvml_calls.h"
@@ -18,29 +19,28 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MS       1000000u
-#define FIRST_MS 1000u /* for the first answer: it loads the driver's library */
-#define REFRESH_MS                                                                             \
-    100u /* so long may a refresh wait; after that the answer counts for the next */
-#define LATE_MS     10000u /* then it is told */
-#define LEAVE_MS    60000u /* then it is killed, and tried again later */
-#define RETRY_MS    60000u /* a driver may be loaded later than the page is served */
+#define MS          1000000u
+#define FIRST_MS    1000u  /* limit of the first answer: it loads the driver's library */
+#define REFRESH_MS  100u   /* limit of a refresh; a later answer counts for the next one */
+#define LATE_MS     10000u /* after which a remark says so */
+#define LEAVE_MS    60000u /* after which the process is killed; another one is tried later */
+#define RETRY_MS    60000u /* the driver may be loaded after the page is first served */
 #define WAIT_MAX_S  3600u
 #define REAP_ROUNDS 500
 #define REAP_NS                                                                                \
-    100000 /* between two: what is killed is gone by then, unless the kernel holds it */
+    100000 /* between two processes: a killed one is gone by then, unless the kernel holds it */
 #define PERCENT_MAX 100u
 
 struct ctl_nvml {
     enum ctl_nvml_use use;
     unsigned first_ms;
     pid_t pid;  /* 0: there is none */
-    int fd;     /* -1: it may not be asked */
-    bool ready; /* it has said that NVML works */
+    int fd;     /* -1: there is none */
+    bool ready; /* it has reported that NVML works */
     bool asked; /* the answer to `question` has not come */
     struct nvml_question question;
-    uint64_t since;   /* when it was asked or, before that, started */
-    uint64_t left_at; /* when the last one was left; 0: none yet */
+    uint64_t since;   /* when the question was sent; before the first one, when it started */
+    uint64_t left_at; /* when the last process was given up; 0: none yet */
     bool remarked;
     char remark[160];
 };
@@ -59,7 +59,7 @@ static unsigned first_wait_ms(void)
                                                                  : FIRST_MS;
 }
 
-/* Takes the process's end as far as it has ended. Its wait status, or -1. */
+/* Reaps the process if it has ended. Its wait status, or -1. */
 static int reap_child(struct ctl_nvml *nvml, int rounds)
 {
     int status = -1;
@@ -108,7 +108,7 @@ const char *ctl_nvml_remark(struct ctl_nvml *nvml)
     return text;
 }
 
-/* It closed its end without an answer, or answered what it cannot answer. */
+/* The process closed its end without an answer, or sent an invalid one. */
 static void leave_broken(struct ctl_nvml *nvml)
 {
     const int status = nvml->fd >= 0 ? reap_child(nvml, REAP_ROUNDS) : -1;
@@ -150,7 +150,7 @@ static void start_child(struct ctl_nvml *nvml)
     }
 }
 
-/* Whether something can be received before `until`; the end of the stream counts. */
+/* Whether anything can be received before `until`; the end of the stream counts. */
 static bool wait_for_child(const struct ctl_nvml *nvml, uint64_t until)
 {
     struct pollfd end = {.fd = nvml->fd, .events = POLLIN};
@@ -164,7 +164,8 @@ static bool wait_for_child(const struct ctl_nvml *nvml, uint64_t until)
     return got > 0;
 }
 
-/* All of it, or false: the process is left then. It sends an answer when all of it is known. */
+/* Receives all of it; else false, and the process is given up. The process sends an answer only
+ * when all of it is known. */
 static bool receive_all(struct ctl_nvml *nvml, void *bytes, size_t size)
 {
     const uint64_t until = ctl_now() + (uint64_t)nvml->first_ms * MS;
@@ -190,7 +191,7 @@ static bool receive_all(struct ctl_nvml *nvml, void *bytes, size_t size)
     return true;
 }
 
-/* Its first word. False: not yet, or it was left. */
+/* Receives the first message. False: not yet, or the process was given up. */
 static bool child_ready(struct ctl_nvml *nvml, uint64_t until)
 {
     uint32_t works = 0;
@@ -206,7 +207,8 @@ static bool child_ready(struct ctl_nvml *nvml, uint64_t until)
     return nvml->ready;
 }
 
-/* The answer has not come. A process that is kept may be late: its library may need many seconds to start. */
+/* The answer has not come. That is no fault of a process that is kept: its library may need many
+ * seconds to start. */
 static void check_patience(struct ctl_nvml *nvml)
 {
     const uint64_t now = ctl_now(), late = now - nvml->since;
@@ -222,7 +224,8 @@ static void check_patience(struct ctl_nvml *nvml)
 static bool send_question(struct ctl_nvml *nvml)
 {
     if (nvml->use == CTL_NVML_KEPT)
-        nvml->since = ctl_now(); /* the limit of the others is for all together */
+        nvml->since =
+            ctl_now(); /* the other processes have one limit for all answers together */
     nvml->asked = send(nvml->fd, &nvml->question, sizeof nvml->question,
                        MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof nvml->question;
     if (!nvml->asked)
@@ -248,7 +251,7 @@ void ctl_nvml_close(struct ctl_nvml *nvml)
     if (nvml == NULL)
         return;
     leave_child(nvml, 0);
-    reap_child(nvml, REAP_ROUNDS); /* one that the kernel holds is left to init */
+    reap_child(nvml, REAP_ROUNDS); /* init reaps a process that the kernel holds */
     free(nvml);
 }
 
@@ -285,7 +288,8 @@ static int busy_of(const struct nvml_sample *samples, int32_t count, int32_t pid
     return newest != NULL ? (int)newest->gpu : 0;
 }
 
-/* One device's answer into that of the daemon, which may know other devices than when it was asked. */
+/* Copies the answer about one device into the daemon's answer, whose devices may have changed
+ * since the question. */
 static void fill_in(struct ctl_answer *answer, const char *asked,
                     const struct nvml_device_answer *device, const struct nvml_sample *samples)
 {

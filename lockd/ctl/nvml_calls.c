@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nvml_calls.c: the child process that calls NVIDIA's management library, so that a library which hangs or crashes takes
- * nothing else with it. It owns the library, and no descriptor but the one by which it is asked: a process that the kernel
- * does not let go must not keep a pipe or a terminal of its starter open. The library is opened when it is needed and never
- * linked: gpusharectl runs on machines without it.
+ * nvml_calls.c: the child process that calls NVIDIA's management library, so that a library that
+ * hangs or crashes affects nothing else. It owns the library, and only the descriptor of its
+ * questions: a process that the kernel does not let go must not keep a pipe or terminal of its
+ * starter open. The library is opened when it is needed and never linked: gpusharectl runs on
+ * machines without it.
  *
  * Types and numbers are those of NVML's API reference (nvmlDeviceGetUtilizationRates,
  * nvmlDeviceGetProcessUtilization), which keeps them stable.
@@ -28,7 +29,7 @@
 #define NVML_SUCCESS   0
 #define NVML_NOT_FOUND 6
 #define NVML_TOO_SMALL 7
-#define WINDOW_US      1000000u /* what counts as now */
+#define WINDOW_US      1000000u /* the age of samples that still count */
 
 struct nvml_utilization {
     unsigned gpu, memory; /* per cent of the last sample period in which they were busy */
@@ -65,7 +66,7 @@ static bool open_library(struct nvml_library *nvml)
         return false;
     find_function(nvml->handle, "nvmlDeviceGetHandleByIndex_v2", &nvml->by_index);
     find_function(nvml->handle, "nvmlDeviceGetUUID", &nvml->uuid);
-    /* older drivers lack it; then only devices are known */
+    /* older drivers lack it; then only the devices' values are known */
     find_function(nvml->handle, "nvmlDeviceGetProcessUtilization", &nvml->processes);
     return true;
 }
@@ -83,7 +84,7 @@ static bool send_all(int fd, const void *bytes, size_t size)
     return true;
 }
 
-/* The samples of a device's last second, to be freed. -1: NVML does not tell. */
+/* The samples of a device's last second, to be freed by the caller. -1: NVML has none. */
 static int32_t read_samples(const struct nvml_library *nvml, nvml_device_handle device,
                             struct nvml_sample **samples)
 {
@@ -97,7 +98,7 @@ static int32_t read_samples(const struct nvml_library *nvml, nvml_device_handle 
     clock_gettime(CLOCK_REALTIME, &now);
     since = (unsigned long long)now.tv_sec * 1000000u +
             (unsigned long long)now.tv_nsec / 1000u - WINDOW_US;
-    code = nvml->processes(device, NULL, &count, since); /* how many there are */
+    code = nvml->processes(device, NULL, &count, since); /* asks for the number of samples */
     if (code == NVML_NOT_FOUND || (code == NVML_SUCCESS && count == 0))
         return 0;
     if (code != NVML_TOO_SMALL && code != NVML_SUCCESS)
@@ -142,7 +143,7 @@ static void tell_uuid(const struct nvml_library *nvml, FILE *out, unsigned index
     fwrite(&answer, sizeof answer, 1, out);
 }
 
-/* Sent as a whole, since NVML may stop anywhere in between. */
+/* Sends the answer as a whole, since NVML may hang at any point. */
 static bool answer_question(const struct nvml_library *nvml, int fd,
                             const struct nvml_question *question)
 {
@@ -162,7 +163,8 @@ static bool answer_question(const struct nvml_library *nvml, int fd,
     return sent;
 }
 
-/* Leaves what it has of its starter: its handlers of signals, its terminal, and every descriptor but fd. */
+/* Gives up everything inherited from its starter: signal handlers, the terminal, and every
+ * descriptor but fd. */
 static bool leave_starter(int fd)
 {
     const int null = open("/dev/null", O_RDWR);
@@ -171,10 +173,11 @@ static bool leave_starter(int fd)
     const struct dirent *entry;
 
     for (int number = 1; number < NSIG; number++)
-        signal(number, SIG_DFL); /* fails for two, and for those of the C library */
+        signal(number,
+               SIG_DFL); /* fails for SIGKILL, SIGSTOP and the signals of the C library */
     setsid();
     setrlimit(RLIMIT_CORE,
-              &no_core); /* a crash of the library is expected, and nobody's find */
+              &no_core); /* a crash of the library is expected, and is not worth a core file */
     if (null < 0 || folder == NULL)
         return false;
     for (int standard = STDIN_FILENO; standard <= STDERR_FILENO; standard++)
@@ -205,5 +208,5 @@ void nvml_child_run(int fd, pid_t starter)
     while (recv(fd, &question, sizeof question, MSG_WAITALL) == (ssize_t)sizeof question &&
            answer_question(&nvml, fd, &question))
         ;
-    _exit(0); /* the kernel gives back what the library holds; its own ending could hang */
+    _exit(0); /* the kernel releases the library's resources; its own shutdown could hang */
 }

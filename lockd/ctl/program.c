@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * program.c: `gpusharectl pause|resume|evict|suspend PID`: what is done with one program,
- * or with all. And the one way in which gpusharectl asks for a change and says how it went.
+ * program.c: `gpusharectl pause|resume|evict|suspend PID`: operations on one program or on all.
+ * Also the function by which all commands request a change and print its outcome.
  */
 #include "lockd/ctl/ctl.h"
 

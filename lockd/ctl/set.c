@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * set.c: `gpusharectl set NAME [PID] VALUE`: settings of the running daemon, which last
- * until it ends or reads its configuration again, and of one program, which last as long as it.
- * `gpusharectl reload`: that reading.
+ * set.c: `gpusharectl set NAME [PID] VALUE`: changes settings of the running daemon, until it ends
+ * or reads its configuration again, or of one program, until it ends. `gpusharectl reload`: makes
+ * the daemon read its configuration again.
  */
-#include "lockd/ctl/ctl.h"
 #include "common/help.h"
+#include "lockd/ctl/ctl.h"
 #include "lockd/protocol/setting_table.h"
 
 #include <stdio.h>

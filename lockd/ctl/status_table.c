@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * status_table.c: the rows of `gpusharectl status`: one for each program on a device. A terminal
- * too narrow for all columns gets the most important ones, and the notes in a line of their own.
+ * too narrow for all columns shows the most important ones, and the notes in lines of their own.
  */
-#include "lockd/ctl/status_table.h"
 #include "common/size.h"
 #include "lockd/base/text.h"
+#include "lockd/ctl/status_table.h"
 #include "lockd/ctl/terminal.h"
 #include "lockd/protocol/names.h"
 
@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WIDE          132        /* columns that all of the table takes, without notes */
-#define INDENT        10         /* of notes below their program */
+#define WIDE          132        /* width of the whole table, without notes */
+#define INDENT        10         /* indentation of notes below their program */
 #define YIELDED_LEAST 100000000u /* ns */
 #define USER_WIDTH    10
 #define STATE_WIDTH   12
@@ -44,7 +44,7 @@ static const char *gang_why(const struct gs_wire_client *client)
     return why != NULL ? why : "?";
 }
 
-/* The remarks of this program, and its unusual properties, in a few words. */
+/* The notes of a program: its unusual properties and remarks, in a few words. */
 static void remarks_of(const struct ctl_answer *answer, size_t index, bool wide, char *buffer,
                        size_t size)
 {
@@ -75,7 +75,8 @@ static void remarks_of(const struct ctl_answer *answer, size_t index, bool wide,
         add_remark(buffer, size, "pod %s", client->pod);
     if (client->class == GS_CLASS_BACKGROUND)
         add_remark(buffer, size, "background");
-    if (!wide && client->yielded_ns >= YIELDED_LEAST) /* a column, where there is room for it */
+    if (!wide &&
+        client->yielded_ns >= YIELDED_LEAST) /* in a column, where there is room for it */
         add_remark(buffer, size, "yielded %.1f s", (double)client->yielded_ns / 1e9);
     if (client->weight != 0 && client->weight != GS_WEIGHT_DEFAULT)
         add_remark(buffer, size, "weight %llu", (unsigned long long)client->weight);
@@ -114,7 +115,7 @@ static int column_width(const struct ctl_layout *layout, const struct lockd_figu
                                               : BYTES_WIDTH - 1;
 }
 
-/* Of those that have a heading: a narrow table shows where the memory is. */
+/* The figures with a heading: a narrow table shows only the place of the memory. */
 static bool is_shown(const struct ctl_layout *layout, const struct lockd_figure *figure)
 {
     return figure->heading[0] != '\0' &&
@@ -162,7 +163,7 @@ static void print_figures(const struct ctl_layout *layout, const struct gs_wire_
     }
 }
 
-/* How much of the notes goes into a line: whole ones, at least one. */
+/* The length of the notes that fit into a line: whole notes, at least one. */
 static size_t measure_line(const char *notes, size_t room)
 {
     const size_t all = strlen(notes);
@@ -179,7 +180,7 @@ static size_t measure_line(const char *notes, size_t room)
     return length;
 }
 
-/* In lines of their own, broken between two notes. */
+/* Prints the notes in lines of their own, broken between two notes. */
 static void print_notes(const struct ctl_layout *layout, const char *notes)
 {
     const int columns = layout->columns > 2 * INDENT ? layout->columns : 2 * INDENT;

@@ -8,15 +8,15 @@
 #include "lockd/ctl/ctl.h"
 
 struct ctl_layout {
-    int columns; /* of the terminal; 0: lines may have any length */
-    bool wide;   /* all columns of the table; false: what a terminal of 80 columns can show */
+    int columns; /* columns of the terminal; 0: lines may have any length */
+    bool wide; /* all columns of the table; false: those that fit on a terminal of 80 columns */
     bool colour; /* with escape sequences */
 };
 
-/* The abilities of standard output. */
+/* The properties of standard output. */
 struct ctl_layout ctl_layout_find(void);
 void ctl_table_heading(const struct ctl_layout *layout);
-/* The program at that index. */
+/* Prints the program at that index. */
 void ctl_table_row(const struct ctl_layout *layout, const struct ctl_answer *answer,
                    size_t index);
 

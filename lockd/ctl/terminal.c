@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * terminal.c: what is known of standard output, and how figures line up on it. No state.
+ * terminal.c: the properties of standard output, and figures that line up on it. No state.
  */
 #include "lockd/ctl/terminal.h"
 

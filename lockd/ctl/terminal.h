@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * terminal.h: how wide standard output is, whether it shows colours, and figures that line up.
+ * terminal.h: the width and colours of standard output, and figures that line up.
  */
 #ifndef GS_LOCKD_CTL_TERMINAL_H
 #define GS_LOCKD_CTL_TERMINAL_H
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The look of a program's condition; the numbers are those of ncurses' colour pairs in top. */
+/* The colours of a program's conditions; the numbers are those of ncurses' colour pairs in top. */
 enum ctl_colour {
     CTL_PLAIN = 0,
     CTL_RUNS,
@@ -22,18 +22,19 @@ enum ctl_colour {
 
 enum ctl_colour ctl_condition_colour(uint32_t condition);
 
-/* Columns of the terminal that is standard output; 0: it is none, so lines may have any length. */
+/* The columns of the terminal at standard output; 0: it is no terminal, so lines may have any
+ * length. */
 int ctl_terminal_columns(void);
 /* Whether colours are wanted: a terminal, which is not dumb, and no NO_COLOR in the environment. */
 bool ctl_terminal_colour(void);
-/* The same without asking whether there is a terminal. */
+/* The same, for a terminal that is known to be one. */
 bool ctl_colour_wanted(void);
 /* The escape sequence that begins that colour; "" for CTL_PLAIN. */
 const char *ctl_colour_start(enum ctl_colour colour);
 #define CTL_COLOUR_END "\x1b[0m"
 
-/* "7.0 GiB" or "1.5 s" at the right end of `width` columns, in such a way that numbers end and
- * units begin in the same column. unit_width: of the longest one. Returns buffer. */
+/* A figure such as "7.0 GiB" or "1.5 s" at the right end of `width` columns, so that numbers end
+ * and units begin in the same column. unit_width: of the longest unit. Returns buffer. */
 const char *ctl_align(const char *text, int width, int unit_width, char *buffer, size_t size);
 #define CTL_UNIT_WIDTH 3 /* of "GiB" and "min" */
 

@@ -7,15 +7,15 @@
  * ("Trace Event Format"): complete events "X" with ts and dur in microseconds, counters "C",
  * names "M".
  */
-#include "lockd/ctl/timeline.h"
 #include "lockd/ctl/ctl.h"
+#include "lockd/ctl/timeline.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-const char *ctl_phase_name(uint32_t phase)
+static const char *phase_name(uint32_t phase)
 {
     static const char *const names[GS_PHASE_COUNT] = {
         [GS_PHASE_IDLE] = "idle",       [GS_PHASE_COMPUTE] = "compute",
@@ -69,8 +69,8 @@ static int close_span(struct ctl_timeline *timeline, const struct ctl_track *tra
         return 0;
     return put_event(timeline,
                      json_pack("{s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:{s:I, s:I, s:I}}", "ph",
-                               "X", "cat", "gpushare", "name", ctl_phase_name(track->phase),
-                               "pid", track->pid, "tid", (json_int_t)track->line, "ts",
+                               "X", "cat", "gpushare", "name", phase_name(track->phase), "pid",
+                               track->pid, "tid", (json_int_t)track->line, "ts",
                                to_micros(timeline, track->since_ns), "dur", (double)ns / 1e3,
                                "args", "moved_out", (json_int_t)(moved_out - track->moved_out),
                                "moved_in", (json_int_t)(moved_in - track->moved_in), "resident",

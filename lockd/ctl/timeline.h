@@ -17,7 +17,7 @@ struct ctl_track {
     uint64_t program;
     uint8_t uuid[16];
     int32_t pid;
-    uint32_t phase, line; /* line: the track's number in the file */
+    uint32_t phase, line; /* line: the number of the track in the file */
     uint64_t since_ns, moved_out, moved_in, resident;
     char name[32];
     int ended;
@@ -31,14 +31,11 @@ struct ctl_timeline {
     uint64_t written, lost;
 };
 
-/* "compute", "copy_out", "copy_in", "wait", "stop", "idle", "paused" */
-const char *ctl_phase_name(uint32_t phase);
-
 /* Writes the beginning. */
 void ctl_timeline_init(struct ctl_timeline *timeline, FILE *out);
-/* Writes what the event ends. 0 or -ENOMEM. */
+/* Writes the span that ends with the event. 0 or -ENOMEM. */
 int ctl_timeline_add(struct ctl_timeline *timeline, const struct gs_wire_event *event);
-/* Ends all that goes on at end_ns and the file; 0, or -errno when it could not be written. */
+/* Ends all spans at end_ns, and the file. 0, or -errno: the file could not be written. */
 int ctl_timeline_finish(struct ctl_timeline *timeline, uint64_t end_ns);
 void ctl_timeline_deinit(struct ctl_timeline *timeline);
 

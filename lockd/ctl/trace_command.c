@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace_command.c: `gpusharectl trace`: records for some seconds what every program does (compute,
- * copy out, copy in, wait, stop) and writes it as a timeline.
+ * trace_command.c: `gpusharectl trace`: records the phases of all programs (compute, copy out, copy
+ * in, wait, stop) for some seconds and writes them as a timeline.
  */
 #include "common/fd.h"
 #include "lockd/ctl/ctl.h"
@@ -27,14 +27,14 @@ static void on_signal(int number)
     interrupted = 1;
 }
 
-/* Where the recording goes. */
+/* The target of the recording. */
 struct place {
     const char *path; /* NULL: standard output */
     FILE *file;
 };
 
-/* What was in the file goes when there is something to put there: an older recording is not
- * lost to a refusal. */
+/* The file is emptied when the first event is there, so that a refusal does not destroy an older
+ * recording. */
 static int begin_file(struct ctl *ctl, const struct place *place, struct ctl_timeline *timeline)
 {
     struct stat st;
@@ -43,7 +43,7 @@ static int begin_file(struct ctl *ctl, const struct place *place, struct ctl_tim
         return 0;
     if (place->path != NULL && fstat(fileno(place->file), &st) == 0 && S_ISREG(st.st_mode) &&
         ftruncate(fileno(place->file), 0) != 0)
-        return gs_err_errno(&ctl->err, -errno, "%s: cannot write it", place->path);
+        return gs_err_errno(&ctl->err, -errno, "%s: cannot write the timeline", place->path);
     ctl_timeline_init(timeline, place->file);
     return 0;
 }
@@ -72,7 +72,7 @@ static int take_event(struct ctl *ctl, int fd, const struct place *place,
     return 0;
 }
 
-/* Until the daemon ends it, or the user does. */
+/* Records until the daemon or the user ends the recording. */
 static int record_events(struct ctl *ctl, int fd, uint64_t duration_ns,
                          const struct place *place, struct ctl_timeline *timeline)
 {
@@ -82,7 +82,7 @@ static int record_events(struct ctl *ctl, int fd, uint64_t duration_ns,
 
     lockd_wire_header(&wish.header, GS_WIRE_TRACE);
     if (send(fd, &wish, sizeof wish, MSG_NOSIGNAL) < 0 && errno != EPIPE)
-        code = gs_err_errno(&ctl->err, -errno, "%s: cannot ask", ctl->path);
+        code = gs_err_errno(&ctl->err, -errno, "%s: cannot send the request", ctl->path);
     while (code == 0 && interrupted == 0) {
         struct pollfd ready = {.fd = fd, .events = POLLIN};
 
@@ -92,7 +92,7 @@ static int record_events(struct ctl *ctl, int fd, uint64_t duration_ns,
             code =
                 gs_err_set(&ctl->err, -ETIMEDOUT, "%s: the recording does not end", ctl->path);
     }
-    return code >= 0 ? begin_file(ctl, place, timeline) : code; /* also of nothing at all */
+    return code >= 0 ? begin_file(ctl, place, timeline) : code; /* also without any event */
 }
 
 static int open_place(struct ctl *ctl, const char *path, struct place *place)
@@ -106,7 +106,7 @@ static int open_place(struct ctl *ctl, const char *path, struct place *place)
     *place = (struct place){path, fd >= 0 ? fdopen(fd, "w") : NULL};
     if (place->file != NULL)
         return 0;
-    gs_err_errno(&ctl->err, -errno, "%s: cannot write it", path);
+    gs_err_errno(&ctl->err, -errno, "%s: cannot write the timeline", path);
     if (fd >= 0)
         close(fd);
     return -EIO;
@@ -131,7 +131,7 @@ static enum ctl_exit write_trace(struct ctl *ctl, const char *path, uint64_t dur
     if (place.path != NULL && fclose(place.file) != 0 && written == 0)
         written = -errno;
     if (code == 0 && written != 0)
-        code = gs_err_errno(&ctl->err, written, "%s: cannot write it",
+        code = gs_err_errno(&ctl->err, written, "%s: cannot write the timeline",
                             place.path != NULL ? place.path : "standard output");
     if (code == 0)
         fprintf(stderr,
@@ -146,7 +146,7 @@ static enum ctl_exit write_trace(struct ctl *ctl, const char *path, uint64_t dur
 struct trace_words {
     const char *path;
     uint64_t duration_ns;
-    bool json; /* it always is */
+    bool json; /* the output is always JSON */
 };
 
 static const struct lockd_option trace_options[] = {

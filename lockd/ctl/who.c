@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * who.c: whose a program is: its user, container and pod. Owns a small cache of users' names, since a directory service may
- * take long to answer and `top` and `serve` ask again and again. One thread.
+ * who.c: the user, container and pod of a program, as names. Owns a small cache of users' names,
+ * since a directory service may answer slowly and `top` and `serve` ask repeatedly. One thread.
  */
-#include "lockd/ctl/ctl.h"
 #include "lockd/base/text.h"
+#include "lockd/ctl/ctl.h"
 
 #include <pwd.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * words.c: what gpusharectl calls things. No state.
+ * words.c: the words of gpusharectl's output. No state.
  */
-#include "lockd/ctl/ctl.h"
 #include "common/size.h"
+#include "lockd/ctl/ctl.h"
 
 #include "lockd/protocol/names.h"
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guard.c: what every guard begins with, and the guard of one checkpointed program
- * (checkpoint.h; that of a program that changes devices: guard_move.c). It makes the driver's
- * checkpoint calls and may take as long as they do. It lives while the program is checkpointed;
- * a guard that loses its daemon, or is told to end, brings the program back before it ends. One
- * thread.
+ * guard.c: the start of every guard, and the guard of one checkpointed program (checkpoint.h). The
+ * guard of a program that changes devices is in guard_move.c. A guard makes the driver's checkpoint
+ * calls, however long they take. It lives while the program is checkpointed; a guard that loses its
+ * daemon, or is told to end, brings the program back before it ends. One thread.
  */
 #include "lockd/guard/guard.h"
 
@@ -21,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOCK_MS 10000 /* for work that was submitted to finish */
+#define LOCK_MS 10000 /* for submitted work to finish */
 
 /* Locks the program: true when its calls wait and its submitted work has finished. */
 static bool lock_program(const struct guard_driver *driver, int pid)
@@ -70,7 +69,7 @@ static bool take_order(const struct guard_driver *driver, int pid, char order)
     if (order == LOCKD_GUARD_ADOPT && state == CU_PROCESS_STATE_LOCKED)
         return checkpoint_program(driver, pid);
     if (order == LOCKD_GUARD_ADOPT) {
-        /* the guard before this one had brought it back */
+        /* the previous guard had brought it back */
         lockd_guard_say(LOCKD_GUARD_RESTORE, "", "");
         return false;
     }
@@ -87,7 +86,7 @@ static CUresult restore_program(const struct guard_driver *driver, int pid)
     CUprocessState state = CU_PROCESS_STATE_CHECKPOINTED;
     CUresult result = driver->cuCheckpointProcessGetState(pid, &state);
 
-    /* locked: the guard before this one had restored it */
+    /* locked: the previous guard had restored it */
     if (result == CUDA_SUCCESS && state != CU_PROCESS_STATE_LOCKED)
         result = driver->cuCheckpointProcessRestore(pid, NULL);
     return result == CUDA_SUCCESS ? driver->cuCheckpointProcessUnlock(pid, NULL) : result;
@@ -110,8 +109,7 @@ static void note_signal(int number)
     ended = 1;
 }
 
-/* Waits for the order to restore the program, and restores it: true. False: the daemon has
- * gone. */
+/* Waits for the order to restore the program, and restores it. False: the daemon has gone. */
 static bool keep_checkpoint(const struct guard_driver *driver, int pid)
 {
     char word;

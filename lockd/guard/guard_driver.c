@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guard_driver.c: loads the driver for a guard and speaks to its daemon. No state.
+ * guard_driver.c: loads the driver for a guard, and sends its messages to the daemon. No state.
  */
 #include "lockd/guard/guard_driver.h"
 
@@ -63,7 +63,7 @@ bool lockd_guard_load(struct guard_driver *driver)
     void *library;
     CUresult result;
 
-    unsetenv("CUDA_VISIBLE_DEVICES");   /* of the program that started the daemon */
+    unsetenv("CUDA_VISIBLE_DEVICES");   /* a setting of the program that started the daemon */
     setenv("GPUSHARE_DISABLE", "1", 1); /* the driver itself, also behind the fourth door */
     library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guard_driver.h: the driver functions that a guard calls, and what it says to the daemon.
+ * guard_driver.h: the driver functions that a guard calls, and its messages to the daemon.
  */
 #ifndef GS_LOCKD_GUARD_GUARD_DRIVER_H
 #define GS_LOCKD_GUARD_GUARD_DRIVER_H
@@ -19,7 +19,7 @@
 #define JOIN(word, number)   JOINED(word, number)
 #define JOINED(word, number) word##number
 
-/* ... and single functions of others. */
+/* Single functions of other families. */
 #define GUARD_ALSO(EACH)                                                                       \
     EACH(cuGetErrorName)                                                                       \
     EACH(cuDeviceGetCount)                                                                     \
@@ -32,7 +32,7 @@
     EACH(cuCtxPopCurrent_v2)                                                                   \
     EACH(cuMemGetInfo_v2)
 
-/* The driver has the checkpoints since 12.8. */
+/* Drivers have checkpoints since 12.8. */
 struct guard_driver {
 #define MEMBER_0(symbol)
 #define MEMBER_1(symbol) typeof(&symbol) symbol;
@@ -42,13 +42,13 @@ struct guard_driver {
 #include "wrap/driver_api.def"
 };
 
-/* Loads and initialises the driver. False: the daemon has been told why it cannot be used. */
+/* Loads and initialises the driver. False: it cannot be used, and the daemon has been told why. */
 bool lockd_guard_load(struct guard_driver *driver);
 /* The name of a result, never NULL. */
 const char *lockd_guard_result(const struct guard_driver *driver, CUresult result);
 /* The driver's state of the process, as a word. */
 const char *lockd_guard_state(const struct guard_driver *driver, int pid);
-/* Says a word to the daemon: "WHAT: WHY" behind it, or either alone. */
+/* Sends a word to the daemon, followed by the text "WHAT: WHY", or by either alone. */
 void lockd_guard_say(enum lockd_guard_word word, const char *what, const char *why);
 
 #endif

@@ -2,11 +2,10 @@
  *
  * guard_move.c: moves one program to another device with the driver's checkpoint. One thread.
  *
- * Where the program is follows from two things: what the record says was begun last, and the state
- * that the driver says the process is in. Each step looks at both, so a guard that takes up the
- * work of one that was killed does the same as that one would have done. Until the program is
- * locked nothing has happened to it; from then on the guard ends only when the program runs again,
- * or has ended.
+ * The place of the program follows from two things: the last step in the record, and the state of
+ * the process according to the driver. Each step reads both, so a guard that replaces a killed one
+ * does the same as that one would have done. Until the program is locked nothing has happened to
+ * it; from then on the guard ends only when the program runs again, or has ended.
  */
 #include "lockd/guard/guard_move.h"
 
@@ -21,16 +20,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOCK_MS       10000 /* for work that was submitted to finish */
+#define LOCK_MS       10000 /* for submitted work to finish */
 #define SETTLE_MS     10000 /* for the driver to finish what a killed guard had asked for */
-#define FIRST_VERSION 13000 /* of the driver, that restores onto other devices */
+#define FIRST_VERSION 13000 /* of the driver, the first that restores onto other devices */
 
 struct move {
     const struct guard_driver *driver;
     int pid, record;
     CUcheckpointGpuPair pairs[LOCKD_GUARD_PAIRS];
     unsigned pair_count;
-    bool all_named; /* pairs names every device that the guard sees */
+    bool all_named; /* pairs names each device that the guard sees */
     bool held_said; /* HELD */
     bool unsettled; /* a killed guard's last call may still be carried out, in the program */
     char why[LOCKD_GUARD_TEXT / 2]; /* it is not on the other device */
@@ -87,7 +86,7 @@ static bool are_alike(const struct guard_driver *driver, CUdevice one, CUdevice 
            strcmp(name[0], name[1]) == 0 && total[0] == total[1];
 }
 
-/* A context of our own shows that one of the program's has room, and tells what is left then. */
+/* A context of our own shows that one of the program's has room, and how much is left then. */
 static bool has_room(const struct guard_driver *driver, CUdevice device, uint64_t bytes)
 {
     CUcontext context = NULL;
@@ -127,7 +126,7 @@ static bool may_change(const struct guard_driver *driver, const struct lockd_gua
     return false;
 }
 
-/* Everything that can be known before the program is stopped. */
+/* Checks all that can be known before the program is stopped. */
 static bool may_move(const struct guard_driver *driver, const struct lockd_guard_order *order)
 {
     CUprocessState state = CU_PROCESS_STATE_FAILED;
@@ -172,7 +171,8 @@ static bool write_record(const struct move *move, enum gs_move_record what)
     return pwrite(move->record, &byte, 1, 0) == 1;
 }
 
-/* The program may send any descriptor: nothing is opened for writing here that it cannot write. */
+/* The program may send any descriptor, so this opens nothing for writing that the program itself
+ * cannot write. */
 static bool is_writable(int fd)
 {
     const int flags = fcntl(fd, F_GETFL);
@@ -180,8 +180,8 @@ static bool is_writable(int fd)
     return flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) == O_RDWR;
 }
 
-/* The lock is of an open file, so the program's is opened once more. Waits for a guard that is
- * still at it. */
+/* A lock belongs to an open file, so the program's file is opened once more. Waits for a guard
+ * that still works on it. */
 static bool take_record(struct move *move, int with)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -220,8 +220,8 @@ static bool is_named(const struct move *move, const CUuuid *uuid)
     return named;
 }
 
-/* A driver that counts by the devices of the machine wants also those that the program does not
- * see; they stay where they are. False: there are none. */
+/* A driver that counts all devices of the machine expects also those that the program does not
+ * see; they keep their places. False: there are none. */
 static bool name_all(struct move *move)
 {
     const unsigned before = move->pair_count;
@@ -248,7 +248,7 @@ static void note_why(struct move *move, const char *what, CUresult result)
                  lockd_guard_result(move->driver, result));
 }
 
-/* It is neither here nor there for now. */
+/* The program is on neither device for now. */
 static void hold_program(struct move *move, const char *what, CUresult result)
 {
     const struct timespec second = {.tv_sec = 1};
@@ -264,9 +264,9 @@ static void hold_program(struct move *move, const char *what, CUresult result)
     nanosleep(&second, NULL);
 }
 
-/* A restore has failed. The driver restores in the program, by a thread of its own, so the call of a
- * guard that was killed may be the reason, and may still succeed: then the process is locked where
- * the record says. True: its state has changed, and counts. */
+/* A restore has failed. The driver restores within the program, by a thread of its own, so the
+ * call of a killed guard may be the reason, and may still succeed: then the process is locked on
+ * the device in the record. True: its state has changed and is to be read again. */
 static bool has_settled_otherwise(struct move *move)
 {
     const struct timespec pause = {.tv_nsec = 20000000};
@@ -328,7 +328,7 @@ static void restore_back(struct move *move)
     if (result == CUDA_SUCCESS || has_settled_otherwise(move))
         return;
     hold_program(move, "cuCheckpointProcessRestore", result);
-    write_record(move, GS_RECORD_ONTO); /* in turn: either may have room the next time */
+    write_record(move, GS_RECORD_ONTO); /* in turn, since either may have room the next time */
 }
 
 static void unlock_program(struct move *move)
@@ -345,8 +345,8 @@ static void end_move(struct move *move, bool moved)
     lockd_guard_say(moved ? LOCKD_GUARD_MOVED : LOCKD_GUARD_STAYED, moved ? "" : move->why, "");
 }
 
-/* One step from where it is. False: there is nothing more to do. begin: it has not been locked by
- * this guard yet, and is to be. */
+/* Takes one step. False: there is nothing more to do. begin: this guard has not locked the
+ * program yet, and is to lock it. */
 static bool make_step(struct move *move, CUprocessState state, bool *begin)
 {
     const char record = read_record(move);
@@ -396,7 +396,7 @@ int lockd_guard_move(const struct guard_driver *driver, const struct lockd_guard
             return 1;
         lockd_guard_say(LOCKD_GUARD_MAY, "", "");
         if (!lockd_guard_hear(&go, &record) || go.word != LOCKD_GUARD_GO)
-            return 0; /* nobody wants it any more */
+            return 0; /* the move is no longer wanted */
     } else {
         move.unsettled = true;
         snprintf(move.why, sizeof move.why, "its guard was killed");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guard_start.c: starts a guard (guard.h), and hears it. Where the guard service runs and lets this user in,
- * systemd starts one for the connection. Else it is this program again, in a process of its own
- * that has one end of a socket pair and no other descriptor of the daemon. No state. The daemon
- * does not wait for guards (SIGCHLD is ignored).
+ * guard_start.c: starts a guard (guard.h) and receives its messages. Where the guard service runs
+ * and admits this user, systemd starts a guard for the connection. Else the guard is this program
+ * again, in a process of its own that has one end of a socket pair and no other descriptor of the
+ * daemon. No state. The daemon does not wait for guards (SIGCHLD is ignored).
  */
 #include "lockd/guard/guard_start.h"
 
@@ -46,7 +46,8 @@ static int spawn_guard(int32_t pid, int its_end)
     return -code;
 }
 
-/* A guard of the service: it may checkpoint programs of all users. -errno: there is none. */
+/* Connects to a guard of the service, which may checkpoint programs of all users. -errno: there
+ * is none. */
 static int call_service(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

@@ -16,13 +16,13 @@
  * that serves this user, and gives it its first order, with a descriptor (-1: none). epoll watches
  * it from now on, with that tag. The daemon's end of the guard's socket, or -errno. */
 int lockd_guard_start(const struct lockd_guard_order *order, int with, int epoll, void *tag);
-/* Reads the guard's next word: one of enum lockd_guard_word and a text without control characters;
- * "?the guard ended" if it has ended. False: it has said nothing. */
+/* Reads the guard's next word: one of enum lockd_guard_word and a text without control
+ * characters; "?the guard ended" if it has ended. False: it has sent nothing. */
 bool lockd_guard_read(int guard, char word[LOCKD_GUARD_TEXT + 1]);
-/* The next order. False: the guard has ended. */
+/* Sends the next order. False: the guard has ended. */
 bool lockd_guard_order(int guard, const struct lockd_guard_order *order, int with);
-/* What to do where a guard says UNABLE: why the guards of this daemon may not checkpoint, and what
- * enables them; "": nothing is known to help. */
+/* Advice for a guard that sent UNABLE: why the guards of this daemon may not checkpoint, and how
+ * to enable them. "": nothing is known to help. */
 const char *lockd_guard_advice(void);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * identity.c: reads the credentials of a socket's peer and what /proc tells everybody about that
- * process: its control group, its numbers in nested pid namespaces, and the map of its user
- * namespace. The inodes of namespaces are there for processes of the same user, or for root.
+ * identity.c: reads the credentials of a socket's peer and the part of /proc about it that every
+ * user may read: its control group, its numbers in nested pid namespaces, and the map of its user
+ * namespace. The inodes of namespaces can be read for processes of the same user, or by root.
  *
- * The process is held by a pidfd while it is read, so that what is read is not another's that
- * has got its number. No state.
+ * A pidfd holds the process while it is read, so that nothing is read of another process that was
+ * given its number. No state.
  */
 #include "lockd/identity/identity.h"
 
@@ -111,8 +111,9 @@ bool lockd_identity_units(const char *line, char *path)
 
 /* --- the pod --- */
 
-/* Kubelet names the pod's control group pod<UID>, or with systemd kubepods-<class>-pod<UID>.slice, where '_' stands
- * for each '-' of the UID. A pod that comes from a file on the node has 32 digits without any. */
+/* Kubelet names the pod's control group pod<UID>, or with systemd
+ * kubepods-<class>-pod<UID>.slice, where '_' stands for each '-' of the UID. A pod that comes
+ * from a file on the node has 32 digits without any. */
 static bool take_pod(const char *part, size_t length, char *uid)
 {
     const char *at = part, *end = part + length;
@@ -294,7 +295,7 @@ int lockd_identity_read(int fd, struct lockd_identity *identity)
         return 0;
     identity->pid = who.pid;
     read_process(identity);
-    if (pidfd >= 0 && has_ended(pidfd)) /* what was read may be another's */
+    if (pidfd >= 0 && has_ended(pidfd)) /* the lines may be of another process */
         *identity = (struct lockd_identity){.uid = who.uid};
     if (pidfd >= 0)
         close(pidfd);
@@ -336,7 +337,7 @@ bool lockd_identity_is_running(const struct lockd_identity *identity)
 bool lockd_identity_is_contained(const struct lockd_identity *identity,
                                  const struct lockd_identity *here)
 {
-    /* one of which nothing is known counts as contained (depth 0) */
+    /* a process about which nothing is known (depth 0) counts as contained */
     if (identity->depth == 0 || identity->depth > here->depth)
         return true;
     if (identity->container[0] != '\0' && strcmp(identity->container, here->container) != 0)
@@ -352,7 +353,7 @@ const char *lockd_identity_account(const struct lockd_identity *identity,
                : "";
 }
 
-/* A namespace that is not known is no difference. */
+/* A namespace that is not known counts as the same one. */
 static bool may_be_same(uint64_t one, uint64_t other)
 {
     return one == other || one == 0 || other == 0;

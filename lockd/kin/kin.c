@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kin.c: owns programs, their keys and the sets that keys make of them. A set falls apart only
- * when a program of it takes a key back, or when a trial made it and it hangs (trial.c): what
- * was one job stays one. Keys are few and so are
- * programs of one user, so a look at all of them for each new key will do.
+ * kin.c: owns programs, their keys and the sets that keys make of them. A set falls apart only when
+ * one of its programs takes a key back, or when a trial made it and it hangs (trial.c): programs
+ * that were one job stay one. There are few keys, and few programs of one user, so each new key is
+ * compared with all of them.
  */
 #include "lockd/kin/kin.h"
 
@@ -60,7 +60,7 @@ void kin_tell(struct kin *kin, struct kin_program *program, uint64_t now_ns)
     sched_kin(kin->sched, program->client, kin_set_of(program), now_ns);
 }
 
-/* All of the one set are of the other one from now on. */
+/* Moves all programs of one set into the other. */
 static void rename_set(struct kin *kin, uint64_t from, uint64_t to, uint64_t now_ns)
 {
     lockd_list_each (at, &kin->programs) {
@@ -134,8 +134,8 @@ static bool forget_key(struct kin_program *program, uint64_t key, uint32_t kind)
     return false;
 }
 
-/* Not more than it is cheap to look at again and again. tried: also if a trial has shown that
- * it is one. */
+/* Whether the set is small enough to be read again and again. tried: also if a trial has shown
+ * that it is one job. */
 static bool is_divisible(const struct kin *kin, uint64_t set, bool tried)
 {
     unsigned count = 0;
@@ -151,7 +151,7 @@ static bool is_divisible(const struct kin *kin, uint64_t set, bool tried)
     return true;
 }
 
-/* The kind of evidence that the two have in common; GS_KIN_NONE: there is none. */
+/* The kind of evidence that both have in common. GS_KIN_NONE: there is none. */
 static uint32_t common_evidence(const struct kin_program *a, const struct kin_program *b)
 {
     for (uint32_t i = 0; i < a->count; i++)
@@ -160,8 +160,8 @@ static uint32_t common_evidence(const struct kin_program *a, const struct kin_pr
     return GS_KIN_NONE;
 }
 
-/* Moves the program and all of `from` that its evidence leads to into the set `to`; the
- * scheduler is not told. Returns how many. */
+/* Moves the program, and all of `from` that its evidence leads to, into the set `to`. Does not
+ * tell the scheduler. Returns how many programs moved. */
 static unsigned gather_set(struct kin *kin, struct kin_program *program, uint64_t from,
                            uint64_t to)
 {
@@ -184,7 +184,8 @@ static unsigned gather_set(struct kin *kin, struct kin_program *program, uint64_
     return count;
 }
 
-/* A program that nothing binds to others is in no set; the first others keep the number. */
+/* A program without evidence in common with others is in no set. The first of the others keep
+ * the number. */
 static void divide_set(struct kin *kin, uint64_t set, uint64_t now_ns)
 {
     const uint64_t marked = UINT64_MAX; /* no set has that number */

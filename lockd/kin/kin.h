@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kin.h: which programs are one job, and so one gang. Programs say keys (GS_WIRE_KIN). Programs of
- * one identity that share the key of a piece of evidence are one *set*. Hints count only once a
- * program makes no progress (trial.h). What a set means for turns is the scheduler's matter
+ * kin.h: finds the programs that are one job, and so one gang. Programs send keys (GS_WIRE_KIN).
+ * Programs of one identity that share the key of a piece of evidence are one *set*. Hints count
+ * only once a program makes no progress (trial.h). The scheduler decides what a set means for turns
  * (sched_kin()). No I/O, no clock, one thread.
  */
 #ifndef GS_LOCKD_KIN_KIN_H
@@ -21,11 +21,11 @@ struct kin_key {
     uint32_t kind; /* enum gs_kin_kind */
 };
 
-/* What was seen of a program, in the search for hangs: trial.c. */
+/* Observations of a program, for the search for hangs (trial.c). */
 struct kin_watch {
     uint64_t calls, turns; /* turns: when the calls last changed */
     uint64_t stuck_since;  /* 0: it is not */
-    uint64_t try_at;       /* no trial for it before */
+    uint64_t try_at;       /* no trial begins for it before */
     uint64_t pause;        /* ns from one trial to the next, once all have been made */
     uint32_t tries;        /* combinations that did not help */
 };
@@ -35,16 +35,16 @@ struct kin_program {
     struct sched_client *client;
     void *owner;
     const struct lockd_identity *identity; /* the owner's */
-    bool named;     /* GPUSHARE_GROUP: nothing that is found here counts */
-    uint64_t set;   /* 0: none */
-    uint64_t trial; /* the set that it is in for a trial; 0: none */
-    uint32_t why;   /* enum gs_kin_kind: what brought it into its set */
+    bool named;                            /* by GPUSHARE_GROUP: the keys do not count */
+    uint64_t set;                          /* 0: none */
+    uint64_t trial;                        /* the set that it is in for a trial; 0: none */
+    uint32_t why; /* enum gs_kin_kind: the reason why it is in its set */
     uint32_t count;
     struct kin_key keys[GS_KIN_MOST];
     struct kin_watch watch;
 };
 
-/* Is told of a trial; owner: of the program that made no progress. */
+/* Receives a remark about a trial. owner: of the program that made no progress. */
 typedef void kin_say(void *context, void *owner, const char *text);
 
 struct kin {
@@ -59,31 +59,31 @@ struct kin {
 void kin_init(struct kin *kin, struct sched *sched, kin_say *say, void *context);
 void kin_deinit(struct kin *kin);
 
-/* A program, before its first state. named: it names its group, or wants none. identity must stay
- * until kin_gone(). NULL without memory. */
+/* Adds a program, before its first state. named: it names its group, or wants none. identity
+ * must stay valid until kin_gone(). NULL without memory. */
 struct kin_program *kin_came(struct kin *kin, struct sched_client *client, void *owner,
                              const struct lockd_identity *identity, bool named);
-/* NULL is accepted. To be called before its client is gone from the scheduler. */
+/* Removes a program; NULL is accepted. To be called before its client leaves the scheduler. */
 void kin_gone(struct kin *kin, struct kin_program *program);
-/* It said a key. ranks: of that job on this machine; 0: not known. */
+/* The program sent a key. ranks: of that job on this machine; 0: not known. */
 void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
                uint32_t ranks, uint64_t now_ns);
-/* It takes a key back. Its set falls apart into those that the keys that are left make, unless a
- * trial has shown that it is one, or it has more than 32 programs. */
+/* The program takes a key back. Its set falls apart into the sets that the remaining keys make,
+ * unless a trial has shown that it is one job, or it has more than 32 programs. */
 void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
                  uint64_t now_ns);
-/* What a trial has shown of that set was wrong: it falls apart into those that keys make. */
+/* A trial was wrong about that set: it falls apart into the sets that keys make. */
 void kin_forget_tried(struct kin *kin, uint64_t set, uint64_t now_ns);
-/* The two are one job, for that reason (enum gs_kin_kind). Nothing happens if they are of two
- * identities, or one names its group. */
+/* Both programs are one job, for that reason (enum gs_kin_kind). Nothing happens if their
+ * identities differ, or if one of them names its group. */
 void kin_join(struct kin *kin, struct kin_program *a, struct kin_program *b, uint32_t why,
               uint64_t now_ns);
-/* The set of the program for the scheduler, now. */
+/* The number of the program's present set, for the scheduler. */
 static inline uint64_t kin_set_of(const struct kin_program *program)
 {
     return program->trial != 0 ? program->trial : program->set;
 }
-/* Tells the scheduler the set that the program is in. */
+/* Tells the scheduler the program's set. */
 void kin_tell(struct kin *kin, struct kin_program *program, uint64_t now_ns);
 
 #define kin_program_of(at) lockd_entry(at, struct kin_program, link)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trial.c: owns trials. A program *hangs* when it was asked to stop and has not for a while, or
- * when it had turns and made no call in them. A *mate* shares a hint with it, is on a device that
- * the hung program is not on, and waits or hangs itself. One mate for each other device makes a
- * combination; the nearest in the order of arrival comes first, since the ranks of a job start
- * together. Sets that trials have made enter another one as a whole; those that evidence has made
- * are complete.
+ * trial.c: owns trials. A program *hangs* when it was asked to stop and has not stopped for a
+ * while, or when it had turns and made no call in them. A *mate* shares a hint with it, is on a
+ * device that the hung program is not on, and waits or hangs itself. One mate for each other device
+ * makes a combination. The mates nearest in the order of arrival come first, since the ranks of a
+ * job start together. A set that a trial has made joins another trial as a whole; a set that
+ * evidence has made is complete.
  *
- * Every combination gets TRIAL_NS at most, so each of them is tried in bounded time. When all
- * have been, the pause between two trials of that program grows.
+ * Every combination gets TRIAL_NS at most, so each of them is tried in bounded time. Once all have
+ * been tried, the pause between two trials of that program grows.
  *
- * A trial can be wrong: what the hung program waited for may have run beside it by chance. Such
- * sets grow until they are too large for a device, where a set cannot run together. So a set that
- * only trials have made, and that hangs when every combination has been tried, falls apart, and
+ * A trial can be wrong: the program that the hung one waited for may have run beside it by chance.
+ * Such sets would grow until they are too large for a device, where a set cannot run together. So a
+ * set that only trials have made falls apart if it hangs and every combination has been tried; then
  * the search begins anew.
  */
 #include "lockd/kin/trial.h"
@@ -35,7 +35,7 @@ struct kin_trial {
     struct lockd_list link;
     uint64_t set;
     struct kin_program *of; /* the one that hung; NULL: it is gone */
-    uint64_t calls, turns;  /* ... had made and had, at the begin */
+    uint64_t calls, turns;  /* the counts of the one that hung, at the beginning */
     uint64_t until;
 };
 
@@ -71,7 +71,7 @@ static void watch_program(struct kin_program *program, const struct sched_progre
         watch->stuck_since = now;
 }
 
-/* Evidence has told whose work it waits for, or the user has. */
+/* Evidence or the user has told whose work the program waits for. */
 static bool is_eligible(const struct kin_program *program)
 {
     return !program->named && (program->set == 0 || program->why == GS_KIN_TRIED);
@@ -100,7 +100,7 @@ static unsigned first_bit(uint64_t devices)
     return (unsigned)__builtin_ctzll(devices);
 }
 
-/* The programs with that hint that may be what the hung one waits for, the nearest first. */
+/* The programs with that hint for which the hung one may wait, the nearest first. */
 static void find_mates(struct kin *kin, struct kin_program *hung,
                        const struct sched_progress *own, uint32_t kind, uint64_t now,
                        struct mates *mates)
@@ -135,8 +135,8 @@ static void find_mates(struct kin *kin, struct kin_program *hung,
     }
 }
 
-/* The combination of that number: for each device one of its mates, or none. 0: there are no
- * more; else how many are chosen. */
+/* The combination of that number: for each device one of its mates, or none. Returns how many
+ * mates are chosen; 0: there are no more combinations. */
 static unsigned choose_mates(const struct mates *mates, uint32_t number,
                              struct kin_program **chosen)
 {
@@ -172,7 +172,7 @@ static unsigned next_combination(struct kin *kin, struct kin_program *hung,
         for (unsigned device = 0; device < DEVICES && all < UINT32_MAX / (MATES_MOST + 1);
              device++)
             all *= mates.count[device] + 1;
-        all--; /* none at all is the last one */
+        all--; /* the last one is without mates */
         if (number >= all) {
             number -= all;
             continue;
@@ -209,7 +209,7 @@ static void say_helped(struct kin *kin, const struct kin_program *hung)
                  "it went on: these programs are one gang from now on");
 }
 
-/* The program enters the trial, and all of its set. */
+/* Adds the program and its whole set to the trial. */
 static void enter_trial(struct kin *kin, struct kin_program *program, uint64_t set,
                         uint64_t now)
 {
@@ -242,7 +242,7 @@ static void begin_trial(struct kin *kin, struct kin_program *hung, struct kin_pr
         enter_trial(kin, chosen[i], trial->set, now);
 }
 
-/* What helped is a set from now on: for the scheduler nothing changes. */
+/* The combination that helped becomes a set. Nothing changes for the scheduler. */
 static void end_trial(struct kin *kin, struct kin_trial *trial, bool helped, uint64_t now)
 {
     lockd_list_remove(&trial->link);
@@ -263,8 +263,8 @@ static void end_trial(struct kin *kin, struct kin_trial *trial, bool helped, uin
     free(trial);
 }
 
-/* Its turns begin only when all of the trial have their places, so calls that come after such a
- * begin were made while all ran. */
+/* A turn begins only when all programs of the trial have their places, so calls after the
+ * beginning of such a turn were made while all of them ran. */
 static void tend_trial(struct kin *kin, struct kin_trial *trial, uint64_t now)
 {
     struct sched_progress progress;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trial.h: a program makes no progress, and programs that share a hint with it wait for other
- * devices. It may wait for their work: combinations of them are tried as one gang, one after the
- * other, each for a limited time. What helped stays a gang.
+ * trial.h: helps a program that makes no progress while programs that share a hint with it wait for
+ * other devices. The program may wait for their work: combinations of them are tried as one gang,
+ * one after the other, each for a limited time. The combination that helps stays a gang.
  */
 #ifndef GS_LOCKD_KIN_TRIAL_H
 #define GS_LOCKD_KIN_TRIAL_H
@@ -12,7 +12,7 @@
 /* Looks for hangs, begins and ends trials. Returns when to look again; LOCKD_NEVER: there is
  * nothing to look at. */
 uint64_t kin_tend(struct kin *kin, uint64_t now_ns);
-/* A program is gone that may have been in a trial. */
+/* A program has ended that may have been in a trial. */
 void kin_trial_left(struct kin *kin, const struct kin_program *program);
 void kin_trial_deinit(struct kin *kin);
 

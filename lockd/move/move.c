@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * move.c: programs that change devices, as the server sees it (move.h): which program may move from
- * where to where, the messages of programs, and time. State: struct lockd_moves. One thread,
- * nothing blocks.
+ * move.c: programs that change devices, as the server sees it (move.h): the checks before a move,
+ * the messages of programs, and time limits. State: struct lockd_moves. One thread, nothing blocks.
  *
  * Invariant: a program is in at most one move.
  */
@@ -46,7 +45,7 @@ static void look_at_member(void *context, const struct gs_wire_device *device, v
     used->pinned = member->pinned;
 }
 
-/* What the daemon knows by itself of the program. */
+/* Checks what the daemon itself knows about the program. */
 static int check_program(const struct lockd_moves *moves,
                          const struct lockd_move_program *program, const struct used *used,
                          struct gs_err *why)
@@ -64,7 +63,7 @@ static int check_program(const struct lockd_moves *moves,
     return 0;
 }
 
-/* ... and of the device that it is to go to. */
+/* Checks what the daemon itself knows about the target device. */
 static int check_target(const struct lockd_move_program *program, const uint8_t from[16],
                         const uint8_t to[16], struct gs_err *why)
 {
@@ -164,7 +163,7 @@ const uint8_t *lockd_move_source(const struct lockd_move_program *program, const
 
 /* --- messages of the program --- */
 
-/* A program comes back from a daemon that was killed, in the middle of a move. */
+/* A program reconnects in the middle of a move whose daemon was killed. */
 static const char *adopt_move(struct lockd_moves *moves, struct lockd_move_program *program,
                               const struct gs_wire_move *message, struct gs_descriptors *with)
 {
@@ -192,7 +191,7 @@ const char *lockd_move_take(struct lockd_moves *moves, struct lockd_move_program
     if (message->step == GS_MOVE_LEFT)
         return adopt_move(moves, program, message, with);
     if (move == NULL || message->number != move->number || move->stage == LOCKD_MOVE_GUARDED)
-        return NULL; /* it was given up meanwhile */
+        return NULL; /* the move was abandoned meanwhile */
     if (message->code != 0) {
         lockd_move_end_without(
             move, message->code == -ENODEV ? LOCKD_MOVE_NOT_THERE : LOCKD_MOVE_NOT_IT,
@@ -235,7 +234,7 @@ bool lockd_move_event(struct lockd_moves *moves, const void *tag)
     return false;
 }
 
-/* Does what is due by now. False: nothing is waited for any more. */
+/* Does what is due by now. False: the move waits for nothing more. */
 static bool tend_move(struct lockd_move *move, uint64_t now)
 {
     if (now < move->until)

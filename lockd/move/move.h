@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * move.h: programs that change to another device while they run. The program is paused and its
- * movable memory leaves as for any other program's turn; then a guard (lockd/guard) has the
- * driver checkpoint what is left of it, which is little, and restore it on the other device. There
- * it goes on as a program that has all of its memory on the host.
+ * movable memory leaves as for any other program's turn; then a guard (lockd/guard) makes the
+ * driver checkpoint the small rest of it and restore it on the other device. There it continues as
+ * a program that has all of its memory on the host.
  *
- * Everything that can be known is checked before the program is stopped. A refusal, or a failure
- * until the driver has locked the process, leaves the program as it was.
+ * All that can be known is checked before the program is stopped. A refusal leaves the program as
+ * it was, and so does a failure before the driver has locked the process.
  *
- * The room knows programs, not connections: what needs a connection is a call of struct
- * lockd_move_calls, which the server gives it.
+ * The room knows programs, not connections: for all that needs a connection it uses the functions
+ * of struct lockd_move_calls, which the server provides.
  */
 #ifndef GS_LOCKD_MOVE_MOVE_H
 #define GS_LOCKD_MOVE_MOVE_H
@@ -31,31 +31,31 @@ struct lockd_move;
 /* How a move ends. */
 enum lockd_move_end {
     LOCKD_MOVE_DONE,      /* the program is on the other device */
-    LOCKD_MOVE_NOT_THERE, /* not to that device */
-    LOCKD_MOVE_NOT_IT,    /* not that program, at present */
-    LOCKD_MOVE_NOBODY,    /* no program can be moved here */
+    LOCKD_MOVE_NOT_THERE, /* not to that device: another one may be possible */
+    LOCKD_MOVE_NOT_IT,    /* this program cannot be moved at present */
+    LOCKD_MOVE_NOBODY,    /* no program can be moved on this machine */
 };
 
-/* What the server does for moves. owner: that of the program. */
+/* The functions of the server that a move uses. owner: that of the program. */
 struct lockd_move_calls {
     /* Sends the program a message. */
     void (*tell)(void *owner, const struct gs_wire_move *message);
     /* Sends the answer to the connection with that id, if it still exists. */
     void (*answer)(void *context, uint64_t asker, const struct gs_wire_end *end);
-    /* Holds the program back, or no longer. */
+    /* Holds the program back, or stops holding it back. */
     void (*pause)(void *owner, bool paused);
-    /* Shows people a remark about the program. */
+    /* Adds a remark about the program to the status. */
     void (*remark)(void *owner, const char *text);
     /* The program has left that device. */
     void (*left)(void *owner, const uint8_t *uuid);
-    /* Each move that was begun ends with this call, unless the program has gone: ns since it was
-     * begun, bytes of the program's memory. */
+    /* Each move that has begun ends with this call, unless the program has gone. ns: since it
+     * began; bytes: of the program's memory. */
     void (*over)(void *owner, enum lockd_move_end end, uint64_t ns, uint64_t bytes);
     /* Closes a descriptor that came from the program. */
     void (*close)(void *owner, int fd);
-    /* Why the program may not be moved now; NULL: it may. */
+    /* The reason why the program may not be moved now; NULL: it may. */
     const char *(*refuse)(void *owner);
-    /* The program has gone, and lockd_move_gone() will say so. */
+    /* The program has gone, and lockd_move_gone() will follow. */
     bool (*is_gone)(void *owner);
 };
 
@@ -69,12 +69,11 @@ struct lockd_move_program {
     struct lockd_tracks *tracks;
     struct lockd_sees sees;
     struct lockd_move *move; /* NULL: it is not being moved */
-    bool taken_up;           /* it has said GS_MOVE_LEFT, which it does once on a connection */
+    bool taken_up;           /* it has sent GS_MOVE_LEFT, which it does once on a connection */
 };
 
 struct lockd_moves {
-    struct lockd_list list; /* one that is begun at most; others are held, or were begun by
-                               earlier daemons */
+    struct lockd_list list; /* one begun here at most; others are held or older */
     uint32_t number;        /* of the last one */
     int epoll;              /* watches the guards; a guard's tag is its move */
     struct sched *sched;
@@ -85,24 +84,25 @@ struct lockd_moves {
 void lockd_move_init(struct lockd_moves *moves, int epoll, struct sched *sched,
                      const struct lockd_move_calls *calls, void *context);
 
-/* Begins to move the program from one of its devices to another. asker: id of the connection that
- * is told the end; 0: none. 0; -errno: it cannot be begun, as *end and why tell; -EBUSY: another
- * one is under way. */
+/* Begins to move the program from one of its devices to another. asker: id of the connection
+ * that gets the answer; 0: none. Returns 0; -errno: the move cannot begin, with the reason in
+ * *end and why; -EBUSY: another move is under way. */
 int lockd_move_begin(struct lockd_moves *moves, struct lockd_move_program *program,
                      const uint8_t from[16], const uint8_t to[16], uint64_t asker,
                      enum lockd_move_end *end, struct gs_err *why);
-/* The device that a program leaves when it is moved to `to`: the one that it uses. NULL: why. */
+/* The device that a program leaves when it is moved to `to`: the one that it uses. NULL: there
+ * is none, with the reason in why. */
 const uint8_t *lockd_move_source(const struct lockd_move_program *program, const uint8_t to[16],
                                  struct gs_err *why);
-/* A message of the program. NULL; else why its connection is to end. */
+/* Takes a message of the program. NULL; else the reason why its connection is to end. */
 const char *lockd_move_take(struct lockd_moves *moves, struct lockd_move_program *program,
                             const struct gs_wire_move *message, struct gs_descriptors *with);
 /* True if tag is the guard of a move: its message is read and acted on. */
 bool lockd_move_event(struct lockd_moves *moves, const void *tag);
-/* Gives up what takes too long, and takes up what a killed guard has left. Returns when to look
+/* Abandons moves that take too long, and continues those of killed guards. Returns when to look
  * again. */
 uint64_t lockd_move_tend(struct lockd_moves *moves, uint64_t now);
-/* The program goes: its guard finishes what it has begun. */
+/* The program disconnects. Its guard finishes a move that it has begun. */
 void lockd_move_gone(struct lockd_move_program *program);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * move_guard.c: the guard of a move: its orders, its words, and the next guard in the place of one
- * that was killed. Owns a move's guard and record. One thread, nothing blocks.
+ * move_guard.c: the guard of a move: its orders, its words, and the replacement of a killed guard.
+ * Owns a move's guard and record. One thread, nothing blocks.
  *
- * Invariant: from GO on the guard alone decides how the move ends, and says so. A guard that ends
- * without a word is replaced, for as long as the program lives: the next one reads in the record
- * how far the move is.
+ * Invariant: from GO on the guard alone decides how the move ends, and reports it. A guard that
+ * ends without a word is replaced, as long as the program lives: the next guard reads from the
+ * record how far the move has come.
  */
 #include "lockd/move/move_guard.h"
 
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* before the second guard in the place of a killed one, and others */
+/* before the second replacement of a killed guard, and before each further one */
 #define RETRY_NS 1000000000u
 
 static int start_guard(struct lockd_move *move, enum lockd_guard_word word)
@@ -38,7 +38,7 @@ int lockd_move_guard_ask(struct lockd_move *move, uint64_t bytes)
     return start_guard(move, LOCKD_GUARD_MOVE);
 }
 
-/* Each device that the program sees: the two change places, the others stay. */
+/* Pairs each device that the program sees: the two of the move change places, the others stay. */
 static void name_pairs(struct lockd_move *move)
 {
     const struct lockd_sees *sees = &move->program->sees;
@@ -58,7 +58,7 @@ static void name_pairs(struct lockd_move *move)
     }
 }
 
-/* The guard is at work, or another one is to be. */
+/* The guard is at work, or is to be replaced. */
 static void begin_guarded(struct lockd_move *move, int record)
 {
     move->record = record;
@@ -73,7 +73,7 @@ void lockd_move_guard_go(struct lockd_move *move, int record)
     move->order.word = LOCKD_GUARD_GO;
     if (!lockd_guard_order(move->guard, &move->order, move->record))
         lockd_log(LOCKD_LOG_DEBUG, "the guard of process %d has ended already",
-                  (int)move->program->pid); /* as it will be found to have */
+                  (int)move->program->pid); /* the state in which it will be found */
 }
 
 void lockd_move_guard_adopt(struct lockd_move *move, int record)
@@ -88,7 +88,7 @@ bool lockd_move_guard_again(struct lockd_move *move, uint64_t now)
     return start_guard(move, LOCKD_GUARD_TAKE_UP) == 0;
 }
 
-/* The guard was killed. Before GO it had done nothing. */
+/* The guard was killed. Before GO a guard has done nothing. */
 static void take_loss(struct lockd_move *move, uint64_t now)
 {
     const bool first = move->guards_lost++ == 0;
@@ -148,7 +148,7 @@ static void take_word(struct lockd_move *move, const char *word, uint64_t now)
     case LOCKD_GUARD_UNABLE:
     case LOCKD_GUARD_CANNOT:
         if (move->stage == LOCKD_MOVE_GUARDED && move->order.word == LOCKD_GUARD_TAKE_UP)
-            break; /* no driver for a moment: the guard ends, and is replaced */
+            break; /* no driver for a moment: this guard ends, and is replaced */
         take_refusal(move, word[0], word + 1);
         break;
     case LOCKD_GUARD_HELD:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * move_state.c: owns struct lockd_move, from its beginning to its end (move_state.h). One thread.
+ * move_state.c: owns struct lockd_move, from the beginning of a move to its end (move_state.h). One
+ * thread.
  *
  * Invariants: a move is in moves->list and is its program's `move`, or it is freed. The program is
  * paused from STOP until it is told that the move is over.
@@ -18,8 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ASK_NS  10000000000u /* the program and the guard say whether it may be moved */
-#define STOP_NS 60000000000u /* submitted work finishes, and its memory leaves */
+#define ASK_NS  10000000000u /* for both to say whether the program may be moved */
+#define STOP_NS 60000000000u /* for submitted work to finish, and for the memory to leave */
 
 /* --- what is said --- */
 
@@ -93,7 +94,7 @@ void lockd_move_stop(struct lockd_move *move)
     lockd_move_tell(move, GS_MOVE_STOP, 0);
 }
 
-/* What is the same however a move ends. */
+/* The common part of all ends of a move. */
 static void end_move(struct lockd_move *move, enum lockd_move_end end, int code, uint64_t now)
 {
     const struct lockd_move_calls *calls = move->moves->calls;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * move_state.h: one move: what is known of it, and its steps from the beginning to the end. For
- * this room only.
+ * move_state.h: one move: its state, and its steps from the beginning to the end. For this room
+ * only.
  */
 #ifndef GS_LOCKD_MOVE_MOVE_STATE_H
 #define GS_LOCKD_MOVE_MOVE_STATE_H
@@ -10,7 +10,7 @@
 #include "lockd/move/move.h"
 
 enum lockd_move_stage {
-    LOCKD_MOVE_ASKING,   /* the program and the guard, whether it may be moved */
+    LOCKD_MOVE_ASKING,   /* both are asked whether the program is to stop may be moved */
     LOCKD_MOVE_STOPPING, /* the program */
     LOCKD_MOVE_GUARDED,  /* the guard is at work */
 };
@@ -20,15 +20,16 @@ struct lockd_move {
     struct lockd_moves *moves;
     struct lockd_move_program *program;
     enum lockd_move_stage stage;
-    struct lockd_guard_order order; /* its pairs[0] is the device that is left, and taken */
+    /* The first pair: the device that the program leaves and the one that it takes. */
+    struct lockd_guard_order order;
     uint32_t number;
     int guard, record; /* -1: none */
-    uint64_t asker;    /* id of the connection that is told the end; 0: none */
+    uint64_t asker;    /* id of the connection that gets the answer; 0: none */
     bool program_may, guard_may;
-    bool
-        held; /* it cannot be brought back for now, which may take long: other moves do not wait */
-    uint64_t
-        until; /* the stage is given up then; GUARDED without a guard: the next one is started */
+    /* It cannot be brought back for now, perhaps for long: other moves do not wait. */
+    bool held;
+    /* The stage is abandoned then; GUARDED without a guard: the next guard is started. */
+    uint64_t until;
     uint64_t began, stopped, guarded_since;
     uint64_t bytes; /* of the program's memory; 0: not known */
     unsigned guards_lost;
@@ -36,22 +37,24 @@ struct lockd_move {
 
 #define lockd_move_of(at) lockd_entry(at, struct lockd_move, link)
 
-/* A move of the program, in the stage ASKING, without a guard. NULL without memory. */
+/* Makes a move of the program, in the stage ASKING, without a guard. NULL without memory. */
 struct lockd_move *lockd_move_new(struct lockd_moves *moves, struct lockd_move_program *program,
                                   const uint8_t from[16], const uint8_t to[16]);
-/* Whoever asked for the move is not told. Before GO the guard ends; later it goes on alone. */
+/* Frees the move without an answer to the asker. Before GO the guard ends; later it continues
+ * alone. */
 void lockd_move_free(struct lockd_move *move);
 
-/* Program and guard agree: the program is to stop, and its memory to leave the device. */
+/* The program and the guard have agreed: the program is to stop, and its memory to leave the
+ * device. */
 void lockd_move_stop(struct lockd_move *move);
-/* The end: the program goes on where it was. Frees the move. */
+/* Ends the move: the program continues where it was. Frees the move. */
 void lockd_move_end_without(struct lockd_move *move, enum lockd_move_end end, const char *why);
-/* The end: the program goes on on the other device. Frees the move. */
+/* Ends the move: the program continues on the other device. Frees the move. */
 void lockd_move_end_moved(struct lockd_move *move);
 
 /* Tells the program how far the move is. */
 void lockd_move_tell(const struct lockd_move *move, enum gs_move_step step, int code);
-/* Answers whoever asked for the move, once. */
+/* Answers the connection that asked for the move, once. */
 void lockd_move_answer(struct lockd_move *move, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sees.h: the devices that a program sees, as it says, whether it uses them or not.
+ * sees.h: the devices that a program says it sees, whether it uses them or not.
  */
 #ifndef GS_LOCKD_MOVE_SEES_H
 #define GS_LOCKD_MOVE_SEES_H
@@ -16,11 +16,12 @@ struct lockd_seen {
 };
 
 struct lockd_sees {
-    struct lockd_seen *device; /* those that it has not named yet are 0 */
+    struct lockd_seen *device; /* devices that it has not named yet are 0 */
     uint32_t count;
 };
 
-/* Takes over one message; the device, or NULL without memory: then the program cannot be moved. */
+/* Takes over one message. Returns the device; NULL without memory: then the program cannot be
+ * moved. */
 const struct lockd_seen *lockd_sees_take(struct lockd_sees *sees,
                                          const struct gs_wire_sees *message);
 /* NULL: it does not see that device. */

@@ -26,7 +26,8 @@ struct lockd_figure {
 /* Of struct gs_wire_device, gs_wire_client, gs_wire_daemon, gs_wire_totals; each ends with a row whose help is NULL. */
 extern const struct lockd_figure lockd_device_figures[], lockd_program_figures[],
     lockd_daemon_figures[], lockd_total_figures[];
-/* Histograms of struct gs_wire_totals (unit, heading: not used), and the bounds of their buckets in seconds. */
+/* The histograms of struct gs_wire_totals (unit and heading are not used), and the bounds of
+ * their buckets in seconds. */
 extern const struct lockd_figure lockd_histograms[];
 extern const char *const lockd_histogram_bounds[GS_HISTOGRAM_BOUNDS];
 

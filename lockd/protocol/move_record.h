@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * move_record.h: how far a move to another device has come (wire.h, GS_WIRE_MOVE), as one byte at
- * the start of a file without a name. The program makes the file; the guard that moves it writes
- * it before and after each driver call. So whoever is left when program's daemon, guard or both are
- * killed can tell which device the program is on: the driver does not say whether a process that is
- * locked was restored, nor where.
+ * the start of a file without a name. The program makes the file; the guard that moves it writes it
+ * before and after each driver call. So when the program's daemon, its guard or both are killed,
+ * the others can tell which device the program is on: the driver does not tell whether a locked
+ * process was restored, nor where.
  *
- * The guard holds a lock of the whole file (F_OFD_SETLK) while it is at work. The program may write
- * STAYED in the place of NEW if nobody holds the lock; then the move does not take place.
+ * The guard holds a lock on the whole file (F_OFD_SETLK) while it works. The program may replace
+ * NEW by STAYED if no process holds the lock; then the move does not take place.
  */
 #ifndef GS_LOCKD_PROTOCOL_MOVE_RECORD_H
 #define GS_LOCKD_PROTOCOL_MOVE_RECORD_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * names.c: what the numbers of the protocol are called, for people and in files. No state.
+ * names.c: the names of the protocol's numbers, for people and in files. No state.
  */
 #include "lockd/protocol/names.h"
 

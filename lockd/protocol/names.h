@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * names.h: what the numbers of the protocol are called, for people and in files.
+ * names.h: the names of the protocol's numbers, for people and in files.
  */
 #ifndef GS_LOCKD_PROTOCOL_NAMES_H
 #define GS_LOCKD_PROTOCOL_NAMES_H
@@ -15,7 +15,7 @@ int lockd_policy_find(const char *name);
 /* "auto", "interactive", "batch", "background", as in settings.def. */
 const char *lockd_class_name(uint32_t class_number);
 
-/* The reason why programs are a gang (enum gs_kin_kind), in a word; NULL: none. */
+/* The reason why programs are a gang (enum gs_kin_kind), as a word; NULL: there is none. */
 const char *lockd_kin_name(uint32_t kind);
 
 #define LOCKD_UUID_SIZE 41

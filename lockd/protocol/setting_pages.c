@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * setting_pages.c: a program that runs at build time: copies a page from stdin to stdout and puts what settings.def says where
- * the page asks for it: manual pages (scdoc), the example of a configuration file. No state.
+ * setting_pages.c: a program that runs at build time: copies a page from stdin to stdout and
+ * inserts the rows of settings.def that the page asks for. The pages are manual pages (scdoc) and
+ * the example of a configuration file. No state.
  *
  * A line that begins with @settings is replaced by lines made of some of the rows:
  *   @settings man SECTION     of that section of the configuration file, as a list
@@ -23,7 +24,7 @@ static bool is_of_program(const struct lockd_setting *row)
     return row->scope == LOCKD_SCOPE_PROGRAM;
 }
 
-/* "*auto*|_MS_": words as they stand are bold, others are underlined. */
+/* "*auto*|_MS_": literal words are bold, placeholders are underlined. */
 static void put_argument(const struct lockd_setting *row)
 {
     for (const char *word = row->argument; *word != '\0';) {
@@ -35,7 +36,7 @@ static void put_argument(const struct lockd_setting *row)
     }
 }
 
-/* scdoc has signs of its own. */
+/* Escapes the characters that have a meaning for scdoc. */
 static void put_sentence(const char *text)
 {
     for (size_t i = 0; text[i] != '\0'; i++) {
@@ -93,7 +94,7 @@ static void put_conf(const char *section)
     }
 }
 
-/* 0, or 1 for a request that there is not. */
+/* 0, or 1 for an unknown request. */
 static int put_rows(const char *what)
 {
     if (strncmp(what, "man ", 4) == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * setting_table.c: the rows of settings.def, and what every user of them asks: which row, is a value within its bounds,
- * how is it written. No state.
+ * setting_table.c: the rows of settings.def, and common operations on them: find a row, check a
+ * value against its bounds, print a value. No state.
  */
 #include "lockd/protocol/setting_table.h"
 
@@ -84,7 +84,8 @@ void lockd_settings_default(struct lockd_values *values)
             lockd_setting_option(at, lockd_setting_place(at, values));
         struct gs_err err = {0};
 
-        lockd_option_value(&option, at->initial, &err); /* all are right: test_settings.c */
+        lockd_option_value(&option, at->initial,
+                           &err); /* all defaults are valid: test_settings.c */
     }
 }
 
@@ -99,7 +100,7 @@ bool lockd_setting_allows(const struct lockd_setting *setting, uint64_t value)
     return value >= setting->low && value <= setting->high;
 }
 
-/* How many of the value's units are one of those that people write. */
+/* The factor between the unit of the value and the unit that people write. */
 static double unit_size(enum lockd_option_kind kind)
 {
     return kind == LOCKD_OPTION_SECONDS   ? 1e9

@@ -32,7 +32,7 @@ struct lockd_values {
 struct lockd_setting {
     const char *name, *section;
     enum lockd_scope scope;
-    uint32_t op; /* of gs_wire_control; 0: not while the daemon runs */
+    uint32_t op; /* of gs_wire_control; 0: not changeable while the daemon runs */
     enum lockd_option_kind kind;
     const char *argument;
     uint64_t low, high;
@@ -46,22 +46,22 @@ extern const struct lockd_setting lockd_settings[];
 /* The row of that name, or with that operation; NULL: there is none. */
 const struct lockd_setting *lockd_setting_find(const char *name);
 const struct lockd_setting *lockd_setting_of_op(uint32_t op);
-/* Where values has the setting: a uint64_t *, or with LOCKD_OPTION_NAME a char *. */
+/* The place of the setting in values: a uint64_t *, or with LOCKD_OPTION_NAME a char *. */
 void *lockd_setting_place(const struct lockd_setting *setting, struct lockd_values *values);
 /* The same row as an option that is read into value. */
 struct lockd_option lockd_setting_option(const struct lockd_setting *setting, void *value);
 /* The default of every row. */
 void lockd_settings_default(struct lockd_values *values);
-/* May a message set it to that? Not for texts. */
+/* Whether a message may set it to that value. Not for texts. */
 bool lockd_setting_allows(const struct lockd_setting *setting, uint64_t value);
-/* "1 to 3600000 ms, or auto": what it may be. */
+/* The allowed values, such as "1 to 3600000 ms, or auto". */
 char *lockd_setting_range(const struct lockd_setting *setting, char *buffer, size_t size);
-/* As one would write it: "500", "2GiB", "auto"; with_unit: "500 ms". Not for texts. */
+/* The value as a user writes it: "500", "2GiB", "auto"; with_unit: "500 ms". Not for texts. */
 char *lockd_setting_format(const struct lockd_setting *setting, uint64_t value, bool with_unit,
                            char *buffer, size_t size);
-/* The unit of a value in the table: "ns", "bytes", "ppm"; "" for what has none. */
+/* The unit of a value in the table: "ns", "bytes", "ppm"; "": it has none. */
 const char *lockd_setting_unit(const struct lockd_setting *setting);
-/* The words of the argument that are taken as they stand: "auto", "yes no". */
+/* The literal words of the argument: "auto", "yes no". */
 char *lockd_setting_words(const struct lockd_setting *setting, char *buffer, size_t size);
 
 #endif

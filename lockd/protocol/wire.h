@@ -6,11 +6,11 @@
  * with gs_wire_header. Host byte order (both ends are on one machine). All text fields are
  * NUL-terminated inside their size.
  *
- * The protocol is level-triggered. The daemon keeps a *target* for each connection and device: may
- * the program run, and how many bytes of device memory may it hold. The client works towards the
- * newest target and reports its *state*, echoing the number of the target that it has taken over.
- * Nothing is a question whose answer could get lost: a client that connects anew sends its full
- * state and gets a full target.
+ * The protocol is level-triggered. The daemon keeps a *target* for each connection and device:
+ * whether the program may run, and how many bytes of device memory it may hold. The client works
+ * towards the newest target and reports its *state*, echoing the number of the target that it has
+ * taken over. No message asks for an answer that could get lost: a client that connects anew sends
+ * its full state and gets a full target.
  *
  * Promises of the client
  *   - Resident never grows beyond the budget of the newest target that it has seen.
@@ -48,10 +48,10 @@ enum gs_wire_type {
     GS_WIRE_STATE = 2,  /* to the daemon: one device; the first one for a device registers it */
     GS_WIRE_NOTE = 3,   /* to the daemon: a remark for gpusharectl status; needs no HELLO */
     GS_WIRE_TARGET = 4, /* to the program: one device */
-    GS_WIRE_WISH = 5,   /* to the daemon: what the program itself asks for; after HELLO */
-    GS_WIRE_KIN = 11,   /* to the daemon: what tells which programs are one job; after HELLO */
+    GS_WIRE_WISH = 5,   /* to the daemon: the program's own wish; after HELLO */
+    GS_WIRE_KIN = 11,   /* to the daemon: keys that programs of one job share; after HELLO */
     GS_WIRE_OPEN = 8,  /* either way: a program asks for memory that another one has exported */
-    GS_WIRE_SHARE = 9, /* either way: that memory, or why not */
+    GS_WIRE_SHARE = 9, /* either way: that memory, or the reason for a refusal */
     GS_WIRE_SEES =
         12, /* to the daemon: a device that the program could be moved to; after HELLO */
     GS_WIRE_MOVE = 13, /* either way: the steps of a move to another device; after HELLO */
@@ -63,7 +63,7 @@ enum gs_wire_type {
     GS_WIRE_TRACE = 23,    /* answered by EVENTs from now on, until its time is over */
     GS_WIRE_GET = 25,      /* answered by a SETTING for each row */
     GS_WIRE_ACCOUNT = 28,  /* answered by one ACCOUNT, where there is such a group */
-    GS_WIRE_RELOCATE = 29, /* answered by END alone, when the program has been moved, or not */
+    GS_WIRE_RELOCATE = 29, /* answered by END alone, when the move is over */
 
     /* to gpusharectl */
     GS_WIRE_DAEMON = 18,
@@ -92,8 +92,8 @@ struct gs_wire_hello {
     uint32_t class;   /* enum gs_wire_class; that it asks for */
     char name[32];    /* GPUSHARE_NAME, or program_invocation_short_name */
     char version[16]; /* of the runtime library */
-    char group[32]; /* gang: programs of one user that name the same one get their turns on all
-                       their devices together; "": none */
+    char group[32];   /* a gang of one user's programs, which get their turns on all their
+                       * devices together; "": none */
 };
 
 /* Flags of gs_wire_state. RUNNING: the gate is open, or work submitted through it is unfinished.
@@ -116,30 +116,30 @@ struct gs_wire_state {
     uint32_t target_seq;   /* newest target taken over; 0 before the first */
     uint32_t flags;        /* GS_STATE_* */
     uint64_t device_total; /* bytes: physical memory of the device, or GPUSHARE_DEVICE_LIMIT
-                              where that is lower */
+                            * where that is lower */
     uint64_t device_free;  /* bytes that the driver calls free; UINT64_MAX: not measured */
-    uint64_t demand;       /* bytes of movable memory the program has, wherever they are */
+    uint64_t demand;       /* bytes of movable memory that the program has, wherever they are */
     uint64_t resident;     /* bytes of demand that are on the device, page rounding included */
     uint64_t short_bytes;  /* with GS_STATE_SHORT */
     uint64_t moved_out;    /* bytes copied to the host since it started */
     uint64_t moved_in;     /* bytes copied back */
     uint64_t calls;        /* gated calls since it started (approximate) */
     uint64_t switch_ns;    /* duration of its last switch (out, or in), 0 before the first */
-    uint64_t pinned; /* bytes it is known to have there that cannot be moved; not in demand */
-    uint64_t host_used; /* bytes of host memory the process has for what moves (all devices) */
-    uint64_t host_wanted; /* bytes of host memory that it would have without a limit */
+    uint64_t pinned;       /* bytes known to be there that cannot move; not in demand */
+    uint64_t host_used;    /* bytes of host memory for movable memory, of all devices */
+    uint64_t host_wanted;  /* bytes of host memory that it would have without a limit */
     /* Pieces of device memory that have left it and are not released; their descriptors come with
      * this message, and resident does not count them. */
     uint64_t given_bytes; /* bytes of each */
     uint32_t given;       /* how many, at most GS_GIVEN_MOST */
     uint32_t zero;
     char device_name[64];
-    uint64_t shared;        /* bytes of pinned that others have open (CUDA IPC) */
-    uint64_t pinned_graphs; /* bytes of pinned: what graphs hold */
+    uint64_t shared;        /* bytes of pinned that other processes have open (CUDA IPC) */
+    uint64_t pinned_graphs; /* bytes of pinned: memory of graphs */
     uint64_t pinned_arrays; /* bytes of pinned: arrays, which textures and surfaces use */
-    uint64_t
-        over; /* bytes beyond the card, in host memory that the device reaches; in host_used,
-                      not in demand */
+    /* Bytes beyond the card, in host memory that the device reaches; in host_used, not in
+     * demand. */
+    uint64_t over;
 };
 
 #define GS_GIVEN_MOST 16 /* descriptors with one message */
@@ -158,9 +158,9 @@ struct gs_wire_note {
     char text[192];
 };
 
-/* Why programs are one gang, and what a key says. Programs of one identity (user, user namespace,
- * container) that send the same key of one of the first are one gang. Hints count only once a
- * program makes no progress. */
+/* The reason why programs are one gang, and the meaning of a key. Programs of one identity
+ * (user, user namespace, container) that send the same key of one of the first kinds are one
+ * gang. The hints count only once a program makes no progress. */
 enum gs_kin_kind {
     GS_KIN_NONE = 0,
     GS_KIN_GROUP = 1,  /* never sent: GPUSHARE_GROUP */
@@ -169,7 +169,7 @@ enum gs_kin_kind {
     GS_KIN_MPI = 4,
     GS_KIN_SLURM = 5,
     GS_KIN_NCCL = 6,
-    GS_KIN_MEMORY = 7, /* device memory of one that the other has mapped */
+    GS_KIN_MEMORY = 7, /* device memory of one process that another has mapped */
     GS_KIN_TRIED = 8,  /* never sent: running together ended a hang */
     /* hints */
     GS_KIN_SHARED = 16, /* host memory that both have mapped */
@@ -183,7 +183,7 @@ enum gs_kin_kind {
 #define GS_KIN_MOST       32 /* keys of one program; the daemon ignores more */
 #define GS_KIN_RANKS_MOST 65536
 
-#define GS_KIN_OVER 0x1u /* the program takes back that it said this key */
+#define GS_KIN_OVER 0x1u /* the program takes this key back */
 
 struct gs_wire_kin {
     struct gs_wire_header header;
@@ -199,16 +199,16 @@ struct gs_wire_kin {
 #define GS_WISH_SUSPEND 0x2u
 #define GS_WISH_ALL     0x3u
 
-struct gs_wire_wish { /* all that it wishes: the newest one counts, and replaces those before */
+struct gs_wire_wish { /* a complete wish: the newest one replaces those before */
     struct gs_wire_header header;
     uint32_t flags;        /* GS_WISH_* */
     uint32_t class_number; /* enum gs_wire_class; 0 without GS_WISH_CLASS */
 };
 
 /* Flags of gs_wire_target. RUN: the program may run. WAITERS: others wait for this device, so it
- * bounds unfinished work and stops when idle. PAUSED: somebody paused it. SOLE: no other program is
- * known on this device, so nobody can make room. GIVE: memory that leaves may go to others as it
- * is. */
+ * bounds unfinished work and stops when idle. PAUSED: somebody paused it. SOLE: no other program
+ * is known on this device, so no other program can make room. GIVE: memory that leaves may be
+ * handed over to others. */
 #define GS_TARGET_RUN     0x01u
 #define GS_TARGET_WAITERS 0x02u
 #define GS_TARGET_PAUSED  0x04u
@@ -221,52 +221,52 @@ struct gs_wire_target {
     uint32_t seq;      /* from 1; rises with every target for this connection and device */
     uint32_t flags;    /* GS_TARGET_* */
     uint64_t budget;   /* bytes it may hold on the device; with RUN at least demand, or more */
-    uint64_t capacity; /* bytes: the most that one program can ever get here. cuMemGetInfo and
-                        * out-of-memory errors go by it */
-    uint64_t
-        idle_ns; /* report WANT off after so long without a gated call or a waiting sync, also
-                        * while nobody waits; 0: never. Not 0 with WAITERS */
-    uint64_t
-        host_budget;    /* bytes of host memory that the process may have for what moves, on all
-                           * devices together; UINT64_MAX: no limit. When it is below host_used,
-                           * copies of what is on a device are dropped as well */
+    uint64_t capacity; /* bytes: the most that one program can ever get here, for cuMemGetInfo
+                        * and out-of-memory errors */
+    /* Report WANT off after so long without a gated call or a waiting sync, even without
+     * WAITERS; 0: never. Not 0 with WAITERS. */
+    uint64_t idle_ns;
+    /* Bytes of host memory that the process may have for movable memory of all devices;
+     * UINT64_MAX: no limit. If it is below host_used, host copies of memory on a device are
+     * dropped as well. */
+    uint64_t host_budget;
     uint64_t shortfall; /* bytes by which the demand of all programs on this device exceeds its
-                           * capacity; 0: everything fits. Sent with other news */
-    /* Pieces of device memory that another program had; their descriptors come with this message.
-     * They are part of what the budget has risen by, and hold what that program had in them. */
+                         * capacity; 0: everything fits. Sent with other news */
+    /* Pieces of device memory that another program had; their descriptors come with this
+     * message. They are part of the budget's rise, and still hold that program's bytes. */
     uint64_t handed_bytes; /* bytes of each */
     uint32_t handed;       /* how many, at most GS_GIVEN_MOST */
     uint32_t zero;
-    uint64_t
-        yield_ns; /* keep no more unfinished work on the device than takes about so long, since
-                          an interactive program works there as well; 0: no bound */
-    uint64_t overcommit; /* bytes that the program may have beyond the card, unless it says
-                            otherwise itself; UINT64_MAX: as much as it finds good */
+    /* The unfinished work on the device is to take about so long at most, since an interactive
+     * program works there as well; 0: no bound. */
+    uint64_t yield_ns;
+    uint64_t overcommit; /* bytes that the program may have beyond the card, unless it sets that
+                          * itself; UINT64_MAX: the library decides */
 };
 
-/* Memory of one program that another one opens (CUDA IPC). The opener sends OPEN with what the
- * exporter's handle says; the daemon passes it on to that exporter, under a number of its own;
- * the exporter answers with SHAREs, which the daemon passes on to the opener. */
+/* Memory of one program that another one opens (CUDA IPC). The opener sends OPEN with the
+ * contents of the exporter's handle. The daemon passes it on to that exporter, under a number of
+ * its own. The exporter answers with SHAREs, which the daemon passes on to the opener. */
 struct gs_wire_open {
     struct gs_wire_header header;
-    uint8_t token[16]; /* random; only who was given the handle knows it */
-    int32_t pid; /* of the exporter, as that one sees itself: where to ask, proof of nothing */
-    uint32_t number; /* of the sender's choice; the answer has it */
+    uint8_t token[16]; /* random; only processes that were given the handle know it */
+    int32_t pid;       /* of the exporter, as it sees itself: a hint, no proof */
+    uint32_t number;   /* chosen by the sender; the answer has the same one */
 };
 
 struct gs_wire_share {
     struct gs_wire_header header;
     uint8_t uuid[16]; /* of the device */
     uint32_t number;
-    int32_t code;         /* 0, or a negative errno: no memory comes */
+    int32_t code;         /* 0; or a negative errno: there is no memory */
     uint64_t bytes;       /* of all chunks together */
     uint64_t chunk_bytes; /* of each chunk but the last */
-    uint64_t offset;      /* bytes from the first chunk's begin to that of the allocation */
-    uint64_t size;        /* bytes of the allocation */
-    uint32_t first;       /* the chunk that the first descriptor is of */
-    uint32_t count; /* descriptors of chunks with this message, at most GS_SHARE_MOST. With
-                             first = 0 another one follows them: to be kept open as long as the
-                             memory is in use */
+    uint64_t offset; /* bytes from the start of the first chunk to that of the allocation */
+    uint64_t size;   /* bytes of the allocation */
+    uint32_t first;  /* the chunk of the first descriptor */
+    uint32_t count;  /* descriptors of chunks with this message, at most GS_SHARE_MOST. With
+                      * first = 0 another one follows them: to be kept open as long as the
+                      * memory is in use */
 };
 
 #define GS_SHARE_MOST 15
@@ -292,7 +292,7 @@ enum gs_move_step {
     GS_MOVE_ASK =
         1, /* may it change from one device to the other? From now on it exports no memory */
     GS_MOVE_STOP =
-        2, /* answered when its memory has left, and it makes no driver call of our own */
+        2, /* answered when its memory has left and the library makes no driver calls */
     GS_MOVE_OVER = 3, /* code 0: it is on the other device now; else it is where it was */
     GS_MOVE_LEFT = 4,
 };
@@ -314,9 +314,9 @@ struct gs_wire_relocate { /* gpusharectl move */
     uint32_t zero;
 };
 
-/* What gpusharectl has done with a program, or with all. The other operations set the settings that
- * have their number in settings.def; the value is in the unit of that row (a signed one as int64_t),
- * UINT64_MAX: automatic, no limit. */
+/* Operations on one program, or on all. The other operations change a setting: settings.def has
+ * their numbers. The value is in the unit of that row (a signed one as int64_t); UINT64_MAX:
+ * automatic, no limit. */
 enum gs_control_op {
     GS_CONTROL_PAUSE = 4,    /* pid; 0: all programs */
     GS_CONTROL_RESUME = 5,   /* pid; 0: all programs */
@@ -327,16 +327,17 @@ enum gs_control_op {
 
 /* The rule that chooses the program whose turn is next. */
 enum gs_policy {
-    GS_POLICY_FAIR = 0,     /* the one that had least of the device for its weight */
+    GS_POLICY_FAIR = 0,     /* the one with the least use of the device for its weight */
     GS_POLICY_FIFO = 1,     /* the one that came first, for as long as it has work */
     GS_POLICY_RR = 2,       /* each in turn */
     GS_POLICY_PRIORITY = 3, /* the highest priority, in turn among equals */
 };
 #define GS_POLICY_COUNT 4
 
-/* What a program is to the policy `fair`; background ones wait for all others with any policy. */
+/* The class of a program, for the policy `fair`. Background programs wait for all others with
+ * any policy. */
 enum gs_wire_class {
-    GS_CLASS_AUTO = 0,        /* found out by what it does */
+    GS_CLASS_AUTO = 0,        /* the scheduler decides by the program's bursts */
     GS_CLASS_INTERACTIVE = 1, /* served at once, within its share */
     GS_CLASS_BATCH = 2,       /* takes its turns */
     GS_CLASS_BACKGROUND = 3,  /* runs only while no other program wants the device */
@@ -369,8 +370,8 @@ struct gs_wire_device {
     char name[64];
 };
 
-/* Durations: how many were at most as long as each bound, and longer than the one before; behind the last bound, those
- * that were longer. */
+/* A histogram of durations: for each bound, the number that were at most as long and longer than
+ * the bound before; last, the number that were longer than all bounds. */
 enum {
 #define GS_HISTOGRAM_BUCKET(ns, seconds) GS_BUCKET_TO_##ns,
 #include "lockd/protocol/figures.def"
@@ -382,8 +383,8 @@ struct gs_wire_histogram {
     uint64_t sum_ns;
 };
 
-/* What programs did on a device since the daemon started, those that ended included; also of devices that no program
- * uses now. */
+/* Sums over all programs of a device since the daemon started, including ended ones; also of
+ * devices that no program uses now. */
 struct gs_wire_totals {
     struct gs_wire_header header;
     uint8_t uuid[16];
@@ -408,10 +409,11 @@ enum gs_condition {
 };
 #define GS_CONDITION_COUNT 9
 
-/* Flags of gs_wire_client. LEASE: its newest target says RUN. SKIPPED: its last turn ended before it
- * ran. PARTIAL: as GS_STATE_PARTIAL. FOREIGN: the process id is what the program says (another pid
- * namespace). PAUSED: by gpusharectl; it may not have stopped yet. CHECKPOINTED: the driver
- * has done so, since it did not stop. APART: its group is too large for the device together. */
+/* Flags of gs_wire_client. LEASE: its newest target says RUN. SKIPPED: its last turn ended
+ * before it ran. PARTIAL: as GS_STATE_PARTIAL. FOREIGN: the process id is the program's own
+ * claim (another pid namespace). PAUSED: by gpusharectl; it may not have stopped yet.
+ * CHECKPOINTED: the driver has checkpointed it, since it did not stop. APART: the programs of
+ * its group do not fit on the device together. */
 #define GS_CLIENT_LEASE        0x01u
 #define GS_CLIENT_SKIPPED      0x02u
 #define GS_CLIENT_PARTIAL      0x04u
@@ -454,7 +456,7 @@ struct gs_wire_trace {
     uint64_t duration_ns; /* 1 ns to 1 h */
 };
 
-/* What a program does on a device, as a timeline shows it. */
+/* The phases of a program on a device, for a timeline. */
 enum gs_phase {
     GS_PHASE_IDLE = 0,     /* it has nothing to run */
     GS_PHASE_COMPUTE = 1,  /* its gate is open */
@@ -485,17 +487,17 @@ struct gs_wire_get {
     uint32_t zero;
 };
 
-/* What the programs of one group have used, those that have ended included. In the question only
- * the group counts, which is one of the caller's user; everything else is 0. */
+/* The sums over the programs of one group, including ended ones. In the request only the group
+ * counts, one of the caller's user; everything else is 0. */
 struct gs_wire_account {
     struct gs_wire_header header;
     char group[32];
-    uint32_t programs;        /* that named the group, those that have ended included */
+    uint32_t programs;        /* programs that named the group, including ended ones */
     uint32_t connected;       /* of them */
     uint64_t moved_out;       /* bytes, all devices together, as the next */
     uint64_t moved_in;        /* bytes */
-    uint64_t gpu_ns;          /* that they were allowed to run, summed over the programs */
-    uint64_t wait_ns;         /* that they had work and waited, summed over the programs */
+    uint64_t gpu_ns;          /* time that they were allowed to run, summed over the programs */
+    uint64_t wait_ns;         /* time that they had work and waited, summed over the programs */
     uint64_t wait_longest_ns; /* the longest single wait */
 };
 
@@ -503,8 +505,8 @@ struct gs_wire_setting { /* one row of settings.def */
     struct gs_wire_header header;
     char name[32];
     uint64_t value; /* as set, in the unit of the row; UINT64_MAX: auto, never, none */
-    uint64_t
-        in_force;  /* what that comes to; UINT64_MAX: no limit, or it is measured as needed */
+    /* The value in force; UINT64_MAX: no limit, or it is measured as needed. */
+    uint64_t in_force;
     char text[64]; /* of a row that is a text; value is 0 then */
     int32_t pid;   /* of the program; 0: the daemon's */
     uint32_t zero;

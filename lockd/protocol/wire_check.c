@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wire_check.c: checks messages from a socket. No state. Used by the daemon for what programs
- * send and by gpusharectl for what the daemon sends; neither trusts the other.
+ * wire_check.c: checks messages from a socket. No state. The daemon checks what programs send and
+ * gpusharectl checks what the daemon sends; neither trusts the other.
  */
-#include "lockd/protocol/wire_check.h"
 #include "lockd/base/text.h"
 #include "lockd/protocol/setting_table.h"
+#include "lockd/protocol/wire_check.h"
 
 #include <errno.h>
 #include <stdio.h>

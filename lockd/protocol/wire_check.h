@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wire_check.h: looks at bytes from a socket before anybody uses them.
+ * wire_check.h: checks bytes from a socket before they are used.
  */
 #ifndef GS_LOCKD_PROTOCOL_WIRE_CHECK_H
 #define GS_LOCKD_PROTOCOL_WIRE_CHECK_H
@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* The most that the daemon accepts; more than any machine has, so that no sum over clients overflows. */
+/* The largest number that the daemon accepts: more than any machine has, and small enough that
+ * no sum over clients overflows. */
 #define LOCKD_BYTES_MAX (1ull << 48)
 
 union lockd_message {
@@ -44,9 +45,9 @@ union lockd_message {
 
 /* Size of a message of that type, 0 for an unknown type. */
 size_t lockd_wire_size(unsigned type);
-/* Fills in the header. The rest of the message is left alone. */
+/* Fills in the header, and leaves the rest of the message alone. */
 void lockd_wire_header(struct gs_wire_header *header, enum gs_wire_type type);
-/* The last message of an answer: its code, how much came before it, and a text. */
+/* The last message of an answer: a code, the number of messages before it, and a text. */
 struct gs_wire_end lockd_wire_end(int code, uint32_t count, const char *format, va_list ap)
     __attribute__((format(printf, 3, 0)));
 /* Checks a message of `size` bytes as received: magic, version, type, length, ranges; cleans

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * admit.c: accepts callers as connections, up to the limits for each user and for all. A caller
- * that is refused gets one END message with the reason before its connection is closed, so that
- * neither a program nor gpusharectl has to guess. State: struct lockd_admission. One thread,
- * nothing blocks.
+ * admit.c: accepts callers as connections, up to the limits for each user and for all. A refused
+ * caller gets one END message with the reason before its connection is closed, so that programs and
+ * gpusharectl can show it. State: struct lockd_admission. One thread, nothing blocks.
  *
- * Descriptors: the last quarter of them is kept for root and the daemon's user. One is held in
- * reserve, so that a caller can be refused even when no other is left.
+ * The last quarter of the descriptors is kept for root and the daemon's user. One descriptor is
+ * held in reserve, so that a caller can be refused when no other is left.
  */
 #include "lockd/server/admit.h"
 
 #include "common/packet.h"
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/server.h"
@@ -33,9 +32,9 @@
 
 #define FDS_OF_OUR_OWN  16u
 #define GROUPS_MAX      1024
-#define SILENT_NS       10000000000u /* a connection that says nothing */
-#define LISTEN_AGAIN_NS 1000000000u  /* descriptors may have been closed elsewhere */
-#define SAY_AGAIN_NS    10000000000u /* the same refusal in the log */
+#define SILENT_NS       10000000000u /* the limit for a connection that sends nothing */
+#define LISTEN_AGAIN_NS 1000000000u  /* another process may have closed descriptors */
+#define SAY_AGAIN_NS    10000000000u /* between two equal lines in the log */
 
 /* A process that has connected, as the kernel describes it. */
 struct caller {
@@ -44,8 +43,7 @@ struct caller {
     size_t group_count;
 };
 
-/* Takes as many descriptors as the system allows. Returns how many of them are for
- * connections. */
+/* Raises the limit of descriptors as far as the system allows. Returns the part for connections. */
 static uint32_t raise_fd_limit(void)
 {
     struct rlimit limit;
@@ -92,14 +90,14 @@ static void watch_listeners(struct lockd_server *server, bool listening)
         struct epoll_event event = {.events = listening ? EPOLLIN : 0,
                                     .data.ptr = &server->admission.listeners[i]};
 
-        done = epoll_ctl(server->epoll, EPOLL_CTL_MOD, server->admission.listeners[i],
+        done = epoll_ctl(server->loop.epoll, EPOLL_CTL_MOD, server->admission.listeners[i],
                          &event) == 0;
     }
     if (done)
         server->admission.listening = listening;
 }
 
-/* Descriptors may be there again. */
+/* Watches the listeners again if a descriptor is available. */
 static void try_to_listen(struct lockd_server *server)
 {
     if (server->admission.spare < 0)
@@ -153,7 +151,7 @@ static bool is_in_group(const struct caller *caller, gid_t group)
     return false;
 }
 
-/* user: the owner of the connection; NULL: not known. */
+/* user: the owner of the connection; NULL: unknown. */
 static void close_caller(struct lockd_server *server, struct lockd_user *user, int fd)
 {
     struct gs_descriptors one = {.fd = {fd}, .count = 1};
@@ -185,7 +183,7 @@ static bool is_trusted(const struct caller *caller)
     return caller->who.uid == 0 || caller->who.uid == geteuid();
 }
 
-/* 0, or the refusal has been sent and logged. */
+/* Returns 0; else the refusal has been sent and logged. */
 static int check_caller(struct lockd_server *server, int fd, const struct caller *caller,
                         struct lockd_user *user)
 {
@@ -221,7 +219,7 @@ static int check_caller(struct lockd_server *server, int fd, const struct caller
     return -EACCES;
 }
 
-/* No descriptor is left: the reserve is given up for a moment to turn the caller away. */
+/* No descriptor is left: uses the one in reserve to refuse the caller. */
 static void refuse_without_descriptor(struct lockd_server *server, int listener, int why)
 {
     const uint64_t now = lockd_now();
@@ -256,7 +254,7 @@ static void admit_one(struct lockd_server *server, int listener)
     struct caller caller;
     int fd;
 
-    if (server->admission.listener_count == 0) /* given up since it was heard of */
+    if (server->admission.listener_count == 0) /* closed since the event */
         return;
     if (server->connections.count >= server->admission.limit) {
         refuse_without_descriptor(server, listener, EMFILE);
@@ -292,8 +290,8 @@ static void admit_one(struct lockd_server *server, int listener)
             lockd_user_put(user);
         return;
     }
-    connection->controls =
-        !connection->contained &&
+    connection->peer.controls =
+        !connection->peer.contained &&
         (is_trusted(&caller) || is_in_group(&caller, server->config.control_gid));
 }
 

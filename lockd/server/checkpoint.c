@@ -3,13 +3,13 @@
  * checkpoint.c: the daemon's side of checkpointed programs (checkpoint.h). State: struct
  * lockd_checkpoints. One thread, nothing blocks.
  *
- * Invariant: a connection has at most one guard. While its program is checkpointed or on its way
- * back, the scheduler hears of it from its stand-in only (standin.h).
+ * Invariant: a connection has at most one guard. While its program is checkpointed or being
+ * restored, the scheduler gets reports about it from its stand-in only (standin.h).
  */
 #include "lockd/server/checkpoint.h"
 
-#include "lockd/base/log.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/log.h"
 #include "lockd/guard/guard.h"
 #include "lockd/guard/guard_start.h"
 #include "lockd/server/remarks.h"
@@ -22,7 +22,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LOOK_NS     1000000000u  /* for stuck programs; the pause after a failed restore */
+#define LOOK_NS                                                                                \
+    1000000000u /* between two looks for stuck programs, and after a failed restore */
 #define FAILED_NS   60000000000u /* the pause after a failed checkpoint */
 #define GUARDS_MOST 4            /* for one program */
 
@@ -53,7 +54,7 @@ static void free_checkpoint(struct lockd_checkpoint *checkpoint)
 {
     checkpoint->connection->checkpoint = NULL;
     lockd_list_remove(&checkpoint->link);
-    close(checkpoint->guard); /* the guard ends, or brings the program back first */
+    close(checkpoint->guard); /* the guard ends, after it has brought the program back */
     free(checkpoint);
 }
 
@@ -69,8 +70,8 @@ static int start_guard(struct lockd_server *server, struct lockd_checkpoint *che
                        char order)
 {
     const struct lockd_guard_order first = {.word = order,
-                                            .pid = (int32_t)checkpoint->connection->pid};
-    const int guard = lockd_guard_start(&first, -1, server->epoll, checkpoint);
+                                            .pid = (int32_t)checkpoint->connection->peer.pid};
+    const int guard = lockd_guard_start(&first, -1, server->loop.epoll, checkpoint);
 
     if (guard < 0)
         return guard;
@@ -83,7 +84,7 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     struct lockd_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
     int code = checkpoint != NULL ? 0 : -ENOMEM;
 
-    if (code == 0 && !lockd_identity_is_running(&connection->identity))
+    if (code == 0 && !lockd_identity_is_running(&connection->peer.identity))
         code = -ESRCH;
 
     if (code == 0) {
@@ -95,7 +96,7 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     if (code != 0) {
         lockd_log(LOCKD_LOG_ERROR,
                   "process %d (%s) does not stop, and its guard cannot be started: %s",
-                  (int)connection->pid, connection->name, strerror(-code));
+                  (int)connection->peer.pid, connection->hello.name, strerror(-code));
         connection->checkpoint_at = lockd_now() + FAILED_NS;
         free(checkpoint);
         return;
@@ -103,7 +104,7 @@ static void begin_checkpoint(struct lockd_server *server, struct lockd_connectio
     lockd_list_append(&server->checkpoints.list, &checkpoint->link);
     connection->checkpoint = checkpoint;
     lockd_log(LOCKD_LOG_WARNING, "process %d (%s) does not stop: the driver will checkpoint it",
-              (int)connection->pid, connection->name);
+              (int)connection->peer.pid, connection->hello.name);
 }
 
 static void advance_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
@@ -128,8 +129,8 @@ static void take_restored(struct lockd_checkpoint *checkpoint, uint64_t now)
     struct lockd_connection *connection = checkpoint->connection;
 
     lockd_standin_report_back(&checkpoint->standin, now);
-    lockd_log(LOCKD_LOG_INFO, "process %d (%s) continues", (int)connection->pid,
-              connection->name);
+    lockd_log(LOCKD_LOG_INFO, "process %d (%s) continues", (int)connection->peer.pid,
+              connection->hello.name);
     free_checkpoint(checkpoint);
 }
 
@@ -137,14 +138,14 @@ static void take_failure(struct lockd_checkpoint *checkpoint, uint64_t now, cons
 {
     struct lockd_connection *connection = checkpoint->connection;
 
-    lockd_log(LOCKD_LOG_ERROR, "process %d (%s) is not checkpointed: %s", (int)connection->pid,
-              connection->name, why);
+    lockd_log(LOCKD_LOG_ERROR, "process %d (%s) is not checkpointed: %s",
+              (int)connection->peer.pid, connection->hello.name, why);
     connection->checkpoint_at = now + (checkpoint->guards_lost == 0 ? FAILED_NS : LOOK_NS);
     free_checkpoint(checkpoint);
 }
 
-/* The guard was killed and the program is checkpointed: another guard takes over. If that fails
- * as well, all memory of the program counts as resident again. */
+/* The guard was killed and the program is checkpointed: another guard takes over. If there is
+ * none, all memory of the program counts as resident again. */
 static void replace_guard(struct lockd_checkpoint *checkpoint, uint64_t now)
 {
     struct lockd_connection *connection = checkpoint->connection;
@@ -154,8 +155,8 @@ static void replace_guard(struct lockd_checkpoint *checkpoint, uint64_t now)
     if (code == 0)
         code = start_guard(connection->server, checkpoint, LOCKD_GUARD_ADOPT);
     lockd_log(LOCKD_LOG_ERROR, "the guard of process %d (%s) was killed%s%s",
-              (int)connection->pid, connection->name, code != 0 ? ", and the next one: " : "",
-              code != 0 ? strerror(-code) : "");
+              (int)connection->peer.pid, connection->hello.name,
+              code != 0 ? ", and the next one: " : "", code != 0 ? strerror(-code) : "");
     if (code != 0) {
         connection->checkpoint_at = now + FAILED_NS;
         take_restored(checkpoint, now);
@@ -174,7 +175,8 @@ static void postpone_restore(struct lockd_checkpoint *checkpoint, uint64_t now, 
 {
     if (checkpoint->failures++ == 0)
         lockd_log(LOCKD_LOG_WARNING, "process %d (%s) cannot be brought back yet: %s",
-                  (int)checkpoint->connection->pid, checkpoint->connection->name, why);
+                  (int)checkpoint->connection->peer.pid, checkpoint->connection->hello.name,
+                  why);
     checkpoint->retry_at = now + LOOK_NS;
     checkpoint->stage = CHECKPOINTED;
     lockd_standin_report_short(&checkpoint->standin, now);
@@ -193,7 +195,7 @@ static void take_guard_word(struct lockd_checkpoint *checkpoint, const char *wor
         take_failure(checkpoint, now, word + 1);
     } else if (checkpoint->stage == CHECKPOINTING && word[0] == LOCKD_GUARD_RESTORE) {
         take_failure(checkpoint, now, "its guard was killed");
-    } else if (word[0] != LOCKD_GUARD_CHECKPOINTED) { /* a guard that has taken over says so */
+    } else if (word[0] != LOCKD_GUARD_CHECKPOINTED) { /* sent by a guard that has taken over */
         replace_guard(checkpoint, now);
     }
 }
@@ -241,7 +243,7 @@ static void begin_restore(struct lockd_checkpoint *checkpoint, uint64_t now)
     const char word = LOCKD_GUARD_RESTORE;
 
     if (send(checkpoint->guard, &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
-        /* the guard has ended, and its last message is on the way */
+        /* the guard has ended, and its last message will arrive */
         checkpoint->retry_at = now + LOOK_NS;
         return;
     }
@@ -268,7 +270,7 @@ static void look_at_member(void *context, const struct gs_wire_device *device, v
 
     (void)device;
     if (member->condition == GS_CONDITION_STUCK && (member->flags & GS_CLIENT_LEASE) == 0 &&
-        connection->checkpoint == NULL && !connection->dead && !connection->foreign &&
+        connection->checkpoint == NULL && !connection->dead && !connection->peer.foreign &&
         look->now >= connection->checkpoint_at)
         look->found = connection;
 }

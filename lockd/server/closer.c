@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * closer.c: threads that close descriptors (closer.h). Each closes the descriptors that it was
- * handed and ends. It touches nothing else; the daemon's own thread removes it from the list
- * afterwards. At most RUNNING_MOST of one user run at once, the others wait.
+ * closer.c: threads that close descriptors (closer.h). Each thread closes its descriptors and ends.
+ * It touches nothing else; the daemon's own thread removes it from the list afterwards. At most
+ * RUNNING_MOST threads of one user run at once; the others wait.
  *
- * Descriptors that came in packets and are not closed yet are missing for everybody else. The
- * daemon stops reading from a user who has more than a part of all descriptors in this state,
- * and from every user who has any while all users together have twice as much. (Connections of
- * one user are bounded by max-connections.)
+ * Descriptors that came in packets and are not closed yet are missing for all users. The daemon
+ * stops reading from a user with more than a part of all descriptors in this state, and, while all
+ * users together have twice as much, from every user with any. (Connections of one user are bounded
+ * by max-connections.)
  *
- * A connection whose peer has not read descriptors that were passed to it stays open, and counts,
- * until it has: they are still on their way, for the kernel (outbox.c).
+ * A connection stays open, and counts, until its peer has read the descriptors that were sent to
+ * it: for the kernel they are still in flight (outbox.c).
  *
- * Invariant: a user, and a connection in the counts, stay for as long as one of their
- * descriptors is being closed.
+ * Invariant: while one of its descriptors is being closed, a user's account exists and a connection
+ * counts.
  */
 #include "lockd/server/closer.h"
 
@@ -35,7 +35,7 @@
 #define RUNNING_MOST 8
 #define USERS_PART   16 /* of the descriptors that connections may take */
 #define LOOK_NS      20000000u
-#define SOON_NS      1000000u /* while some wait for others to end */
+#define SOON_NS      1000000u /* while closers wait for others to end */
 #define STACK_BYTES  (256u << 10)
 #define DEINIT_LOOKS 1000 /* of a millisecond */
 
@@ -49,8 +49,7 @@ struct closer {
     pthread_t thread;
     _Atomic(bool) done; /* release: the thread has closed them; acquire: it can be joined */
     bool running, connection;
-    bool
-        lingers; /* not before the peer has read, or closed its end: nothing else counts that */
+    bool lingers; /* waits until the peer has read or closed its end */
     unsigned count;
     int fd[];
 };
@@ -79,7 +78,7 @@ void lockd_closer_allow(struct lockd_connection *connection, bool allow)
 
     if (connection->server->closers.guarded &&
         setsockopt(connection->fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof value) == 0)
-        connection->descriptors |= allow; /* some may be on their way when it ends */
+        connection->descriptors |= allow; /* some may be in flight when it ends */
 }
 
 /* --- threads --- */
@@ -94,7 +93,7 @@ static void *close_descriptors(void *argument)
     return NULL;
 }
 
-/* Without a thread it waits for the next look. */
+/* Without a thread the closer waits for the next look. */
 static void start_closer(struct closer *closer)
 {
     pthread_attr_t attributes;
@@ -107,7 +106,7 @@ static void start_closer(struct closer *closer)
     pthread_attr_destroy(&attributes);
 }
 
-/* Takes over the open descriptors. False: no memory. */
+/* Takes over the open descriptors. False: there is no memory. */
 static bool add_closer(struct lockd_server *server, struct lockd_user *user, const int *fd,
                        unsigned count, bool connection, bool lingers)
 {
@@ -152,8 +151,9 @@ static void count_closed_connection(struct lockd_server *server, struct lockd_us
     lockd_user_put(user);
 }
 
-/* No packet is unread, and none can come (the socket was shut down). Every packet, an empty one
- * as well, would have its sender's credentials with it; the end has none. */
+/* Whether no packet is unread. None can come any more, since the socket was shut down. Every
+ * packet, even an empty one, has its sender's credentials with it; the end of the stream has
+ * none. */
 static bool is_empty_socket(int fd)
 {
     union {
@@ -177,7 +177,7 @@ void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user
 {
     const bool lingers = passed && lockd_closer_unread(fd) != 0;
 
-    epoll_ctl(server->epoll, EPOLL_CTL_DEL, fd, NULL); /* no event of it may come up again */
+    epoll_ctl(server->loop.epoll, EPOLL_CTL_DEL, fd, NULL); /* it may cause no further event */
     shutdown(fd, SHUT_RDWR);
     if ((lingers || ((descriptors || !server->closers.guarded) && !is_empty_socket(fd))) &&
         add_closer(server, user, &fd, 1, true, lingers))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * closer.h: closes descriptors that a caller may have made slow to close. The last close of a
- * file of FUSE or NFS waits for its server, and that of a socket with SO_LINGER for its peer,
- * for as long as the sender of the descriptor likes. A connection with unread packets holds the
+ * closer.h: closes descriptors whose sender may have made the close slow. The last close of a file
+ * of FUSE or NFS waits for its server, and that of a socket with SO_LINGER for its peer, for as
+ * long as the sender of the descriptor likes. A connection with unread packets holds the
  * descriptors that came with them.
  */
 #ifndef GS_LOCKD_SERVER_CLOSER_H
@@ -25,38 +25,37 @@ struct lockd_closers {
     bool guarded; /* the kernel keeps descriptors from connections that do not want them */
 };
 
-/* A user's part of it. */
+/* The closers of one user. */
 struct lockd_closing {
     uint32_t closers, running; /* running: those that have begun */
     uint32_t descriptors;      /* from packets, that are not closed yet */
 };
 
-/* From now on connections to the listeners accept no descriptors, if the kernel can refuse them
- * (Linux 6.16). */
+/* From now on new connections refuse descriptors, if the kernel can refuse them (Linux 6.16). */
 void lockd_closer_init(struct lockd_server *server);
-/* This connection accepts descriptors, or no longer. */
+/* Lets this connection accept descriptors, or not. */
 void lockd_closer_allow(struct lockd_connection *connection, bool allow);
 
-/* Closes the user's descriptors in a thread of their own; count is 0 afterwards. */
+/* Closes descriptors of that user in a thread of their own; with->count is 0 afterwards. */
 void lockd_closer_take(struct lockd_server *server, struct lockd_user *user,
                        struct gs_descriptors *with);
-/* Closes a connection: at once if no descriptors can be in it, otherwise in a thread. passed: its
- * peer was passed some; it is closed once the peer has read them, or has closed its end. It is
- * counted until it is closed. */
+/* Closes a connection: at once if no descriptors can be in it, otherwise in a thread. passed:
+ * its peer was sent some; then it is closed once the peer has read them or has closed its end.
+ * The connection counts until it is closed. */
 void lockd_closer_take_connection(struct lockd_server *server, struct lockd_user *user, int fd,
                                   bool descriptors, bool passed);
-/* What the peer of a connection has not read, in bytes of the kernel's; of all of a user's that are
- * closed only once that has been read. */
+/* The bytes that the peer of a connection has not read, as the kernel counts them. */
 size_t lockd_closer_unread(int fd);
+/* The same, of all connections of a user that wait for their peers before they are closed. */
 size_t lockd_closer_unread_of(const struct lockd_server *server, const struct lockd_user *user);
-/* So many descriptors of this user are being closed that the daemon reads no more of the user's
- * messages. */
+/* Whether so many descriptors of this user are being closed that the daemon stops reading the
+ * user's messages. */
 bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_user *user);
 
 /* Frees closers that are done, and starts those that had to wait. Returns when to call it
  * again. */
 uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now);
-/* Waits a moment for the closers. The rest ends with the process. */
+/* Waits a moment for the closers. Those that are left end with the process. */
 void lockd_closer_deinit(struct lockd_server *server);
 
 #endif

@@ -10,10 +10,10 @@
 #include "lockd/server/connection.h"
 
 #include "common/packet.h"
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/checkpoint.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/control.h"
 #include "lockd/server/ending.h"
@@ -40,12 +40,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#define MESSAGES_PER_TURN   16 /* then the other connections have their turn */
+#define MESSAGES_PER_TURN   16 /* then other connections are read */
 #define USER_RATE           25 /* the rate of a user, as a multiple of that of a connection */
 #define FULL_NS             50000000u /* the pause while the closers of its user are full */
-#define PROGRAMS_PER_TICKET 8         /* in an answer, for what one message costs */
+#define PROGRAMS_PER_TICKET 8         /* in an answer, for the price of one message */
 
 struct lockd_connection *lockd_connection_new(struct lockd_server *server, int fd,
                                               struct lockd_user *user,
@@ -61,13 +60,10 @@ struct lockd_connection *lockd_connection_new(struct lockd_server *server, int f
     connection->id = ++server->connections.next_id;
     connection->silence.since = lockd_now();
     connection->user = user;
-    connection->uid = user->uid;
-    connection->pid = pid;
+    lockd_peer_init(&connection->peer, identity, &server->here, user->uid, pid);
     connection->limit = UINT64_MAX;
-    connection->identity = *identity;
-    connection->contained = lockd_identity_is_contained(&connection->identity, &server->here);
     connection->out.watched = event.events;
-    if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+    if (epoll_ctl(server->loop.epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
         free(connection);
         return NULL;
     }
@@ -113,33 +109,34 @@ static void reject_connection(struct lockd_connection *connection, int code, con
     lockd_connection_kill(connection, "%s", end.text);
 }
 
-/* Every program may ask for less than the ordinary weight and priority, and for less than the class
- * that the configuration gives it. More is at the cost of
- * others, so only those that may change settings get it. */
+/* Every program may ask for less than the ordinary weight and priority, and for a lower class
+ * than the configuration gives it. More would be at the cost of others, so only programs of
+ * users who may change settings get it. */
 static struct gs_wire_hello limit_hello(const struct lockd_connection *connection,
                                         const struct gs_wire_hello *hello)
 {
     struct gs_wire_hello less = *hello;
 
     less.class = lockd_wish_granted(connection);
-    if (connection->controls)
+    if (connection->peer.controls)
         return less;
     less.weight = less.weight > GS_WEIGHT_DEFAULT ? GS_WEIGHT_DEFAULT : less.weight;
     less.priority = less.priority > 0 ? 0 : less.priority;
     return less;
 }
 
-/* The kernel's number counts; a program that names another one is at fault, or tries something. */
-static void check_pid(const struct lockd_connection *connection, int32_t said)
+/* Only the kernel's process id counts; a program that names another one has an error, or cheats. */
+static void check_pid(const struct lockd_connection *connection)
 {
-    const struct lockd_identity *identity = &connection->identity;
+    const struct lockd_identity *identity = &connection->peer.identity;
+    const pid_t said = connection->hello.own_pid;
 
     if (identity->own_pid != 0 && said != identity->own_pid)
         lockd_user_say(
             connection->user, LOCKD_LOG_WARNING,
-            "process %d (user %u%s%.12s) says that it is process %d: that does not count",
-            (int)connection->pid, (unsigned)connection->uid,
-            connection->contained ? ", container " : "", identity->container, (int)said);
+            "process %d (user %u%s%.12s) claims to be process %d: the claim is ignored",
+            (int)connection->peer.pid, (unsigned)connection->peer.uid,
+            connection->peer.contained ? ", container " : "", identity->container, (int)said);
 }
 
 static void take_hello(struct lockd_connection *connection, const struct gs_wire_hello *hello)
@@ -148,14 +145,14 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     struct gs_wire_hello granted;
 
     if (connection->client != NULL) {
-        lockd_connection_kill(connection, "a second hello");
+        lockd_connection_kill(connection, "it sent HELLO twice");
         return;
     }
     if (connection->user->programs >= server->config.set.max_programs) {
         reject_connection(
             connection, -EDQUOT,
             "user %u already has %u programs here: end some, or raise max-programs",
-            (unsigned)connection->uid, connection->user->programs);
+            (unsigned)connection->peer.uid, connection->user->programs);
         return;
     }
     connection->client = sched_client_add(server->scheduler, connection);
@@ -164,14 +161,12 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
                           "gpushare-lockd has no memory for another program");
         return;
     }
-    memcpy(connection->name, hello->name, sizeof connection->name);
-    memcpy(connection->version, hello->version, sizeof connection->version);
-    memcpy(connection->group, hello->group, sizeof connection->group);
-    if (connection->pid <= 0) { /* it lives in a pid namespace that we cannot see into */
-        connection->pid = hello->pid;
-        connection->foreign = true;
-    }
-    connection->wish_class = (enum gs_wire_class)hello->class;
+    memcpy(connection->hello.name, hello->name, sizeof connection->hello.name);
+    memcpy(connection->hello.version, hello->version, sizeof connection->hello.version);
+    memcpy(connection->hello.group, hello->group, sizeof connection->hello.group);
+    connection->hello.own_pid = hello->pid;
+    lockd_peer_name(&connection->peer, hello->pid);
+    connection->wish.class = (enum gs_wire_class)hello->class;
     granted = limit_hello(connection, hello);
     sched_describe(server->scheduler, connection->client, &granted, connection->user->number);
     lockd_closer_allow(connection, server->config.hands_over);
@@ -181,11 +176,11 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     lockd_mover_came(connection);
     lockd_relations_came(connection);
     lockd_log(LOCKD_LOG_DEBUG, "%s (process %d, user %u, gpushare %s) connected",
-              connection->name, (int)connection->pid, (unsigned)connection->uid,
-              connection->version);
+              connection->hello.name, (int)connection->peer.pid, (unsigned)connection->peer.uid,
+              connection->hello.version);
     lockd_successor_came(server, connection);
-    check_pid(connection, hello->pid);
-    lockd_share_came(connection, hello->pid);
+    check_pid(connection);
+    lockd_share_came(connection);
 }
 
 static void take_state(struct lockd_connection *connection, struct gs_wire_state *state,
@@ -208,7 +203,7 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
             connection, code,
             "too many devices: %d for one program, %d for user %u that nobody else "
             "uses",
-            LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->uid);
+            LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->peer.uid);
     else if (code != 0)
         lockd_connection_kill(connection, "state refused: %s", strerror(-code));
 }
@@ -231,7 +226,7 @@ static void take_request(struct lockd_connection *connection,
         lockd_mover_ask(connection, &message->relocate);
         return;
     }
-    /* an answer of a thousand programs costs as much as many messages */
+    /* an answer about a thousand programs costs as much as many messages */
     lockd_bucket_take(&connection->user->bucket, server->config.set.max_messages,
                       1 + server->connections.programs / PROGRAMS_PER_TICKET, lockd_now());
     if (message->header.type == GS_WIRE_TRACE)
@@ -248,7 +243,7 @@ static void take_sharing(struct lockd_connection *connection,
                          const union lockd_message *message, const struct gs_descriptors *with)
 {
     if (connection->client == NULL)
-        lockd_connection_kill(connection, "memory to share before its hello");
+        lockd_connection_kill(connection, "it sent OPEN or SHARE before HELLO");
     else if (message->header.type == GS_WIRE_OPEN)
         lockd_share_open(connection, &message->open);
     else
@@ -299,11 +294,11 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
     }
 }
 
-/* A program of another release: gpusharectl says so from now on, and the program is told with
- * the only message whose layout no version changes. */
+/* A program of another release: gpusharectl shows a remark from now on, and the program is told
+ * by the only message whose layout is the same in all versions. */
 static void refuse_version(struct lockd_connection *connection, const struct gs_err *err)
 {
-    struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
+    struct gs_wire_note note = {.pid = (int32_t)connection->peer.pid, .kind = GS_NOTE_OTHER};
 
     snprintf(note.name, sizeof note.name, "other release");
     snprintf(note.text, sizeof note.text, "%.150s", err->text);
@@ -332,7 +327,8 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
     lockd_closer_take(connection->server, connection->user, with);
 }
 
-/* The connection or its user is over the rate: it is read again when its time has come. */
+/* Whether the connection or its user exceeds the rate; then it is read again when its time has
+ * come. */
 static bool is_over_rate(struct lockd_connection *connection, uint64_t now)
 {
     const bool own = lockd_bucket_over(connection->rate.bucket, now);
@@ -391,7 +387,7 @@ void lockd_connection_readable(struct lockd_connection *connection)
         if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
             return;
         if (size <= 0) {
-            /* an empty packet can have some */
+            /* even an empty packet can carry descriptors */
             lockd_closer_take(connection->server, connection->user, &with);
             lockd_connection_kill(connection, NULL);
             return;

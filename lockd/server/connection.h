@@ -7,15 +7,16 @@
 
 #include "common/packet.h"
 #include "lockd/base/list.h"
-#include "lockd/identity/identity.h"
+#include "lockd/identity/peer.h"
 #include "lockd/move/move.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/admit.h"
-#include "lockd/server/handover.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/pause.h"
+#include "lockd/server/relations.h"
 #include "lockd/server/share.h"
 #include "lockd/server/trace.h"
+#include "lockd/server/wish.h"
 #include "lockd/track/track.h"
 
 #include <stdbool.h>
@@ -23,8 +24,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct balance_program;
-struct kin_program;
 struct lockd_checkpoint;
 struct lockd_server;
 struct lockd_user;
@@ -33,11 +32,11 @@ struct sched_client;
 /* All connections of the daemon. */
 struct lockd_connections {
     struct lockd_list all;       /* the oldest first, without the dead ones */
-    struct lockd_list dead;      /* freed after the events at hand */
-    struct lockd_list throttled; /* not read before their time */
+    struct lockd_list dead;      /* freed after the present events */
+    struct lockd_list throttled; /* not read until their time has come */
     uint64_t next_id;
-    uint64_t programs_gone;   /* since when no program is connected */
-    uint32_t count, programs; /* programs: those that said HELLO */
+    uint64_t programs_gone;   /* when the last program disconnected */
+    uint32_t count, programs; /* programs: connections that sent HELLO */
 };
 
 /* How fast a connection is read. */
@@ -48,6 +47,12 @@ struct lockd_rate {
     bool throttled;
 };
 
+/* The program's description of itself. Empty before HELLO. */
+struct lockd_hello {
+    char name[32], version[16], group[32];
+    int32_t own_pid; /* never more than a hint */
+};
+
 struct lockd_connection {
     struct lockd_list link;
     struct lockd_server *server;
@@ -55,41 +60,32 @@ struct lockd_connection {
     struct lockd_user *user;
     uint64_t id;
     int fd;
-    uid_t uid;
-    pid_t pid;
-    bool foreign;   /* the pid is the program's own word */
-    bool controls;  /* may change settings */
-    bool contained; /* it lives in a container: steers programs of that one only */
-    struct lockd_identity identity;
+    struct lockd_peer peer;
     bool dead; /* ending.h */
-    char name[32], version[16], group[32];
+    struct lockd_hello hello;
     struct lockd_rate rate;
     struct lockd_silence silence;
     struct lockd_outbox out;
     struct lockd_tracks tracks;
     struct lockd_pause pause;
-    bool wish_suspended;           /* as its newest wish says (wish.h) */
-    enum gs_wire_class wish_class; /* that it asks for, by its hello or its newest wish */
-    uint64_t limit;                /* bytes on a device, by gpusharectl */
-    enum lockd_beside beside;
-    int32_t own_pid;                     /* the program's own word, never more than a hint */
-    bool descriptors;                    /* some may be on their way to it (closer.h) */
-    struct lockd_checkpoint *checkpoint; /* NULL: it has no guard (checkpoint.h) */
+    struct lockd_wish wish;
+    uint64_t limit;                      /* bytes on a device, set by gpusharectl */
+    bool descriptors;                    /* some may be in flight to the daemon (closer.h) */
+    struct lockd_checkpoint *checkpoint; /* NULL: there is no guard (checkpoint.h) */
     uint64_t checkpoint_at;              /* no checkpoint is tried before */
     struct lockd_move_program program;   /* as lockd/move knows it (mover.h) */
     struct lockd_trace_listener listening;
-    struct kin_program *kin;         /* after HELLO; NULL: there was no memory (relations.h) */
-    struct balance_program *balance; /* likewise */
+    struct lockd_related related; /* after HELLO */
 };
 
-/* NULL without memory; fd stays the caller's then. */
+/* NULL without memory; then the caller keeps fd. */
 struct lockd_connection *lockd_connection_new(struct lockd_server *server, int fd,
                                               struct lockd_user *user,
                                               const struct lockd_identity *identity, pid_t pid);
 void lockd_connection_free(struct lockd_connection *connection);
 /* The socket has something to read. */
 void lockd_connection_readable(struct lockd_connection *connection);
-/* Takes one message of `size` bytes as received, and the descriptors that came with it. */
+/* Handles one message of `size` bytes as received, and the descriptors that came with it. */
 void lockd_connection_take(struct lockd_connection *connection, union lockd_message *message,
                            size_t size, struct gs_descriptors *with);
 /* Reads throttled connections again when their time has come. Returns when to look again. */

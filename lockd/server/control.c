@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * control.c: the changes that gpusharectl asks for: settings, and operations on one program.
- * Settings belong to root, the daemon's user and the control group; pause, resume, evict and
- * suspend of one program belong to the program's user as well. A caller in a container (also
- * root there) steers the programs of that container only. The log has each operation with the
- * user who asked for it.
+ * control.c: carries out the changes that gpusharectl requests: settings, and operations on one
+ * program. Root, the daemon's user and the control group may change settings; a program's user may
+ * also pause, resume, evict and suspend it. A caller in a container (also root there) steers the
+ * programs of that container only. The log has each operation with the user who requested it.
  */
 #include "lockd/server/control.h"
 
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/pause.h"
 #include "lockd/server/reload.h"
@@ -44,7 +43,8 @@ static const char *operation_name(uint32_t op)
 
 /* --- one program --- */
 
-/* Whether its own user may do that with it; anything else would let that user take from others. */
+/* Whether the program's own user may carry out that operation; the others would take something
+ * from other users. */
 static bool is_for_owner(uint32_t op)
 {
     return op == GS_CONTROL_PAUSE || op == GS_CONTROL_RESUME || op == GS_CONTROL_EVICT ||
@@ -103,20 +103,22 @@ static void do_with_program(struct lockd_connection *program,
     }
 }
 
-/* Whether a caller without the right to change settings may do that with a program. */
+/* Whether a caller without the right to change settings may carry out that operation on the
+ * program. */
 static bool may_operate(const struct lockd_connection *connection,
                         const struct lockd_connection *program, uint32_t op)
 {
     if (!is_for_owner(op))
         return false;
-    if (!connection->contained)
-        return connection->uid == program->uid;
-    return (connection->uid == program->uid || connection->uid == 0) &&
-           lockd_identity_same_container(&connection->identity, &program->identity);
+    if (!connection->peer.contained)
+        return connection->peer.uid == program->peer.uid;
+    return (connection->peer.uid == program->peer.uid || connection->peer.uid == 0) &&
+           lockd_identity_same_container(&connection->peer.identity, &program->peer.identity);
 }
 
-/* Programs with that process id that the caller may steer; a program in another pid namespace
- * may name any process id, so those of other users are passed over, not refused. */
+/* Carries out the operation on all programs with that process id that the caller may steer. A
+ * program in another pid namespace may claim any process id, so programs of other users are
+ * skipped, not refused. */
 static int operate_program(struct lockd_connection *connection,
                            const struct gs_wire_control *control)
 {
@@ -124,7 +126,7 @@ static int operate_program(struct lockd_connection *connection,
     bool others = false;
     int count = 0;
 
-    if (control->pid == 0 && !connection->controls)
+    if (control->pid == 0 && !connection->peer.controls)
         return -EPERM;
     if (control->pid == 0 && control->op != GS_CONTROL_PAUSE &&
         control->op != GS_CONTROL_RESUME && control->op != GS_CONTROL_EVICT)
@@ -132,9 +134,9 @@ static int operate_program(struct lockd_connection *connection,
     lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        if (each->client == NULL || (control->pid != 0 && each->pid != control->pid))
+        if (each->client == NULL || (control->pid != 0 && each->peer.pid != control->pid))
             continue;
-        if (!connection->controls && !may_operate(connection, each, control->op)) {
+        if (!connection->peer.controls && !may_operate(connection, each, control->op)) {
             others = true;
             continue;
         }
@@ -152,9 +154,9 @@ int lockd_control_find(const struct lockd_connection *connection, int32_t pid,
     lockd_list_each (at, &connection->server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        if (each->client == NULL || each->pid != pid || each->dead)
+        if (each->client == NULL || each->peer.pid != pid || each->dead)
             continue;
-        if (connection->controls || may_operate(connection, each, GS_CONTROL_SUSPEND)) {
+        if (connection->peer.controls || may_operate(connection, each, GS_CONTROL_SUSPEND)) {
             *program = each;
             return 0;
         }
@@ -172,7 +174,7 @@ static int change_setting(struct lockd_connection *connection,
     struct lockd_config config = connection->server->config;
     int code;
 
-    if (!connection->controls)
+    if (!connection->peer.controls)
         return -EPERM;
     *(uint64_t *)lockd_setting_place(setting, &config.set) = value;
     code = lockd_config_finish(&config, err);
@@ -208,7 +210,7 @@ static void explain_refusal(struct lockd_connection *connection,
                          control->pid);
         break;
     case -EPERM:
-        if (connection->contained) {
+        if (connection->peer.contained) {
             lockd_outbox_end(connection, code, 0,
                              "a process in a container may pause, resume, evict and suspend "
                              "programs of that container, and nothing else");
@@ -227,18 +229,19 @@ static void explain_refusal(struct lockd_connection *connection,
     }
 }
 
-/* Of those that may not change settings, too many operations do not fill the log. */
+/* Logs the operation, with a limit for callers without the right to change settings: they cannot
+ * fill the log. */
 static void log_operation(const struct lockd_connection *connection,
                           const struct gs_wire_control *control, int code)
 {
     char line[200];
 
     snprintf(line, sizeof line, "user %u (process %d%s%.12s): %s, process %d, value %lld: %s",
-             (unsigned)connection->uid, (int)connection->pid,
-             connection->contained ? ", container " : "", connection->identity.container,
-             operation_name(control->op), control->pid, (long long)control->value,
-             code >= 0 ? "done" : strerror(-code));
-    if (connection->controls)
+             (unsigned)connection->peer.uid, (int)connection->peer.pid,
+             connection->peer.contained ? ", container " : "",
+             connection->peer.identity.container, operation_name(control->op), control->pid,
+             (long long)control->value, code >= 0 ? "done" : strerror(-code));
+    if (connection->peer.controls)
         lockd_log(LOCKD_LOG_INFO, "%s", line);
     else
         lockd_user_say(connection->user, LOCKD_LOG_INFO, "%s", line);
@@ -252,7 +255,8 @@ void lockd_control_operate(struct lockd_connection *connection,
     int code;
 
     if (control->op == GS_CONTROL_RELOAD)
-        code = connection->controls ? lockd_reload_config(connection->server, &err) : -EPERM;
+        code =
+            connection->peer.controls ? lockd_reload_config(connection->server, &err) : -EPERM;
     else if (setting != NULL)
         code = operate_setting(connection, setting, control, &err);
     else

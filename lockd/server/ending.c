@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ending.c: connections that are to end. They stay until the events at hand are done (server.c
- * frees them), so that nothing that looks at one loses it.
+ * ending.c: connections that are to end. They exist until the present events are handled (then
+ * server.c frees them), so that no code that uses one loses it.
  */
 #include "lockd/server/ending.h"
 
@@ -28,7 +28,8 @@ void lockd_connection_kill(struct lockd_connection *connection, const char *form
     vsnprintf(why, sizeof why, format, ap);
     va_end(ap);
     lockd_user_say(connection->user, LOCKD_LOG_WARNING,
-                   "process %d (%s) of user %u: connection closed: %s", (int)connection->pid,
-                   connection->name[0] != '\0' ? connection->name : "no name yet",
-                   (unsigned)connection->uid, why);
+                   "process %d (%s) of user %u: connection closed: %s",
+                   (int)connection->peer.pid,
+                   connection->hello.name[0] != '\0' ? connection->hello.name : "no name yet",
+                   (unsigned)connection->peer.uid, why);
 }

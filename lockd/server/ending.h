@@ -7,7 +7,7 @@
 
 struct lockd_connection;
 
-/* Marks the connection as dead; server.c frees it after the events at hand. format: the reason,
+/* Marks the connection as dead; server.c frees it after the present events. format: the reason,
  * for the log; NULL: an ordinary end. */
 void lockd_connection_kill(struct lockd_connection *connection, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -1,55 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handover.c: passes descriptors of device memory on. State: those that are kept (struct
- * lockd_handovers), each for KEPT_NS at most. The scheduler knows nothing of it: it sees memory
+ * handover.c: passes descriptors of device memory on. State: the kept descriptors (struct
+ * lockd_handovers), each for KEPT_NS at most. The scheduler does not know them: it sees memory
  * leave one program, and gives the room to another. One thread.
  *
- * Invariant: on each device no more is kept than has left programs, as the scheduler counts it,
- * and was not given to others since. Kept memory counts as free, so a program that claims to
- * hand over memory that it never had must not make the device larger.
+ * Invariant: on each device the kept memory is at most the memory that left programs, as the
+ * scheduler counts it, and was not given to others since. Kept memory counts as free, so a program
+ * that claims to hand over memory that it never had must not make the device larger.
  */
 #include "lockd/server/handover.h"
 
 #include "common/packet.h"
-#include "lockd/base/log.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/log.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define KEPT_NS 50000000u /* a program that moves memory reads several targets in this time */
-
-/* A process of another pid namespace has more numbers than the one it has here. */
-static bool is_in_our_namespace(const struct lockd_connection *connection)
-{
-    char path[64], line[256];
-    FILE *file;
-    bool beside = false;
-
-    if (connection->foreign || connection->pid <= 0 || connection->contained)
-        return false; /* memory of one container is nothing for another */
-    snprintf(path, sizeof path, "/proc/%d/status", (int)connection->pid);
-    file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    while (fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "NSpid:", 6) == 0)
-            beside = strchr(line, '\t') == strrchr(line, '\t');
-    fclose(file);
-    return beside;
-}
-
-bool lockd_handover_is_beside(struct lockd_connection *connection)
-{
-    if (connection->beside == LOCKD_BESIDE_UNKNOWN)
-        connection->beside =
-            is_in_our_namespace(connection) ? LOCKD_BESIDE_YES : LOCKD_BESIDE_NO;
-    return connection->beside == LOCKD_BESIDE_YES;
-}
 
 static uint64_t lesser_of(uint64_t a, uint64_t b)
 {
@@ -63,21 +34,21 @@ struct lot {
     struct gs_descriptors with;
 };
 
-/* Their memory is released, unless another process has it. */
+/* Closes the lot, which releases its memory unless another process has it as well. */
 static void close_lot(struct lot *lot)
 {
     struct lockd_user *user =
         lot->with.count != 0 ? lockd_user_get(&lot->server->users, lot->uid, "") : NULL;
 
     if (user == NULL) {
-        gs_descriptors_close(&lot->with); /* there is no memory for an account */
+        gs_descriptors_close(&lot->with); /* without memory for an account */
         return;
     }
     lockd_closer_take(lot->server, user, &lot->with);
     lockd_user_put(user);
 }
 
-/* The piece goes with the lot. */
+/* Moves the piece from the kept ones to the lot. */
 static void drop_piece(struct lot *lot, unsigned i)
 {
     struct lockd_handovers *kept = &lot->server->handovers;
@@ -95,7 +66,7 @@ static bool is_on_device(const struct lockd_handover *piece, const uint8_t *uuid
     return memcmp(piece->uuid, uuid, sizeof piece->uuid) == 0;
 }
 
-/* Bytes have come in again: as many that had left are no longer kept. */
+/* Bytes have returned to the program: drops as many of those that had left it. */
 static void drop_returned(struct lockd_connection *connection, const uint8_t *uuid,
                           uint64_t bytes)
 {
@@ -122,12 +93,12 @@ static unsigned count_of_user(const struct lockd_handovers *kept, uid_t uid)
     return count;
 }
 
-/* left: bytes that are no longer resident since the last report. */
+/* left: bytes that have become non-resident since the last report. */
 static void keep_pieces(struct lockd_connection *connection, const struct gs_wire_state *state,
                         struct gs_descriptors *descriptors, uint64_t left)
 {
     struct lockd_handovers *kept = &connection->server->handovers;
-    unsigned own = count_of_user(kept, connection->uid);
+    unsigned own = count_of_user(kept, connection->peer.uid);
 
     for (; descriptors->count != 0 && state->given_bytes <= left &&
            own < LOCKD_HANDOVERS_OF_USER && kept->count < LOCKD_HANDOVERS_MOST;
@@ -137,7 +108,7 @@ static void keep_pieces(struct lockd_connection *connection, const struct gs_wir
         *piece = (struct lockd_handover){.from = connection->id,
                                          .bytes = state->given_bytes,
                                          .at = lockd_now(),
-                                         .uid = connection->uid,
+                                         .uid = connection->peer.uid,
                                          .fd = descriptors->fd[--descriptors->count]};
         memcpy(piece->uuid, state->uuid, sizeof piece->uuid);
     }
@@ -152,7 +123,7 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
     if (state->resident > before)
         drop_returned(connection, state->uuid, state->resident - before);
     else if (server->config.hands_over && state->given_bytes != 0 &&
-             descriptors->count == state->given && lockd_handover_is_beside(connection))
+             descriptors->count == state->given && lockd_peer_is_beside(&connection->peer))
         keep_pieces(connection, state, descriptors, before - state->resident);
     for (unsigned i = 0; i < server->handovers.count && state->device_free != UINT64_MAX; i++)
         if (is_on_device(&server->handovers.piece[i], state->uuid))
@@ -165,12 +136,11 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
 static bool may_go_to(const struct lockd_handover *piece, const struct lockd_connection *to,
                       const struct gs_wire_target *target)
 {
-    return piece->from != to->id && piece->uid == to->uid &&
+    return piece->from != to->id && piece->uid == to->peer.uid &&
            (target->flags & GS_TARGET_RUN) != 0 && is_on_device(piece, target->uuid);
 }
 
-/* Takes out the pieces that go with the target: all of one size, as many as the rise has room
- * for. */
+/* Takes out the pieces that go with the target: all of one size, as many as fit into the rise. */
 static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *target,
                           uint64_t rise, struct gs_descriptors *with)
 {
@@ -182,7 +152,7 @@ static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *ta
 
         if (with->count < GS_PACKET_FDS && piece->bytes <= rise &&
             (with->count == 0 || piece->bytes == target->handed_bytes) &&
-            may_go_to(piece, to, target) && lockd_handover_is_beside(to)) {
+            may_go_to(piece, to, target) && lockd_peer_is_beside(&to->peer)) {
             with->fd[with->count++] = piece->fd;
             target->handed_bytes = piece->bytes;
             rise -= piece->bytes;
@@ -194,7 +164,7 @@ static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *ta
     target->handed = with->count;
 }
 
-/* Another program has that many bytes of the device now: as many are no longer kept. */
+/* Another program has got that many bytes of the device: drops as many of the kept ones. */
 static void release_room(struct lockd_server *server, const uint8_t *uuid, uint64_t bytes)
 {
     struct lockd_handovers *kept = &server->handovers;
@@ -219,7 +189,7 @@ void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_tar
     bool passed;
 
     if (server->config.hands_over && connection->user->programs > 1 &&
-        lockd_handover_is_beside(connection))
+        lockd_peer_is_beside(&connection->peer))
         target->flags |= GS_TARGET_GIVE;
     choose_pieces(connection, target, rise, &with);
     release_room(server, target->uuid, rise - target->handed * target->handed_bytes);

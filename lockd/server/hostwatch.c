@@ -18,7 +18,7 @@ void lockd_hostwatch_init(struct lockd_hostwatch *watch)
 
 static pid_t visible_pid(const struct lockd_connection *connection)
 {
-    return connection->foreign ? 0 : connection->pid;
+    return connection->peer.foreign ? 0 : connection->peer.pid;
 }
 
 static void find_common_group(struct lockd_server *server)
@@ -36,8 +36,8 @@ static void find_common_group(struct lockd_server *server)
     server->host.stale = false;
 }
 
-/* The first time is the start of the daemon, so that the first target has its part of host
- * memory. Afterwards no program needs the figure while none is connected. */
+/* Tells it once at the start of the daemon, so that the first target has its part of host
+ * memory. Later the figure is not needed while no program is connected. */
 uint64_t lockd_hostwatch_tend(struct lockd_server *server, uint64_t now)
 {
     struct lockd_hostwatch *watch = &server->host;

@@ -15,12 +15,12 @@ struct lockd_server;
 
 struct lockd_hostwatch {
     struct lockd_host memory;
-    bool stale;  /* a program has left: the others may have less in common */
-    uint64_t at; /* when the scheduler is told again; 0: it has never been */
+    bool stale; /* a program has left: the others' common control group may be a narrower one */
+    uint64_t at; /* when to tell the scheduler again; 0: it was never told */
 };
 
 void lockd_hostwatch_init(struct lockd_hostwatch *watch);
-/* A program has said hello: the memory that all of them share may be another one. */
+/* A program has sent HELLO: the memory that all of them share may have changed. */
 void lockd_hostwatch_came(struct lockd_server *server,
                           const struct lockd_connection *connection);
 /* Tells the scheduler when it is time. Returns when to look again. */

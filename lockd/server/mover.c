@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mover.c: tells lockd/move of programs, their messages and the moves that people ask for, and does
- * with connections what lockd/move asks for. No state. One thread.
+ * mover.c: connects lockd/move with connections: tells it of programs, their messages and the moves
+ * that users request, and provides the functions that need a connection. No state. One thread.
  */
 #include "lockd/server/mover.h"
 
@@ -21,7 +21,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* --- what lockd/move asks for; the owner of a program is its connection --- */
+/* --- functions for lockd/move; the owner of a program is its connection --- */
 
 static void tell_program(void *owner, const struct gs_wire_move *message)
 {
@@ -81,7 +81,7 @@ static const char *refuse_program(void *owner)
 {
     const struct lockd_connection *connection = owner;
 
-    if (connection->foreign)
+    if (connection->peer.foreign)
         return "it lives in a pid namespace that gpushare-lockd cannot see into";
     if (connection->checkpoint != NULL)
         return "it is checkpointed";
@@ -109,20 +109,20 @@ void lockd_mover_init(struct lockd_server *server)
         .is_gone = is_dead,
     };
 
-    lockd_move_init(&server->moves, server->epoll, server->scheduler, &calls, server);
+    lockd_move_init(&server->moves, server->loop.epoll, server->scheduler, &calls, server);
 }
 
-/* --- what lockd/move is told --- */
+/* --- calls to lockd/move --- */
 
 void lockd_mover_came(struct lockd_connection *connection)
 {
     struct lockd_move_program *program = &connection->program;
 
     program->owner = connection;
-    program->pid = (int32_t)connection->pid;
-    program->name = connection->name;
+    program->pid = (int32_t)connection->peer.pid;
+    program->name = connection->hello.name;
     program->client = connection->client;
-    program->identity = &connection->identity;
+    program->identity = &connection->peer.identity;
     program->tracks = &connection->tracks;
 }
 
@@ -144,9 +144,9 @@ void lockd_mover_ask(struct lockd_connection *connection,
     if (code != 0) {
         lockd_user_say(connection->user, LOCKD_LOG_INFO,
                        "user %u (process %d%s%.12s): move, process %d: %s",
-                       (unsigned)connection->uid, (int)connection->pid,
-                       connection->contained ? ", container " : "",
-                       connection->identity.container, relocate->pid, strerror(-code));
+                       (unsigned)connection->peer.uid, (int)connection->peer.pid,
+                       connection->peer.contained ? ", container " : "",
+                       connection->peer.identity.container, relocate->pid, strerror(-code));
         lockd_outbox_end(connection, code, 0, "%s",
                          code == -ESRCH
                              ? "no program with that process id is connected"
@@ -159,8 +159,8 @@ void lockd_mover_ask(struct lockd_connection *connection,
                                            relocate->uuid, connection->id, &end, &why)
                         : why.code;
     lockd_user_say(connection->user, LOCKD_LOG_INFO,
-                   "user %u (process %d): move, process %d: %s", (unsigned)connection->uid,
-                   (int)connection->pid, relocate->pid, code == 0 ? "begun" : why.text);
+                   "user %u (process %d): move, process %d: %s", (unsigned)connection->peer.uid,
+                   (int)connection->peer.pid, relocate->pid, code == 0 ? "begun" : why.text);
     if (code != 0)
         lockd_outbox_end(connection, code, 0, "process %d is not moved: %.150s", relocate->pid,
                          why.text);
@@ -171,7 +171,7 @@ void lockd_mover_sees(struct lockd_connection *connection, const struct gs_wire_
     const struct lockd_seen *seen;
 
     if (connection->client == NULL) {
-        lockd_connection_kill(connection, "a device that it sees before its hello");
+        lockd_connection_kill(connection, "it sent SEES before HELLO");
         return;
     }
     seen = lockd_sees_take(&connection->program.sees, sees);
@@ -184,7 +184,7 @@ void lockd_mover_take(struct lockd_connection *connection, const struct gs_wire_
 {
     const char *wrong =
         connection->client == NULL
-            ? "a move before its hello"
+            ? "it sent MOVE before HELLO"
             : lockd_move_take(&connection->server->moves, &connection->program, message, with);
 
     if (wrong != NULL)

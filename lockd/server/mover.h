@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mover.h: connections on one side, lockd/move (programs that change devices) on the other.
+ * mover.h: connects lockd/move (programs that change devices) with connections.
  */
 #ifndef GS_LOCKD_SERVER_MOVER_H
 #define GS_LOCKD_SERVER_MOVER_H
@@ -11,13 +11,13 @@
 struct lockd_connection;
 struct lockd_server;
 
-/* After the scheduler and the epoll descriptor have been made. */
+/* To be called after the scheduler and the epoll descriptor have been made. */
 void lockd_mover_init(struct lockd_server *server);
-/* A program has said hello. */
+/* A program has sent HELLO. */
 void lockd_mover_came(struct lockd_connection *connection);
-/* The connection ends, whatever it was. */
+/* The connection ends, of a program or not. */
 void lockd_mover_gone(struct lockd_connection *connection);
-/* gpusharectl asks for a move, and gets its END when it is over. */
+/* gpusharectl requests a move, and gets its END when the move is over. */
 void lockd_mover_ask(struct lockd_connection *connection,
                      const struct gs_wire_relocate *relocate);
 /* Messages of a program. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * outbox.c: what a connection is sent. A message that the socket does not take waits in the
- * connection's queue; sending never blocks.
+ * outbox.c: sends messages. A message that the socket does not take waits in the connection's
+ * queue; sending never blocks.
  *
- * The queue is bounded three times: of a device's targets only the newest waits (the protocol
- * is level-triggered), gpusharectl is given no second answer before it has read the first, and
- * all that waits for one user's connections has a limit.
+ * The queue has three bounds: only the newest target of a device waits (the protocol is
+ * level-triggered), gpusharectl gets no second answer before it has read the first, and the bytes
+ * that wait for all connections of one user have a limit.
  */
 #include "lockd/server/outbox.h"
 
@@ -23,13 +23,13 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-/* Descriptors on their way count for the daemon's user, who may have no more of them than
- * RLIMIT_NOFILE: what one user's programs do not read must leave room for the others'. */
+/* Descriptors in flight count for the daemon's user, which may have no more of them than
+ * RLIMIT_NOFILE: those that one user's programs do not read must leave room for the others. */
 #define UNREAD_OF_USER (128u << 10)
 #define QUEUE_OF_ONE   (8u << 20)
 #define QUEUE_OF_USER  (64u << 20)
 
-/* Events that epoll waits for: reading stops while a connection is over its rate. */
+/* Sets the events that epoll waits for: reading stops while a connection is over its rate. */
 void lockd_outbox_watch(struct lockd_connection *connection)
 {
     struct epoll_event event = {
@@ -40,7 +40,7 @@ void lockd_outbox_watch(struct lockd_connection *connection)
 
     if (connection->dead || event.events == connection->out.watched)
         return;
-    if (epoll_ctl(connection->server->epoll, EPOLL_CTL_MOD, connection->fd, &event) == 0)
+    if (epoll_ctl(connection->server->loop.epoll, EPOLL_CTL_MOD, connection->fd, &event) == 0)
         connection->out.watched = event.events;
     else
         lockd_connection_kill(connection, "epoll_ctl: %s", strerror(errno));
@@ -92,7 +92,7 @@ static void count_queued(struct lockd_connection *connection, size_t added, size
     connection->user->queued += added - taken;
 }
 
-/* Takes a waiting target for the same device out of the queue: a newer one comes. */
+/* Removes a waiting target for the same device from the queue, since a newer one follows. */
 static void drop_older_target(struct lockd_connection *connection,
                               const struct gs_wire_target *target)
 {
@@ -146,8 +146,8 @@ void lockd_outbox_end(struct lockd_connection *connection, int code, uint32_t co
     lockd_outbox_send(connection, &end, sizeof end);
 }
 
-/* What this user's connections were passed descriptors with and have not read, as the kernel
- * counts it: some 800 bytes a packet. */
+/* The size of the packets with descriptors that this user's connections have not read, as the
+ * kernel counts it: about 800 bytes a packet. */
 static size_t count_unread(const struct lockd_connection *connection)
 {
     size_t unread = lockd_closer_unread_of(connection->server, connection->user);

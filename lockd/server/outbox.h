@@ -13,26 +13,26 @@
 
 struct lockd_connection;
 
-/* Whole messages that the socket would not take yet. */
+/* Whole messages for which the socket had no room yet. */
 struct lockd_outbox {
     unsigned char *bytes;
     size_t head, size, room;
-    uint32_t watched; /* the events that epoll looks for */
-    bool passed;      /* descriptors, which may be unread still */
+    uint32_t watched; /* the events that epoll waits for */
+    bool passed;      /* descriptors were sent, and may still be unread */
 };
 
 /* Sends or queues a whole message. A connection that does not read its messages is ended. */
 void lockd_outbox_send(struct lockd_connection *connection, const void *message, size_t size);
-/* Sends it now, with the descriptors, which stay the caller's. False: it has not been sent; the user
- * has too many descriptors that are not read. */
+/* Sends a message at once, with the descriptors, which the caller keeps. False: it was not sent,
+ * because the socket has no room or the user has too many unread descriptors. */
 bool lockd_outbox_pass(struct lockd_connection *connection, const void *message, size_t size,
                        const struct gs_descriptors *with);
-/* Sends an END: how a request ended, and why. count: of what it says in the wire. */
+/* Sends an END with the outcome of a request and the reason. count: as in struct gs_wire_end. */
 void lockd_outbox_end(struct lockd_connection *connection, int code, uint32_t count,
                       const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* The socket has room again: sends the queued messages. */
 void lockd_outbox_drain(struct lockd_connection *connection);
-/* Tells epoll which events of the connection are waited for. */
+/* Tells epoll the events to wait for. */
 void lockd_outbox_watch(struct lockd_connection *connection);
 void lockd_outbox_deinit(struct lockd_connection *connection);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pause.c: programs that a person, a quota, their own wish or a move holds back. No state.
+ * pause.c: combines the reasons for which a program is held back. No state.
  */
 #include "lockd/server/pause.h"
 

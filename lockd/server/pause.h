@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pause.h: programs that are held back by a person, a quota, their own wish or a move.
+ * pause.h: programs that are held back by gpusharectl, a quota, their own wish or a move.
  */
 #ifndef GS_LOCKD_SERVER_PAUSE_H
 #define GS_LOCKD_SERVER_PAUSE_H
@@ -10,19 +10,19 @@
 
 struct lockd_connection;
 
-/* A program is paused while any of them holds. */
+/* The reasons to pause a program; it is paused while there is any. */
 struct lockd_pause {
     bool asked;    /* gpusharectl paused it */
     bool wished;   /* the program suspended itself */
-    bool moves;    /* it is on its way to another device */
+    bool moves;    /* it is being moved to another device */
     uint32_t over; /* devices on which a quota holds it back */
 };
 
-/* gpusharectl pauses the program, or resumes it, also where it has suspended itself. */
+/* gpusharectl pauses the program or resumes it, even if the program has suspended itself. */
 void lockd_pause_ask(struct lockd_connection *connection, bool asked);
-/* The program suspends itself, or ends that. */
+/* The program suspends itself, or resumes. */
 void lockd_pause_wish(struct lockd_connection *connection, bool wished);
-/* The program is stopped, to be moved to another device; or that is over. */
+/* The program is stopped for a move to another device, or the move is over. */
 void lockd_pause_move(struct lockd_connection *connection, bool moves);
 /* A quota holds the program back on one device more, or on one less. */
 void lockd_pause_hold(struct lockd_connection *connection, bool over);

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quota.c: max-memory, the bytes that the programs of one user may have on one device together.
- * A program is told the rest as its limit there: with each report of its own, and within
- * TELL_NS when others have less or more. A program that has more all the same (it came with it,
- * or several grew at once) is held back like a paused one, until other programs of its user
- * make room. A demand that was allowed once is not taken away. State: struct lockd_quotas, and
- * one struct lockd_quota for each track. One thread.
+ * quota.c: max-memory, the bytes that the programs of one user may have on one device together. A
+ * program gets the rest as its limit there: with each report of its own, and within TELL_NS after
+ * the demand of the others has changed. A program that has more all the same (it connected with
+ * more, or several grew at once) is held back like a paused one until other programs of its user
+ * make room. A demand that was allowed once is never revoked. State: struct lockd_quotas, and one
+ * struct lockd_quota for each track. One thread.
  *
- * Invariant: nothing allowed here raises the demands on a device of a user's programs that are
- * not held back there above max-memory (and a 64th, for rounding in the programs).
+ * Invariant: no permission given here raises the sum of the demands on a device, over a user's
+ * programs that are not held back there, above max-memory (plus a 64th, for rounding in the
+ * programs).
  */
 #include "lockd/server/quota.h"
 
-#include "lockd/base/log.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/log.h"
 #include "lockd/server/pause.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
@@ -25,7 +26,8 @@
 #define ROUNDING 64
 #define TELL_NS  1000000000u
 
-/* The demand of the user's programs on that device, without those that are held back. */
+/* The sum of the demands of the user's programs on that device, without programs that are held
+ * back. */
 static uint64_t sum_demand(struct lockd_server *server, const struct lockd_user *user,
                            const uint8_t *uuid)
 {
@@ -41,7 +43,7 @@ static uint64_t sum_demand(struct lockd_server *server, const struct lockd_user 
     return sum;
 }
 
-/* all: the demand of the user's programs there with this one. */
+/* The sum without this program. all: the sum with it. */
 static uint64_t sum_others(const struct lockd_track *track, uint64_t all)
 {
     return track->quota.over ? all : all - track->demand;
@@ -49,16 +51,15 @@ static uint64_t sum_others(const struct lockd_track *track, uint64_t all)
 
 static void remark_held_back(struct lockd_connection *connection)
 {
-    struct gs_wire_note note = {.pid = (int32_t)connection->pid, .kind = GS_NOTE_OTHER};
+    char text[sizeof((struct gs_wire_note *)0)->text];
 
-    memcpy(note.name, connection->name, sizeof note.name);
-    snprintf(note.text, sizeof note.text,
+    snprintf(text, sizeof text,
              "held back: user %u would have more than max-memory on a device; it "
              "continues when the user's other programs there use less",
-             (unsigned)connection->uid);
-    lockd_remarks_add(&connection->server->remarks, connection, &note, lockd_now());
+             (unsigned)connection->peer.uid);
+    lockd_remarks_say(connection, text);
     lockd_user_say(connection->user, LOCKD_LOG_WARNING, "process %d (%s): %s",
-                   (int)connection->pid, connection->name, note.text);
+                   (int)connection->peer.pid, connection->hello.name, text);
 }
 
 static void hold_program(struct lockd_connection *connection, struct lockd_track *track,
@@ -132,7 +133,7 @@ uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
 {
     const struct lockd_user *user = NULL;
     const uint8_t *uuid = NULL;
-    uint64_t all = 0; /* of the last user and device: mostly it is the next one's too */
+    uint64_t all = 0; /* of the last user and device, mostly the same as the next one's */
 
     if (now < server->quota.tell_at)
         return server->quota.tell_at;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quota.h: max-memory: the bytes that the programs of one user may have on one device together.
+ * quota.h: the setting max-memory: the bytes that the programs of one user may have on one device
+ * together.
  */
 #ifndef GS_LOCKD_SERVER_QUOTA_H
 #define GS_LOCKD_SERVER_QUOTA_H
@@ -13,7 +14,7 @@ struct lockd_connection;
 struct lockd_server;
 
 struct lockd_quotas {
-    uint64_t tell_at; /* when programs are told again how much is left for them */
+    uint64_t tell_at; /* when to tell programs again how much is left for them */
 };
 
 void lockd_quota_init(struct lockd_quotas *quotas);
@@ -24,8 +25,8 @@ void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire
 void lockd_quota_gone(struct lockd_connection *connection);
 /* max-memory has a new value. */
 void lockd_quota_changed(struct lockd_server *server);
-/* Tells programs how much is left for them, after others have come, gone, or changed. Returns
- * when to look again. */
+/* Tells programs how much is left for them after others have come, gone, or changed their
+ * demand. Returns when to look again. */
 uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now);
 
 #endif

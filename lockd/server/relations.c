@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * relations.c: tells lockd/kin and lockd/balance of programs that come, say keys and go, people of
- * what they try, and lockd/move of the moves that balance wants. A connection without memory for its
- * program here has its turns by itself, and stays on its device. One thread.
+ * relations.c: tells lockd/kin and lockd/balance of programs and their keys, shows their trials as
+ * remarks, and begins the moves that balance chooses. A connection without memory for its part here
+ * has its turns by itself, and stays on its device. One thread.
  */
 #include "lockd/server/relations.h"
 
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/kin/trial.h"
 #include "lockd/move/move.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 static void say_remark(void *context, void *owner, const char *text)
@@ -26,16 +25,16 @@ static void say_remark(void *context, void *owner, const char *text)
 
 void lockd_relations_init(struct lockd_server *server)
 {
-    kin_init(&server->kin, server->scheduler, say_remark, NULL);
-    balance_init(&server->balance, sched_client_load, say_remark, NULL);
+    kin_init(&server->relations.kin, server->scheduler, say_remark, NULL);
+    balance_init(&server->relations.balance, sched_client_load, say_remark, NULL);
 }
 
 void lockd_relations_deinit(struct lockd_server *server)
 {
-    if (server->kin.sched == NULL) /* the server has not come so far */
+    if (server->relations.kin.sched == NULL) /* the initialisation failed before */
         return;
-    balance_deinit(&server->balance);
-    kin_deinit(&server->kin);
+    balance_deinit(&server->relations.balance);
+    kin_deinit(&server->relations.kin);
 }
 
 void lockd_relations_sees(struct lockd_connection *connection, const struct lockd_seen *seen)
@@ -44,30 +43,31 @@ void lockd_relations_sees(struct lockd_connection *connection, const struct lock
 
     memcpy(card.uuid, seen->uuid, sizeof card.uuid);
     memcpy(card.name, seen->name, sizeof card.name);
-    if (connection->balance != NULL && seen->total != 0)
-        balance_sees(&connection->server->balance, connection->balance, &card);
+    if (connection->related.balance != NULL && seen->total != 0)
+        balance_sees(&connection->server->relations.balance, connection->related.balance,
+                     &card);
 }
 
 static void balance_begin(struct lockd_connection *connection)
 {
-    connection->balance =
-        balance_came(&connection->server->balance, connection->client, connection);
+    connection->related.balance =
+        balance_came(&connection->server->relations.balance, connection->client, connection);
     for (uint32_t i = 0; i < connection->program.sees.count; i++)
         lockd_relations_sees(connection, &connection->program.sees.device[i]);
 }
 
 static void balance_end(struct lockd_connection *connection)
 {
-    balance_gone(&connection->server->balance, connection->balance);
-    connection->balance = NULL;
+    balance_gone(&connection->server->relations.balance, connection->related.balance);
+    connection->related.balance = NULL;
 }
 
-/* Without balance a program costs no memory for it. */
+/* Without balance no program needs memory for it. */
 static void switch_balance(struct lockd_server *server, bool on)
 {
-    if (server->balance.on == on)
+    if (server->relations.balance.on == on)
         return;
-    balance_set(&server->balance, on);
+    balance_set(&server->relations.balance, on);
     lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *connection = lockd_entry(at, struct lockd_connection, link);
 
@@ -82,25 +82,26 @@ static void switch_balance(struct lockd_server *server, bool on)
 
 void lockd_relations_came(struct lockd_connection *connection)
 {
-    connection->kin = kin_came(&connection->server->kin, connection->client, connection,
-                               &connection->identity, connection->group[0] != '\0');
-    if (connection->server->balance.on)
+    connection->related.kin =
+        kin_came(&connection->server->relations.kin, connection->client, connection,
+                 &connection->peer.identity, connection->hello.group[0] != '\0');
+    if (connection->server->relations.balance.on)
         balance_begin(connection);
 }
 
 void lockd_relations_gone(struct lockd_connection *connection)
 {
-    kin_gone(&connection->server->kin, connection->kin);
-    connection->kin = NULL;
+    kin_gone(&connection->server->relations.kin, connection->related.kin);
+    connection->related.kin = NULL;
     balance_end(connection);
 }
 
 static void say_outcome(struct lockd_connection *connection, enum balance_outcome outcome,
                         uint64_t ns, uint64_t bytes)
 {
-    if (connection->balance != NULL)
-        balance_outcome(&connection->server->balance, connection->balance, outcome, ns, bytes,
-                        lockd_now());
+    if (connection->related.balance != NULL)
+        balance_outcome(&connection->server->relations.balance, connection->related.balance,
+                        outcome, ns, bytes, lockd_now());
 }
 
 void lockd_relations_moved(struct lockd_connection *connection, enum lockd_move_end end,
@@ -116,7 +117,7 @@ void lockd_relations_moved(struct lockd_connection *connection, enum lockd_move_
     say_outcome(connection, outcomes[end], ns, bytes);
 }
 
-/* An attempt that cannot begin is over at once. */
+/* A move that cannot begin is over at once. */
 static void begin_move(const struct balance_move *move)
 {
     struct lockd_connection *connection = move->owner;
@@ -132,7 +133,7 @@ static void begin_move(const struct balance_move *move)
         return;
     }
     lockd_log(LOCKD_LOG_INFO, "process %d (%s) waits and is not moved: %s",
-              (int)connection->pid, connection->name, why.text);
+              (int)connection->peer.pid, connection->hello.name, why.text);
     lockd_relations_moved(connection, end, 0, 0);
 }
 
@@ -142,27 +143,29 @@ static uint64_t tend_balance(struct lockd_server *server, uint64_t now)
     uint64_t next;
 
     switch_balance(server, server->config.settings.balance);
-    next = balance_tend(&server->balance, now);
-    while (balance_next(&server->balance, &move))
+    next = balance_tend(&server->relations.balance, now);
+    while (balance_next(&server->relations.balance, &move))
         begin_move(&move);
     return next;
 }
 
 void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wire_kin *kin)
 {
+    struct kin *all = &connection->server->relations.kin;
+    struct kin_program *program = connection->related.kin;
+
     if (connection->client == NULL)
-        lockd_connection_kill(connection, "a key before its hello");
-    else if (connection->kin != NULL && (kin->flags & GS_KIN_OVER) != 0)
-        kin_unlearn(&connection->server->kin, connection->kin, kin->key, kin->kind,
-                    lockd_now());
-    else if (connection->kin != NULL)
-        kin_learn(&connection->server->kin, connection->kin, kin->key, kin->kind, kin->ranks,
-                  lockd_now());
+        lockd_connection_kill(connection, "it sent KIN before HELLO");
+    else if (program != NULL && (kin->flags & GS_KIN_OVER) != 0)
+        kin_unlearn(all, program, kin->key, kin->kind, lockd_now());
+    else if (program != NULL)
+        kin_learn(all, program, kin->key, kin->kind, kin->ranks, lockd_now());
 }
 
 uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now)
 {
-    const uint64_t hangs = kin_tend(&server->kin, now), moves = tend_balance(server, now);
+    const uint64_t hangs = kin_tend(&server->relations.kin, now);
+    const uint64_t moves = tend_balance(server, now);
 
     return hangs < moves ? hangs : moves;
 }
@@ -170,9 +173,9 @@ uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now)
 void lockd_relations_describe(const struct lockd_connection *connection,
                               struct gs_wire_client *client)
 {
-    if (client->gang == 0 || connection->kin == NULL || client->gang_why != GS_KIN_NONE)
+    const struct kin_program *program = connection->related.kin;
+
+    if (client->gang == 0 || program == NULL || client->gang_why != GS_KIN_NONE)
         return;
-    client->gang_why = connection->kin->trial != 0 && connection->kin->set == 0
-                           ? GS_KIN_TRIED
-                           : connection->kin->why;
+    client->gang_why = program->trial != 0 && program->set == 0 ? GS_KIN_TRIED : program->why;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * relations.h: what programs are to each other: their connections on one side, lockd/kin (which of
- * them are one job) and lockd/balance (which of them move to another device) on the other.
+ * relations.h: connects lockd/kin (finds programs that are one job) and lockd/balance (finds
+ * programs to move to another device) with connections.
  */
 #ifndef GS_LOCKD_SERVER_RELATIONS_H
 #define GS_LOCKD_SERVER_RELATIONS_H
@@ -17,23 +17,35 @@ struct lockd_connection;
 struct lockd_seen;
 struct lockd_server;
 
+struct lockd_relations {
+    struct kin kin;
+    struct balance balance;
+};
+
+/* The program in both. NULL: there was no memory for it, or balance is off. */
+struct lockd_related {
+    struct kin_program *kin;
+    struct balance_program *balance;
+};
+
 void lockd_relations_init(struct lockd_server *server);
 void lockd_relations_deinit(struct lockd_server *server);
-/* A program has said hello. */
+/* A program has sent HELLO. */
 void lockd_relations_came(struct lockd_connection *connection);
-/* ... is gone; before its client is. */
+/* The program has gone. To be called before its client goes. */
 void lockd_relations_gone(struct lockd_connection *connection);
-/* ... has said a key. */
+/* The program has sent a key. */
 void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wire_kin *kin);
-/* ... has said that it sees a device. */
+/* The program has told that it sees a device. */
 void lockd_relations_sees(struct lockd_connection *connection, const struct lockd_seen *seen);
-/* A move of the program is over, whoever wanted it. ns, bytes: as struct
- * lockd_move_calls has them. */
+/* A move of the program is over, for whatever reason it began. ns, bytes: as in struct
+ * lockd_move_calls. */
 void lockd_relations_moved(struct lockd_connection *connection, enum lockd_move_end end,
                            uint64_t ns, uint64_t bytes);
-/* Looks for hangs and for programs that are better off elsewhere. Returns when to look again. */
+/* Looks for hangs, and for programs that would wait less on another device. Returns when to look
+ * again. */
 uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now);
-/* Its figures for the status. */
+/* Adds the program's figures for the status. */
 void lockd_relations_describe(const struct lockd_connection *connection,
                               struct gs_wire_client *client);
 

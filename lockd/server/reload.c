@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reload.c: a configuration that was read again, or changed by gpusharectl, takes the place of the present one.
- * No state.
+ * reload.c: replaces the present configuration by one that was read again or that gpusharectl
+ * changed. No state.
  */
 #include "lockd/server/reload.h"
 
-#include "lockd/base/log.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/log.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/quota.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reload.h: a configuration that is read again while the daemon serves.
+ * reload.h: replaces the configuration while the daemon serves.
  */
 #ifndef GS_LOCKD_SERVER_RELOAD_H
 #define GS_LOCKD_SERVER_RELOAD_H
@@ -20,10 +20,10 @@ struct lockd_reloading {
     void *context;
 };
 
-/* From now on that configuration counts, which lockd_config_finish() has passed. */
+/* Replaces the configuration by that one, which lockd_config_finish() has accepted. */
 void lockd_reload_apply(struct lockd_server *server, const struct lockd_config *config);
 
-/* Takes over a configuration that was read again. 0, or -errno and nothing has changed. */
+/* Reads the configuration again and applies it. 0, or -errno and nothing has changed. */
 int lockd_reload_config(struct lockd_server *server, struct gs_err *err);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * remarks.c: the last remarks of programs, including programs that have ended. The memory is
- * fixed: a repeated remark of a process is counted, and a new one takes the place of an old one
- * when it is full (base/slots.h): of the account, a user or a user in a container, with the most.
+ * remarks.c: the last remarks of programs, including programs that have ended. The table has a
+ * fixed size: a repeated remark of a process is counted, and in a full table a new remark replaces
+ * an old one of the account (a user, or a user in a container) with the most remarks
+ * (base/slots.h).
  */
 #include "lockd/server/remarks.h"
 
-#include "lockd/base/log.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/log.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 
@@ -36,7 +37,7 @@ static struct lockd_remark *find_slot(struct lockd_remarks *remarks,
 void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connection *from,
                        const struct gs_wire_note *note, uint64_t now)
 {
-    const int32_t pid = from->pid > 0 ? (int32_t)from->pid : note->pid;
+    const int32_t pid = from->peer.pid > 0 ? (int32_t)from->peer.pid : note->pid;
     struct lockd_remark *slot = find_slot(remarks, from, pid, note);
 
     if (slot->count == 0)
@@ -54,9 +55,9 @@ void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connect
 
 void lockd_remarks_say(const struct lockd_connection *about, const char *text)
 {
-    struct gs_wire_note note = {.pid = (int32_t)about->pid, .kind = GS_NOTE_OTHER};
+    struct gs_wire_note note = {.pid = (int32_t)about->peer.pid, .kind = GS_NOTE_OTHER};
 
-    memcpy(note.name, about->name, sizeof note.name);
+    memcpy(note.name, about->hello.name, sizeof note.name);
     snprintf(note.text, sizeof note.text, "%s", text);
     lockd_remarks_add(&about->server->remarks, about, &note, lockd_now());
 }
@@ -67,12 +68,12 @@ void lockd_remarks_apart(struct lockd_server *server)
 
     while (sched_next_apart(server->scheduler, &apart)) {
         const struct lockd_connection *of = apart.owner;
-        struct gs_wire_note note = {.pid = (int32_t)of->pid, .kind = GS_NOTE_OTHER};
+        struct gs_wire_note note = {.pid = (int32_t)of->peer.pid, .kind = GS_NOTE_OTHER};
 
         if (apart.group[0] != '\0')
             snprintf(note.name, sizeof note.name, "group %.24s", apart.group);
-        else /* nobody has named it */
-            snprintf(note.name, sizeof note.name, "gang of %.23s", of->name);
+        else /* it has no name */
+            snprintf(note.name, sizeof note.name, "gang of %.23s", of->hello.name);
         snprintf(note.text, sizeof note.text,
                  "its programs together need more memory than %.63s has for them, so they "
                  "take turns separately",

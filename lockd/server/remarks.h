@@ -18,7 +18,7 @@ struct lockd_server;
 /* A remark, the newest of its kind and process. */
 struct lockd_remark {
     struct lockd_stamp stamp; /* its owner: the number of its lockd_user */
-    uint64_t owner;           /* id of the connection that it came by */
+    uint64_t owner;           /* id of the connection that it came from */
     int32_t pid;
     uint32_t kind, count;
     char name[32], text[192];
@@ -30,9 +30,9 @@ struct lockd_remarks {
 
 void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connection *from,
                        const struct gs_wire_note *note, uint64_t now);
-/* A remark of the daemon's own about a program. */
+/* Adds a remark of the daemon about a program. */
 void lockd_remarks_say(const struct lockd_connection *about, const char *text);
-/* Adds a remark for each group that has become too large to have its turns together. */
+/* Adds a remark for each group that has become too large to take its turns together. */
 void lockd_remarks_apart(struct lockd_server *server);
 
 #endif

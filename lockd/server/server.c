@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * server.c: the daemon's event loop: hands events to the files that handle them, wakes the
- * scheduler and every other part that asked for a time, frees connections that ended, and ends
- * the daemon when it is told to or has had no program for a while. One thread, nothing blocks.
+ * server.c: the daemon's event loop: passes events to the files that handle them, calls the
+ * scheduler and every other part when its time has come, frees connections that have ended, and
+ * ends the daemon on request or when no program has been connected for a while. One thread, nothing
+ * blocks.
  *
- * A connection is only marked dead while events are handled and freed after them, so no event
- * can meet a freed one.
+ * While events are handled a connection is only marked dead; it is freed after them, so no event
+ * belongs to a freed one.
  */
 #include "lockd/server/server.h"
 
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/checkpoint.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/handover.h"
@@ -20,8 +21,8 @@
 #include "lockd/server/mover.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/quota.h"
-#include "lockd/server/reload.h"
 #include "lockd/server/relations.h"
+#include "lockd/server/reload.h"
 #include "lockd/server/status.h"
 #include "lockd/server/successor.h"
 #include "lockd/server/targets.h"
@@ -31,7 +32,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -46,7 +46,7 @@ static int watch_descriptor(struct lockd_server *server, int fd, void *tag)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = tag};
 
-    return epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) != 0 ? -errno : 0;
+    return epoll_ctl(server->loop.epoll, EPOLL_CTL_ADD, fd, &event) != 0 ? -errno : 0;
 }
 
 static int hold_signals(sigset_t *set)
@@ -73,7 +73,7 @@ static int open_signals(void)
     return code != 0 ? code : signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* systemd expects a sign of life in every half of this time. */
+/* Half of systemd's time limit between two signs of life, ns; 0: there is none. */
 static uint64_t read_watchdog_interval(void)
 {
     const char *text = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
@@ -97,9 +97,9 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     lockd_admit_init(&server->admission, listeners, count, group);
     server->started = server->connections.programs_gone = lockd_now();
     lockd_identity_read_own(&server->here);
-    server->watchdog.every_ns = read_watchdog_interval();
+    server->loop.watchdog.every_ns = read_watchdog_interval();
     server->started_real = lockd_now_real();
-    server->watchdog.at = server->started;
+    server->loop.watchdog.at = server->started;
     lockd_quota_init(&server->quota);
     lockd_hostwatch_init(&server->host);
     lockd_list_init(&server->connections.all);
@@ -108,17 +108,18 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     lockd_list_init(&server->users);
     lockd_list_init(&server->checkpoints.list);
     lockd_closer_init(server);
-    server->signals = open_signals();
-    server->epoll = epoll_create1(EPOLL_CLOEXEC);
+    server->loop.signals = open_signals();
+    server->loop.epoll = epoll_create1(EPOLL_CLOEXEC);
     server->scheduler = sched_new(&config->settings, server->started);
-    if (server->signals < 0 || server->epoll < 0)
+    if (server->loop.signals < 0 || server->loop.epoll < 0)
         code = -errno;
     else if (server->scheduler == NULL)
         code = -ENOMEM;
     lockd_mover_init(server);
     if (server->scheduler != NULL)
         lockd_relations_init(server);
-    code = code != 0 ? code : watch_descriptor(server, server->signals, &server->signals);
+    code = code != 0 ? code
+                     : watch_descriptor(server, server->loop.signals, &server->loop.signals);
     for (unsigned i = 0; i < count && code == 0; i++)
         code = watch_descriptor(server, server->admission.listeners[i],
                                 &server->admission.listeners[i]);
@@ -136,8 +137,8 @@ static void bury_dead(struct lockd_server *server)
 
         connection->client = NULL;
         if (client != NULL) {
-            lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) has ended", connection->name,
-                      (int)connection->pid);
+            lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) has ended", connection->hello.name,
+                      (int)connection->peer.pid);
             lockd_trace_gone(connection);
             lockd_status_gone(connection, client);
             lockd_relations_gone(connection);
@@ -174,28 +175,28 @@ static uint64_t sooner_of(uint64_t a, uint64_t b)
 
 static uint64_t feed_watchdog(struct lockd_server *server, uint64_t now)
 {
-    if (server->watchdog.every_ns == 0)
+    if (server->loop.watchdog.every_ns == 0)
         return LOCKD_NEVER;
-    if (now >= server->watchdog.at) {
+    if (now >= server->loop.watchdog.at) {
         lockd_notify("WATCHDOG=1");
-        server->watchdog.at = now + server->watchdog.every_ns;
+        server->loop.watchdog.at = now + server->loop.watchdog.every_ns;
     }
-    return server->watchdog.at;
+    return server->loop.watchdog.at;
 }
 
 static uint64_t look_for_service(struct lockd_server *server, uint64_t now)
 {
-    if (server->superseded.ask == NULL)
+    if (server->loop.superseded.ask == NULL)
         return LOCKD_NEVER;
-    if (now >= server->superseded.at) {
-        if (server->superseded.ask(server->superseded.context)) {
+    if (now >= server->loop.superseded.at) {
+        if (server->loop.superseded.ask(server->loop.superseded.context)) {
             lockd_log(LOCKD_LOG_INFO,
                       "a service has started and takes over the programs: ending");
-            server->stop = true;
+            server->loop.stop = true;
         }
-        server->superseded.at = now + SUPERSEDED_EVERY_NS;
+        server->loop.superseded.at = now + SUPERSEDED_EVERY_NS;
     }
-    return server->superseded.at;
+    return server->loop.superseded.at;
 }
 
 uint64_t lockd_server_tend(struct lockd_server *server)
@@ -225,7 +226,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     next = sooner_of(next, look_for_service(server, now));
     if (now >= idle_deadline(server)) {
         lockd_log(LOCKD_LOG_INFO, "no program is connected: ending");
-        server->stop = true;
+        server->loop.stop = true;
     }
     next = sooner_of(next, idle_deadline(server));
     return sooner_of(next, sched_deadline(server->scheduler));
@@ -249,12 +250,12 @@ static void take_signals(struct lockd_server *server)
     struct signalfd_siginfo info;
     struct gs_err err = {0};
 
-    while (read(server->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+    while (read(server->loop.signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGHUP) {
             lockd_reload_config(server, &err); /* it logs its errors */
             continue;
         }
-        server->stop = true;
+        server->loop.stop = true;
         lockd_log(LOCKD_LOG_INFO, "ending on request; programs keep their memory");
     }
 }
@@ -263,10 +264,10 @@ static void handle_event(struct lockd_server *server, const struct epoll_event *
 {
     struct lockd_connection *connection = event->data.ptr;
 
-    if (event->data.ptr == &server->signals) {
+    if (event->data.ptr == &server->loop.signals) {
         take_signals(server);
     } else if (lockd_admit_event(&server->admission, event->data.ptr)) {
-        return; /* accepted when ended connections have made room */
+        return; /* accepted later, when ended connections have made room */
     } else if (lockd_checkpoint_event(server, event->data.ptr) ||
                lockd_move_event(&server->moves, event->data.ptr)) {
         lockd_targets_send(server);
@@ -286,9 +287,9 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
     struct epoll_event events[EVENTS];
     uint64_t deadline = lockd_server_tend(server);
 
-    while (!server->stop) {
+    while (!server->loop.stop) {
         const int count =
-            epoll_wait(server->epoll, events, EVENTS, milliseconds_until(deadline));
+            epoll_wait(server->loop.epoll, events, EVENTS, milliseconds_until(deadline));
 
         if (count < 0 && errno != EINTR)
             return gs_err_errno(err, -errno, "epoll_wait");
@@ -314,8 +315,8 @@ void lockd_server_deinit(struct lockd_server *server)
     sched_free(server->scheduler);
     lockd_trace_deinit(&server->trace);
     lockd_admit_deinit(&server->admission);
-    if (server->epoll >= 0)
-        close(server->epoll);
-    if (server->signals >= 0)
-        close(server->signals);
+    if (server->loop.epoll >= 0)
+        close(server->loop.epoll);
+    if (server->loop.signals >= 0)
+        close(server->loop.signals);
 }

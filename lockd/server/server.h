@@ -8,10 +8,10 @@
 #define GS_LOCKD_SERVER_SERVER_H
 
 #include "common/err.h"
-#include "lockd/base/list.h"
-#include "lockd/sched/scheduler.h"
 #include "lockd/account/account.h"
+#include "lockd/base/list.h"
 #include "lockd/move/move.h"
+#include "lockd/sched/scheduler.h"
 #include "lockd/server/admit.h"
 #include "lockd/server/checkpoint.h"
 #include "lockd/server/closer.h"
@@ -32,20 +32,28 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Another daemon serves this one's programs now. */
+/* Whether another daemon has taken over this one's programs. */
 typedef bool lockd_superseded(const void *context);
 
-/* Asks from time to time whether another daemon has taken over. */
+/* The question, asked once a second, whether another daemon has taken over. */
 struct lockd_superseding {
     lockd_superseded *ask; /* may be NULL */
     const void *context;
-    uint64_t at; /* when it is asked again */
+    uint64_t at; /* when to ask again */
 };
 
-/* systemd's. */
+/* The watchdog of systemd. */
 struct lockd_watchdog {
-    uint64_t every_ns; /* 0: none */
+    uint64_t every_ns; /* 0: there is none */
     uint64_t at;
+};
+
+/* The loop of server.c. */
+struct lockd_loop {
+    int epoll, signals;
+    bool stop; /* the daemon ends after the present events */
+    struct lockd_superseding superseded;
+    struct lockd_watchdog watchdog;
 };
 
 struct lockd_server {
@@ -53,16 +61,14 @@ struct lockd_server {
     struct sched *scheduler;
     uint64_t started, started_real; /* by the clock that never goes back; since the epoch */
     struct lockd_identity here;     /* the daemon's own */
-    int epoll, signals;
-    bool stop;
+    struct lockd_loop loop;
     struct lockd_accounts accounts;
     struct lockd_admission admission;
     struct lockd_connections connections;
     struct lockd_list users;
     struct lockd_checkpoints checkpoints;
     struct lockd_closers closers;
-    struct kin kin;
-    struct balance balance;
+    struct lockd_relations relations;
     struct lockd_handovers handovers;
     struct lockd_hostwatch host;
     struct lockd_moves moves;
@@ -72,16 +78,14 @@ struct lockd_server {
     struct lockd_reloading reload;
     struct lockd_shares shares;
     struct lockd_successor successor;
-    struct lockd_superseding superseded;
-    struct lockd_watchdog watchdog;
 };
 
-/* From now on SIGTERM, SIGINT and SIGHUP wait for lockd_server_run(). To be called before the socket
- * listens: whoever can connect may also end the daemon in good order. */
+/* From now on SIGTERM, SIGINT and SIGHUP wait for lockd_server_run(). To be called before the
+ * socket listens: from then on a signal ends the daemon in good order. */
 void lockd_server_hold_signals(void);
 
-/* listeners: GS_PLACES listening SOCK_SEQPACKET sockets at most, from now on the server's. 0 or
- * -errno. */
+/* listeners: at most GS_PLACES listening SOCK_SEQPACKET sockets, which the server owns from now
+ * on. 0 or -errno. */
 int lockd_server_init(struct lockd_server *server, const struct lockd_config *config,
                       const int *listeners, unsigned count, gid_t group, struct gs_err *err);
 /* Serves until a signal or the idle time ends it. 0 or -errno. */

@@ -2,26 +2,25 @@
  *
  * share.c: owns the opens that are not answered yet (struct lockd_shares). One thread.
  *
- * Invariants: each is of a connection that is on the list; `exporter` is another one of the
- * same identity, or has ended. Every open is answered once: by the exporter, when no exporter
- * is left, or after WAIT_NS.
+ * Invariants: each belongs to a connection on the list; `exporter` is another connection of the
+ * same identity, or has ended. Every open is answered once: by the exporter, when no exporter is
+ * left, or after WAIT_NS.
  */
 #include "lockd/server/share.h"
 
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #define WAIT_NS 30000000000u
-/* Programs that a daemon has lost come back within this time after its start. */
+/* Programs of an earlier daemon reconnect within this time after the start. */
 #define NEW_NS 5000000000u
 
 /* --- answers --- */
@@ -65,8 +64,8 @@ static void end_asking(struct lockd_server *server, unsigned i, int code)
 
 /* --- asking --- */
 
-/* The next one that may have it: those before it said no. Process ids may stand twice, in pid
- * namespaces inside of one. */
+/* The next program that may have the memory: those before it said no. Two programs can have the
+ * same process id, in nested pid namespaces. */
 static struct lockd_connection *next_exporter(struct lockd_server *server,
                                               const struct lockd_asking *asking,
                                               struct lockd_connection *opener)
@@ -76,15 +75,16 @@ static struct lockd_connection *next_exporter(struct lockd_server *server,
     lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        if (each->client != NULL && each != opener && each->own_pid == asking->what.pid &&
+        if (each->client != NULL && each != opener && each->hello.own_pid == asking->what.pid &&
             each->id > asking->exporter && (found == NULL || each->id < found->id) &&
-            lockd_identity_same(&each->identity, &opener->identity))
+            lockd_identity_same(&each->peer.identity, &opener->peer.identity))
             found = each;
     }
     return found;
 }
 
-/* Memory of somebody else was asked for; one that has just ended is no case for the log. */
+/* Logs a request for memory of another user; a request for a program that has just ended is not
+ * logged. */
 static void say_refused(struct lockd_server *server, const struct lockd_asking *asking,
                         const struct lockd_connection *opener)
 {
@@ -92,20 +92,21 @@ static void say_refused(struct lockd_server *server, const struct lockd_asking *
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         if (each->client == NULL || each == opener ||
-            (each->own_pid != asking->what.pid && each->pid != asking->what.pid) ||
-            lockd_identity_same(&each->identity, &opener->identity))
+            (each->hello.own_pid != asking->what.pid && each->peer.pid != asking->what.pid) ||
+            lockd_identity_same(&each->peer.identity, &opener->peer.identity))
             continue;
         lockd_user_say(
             opener->user, LOCKD_LOG_WARNING,
             "process %d (user %u%s%.12s) asked for memory of process %d, which belongs to "
             "another user or container: refused",
-            (int)opener->pid, (unsigned)opener->uid, opener->contained ? ", container " : "",
-            opener->identity.container, (int)asking->what.pid);
+            (int)opener->peer.pid, (unsigned)opener->peer.uid,
+            opener->peer.contained ? ", container " : "", opener->peer.identity.container,
+            (int)asking->what.pid);
         return;
     }
 }
 
-/* False: it is over, and forgotten. */
+/* False: the open has been answered and forgotten. */
 static bool ask_next(struct lockd_server *server, unsigned i)
 {
     struct lockd_asking *asking = &server->shares.asking[i];
@@ -114,7 +115,7 @@ static bool ask_next(struct lockd_server *server, unsigned i)
     exporter = opener != NULL ? next_exporter(server, asking, opener) : NULL;
     if (exporter == NULL) {
         if (opener != NULL && lockd_now() - server->started < NEW_NS)
-            return true; /* it may come back */
+            return true; /* the exporter may reconnect */
         if (opener != NULL && asking->exporter == 0)
             say_refused(server, asking, opener);
         end_asking(server, i, -ENOENT);
@@ -134,9 +135,8 @@ static void ask_waiting(struct lockd_server *server)
         i += server->shares.asking[i].asked || ask_next(server, i);
 }
 
-void lockd_share_came(struct lockd_connection *connection, int32_t own_pid)
+void lockd_share_came(struct lockd_connection *connection)
 {
-    connection->own_pid = own_pid;
     ask_waiting(connection->server);
 }
 
@@ -195,7 +195,7 @@ void lockd_share_answer(struct lockd_connection *connection, const struct gs_wir
                                         server->shares.asking[i].number != share->number))
         i++;
     if (i == server->shares.count)
-        return; /* the opener has gone, or waits no longer */
+        return; /* the opener has gone, or no longer waits */
     if (share->code == -ENOENT) {
         server->shares.asking[i].asked = false;
         ask_next(server, i);
@@ -219,7 +219,7 @@ uint64_t lockd_share_tend(struct lockd_server *server, uint64_t now)
 
     while (shares->count != 0 && now - shares->asking[0].at >= WAIT_NS) {
         lockd_log(LOCKD_LOG_INFO,
-                  "memory of process %d that another program opens did not come",
+                  "process %d did not send the memory that another program opens",
                   (int)shares->asking[0].what.pid);
         end_asking(server, 0, -ETIMEDOUT);
     }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * share.h: passes memory of one program on to another one that opens it (CUDA IPC). The opener
- * names a token that the exporter has put into a handle. The daemon finds the exporter, asks
- * it, and passes its descriptors on. Nothing of it stays here afterwards: the two programs have
- * a pipe of their own by which the exporter sees how long the memory is in use.
+ * names a token that the exporter has put into a handle. The daemon finds the exporter, asks it,
+ * and passes its descriptors on. The daemon keeps nothing of it: the two programs have a pipe of
+ * their own by which the exporter sees how long the memory is in use.
  *
- * Both must be of one identity: the same user, in the same user namespace and the same pid
- * namespace, which is a container's. What a program says of itself counts for nothing but to
- * find whom to ask.
+ * Both must have one identity: the same user in the same user namespace, pid namespace and
+ * container. The program's own claims serve only to find the exporter.
  */
 #ifndef GS_LOCKD_SERVER_SHARE_H
 #define GS_LOCKD_SERVER_SHARE_H
@@ -27,11 +26,11 @@ struct lockd_user;
 
 struct lockd_asking {              /* an open that is not answered yet */
     uint64_t opener, at;           /* opener: id of a connection; at: when it asked */
-    uint64_t exporter;             /* ... of the one that was asked last; 0: none yet */
-    uint32_t number;               /* under which that one was asked */
-    uint32_t of_opener;            /* the opener's own */
-    const struct lockd_user *user; /* of the opener, which is connected */
-    bool asked;                    /* that one has not answered */
+    uint64_t exporter;             /* id of the exporter that was asked last; 0: none yet */
+    uint32_t number;               /* the number with which it was asked */
+    uint32_t of_opener;            /* the opener's own number */
+    const struct lockd_user *user; /* of the opener */
+    bool asked;                    /* the exporter has not answered yet */
     struct gs_wire_open what;
 };
 
@@ -41,17 +40,18 @@ struct lockd_shares {
     uint32_t last_number;
 };
 
-/* A program has said HELLO: notes where it lives. It may be the one that somebody waits for. */
-void lockd_share_came(struct lockd_connection *connection, int32_t own_pid);
+/* A program has sent HELLO. It may be the one that an open waits for. */
+void lockd_share_came(struct lockd_connection *connection);
 /* The connection has left the list of connections. */
 void lockd_share_gone(struct lockd_connection *connection);
 
 void lockd_share_open(struct lockd_connection *connection, const struct gs_wire_open *open);
-/* The exporter's answer; descriptors that are passed on stay the caller's to close. */
+/* Takes the exporter's answer. The caller closes the descriptors, also those that were passed
+ * on. */
 void lockd_share_answer(struct lockd_connection *connection, const struct gs_wire_share *share,
                         const struct gs_descriptors *with);
 
-/* Ends what has waited for too long. Returns when to look again. */
+/* Ends opens that have waited for too long. Returns when to look again. */
 uint64_t lockd_share_tend(struct lockd_server *server, uint64_t now);
 
 #endif

@@ -2,14 +2,14 @@
  *
  * standin.c: the reports of a checkpointed program. State: struct lockd_standin. One thread.
  *
- * It reports that nothing is resident, then a growing part, and at the end all of it, as running,
- * until the program reports again. Memory that cannot be moved is part of the demand during that
- * time, because the checkpoint moves it as well.
+ * It reports that nothing is resident, then a growing part, and in the end all memory and a running
+ * program, until the program reports again. During that time pinned memory is part of the demand,
+ * because the checkpoint moves it as well.
  */
 #include "lockd/server/standin.h"
 
-#include "lockd/protocol/wire_check.h"
 #include "lockd/base/clock.h"
+#include "lockd/protocol/wire_check.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
 #include "lockd/server/trace.h"
@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-#define SHORT_PART 16 /* of its memory, asked for besides when a restore had no room */
+#define SHORT_PART 16 /* of its memory, asked for in addition when a restore had no room */
 
 static void report_device(struct lockd_standin *standin, struct lockd_standin_device *device,
                           uint64_t now)
@@ -37,7 +37,7 @@ void lockd_standin_report(struct lockd_standin *standin, uint64_t now)
         report_device(standin, &standin->device[i], now);
 }
 
-/* Of all devices before the first report: the scheduler acts on each report. */
+/* Changes all devices before the first report, since the scheduler acts on each report. */
 static void mark_out(struct lockd_standin *standin)
 {
     for (size_t i = 0; i < standin->count; i++) {
@@ -63,15 +63,15 @@ void lockd_standin_report_short(struct lockd_standin *standin, uint64_t now)
     for (size_t i = 0; i < standin->count; i++) {
         struct lockd_standin_device *device = &standin->device[i];
 
-        device->state.flags |= GS_STATE_SHORT; /* once for each time */
+        device->state.flags |= GS_STATE_SHORT; /* once for each restore */
         device->state.short_bytes = device->state.demand / SHORT_PART;
         report_device(standin, device, now);
         device->state.flags &= ~GS_STATE_SHORT;
     }
 }
 
-/* The driver does not say how far a restore has come. It counts as an eighth of the rest each
- * time, and never as complete. */
+/* The driver does not tell how far a restore has come. Each time an eighth of the rest is added,
+ * so it never counts as complete. */
 void lockd_standin_report_more(struct lockd_standin *standin, uint64_t now)
 {
     for (size_t i = 0; i < standin->count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * standin.h: reports to the scheduler in the place of a program that is checkpointed and cannot
- * report itself (checkpoint.h).
+ * standin.h: reports to the scheduler in place of a checkpointed program, which cannot report
+ * itself (checkpoint.h).
  */
 #ifndef GS_LOCKD_SERVER_STANDIN_H
 #define GS_LOCKD_SERVER_STANDIN_H
@@ -15,13 +15,13 @@
 
 struct lockd_connection;
 
-/* One device of a checkpointed program: the memory at the checkpoint, and the newest target
- * since. */
+/* One device of a checkpointed program: its memory at the checkpoint, and the newest target
+ * since then. */
 struct lockd_standin_device {
-    struct gs_wire_state state;   /* as reported last */
-    struct gs_wire_target target; /* seq 0: none since */
-    bool may_run;                 /* by the newest one */
-    uint64_t budget;              /* by the newest one */
+    struct gs_wire_state state;   /* the last report */
+    struct gs_wire_target target; /* seq 0: there was none */
+    bool may_run;                 /* as the newest target says */
+    uint64_t budget;              /* as the newest target says */
     uint64_t movable, resident, pinned;
     bool unanswered;
 };
@@ -34,21 +34,21 @@ struct lockd_standin {
 
 /* The program has been checkpointed: records the memory that it had on each device. */
 void lockd_standin_record(struct lockd_standin *standin, uint64_t now);
-/* Reports every device as last time. */
+/* Repeats the last report of every device. */
 void lockd_standin_report(struct lockd_standin *standin, uint64_t now);
 /* Reports that all memory is off the devices. */
 void lockd_standin_report_out(struct lockd_standin *standin, uint64_t now);
-/* Reports the same, and that a restore had no room. */
+/* Reports the same, and that there was no room for a restore. */
 void lockd_standin_report_short(struct lockd_standin *standin, uint64_t now);
 /* Reports that more of the memory has come back. */
 void lockd_standin_report_more(struct lockd_standin *standin, uint64_t now);
 /* Reports that all memory is back and the program runs, and sends it its newest targets. */
 void lockd_standin_report_back(struct lockd_standin *standin, uint64_t now);
-/* Keeps a target for the program. */
+/* Keeps a target for the program until it is back. */
 void lockd_standin_target(struct lockd_standin *standin, const struct gs_wire_target *target);
-/* Reports for the devices that such a target was kept for. True if there were any. */
+/* Reports for the devices that got such a target since the last report. True if there were any. */
 bool lockd_standin_answer(struct lockd_standin *standin);
-/* The program may run, and all memory that it had on the devices has room. */
+/* Whether the program may run and there is room for all memory that it had on the devices. */
 bool lockd_standin_may_return(const struct lockd_standin *standin);
 
 #endif

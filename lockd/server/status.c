@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status.c: answers `gpusharectl status` (the daemon, its devices, the programs on them, what
- * programs remarked), `gpusharectl get` and `gpusharectl account`. Reads only, but for the accounts of programs that end. Every user who may connect may read the status.
+ * status.c: answers `gpusharectl status` (the daemon, its devices, the programs on them, remarks),
+ * `gpusharectl get` and `gpusharectl account`. Changes nothing except the accounts of programs that
+ * end. Every user who may connect may read the status.
  */
 #include "lockd/server/status.h"
 
+#include "lockd/base/clock.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/checkpoint.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/control.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/relations.h"
@@ -78,16 +79,16 @@ static void visit_totals(void *context, const struct gs_wire_totals *totals)
 static void describe_program(struct gs_wire_client *client,
                              const struct lockd_connection *connection)
 {
-    client->pid = (int32_t)connection->pid;
-    client->uid = connection->uid;
+    client->pid = (int32_t)connection->peer.pid;
+    client->uid = connection->peer.uid;
     client->connected_ns = lockd_now() - connection->silence.since;
     client->flags |= lockd_checkpoint_holds(connection) ? GS_CLIENT_CHECKPOINTED : 0;
-    client->flags |= connection->foreign ? GS_CLIENT_FOREIGN : 0;
-    memcpy(client->name, connection->name, sizeof client->name);
-    memcpy(client->version, connection->version, sizeof client->version);
-    memcpy(client->group, connection->group, sizeof client->group);
-    memcpy(client->container, connection->identity.container, sizeof client->container);
-    memcpy(client->pod, connection->identity.pod, sizeof client->pod);
+    client->flags |= connection->peer.foreign ? GS_CLIENT_FOREIGN : 0;
+    memcpy(client->name, connection->hello.name, sizeof client->name);
+    memcpy(client->version, connection->hello.version, sizeof client->version);
+    memcpy(client->group, connection->hello.group, sizeof client->group);
+    memcpy(client->container, connection->peer.identity.container, sizeof client->container);
+    memcpy(client->pod, connection->peer.identity.pod, sizeof client->pod);
 }
 
 _Static_assert(sizeof((struct gs_wire_client *)0)->container == LOCKD_CONTAINER_SIZE,
@@ -111,7 +112,7 @@ static bool note_ended(const struct lockd_server *server, const struct lockd_rem
          at != &server->connections.all; at = at->next) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        if (each->client != NULL && (each->id == note->owner || each->pid == note->pid))
+        if (each->client != NULL && (each->id == note->owner || each->peer.pid == note->pid))
             return false;
     }
     return true;
@@ -153,7 +154,7 @@ void lockd_status_send(struct lockd_connection *connection)
                          : 0,
         };
 
-        if (connection->dead) /* it has left this list, and `at` may be its link in the other */
+        if (connection->dead) /* it has left this list, so `at` may be its link in the other */
             return;
         if (each->client == NULL || !sched_client_unused(each->client))
             continue;
@@ -185,10 +186,10 @@ static void add_program(struct gs_wire_account *sum, const struct sched_client *
 void lockd_status_gone(const struct lockd_connection *connection,
                        const struct sched_client *client)
 {
-    /* a container's user is not the machine's, and its number may be another one's later */
-    if (connection->group[0] != '\0' && connection->user->container[0] == '\0')
-        add_program(lockd_account_open(&connection->server->accounts, connection->uid,
-                                       connection->group, lockd_now()),
+    /* the user of a container is none of the machine's, and its number may be reused later */
+    if (connection->hello.group[0] != '\0' && connection->user->container[0] == '\0')
+        add_program(lockd_account_open(&connection->server->accounts, connection->peer.uid,
+                                       connection->hello.group, lockd_now()),
                     client);
 }
 
@@ -198,7 +199,7 @@ static void add_connected(struct gs_wire_account *sum, const struct lockd_connec
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         if (each->client == NULL || each->user != asker->user ||
-            strcmp(each->group, sum->group) != 0)
+            strcmp(each->hello.group, sum->group) != 0)
             continue;
         sum->connected++;
         add_program(sum, each->client);
@@ -211,7 +212,8 @@ void lockd_status_account(struct lockd_connection *connection,
     const struct lockd_account *ended =
         connection->user->container[0] != '\0'
             ? NULL
-            : lockd_account_find(&connection->server->accounts, connection->uid, asked->group);
+            : lockd_account_find(&connection->server->accounts, connection->peer.uid,
+                                 asked->group);
     struct status status = {.to = connection};
     struct gs_wire_account sum = {0};
     struct gs_wire_end end = {0};
@@ -226,14 +228,14 @@ void lockd_status_account(struct lockd_connection *connection,
         end.code = -ESRCH;
         snprintf(end.text, sizeof end.text,
                  "no program of user %u has named the group '%.31s', or that was too long ago",
-                 (unsigned)connection->uid, asked->group);
+                 (unsigned)connection->peer.uid, asked->group);
     }
     send_one(&status, &end, GS_WIRE_END);
 }
 
 /* --- settings --- */
 
-/* The present values of automatic settings, where they are known. */
+/* The settings in force: automatic ones have their present values, where those are known. */
 static struct lockd_values values_in_force(const struct lockd_server *server)
 {
     const struct sched_settings *settings = sched_settings(server->scheduler);
@@ -253,7 +255,8 @@ static void send_settings(struct status *status, const struct lockd_connection *
                           struct lockd_values *values, struct lockd_values *in_force)
 {
     for (const struct lockd_setting *row = lockd_settings; row->name != NULL; row++) {
-        struct gs_wire_setting setting = {.pid = program != NULL ? (int32_t)program->pid : 0};
+        struct gs_wire_setting setting = {.pid =
+                                              program != NULL ? (int32_t)program->peer.pid : 0};
         const void *place = lockd_setting_place(row, values);
 
         if ((row->scope == LOCKD_SCOPE_PROGRAM) != (program != NULL))
@@ -267,7 +270,7 @@ static void send_settings(struct status *status, const struct lockd_connection *
                    sizeof setting.in_force);
         }
         if (program != NULL)
-            memcpy(setting.program, program->name, sizeof setting.program);
+            memcpy(setting.program, program->hello.name, sizeof setting.program);
         send_one(status, &setting, GS_WIRE_SETTING);
     }
 }
@@ -284,9 +287,9 @@ void lockd_status_settings(struct lockd_connection *connection, const struct gs_
     lockd_list_each (at, &server->connections.all) {
         const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        if (connection->dead) /* as above */
+        if (connection->dead) /* as in lockd_status_send() */
             return;
-        if (get->pid == 0 || each->client == NULL || each->pid != get->pid)
+        if (get->pid == 0 || each->client == NULL || each->peer.pid != get->pid)
             continue;
         lockd_control_values(each, &values);
         send_settings(&status, each, &values, &values);

@@ -14,7 +14,8 @@ struct sched_client;
 void lockd_status_send(struct lockd_connection *connection);
 void lockd_status_settings(struct lockd_connection *connection, const struct gs_wire_get *get);
 
-/* A program has ended; the scheduler still knows it. Its figures stay in the account of its group. */
+/* A program has ended, and the scheduler still has it. Adds its figures to the account of its
+ * group. */
 void lockd_status_gone(const struct lockd_connection *connection,
                        const struct sched_client *client);
 /* Answers GS_WIRE_ACCOUNT, for a group of the caller's user. */

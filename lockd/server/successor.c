@@ -5,8 +5,8 @@
  */
 #include "lockd/server/successor.h"
 
-#include "lockd/base/log.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/log.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/server.h"
 #include "lockd/start/inherited.h"
@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define WAIT_NS 5000000000u /* a program tries again after 0.2 s, and starts a process */
+#define WAIT_NS 5000000000u /* a program tries again after 0.2 s, and starts a daemon */
 #define LOOK_NS 20000000u
 
 static uint64_t read_own_limit(void)
@@ -29,8 +29,7 @@ static uint64_t read_own_limit(void)
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
 }
 
-/* The limit of a daemon that this program would start; 0: another user's program, not to be
- * asked. */
+/* The limit of a daemon that this program would start; 0: it is another user's program. */
 static uint64_t read_limit_through(uid_t uid, pid_t pid)
 {
     const uint64_t limit = uid == geteuid() ? lockd_inherited_descriptors((int32_t)pid) : 0;
@@ -40,14 +39,15 @@ static uint64_t read_limit_through(uid_t uid, pid_t pid)
 
 static uint64_t read_limit_of(const struct lockd_connection *connection)
 {
-    return connection->client != NULL && !connection->foreign && !connection->dead
-               ? read_limit_through(connection->uid, connection->pid)
+    return connection->client != NULL && !connection->peer.foreign && !connection->dead
+               ? read_limit_through(connection->peer.uid, connection->peer.pid)
                : 0;
 }
 
 static bool can_make_way(const struct lockd_server *server)
 {
-    return server->successor.sockets != NULL && server->successor.until == 0 && !server->stop;
+    return server->successor.sockets != NULL && server->successor.until == 0 &&
+           !server->loop.stop;
 }
 
 static void make_way(struct lockd_server *server, pid_t pid)
@@ -59,8 +59,8 @@ static void make_way(struct lockd_server *server, pid_t pid)
     lockd_sockets_leave(server->successor.sockets);
     while (server->admission.listener_count > 0)
         close(server->admission.listeners
-                  [--server->admission.listener_count]); /* which takes it out of epoll */
-    server->admission.listening = true;                  /* nothing to be watched again */
+                  [--server->admission.listener_count]); /* which removes it from epoll */
+    server->admission.listening = true;                  /* nothing to watch again */
     server->successor.until = lockd_now() + WAIT_NS;
 }
 
@@ -97,7 +97,7 @@ bool lockd_successor_look(struct lockd_server *server, int fd)
     found = find_highest_limit(server, read_own_limit());
     if (found == NULL)
         return false;
-    make_way(server, found->pid);
+    make_way(server, found->peer.pid);
     lockd_connection_kill(found, NULL);
     return true;
 }
@@ -107,7 +107,7 @@ void lockd_successor_came(struct lockd_server *server, struct lockd_connection *
     if (!server->successor.wanted || !can_make_way(server) ||
         read_limit_of(connection) <= read_own_limit())
         return;
-    make_way(server, connection->pid);
+    make_way(server, connection->peer.pid);
     lockd_connection_kill(connection, NULL);
 }
 
@@ -119,14 +119,14 @@ static int listen_again(struct lockd_server *server, const struct lockd_sockets 
 
         server->admission.listeners[i] = sockets->spot[i].listener;
         server->admission.listener_count++;
-        if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->admission.listeners[i], &event) !=
-            0)
+        if (epoll_ctl(server->loop.epoll, EPOLL_CTL_ADD, server->admission.listeners[i],
+                      &event) != 0)
             return -errno;
     }
     return 0;
 }
 
-/* None has come: as before, but for another attempt. */
+/* No successor has started: this daemon continues, and may try again later. */
 static void take_place_again(struct lockd_server *server)
 {
     struct lockd_sockets *sockets = server->successor.sockets;
@@ -136,7 +136,7 @@ static void take_place_again(struct lockd_server *server)
 
     server->successor = (struct lockd_successor){.sockets = NULL};
     if (code == LOCKD_ALREADY) {
-        server->stop = true;
+        server->loop.stop = true;
         return;
     }
     if (code == 0) {
@@ -146,7 +146,7 @@ static void take_place_again(struct lockd_server *server)
     if (code != 0) {
         lockd_log(LOCKD_LOG_ERROR, "the socket was lost: %s",
                   err.code != 0 ? err.text : strerror(-code));
-        server->stop = true;
+        server->loop.stop = true;
         return;
     }
     lockd_log(LOCKD_LOG_WARNING, "no other gpushare-lockd was started: this one continues");
@@ -154,11 +154,11 @@ static void take_place_again(struct lockd_server *server)
 
 uint64_t lockd_successor_tend(struct lockd_server *server, uint64_t now)
 {
-    if (server->successor.until == 0 || server->stop)
+    if (server->successor.until == 0 || server->loop.stop)
         return LOCKD_NEVER;
     if (lockd_sockets_is_served(server->successor.sockets)) {
         lockd_log(LOCKD_LOG_INFO, "the next gpushare-lockd serves: ending");
-        server->stop = true;
+        server->loop.stop = true;
         return now;
     }
     if (now >= server->successor.until) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * targets.c: sends the targets that the scheduler has put out. No state.
+ * targets.c: sends the targets that the scheduler has issued. No state.
  */
 #include "lockd/server/targets.h"
 
@@ -12,12 +12,13 @@
 #include "lockd/server/trace.h"
 #include "lockd/start/overcommits.h"
 
-/* It has nothing to do with turns: it is what the configuration says now. */
+/* Fills in the part of a target that does not come from the scheduler but from the
+ * configuration. */
 static void set_overcommit(const struct lockd_connection *connection,
                            struct gs_wire_target *target)
 {
-    target->overcommit = lockd_overcommits_of(&connection->server->config, connection->uid,
-                                              connection->identity.units);
+    target->overcommit = lockd_overcommits_of(&connection->server->config, connection->peer.uid,
+                                              connection->peer.identity.units);
 }
 
 void lockd_targets_send(struct lockd_server *server)

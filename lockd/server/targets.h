@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * targets.h: the way of a target from the scheduler to its program.
+ * targets.h: sends targets of the scheduler to programs.
  */
 #ifndef GS_LOCKD_SERVER_TARGETS_H
 #define GS_LOCKD_SERVER_TARGETS_H
 
 struct lockd_server;
 
-/* Sends all targets that the scheduler has put out. To be called after each event that the
- * scheduler was told of (lockd/sched/scheduler.h). */
+/* Sends all targets that the scheduler has issued. To be called after each event that was passed
+ * to the scheduler (lockd/sched/scheduler.h). */
 void lockd_targets_send(struct lockd_server *server);
 
 #endif

@@ -2,15 +2,15 @@
  *
  * trace.c: keeps the last LOCKD_TRACE_EVENTS changes of phase in a ring and passes them on to
  * listeners. A listener has a place in the ring, not a queue: one that reads too slowly misses
- * events, is told how many, and costs nothing. One thread.
+ * events and is told how many, and needs no memory. One thread.
  *
  * An event is written when a program's phase on a device changes, or when it moved memory
  * within a phase; the phase follows from the program's report and the newest target.
  */
 #include "lockd/server/trace.h"
 
-#include "lockd/protocol/wire_check.h"
 #include "lockd/base/clock.h"
+#include "lockd/protocol/wire_check.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
@@ -22,8 +22,8 @@
 #include <string.h>
 
 #define LISTENERS_MAX     16
-#define LISTENERS_OF_USER 4           /* so that no user keeps the others from listening */
-#define UNREAD_NS         5000000000u /* then a listener that does not read is ended */
+#define LISTENERS_OF_USER 4           /* so that one user cannot exclude the others */
+#define UNREAD_NS         5000000000u /* after that time a listener that does not read is ended */
 
 static uint32_t phase_of(const struct lockd_track *track)
 {
@@ -34,7 +34,7 @@ static uint32_t phase_of(const struct lockd_track *track)
             return GS_PHASE_STOP;
         return (track->flags & GS_STATE_WANT) != 0 ? GS_PHASE_COMPUTE : GS_PHASE_IDLE;
     }
-    /* it says MOVING when the first bytes are on their way; getting there is part of it */
+    /* it reports MOVING once the first bytes are copied; the time before is part of the phase */
     if (track->resident > track->budget && !may_run)
         return GS_PHASE_COPY_OUT;
     if ((track->flags & GS_STATE_MOVING) != 0)
@@ -49,7 +49,7 @@ static void fill_event(const struct lockd_connection *connection,
                        const struct lockd_track *track, struct gs_wire_event *event)
 {
     *event = (struct gs_wire_event){
-        .pid = (int32_t)connection->pid,
+        .pid = (int32_t)connection->peer.pid,
         .phase = track->phase,
         .program = connection->id,
         .at_ns = lockd_now(),
@@ -60,7 +60,7 @@ static void fill_event(const struct lockd_connection *connection,
     };
     lockd_wire_header(&event->header, GS_WIRE_EVENT);
     memcpy(event->uuid, track->uuid, sizeof event->uuid);
-    memcpy(event->name, connection->name, sizeof event->name);
+    memcpy(event->name, connection->hello.name, sizeof event->name);
 }
 
 static void record_event(const struct lockd_connection *connection,
@@ -72,7 +72,7 @@ static void record_event(const struct lockd_connection *connection,
     if (trace->ring == NULL)
         trace->ring = calloc(LOCKD_TRACE_EVENTS, sizeof *trace->ring);
     if (trace->ring == NULL)
-        return; /* no trace, then */
+        return; /* then there is no trace */
     event = &trace->ring[trace->next++ % LOCKD_TRACE_EVENTS];
     fill_event(connection, track, event);
     event->ended = ended;
@@ -157,10 +157,10 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
     struct lockd_trace_listener *listener = &connection->listening;
 
     if (listener->listens) {
-        lockd_connection_kill(connection, "it listens already");
+        lockd_connection_kill(connection, "it already listens");
         return;
     }
-    if (connection->contained) {
+    if (connection->peer.contained) {
         end_listening(connection, -EPERM,
                       "a process in a container gets no trace: it shows the programs of all");
         return;
@@ -170,7 +170,7 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
                       "16 traces are already being recorded: wait until one ends");
         return;
     }
-    if (connection->user->trace_listeners >= LISTENERS_OF_USER && !connection->controls) {
+    if (connection->user->trace_listeners >= LISTENERS_OF_USER && !connection->peer.controls) {
         end_listening(connection, -EBUSY,
                       "you already record four traces: wait until one ends");
         return;
@@ -217,8 +217,8 @@ static void feed_listener(struct lockd_connection *connection)
     }
 }
 
-/* The listener has not read all events. Returns when to look again: after its time its place is
- * needed. */
+/* The listener has not read all events. Returns when to look again; when its time is over, its
+ * place is needed. */
 static uint64_t wait_for_reader(struct lockd_connection *connection, uint64_t now)
 {
     const struct lockd_trace_listener *listener = &connection->listening;
@@ -247,7 +247,7 @@ uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now)
         feed_listener(connection);
         if (connection->dead)
             continue;
-        if (connection->out.size != 0) { /* it goes on when it has read */
+        if (connection->out.size != 0) { /* it continues when it has read */
             next = wait_for_reader(connection, now);
         } else if (now >= listener->until_ns) {
             end_listening(connection, 0, "");

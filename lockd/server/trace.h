@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trace.h: a record of when programs computed, moved memory and waited, as their reports show
- * it: a ring of the last events, and the connections that listen to it (gpusharectl trace).
+ * trace.h: records when programs computed, moved memory and waited, from their reports: a ring of
+ * the last events, and the connections that listen to it (gpusharectl trace).
  */
 #ifndef GS_LOCKD_SERVER_TRACE_H
 #define GS_LOCKD_SERVER_TRACE_H
@@ -24,30 +24,29 @@ struct lockd_trace {
     uint32_t listeners;
 };
 
-/* A listener's place, in its connection. */
+/* The listener's part of a connection. */
 struct lockd_trace_listener {
     bool listens;
     uint64_t next;     /* the first event that it has not been sent */
-    uint64_t until_ns; /* then it gets its END */
-    uint64_t read_ns;  /* when it had last read all that it was sent */
+    uint64_t until_ns; /* when it gets its END */
+    uint64_t read_ns;  /* when it had last read all events */
     uint32_t sent;
 };
 
-/* The program reported; the daemon sent a target; the program is gone. */
+/* The program has reported; the daemon has sent a target; the program has gone. */
 void lockd_trace_state(struct lockd_connection *connection, const struct gs_wire_state *state);
 void lockd_trace_target(struct lockd_connection *connection,
                         const struct gs_wire_target *target);
 void lockd_trace_gone(struct lockd_connection *connection);
-/* ... on one device. */
+/* The program has left one device. */
 void lockd_trace_left(struct lockd_connection *connection, const uint8_t *uuid);
 
-/* Answers GS_WIRE_TRACE: first the present phase of every program, then events as they
- * happen. */
+/* Answers GS_WIRE_TRACE: sends the present phase of every program, then events as they happen. */
 void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wire_trace *wish);
-/* It listens no longer, if it did. */
+/* Ends the listening of a connection, if it listens. */
 void lockd_trace_unlisten(struct lockd_connection *connection);
-/* Sends new events to listeners, as far as they read, and ends listeners whose time is over.
- * Returns when it must be called again at the latest. */
+/* Sends new events to the listeners that read, and ends listeners whose time is over. Returns
+ * when it must be called again at the latest. */
 uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now);
 void lockd_trace_deinit(struct lockd_trace *trace);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * users.c: accounts of users (few: a list will do) and the buckets that bound how fast messages
- * are taken and how many lines the log gets. One thread.
+ * users.c: the accounts of users (they are few, so a list suffices), and the buckets that bound the
+ * rate of messages and of lines in the log. One thread.
  */
 #include "lockd/server/users.h"
 
-#include "lockd/base/list.h"
 #include "lockd/base/clock.h"
+#include "lockd/base/list.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,13 +14,13 @@
 #include <string.h>
 
 #define FIRST_NUMBER 0xc0000000u
-#define AHEAD_NS     1000000000u   /* how far ahead: a second's worth */
-#define SAY_EACH_NS  5000000000ull /* a line of the log is paid for after so long */
-#define SAY_MOST     200u          /* lines of one user that are not paid for */
+#define AHEAD_NS     1000000000u   /* how much may be taken in advance */
+#define SAY_EACH_NS  5000000000ull /* the time that pays for a line in the log */
+#define SAY_MOST     200u          /* unpaid lines of one user */
 #define LINE_SIZE    600
 
-/* The numbers of containers' accounts begin where no uid of a process is in practice. A number
- * is not given twice while there is an account that has it. */
+/* The numbers of containers' accounts begin above all uids that are used in practice. No two
+ * accounts have the same number at the same time. */
 static uint32_t choose_number(const struct lockd_list *users)
 {
     uint32_t number = FIRST_NUMBER;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * users.h: the account of each user: connections, programs, and how fast the user's messages
- * are read. What a user has in a container (of the system's, not of the user's session) is an
+ * users.h: the account of each user: connections, programs, and the rate at which the user's
+ * messages are read. A user in a container (of the system's, not of the user's session) has an
  * account of its own: root of one pod is not root of another.
  */
 #ifndef GS_LOCKD_SERVER_USERS_H
@@ -21,35 +21,36 @@
 struct lockd_user {
     struct lockd_list link;
     uid_t uid;
-    uint32_t number; /* for the scheduler: the uid, or one that is no user's */
+    /* For the scheduler: the uid, or for a container a number that is no uid. */
+    uint32_t number;
     char container[LOCKD_CONTAINER_SIZE];
     uint32_t connections, programs, trace_listeners;
-    uint32_t over; /* devices of the user's programs on which quota.c holds them back */
+    uint32_t over; /* devices on which quota.c holds a program back, over all programs */
     struct lockd_closing closing;
     size_t queued; /* bytes that wait until the user's connections read them */
     uint64_t bucket;
-    uint64_t said;     /* a bucket of lines in the log */
-    uint32_t left_out; /* lines that the log did not get, since the last one that it got */
+    uint64_t said;     /* the bucket for lines in the log */
+    uint32_t left_out; /* lines left out since the last one in the log */
 };
 
 /* The account of a user in a container ("": in none), made if there is none. NULL without
  * memory. */
 struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid, const char *container);
-/* Frees it when nothing is connected or being closed any more; one that has used up its rates
- * later, or who connects again and again would begin anew each time. */
+/* Frees the account when nothing is connected or being closed any more. An account that has used
+ * up its rates is freed later; else a user could reset them by connecting again. */
 void lockd_user_put(struct lockd_user *user);
 void lockd_users_deinit(struct lockd_list *users);
 
-/* Writes a line to the log that this user has caused. Of very many some are left out, and the
- * next line says how many, so that no program can fill the log. */
+/* Writes a line to the log that this user has caused. Of very many lines some are left out, and
+ * the next line tells how many, so that no program can fill the log. */
 void lockd_user_say(struct lockd_user *user, enum lockd_log_level level, const char *format,
                     ...) __attribute__((format(printf, 3, 4)));
 
-/* A bucket is the time at which everything taken so far is paid for, at `rate` a second. A
- * second's worth may be taken ahead. */
+/* A bucket is the time at which everything taken so far is paid for, at `rate` a second. The
+ * amount of one second may be taken in advance. */
 bool lockd_bucket_over(uint64_t bucket, uint64_t now);
 void lockd_bucket_take(uint64_t *bucket, uint64_t rate, uint32_t count, uint64_t now);
-/* When it will no longer be over. */
+/* The time from which the bucket is no longer over. */
 uint64_t lockd_bucket_ready(uint64_t bucket);
 
 #endif

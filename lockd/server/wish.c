@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wish.c: what a program asks for by itself, and the class that it gets. No state but the connection's. A wish says all
- * that is wished, so only what differs from the last one is done.
+ * wish.c: takes wishes of programs, and chooses the class of each. State: struct lockd_wish. A wish
+ * is complete, so only its differences from the last one are carried out.
  */
 #include "lockd/server/wish.h"
 
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/setting_table.h"
-#include "lockd/base/clock.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/pause.h"
 #include "lockd/server/server.h"
@@ -18,8 +18,8 @@
 static enum gs_wire_class granted_by(const struct lockd_connection *connection,
                                      const struct lockd_lines *classes)
 {
-    return lockd_classes_grant(classes, connection->uid, connection->identity.units,
-                               connection->wish_class);
+    return lockd_classes_grant(classes, connection->peer.uid, connection->peer.identity.units,
+                               connection->wish.class);
 }
 
 enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection)
@@ -29,15 +29,15 @@ enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection)
         granted_by(connection, &connection->server->config.classes);
     char asked[32], granted[32], line[256];
 
-    if (class == connection->wish_class)
+    if (class == connection->wish.class)
         return class;
     snprintf(line, sizeof line,
              "%s (process %d, user %u) has class %s by [classes] of the configuration, and "
              "asked for %s",
-             connection->name, (int)connection->pid, (unsigned)connection->uid,
+             connection->hello.name, (int)connection->peer.pid, (unsigned)connection->peer.uid,
              lockd_setting_format(setting, class, false, granted, sizeof granted),
-             lockd_setting_format(setting, connection->wish_class, false, asked, sizeof asked));
-    if (connection->wish_class == GS_CLASS_AUTO)
+             lockd_setting_format(setting, connection->wish.class, false, asked, sizeof asked));
+    if (connection->wish.class == GS_CLASS_AUTO)
         lockd_log(LOCKD_LOG_DEBUG, "%s", line);
     else
         lockd_user_say(connection->user, LOCKD_LOG_INFO, "%s", line);
@@ -60,19 +60,19 @@ void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_w
     const bool suspended = (wish->flags & GS_WISH_SUSPEND) != 0;
 
     if (connection->client == NULL) {
-        lockd_connection_kill(connection, "a wish before its hello");
+        lockd_connection_kill(connection, "it sent WISH before HELLO");
         return;
     }
-    if (suspended != connection->wish_suspended) {
-        connection->wish_suspended = suspended;
+    if (suspended != connection->wish.suspended) {
+        connection->wish.suspended = suspended;
         lockd_pause_wish(connection, suspended);
         if (suspended)
             sched_evict(connection->server->scheduler, connection->client, lockd_now());
-        lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) %s itself", connection->name,
-                  (int)connection->pid, suspended ? "suspends" : "resumes");
+        lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) %s itself", connection->hello.name,
+                  (int)connection->peer.pid, suspended ? "suspends" : "resumes");
     }
-    if ((wish->flags & GS_WISH_CLASS) != 0 && wish->class_number != connection->wish_class) {
-        connection->wish_class = (enum gs_wire_class)wish->class_number;
+    if ((wish->flags & GS_WISH_CLASS) != 0 && wish->class_number != connection->wish.class) {
+        connection->wish.class = (enum gs_wire_class)wish->class_number;
         sched_class(connection->server->scheduler, connection->client,
                     lockd_wish_granted(connection), lockd_now());
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wish.h: what a program asks for by itself (gpushare.h).
+ * wish.h: wishes of programs: for a class, or to be suspended (gpushare.h).
  */
 #ifndef GS_LOCKD_SERVER_WISH_H
 #define GS_LOCKD_SERVER_WISH_H
@@ -8,16 +8,25 @@
 #include "lockd/protocol/wire.h"
 #include "lockd/start/classes.h"
 
+#include <stdbool.h>
+
 struct lockd_connection;
 
-/* The class that a program gets by its newest wish and the configuration. */
+/* The newest wish of a program. */
+struct lockd_wish {
+    bool suspended;
+    enum gs_wire_class class
+        ; /* the class that it asks for; until the first wish, the one in HELLO */
+};
+
+/* The class that a program gets, by its newest wish and the configuration. */
 enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection);
-/* The configuration has taken the place of `before`: a program gets another class where that says
- * another one. A class set by gpusharectl lasts elsewhere. */
+/* The configuration has replaced one with the lines `before`: gives the program another class if
+ * its lines differ for it. Otherwise a class set by gpusharectl stays. */
 void lockd_wish_reconsider(struct lockd_connection *connection,
                            const struct lockd_lines *before);
 
-/* Takes a checked message; ends the connection of one that has not said HELLO. */
+/* Takes a checked message. Ends a connection that has not sent HELLO. */
 void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_wish *wish);
 
 #endif

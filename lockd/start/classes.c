@@ -17,7 +17,8 @@ int lockd_classes_take(struct lockd_lines *classes, const char *name, const char
     return lockd_lines_read(classes, "classes", "class", name, value, err);
 }
 
-/* Are the control groups inside this one named by the user: its own systemd, or a container? */
+/* Whether the user names the control groups inside this one: below the user's own systemd, or in
+ * a container. */
 static bool is_the_users(const char *part, size_t length)
 {
     size_t digits = 0;
@@ -29,7 +30,8 @@ static bool is_the_users(const char *part, size_t length)
     return digits == CONTAINER_DIGITS;
 }
 
-/* The bytes of the path that the machine's systemd or a container's runtime has named. */
+/* The length of the part of the path that the machine's systemd or a container's runtime has
+ * named. */
 static size_t named_by_machine(const char *units)
 {
     for (const char *at = units; *at != '\0';) {
@@ -44,7 +46,7 @@ static size_t named_by_machine(const char *units)
     return strlen(units);
 }
 
-/* How much of the device a class may ask for before others. */
+/* The rank of a class: how much it may get before others. */
 static int rank_class(enum gs_wire_class class)
 {
     switch (class) {

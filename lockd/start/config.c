@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.c: the daemon's configuration: its defaults, what the values mean to its parts, and the files
- * (INI, read with inih), whose keys are the rows of protocol/settings.def. No state. A file with anything in it that is not understood is refused
- * as a whole, with the line and with what is allowed there: a daemon that guesses is worse than
- * one that does not start.
+ * config.c: the daemon's configuration: its defaults, the settings that follow from its values, and
+ * the files (INI, read with inih), whose keys are the rows of protocol/settings.def. No state. A
+ * file with any error is refused as a whole; the message names the line and tells what is allowed
+ * there. A daemon that guesses is worse than one that does not start.
  */
-#include "lockd/start/config.h"
-#include "lockd/start/overcommits.h"
 #include "common/fd.h"
 #include "lockd/protocol/wire_check.h"
+#include "lockd/start/config.h"
+#include "lockd/start/overcommits.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -124,7 +124,7 @@ static int mark_bad(struct reader *reader)
     return 0; /* inih: this line is in error */
 }
 
-/* inih takes a section for one whatever stands behind it. */
+/* inih accepts any text behind a section's bracket. */
 static bool is_odd_section(const char *line, size_t length)
 {
     const char *end = length > 0 && line[0] == '[' ? memchr(line, ']', length) : NULL;
@@ -136,8 +136,8 @@ static bool is_odd_section(const char *line, size_t length)
     return end < line + length && *end != ';' && *end != '#';
 }
 
-/* inih's fgets: hands out one line, with no blanks before it (inih would take an indented line
- * for more of the one before). */
+/* The fgets() of inih: returns one line without leading blanks, since inih would join an
+ * indented line to the one before. */
 static char *next_line(char *line, int size, void *stream)
 {
     struct reader *reader = stream;
@@ -172,7 +172,7 @@ static char *next_line(char *line, int size, void *stream)
     return line;
 }
 
-/* Appends a word to a list that commas divide. */
+/* Appends a word to a list with commas. */
 static void list_word(char *buffer, size_t size, const char *open, const char *word,
                       const char *close)
 {
@@ -242,7 +242,7 @@ int lockd_config_text(struct lockd_config *config, const char *path, const char 
 
     if (wrong == 0 && reader.bad_line == 0)
         return 0;
-    /* inih found the line wrong itself, maybe before one that we did */
+    /* inih itself found an error in a line, perhaps before ours */
     if (reader.bad_line == 0 || (wrong > 0 && wrong < reader.bad_line)) {
         reader.bad_line = wrong;
         reader.err = (struct gs_err){0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.h: everything that can be set about the daemon, from its files and its command line.
+ * config.h: all settings of the daemon, from its files and its command line.
  */
 #ifndef GS_LOCKD_START_CONFIG_H
 #define GS_LOCKD_START_CONFIG_H
@@ -19,27 +19,28 @@
 
 /* The action for a holder that does not stop: the words of the row `stuck`, in their order. */
 enum lockd_stuck {
-    LOCKD_STUCK_WAIT = 0,       /* it is waited for; others that fit beside it go on */
+    LOCKD_STUCK_WAIT = 0,       /* others wait for it; programs that fit beside it run */
     LOCKD_STUCK_CHECKPOINT = 1, /* the driver moves its memory out (checkpoint.h) */
 };
 
-/* Memory that leaves a program goes to another one as it is (handover.h): the words of `hand-over`. */
+/* Whether memory that leaves a program goes directly to another one (handover.h): the words of
+ * `hand-over`. */
 enum lockd_hand_over {
-    LOCKD_HAND_OVER_AUTO = 0, /* yes, unless the driver is to make checkpoints */
+    LOCKD_HAND_OVER_AUTO = 0, /* yes, unless stuck = checkpoint */
     LOCKD_HAND_OVER_YES = 1,
     LOCKD_HAND_OVER_NO = 2,
 };
 
 struct lockd_config {
     struct lockd_values set;        /* as read, or changed by gpusharectl */
-    struct sched_settings settings; /* what that means to the scheduler */
+    struct sched_settings settings; /* the scheduler's settings that follow from it */
     struct lockd_lines classes;     /* of users and units */
     struct lockd_lines overcommits; /* the same: bytes beyond the card */
-    bool hands_over;                /* ... and to memory that leaves a program */
-    gid_t control_gid;              /* of control-group; (gid_t)-1: nobody but owner and root */
+    bool hands_over;                /* whether memory is handed over */
+    gid_t control_gid;              /* of control-group; (gid_t)-1: only the owner and root */
 };
 
-/* How many rows of settings.def are keys of the file. */
+/* The number of rows of settings.def that are keys of the file. */
 enum {
     LOCKD_CONFIG_KEYS = 0
 #define GS_SETTING(field, name, section, scope, op, kind, argument, low, high, initial, help)  \
@@ -54,13 +55,14 @@ enum {
 void lockd_config_table(struct lockd_config *config,
                         struct lockd_option table[LOCKD_CONFIG_KEYS + 1]);
 void lockd_config_default(struct lockd_config *config);
-/* Puts what was read where it is obeyed, and checks what no single key can. 0 or -EINVAL. */
+/* Derives the settings of the daemon's parts from the values, and checks values against each
+ * other. 0 or -EINVAL. */
 int lockd_config_finish(struct lockd_config *config, struct gs_err *err);
 enum lockd_log_level lockd_config_log_level(const struct lockd_config *config);
-/* Looks the control group up. 0 or -ENOENT. */
+/* Looks up the control group. 0 or -ENOENT. */
 int lockd_config_group(struct lockd_config *config, struct gs_err *err);
-/* Reads one file's text; path: for messages. 0, or -EINVAL with "path:line: what is allowed";
- * config may then be half changed. */
+/* Reads the text of one file. path: for messages. 0, or -EINVAL with "path:line: what is
+ * allowed"; config may then be half changed. */
 int lockd_config_text(struct lockd_config *config, const char *path, const char *text,
                       size_t size, struct gs_err *err);
 /* Reads path and then path.d's *.conf in the order of their names. A file that is not there is

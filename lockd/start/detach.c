@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * detach.c: the steps of a process into the background. No state.
+ * detach.c: takes a process into the background. No state.
  */
 #include "lockd/start/detach.h"
 
@@ -46,7 +46,7 @@ int lockd_detach(const struct lockd_sockets *sockets, struct gs_err *err)
     if (setsid() < 0 || chdir("/") != 0)
         return gs_err_errno(err, -errno, "setsid, chdir");
     close_inherited(sockets);
-    unsetenv("NOTIFY_SOCKET"); /* of the service that our starter may be, not ours */
+    unsetenv("NOTIFY_SOCKET"); /* of the service that started this process, perhaps: not ours */
     unsetenv("WATCHDOG_USEC");
     null = open("/dev/null", O_RDWR);
     if (null < 0)

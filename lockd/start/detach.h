@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * detach.h: a daemon that goes to the background.
+ * detach.h: takes the daemon into the background.
  */
 #ifndef GS_LOCKD_START_DETACH_H
 #define GS_LOCKD_START_DETACH_H

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inherited.c: resets the attributes that exec(2) keeps. No state. A step that is not permitted
- * is left out: the daemon then serves as well as it can, and gpusharectl doctor need not know.
+ * inherited.c: resets the attributes that exec(2) keeps. No state. A step that is not permitted is
+ * left out without a message: the daemon then serves as well as it can.
  *
  * The cgroup stays as it is. An ordinary user's process cannot leave it, and on systemd's
  * machines root's must not (only the manager moves processes that it did not delegate).
  */
-#include "lockd/start/inherited.h"
 #include "common/fd.h"
+#include "lockd/start/inherited.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -29,14 +29,14 @@ void lockd_inherited_signals(void)
     struct sigaction action;
     sigset_t none;
 
-    for (int number = 1; number < NSIG; number++) /* exec keeps no others than ignored ones */
+    for (int number = 1; number < NSIG; number++) /* exec(2) keeps only ignored ones */
         if (sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
             signal(number, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* most: for root; other users cannot go above the limit that they were given. */
+/* most: the limit for root; other users cannot exceed the limit that they were given. */
 static void raise_limit(__rlimit_resource_t resource, rlim_t most)
 {
     struct rlimit limit;
@@ -75,7 +75,7 @@ static void reset_scheduling(void)
     syscall(SYS_ioprio_set, WHO, 0, 0);
 }
 
-/* Without privileges it can fall to the least value that somebody with them has set. */
+/* A process without privileges can lower it to the least value that a privileged one has set. */
 static void reset_oom_score(void)
 {
     GS_CLOSE_FD int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lines.c: the lines of a section of the configuration that give something to the programs of users and
+ * lines.c: sections of the configuration whose lines set a value for the programs of users and
  * systemd units. Users are looked up when the line is read. No state but the caller's list.
  */
 #include "lockd/start/lines.h"
@@ -53,7 +53,7 @@ static int find_user(const char *name, uid_t *uid, struct gs_err *err)
     return 0;
 }
 
-int lockd_lines_take(struct lockd_lines *lines, const char *section, const char *name,
+static int take_line(struct lockd_lines *lines, const char *section, const char *name,
                      uint64_t value, struct gs_err *err)
 {
     struct lockd_line new = {.uid = (uid_t)-1, .value = value};
@@ -78,7 +78,7 @@ int lockd_lines_take(struct lockd_lines *lines, const char *section, const char 
     return 0;
 }
 
-/* Where the first `length` bytes of the path name the unit last; 0: nowhere. */
+/* The last place of the unit's name in the first `length` bytes of the path; 0: there is none. */
 static size_t find_unit(const char *units, size_t length, const char *unit)
 {
     size_t found = 0;
@@ -100,7 +100,7 @@ int lockd_lines_read(struct lockd_lines *lines, const char *section, const char 
 
     option.name = name; /* for the message */
     code = lockd_option_value(&option, text, err);
-    return code != 0 ? code : lockd_lines_take(lines, section, name, value, err);
+    return code != 0 ? code : take_line(lines, section, name, value, err);
 }
 
 const struct lockd_line *lockd_lines_find(const struct lockd_lines *lines, uid_t uid,

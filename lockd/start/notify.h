@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * notify.h: tells systemd how the daemon is.
+ * notify.h: tells systemd the state of the daemon.
  */
 #ifndef GS_LOCKD_START_NOTIFY_H
 #define GS_LOCKD_START_NOTIFY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * overcommits.c: how much the programs of a user or systemd unit may have beyond the card. No state but
- * the caller's list.
+ * overcommits.c: the memory beyond the card that the configuration allows the programs of a user or
+ * systemd unit. No state but the caller's list.
  */
 #include "lockd/start/overcommits.h"
 

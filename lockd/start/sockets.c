@@ -3,10 +3,10 @@
  * sockets.c: makes sure that exactly one daemon serves a user, at all the places where programs
  * look for it (common/paths.h).
  *
- * The daemon that holds the flock on <socket>.lock serves. Every other one finds the socket
- * answering and ends, and so does a holder that finds systemd's socket there. A daemon that
- * finds another one at any of its places leaves them all. The lock file is never removed.
- * systemd's sockets (LISTEN_FDS) are taken without its library: the steps are few.
+ * The daemon that holds the flock on <socket>.lock serves. Every other one finds that the socket
+ * answers, and ends; so does a holder of the lock that finds systemd's socket there. A daemon that
+ * finds another one at any of its places leaves them all. The lock file is never removed. systemd's
+ * sockets (LISTEN_FDS) are taken without its library, because that takes few steps.
  */
 #include "lockd/start/sockets.h"
 
@@ -30,8 +30,8 @@
 
 #define LISTEN_FD    3 /* SD_LISTEN_FDS_START */
 #define BACKLOG      512
-#define TAKE_TRIES   100 /* of 20 ms: another daemon is on its way in or out */
-#define LEAVE_TRIES  10  /* a killed daemon loses its lock before its socket */
+#define TAKE_TRIES   100 /* of 20 ms: another daemon is starting or ending */
+#define LEAVE_TRIES  10  /* a killed daemon loses its lock before its socket is closed */
 #define TAKE_WAIT_NS 20000000
 
 static void set_address(const char *path, struct sockaddr_un *address)
@@ -46,7 +46,7 @@ static bool is_served(const char *path)
     GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     const int code = fd >= 0 ? gs_place_connect(fd, path, NULL) : -errno;
 
-    return code == 0 || code == -EAGAIN; /* it has more callers than it has answered */
+    return code == 0 || code == -EAGAIN; /* it lives, and its queue of callers is full */
 }
 
 static int read_socket_option(int fd, int option)
@@ -90,7 +90,7 @@ static void wait_a_moment(void)
     nanosleep(&pause, NULL);
 }
 
-/* Looks for a daemon that serves without the lock: one with systemd's socket has none. 0 or
+/* Looks for a daemon that serves without the lock, as one with systemd's socket does. 0 or
  * LOCKD_ALREADY. */
 static int look_for_others(const char *path)
 {
@@ -102,8 +102,8 @@ static int look_for_others(const char *path)
     return LOCKD_ALREADY;
 }
 
-/* The lock file; waits a moment while its holder neither serves nor leaves. 0, LOCKD_ALREADY or
- * -errno. */
+/* Takes the lock file; waits a moment while its holder neither serves nor leaves. 0,
+ * LOCKD_ALREADY or -errno. */
 static int take_lock(struct lockd_spot *spot, struct gs_err *err)
 {
     char path[sizeof spot->path + 8];
@@ -211,18 +211,18 @@ static void drop_spot(struct lockd_spot *spot)
     spot->listener = -1;
 }
 
-/* Goes on without one of several places: programs come by the others. 0 or -errno. */
+/* Continues without one of several places: programs connect at the others. 0 or -errno. */
 static int skip_place(const struct gs_places *places, int code, const struct gs_err *why,
                       struct gs_err *err)
 {
     lockd_log(LOCKD_LOG_DEBUG, "not using this place: %s", why->text);
-    *err = *why; /* the last place is shared by all users: its error helps most */
+    *err = *why; /* all users share the last place: its error helps most */
     return places->named ? code : 0;
 }
 
 /* Takes the locks of all places that this user can have before it makes a socket, so that a
- * daemon that finds another one has misled no program. All daemons keep the same order, so no
- * two wait for each other. 0, LOCKD_ALREADY or -errno. */
+ * daemon that finds another one has not misled any program. All daemons use the same order, so
+ * no two wait for each other. 0, LOCKD_ALREADY or -errno. */
 static int take_locks(struct lockd_sockets *sockets, const struct gs_places *places,
                       struct gs_err *err)
 {

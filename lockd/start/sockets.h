@@ -14,7 +14,7 @@
 struct lockd_spot {
     char path[GS_PATH_SIZE];
     int listener, lock_fd; /* -1: none */
-    ino_t inode;           /* of the socket that we made; 0: none */
+    ino_t inode;           /* of the socket that this daemon made; 0: none */
 };
 
 struct lockd_sockets {
@@ -24,14 +24,15 @@ struct lockd_sockets {
     gid_t group;               /* its members may connect; (gid_t)-1: no group */
     bool activated;            /* systemd's socket: not ours to remove */
     bool named;                /* by --socket or GPUSHARE_SOCKET: one, wherever it is */
-    char served[GS_PATH_SIZE]; /* with LOCKD_ALREADY: by the other daemon */
+    char served[GS_PATH_SIZE]; /* with LOCKD_ALREADY: the path that the other daemon serves */
 };
 
 /* Positive result: another daemon serves one of the places already. */
 #define LOCKD_ALREADY 1
 
-/* Takes the places, as far as this user can have them: socket activation, or lock files, stale
- * sockets replaced, sockets bound and listening. 0, LOCKD_ALREADY, or -errno: there is none. */
+/* Takes the places that this user can have: by socket activation, or with lock files, in which
+ * case stale sockets are replaced and new ones bound. 0, LOCKD_ALREADY, or -errno: there is
+ * none. */
 int lockd_sockets_take(struct lockd_sockets *sockets, const struct gs_places *places,
                        struct gs_err *err);
 /* Whether some daemon listens at one of the places that this one wanted. */
@@ -39,7 +40,7 @@ bool lockd_sockets_is_served(const struct lockd_sockets *sockets);
 /* Removes the sockets (ours only) and gives the places up. The listeners stay open, and the
  * lock files where they are: removing them would race. */
 void lockd_sockets_leave(struct lockd_sockets *sockets);
-/* A service has come up that this user's programs connect to first. */
+/* Whether a service has started to which this user's programs connect first. */
 bool lockd_sockets_is_superseded(const struct lockd_sockets *sockets);
 
 #endif

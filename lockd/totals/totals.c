@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * totals.c: owns the totals of each device, which stay when its last program ends. Counting is O(1).
+ * totals.c: owns the totals of each device, which remain when its last program ends. Counting is
+ * O(1).
  */
 #include "lockd/totals/totals.h"
 
@@ -49,7 +50,7 @@ void lockd_totals_leave(struct lockd_list *all, struct lockd_totals *totals)
 
     totals->used = false;
     lockd_list_remove(
-        &totals->link); /* to the end: the list has the order in which devices were left */
+        &totals->link); /* at the end: the list has the order in which devices became unused */
     lockd_list_append(all, &totals->link);
     lockd_list_each (at, all) {
         struct lockd_totals *each = totals_of(at);

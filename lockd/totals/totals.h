@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * totals.h: what all programs of a device did since the daemon started, those that ended included: sums that only grow,
- * and how long waits and hand-offs took.
+ * totals.h: sums over all programs of a device since the daemon started, including ended programs:
+ * counters that only grow, and histograms of waits and hand-offs.
  */
 #ifndef GS_LOCKD_TOTALS_TOTALS_H
 #define GS_LOCKD_TOTALS_TOTALS_H
@@ -14,16 +14,16 @@
 
 struct lockd_totals {
     struct lockd_list link;
-    uint32_t user; /* the first that named the device */
+    uint32_t user; /* the user of the first program that named the device */
     bool used;     /* programs are on the device */
     struct gs_wire_totals sum;
 };
 
-/* Those of a device that programs use from now on. NULL: no memory. */
+/* The totals of a device that programs use from now on. NULL: no memory. */
 struct lockd_totals *lockd_totals_get(struct lockd_list *all, const uint8_t *uuid,
                                       uint32_t user);
-/* No program uses the device any more. They are kept, for as many devices of a user as a machine can have: a user may
- * make up any number of them. */
+/* No program uses the device any more. Its totals are kept, for as many devices of a user as a
+ * machine can have, since a user may invent any number of them. */
 void lockd_totals_leave(struct lockd_list *all, struct lockd_totals *totals);
 void lockd_totals_free(struct lockd_list *all);
 /* Counts one duration. */

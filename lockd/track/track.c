@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * track.c: the tracks of one program, one for each of its devices. trace.c writes the last
- * report and target into them, quota.c the part that is within max-memory. No other state.
+ * track.c: the tracks of one program, one for each of its devices. trace.c stores the last report
+ * and target in them, quota.c the state under max-memory. No other state.
  */
 #include "lockd/track/track.h"
 

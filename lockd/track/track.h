@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * track.h: each device of one program, as its last report and target describe it.
+ * track.h: the devices of one program, as its last reports and targets describe them.
  */
 #ifndef GS_LOCKD_TRACK_TRACK_H
 #define GS_LOCKD_TRACK_TRACK_H
@@ -11,8 +11,8 @@
 
 /* Its state under max-memory (server/quota.c). */
 struct lockd_quota {
-    uint64_t allowed; /* the demand that was last within max-memory */
-    bool over;        /* it has more: it is held back */
+    uint64_t allowed; /* the last demand within max-memory */
+    bool over;        /* its demand exceeds max-memory: it is held back */
     bool limited;     /* the scheduler knows a limit */
 };
 

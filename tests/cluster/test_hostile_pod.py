@@ -153,7 +153,7 @@ class HostilePod(kit.BuildTest):
             self.assertEqual(log.count("which belongs to another user or container: refused"), 2, log)
         with self.subTest("a false process id"):
             self.assertNotEqual(found["as"], pid)
-            self.assertIn(f"says that it is process {pid}: that does not count", log)
+            self.assertIn(f"claims to be process {pid}: the claim is ignored", log)
         with self.subTest("hand-over"):
             self.assertEqual(found["handed"], 0)
         with self.subTest("quota and group of others"):

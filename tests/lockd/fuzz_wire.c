@@ -95,7 +95,7 @@ static void join_peer(struct fuzz *fuzz, struct peer *peer, uid_t uid)
     peer->connection =
         lockd_connection_new(&fuzz->server, ends[0], user, &identity, uid == 3 ? 0 : getpid());
     require_true(peer->connection != NULL);
-    peer->connection->controls = uid == 0;
+    peer->connection->peer.controls = uid == 0;
     peer->fd = ends[1];
 }
 

@@ -103,8 +103,8 @@ static inline void harness_take(struct harness *h)
 }
 
 /* The client reports; echoes its newest target unless deaf. */
-static inline void say(struct harness *h, int who, uint32_t flags, uint64_t demand,
-                       uint64_t resident)
+static inline void say_state(struct harness *h, int who, uint32_t flags, uint64_t demand,
+                             uint64_t resident)
 {
     struct harness_client *c = &h->client[who];
 
@@ -119,7 +119,7 @@ static inline void say(struct harness *h, int who, uint32_t flags, uint64_t dema
     harness_take(h);
 }
 
-static inline void later(struct harness *h, uint64_t ns)
+static inline void pass_time(struct harness *h, uint64_t ns)
 {
     const uint64_t until = h->now + ns;
 
@@ -145,7 +145,7 @@ static inline void joins_group(struct harness *h, int who, const char *group)
     c->state.uuid[0] = (uint8_t)(who % 2);
 }
 
-static inline void gone(struct harness *h, int who)
+static inline void end_client(struct harness *h, int who)
 {
     sched_client_gone(h->sched, h->client[who].client, h->now);
     memset(&h->client[who], 0, sizeof h->client[who]);
@@ -171,12 +171,12 @@ static inline bool has_waiters(const struct harness *h, int who)
 }
 
 /* Brings who to run with so much memory (everybody fits, or it has its turn). */
-static inline void runs(struct harness *h, int who, uint64_t demand)
+static inline void run_with(struct harness *h, int who, uint64_t demand)
 {
-    say(h, who, GS_STATE_WANT, demand, 0);
+    say_state(h, who, GS_STATE_WANT, demand, 0);
     assert_true(has_run(h, who));
     assert_true(h->client[who].target.budget >= demand);
-    say(h, who, GS_STATE_WANT | GS_STATE_RUNNING, demand, demand);
+    say_state(h, who, GS_STATE_WANT | GS_STATE_RUNNING, demand, demand);
 }
 
 static inline struct sched_device *device_of(const struct harness *h)
@@ -227,16 +227,16 @@ static inline enum gs_condition condition_of(const struct harness *h, int who)
 #define W GS_STATE_WANT
 
 /* Does what its newest target says, in one step. */
-static inline void obeys(struct harness *h, int who)
+static inline void obey_target(struct harness *h, int who)
 {
     const struct harness_client *c = &h->client[who];
     const uint64_t demand = c->state.demand, budget = c->target.budget;
 
     if (!has_run(h, who))
-        say(h, who, W, demand, sched_min(c->state.resident, budget));
+        say_state(h, who, W, demand, sched_min(c->state.resident, budget));
     else
-        say(h, who, budget >= demand ? R : W, demand,
-            sched_min(demand, sched_max(budget, c->state.resident)));
+        say_state(h, who, budget >= demand ? R : W, demand,
+                  sched_min(demand, sched_max(budget, c->state.resident)));
 }
 
 static inline bool is_running(const struct harness *h, int who)
@@ -251,10 +251,10 @@ static inline void obey_for(struct harness *h, int seconds, int from, int to, in
     for (int second = 0; second < seconds; second++) {
         for (int step = 0; step < 10; step++) {
             for (int i = from; i < to; i++) {
-                obeys(h, i);
-                obeys(h, i);
+                obey_target(h, i);
+                obey_target(h, i);
             }
-            later(h, 100 * MS);
+            pass_time(h, 100 * MS);
         }
         for (int i = from; i < to; i++)
             ran[i] += is_running(h, i);

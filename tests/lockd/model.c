@@ -21,13 +21,13 @@ static uint64_t real_now(void)
 }
 
 /* A delay of up to most, small ones more often. */
-static uint64_t delay(struct model *model, uint64_t most)
+static uint64_t random_delay(struct model *model, uint64_t most)
 {
     return 1000 + model_random(model, 1 + model_random(model, most));
 }
 
 /* The program writes its state to the socket. */
-static void report(struct model *model, struct model_program *program, uint32_t device)
+static void send_state(struct model *model, struct model_program *program, uint32_t device)
 {
     struct model_side *side = &program->side[device];
     struct model_event event = {
@@ -53,7 +53,8 @@ static void report(struct model *model, struct model_program *program, uint32_t 
     state->pinned = side->kept;
     state->short_bytes = side->short_bytes;
     state->switch_ns = side->switch_ns;
-    program->out_last = sched_max(program->out_last, model->now + delay(model, 2 * NS_PER_MS));
+    program->out_last =
+        sched_max(program->out_last, model->now + random_delay(model, 2 * NS_PER_MS));
     event.at = program->out_last;
     model_push(model, event);
 }
@@ -103,7 +104,7 @@ static void step_blocked(struct model *model, struct model_program *program, uin
     if (side->resident < model_room(side) && (side->flags & GS_TARGET_RUN) != 0)
         step_in(model, program, device);
     side->stuck_until = sched_max(side->stuck_until, model->now + 1000 * NS_PER_MS);
-    report(model, program, device);
+    send_state(model, program, device);
     step_later(model, program, device, 500 * NS_PER_MS);
 }
 
@@ -121,12 +122,12 @@ static void step_running(struct model *model, struct model_program *program, uin
             side->want = side->work;
             step_later(model, program, device, 1000);
         }
-        report(model, program, device);
+        send_state(model, program, device);
     } else if (!side->work && side->want && side->idle_ns != 0) {
         if (model->now >= side->idle_since + side->idle_ns) {
             side->want = false; /* the gate may stay open until it is told */
             side->running = model_random(model, 2) == 0;
-            report(model, program, device);
+            send_state(model, program, device);
         } else {
             step_later(model, program, device, side->idle_since + side->idle_ns - model->now);
         }
@@ -142,7 +143,7 @@ static void step_in(struct model *model, struct model_program *program, uint32_t
     if (model_resident(model, device) + chunk > model->options.total - model->options.hidden) {
         if (side->short_bytes == 0) {
             side->short_bytes = chunk;
-            report(model, program, device);
+            send_state(model, program, device);
         }
         step_later(model, program, device, 20 * NS_PER_MS);
         return;
@@ -157,11 +158,11 @@ static void step_in(struct model *model, struct model_program *program, uint32_t
         side->running = true;
         model->figures.turns++;
     }
-    report(model, program, device);
+    send_state(model, program, device);
     step_later(model, program, device, move_time(model, MODEL_CHUNK));
 }
 
-static void step(struct model *model, struct model_program *program, uint32_t device)
+static void step_side(struct model *model, struct model_program *program, uint32_t device)
 {
     struct model_side *side = &program->side[device];
 
@@ -179,7 +180,7 @@ static void step(struct model *model, struct model_program *program, uint32_t de
             begin_move(model, side);
         else
             end_move(model, side);
-        report(model, program, device);
+        send_state(model, program, device);
         step_later(model, program, device, move_time(model, chunk));
     } else if ((side->flags & GS_TARGET_RUN) != 0 && side->want) {
         if (side->resident < side->demand && side->resident < model_room(side)) {
@@ -188,7 +189,7 @@ static void step(struct model *model, struct model_program *program, uint32_t de
             side->running = true;
             model->figures.turns++;
             end_move(model, side);
-            report(model, program, device);
+            send_state(model, program, device);
         } else {
             side->moving = false;
         }
@@ -212,9 +213,10 @@ static void take_target(struct model *model, struct model_program *program, uint
         side->stuck_until < model->now && model_random(model, 50) == 0)
         side->stuck_until = model->now + model_random(model, 30000 * NS_PER_MS);
     side->idle_since = model->now;
-    report(model, program, device); /* the echo */
+    send_state(model, program, device); /* the echo */
     step_later(model, program, device,
-               side->running ? delay(model, 30 * NS_PER_MS) : delay(model, NS_PER_MS));
+               side->running ? random_delay(model, 30 * NS_PER_MS)
+                             : random_delay(model, NS_PER_MS));
 }
 
 void model_flush(struct model *model)
@@ -227,7 +229,7 @@ void model_flush(struct model *model)
         model->figures.targets++;
         model_check_sent(model, program->client, &send.target);
         program->in_last =
-            sched_max(program->in_last, model->now + delay(model, 2 * NS_PER_MS));
+            sched_max(program->in_last, model->now + random_delay(model, 2 * NS_PER_MS));
         model_push(model, (struct model_event){.at = program->in_last,
                                                .kind = MODEL_TARGET,
                                                .client = program->index,
@@ -262,7 +264,7 @@ void model_connect(struct model *model, struct model_program *program)
         if (!model_uses(program, i))
             continue;
         program->side[i].step_at = 0;
-        report(model, program, i);
+        send_state(model, program, i);
         step_later(model, program, i, NS_PER_MS);
     }
 }
@@ -293,7 +295,7 @@ void model_want(struct model *model, struct model_program *program, uint32_t dev
         side->want = true;
     else if (!side->running || (side->flags & GS_TARGET_RUN) == 0)
         side->want = false; /* a running one says so only when others wait */
-    report(model, program, device);
+    send_state(model, program, device);
     step_later(model, program, device, sched_max(side->idle_ns, 1000));
 }
 
@@ -317,7 +319,7 @@ void model_resize(struct model *model, struct model_program *program, uint32_t d
     side->demand = demand;
     side->resident = sched_min(side->resident, demand);
     side->kept = sched_min(side->kept, side->resident);
-    report(model, program, device);
+    send_state(model, program, device);
     step_later(model, program, device, 1000);
 }
 
@@ -329,11 +331,11 @@ void model_finds_a_place(struct model *model, struct model_program *program, uin
         return; /* nothing leaves meanwhile */
     side->resident -= side->kept;
     side->kept = 0;
-    report(model, program, device);
+    send_state(model, program, device);
     step_later(model, program, device, 1000);
 }
 
-static void tick(struct model *model)
+static void tick_scheduler(struct model *model)
 {
     uint64_t deadline;
 
@@ -348,8 +350,8 @@ static void tick(struct model *model)
     model_push(model, (struct model_event){.at = model->tick_at, .kind = MODEL_TICK});
 }
 
-static void to_lock(struct model *model, struct model_program *program,
-                    const struct model_event *event)
+static void deliver_state(struct model *model, struct model_program *program,
+                          const struct model_event *event)
 {
     const uint64_t began = real_now();
     uint64_t took;
@@ -364,7 +366,7 @@ static void to_lock(struct model *model, struct model_program *program,
     model_flush(model);
 }
 
-static void handle(struct model *model, const struct model_event *event)
+static void handle_event(struct model *model, const struct model_event *event)
 {
     struct model_program *program = &model->programs[event->client];
 
@@ -377,13 +379,13 @@ static void handle(struct model *model, const struct model_event *event)
     } else if (event->life != program->life || program->client == NULL) {
         return; /* from before it was killed */
     } else if (event->kind == MODEL_STATE) {
-        to_lock(model, program, event);
+        deliver_state(model, program, event);
     } else if (event->kind == MODEL_TARGET) {
         take_target(model, program, event->device, &event->target);
     } else if (program->side[event->device].step_at == event->at) {
-        step(model, program, event->device);
+        step_side(model, program, event->device);
     }
-    tick(model);
+    tick_scheduler(model);
 }
 
 /* One event; false when there is none before `until`. */
@@ -397,7 +399,7 @@ bool model_once(struct model *model, uint64_t until)
     }
     event = model_pop(model);
     model->now = sched_max(model->now, event.at);
-    handle(model, &event);
+    handle_event(model, &event);
     model->figures.events++;
     model->figures.now_ns = model->now;
     if (!model->options.unchecked)

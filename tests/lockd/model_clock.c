@@ -17,7 +17,7 @@ uint64_t model_random(struct model *model, uint64_t below)
     return below == 0 ? 0 : (x ^ (x >> 31)) % below;
 }
 
-static bool earlier(const struct model_event *a, const struct model_event *b)
+static bool is_earlier(const struct model_event *a, const struct model_event *b)
 {
     return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
@@ -33,7 +33,7 @@ void model_push(struct model *model, struct model_event event)
             abort();
     }
     event.order = ++model->order;
-    for (at = model->count++; at > 0 && earlier(&event, &model->heap[(at - 1) / 2]);
+    for (at = model->count++; at > 0 && is_earlier(&event, &model->heap[(at - 1) / 2]);
          at = (at - 1) / 2)
         model->heap[at] = model->heap[(at - 1) / 2];
     model->heap[at] = event;
@@ -45,9 +45,10 @@ struct model_event model_pop(struct model *model)
     size_t at = 0, child;
 
     while ((child = 2 * at + 1) < model->count) {
-        if (child + 1 < model->count && earlier(&model->heap[child + 1], &model->heap[child]))
+        if (child + 1 < model->count &&
+            is_earlier(&model->heap[child + 1], &model->heap[child]))
             child++;
-        if (!earlier(&model->heap[child], &last))
+        if (!is_earlier(&model->heap[child], &last))
             break;
         model->heap[at] = model->heap[child];
         at = child;

@@ -33,7 +33,7 @@ static void be_somebody(struct model *model, struct model_program *program)
         program->group[0] = "ab"[model_random(model, 2)];
 }
 
-static void die(struct model *model, struct model_program *program)
+static void kill_program(struct model *model, struct model_program *program)
 {
     struct sched_client *client = program->client;
 
@@ -47,7 +47,7 @@ static void die(struct model *model, struct model_program *program)
     model_flush(model);
 }
 
-static void new_lock(struct model *model)
+static void new_scheduler(struct model *model)
 {
     const struct sched_settings settings = {.quantum_ns = model->options.quantum_ns,
                                             .idle_ns = LOCKD_AUTO,
@@ -63,10 +63,10 @@ static void new_lock(struct model *model)
 
 /* The daemon is killed and started again; programs keep what they hold and come back one by
  * one. */
-static void restart(struct model *model)
+static void restart_daemon(struct model *model)
 {
     sched_free(model->sched);
-    new_lock(model);
+    new_scheduler(model);
     model->unsettled_until = model->now + 3000 * NS_PER_MS;
     model->disturbed = model->unsettled_until;
     for (uint32_t i = 0; i < model->options.clients; i++) {
@@ -95,7 +95,7 @@ static uint64_t some_demand(struct model *model)
 
 /* A burst ends a little after it has come to run on all devices. false: it has no memory yet.
  */
-static bool burst(struct model *model, struct model_program *program)
+static bool step_burst(struct model *model, struct model_program *program)
 {
     bool working = false, running = true;
 
@@ -129,16 +129,16 @@ void model_change_mind(struct model *model, struct model_program *program)
         device = (device + 1) % options->devices;
     side = &program->side[device];
     if (program->bursts && program->client != NULL && model_random(model, 50) != 0 &&
-        burst(model, program))
+        step_burst(model, program))
         return;
     mind_later(model, program, 1 + model_random(model, 2 * options->change_ns));
     if (program->client == NULL) {
         if (side->seq == 0) /* else it is on its way back to a new daemon */
             model_connect(model, program);
     } else if (options->kills && model_random(model, 30) == 0) {
-        die(model, program);
+        kill_program(model, program);
     } else if (options->restarts && model_random(model, 200) == 0) {
-        restart(model);
+        restart_daemon(model);
     } else if (options->pauses && model_random(model, 20) == 0) {
         program->paused = !program->paused;
         model->causes++;
@@ -168,7 +168,7 @@ struct model *model_new(const struct model_options *options)
         free(model);
         return NULL;
     }
-    new_lock(model);
+    new_scheduler(model);
     for (uint32_t i = 0; i < options->clients; i++) {
         model->programs[i].index = i;
         be_somebody(model, &model->programs[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cdi_command.c: `gpusharectl cdi generate`: a specification with which container runtimes give
- * a container a GPU together with gpushare.
+ * cdi_command.c: `gpusharectl cdi generate`: writes a specification with which container runtimes
+ * give a container a GPU together with gpushare.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "lockd/ctl/ctl.h"
 
 #define VERSION_DEFAULT                                                                        \
-    "0.5.0" /* the lowest that names devices by index: Podman 4, Docker 25 */
+    "0.5.0" /* the lowest one that names devices by index; for Podman 4, Docker 25 */
 
 #define VERSIONS "0.5.0, 0.6.0, 0.7.0, 0.8.0, 1.0.0, 1.1.0"
 
@@ -25,8 +25,9 @@ struct cdi_words {
 };
 
 static const struct lockd_option cdi_options[] = {
-    {"output", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0, "write there (default: standard output)",
-     NULL, 'o', offsetof(struct cdi_words, output)},
+    {"output", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0,
+     "write the specification to FILE (default: standard output)", NULL, 'o',
+     offsetof(struct cdi_words, output)},
     {"nvidia", "FILE|none", LOCKD_OPTION_TEXT, NULL, 0, 0,
      "take devices and libraries from FILE, which nvidia-ctk cdi generate wrote (default: in "
      "/etc/cdi or /var/run/cdi); none: from this host",
@@ -62,7 +63,8 @@ static int dump_spec(const json_t *spec, int fd)
     return code;
 }
 
-/* Runtimes read the folder at any time, also those of ordinary users: the file appears whole, and can be read. */
+/* Runtimes, also of ordinary users, read the folder at any time: the file appears as a whole,
+ * and is readable by all. */
 static int replace_file(const json_t *spec, const char *output)
 {
     char beside[PATH_MAX];
@@ -70,7 +72,7 @@ static int replace_file(const json_t *spec, const char *output)
 
     if (snprintf(beside, sizeof beside, "%s.new", output) >= (int)sizeof beside)
         return -ENAMETOOLONG;
-    unlink(beside); /* of a run that was killed */
+    unlink(beside); /* left by a run that was killed */
     fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0)
         return -errno;
@@ -91,10 +93,11 @@ static int write_spec(const json_t *spec, const char *output, struct gs_err *err
     if (output == NULL) {
         if (json_dumpf(spec, stdout, JSON_INDENT(2) | JSON_SORT_KEYS) != 0 ||
             putchar('\n') == EOF)
-            return gs_err_set(err, -EIO, "standard output: cannot be written");
+            return gs_err_set(err, -EIO, "cannot write to standard output");
         return 0;
     }
-    if (stat(output, &st) == 0 && !S_ISREG(st.st_mode)) { /* a pipe, or a device: stays one */
+    if (stat(output, &st) == 0 &&
+        !S_ISREG(st.st_mode)) { /* a pipe or a device is not replaced */
         fd = open(output, O_WRONLY | O_CLOEXEC | O_NOCTTY);
         code = fd < 0 ? -errno : dump_spec(spec, fd);
     } else {
@@ -171,7 +174,7 @@ static enum ctl_exit cdi_run(struct ctl *ctl, int argc, char **argv)
     if (index == argc || strcmp(argv[index], "generate") != 0)
         return ctl_usage(&ctl_cdi, "the word 'generate' is needed");
     if (index != argc - 1)
-        return ctl_usage(&ctl_cdi, "'%s' is too much", argv[index + 1]);
+        return ctl_usage(&ctl_cdi, "unexpected argument '%s'", argv[index + 1]);
     if (words.version != NULL && !is_known_version(words.version))
         return ctl_usage(&ctl_cdi, "--cdi-version: %.40s is none of " VERSIONS, words.version);
     if (words.output != NULL && words.output[0] == '\0')
@@ -179,7 +182,7 @@ static enum ctl_exit cdi_run(struct ctl *ctl, int argc, char **argv)
     if (generate_spec(ctl, &words) == 0)
         return ctl_done(CTL_OK);
     ctl_fail(ctl);
-    return CTL_FAILED; /* -ENOENT is a file's here, not the daemon's */
+    return CTL_FAILED; /* -ENOENT means a missing file here, not a missing daemon */
 }
 
 const struct ctl_command ctl_cdi = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cdi_host.c: the driver's device nodes, libraries and UUIDs as this host has them, for hosts
- * without nvidia-ctk. Reads /dev, /proc/driver/nvidia and the folder of libcuda.so.1.
+ * cdi_host.c: finds the driver's device nodes, libraries and UUIDs on this host, for hosts without
+ * nvidia-ctk. Reads /dev, /proc/driver/nvidia and the folder of libcuda.so.1.
  */
 #include "lockd/ctl/cdi/cdi.h"
 
@@ -97,8 +97,8 @@ static void list_common_nodes(json_t *nodes, const char *root)
     }
 }
 
-/* The file that a path of the host leads to, as a path of the host, into found (PATH_MAX bytes):
- * links are followed inside of the root (openat2(2)). */
+/* Resolves a path of the host into found (PATH_MAX bytes), again a path of the host: links are
+ * followed inside the root (openat2(2)). */
 static bool resolve_path(const char *root, const char *path, char *found)
 {
     const struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
@@ -123,7 +123,7 @@ static bool resolve_path(const char *root, const char *path, char *found)
     return true;
 }
 
-/* Each library of the driver under all its names: in the container nobody need make the links. */
+/* Mounts each library of the driver under all its names, so that the container needs no links. */
 static void list_libraries(json_t *mounts, const char *root, const char *folder,
                            const char *version)
 {
@@ -161,7 +161,7 @@ static bool take_version(const char *file, char *version, size_t size)
     return tail != NULL && snprintf(version, size, "%s", tail + 4) < (int)size;
 }
 
-/* As find_driver(), where the host's files are not this process's. */
+/* As find_driver(), for a host whose files are below a root. */
 static bool find_driver_in(const char *root, char *folder, char *version, size_t size)
 {
     static const char *const folders[] = {GS_MACHINE_FOLDER, "/usr/lib64", "/usr/lib",
@@ -224,7 +224,7 @@ json_t *cdi_host_read(const char *root, struct gs_err *err)
 
 /* --- UUIDs --- */
 
-/* A value of /proc/driver/nvidia/gpus/<bus>/information, such as "GPU UUID: GPU-..." */
+/* Reads a value of /proc/driver/nvidia/gpus/<bus>/information, such as "GPU UUID: GPU-...". */
 static bool read_information(const char *path, char *uuid, size_t size, int *minor)
 {
     FILE *file = fopen(path, "re");
@@ -258,7 +258,7 @@ static bool has_device(const json_t *devices, const char *name)
     return false;
 }
 
-/* The device that has this node and no other card's. */
+/* The device that has this node and no node of another card. */
 static json_t *device_of_minor(json_t *devices, int minor)
 {
     size_t i, k;

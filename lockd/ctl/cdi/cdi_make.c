@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cdi_make.c: changes the maker's specification into gpushare's. The file of libcuda keeps its
- * path in the container, so that the hooks that make links and the loader's cache find the door
- * there; the driver's own library goes beside it, to a folder that ldconfig does not read.
+ * cdi_make.c: changes NVIDIA's specification into gpushare's. In the container the door has the
+ * path of libcuda, so that the hooks that make links and the loader's cache find it; the driver's
+ * own library is in a folder beside it that ldconfig does not read.
  */
 #include "lockd/ctl/cdi/cdi.h"
 
@@ -31,7 +31,7 @@ static bool is_libcuda(const char *path)
            (strncmp(slash, "/libcuda.so.", 12) == 0 || strcmp(slash, "/libcuda.so") == 0);
 }
 
-/* A library of 32 bits stays as it is: nothing of ours is in its programs. */
+/* A 32-bit library stays as it is: gpushare does not support its programs. */
 static bool is_32_bits(const char *path)
 {
     FILE *file = fopen(path, "re");
@@ -43,7 +43,7 @@ static bool is_32_bits(const char *path)
     return read && memcmp(start, "\177ELF\001", 5) == 0;
 }
 
-/* Puts the door over each libcuda among the mounts. The driver's own file, or NULL. */
+/* Mounts the door over each libcuda. Returns the driver's own file, or NULL. */
 static char *replace_libcuda(json_t *mounts, const char *door)
 {
     char *driver = NULL;
@@ -67,7 +67,7 @@ static char *replace_libcuda(json_t *mounts, const char *door)
     return driver;
 }
 
-/* The hook that prefers an image's compat package would lead past the door. */
+/* The hook that prefers an image's compat package would bypass the door. */
 static void drop_compat_hook(json_t *hooks)
 {
     json_t *hook, *word;
@@ -88,7 +88,7 @@ static void drop_compat_hook(json_t *hooks)
     }
 }
 
-/* The group of the socket's folder, whose members may connect. */
+/* Adds the group of the socket's folder, whose members may connect. */
 static void add_group(json_t *edits, const char *sockets)
 {
     struct stat st;

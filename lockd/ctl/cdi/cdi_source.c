@@ -74,7 +74,7 @@ json_t *cdi_source_read(const char *file, struct gs_err *err)
     json_t *found = file != NULL ? parse_file(file, err) : NULL;
 
     if (file != NULL && found != NULL && !is_of_maker(found)) {
-        gs_err_set(err, -EINVAL, "%.300s is no specification of kind nvidia.com/gpu", file);
+        gs_err_set(err, -EINVAL, "%.300s is not a specification of kind nvidia.com/gpu", file);
         json_decref(found);
         return NULL;
     }
@@ -84,7 +84,7 @@ json_t *cdi_source_read(const char *file, struct gs_err *err)
 
         if (glob(patterns[i], 0, NULL, &files) == 0) {
             for (size_t k = 0; k < files.gl_pathc && found == NULL; k++) {
-                struct gs_err other = {0}; /* a file of some other device may be anything */
+                struct gs_err other = {0}; /* files of other devices may have any contents */
 
                 found = parse_file(files.gl_pathv[k], &other);
                 if (found != NULL && !is_of_maker(found)) {

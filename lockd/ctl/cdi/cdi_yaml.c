@@ -13,8 +13,8 @@
 #define DEPTH_MOST 16
 
 struct yaml {
-    const char *at;  /* the beginning of a line, or the rest of one behind "- " */
-    unsigned indent; /* columns in front of `at`, if it is a rest */
+    const char *at;  /* the beginning of a line, or its rest behind "- " */
+    unsigned indent; /* columns before `at`, if it is a rest */
     unsigned line;
     unsigned depth;
     struct gs_err *err;
@@ -42,7 +42,7 @@ static void skip_line(struct yaml *yaml)
     yaml->line++;
 }
 
-/* Passes empty lines, comments and the mark of a document. The column of what comes next;
+/* Skips empty lines, comments and the mark of a document. Returns the column of the next text;
  * -1: the end. */
 static int next_column(struct yaml *yaml)
 {
@@ -98,15 +98,15 @@ static json_t *parse_scalar(struct yaml *yaml, const char *text, size_t length)
         return plain_scalar(text, length);
     if (length < 2 || text[length - 1] != quote)
         return refuse_line(yaml, "a quote does not end");
-    if (quote == '"') { /* its escapes are those of JSON */
+    if (quote == '"') { /* the escapes are those of JSON */
         value = json_loadb(text, length, JSON_DECODE_ANY, NULL);
-        return value != NULL ? value : refuse_line(yaml, "a quoted text is wrong");
+        return value != NULL ? value : refuse_line(yaml, "a quoted text is not valid");
     }
     return json_stringn(text + 1, length - 2);
 }
 
-/* The length of the key at text, which ends with a colon and a blank or the end of the line; 0:
- * there is none. */
+/* The length of the key at text, followed by a colon and a blank or the end of the line; 0:
+ * there is no key. */
 static size_t key_length(const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++)
@@ -125,7 +125,7 @@ static json_t *parse_sequence(struct yaml *yaml, int column)
 
         if (word[0] != '-' || (word[1] != ' ' && line_length(word) != 1))
             break;
-        /* what follows the dash stands as if it began a line of its own */
+        /* the text after the dash counts as a line of its own */
         yaml->at = word + 1;
         yaml->indent = (unsigned)column + 1;
         item = parse_block(yaml, (unsigned)column + 1);
@@ -150,7 +150,7 @@ static json_t *parse_value(struct yaml *yaml, const char *text, size_t length, i
     }
     skip_line(yaml);
     next = next_column(yaml);
-    /* a sequence may stand in the column of its key */
+    /* a sequence may have the column of its key */
     if (next == column && yaml->at[(unsigned)next - yaml->indent] == '-')
         return parse_block(yaml, (unsigned)column);
     return next > column ? parse_block(yaml, (unsigned)column + 1) : json_null();
@@ -167,7 +167,7 @@ static json_t *parse_mapping(struct yaml *yaml, int column)
         json_t *value = NULL;
 
         if (key == 0 || key >= sizeof name) {
-            refuse_line(yaml, "a key and a colon are expected");
+            refuse_line(yaml, "expected a key and a colon");
         } else {
             memcpy(name, word, key);
             name[key] = '\0';
@@ -214,7 +214,7 @@ json_t *cdi_yaml_parse(const char *text, struct gs_err *err)
 
     if (value != NULL && next_column(&yaml) >= 0) {
         json_decref(value);
-        return refuse_line(&yaml, "this stands in no column that was begun");
+        return refuse_line(&yaml, "the indentation fits no line above");
     }
     return value;
 }

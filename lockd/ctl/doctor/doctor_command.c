@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_command.c: `gpusharectl doctor [PID|FILE]`: why is my program not sharing? Looks at the
- * machine and the daemon, and at a program if one is named; says what it found and what to do.
+ * doctor_command.c: `gpusharectl doctor [PID|FILE]`: finds out why a program does not share. Checks
+ * the machine and the daemon, and a program if one is named; prints its findings with advice.
  */
 #include "lockd/ctl/doctor/doctor.h"
 
@@ -77,7 +77,7 @@ static int print_json(const struct doctor *doctor)
     return code;
 }
 
-/* Our own, in the form of /proc/PID/environ. */
+/* Our own environment, in the form of /proc/PID/environ. */
 static void look_at_own_environment(struct doctor *doctor)
 {
     size_t size = 0, at = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_config.c: the configuration files, as the daemon itself checks them, and the class that a
+ * doctor_config.c: checks the configuration files, by running the daemon, and the class that a
  * program's environment names. No state.
  */
 #include "common/paths.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_container.c: what containers need: the door, the specification (CDI) with which their
- * runtime gives it to them, and the daemon's socket inside. No state.
+ * doctor_container.c: checks the conditions for containers: the door, the specification (CDI) by
+ * which their runtime provides it, and the daemon's socket inside. No state.
  */
 #include "common/fd.h"
 #include "lockd/ctl/doctor/doctor.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The first path of the host in these edits that does not exist; NULL: all are there. */
+/* The first path of the host in these edits that does not exist; NULL: all exist. */
 static const char *find_gone(const json_t *edits)
 {
     static const char *const lists[][2] = {{"mounts", "hostPath"}, {"deviceNodes", "path"}};
@@ -93,7 +93,7 @@ bool doctor_is_contained(const struct doctor *doctor)
     return a >= 0 && b >= 0 && (a != b || memcmp(theirs, ours, (size_t)a) != 0);
 }
 
-/* In a container the socket's folder must be mounted. */
+/* Checks a process in a container, where the socket's folder must be mounted. */
 void doctor_namespaces(struct doctor *doctor)
 {
     const char *path = doctor->ctl->path, *slash = strrchr(path, '/');

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_daemon.c: is there a daemon, may we talk to it, does it know the program? No state.
+ * doctor_daemon.c: checks whether there is a daemon, whether this user may connect, and whether it
+ * knows the program. No state.
  */
 #include "common/place.h"
 #include "common/size.h"
@@ -144,8 +145,7 @@ static void look_at_client(struct doctor *doctor)
                (int)doctor->pid, client->condition == GS_CONDITION_NO_DEVICE ? "has " : "",
                ctl_condition_name(client->condition));
     if ((client->flags & GS_CLIENT_PAUSED) != 0) {
-        doctor_add(doctor, "program.paused", DOCTOR_FAIL, "let it run again",
-                   "somebody paused it");
+        doctor_add(doctor, "program.paused", DOCTOR_FAIL, "let it run again", "it is paused");
         doctor_command(doctor, "gpusharectl resume %d", client->pid);
     }
     if ((client->flags & GS_CLIENT_PARTIAL) != 0) {

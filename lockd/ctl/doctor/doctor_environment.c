@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_environment.c: variables of a program that change whether and how it shares. No state.
+ * doctor_environment.c: checks variables of a program that prevent or change sharing. No state.
  */
 #include "lockd/ctl/doctor/doctor.h"
 

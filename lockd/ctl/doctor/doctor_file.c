@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_file.c: a program's file: is it prepared (patched, or linked with gpushare-cc), and if
- * not, can it be? What the file is, gpushare-patch says where it is installed; without it a
- * look at the ELF header must do. No state.
+ * doctor_file.c: checks a program's file: whether it is prepared (patched, or linked with
+ * gpushare-cc) or can be. gpushare-patch tells this where it is installed; without it only the ELF
+ * header is read. No state.
  */
 #include "common/fd.h"
 #include "lockd/ctl/doctor/doctor.h"
@@ -23,7 +23,7 @@
 
 /* --- gpushare-patch --- */
 
-/* What `gpushare-patch HOW --json FILE` prints; NULL when it cannot be had. */
+/* The output of `gpushare-patch HOW --json FILE`; NULL: there is none. */
 static json_t *ask_patcher(char *how, const char *file)
 {
     char program[600], name[4096], json[] = "--json", any[] = "--any", end[] = "--";
@@ -72,8 +72,8 @@ enum doctor_patched doctor_patched(const char *path)
     return patched;
 }
 
-/* The interpreter of a Python environment that is a link to the system's, which is nothing to
- * change for the sake of one environment. */
+/* The interpreter of a Python environment may be a link to the system's, which should not be
+ * changed for one environment. */
 static void say_link(struct doctor *doctor, const char *path, const char *environment)
 {
     char *real = realpath(path, NULL), quoted[DOCTOR_QUOTED];
@@ -101,7 +101,8 @@ static void say_unpatched(struct doctor *doctor, const char *path, const char *n
         return;
     }
     if (impossible && problem != NULL)
-        doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "gpushare-patch tells the way out",
+        doctor_add(doctor, "file.prepared", DOCTOR_FAIL,
+                   "gpushare-patch tells what to do about it",
                    "it is not prepared and cannot be patched: %.300s", problem);
     else if (cuda)
         doctor_add(doctor, "file.prepared", DOCTOR_FAIL, "patch it",
@@ -124,7 +125,7 @@ static void say_unpatched(struct doctor *doctor, const char *path, const char *n
 
 struct look {
     bool elf, interpreter, dynamic, other_machine, names_library, script;
-    char line[256]; /* of a script: behind #! */
+    char line[256]; /* of a script: the text behind #! */
 };
 
 static void look_at_segments(const unsigned char *bytes, size_t size, struct look *look)
@@ -191,7 +192,8 @@ static void look_at_privileges(struct doctor *doctor, const char *path, const ch
     doctor_command(doctor, "gpushare-patch --force %s", doctor_quote(name, quoted));
 }
 
-/* The program that a script names in its first line: "/bin/sh", or after env "python3" (execve(2), env(1)). */
+/* The program that a script names in its first line: "/bin/sh", or "python3" after env
+ * (execve(2), env(1)). */
 static void name_interpreter(char *line, char *name, size_t size)
 {
     char *rest = line, *word;

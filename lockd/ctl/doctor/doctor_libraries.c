@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_libraries.c: the libraries that a file needs and that the loader does not find. The loader
- * itself is asked, as ldd does it, by a path of ours: that runs nothing of the file. No state.
+ * doctor_libraries.c: finds the libraries that a file needs and that the loader does not find. It
+ * asks the loader itself, as ldd does, but by a trusted path: this runs no code of the file. No
+ * state.
  */
 #include "lockd/ctl/doctor/doctor.h"
 
@@ -47,7 +48,7 @@ void doctor_libraries(struct doctor *doctor, const char *file)
     char *argv[] = {env, trace, loader, path, NULL};
     char *text = malloc(LIST_MAX), *save = NULL;
 
-    /* the loader would look for a name without a slash elsewhere */
+    /* the loader would search for a name without a slash */
     if (text != NULL &&
         snprintf(path, sizeof path, "%s%s", strchr(file, '/') ? "" : "./", file) <
             (int)sizeof path &&

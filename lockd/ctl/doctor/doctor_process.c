@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_process.c: a running program, through /proc/PID. No state. A part that may not be
- * read (of another user's process) is named, not guessed.
+ * doctor_process.c: checks a running program, through /proc/PID. No state. A part that may not be
+ * read (of another user's process) is reported, not guessed.
  */
 #include "common/fd.h"
 #include "lockd/ctl/doctor/doctor.h"
@@ -32,7 +32,7 @@ static void may_not(struct doctor *doctor, const char *path)
     doctor_command(doctor, "sudo gpusharectl doctor %d", (int)doctor->pid);
 }
 
-/* A path from /proc ends so when the file was replaced or removed since. */
+/* The end of a path in /proc whose file was replaced or removed. */
 static bool is_deleted(const char *path)
 {
     const size_t length = strlen(path);
@@ -58,8 +58,8 @@ static char *read_strings(const struct doctor *doctor, const char *what, size_t 
     return text;
 }
 
-/* The path that it was started by, as far as that is known: of a Python environment's program
- * it leads to the environment, while the file may lie elsewhere. "" if not known. */
+/* The path by which the process was started, if known: for a Python environment's program it
+ * leads to the environment, while the file may be elsewhere. "": unknown. */
 static void find_start(const struct doctor *doctor, char path[4096])
 {
     size_t size, environment_size;
@@ -176,7 +176,7 @@ static void say_driver(struct doctor *doctor, const struct maps *maps)
     }
 }
 
-/* How gpushare came into the process, if it did. */
+/* Reports how gpushare is in the process, if it is. */
 static void say_library(struct doctor *doctor, const struct maps *maps)
 {
     const int pid = (int)doctor->pid;

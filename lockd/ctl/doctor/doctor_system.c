@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_system.c: the machine: NVIDIA's driver, MIG, host memory, gpushare's library. No
+ * doctor_system.c: checks the machine: NVIDIA's driver, MIG, host memory, gpushare's library. No
  * state.
  */
 #include "common/fd.h"
 #include "common/size.h"
-#include "lockd/ctl/doctor/doctor.h"
 #include "lockd/base/hostmem.h"
+#include "lockd/ctl/doctor/doctor.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ bool doctor_is_stub(const char *path)
     return strstr(path, "/stubs/") != NULL;
 }
 
-/* Whether the library that was opened brought the driver under its other name with it. */
+/* Whether the opened library has loaded the driver under its other name. */
 static bool is_door(const struct link_map *map)
 {
     for (; map != NULL; map = map->l_next) {
@@ -56,7 +56,7 @@ static void look_at_driver(struct doctor *doctor)
             "NVIDIA's kernel driver is not loaded (/proc/driver/nvidia/version)");
         doctor_command(doctor, "nvidia-smi");
     }
-    /* opening it runs nothing of CUDA's: that begins with cuInit */
+    /* opening it does not start CUDA, which begins with cuInit */
     libcuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (libcuda == NULL) {
         doctor_add(doctor, "driver.library", DOCTOR_WARN,
@@ -121,8 +121,8 @@ static void look_at_host_memory(struct doctor *doctor)
     }
 }
 
-/* Where the library may be: beside this program (installed or in the build tree), or where it
- * is installed usually. */
+/* The places of the library: beside this program (installed or in the build tree), or the usual
+ * places of installation. */
 static void look_at_library(struct doctor *doctor)
 {
     static const char *const beside[] = {"../lib/", "../lib/x86_64-linux-gnu/", "../lib64/",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_tool.c: runs another tool and reads what it says. No state.
+ * doctor_tool.c: runs another tool and reads its output. No state.
  */
 #include "lockd/ctl/doctor/doctor.h"
 
@@ -36,7 +36,7 @@ const char *doctor_tool_find(const char *name, char *buffer, size_t size)
     return buffer;
 }
 
-/* Reads until the end or until it takes too long; the number of bytes, 0 for nothing. */
+/* Reads until the end or the time limit. Returns the number of bytes. */
 static size_t read_all(int fd, char *text, size_t size)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -72,7 +72,7 @@ int doctor_tool_run(char *const argv[], int stream, char *text, size_t size)
     if (started == 0) {
         read_all(ends[0], text, size);
         close(ends[0]);
-        /* it has ended or is about to, unless it took too long or said too much */
+        /* it has ended or is ending, unless it took too long or printed too much */
         for (int i = 0; i < 100 && waitpid(pid, &status, WNOHANG) == 0; i++) {
             if (i == 50)
                 kill(pid, SIGKILL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor_wheel.c: a Python environment that gpushare was installed in by pip: the package alone
- * changes nothing; its interpreter must be prepared as well, and restored before the package is
- * removed with what it keeps. No state.
+ * doctor_wheel.c: checks a Python environment in which pip has installed gpushare. The package
+ * alone changes nothing: the interpreter must be prepared as well, and must be restored before the
+ * package is removed. No state.
  */
 #include "lockd/ctl/doctor/doctor.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The environment that this program is installed in, else the active one. false: none. */
+/* The environment in which this program is installed, else the active one. False: there is none. */
 static bool find_environment(char folder[PATH_MAX])
 {
     const char *active = getenv("VIRTUAL_ENV");
@@ -65,7 +65,7 @@ void doctor_wheel(struct doctor *doctor)
         doctor_command(doctor, "gpushare-patch --restore %s", doctor_quote(python, quoted));
     } else if (has_package(folder)) {
         doctor_add(doctor, "wheel.enabled", DOCTOR_WARN,
-                   "enable it once; programs that run already must be started again",
+                   "enable it once, then restart programs that are already running",
                    "gpushare is installed in the Python environment %s, but not enabled there",
                    folder);
         doctor_command(doctor, "%s -m gpushare_patch enable", doctor_quote(python, quoted));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * findings.c: what the doctor has found so far. No state but the doctor's.
+ * findings.c: adds and prints findings. State: struct doctor.
  */
 #include "lockd/ctl/doctor/doctor.h"
 
@@ -17,7 +17,7 @@ static char *write_text(const char *format, va_list ap)
 
     if (vasprintf(&text, format, ap) < 0)
         return NULL;
-    lockd_text_clean(text, strlen(text) + 1); /* it may be another's bytes */
+    lockd_text_clean(text, strlen(text) + 1); /* the text may have bytes from elsewhere */
     return text;
 }
 

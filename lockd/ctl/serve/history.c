@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * history.c: owns a ring of samples, one a second, each with the state and memory of every program. One thread.
+ * history.c: owns a ring of samples, one per second, each with the state and memory of all
+ * programs. One thread.
  */
 #include "lockd/ctl/serve/history.h"
 

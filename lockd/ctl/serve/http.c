@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * http.c: owns the connections of a small HTTP server. One thread; every caller has a small buffer and a deadline, so
- * that a caller who sends garbage, or slowly, or nothing, costs one of CALLERS_MAX places for a few seconds, or until
- * another caller needs the place, and nothing else. A reply that takes long is made by a child process.
+ * http.c: owns the connections of a small HTTP server. One thread; every caller has a small buffer
+ * and a deadline. So a caller that sends garbage, sends slowly or sends nothing only takes one of
+ * CALLERS_MAX places for a few seconds, or until another caller needs it. A child process writes a
+ * reply that takes long.
  *
- * Our own, because Debian's libmicrohttpd.a needs GnuTLS, which cannot be linked statically (it loads p11-kit, which has
- * no archive): gpusharectl would depend on both at run time, for pages without TLS.
+ * We do not use libmicrohttpd, because Debian's libmicrohttpd.a needs GnuTLS, which cannot be
+ * linked statically (it loads p11-kit, which has no archive): gpusharectl would depend on both at
+ * run time, for pages without TLS.
  */
 #include "lockd/ctl/serve/http.h"
 
@@ -26,14 +28,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CALLERS_MAX 32
-#define REQUEST_MAX 4096
-#define STREAMS_MAX 2
-#define PATIENCE_NS 5000000000u /* for request and reply, and once more for the end after it */
-#define ACCEPTS_MAX                                                                            \
-    16 /* at a time: fewer than CALLERS_MAX, so that each is read before it may lose its place */
+#define CALLERS_MAX  32
+#define REQUEST_MAX  4096
+#define STREAMS_MAX  2
+#define PATIENCE_NS  5000000000u /* for request and reply, and again for the close after it */
+#define ACCEPTS_MAX  16 /* at a time; below CALLERS_MAX, so that a new caller is read */
 #define NO_ROOM_MS   50
-#define SEND_SECONDS 10 /* for a caller who does not read a streamed reply */
+#define SEND_SECONDS 10 /* limit for a caller that does not read a streamed reply */
 
 struct caller {
     int fd; /* -1: the place is free */
@@ -41,8 +42,8 @@ struct caller {
     size_t got;  /* of the request */
     char *reply; /* NULL: none, or no longer */
     size_t size, sent;
-    bool
-        answered; /* what it still sends is thrown away, so that the reply is not lost by a reset */
+    /* Further input is discarded, so that a reset does not destroy the reply. */
+    bool answered;
     char request[REQUEST_MAX];
 };
 
@@ -81,7 +82,7 @@ static void put_date(FILE *out)
     fprintf(out, "Date: %s\r\n", text);
 }
 
-/* Makes the reply's bytes; without memory the caller is dropped. */
+/* Makes the bytes of the reply. Without memory the caller is dropped. */
 static void set_reply(struct caller *caller, const struct http_reply *reply, bool head_only)
 {
     const char *body = reply->body != NULL ? reply->body : reply->status;
@@ -111,7 +112,7 @@ static void refuse_caller(struct caller *caller, const char *status)
     set_reply(caller, &(struct http_reply){.status = status}, false);
 }
 
-/* The reply is written by a child process; this one only closes its copy of the descriptor. */
+/* A child process writes the reply; this one only closes its copy of the descriptor. */
 static void stream_reply(struct server *server, struct caller *caller,
                          const struct http_reply *reply, const struct http_request *request)
 {
@@ -151,8 +152,8 @@ static void stream_reply(struct server *server, struct caller *caller,
     hang_up(caller);
 }
 
-/* Cuts the header lines in place and keeps those that a handler may need. False: one of them stands twice, where a proxy
- * may have looked at the other. */
+/* Splits the header lines in place and keeps those that a handler may need. False: one of them
+ * is there twice, and a proxy may have read the other one. */
 static bool cut_headers(char *line, struct http_request *request)
 {
     const struct {
@@ -181,7 +182,7 @@ static bool cut_headers(char *line, struct http_request *request)
     return true;
 }
 
-/* Cuts the request into its parts; false: it is no HTTP request. */
+/* Splits the request into its parts. False: it is no HTTP request. */
 static bool cut_request(char *text, struct http_request *request)
 {
     char *line_end = text + strcspn(text, "\r\n");
@@ -251,7 +252,7 @@ static void read_more(struct server *server, struct caller *caller)
         refuse_caller(caller, "431 Request Header Fields Too Large");
 }
 
-/* Until the caller closes its end, too. */
+/* Waits until the caller closes its end, too. */
 static void read_rest(struct caller *caller)
 {
     const ssize_t got = recv(caller->fd, caller->request, sizeof caller->request, MSG_DONTWAIT);
@@ -280,8 +281,8 @@ static void write_more(struct caller *caller)
     }
 }
 
-/* A free place; otherwise that of the caller whose request has been incomplete, or who has had the reply, for the longest
- * time. NULL: all are being answered. */
+/* A free place; else the place of the caller whose request has been incomplete, or whose reply
+ * was complete, for the longest time. NULL: all callers are being answered. */
 static struct caller *find_place(struct server *server)
 {
     struct caller *oldest = NULL;
@@ -299,7 +300,7 @@ static struct caller *find_place(struct server *server)
     return oldest;
 }
 
-/* False: no other one waits. */
+/* False: no other caller waits. */
 static bool take_caller(struct server *server)
 {
     const int fd = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -400,7 +401,7 @@ union address {
     struct sockaddr_in6 six;
 };
 
-/* "127.0.0.1:9745" or "[::1]:9745". */
+/* Reads an address such as "127.0.0.1:9745" or "[::1]:9745". */
 static int read_address(const char *text, union address *address, struct gs_err *err)
 {
     const char *colon = strrchr(text, ':');
@@ -433,7 +434,7 @@ static int read_address(const char *text, union address *address, struct gs_err 
     return 0;
 }
 
-/* With port 0 the system chose one. */
+/* Reads the port, which the system chose for port 0. */
 static void name_address(int fd, char *where, size_t size)
 {
     union address address = {0};

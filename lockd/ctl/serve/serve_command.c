@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * serve_command.c: `gpusharectl serve`: owns the token and the answers: a page that shows the cards live, /status.json,
- * /history.json, /metrics and /trace.json. Every request needs the token, also on a loopback address, which every user of
- * the machine can reach. One thread.
+ * serve_command.c: `gpusharectl serve`: owns the token and the answers: a live page of the cards,
+ * /status.json, /history.json, /metrics and /trace.json. Every request needs the token, even on a
+ * loopback address, since every user of the machine can reach it. One thread.
  */
 #include "common/fd.h"
 #include "lockd/ctl/ctl.h"
@@ -30,7 +30,7 @@
 #define TOKEN_MAX       128
 #define TRACE_SECONDS   10
 #define TICK_MS         1000
-#define FRESH_NS        100000000u /* an answer is shown again for so long */
+#define FRESH_NS        100000000u /* time for which an answer is used again */
 #define NUMBER_BYTES    16
 #define NONCE           "NONCENONCENONCENONCENONCENONCE32" /* in the page: 2 * NUMBER_BYTES characters */
 #define SAFE_HEADERS    "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
@@ -42,11 +42,11 @@ static const char page[] = {
 struct serve {
     struct ctl *ctl;
     struct history *history;
-    const char *host; /* one more name that the header Host may have; NULL: none */
+    const char *host; /* a further name that the header Host may have; NULL: none */
     char where[80];   /* ADDRESS:PORT */
     char token[TOKEN_MAX + 1];
     struct ctl_answer answer; /* the newest */
-    uint64_t answered;        /* when it came */
+    uint64_t answered;        /* when it arrived */
     struct ctl_nvml *nvml;    /* NULL until there is a device */
 };
 
@@ -70,7 +70,7 @@ static int make_number(char *text)
     return 0;
 }
 
-/* Compares without telling by its time where the texts differ. */
+/* Compares two texts in a time that does not depend on where they differ. */
 static bool same_token(const char *token, const char *given, size_t length)
 {
     unsigned char differs = 0;
@@ -93,8 +93,8 @@ static bool token_in(const char *token, const char *text, const char *name, cons
     return false;
 }
 
-/* A web page of another site must not reach this server under a name of its own (DNS rebinding): the header Host has to
- * be an address, localhost, or the name that --host gives. */
+/* A web page of another site must not reach this server by a name of its own (DNS rebinding):
+ * the header Host must be an address, localhost, or the name given by --host. */
 static bool host_allowed(const struct serve *serve, const char *host)
 {
     char name[HTTP_HOST_MAX];
@@ -112,7 +112,7 @@ static bool host_allowed(const struct serve *serve, const char *host)
            (serve->host != NULL && strcasecmp(name, serve->host) == 0);
 }
 
-/* The page's own script and style may run, and no other: both carry a number of this reply. */
+/* Only the page's own script and style may run: both have a random number of this reply. */
 static void give_page(struct http_reply *reply)
 {
     char nonce[sizeof NONCE];
@@ -164,13 +164,14 @@ static void ask_daemon(struct serve *serve)
 {
     ctl_answer_deinit(&serve->answer);
     serve->ctl->err = (struct gs_err){0};
-    ctl_ask_status(serve->ctl, &serve->answer); /* no daemon: running is false */
+    ctl_ask_status(serve->ctl, &serve->answer); /* without a daemon, running is false */
     look_at_cards(serve);
     ctl_pods_look(&serve->answer);
     serve->answered = ctl_now();
 }
 
-/* Figures that are a second old would make rates wrong by that, since Prometheus gives them the time when it asked. */
+/* Prometheus stamps figures with the time of its request, so figures that are a second old would
+ * make rates wrong. */
 static const struct ctl_answer *fresh_answer(struct serve *serve)
 {
     if (ctl_now() - serve->answered > FRESH_NS)
@@ -194,7 +195,7 @@ static void give_metrics(struct serve *serve, struct http_reply *reply)
     reply->type = "text/plain; version=0.0.4; charset=utf-8";
 }
 
-/* In a child process: a recording of the next seconds, for https://ui.perfetto.dev. */
+/* Runs in a child process: records the next seconds, for https://ui.perfetto.dev. */
 static void stream_trace(void *context, const struct http_request *request, int fd)
 {
     struct serve *serve = context;
@@ -236,7 +237,8 @@ static void give_path(struct serve *serve, const struct http_request *request,
         reply->stream = stream_trace;
 }
 
-/* The address with the token leads to the same one with a cookie, so that the token does not stay in the browser's bar. */
+/* Redirects from the address with the token to the one without, and sets a cookie, so that the
+ * token does not stay in the browser's address bar. */
 static void give_cookie(const struct serve *serve, struct http_reply *reply)
 {
     reply->status = "303 See Other";
@@ -289,11 +291,11 @@ static int make_token(struct serve *serve)
     return code == 0 ? 0 : gs_err_errno(&serve->ctl->err, code, "getrandom");
 }
 
-/* The first line of a file that others cannot read. */
+/* Reads the token from the first line of a file that others cannot read. */
 static int read_token(struct serve *serve, const char *path)
 {
     GS_CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    char line[TOKEN_MAX + 2]; /* and what shows that it is longer */
+    char line[TOKEN_MAX + 2]; /* and one byte more, to detect longer lines */
     struct stat st;
     ssize_t got;
     size_t length;
@@ -335,7 +337,7 @@ static enum ctl_exit run_server(struct serve *serve, int listener)
     sigaction(SIGTERM, &action, NULL);
     serve->ctl->patience_s = 2; /* a daemon that hangs must not block the page for long */
     take_sample(serve);
-    ctl_done(CTL_OK); /* the address is printed; it serves even if nobody reads that */
+    ctl_done(CTL_OK); /* prints the address; serves even if no process reads it */
     code = http_serve(listener, &handler, &ended);
     return code == 0 ? CTL_OK : CTL_FAILED;
 }
@@ -371,7 +373,7 @@ static enum ctl_exit serve_run(struct ctl *ctl, int argc, char **argv)
     if ((words.token_file != NULL ? read_token(&serve, words.token_file)
                                   : make_token(&serve)) != 0) {
         ctl_fail(ctl);
-        return CTL_FAILED; /* -ENOENT is a file's here, not the daemon's */
+        return CTL_FAILED; /* -ENOENT means a missing file here, not a missing daemon */
     }
     listener = http_listen(words.address, serve.where, sizeof serve.where, &ctl->err);
     if (listener == -EINVAL)

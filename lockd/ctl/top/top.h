@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top.h: what the files of `gpusharectl top` share: two looks at the daemon, what the user chose,
- * and the lines that were drawn.
+ * top.h: the state of `gpusharectl top`: the last two answers of the daemon, the user's choices,
+ * and the drawn lines.
  */
 #ifndef GS_LOCKD_CTL_TOP_TOP_H
 #define GS_LOCKD_CTL_TOP_TOP_H
@@ -9,8 +9,8 @@
 #include "lockd/ctl/nvml.h"
 #include "lockd/ctl/rates.h"
 
-#define TOP_DEVICES 32  /* with a history */
-#define TOP_SAMPLES 256 /* of each: as many columns as a graph may have */
+#define TOP_DEVICES 32  /* devices with a history */
+#define TOP_SAMPLES 256 /* of each device: the most columns that a graph may have */
 
 enum top_order {
     TOP_BY_PROCESS,
@@ -30,7 +30,7 @@ enum top_mode {
     TOP_INPUT,   /* the name of a user is being typed there */
 };
 
-/* One look at a device. */
+/* The state of a device in one answer. */
 struct top_sample {
     int busy;     /* per cent, by NVML; CTL_BUSY_UNKNOWN */
     int allowed;  /* per cent of the time in which some program was allowed to run */
@@ -56,6 +56,20 @@ struct top_pending {
     char question[160];
 };
 
+/* Which lines are shown, and how (top_keys.c). */
+struct top_view {
+    enum top_order order;
+    bool reverse, filtered, without_graph;
+    uint32_t uid; /* the user whose programs are shown, if filtered */
+};
+
+/* The line that keys act on (top_lines.c). */
+struct top_chosen {
+    int32_t pid; /* 0: the first line */
+    uint8_t uuid[16];
+    unsigned twin; /* of several lines with that process and device: the number from 0 */
+};
+
 struct top {
     struct ctl *ctl;
     struct ctl_nvml *nvml; /* NULL: there is none */
@@ -64,9 +78,7 @@ struct top {
     struct top_history history[TOP_DEVICES];
     size_t history_count;
 
-    enum top_order order;
-    bool reverse, filtered, without_graph;
-    uint32_t uid; /* whose programs are shown, if filtered */
+    struct top_view view;
 
     enum top_mode mode;
     struct top_pending pending;
@@ -74,12 +86,11 @@ struct top {
 
     struct top_line *lines; /* in the order in which they were drawn */
     size_t line_count;
-    int32_t chosen_pid; /* of the line that keys act on; 0: the first */
-    uint8_t chosen_uuid[16];
-    unsigned chosen_twin;
-    int row, chosen_row, skip; /* line being written; the chosen one; lines scrolled past */
+    struct top_chosen chosen;
+    int row, chosen_row,
+        skip; /* the line being written; the chosen one; lines above the screen */
     bool colour;
-    bool lost; /* the message says why the last look failed */
+    bool lost; /* the last look failed; the message has the reason */
     char message[160];
 };
 

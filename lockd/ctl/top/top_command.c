@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_command.c: `gpusharectl top`: what `status` shows, as it changes, on a terminal (top_draw.c,
- * top_keys.c). With --json one object for each look, rates included.
+ * top_command.c: `gpusharectl top`: shows the status on a terminal as it changes (top_draw.c,
+ * top_keys.c). With --json it prints one object for each look, including rates.
  */
 #include "lockd/ctl/top/top_draw.h"
 #include "lockd/ctl/top/top_keys.h"
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_S 2 /* how long a daemon that hangs may keep the keys waiting */
+#define LOOK_S 2 /* time for which a daemon that hangs may delay the keys */
 
 static void start_screen(struct top *top)
 {
@@ -27,7 +27,7 @@ static void start_screen(struct top *top)
     top_draw_colours(top);
 }
 
-/* The terminal was closed, and whoever started us ignores SIGHUP. */
+/* Whether the terminal was closed, in case our starter ignores SIGHUP. */
 static bool hung_up(void)
 {
     struct pollfd ends[] = {{.fd = STDIN_FILENO}, {.fd = STDOUT_FILENO}};
@@ -35,7 +35,7 @@ static bool hung_up(void)
     return poll(ends, 2, 0) > 0 && ((ends[0].revents | ends[1].revents) & ~POLLNVAL) != 0;
 }
 
-/* What NVML did wrong, once: on the screen where there is one and nothing else is to be said. */
+/* Shows a fault of NVML once, if there is no other message. */
 static void show_remark(struct top *top)
 {
     const char *remark = top->message[0] == '\0' ? ctl_nvml_remark(top->nvml) : NULL;
@@ -44,7 +44,7 @@ static void show_remark(struct top *top)
         snprintf(top->message, sizeof top->message, "%s", remark);
 }
 
-/* The next look; while the daemon does not answer, the screen stays and says why. */
+/* Takes the next look. While the daemon does not answer, the screen stays and shows the reason. */
 static void take_look(struct top *top)
 {
     const bool lost = top->lost;

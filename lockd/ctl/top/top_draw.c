@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_draw.c: for each device who holds it and who waits, for each program where its memory is and
- * how much moves; the last line says what keys do, or asks.
+ * top_draw.c: draws the screen: for each device its holder and the waiting programs, for each
+ * program the place of its memory and the bytes that move. The last line shows the keys, or a
+ * question.
  */
-#include "lockd/ctl/top/top_draw.h"
 #include "common/size.h"
 #include "lockd/base/text.h"
 #include "lockd/ctl/terminal.h"
+#include "lockd/ctl/top/top_draw.h"
 #include "lockd/ctl/top/top_graph.h"
 #include "lockd/ctl/top/top_keys.h"
 #include "lockd/ctl/top/top_lines.h"
@@ -19,7 +20,7 @@
 
 #define BAR_WIDTH   20
 #define BAR_SMALL   8
-#define WIDE        155 /* columns that all figures take; what 80 show of them is below */
+#define WIDE        155 /* columns that all figures take; the subset for 80 columns is below */
 #define GRAPH_LABEL 10
 #define GRAPH_VALUE 14
 
@@ -37,7 +38,7 @@ void top_draw_colours(struct top *top)
     init_pair(CTL_HEAD, COLOR_BLUE, -1);
 }
 
-/* attributes: of ncurses, besides the colour. */
+/* attributes: of ncurses, in addition to the colour. */
 static void put_text(struct top *top, enum ctl_colour colour, attr_t attributes,
                      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -73,7 +74,7 @@ static void put_heading(struct top *top)
                  "ALLOWED", "BUSY");
 }
 
-/* The text so that its unit lines up; of a rate, with /s behind it. */
+/* Aligns the text by its unit; a rate is followed by /s. */
 static const char *put_aligned(uint64_t bytes, int width, const char *behind, char *buffer,
                                size_t size)
 {
@@ -180,7 +181,7 @@ static void put_history(struct top *top, const struct gs_wire_device *device)
 {
     const struct top_history *history = top_look_history(top, device->uuid);
 
-    if (top->without_graph || history == NULL || history->count == 0)
+    if (top->view.without_graph || history == NULL || history->count == 0)
         return;
     if (history->samples[(history->count - 1) % TOP_SAMPLES].busy != CTL_BUSY_UNKNOWN)
         put_graph(top, history, GRAPH_BUSY, "busy");
@@ -230,9 +231,9 @@ static void put_all(struct top *top)
              ctl_duration(top->now.daemon.uptime_ns, time, sizeof time),
              (unsigned long long)top->now.daemon.programs,
              ctl_policy_name(top->now.daemon.policy));
-    if (top->filtered)
+    if (top->view.filtered)
         put_text(top, CTL_HEAD, A_NORMAL, "only programs of %s (u: another user, or all)",
-                 ctl_user_name(top->uid, user, sizeof user));
+                 ctl_user_name(top->view.uid, user, sizeof user));
     for (size_t i = 0; i < top->now.device_count; i++)
         put_device(top, &top->now.devices[i]);
     for (size_t i = 0; i < top->now.client_count; i++)
@@ -256,18 +257,18 @@ static void put_footer(const struct top *top)
         snprintf(text, sizeof text, " any key: back");
         break;
     default:
-        if (top->message[0] != '\0') /* it needs the line */
+        if (top->message[0] != '\0') /* the question needs the line */
             snprintf(text, sizeof text, " ? help  %.150s", top->message);
         else
             snprintf(text, sizeof text, " q quit  ? help  o order (%s%s)",
-                     top_lines_order(top->order), top->reverse ? ", reversed" : "");
+                     top_lines_order(top->view.order), top->view.reverse ? ", reversed" : "");
     }
     attron(A_REVERSE);
     mvaddstr(LINES - 1, 0, lockd_text_fit(text, (size_t)COLS, line, sizeof line));
     attroff(A_REVERSE);
 }
 
-/* Scrolls so that the chosen line can be seen; false: it could already. */
+/* Scrolls so that the chosen line is visible. False: it already was. */
 static bool follow_chosen(struct top *top)
 {
     const int before = top->skip, last = LINES - 2;

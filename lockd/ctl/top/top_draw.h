@@ -9,7 +9,7 @@
 
 /* Draws everything anew, scrolled so that the chosen line is on the screen. */
 void top_draw(struct top *top);
-/* Makes the colours, where they are wanted and the terminal has them. */
+/* Sets up the colours, if they are wanted and the terminal has them. */
 void top_draw_colours(struct top *top);
 
 #endif

@@ -46,7 +46,7 @@ const char *top_graph_bar(uint64_t resident, uint64_t pinned, uint64_t host, uin
         sum += parts[i].bytes;
         end = total == 0 ? 0 : (int)((double)sum * width / (double)total + 0.5);
         if (parts[i].bytes != 0 && end == at)
-            end = at + 1; /* a little is not nothing */
+            end = at + 1; /* a small value is visible */
         for (; at < end && at < width; at++)
             buffer[1 + at] = parts[i].mark;
     }

@@ -8,8 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Values from 0 to 1, a column each; below 0: unknown, a blank. In block elements where the
- * locale is UTF-8, else in ASCII. size: of buffer, at least 3 bytes a column and 1. Returns buffer. */
+/* Draws values from 0 to 1, one column each; below 0: unknown, a blank. Uses block elements if
+ * the locale is UTF-8, else ASCII. size: of buffer, at least 3 bytes a column and 1. Returns
+ * buffer. */
 const char *top_graph_line(const double *values, size_t columns, char *buffer, size_t size);
 
 /* "[######+++---.....]": of `total`: on the card, pinned there, on the host (what does not fit

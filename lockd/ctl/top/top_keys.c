@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_keys.c: the table of keys, from which the help is made, and what each of them does. Whatever
- * changes a program is asked for first, and concerns the program that the question named.
+ * top_keys.c: the table of keys, from which the help is made, and their actions. An action that
+ * changes a program needs a confirmation, and applies to the program that the question named.
  */
 #include "lockd/ctl/top/top_keys.h"
 #include "lockd/ctl/top/top_lines.h"
@@ -20,7 +20,7 @@
 #define ESC  27
 
 struct key {
-    int code;                                 /* 0: only a line of the help */
+    int code;                                 /* 0: this row is only a line of the help */
     bool (*take)(struct top *top, int value); /* false: the end */
     int value;
     const char *help;
@@ -41,28 +41,28 @@ static bool take_help(struct top *top, int value)
 
 static bool take_order(struct top *top, int value)
 {
-    top->order = (enum top_order)value;
+    top->view.order = (enum top_order)value;
     return true;
 }
 
 static bool take_next_order(struct top *top, int value)
 {
     (void)value;
-    top->order = (top->order + 1) % TOP_ORDERS;
+    top->view.order = (top->view.order + 1) % TOP_ORDERS;
     return true;
 }
 
 static bool take_reverse(struct top *top, int value)
 {
     (void)value;
-    top->reverse = !top->reverse;
+    top->view.reverse = !top->view.reverse;
     return true;
 }
 
 static bool take_graph(struct top *top, int value)
 {
     (void)value;
-    top->without_graph = !top->without_graph;
+    top->view.without_graph = !top->view.without_graph;
     return true;
 }
 
@@ -80,7 +80,7 @@ static bool take_user(struct top *top, int value)
     return true;
 }
 
-/* The program that the keys act on; NULL with a message. */
+/* The program that the keys act on; NULL: there is none, and a message is shown. */
 static const struct gs_wire_client *chosen_program(struct top *top)
 {
     const struct top_line *line = top_lines_chosen(top);
@@ -168,7 +168,7 @@ static const struct key keys[] = {
     {'A', take_order, TOP_BY_ALLOWED, "  A B W       order by allowed, busy, longest wait"},
     {'g', take_graph, 0, "  g           show or hide the graphs of each device"},
     {'q', take_quit, 0, "  q           quit"},
-    {'?', take_help, 0, "  ? h         this help"},
+    {'?', take_help, 0, "  ? h         show this help"},
     {0, NULL, 0, ""},
     {0, NULL, 0, "ALLOWED  share of the time in which the program was allowed to run"},
     {0, NULL, 0,
@@ -199,7 +199,7 @@ const char *top_keys_help(size_t line)
     return NULL;
 }
 
-/* Does what was asked for. */
+/* Carries out the confirmed action. */
 static void carry_out(struct top *top)
 {
     struct top_pending *pending = &top->pending;
@@ -239,7 +239,7 @@ static void choose_user(struct top *top)
     unsigned long number;
 
     top->mode = TOP_NORMAL;
-    top->filtered = false;
+    top->view.filtered = false;
     if (top->input[0] == '\0')
         return;
     number = entry != NULL ? entry->pw_uid : strtoul(top->input, &end, 10);
@@ -248,8 +248,8 @@ static void choose_user(struct top *top)
         snprintf(top->message, sizeof top->message, "there is no user '%s'", top->input);
         return;
     }
-    top->filtered = true;
-    top->uid = (uint32_t)number;
+    top->view.filtered = true;
+    top->view.uid = (uint32_t)number;
 }
 
 static void take_letter(struct top *top, int key)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_keys.h: what keys do in `gpusharectl top`.
+ * top_keys.h: the keys of `gpusharectl top`.
  */
 #ifndef GS_LOCKD_CTL_TOP_TOP_KEYS_H
 #define GS_LOCKD_CTL_TOP_TOP_KEYS_H
 
 #include "lockd/ctl/top/top.h"
 
-/* A line of the help; NULL: there is none more. */
+/* A line of the help; NULL: there are no more. */
 const char *top_keys_help(size_t line);
-/* A key as getch() gives it; ERR: none came in time. false: the user has had enough. */
+/* Handles a key as getch() returns it; ERR: none came in time. False: the user wants to quit. */
 bool top_keys_take(struct top *top, int key);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_lines.c: the programs as lines: filtered by user, sorted within their device, and the one of
- * them that is chosen. A chosen program stays so while it moves among the others.
+ * top_lines.c: the programs as lines: filtered by user, sorted within their device; and the chosen
+ * line. The chosen program stays the same when its line moves.
  */
 #include "lockd/ctl/top/top_lines.h"
 
@@ -19,12 +19,12 @@ const char *top_lines_order(enum top_order order)
     return names[order];
 }
 
-/* Smaller ones come first: figures count down, numbers of users and processes up. */
+/* Smaller keys come first: figures are negated, numbers of users and processes are not. */
 static double key_of(const struct top *top, const struct top_line *line)
 {
     const struct gs_wire_client *client = &top->now.clients[line->index];
 
-    switch (top->order) {
+    switch (top->view.order) {
     case TOP_BY_USER:
         return client->uid;
     case TOP_BY_MEMORY:
@@ -44,9 +44,9 @@ static double key_of(const struct top *top, const struct top_line *line)
 
 static void sort_lines(const struct top *top, struct top_line *lines, size_t count)
 {
-    const double sign = top->reverse ? -1 : 1;
+    const double sign = top->view.reverse ? -1 : 1;
 
-    for (size_t i = 1; i < count; i++) { /* they keep their places among equals */
+    for (size_t i = 1; i < count; i++) { /* equal ones keep their order */
         const struct top_line line = lines[i];
         const double key = sign * key_of(top, &line);
         size_t at = i;
@@ -66,7 +66,7 @@ static void add_device(struct top *top, const struct gs_wire_device *device)
 
         if (client->condition == GS_CONDITION_NO_DEVICE ||
             memcmp(client->uuid, device->uuid, sizeof device->uuid) != 0 ||
-            (top->filtered && client->uid != top->uid) ||
+            (top->view.filtered && client->uid != top->view.uid) ||
             top->line_count == top->now.client_count)
             continue;
         top->lines[top->line_count++] =
@@ -91,11 +91,11 @@ bool top_lines_fill(struct top *top)
 
 static bool is_chosen(const struct top *top, const struct gs_wire_client *client)
 {
-    return client->pid == top->chosen_pid &&
-           memcmp(client->uuid, top->chosen_uuid, sizeof client->uuid) == 0;
+    return client->pid == top->chosen.pid &&
+           memcmp(client->uuid, top->chosen.uuid, sizeof client->uuid) == 0;
 }
 
-/* How many of the lines before that one are of the same process: it may have two connections. */
+/* The number of lines before that one of the chosen process, which may have two connections. */
 static unsigned twin_of(const struct top *top, size_t index)
 {
     unsigned twin = 0;
@@ -107,7 +107,7 @@ static unsigned twin_of(const struct top *top, size_t index)
 
 static size_t chosen_index(const struct top *top)
 {
-    unsigned twin = top->chosen_twin;
+    unsigned twin = top->chosen.twin;
 
     for (size_t i = 0; i < top->line_count; i++) {
         if (is_chosen(top, &top->now.clients[top->lines[i].index]) && twin-- == 0)
@@ -130,7 +130,7 @@ void top_lines_move(struct top *top, int by)
         return;
     to = to < 0 ? 0 : to >= (long)top->line_count ? (long)top->line_count - 1 : to;
     client = &top->now.clients[top->lines[to].index];
-    top->chosen_pid = client->pid;
-    memcpy(top->chosen_uuid, client->uuid, sizeof top->chosen_uuid);
-    top->chosen_twin = twin_of(top, (size_t)to);
+    top->chosen.pid = client->pid;
+    memcpy(top->chosen.uuid, client->uuid, sizeof top->chosen.uuid);
+    top->chosen.twin = twin_of(top, (size_t)to);
 }

@@ -70,7 +70,7 @@ int top_look_take(struct top *top)
     ctl_answer_deinit(&top->before);
     top->before = top->now;
     top->now = answer;
-    top->line_count = 0; /* their indices are of the answer before */
+    top->line_count = 0; /* their indices belong to the answer before */
     top->elapsed = top->at != 0 ? now - top->at : 0;
     top->at = now;
     for (size_t i = 0; top->elapsed != 0 && i < answer.device_count; i++)

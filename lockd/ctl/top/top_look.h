@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_look.h: one look at the daemon after the other, and what the looks add up to.
+ * top_look.h: takes looks at the daemon, and keeps their history.
  */
 #ifndef GS_LOCKD_CTL_TOP_TOP_LOOK_H
 #define GS_LOCKD_CTL_TOP_TOP_LOOK_H
 
 #include "lockd/ctl/top/top.h"
 
-/* The next look. 0, or -errno with ctl->err; then the last one stays. */
+/* Takes the next look. 0; or -errno with ctl->err, then the last answer stays. */
 int top_look_take(struct top *top);
 void top_look_deinit(struct top *top);
 /* The history of a device; NULL: there is none. */

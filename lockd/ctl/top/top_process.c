@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_process.c: finds the process behind a program and sends it a signal. The daemon's number may
- * be of another pid namespace, or already be another process's: owner and start must fit, and the
- * descriptor that was checked is the one that is used.
+ * top_process.c: finds the process of a program and sends it a signal. The process id from the
+ * daemon may be of another pid namespace, or already belong to another process: owner and start
+ * time must fit, and the signal goes through the descriptor that was checked.
  */
-#include "lockd/ctl/top/top_process.h"
 #include "common/fd.h"
+#include "lockd/ctl/top/top_process.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #define SECOND    1000000000ull
-#define TOLERANCE (2 * SECOND) /* ticks are coarse, and the answer has some age */
+#define TOLERANCE (2 * SECOND) /* clock ticks are coarse, and the answer is not quite new */
 
-/* Since the machine started, ns; 0: not known. Field 22 of stat, behind a name of any bytes. */
+/* The start time since boot, ns; 0: unknown. It is field 22 of stat, behind a name of any bytes. */
 static uint64_t started_ns(int32_t pid)
 {
     char path[64], text[1024];
@@ -35,7 +35,7 @@ static uint64_t started_ns(int32_t pid)
     length = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[length] = '\0';
-    at = strrchr(text, ')'); /* behind it the third field */
+    at = strrchr(text, ')'); /* followed by the third field */
     for (unsigned field = 2; at != NULL && field < 22; field++)
         at = strchr(at + 1, ' ');
     return at == NULL ? 0 : strtoull(at, NULL, 10) * (SECOND / (uint64_t)sysconf(_SC_CLK_TCK));

@@ -27,13 +27,13 @@ static struct pool_program *program_of(const struct sched_client *client)
     return &asked->programs[(uintptr_t)client - 1];
 }
 
-static bool holds(const struct pool *pool, const struct pool_program *program)
+static bool holds_card(const struct pool *pool, const struct pool_program *program)
 {
     return pool->holder[program->card] == (uint32_t)(program - pool->programs);
 }
 
-static bool ask(const struct sched_client *client, uint32_t number, struct sched_load *load,
-                uint64_t now_ns)
+static bool answer_load(const struct sched_client *client, uint32_t number,
+                        struct sched_load *load, uint64_t now_ns)
 {
     const struct pool_program *program = program_of(client);
 
@@ -43,7 +43,7 @@ static bool ask(const struct sched_client *client, uint32_t number, struct sched
     *load = (struct sched_load){
         .uuid = {(uint8_t)(program->card + 1)},
         .alone = true,
-        .waits = program->works && !asked->open && !holds(asked, program),
+        .waits = program->works && !asked->open && !holds_card(asked, program),
         .turns = !asked->open,
         .class = program->class,
         .run_ns = program->run_ns,
@@ -55,7 +55,7 @@ static bool ask(const struct sched_client *client, uint32_t number, struct sched
     return true;
 }
 
-static void say(void *context, void *owner, const char *text)
+static void count_remark(void *context, void *owner, const char *text)
 {
     (void)owner;
     (void)text;
@@ -73,7 +73,7 @@ void pool_init(struct pool *pool, uint32_t cards, uint64_t seed)
     for (uint32_t i = 0; i < POOL_CARDS; i++)
         pool->holder[i] = NOBODY;
     asked = pool;
-    balance_init(&pool->balance, ask, say, pool);
+    balance_init(&pool->balance, answer_load, count_remark, pool);
     balance_set(&pool->balance, true);
 }
 
@@ -117,7 +117,7 @@ void pool_remove(struct pool *pool, uint32_t number)
 
     if (program->balance == NULL)
         return;
-    if (holds(pool, program))
+    if (holds_card(pool, program))
         pool->holder[program->card] = NOBODY;
     balance_gone(&pool->balance, program->balance);
     program->balance = NULL;
@@ -155,7 +155,7 @@ static uint64_t count_working(const struct pool *pool, uint32_t card)
 
 static void step_program(struct pool *pool, struct pool_program *program)
 {
-    const bool has = pool->open ? program->works : holds(pool, program);
+    const bool has = pool->open ? program->works : holds_card(pool, program);
     const uint64_t step =
         pool->open && has ? POOL_STEP / count_working(pool, program->card) : POOL_STEP;
 
@@ -211,7 +211,7 @@ static void begin_move(struct pool *pool, const struct balance_move *move)
     pool->attempts++;
     program->attempts++;
     program->last_attempt = pool->now;
-    if (holds(pool, program))
+    if (holds_card(pool, program))
         pool->holder[program->card] = NOBODY;
     program->moves = true;
     program->goes_to = card_of(move->to);

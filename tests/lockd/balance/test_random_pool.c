@@ -16,7 +16,7 @@
 #define S  POOL_SECOND
 #define GB POOL_GB
 
-static uint64_t worlds(void)
+static uint64_t count_worlds(void)
 {
     const char *text = getenv("GPUSHARE_TEST_WORLDS");
 
@@ -84,7 +84,7 @@ static void balance_random_nobody_goes_to_and_fro(void **state)
     uint32_t moved = 0, attempts = 0, most = 0;
 
     (void)state;
-    for (uint64_t seed = 1; seed <= worlds(); seed++) {
+    for (uint64_t seed = 1; seed <= count_worlds(); seed++) {
         struct pool pool;
         const uint32_t rounds = 60;
 
@@ -111,7 +111,7 @@ static void balance_random_nobody_goes_to_and_fro(void **state)
     }
     print_message("%u moves, %u attempts; at most %u of one program in half an hour\n", moved,
                   attempts, most);
-    assert_true(moved > worlds());
+    assert_true(moved > count_worlds());
 }
 
 /* Programs that go on as they are: after a while nobody moves any more, and of those that always work no card has clearly more than
@@ -121,7 +121,7 @@ static void balance_random_comes_to_rest(void **state)
     uint32_t moved = 0;
 
     (void)state;
-    for (uint64_t seed = 1; seed <= worlds(); seed++) {
+    for (uint64_t seed = 1; seed <= count_worlds(); seed++) {
         const bool always = seed % 2 == 0;
         uint32_t fewest = UINT32_MAX, most = 0;
         struct pool pool;

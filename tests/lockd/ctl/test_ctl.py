@@ -94,7 +94,7 @@ class CtlTest(CtlCase):
                                       (["get", "colour"], 2, "no setting 'colour'"), (["get", "weight"], 2, "give a process id"),
                                       (["get", "idle", "1"], 2, "takes no process id"), (["get", "limit", "x"], 2, "not a process id"),
                                       (["set", "stuck", "wait"], 2, "configuration file"),
-                                      (["cdi", "--output", "/x", "generate", "y"], 2, "'y' is too much"), (["cdi"], 2, "'generate'"),
+                                      (["cdi", "--output", "/x", "generate", "y"], 2, "unexpected argument 'y'"), (["cdi"], 2, "'generate'"),
                                       (["stauts"], 2, "did you mean 'status'"), (["xyzzy"], 2, "--help lists them"),
                                       (["status", "--watch"], 2, "unknown option"), (["status", "x"], 2, "no argument")):
             self.assertIn(said, self.ctl(*arguments, code=code))

@@ -47,7 +47,7 @@ static int family_teardown(void **state)
     return 0;
 }
 
-static void comes(struct family *family, int who, uint32_t user, bool named)
+static void add_program(struct family *family, int who, uint32_t user, bool named)
 {
     family->identity[who] =
         (struct lockd_identity){.uid = user, .pid = 1, .user_ns = 1, .pid_ns = 2};
@@ -57,7 +57,7 @@ static void comes(struct family *family, int who, uint32_t user, bool named)
     assert_non_null(family->program[who]);
 }
 
-static void uses(struct family *family, int who, uint8_t device)
+static void use_device(struct family *family, int who, uint8_t device)
 {
     const struct gs_wire_state state = {.uuid = {device},
                                         .device_total = 10 * GIB,
@@ -69,7 +69,7 @@ static void uses(struct family *family, int who, uint8_t device)
     assert_null(sched_check(family->sched));
 }
 
-static void learns(struct family *family, int who, uint64_t key, uint32_t kind)
+static void learn_key(struct family *family, int who, uint64_t key, uint32_t kind)
 {
     kin_learn(&family->kin, family->program[who], key, kind, 0, 3000000000u);
     assert_null(sched_check(family->sched));
@@ -86,11 +86,11 @@ static void learn_same_key_is_one_gang(void **state)
     struct family *family = *state;
 
     for (int i = 0; i < 4; i++)
-        comes(family, i, 1, false);
-    learns(family, 0, 5, GS_KIN_MASTER);
-    learns(family, 1, 5, GS_KIN_MASTER);
-    learns(family, 2, 5, GS_KIN_SLURM); /* another kind */
-    learns(family, 3, 6, GS_KIN_MASTER);
+        add_program(family, i, 1, false);
+    learn_key(family, 0, 5, GS_KIN_MASTER);
+    learn_key(family, 1, 5, GS_KIN_MASTER);
+    learn_key(family, 2, 5, GS_KIN_SLURM); /* another kind */
+    learn_key(family, 3, 6, GS_KIN_MASTER);
     assert_true(are_one(family, 0, 1));
     assert_false(are_one(family, 0, 2));
     assert_false(are_one(family, 0, 3));
@@ -101,15 +101,15 @@ static void learn_while_running_joins_sets(void **state)
     struct family *family = *state;
 
     for (int i = 0; i < 4; i++) {
-        comes(family, i, 1, false);
-        uses(family, i, (uint8_t)(1 + i % 2));
+        add_program(family, i, 1, false);
+        use_device(family, i, (uint8_t)(1 + i % 2));
     }
-    learns(family, 0, 5, GS_KIN_NCCL);
-    learns(family, 1, 5, GS_KIN_NCCL);
-    learns(family, 2, 6, GS_KIN_NCCL);
-    learns(family, 3, 6, GS_KIN_NCCL);
+    learn_key(family, 0, 5, GS_KIN_NCCL);
+    learn_key(family, 1, 5, GS_KIN_NCCL);
+    learn_key(family, 2, 6, GS_KIN_NCCL);
+    learn_key(family, 3, 6, GS_KIN_NCCL);
     assert_false(are_one(family, 0, 2));
-    learns(family, 3, 5, GS_KIN_NCCL);
+    learn_key(family, 3, 5, GS_KIN_NCCL);
     for (int i = 1; i < 4; i++)
         assert_true(are_one(family, 0, i));
     kin_gone(&family->kin, family->program[0]);
@@ -124,11 +124,11 @@ static void learn_hints_are_no_gang(void **state)
     struct family *family = *state;
 
     for (int i = 0; i < 4; i++) {
-        comes(family, i, 1, false);
-        learns(family, i, 5, GS_KIN_PARENT);
-        learns(family, i, 6, GS_KIN_SESSION);
-        learns(family, i, 7, GS_KIN_SHARED);
-        uses(family, i, (uint8_t)(1 + i));
+        add_program(family, i, 1, false);
+        learn_key(family, i, 5, GS_KIN_PARENT);
+        learn_key(family, i, 6, GS_KIN_SESSION);
+        learn_key(family, i, 7, GS_KIN_SHARED);
+        use_device(family, i, (uint8_t)(1 + i));
     }
     for (int i = 0; i < 4; i++)
         assert_int_equal(kin_set_of(family->program[i]), 0);
@@ -138,11 +138,11 @@ static void learn_other_identity_stays_out(void **state)
 {
     struct family *family = *state;
 
-    comes(family, 0, 1, false);
-    comes(family, 1, 2, false);
-    comes(family, 2, 1, true); /* names its group */
+    add_program(family, 0, 1, false);
+    add_program(family, 1, 2, false);
+    add_program(family, 2, 1, true); /* names its group */
     for (int i = 0; i < 3; i++)
-        learns(family, i, 5, GS_KIN_MASTER);
+        learn_key(family, i, 5, GS_KIN_MASTER);
     kin_join(&family->kin, family->program[0], family->program[1], GS_KIN_MEMORY, 3000000000u);
     kin_join(&family->kin, family->program[0], family->program[2], GS_KIN_MEMORY, 3000000000u);
     for (int i = 0; i < 3; i++)
@@ -153,14 +153,14 @@ static void learn_more_keys_than_are_kept_is_harmless(void **state)
 {
     struct family *family = *state;
 
-    comes(family, 0, 1, false);
-    comes(family, 1, 1, false);
+    add_program(family, 0, 1, false);
+    add_program(family, 1, 1, false);
     for (uint64_t key = 0; key < 1000; key++)
-        learns(family, 0, key, GS_KIN_PARENT);
+        learn_key(family, 0, key, GS_KIN_PARENT);
     assert_int_equal(family->program[0]->count, GS_KIN_MOST);
 }
 
-static void unlearns(struct family *family, int who, uint64_t key, uint32_t kind)
+static void unlearn_key(struct family *family, int who, uint64_t key, uint32_t kind)
 {
     kin_unlearn(&family->kin, family->program[who], key, kind, 3000000000u);
     assert_null(sched_check(family->sched));
@@ -171,30 +171,30 @@ static void unlearn_last_common_key_ends_the_gang(void **state)
     struct family *family = *state;
 
     for (int i = 0; i < 4; i++) {
-        comes(family, i, 1, false);
-        uses(family, i, (uint8_t)(1 + i % 2));
+        add_program(family, i, 1, false);
+        use_device(family, i, (uint8_t)(1 + i % 2));
     }
     for (int i = 0; i < 4; i++)
-        learns(family, i, 5, GS_KIN_MEMORY);
-    learns(family, 0, 6, GS_KIN_NCCL);
-    learns(family, 1, 6, GS_KIN_NCCL);
-    learns(family, 2, 7, GS_KIN_MEMORY);
-    learns(family, 3, 7, GS_KIN_MEMORY);
-    unlearns(family, 0, 5, GS_KIN_MEMORY); /* 1 is bound to both */
+        learn_key(family, i, 5, GS_KIN_MEMORY);
+    learn_key(family, 0, 6, GS_KIN_NCCL);
+    learn_key(family, 1, 6, GS_KIN_NCCL);
+    learn_key(family, 2, 7, GS_KIN_MEMORY);
+    learn_key(family, 3, 7, GS_KIN_MEMORY);
+    unlearn_key(family, 0, 5, GS_KIN_MEMORY); /* 1 is bound to both */
     for (int i = 1; i < 4; i++)
         assert_true(are_one(family, 0, i));
-    unlearns(family, 1, 5, GS_KIN_MEMORY);
+    unlearn_key(family, 1, 5, GS_KIN_MEMORY);
     assert_true(are_one(family, 0, 1));
     assert_true(are_one(family, 2, 3));
     assert_false(are_one(family, 0, 2));
     assert_int_equal(family->program[0]->why, GS_KIN_NCCL);
-    unlearns(family, 3, 7, GS_KIN_MEMORY);
+    unlearn_key(family, 3, 7, GS_KIN_MEMORY);
     assert_true(are_one(family, 2, 3)); /* by key 5 */
-    unlearns(family, 3, 5, GS_KIN_MEMORY);
+    unlearn_key(family, 3, 5, GS_KIN_MEMORY);
     assert_int_equal(kin_set_of(family->program[2]), 0);
     assert_int_equal(kin_set_of(family->program[3]), 0);
     assert_int_equal(family->client[3]->kin, 0);
-    learns(family, 3, 5, GS_KIN_MEMORY);
+    learn_key(family, 3, 5, GS_KIN_MEMORY);
     assert_true(are_one(family, 2, 3));
 }
 
@@ -202,13 +202,13 @@ static void unlearn_what_was_not_said_is_harmless(void **state)
 {
     struct family *family = *state;
 
-    comes(family, 0, 1, false);
-    comes(family, 1, 1, false);
-    unlearns(family, 0, 5, GS_KIN_MEMORY);
-    learns(family, 0, 5, GS_KIN_MEMORY);
-    learns(family, 1, 5, GS_KIN_MEMORY);
-    unlearns(family, 0, 5, GS_KIN_NCCL);
-    unlearns(family, 0, 6, GS_KIN_MEMORY);
+    add_program(family, 0, 1, false);
+    add_program(family, 1, 1, false);
+    unlearn_key(family, 0, 5, GS_KIN_MEMORY);
+    learn_key(family, 0, 5, GS_KIN_MEMORY);
+    learn_key(family, 1, 5, GS_KIN_MEMORY);
+    unlearn_key(family, 0, 5, GS_KIN_NCCL);
+    unlearn_key(family, 0, 6, GS_KIN_MEMORY);
     assert_true(are_one(family, 0, 1));
 }
 
@@ -218,10 +218,10 @@ static void unlearn_in_a_large_set_divides_nothing(void **state)
     struct family *family = *state;
 
     for (int i = 0; i < MANY; i++) {
-        comes(family, i, 1, false);
-        learns(family, i, 5, GS_KIN_MEMORY);
+        add_program(family, i, 1, false);
+        learn_key(family, i, 5, GS_KIN_MEMORY);
     }
-    unlearns(family, 0, 5, GS_KIN_MEMORY);
+    unlearn_key(family, 0, 5, GS_KIN_MEMORY);
     assert_true(are_one(family, 0, 1));
 }
 

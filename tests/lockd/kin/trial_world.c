@@ -58,7 +58,7 @@ static bool all_have_come(const struct trial_job *job)
     return true;
 }
 
-static void report(struct trial_world *world, struct trial_rank *rank, unsigned device)
+static void report_rank(struct trial_world *world, struct trial_rank *rank, unsigned device)
 {
     struct trial_side *side = &rank->side[device];
     const bool wants = world->late ? !rank->on_host : all_have_come(rank->job);
@@ -85,11 +85,11 @@ static void report_all(struct trial_world *world, struct trial_rank *rank)
 {
     for (unsigned i = 0; i < world->devices; i++) {
         if (rank->side[i].used)
-            report(world, rank, i);
+            report_rank(world, rank, i);
     }
 }
 
-static void learn(struct trial_world *world, const struct trial_rank *rank)
+static void learn_keys(struct trial_world *world, const struct trial_rank *rank)
 {
     const uint64_t job = rank->job->number;
 
@@ -110,7 +110,7 @@ static void connect_rank(struct trial_world *world, struct trial_rank *rank)
         sched_describe(world->sched, rank->client, &hello, 1 + rank->job->user);
     rank->program = kin_came(&world->kin, rank->client, rank, &rank->identity, false);
     assert_non_null(rank->program);
-    learn(world, rank);
+    learn_keys(world, rank);
     rank->back_at = LOCKD_NEVER;
     for (unsigned i = 0; i < TRIAL_DEVICES; i++)
         rank->side[i].flags = rank->running ? GS_TARGET_RUN : 0;
@@ -267,7 +267,7 @@ static void step_rank(struct trial_world *world, struct trial_rank *rank)
     changed = changed || rank->on_host != was_on_host;
     for (unsigned i = 0; i < world->devices && rank->client != NULL; i++) {
         if (rank->side[i].used && (changed || rank->side[i].fresh))
-            report(world, rank, i);
+            report_rank(world, rank, i);
     }
 }
 

@@ -206,7 +206,7 @@ class StepsTest(unittest.TestCase):
             self.assertRegex(said, "moved process" if moved else "is not moved: its guard was killed")
         else:
             self.assertEqual(code, 1)
-            self.assertRegex(said, "closed the connection: .*the move may go on without it")
+            self.assertRegex(said, "closed the connection: .*the move may continue without it")
         scene.await_place(1 - scene.place if moved else scene.place)
         wait_for(lambda: not scene.cards.guards(), PATIENCE, "the guards to end")
         rounds = scene.rounds()

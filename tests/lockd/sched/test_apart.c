@@ -6,7 +6,7 @@
  */
 #include "tests/lockd/harness.h"
 
-static int six(void **state)
+static int setup_six(void **state)
 {
     struct harness *h;
 
@@ -25,20 +25,20 @@ static int six(void **state)
     return 0;
 }
 
-#define six_scenario(name) cmocka_unit_test_setup_teardown(name, six, harness_teardown)
+#define six_scenario(name) cmocka_unit_test_setup_teardown(name, setup_six, harness_teardown)
 
 /* All that have said something do what they are told; returns nothing but adds up who runs. */
-static void perform(struct harness *h, int seconds, int *ran)
+static void perform_all(struct harness *h, int seconds, int *ran)
 {
     memset(ran, 0, 6 * sizeof *ran);
     for (int step = 0; step < seconds * 20; step++) {
         for (int i = 0; i < 18; i++) {
             if (h->client[i % 6].targets != 0)
-                obeys(h, i % 6);
+                obey_target(h, i % 6);
         }
         for (int i = 0; i < 6; i++)
             ran[i] += is_running(h, i);
-        later(h, 50 * MS);
+        pass_time(h, 50 * MS);
         assert_null(sched_check(h->sched));
     }
     for (int i = 0; i < 6; i++)
@@ -55,8 +55,8 @@ struct seen {
     bool apart;
 };
 
-static void look(void *context, const struct gs_wire_device *device, void *owner,
-                 const struct gs_wire_client *info)
+static void look_at_apart(void *context, const struct gs_wire_device *device, void *owner,
+                          const struct gs_wire_client *info)
 {
     struct seen *seen = context;
 
@@ -69,7 +69,7 @@ static bool shown_apart(struct harness *h, int who)
 {
     struct seen seen = {.owner = &h->client[who]};
 
-    sched_visit(h->sched, harness_ignore, look, &seen, h->now);
+    sched_visit(h->sched, harness_ignore, look_at_apart, &seen, h->now);
     return seen.apart;
 }
 
@@ -79,16 +79,16 @@ static void group_too_large_for_its_device_members_take_turns(void **state)
     struct sched_apart apart;
     int ran[6];
 
-    say(h, 0, W, 6 * GIB, 0);
-    say(h, 1, W, 3 * GIB, 0);
+    say_state(h, 0, W, 6 * GIB, 0);
+    say_state(h, 1, W, 3 * GIB, 0);
     assert_true(one_gang(h, 0, 1) && !shown_apart(h, 0));
     assert_false(sched_next_apart(h->sched, &apart));
-    say(h, 1, W, 5 * GIB, 0);
+    say_state(h, 1, W, 5 * GIB, 0);
     assert_true(!one_gang(h, 0, 1) && shown_apart(h, 0) && shown_apart(h, 1));
     assert_true(sched_next_apart(h->sched, &apart));
     assert_string_equal(apart.group, "a");
     assert_false(sched_next_apart(h->sched, &apart));
-    perform(h, 200, ran);
+    perform_all(h, 200, ran);
     assert_in_range(ran[0], 90, 105);
     assert_in_range(ran[1], 90, 105);
 }
@@ -100,17 +100,17 @@ static void group_too_large_for_what_others_leave_members_take_turns(void **stat
     int ran[6];
 
     h->free_bytes = 10 * GIB;
-    say(h, 0, W, 5 * GIB, 0);
-    say(h, 1, W, 4 * GIB, 0);
+    say_state(h, 0, W, 5 * GIB, 0);
+    say_state(h, 1, W, 4 * GIB, 0);
     assert_true(one_gang(h, 0, 1));
     h->free_bytes = 8 * GIB; /* somebody else has the rest */
     h->client[0].state.flags = h->client[1].state.flags = 0;
-    say(h, 0, W, 5 * GIB, 0);
-    say(h, 1, W, 4 * GIB, 0);
-    later(h, 5000 * MS);
+    say_state(h, 0, W, 5 * GIB, 0);
+    say_state(h, 1, W, 4 * GIB, 0);
+    pass_time(h, 5000 * MS);
     assert_false(one_gang(h, 0, 1));
     h->free_bytes = UINT64_MAX;
-    perform(h, 200, ran);
+    perform_all(h, 200, ran);
     assert_in_range(ran[0], 80, 115);
     assert_in_range(ran[1], 80, 115);
 }
@@ -120,12 +120,12 @@ static void group_too_large_while_it_runs_members_take_turns(void **state)
     struct harness *h = *state;
     int ran[6];
 
-    runs(h, 0, 5 * GIB);
-    runs(h, 1, 2 * GIB);
-    runs(h, 4, 1 * GIB);
-    say(h, 1, R, 6 * GIB, 2 * GIB);
+    run_with(h, 0, 5 * GIB);
+    run_with(h, 1, 2 * GIB);
+    run_with(h, 4, 1 * GIB);
+    say_state(h, 1, R, 6 * GIB, 2 * GIB);
     assert_false(one_gang(h, 0, 1));
-    perform(h, 200, ran);
+    perform_all(h, 200, ran);
     assert_in_range(ran[0], 90, 120);
     assert_in_range(ran[1], 80, 105);
     assert_true(ran[4] > 90); /* it fits beside either */
@@ -139,10 +139,10 @@ static void group_too_large_on_one_device_those_that_fit_run_together(void **sta
     int ran[6];
 
     for (int who = 0; who < 4; who++)
-        say(h, who, W, 4 * GIB, 0);
-    say(h, 5, W, 8 * GIB, 0);
+        say_state(h, who, W, 4 * GIB, 0);
+    say_state(h, 5, W, 8 * GIB, 0);
     assert_true(!one_gang(h, 0, 1) && !one_gang(h, 0, 3));
-    perform(h, 300, ran);
+    perform_all(h, 300, ran);
     for (int who = 0; who < 3; who++)
         assert_true(ran[who] > 150);
     assert_in_range(ran[3], 130, 170);
@@ -154,28 +154,28 @@ static void group_fits_again_members_run_together_after_a_second(void **state)
     struct harness *h = *state;
     int ran[6];
 
-    say(h, 0, W, 6 * GIB, 0);
-    say(h, 1, W, 6 * GIB, 0);
-    say(h, 4, W, 6 * GIB, 0);
-    perform(h, 60, ran);
+    say_state(h, 0, W, 6 * GIB, 0);
+    say_state(h, 1, W, 6 * GIB, 0);
+    say_state(h, 4, W, 6 * GIB, 0);
+    perform_all(h, 60, ran);
     assert_false(one_gang(h, 0, 1));
-    say(h, 1, h->client[1].state.flags, 3 * GIB,
-        sched_min(h->client[1].state.resident, 3 * GIB));
-    later(h, 900 * MS);
+    say_state(h, 1, h->client[1].state.flags, 3 * GIB,
+              sched_min(h->client[1].state.resident, 3 * GIB));
+    pass_time(h, 900 * MS);
     assert_false(one_gang(h, 0, 1));
-    say(h, 1, h->client[1].state.flags, 6 * GIB, h->client[1].state.resident);
-    say(h, 1, h->client[1].state.flags, 3 * GIB,
-        sched_min(h->client[1].state.resident, 3 * GIB));
-    later(h, 900 * MS);
+    say_state(h, 1, h->client[1].state.flags, 6 * GIB, h->client[1].state.resident);
+    say_state(h, 1, h->client[1].state.flags, 3 * GIB,
+              sched_min(h->client[1].state.resident, 3 * GIB));
+    pass_time(h, 900 * MS);
     assert_false(one_gang(h, 0, 1)); /* it did not fit for a second */
-    later(h, 200 * MS);
+    pass_time(h, 200 * MS);
     assert_true(one_gang(h, 0, 1) && !shown_apart(h, 0));
-    perform(h, 200, ran);
+    perform_all(h, 200, ran);
     assert_in_range(ran[0], 90, 110);
     assert_in_range(ran[1], 90, 110);
     assert_in_range(ran[4], 90, 110);
     assert_null(sched_check(h->sched));
-    later(h, 1000 * MS);
+    pass_time(h, 1000 * MS);
     assert_true(sched_deadline(h->sched) > h->now + 10 * MS);
 }
 
@@ -183,16 +183,16 @@ static void group_member_leaves_the_others_are_one_gang_again(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 0, W, 4 * GIB, 0);
-    say(h, 1, W, 4 * GIB, 0);
-    say(h, 2, W, 4 * GIB, 0);
+    say_state(h, 0, W, 4 * GIB, 0);
+    say_state(h, 1, W, 4 * GIB, 0);
+    say_state(h, 2, W, 4 * GIB, 0);
     sched_pause(h->sched, h->client[1].client, true, h->now);
     harness_take(h);
     assert_false(one_gang(h, 0, 1));
     assert_int_equal(h->client[0].client->gang->paused, 0);
     assert_true(has_run(h, 0) && !has_run(h, 1)); /* the pause is its own */
-    gone(h, 2);
-    later(h, 1100 * MS);
+    end_client(h, 2);
+    pass_time(h, 1100 * MS);
     assert_true(one_gang(h, 0, 1));
     assert_int_equal(h->client[0].client->gang->paused, 1);
     assert_false(has_run(h, 0) || has_run(h, 1));
@@ -209,12 +209,12 @@ static void group_member_grows_beyond_its_spare_bytes_it_gets_what_it_needs(void
 
     h->client[3].state.uuid[0] = 0;
     for (int who = 0; who < 4; who++)
-        say(h, who, W, who == 3 ? 600 * MIB : 3100 * MIB, 0);
+        say_state(h, who, W, who == 3 ? 600 * MIB : 3100 * MIB, 0);
     for (int round = 0; round < 20; round++) {
         for (int who = 0; who < 3; who++)
-            say(h, who, R, GIB, GIB);
-        say(h, 3, round < 10 ? R : W, round < 10 ? 600 * MIB : GIB, 600 * MIB);
-        later(h, 200 * MS);
+            say_state(h, who, R, GIB, GIB);
+        say_state(h, 3, round < 10 ? R : W, round < 10 ? 600 * MIB : GIB, 600 * MIB);
+        pass_time(h, 200 * MS);
     }
     assert_true(h->client[3].target.budget >= GIB);
 }
@@ -224,8 +224,8 @@ static void group_with_one_too_large_by_itself_stays_one_gang(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 0, W, 4 * GIB, 0);
-    say(h, 3, W, 11 * GIB, 0);
+    say_state(h, 0, W, 4 * GIB, 0);
+    say_state(h, 3, W, 11 * GIB, 0);
     assert_true(one_gang(h, 0, 3));
 }
 
@@ -235,13 +235,13 @@ static void group_parted_again_and_again_has_its_share_and_no_more(void **state)
     struct harness *h = *state;
     int ran[6], all[6] = {0};
 
-    say(h, 4, W, 7 * GIB, 0);
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 1, W, GIB, 0);
+    say_state(h, 4, W, 7 * GIB, 0);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 1, W, GIB, 0);
     for (int time = 0; time < 60; time++) {
-        say(h, 1, h->client[1].state.flags & ~GS_STATE_RUNNING, time % 2 == 0 ? 6 * GIB : GIB,
-            sched_min(h->client[1].state.resident, GIB));
-        perform(h, 5, ran);
+        say_state(h, 1, h->client[1].state.flags & ~GS_STATE_RUNNING,
+                  time % 2 == 0 ? 6 * GIB : GIB, sched_min(h->client[1].state.resident, GIB));
+        perform_all(h, 5, ran);
         for (int i = 0; i < 6; i++)
             all[i] += ran[i];
     }

@@ -22,20 +22,21 @@ static void all_obey(struct harness *h, int count, unsigned wanting, uint64_t ns
             struct harness_client *c = &h->client[who];
 
             if ((wanting & (1u << who)) != 0)
-                obeys(h, who);
+                obey_target(h, who);
             else if (has_run(h, who))
-                say(h, who, GS_STATE_RUNNING, c->state.demand, c->state.resident);
+                say_state(h, who, GS_STATE_RUNNING, c->state.demand, c->state.resident);
             else
-                say(h, who, 0, c->state.demand, sched_min(c->state.resident, c->target.budget));
+                say_state(h, who, 0, c->state.demand,
+                          sched_min(c->state.resident, c->target.budget));
         }
         for (int who = 0; who < count; who++)
             ran[who] += is_running(h, who) && (wanting & (1u << who)) != 0 ? STEP : 0;
-        later(h, STEP);
+        pass_time(h, STEP);
         assert_null(sched_check(h->sched));
     }
 }
 
-static uint64_t yielded(const struct harness *h, int who);
+static uint64_t read_yielded(const struct harness *h, int who);
 
 static void class_background_waits_while_another_one_wants(void **state)
 {
@@ -46,7 +47,7 @@ static void class_background_waits_while_another_one_wants(void **state)
         uint64_t ran[2] = {0};
 
         for (int who = 0; who < 2; who++)
-            say(h, who, W, size, 0);
+            say_state(h, who, W, size, 0);
         set_class(h, 0, GS_CLASS_BACKGROUND);
         all_obey(h, 2, 3, 60000 * MS, ran);
         memset(ran, 0, sizeof ran);
@@ -55,9 +56,9 @@ static void class_background_waits_while_another_one_wants(void **state)
         assert_int_equal(ran[1], 600000 * MS);
         all_obey(h, 2, 1, 60000 * MS, ran); /* the other one rests */
         assert_in_range(ran[0], 55000 * MS, 60000 * MS);
-        assert_int_equal(yielded(h, 0), 0); /* it was nice by itself */
-        gone(h, 0);
-        gone(h, 1);
+        assert_int_equal(read_yielded(h, 0), 0); /* it was nice by itself */
+        end_client(h, 0);
+        end_client(h, 1);
     }
 }
 
@@ -71,21 +72,21 @@ static void class_background_leaves_in_one_switch(void **state)
         const uint64_t size = fits ? 2 * GIB : 6 * GIB;
 
         for (int again = 0; again < 3; again++) {
-            runs(h, 0, size);
+            run_with(h, 0, size);
             set_class(h, 0, GS_CLASS_BACKGROUND);
-            later(h, 20 * MS); /* much less than a turn */
-            say(h, 1, W, size, 0);
+            pass_time(h, 20 * MS); /* much less than a turn */
+            say_state(h, 1, W, size, 0);
             assert_false(has_run(h, 0));
-            say(h, 0, W, size, size);
-            say(h, 0, W, size, sched_min(size, h->client[0].target.budget));
+            say_state(h, 0, W, size, size);
+            say_state(h, 0, W, size, sched_min(size, h->client[0].target.budget));
             assert_true(has_run(h, 1));
             assert_true(h->client[1].target.budget >= size);
-            say(h, 1, R, size, size);
-            later(h, 100000 * MS);
+            say_state(h, 1, R, size, size);
+            pass_time(h, 100000 * MS);
             assert_false(has_run(h, 0));
             assert_true(has_run(h, 1));
-            gone(h, 0);
-            gone(h, 1);
+            end_client(h, 0);
+            end_client(h, 1);
         }
     }
 }
@@ -96,7 +97,7 @@ static void class_background_alone_or_among_its_like_takes_turns(void **state)
     uint64_t ran[2] = {0};
 
     for (int who = 0; who < 2; who++) {
-        say(h, who, W, 6 * GIB, 0);
+        say_state(h, who, W, 6 * GIB, 0);
         set_class(h, who, GS_CLASS_BACKGROUND);
     }
     all_obey(h, 2, 3, 300000 * MS, ran);
@@ -111,25 +112,25 @@ static void class_background_that_stays_behind_wakes_nobody(void **state)
     struct harness *h = *state;
 
     for (int leaves = 0; leaves < 2; leaves++) {
-        runs(h, 0, 6 * GIB);
-        say(h, 1, W, 6 * GIB, 0);
-        say(h, 2, W, 6 * GIB, 0);
+        run_with(h, 0, 6 * GIB);
+        say_state(h, 1, W, 6 * GIB, 0);
+        say_state(h, 2, W, 6 * GIB, 0);
         set_class(h, 2, GS_CLASS_BACKGROUND);
         assert_true(sched_deadline(h->sched) != LOCKD_NEVER); /* the turn's end is one */
         if (leaves)
-            gone(h, 1);
+            end_client(h, 1);
         else
-            say(h, 1, 0, 6 * GIB, 0);
-        later(h, 600000 * MS); /* looks at the times by itself */
+            say_state(h, 1, 0, 6 * GIB, 0);
+        pass_time(h, 600000 * MS); /* looks at the times by itself */
         assert_true(sched_deadline(h->sched) > h->now + 10000 * MS);
         assert_true(has_run(h, 0));
         assert_false(has_run(h, 2));
-        say(h, 0, 0, 6 * GIB, 6 * GIB);
-        say(h, 0, 0, 6 * GIB, 0);
+        say_state(h, 0, 0, 6 * GIB, 6 * GIB);
+        say_state(h, 0, 0, 6 * GIB, 0);
         assert_true(has_run(h, 2));
         for (int who = 0; who < 3; who++) {
             if (h->client[who].client != NULL)
-                gone(h, who);
+                end_client(h, who);
         }
     }
 }
@@ -140,7 +141,7 @@ static void class_taken_back_it_has_its_share_again(void **state)
     uint64_t ran[2] = {0};
 
     for (int who = 0; who < 2; who++)
-        say(h, who, W, 2 * GIB, 0);
+        say_state(h, who, W, 2 * GIB, 0);
     set_class(h, 0, GS_CLASS_BACKGROUND);
     all_obey(h, 2, 3, 10000 * MS, ran);
     assert_false(has_run(h, 0));
@@ -169,7 +170,7 @@ static void look_at_yielded(void *context, const struct gs_wire_device *device, 
         look->ns = info->yielded_ns;
 }
 
-static uint64_t yielded(const struct harness *h, int who)
+static uint64_t read_yielded(const struct harness *h, int who)
 {
     struct yielded_look look = {.owner = &h->client[who]};
 
@@ -204,14 +205,14 @@ static void yielded_is_the_time_that_bursts_took(void **state)
     struct harness *h = *state;
     uint64_t before, lost;
 
-    say(h, 0, W, 8 * GIB, 0);
-    say(h, 1, W, 6 * GIB, 0);
+    say_state(h, 0, W, 8 * GIB, 0);
+    say_state(h, 1, W, 6 * GIB, 0);
     serve_bursts(h, 10, 500 * MS, 8000 * MS); /* that is how it comes to be known */
-    before = yielded(h, 0);
+    before = read_yielded(h, 0);
     lost = serve_bursts(h, 30, 500 * MS, 8000 * MS);
     assert_true(lost >= 30ull * 500 * MS);
-    assert_in_range(yielded(h, 0) - before, lost * 95 / 100, lost * 105 / 100);
-    assert_int_equal(yielded(h, 1), 0);
+    assert_in_range(read_yielded(h, 0) - before, lost * 95 / 100, lost * 105 / 100);
+    assert_int_equal(read_yielded(h, 1), 0);
 }
 
 static void yielded_without_interactive_programs_is_nothing(void **state)
@@ -220,12 +221,12 @@ static void yielded_without_interactive_programs_is_nothing(void **state)
     uint64_t ran[2] = {0};
 
     for (int who = 0; who < 2; who++) {
-        say(h, who, W, 6 * GIB, 0);
+        say_state(h, who, W, 6 * GIB, 0);
         set_class(h, who, GS_CLASS_BATCH);
     }
     all_obey(h, 2, 3, 100000 * MS, ran);
     assert_true(ran[0] != 0 && ran[1] != 0);
-    assert_int_equal(yielded(h, 0) + yielded(h, 1), 0);
+    assert_int_equal(read_yielded(h, 0) + read_yielded(h, 1), 0);
 }
 
 int main(void)

@@ -8,12 +8,13 @@
 #define LARGE (6 * GIB) /* no two of them fit */
 
 /* Idle, with so much memory; it leaves when it must. */
-static void idles(struct harness *h, int who)
+static void stay_idle(struct harness *h, int who)
 {
     const struct harness_client *c = &h->client[who];
 
-    say(h, who, 0, c->state.demand,
-        has_run(h, who) ? c->state.resident : sched_min(c->state.resident, c->target.budget));
+    say_state(h, who, 0, c->state.demand,
+              has_run(h, who) ? c->state.resident
+                              : sched_min(c->state.resident, c->target.budget));
 }
 
 static void lock_stopped_waiter_costs_the_others_one_turn(void **state)
@@ -21,11 +22,11 @@ static void lock_stopped_waiter_costs_the_others_one_turn(void **state)
     struct harness *h = *state;
     int ran[HARNESS_CLIENTS];
 
-    runs(h, 3, LARGE);
-    say(h, 0, W, LARGE, 0);
+    run_with(h, 3, LARGE);
+    say_state(h, 0, W, LARGE, 0);
     h->client[0].deaf = true;
-    say(h, 1, W, 3 * GIB, 0);
-    say(h, 2, W, 3 * GIB, 0);
+    say_state(h, 1, W, 3 * GIB, 0);
+    say_state(h, 2, W, 3 * GIB, 0);
     obey_for(h, 600, 1, 4, ran);
     assert_int_equal(condition_of(h, 0), GS_CONDITION_STUCK);
     for (int i = 1; i < 4; i++)
@@ -37,15 +38,15 @@ static void lock_stopped_holder_that_has_not_begun_is_skipped_while_others_run(v
     struct harness *h = *state;
     int ran[HARNESS_CLIENTS];
 
-    runs(h, 3, LARGE);
-    say(h, 0, W, LARGE, 0);
+    run_with(h, 3, LARGE);
+    say_state(h, 0, W, LARGE, 0);
     h->client[0].deaf = true;
-    say(h, 1, W, LARGE, 0);
-    gone(h, 3);
+    say_state(h, 1, W, LARGE, 0);
+    end_client(h, 3);
     obey_for(h, 100, 1, 2, ran);
     assert_true(ran[1] > 80);
     h->client[0].deaf = false; /* it goes on */
-    say(h, 0, W, LARGE, 0);
+    say_state(h, 0, W, LARGE, 0);
     obey_for(h, 100, 0, 2, ran);
     assert_true(ran[0] > 30 && ran[1] > 30);
 }
@@ -57,21 +58,21 @@ static void lock_stopped_idle_program_memory_of_other_idle_ones_leaves_instead(v
     int ran[HARNESS_CLIENTS];
 
     for (int i = 0; i < 2; i++) {
-        runs(h, i, 4 * GIB);
-        say(h, i, 0, 4 * GIB, 4 * GIB);
-        later(h, 100 * MS);
+        run_with(h, i, 4 * GIB);
+        say_state(h, i, 0, 4 * GIB, 4 * GIB);
+        pass_time(h, 100 * MS);
     }
     h->client[0].deaf = true;
-    say(h, 2, W, 5 * GIB, 0);
+    say_state(h, 2, W, 5 * GIB, 0);
     for (int second = 0; second < 60; second++) {
-        idles(h, 1);
+        stay_idle(h, 1);
         obey_for(h, 1, 2, 3, ran);
     }
     assert_true(is_running(h, 2));
     assert_int_equal(condition_of(h, 0), GS_CONDITION_STUCK);
-    say(h, 3, W, 100 * MIB, 0); /* fits */
-    idles(h, 1);
-    obeys(h, 3);
+    say_state(h, 3, W, 100 * MIB, 0); /* fits */
+    stay_idle(h, 1);
+    obey_target(h, 3);
     assert_true(is_running(h, 3));
     assert_true(is_running(h, 2));
 }
@@ -82,24 +83,24 @@ static void lock_evicted_program_that_does_not_answer_is_shown(void **state)
     int ran[HARNESS_CLIENTS];
 
     for (int i = 0; i < 2; i++) {
-        runs(h, i, 4 * GIB);
-        say(h, i, 0, 4 * GIB, 4 * GIB);
-        later(h, 10 * MS);
+        run_with(h, i, 4 * GIB);
+        say_state(h, i, 0, 4 * GIB, 4 * GIB);
+        pass_time(h, 10 * MS);
     }
-    say(h, 2, W, 3 * GIB, 0);
+    say_state(h, 2, W, 3 * GIB, 0);
     for (int i = 0; i < 4; i++) {
-        idles(h, 0);
-        idles(h, 1);
-        obeys(h, 2);
+        stay_idle(h, 0);
+        stay_idle(h, 1);
+        obey_target(h, 2);
     }
     assert_true(is_running(h, 2));
     assert_int_equal(h->client[0].state.resident, 3 * GIB);
     h->client[0].deaf = true; /* and it was not asked for anything */
-    say(h, 3, W, 5 * GIB, 0);
+    say_state(h, 3, W, 5 * GIB, 0);
     for (int second = 0; second < 60; second++) {
-        say(h, 2, 0, 3 * GIB, h->client[2].state.resident);
-        idles(h, 1);
-        idles(h, 2);
+        say_state(h, 2, 0, 3 * GIB, h->client[2].state.resident);
+        stay_idle(h, 1);
+        stay_idle(h, 2);
         obey_for(h, 1, 3, 4, ran);
     }
     assert_true(is_running(h, 3));
@@ -114,11 +115,11 @@ static void lock_stopped_idle_program_with_exclusive_turns_others_run(void **sta
 
     settings.exclusive = true;
     sched_set(h->sched, &settings, h->now);
-    runs(h, 0, 100 * MIB);
-    say(h, 0, 0, 100 * MIB, 100 * MIB);
+    run_with(h, 0, 100 * MIB);
+    say_state(h, 0, 0, 100 * MIB, 100 * MIB);
     h->client[0].deaf = true;
-    say(h, 1, W, GIB, 0);
-    say(h, 2, W, GIB, 0);
+    say_state(h, 1, W, GIB, 0);
+    say_state(h, 2, W, GIB, 0);
     obey_for(h, 100, 1, 3, ran);
     assert_true(ran[1] > 35 && ran[2] > 35);
     assert_true(ran[1] + ran[2] <= 100); /* still one at a time */
@@ -129,28 +130,28 @@ static void lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns(voi
     struct harness *h = *state;
     int ran[2] = {0};
 
-    runs(h, 0, LARGE);
-    say(h, 3, W, LARGE, 0);
-    say(h, 1, W, 3 * GIB, 0);
-    say(h, 2, W, 3 * GIB, 0);
+    run_with(h, 0, LARGE);
+    say_state(h, 3, W, LARGE, 0);
+    say_state(h, 1, W, 3 * GIB, 0);
+    say_state(h, 2, W, 3 * GIB, 0);
     for (int step = 0; step < 6000; step++) { /* 0: a kernel that never ends */
-        say(h, 0, R | (has_run(h, 0) ? 0 : GS_STATE_STUCK), LARGE, LARGE);
+        say_state(h, 0, R | (has_run(h, 0) ? 0 : GS_STATE_STUCK), LARGE, LARGE);
         for (int i = 1; i < 4; i++) {
-            obeys(h, i);
-            obeys(h, i);
+            obey_target(h, i);
+            obey_target(h, i);
         }
-        later(h, 100 * MS);
+        pass_time(h, 100 * MS);
         ran[0] += is_running(h, 1);
         ran[1] += is_running(h, 2);
     }
     assert_true(ran[0] > 2000 && ran[1] > 2000);
-    say(h, 0, W, LARGE, 0); /* at last: now it is the turn of the one that waited */
+    say_state(h, 0, W, LARGE, 0); /* at last: now it is the turn of the one that waited */
     for (int step = 0; step < 600 && !is_running(h, 3); step++) {
         for (int i = 0; i < 4; i++) {
-            obeys(h, i);
-            obeys(h, i);
+            obey_target(h, i);
+            obey_target(h, i);
         }
-        later(h, 100 * MS);
+        pass_time(h, 100 * MS);
     }
     assert_true(is_running(h, 3));
 }
@@ -160,8 +161,8 @@ static void lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns(voi
 static uint64_t stops_with_spare_bytes(struct harness *h)
 {
     h->total = 192 * MIB;
-    runs(h, 0, 24 * MIB);
-    later(h, 2 * TELL_PAUSE);
+    run_with(h, 0, 24 * MIB);
+    pass_time(h, 2 * TELL_PAUSE);
     assert_true(h->client[0].target.budget >= 80 * MIB);
     h->client[0].deaf = true;
     return h->client[0].target.budget;
@@ -174,24 +175,24 @@ static void lock_stopped_program_keeps_spare_bytes_others_give_theirs(void **sta
 
     for (uint64_t room = 0, last = 32 * MIB; room == 0 || last <= room; last += 2 * MIB) {
         room = 192 * MIB - stops_with_spare_bytes(h) - 24 * MIB;
-        runs(h, 1, 24 * MIB);
+        run_with(h, 1, 24 * MIB);
         for (uint64_t demand = 8 * MIB; demand <= last; demand += 2 * MIB) { /* it grows */
-            say(h, 2, W, demand, h->client[2].state.resident);
-            obeys(h, 2);
-            obeys(h, 1);
-            later(h, 2 * TELL_PAUSE);
-            obeys(h, 1);
+            say_state(h, 2, W, demand, h->client[2].state.resident);
+            obey_target(h, 2);
+            obey_target(h, 1);
+            pass_time(h, 2 * TELL_PAUSE);
+            obey_target(h, 1);
         }
         for (int second = 0; second < 5; second++) {
-            obeys(h, 1);
-            obeys(h, 2);
-            later(h, 1000 * MS);
+            obey_target(h, 1);
+            obey_target(h, 2);
+            pass_time(h, 1000 * MS);
         }
         assert_true(is_running(h, 1));
         assert_true(is_running(h, 2));
         assert_false(device_of(h)->turns.leases);
         for (int who = 0; who < 3; who++)
-            gone(h, who);
+            end_client(h, who);
     }
 }
 
@@ -202,8 +203,8 @@ static void lock_stopped_program_keeps_spare_bytes_others_take_turns(void **stat
     int ran[HARNESS_CLIENTS];
 
     stops_with_spare_bytes(h);
-    runs(h, 1, 80 * MIB);
-    say(h, 2, W, 80 * MIB, 0);
+    run_with(h, 1, 80 * MIB);
+    say_state(h, 2, W, 80 * MIB, 0);
     obey_for(h, 100, 1, 3, ran);
     assert_true(ran[1] > 35 && ran[2] > 35);
 }
@@ -215,18 +216,18 @@ static void lock_stopped_program_keeps_spare_bytes_idle_memory_leaves(void **sta
     int ran[HARNESS_CLIENTS];
 
     stops_with_spare_bytes(h);
-    runs(h, 1, 80 * MIB);
-    say(h, 1, 0, 80 * MIB, 80 * MIB);
-    say(h, 2, W, 80 * MIB, 0);
+    run_with(h, 1, 80 * MIB);
+    say_state(h, 1, 0, 80 * MIB, 80 * MIB);
+    say_state(h, 2, W, 80 * MIB, 0);
     for (int second = 0; second < 60; second++) {
-        idles(h, 1);
+        stay_idle(h, 1);
         obey_for(h, 1, 2, 3, ran);
     }
     assert_true(is_running(h, 2));
     h->client[0].deaf = false; /* it goes on, and all fit again */
     for (int second = 0; second < 3; second++) {
-        obeys(h, 0);
-        say(h, 1, W, 80 * MIB, h->client[1].state.resident);
+        obey_target(h, 0);
+        say_state(h, 1, W, 80 * MIB, h->client[1].state.resident);
         obey_for(h, 1, 0, 3, ran);
     }
     assert_false(device_of(h)->turns.leases);
@@ -252,13 +253,13 @@ static void live_on(struct harness *h, struct at_random *r, uint64_t ns)
     for (int who = 0; who < PROGRAMS; who++) {
         for (int i = 0; i < 2 && !h->client[who].deaf; i++) {
             if (r->idle[who])
-                idles(h, who);
+                stay_idle(h, who);
             else
-                obeys(h, who);
+                obey_target(h, who);
             assert_null(sched_check(h->sched));
         }
     }
-    later(h, ns);
+    pass_time(h, ns);
     assert_null(sched_check(h->sched));
 }
 
@@ -272,7 +273,7 @@ static void do_anything(struct harness *h, struct at_random *r)
     r->idle[who] = random_below(r, 3) == 0;
     if (random_below(r, 2) == 0 && (c->state.flags & GS_STATE_RUNNING) != 0) {
         c->state.demand = sched_max(c->state.resident, (1 + random_below(r, 40)) * 2 * MIB);
-        say(h, who, W | GS_STATE_RUNNING, c->state.demand, c->state.resident);
+        say_state(h, who, W | GS_STATE_RUNNING, c->state.demand, c->state.resident);
     }
     live_on(h, r, random_below(r, 200) * 10 * MS);
     if (who < 2 && random_below(r, 8) == 0)
@@ -308,7 +309,7 @@ static void lock_stopped_programs_at_random_the_others_run(void **state)
         struct at_random r = {.number = seed};
 
         for (int who = 0; who < PROGRAMS; who++)
-            say(h, who, W, (1 + random_below(&r, 30)) * 2 * MIB, 0);
+            say_state(h, who, W, (1 + random_below(&r, 30)) * 2 * MIB, 0);
         for (int i = 0; i < 30; i++)
             do_anything(h, &r);
         assert_all_run(h, &r);
@@ -316,7 +317,7 @@ static void lock_stopped_programs_at_random_the_others_run(void **state)
             h->client[who].deaf = false;
         assert_all_run(h, &r);
         for (int who = 0; who < PROGRAMS; who++)
-            gone(h, who);
+            end_client(h, who);
     }
 }
 

@@ -10,22 +10,23 @@ static void lock_external_must_be_seen_by_two(void **state)
     struct harness *h = *state;
 
     h->free_bytes = 10 * GIB;
-    say(h, 0, 0, 0, 0);
-    say(h, 1, 0, 0, 0);
-    say(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
+    say_state(h, 1, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
     h->free_bytes = 8 * GIB;
-    say(h, 1, 0, 0, 0);
+    say_state(h, 1, 0, 0, 0);
     assert_true(device_of(h)->measure.external == 0);
-    later(h, EXTERNAL_UNSAID); /* both are asked then, and have nothing to say of their own */
+    pass_time(h,
+              EXTERNAL_UNSAID); /* both are asked then, and have nothing to say of their own */
     assert_true(device_of(h)->measure.external == 2 * GIB);
     h->free_bytes = 9 * GIB;
-    say(h, 1, 0, 0, 0);
-    later(h, 250 * MS);
+    say_state(h, 1, 0, 0, 0);
+    pass_time(h, 250 * MS);
     assert_true(device_of(h)->measure.external == GIB);
-    gone(h, 0);
-    later(h, 1000 * MS);
+    end_client(h, 0);
+    pass_time(h, 1000 * MS);
     h->free_bytes = 10 * GIB;
-    say(h, 1, 0, 0, 0);
+    say_state(h, 1, 0, 0, 0);
     assert_true(device_of(h)->measure.external == 0); /* a fall counts at once for one alone */
 }
 
@@ -35,14 +36,14 @@ static void lock_external_the_other_does_not_answer_it_is_believed(void **state)
     struct harness *h = *state;
 
     h->free_bytes = 10 * GIB;
-    say(h, 0, 0, 0, 0);
-    say(h, 1, 0, 0, 0);
-    say(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
+    say_state(h, 1, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
     h->client[0].deaf = true;
     h->free_bytes = 8 * GIB;
     for (int i = 0; i < 25; i++) {
-        say(h, 1, 0, 0, 0);
-        later(h, 100 * MS);
+        say_state(h, 1, 0, 0, 0);
+        pass_time(h, 100 * MS);
     }
     assert_true(device_of(h)->measure.external == 2 * GIB);
 }
@@ -53,15 +54,15 @@ static void lock_allocation_under_way_is_not_external(void **state)
     struct harness *h = *state;
 
     h->free_bytes = 10 * GIB;
-    say(h, 0, R, 0, 0);
+    say_state(h, 0, R, 0, 0);
     assert_true(h->client[0].target.budget >= 4 * GIB);
     h->free_bytes = 6 * GIB;
     for (int i = 0; i < 10; i++) {
-        say(h, 1, W, 0, 0);
-        later(h, EXTERNAL_CONFIRM);
+        say_state(h, 1, W, 0, 0);
+        pass_time(h, EXTERNAL_CONFIRM);
     }
     assert_true(device_of(h)->measure.external == 0);
-    say(h, 0, R, 4 * GIB, 4 * GIB);
+    say_state(h, 0, R, 4 * GIB, 4 * GIB);
     assert_true(device_of(h)->measure.external == 0);
 }
 
@@ -71,11 +72,11 @@ static void lock_rise_beyond_budgets_is_believed_soon(void **state)
     struct harness *h = *state;
 
     h->free_bytes = 10 * GIB;
-    runs(h, 0, 9 * GIB);
+    run_with(h, 0, 9 * GIB);
     h->free_bytes = 0;
-    say(h, 0, R, 9 * GIB, 9 * GIB);
-    later(h, EXTERNAL_CONFIRM);
-    say(h, 0, R, 9 * GIB, 9 * GIB);
+    say_state(h, 0, R, 9 * GIB, 9 * GIB);
+    pass_time(h, EXTERNAL_CONFIRM);
+    say_state(h, 0, R, 9 * GIB, 9 * GIB);
     assert_true(device_of(h)->measure.external == GIB);
 }
 
@@ -87,18 +88,18 @@ static void lock_new_daemon_takes_no_client_for_external(void **state)
     h->client[1].state.target_seq = 31;
     h->client[2].state.target_seq = 7;
     h->free_bytes = 2 * GIB;
-    say(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
     assert_true(device_of(h)->measure.external == 8 * GIB);
-    say(h, 1, R, 5 * GIB, 5 * GIB);
-    say(h, 2, R, 3 * GIB, 3 * GIB);
+    say_state(h, 1, R, 5 * GIB, 5 * GIB);
+    say_state(h, 2, R, 3 * GIB, 3 * GIB);
     assert_true(device_of(h)->measure.external == 0);
-    later(h, RESTART_WINDOW);
+    pass_time(h, RESTART_WINDOW);
     assert_true(h->client[0].target.capacity >= 9 * GIB);
     h->free_bytes = GIB;
-    say(h, 1, R, 5 * GIB, 5 * GIB);
-    say(h, 2, R, 3 * GIB, 3 * GIB);
-    later(h, EXTERNAL_UNSAID);
-    say(h, 0, 0, 0, 0);
+    say_state(h, 1, R, 5 * GIB, 5 * GIB);
+    say_state(h, 2, R, 3 * GIB, 3 * GIB);
+    pass_time(h, EXTERNAL_UNSAID);
+    say_state(h, 0, 0, 0, 0);
     assert_true(device_of(h)->measure.external == GIB);
 }
 
@@ -107,10 +108,10 @@ static void lock_moving_client_external_not_measured(void **state)
     struct harness *h = *state;
 
     h->free_bytes = 10 * GIB;
-    say(h, 0, 0, 0, 0);
-    say(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
     h->free_bytes = 2 * GIB;
-    say(h, 0, W | GS_STATE_MOVING, 9 * GIB, 4 * GIB);
+    say_state(h, 0, W | GS_STATE_MOVING, 9 * GIB, 4 * GIB);
     assert_true(device_of(h)->measure.external == 0);
 }
 
@@ -119,12 +120,13 @@ static void lock_late_comers_bring_their_memory(void **state)
 {
     struct harness *h = *state;
 
-    later(h, 10 * RESTART_WINDOW);
+    pass_time(h, 10 * RESTART_WINDOW);
     h->free_bytes = 0;
-    say(h, 0, R, 5 * GIB, 5 * GIB);
+    say_state(h, 0, R, 5 * GIB, 5 * GIB);
     assert_true(device_of(h)->measure.external == 5 * GIB);
     assert_true(device_of(h)->books.sum.resident == 5 * GIB);
-    say(h, 1, R, 4 * GIB, 4 * GIB); /* it was on the card already, and measured as external */
+    say_state(h, 1, R, 4 * GIB,
+              4 * GIB); /* it was on the card already, and measured as external */
     assert_true(device_of(h)->measure.external == GIB);
     assert_true(device_of(h)->books.sum.resident == 9 * GIB);
 }
@@ -144,15 +146,15 @@ static void lies_of_free_memory_stop_nobody(void **state)
     uint32_t targets;
 
     h->free_bytes = 9 * GIB;
-    say(h, 7, 0, 0, 0);
+    say_state(h, 7, 0, 0, 0);
     h->free_bytes = 9 * GIB;
-    runs(h, 0, 3 * GIB);
+    run_with(h, 0, 3 * GIB);
     h->free_bytes = 6 * GIB;
-    say(h, 0, R, 3 * GIB, 3 * GIB);
-    runs(h, 1, 3 * GIB);
+    say_state(h, 0, R, 3 * GIB, 3 * GIB);
+    run_with(h, 1, 3 * GIB);
     h->free_bytes = 3 * GIB;
-    say(h, 1, R, 3 * GIB, 3 * GIB);
-    later(h, 2000 * MS);
+    say_state(h, 1, R, 3 * GIB, 3 * GIB);
+    pass_time(h, 2000 * MS);
     assert_true(device_of(h)->measure.external == GIB);
     targets = h->client[0].targets;
     for (int i = 0; i < 1000; i++) {
@@ -163,7 +165,7 @@ static void lies_of_free_memory_stop_nobody(void **state)
             assert_true(h->client[who].target.budget >= 3 * GIB);
         }
         assert_true(device_of(h)->measure.external == GIB);
-        later(h, 10 * MS);
+        pass_time(h, 10 * MS);
     }
     assert_true(h->client[0].targets - targets <= 50); /* is asked every 250 ms at most */
 }
@@ -174,13 +176,13 @@ static void who_moves_for_ever_hides_no_more_than_it_may_hold(void **state)
     struct harness *h = *state;
 
     h->free_bytes = 10 * GIB;
-    runs(h, 0, 3 * GIB);
+    run_with(h, 0, 3 * GIB);
     h->free_bytes = 7 * GIB;
-    say(h, 0, R, 3 * GIB, 3 * GIB);
-    runs(h, 7, GIB);
+    say_state(h, 0, R, 3 * GIB, 3 * GIB);
+    run_with(h, 7, GIB);
     h->client[7].state.device_free = UINT64_MAX;
     h->free_bytes = 6 * GIB;
-    say(h, 0, R, 3 * GIB, 3 * GIB);
+    say_state(h, 0, R, 3 * GIB, 3 * GIB);
     h->client[7].state.device_free = UINT64_MAX;
     h->client[7].state.flags = R | GS_STATE_MOVING;
     harness_report(h, &h->client[7]);
@@ -192,13 +194,13 @@ static void who_moves_for_ever_hides_no_more_than_it_may_hold(void **state)
 
         h->free_bytes = 6 * GIB - foreign;
         h->client[7].state.device_free = UINT64_MAX;
-        say(h, 0, R, 3 * GIB, 3 * GIB);
+        say_state(h, 0, R, 3 * GIB, 3 * GIB);
         for (int ms = 0; ms < 3000; ms += 100) {
-            later(h, 100 * MS);
+            pass_time(h, 100 * MS);
             h->client[7].state.device_free = UINT64_MAX;
             harness_report(h, &h->client[7]);
         }
-        say(h, 0, R, 3 * GIB, 3 * GIB);
+        say_state(h, 0, R, 3 * GIB, 3 * GIB);
         assert_true(device_of(h)->measure.external <= foreign + GIB);
         assert_true(device_of(h)->measure.external + unsure >= foreign + GIB);
     }
@@ -209,21 +211,21 @@ static void loses_connection(struct harness *h, int who)
 {
     const uint32_t seq = h->client[who].target.seq;
 
-    gone(h, who);
+    end_client(h, who);
     h->client[who].state.target_seq = seq;
 }
 
 static void two_run(struct harness *h)
 {
     h->free_bytes = 10 * GIB;
-    later(h, 10 * RESTART_WINDOW);
-    runs(h, 0, 4 * GIB);
+    pass_time(h, 10 * RESTART_WINDOW);
+    run_with(h, 0, 4 * GIB);
     h->free_bytes = 6 * GIB;
-    say(h, 0, R, 4 * GIB, 4 * GIB);
-    runs(h, 1, 3 * GIB);
+    say_state(h, 0, R, 4 * GIB, 4 * GIB);
+    run_with(h, 1, 3 * GIB);
     h->free_bytes = 3 * GIB;
-    say(h, 1, R, 3 * GIB, 3 * GIB);
-    later(h, 2 * EXTERNAL_UNSAID);
+    say_state(h, 1, R, 3 * GIB, 3 * GIB);
+    pass_time(h, 2 * EXTERNAL_UNSAID);
     assert_int_equal(device_of(h)->measure.external, 0);
 }
 
@@ -239,24 +241,24 @@ static void lock_connection_that_flaps_takes_no_memory_from_others(void **state)
         capacity = device_of(h)->space.capacity;
         for (int i = 0; i < 60; i++) {
             loses_connection(h, 0);
-            say(h, 1, R, 3 * GIB, 3 * GIB);
-            later(h, pause ? 2 * EXTERNAL_CONFIRM : MS / 10);
-            say(h, 1, R, 3 * GIB, 3 * GIB);
+            say_state(h, 1, R, 3 * GIB, 3 * GIB);
+            pass_time(h, pause ? 2 * EXTERNAL_CONFIRM : MS / 10);
+            say_state(h, 1, R, 3 * GIB, 3 * GIB);
             assert_true(h->client[1].target.capacity == capacity);
-            say(h, 0, R, 4 * GIB, 4 * GIB);
+            say_state(h, 0, R, 4 * GIB, 4 * GIB);
             assert_int_equal(device_of(h)->books.sum.resident, 7 * GIB);
-            later(h, MS / 20);
+            pass_time(h, MS / 20);
             assert_true(h->client[1].target.capacity == capacity);
         }
         for (int i = 0; i < 100; i++) {
-            later(h, 100 * MS);
-            say(h, 1, R, 3 * GIB, 3 * GIB);
-            say(h, 0, R, 4 * GIB, 4 * GIB);
+            pass_time(h, 100 * MS);
+            say_state(h, 1, R, 3 * GIB, 3 * GIB);
+            say_state(h, 0, R, 4 * GIB, 4 * GIB);
             assert_int_equal(device_of(h)->measure.external, 0);
             assert_true(h->client[1].target.capacity == capacity);
         }
-        gone(h, 0);
-        gone(h, 1);
+        end_client(h, 0);
+        end_client(h, 1);
     }
 }
 
@@ -268,13 +270,13 @@ static void lock_lost_connection_that_stays_away_is_external(void **state)
 
     two_run(h);
     loses_connection(h, 0);
-    say(h, 1, R, 3 * GIB, 3 * GIB);
-    later(h, EXTERNAL_UNSAID);
-    say(h, 1, R, 3 * GIB, 3 * GIB);
+    say_state(h, 1, R, 3 * GIB, 3 * GIB);
+    pass_time(h, EXTERNAL_UNSAID);
+    say_state(h, 1, R, 3 * GIB, 3 * GIB);
     assert_int_equal(device_of(h)->measure.external, 0);
-    later(h, 2 * DEPARTED_WINDOW + 2 * EXTERNAL_UNSAID);
+    pass_time(h, 2 * DEPARTED_WINDOW + 2 * EXTERNAL_UNSAID);
     assert_int_equal(device_of(h)->measure.external, 4 * GIB);
-    say(h, 0, R, 4 * GIB, 4 * GIB); /* it is back at last */
+    say_state(h, 0, R, 4 * GIB, 4 * GIB); /* it is back at last */
     assert_int_equal(device_of(h)->measure.external, 0);
     assert_int_equal(device_of(h)->books.sum.resident, 7 * GIB);
 }
@@ -286,15 +288,15 @@ static void lock_program_that_ended_hides_nothing_for_long(void **state)
 
     two_run(h);
     for (int i = 0; i < 50; i++) { /* one short program after the other */
-        gone(h, 0);
+        end_client(h, 0);
         h->free_bytes = 5 * GIB;
-        say(h, 1, R, 3 * GIB, 3 * GIB);
-        runs(h, 0, 2 * GIB);
+        say_state(h, 1, R, 3 * GIB, 3 * GIB);
+        run_with(h, 0, 2 * GIB);
         h->free_bytes = 3 * GIB;
-        say(h, 0, R, 2 * GIB, 2 * GIB);
-        later(h, 500 * MS);
+        say_state(h, 0, R, 2 * GIB, 2 * GIB);
+        pass_time(h, 500 * MS);
     }
-    later(h, 2 * DEPARTED_WINDOW + 2 * EXTERNAL_UNSAID);
+    pass_time(h, 2 * DEPARTED_WINDOW + 2 * EXTERNAL_UNSAID);
     assert_int_equal(device_of(h)->measure.external, 2 * GIB);
 }
 

@@ -5,7 +5,7 @@
  */
 #include "tests/lockd/harness.h"
 
-static void comes(struct harness *h, int who, uint64_t job, uint32_t ranks, uint32_t user)
+static void join_job(struct harness *h, int who, uint64_t job, uint32_t ranks, uint32_t user)
 {
     struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
     struct harness_client *c = &h->client[who];
@@ -15,8 +15,8 @@ static void comes(struct harness *h, int who, uint64_t job, uint32_t ranks, uint
     sched_kin(h->sched, c->client, job, h->now);
     sched_rank(h->sched, c->client, ranks, h->now);
     c->state.uuid[0] = (uint8_t)(who % 2);
-    say(h, who, W, GIB, 0);
-    obeys(h, who);
+    say_state(h, who, W, GIB, 0);
+    obey_target(h, who);
 }
 
 static void all_obey(struct harness *h, int count)
@@ -24,7 +24,7 @@ static void all_obey(struct harness *h, int count)
     for (int round = 0; round < 4; round++) {
         for (int i = 0; i < count; i++)
             if (h->client[i].client != NULL)
-                obeys(h, i);
+                obey_target(h, i);
     }
 }
 
@@ -32,19 +32,19 @@ static void forming_second_job_starts_it_waits_until_the_first_has_formed(void *
 {
     struct harness *h = *state;
 
-    comes(h, 0, 1, 0, 1);
-    comes(h, 3, 2, 0, 1); /* the other one's device, where nobody is yet */
+    join_job(h, 0, 1, 0, 1);
+    join_job(h, 3, 2, 0, 1); /* the other one's device, where nobody is yet */
     assert_true(is_running(h, 0));
     assert_false(has_run(h, 3));
-    comes(h, 1, 1, 0, 1);
-    comes(h, 2, 2, 0, 1);
+    join_job(h, 1, 1, 0, 1);
+    join_job(h, 2, 2, 0, 1);
     all_obey(h, 4);
     assert_true(is_running(h, 0) && is_running(h, 1));
     assert_false(has_run(h, 2) || has_run(h, 3));
-    later(h, 11000 * MS);
+    pass_time(h, 11000 * MS);
     all_obey(h, 4);
     assert_true(is_running(h, 2) && is_running(h, 3));
-    later(h, 11000 * MS);
+    pass_time(h, 11000 * MS);
     all_obey(h, 4);
     for (int i = 0; i < 4; i++) /* all have formed, and fit */
         assert_true(is_running(h, i));
@@ -54,11 +54,11 @@ static void forming_single_program_comes_it_runs_at_once(void **state)
 {
     struct harness *h = *state;
 
-    comes(h, 0, 1, 0, 1);
-    comes(h, 1, 2, 0, 1);
+    join_job(h, 0, 1, 0, 1);
+    join_job(h, 1, 2, 0, 1);
     assert_false(has_run(h, 1));
     h->client[3].state.uuid[0] = 1;
-    say(h, 3, W, GIB, 0);
+    say_state(h, 3, W, GIB, 0);
     assert_true(has_run(h, 3));
 }
 
@@ -66,10 +66,10 @@ static void forming_all_ranks_on_other_devices_they_do_not_wait(void **state)
 {
     struct harness *h = *state;
 
-    comes(h, 0, 1, 2, 1);
-    comes(h, 2, 1, 2, 1);
-    comes(h, 1, 2, 2, 1);
-    comes(h, 3, 2, 2, 1);
+    join_job(h, 0, 1, 2, 1);
+    join_job(h, 2, 1, 2, 1);
+    join_job(h, 1, 2, 2, 1);
+    join_job(h, 3, 2, 2, 1);
     all_obey(h, 4);
     for (int i = 0; i < 4; i++)
         assert_true(is_running(h, i));
@@ -79,15 +79,15 @@ static void forming_user_has_more_jobs_the_other_user_is_next(void **state)
 {
     struct harness *h = *state;
 
-    comes(h, 0, 1, 0, 1);
-    comes(h, 1, 2, 0, 1);
-    comes(h, 2, 3, 0, 1);
-    comes(h, 3, 4, 0, 2);
+    join_job(h, 0, 1, 0, 1);
+    join_job(h, 1, 2, 0, 1);
+    join_job(h, 2, 3, 0, 1);
+    join_job(h, 3, 4, 0, 2);
     all_obey(h, 4);
     assert_true(is_running(h, 0));
     for (int i = 1; i < 4; i++)
         assert_false(has_run(h, i));
-    gone(h, 0);
+    end_client(h, 0);
     assert_true(has_run(h, 3));
     assert_false(has_run(h, 1) || has_run(h, 2));
 }

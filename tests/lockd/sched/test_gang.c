@@ -5,7 +5,7 @@
  */
 #include "tests/lockd/harness.h"
 
-static void joins(struct harness *h, int who, const char *group, uint32_t user)
+static void join_group(struct harness *h, int who, const char *group, uint32_t user)
 {
     struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
     struct harness_client *c = &h->client[who];
@@ -16,33 +16,33 @@ static void joins(struct harness *h, int who, const char *group, uint32_t user)
     c->state.uuid[0] = (uint8_t)(who % 2);
 }
 
-static int six(void **state)
+static int setup_six(void **state)
 {
     struct harness *h;
 
     harness_setup(state);
     h = *state;
-    joins(h, 0, "a", 1);
-    joins(h, 1, "a", 1);
-    joins(h, 2, "b", 1);
-    joins(h, 3, "b", 1);
-    joins(h, 4, "", 1);
-    joins(h, 5, "", 1);
+    join_group(h, 0, "a", 1);
+    join_group(h, 1, "a", 1);
+    join_group(h, 2, "b", 1);
+    join_group(h, 3, "b", 1);
+    join_group(h, 4, "", 1);
+    join_group(h, 5, "", 1);
     return 0;
 }
 
-#define six_scenario(name) cmocka_unit_test_setup_teardown(name, six, harness_teardown)
+#define six_scenario(name) cmocka_unit_test_setup_teardown(name, setup_six, harness_teardown)
 
 /* Does what its target says, at once. */
-static void obey(struct harness *h, int who)
+static void obey_at_once(struct harness *h, int who)
 {
     const struct harness_client *c = &h->client[who];
     const uint64_t demand = c->state.demand, budget = c->target.budget;
 
     if (!has_run(h, who))
-        say(h, who, W, demand, sched_min(c->state.resident, budget));
+        say_state(h, who, W, demand, sched_min(c->state.resident, budget));
     else
-        say(h, who, budget >= demand ? R : W, demand, sched_min(demand, budget));
+        say_state(h, who, budget >= demand ? R : W, demand, sched_min(demand, budget));
 }
 
 static void all_obey(struct harness *h)
@@ -50,7 +50,7 @@ static void all_obey(struct harness *h)
     for (int round = 0; round < 6; round++) {
         for (int i = 0; i < 6; i++)
             if (h->client[i].targets != 0)
-                obey(h, i);
+                obey_at_once(h, i);
     }
 }
 
@@ -63,14 +63,14 @@ static void gang_runs_only_with_all_its_places(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 5, W, 7 * GIB, 0);
+    say_state(h, 5, W, 7 * GIB, 0);
     all_obey(h);
     assert_true(runs_now(h, 5));
-    say(h, 1, W, 7 * GIB, 0); /* 5 has the room */
-    say(h, 0, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0); /* 5 has the room */
+    say_state(h, 0, W, 7 * GIB, 0);
     assert_false(has_run(h, 0)); /* its device is free, its gang's other one is not */
     assert_false(has_run(h, 1));
-    later(h, 2 * quantum_of(h));
+    pass_time(h, 2 * quantum_of(h));
     all_obey(h);
     assert_true(runs_now(h, 0));
     assert_true(runs_now(h, 1));
@@ -81,12 +81,12 @@ static void gang_turn_ends_on_all_devices(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 1, W, 7 * GIB, 0);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
     all_obey(h);
     assert_true(runs_now(h, 0) && runs_now(h, 1));
-    say(h, 5, W, 7 * GIB, 0); /* on device 1 only */
-    later(h, 61000 * MS);
+    say_state(h, 5, W, 7 * GIB, 0); /* on device 1 only */
+    pass_time(h, 61000 * MS);
     assert_false(has_run(h, 0));
     assert_false(has_run(h, 1));
     all_obey(h);
@@ -99,14 +99,14 @@ static void gang_two_gangs_in_the_same_order_never_block_each_other(void **state
     uint64_t ran[6] = {0}, together = 0;
 
     for (int i = 3; i >= 0; i--) /* b comes first on device 1, and so does a on 0 */
-        say(h, i, W, 7 * GIB, 0);
+        say_state(h, i, W, 7 * GIB, 0);
     for (int step = 0; step < 15000; step++) {
         all_obey(h);
         assert_false(runs_now(h, 0) && runs_now(h, 2));
         for (int i = 0; i < 4; i++)
             ran[i] += runs_now(h, i);
         together += (runs_now(h, 0) && runs_now(h, 1)) || (runs_now(h, 2) && runs_now(h, 3));
-        later(h, 20 * MS);
+        pass_time(h, 20 * MS);
     }
     assert_true(together > 14500);
     for (int i = 0; i < 4; i++)
@@ -120,12 +120,12 @@ static void gang_two_gangs_fit_on_one_device_they_take_turns(void **state)
     uint64_t ran[6] = {0};
 
     for (int i = 0; i < 4; i++)
-        say(h, i, W, i % 2 == 0 ? 4 * GIB : 7 * GIB, 0);
+        say_state(h, i, W, i % 2 == 0 ? 4 * GIB : 7 * GIB, 0);
     for (int step = 0; step < 10000; step++) {
         all_obey(h);
         for (int i = 0; i < 4; i++)
             ran[i] += runs_now(h, i);
-        later(h, 20 * MS);
+        pass_time(h, 20 * MS);
     }
     assert_in_range(ran[1], 4900, 5100);
     assert_in_range(ran[3], 4900, 5100);
@@ -136,15 +136,15 @@ static void gang_beside_a_program_of_one_device_shares_are_equal(void **state)
     struct harness *h = *state;
     uint64_t ran[6] = {0};
 
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 5, W, 7 * GIB, 0);
-    say(h, 4, W, 7 * GIB, 0);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 5, W, 7 * GIB, 0);
+    say_state(h, 4, W, 7 * GIB, 0);
     for (int step = 0; step < 15000; step++) {
         all_obey(h);
         for (int i = 0; i < 6; i++)
             ran[i] += runs_now(h, i);
-        later(h, 20 * MS);
+        pass_time(h, 20 * MS);
     }
     assert_in_range(ran[0], 7200, 7800);
     assert_in_range(ran[1], 7200, 7800);
@@ -156,12 +156,12 @@ static void gang_of_another_user_is_another_gang(void **state)
 {
     struct harness *h = *state;
 
-    joins(h, 6, "a", 2);
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 6, W, GIB, 0);
+    join_group(h, 6, "a", 2);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 6, W, GIB, 0);
     assert_true(h->client[0].client->gang != h->client[6].client->gang);
     assert_true(has_run(h, 0));
-    say(h, 1, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
     assert_true(h->client[0].client->gang == h->client[1].client->gang);
 }
 
@@ -169,12 +169,12 @@ static void gang_member_dies_the_others_go_on(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 5, W, 7 * GIB, 0);
+    say_state(h, 5, W, 7 * GIB, 0);
     all_obey(h);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 0, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 0, W, 7 * GIB, 0);
     assert_false(has_run(h, 0));
-    gone(h, 1);
+    end_client(h, 1);
     assert_true(has_run(h, 0)); /* the rest of the gang waits for nothing any more */
 }
 
@@ -182,8 +182,8 @@ static void gang_paused_member_stops_all(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 1, W, 7 * GIB, 0);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
     all_obey(h);
     sched_pause(h->sched, h->client[0].client, true, h->now);
     harness_take(h);
@@ -201,17 +201,17 @@ static void gang_waits_for_a_stuck_program_others_run_on_its_other_device(void *
     struct harness *h = *state;
     uint64_t ran = 0;
 
-    runs(h, 5, 7 * GIB);
+    run_with(h, 5, 7 * GIB);
     h->client[5].deaf = true;
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 4, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 4, W, 7 * GIB, 0);
     for (int second = 0; second < 600; second++) {
         for (int i = 0; i < 5; i++)
             if (h->client[i].targets != 0)
-                obey(h, i);
+                obey_at_once(h, i);
         ran += runs_now(h, 4);
-        later(h, 1000 * MS);
+        pass_time(h, 1000 * MS);
     }
     assert_true(ran > 60);
 }
@@ -221,21 +221,21 @@ static void gang_hopeless_on_one_device_it_keeps_no_place_on_another(void **stat
     struct harness *h = *state;
     uint64_t ran = 0;
 
-    runs(h, 5, 7 * GIB);
-    say(h, 1, W, 11 * GIB, 0);
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 4, W, 7 * GIB, 0);
+    run_with(h, 5, 7 * GIB);
+    say_state(h, 1, W, 11 * GIB, 0);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 4, W, 7 * GIB, 0);
     for (int step = 0; step < 600; step++) {
         all_obey(h);
         ran += runs_now(h, 4);
-        later(h, 100 * MS);
+        pass_time(h, 100 * MS);
     }
     assert_true(ran > 550);
-    say(h, 1, W, 7 * GIB, 0); /* there is hope now */
-    later(h, 100 * MS);
+    say_state(h, 1, W, 7 * GIB, 0); /* there is hope now */
+    pass_time(h, 100 * MS);
     for (int step = 0; step < 600; step++) {
         all_obey(h);
-        later(h, 100 * MS);
+        pass_time(h, 100 * MS);
         if (runs_now(h, 0) && runs_now(h, 1))
             return;
     }
@@ -254,14 +254,14 @@ static void gang_of_low_priority_keeps_no_place_for_ever(void **state)
     sched_set(h->sched, &settings, h->now);
     sched_priority(h->sched, h->client[4].client, 50, h->now);
     sched_priority(h->sched, h->client[5].client, 50, h->now);
-    runs(h, 5, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 4, W, 7 * GIB, 0);
+    run_with(h, 5, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 4, W, 7 * GIB, 0);
     for (int step = 0; step < 2400; step++) {
         all_obey(h);
         ran += runs_now(h, 4);
-        later(h, 50 * MS);
+        pass_time(h, 50 * MS);
     }
     assert_true(ran > 1200);
 }
@@ -275,15 +275,15 @@ static void gang_weight_is_the_highest_of_its_members(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 0, W, GIB, 0);
+    say_state(h, 0, W, GIB, 0);
     assert_int_equal(gang_of(h, 0)->weight, GS_WEIGHT_DEFAULT);
     h->client[1].client->weight = 300; /* as its HELLO says, before it joins */
-    say(h, 1, W, GIB, 0);
+    say_state(h, 1, W, GIB, 0);
     assert_int_equal(gang_of(h, 0)->weight, 300);
     lockd_list_each (at, &gang_of(h, 0)->parties)
         assert_int_equal(sched_party_of(at, of_gang)->weight, 300);
     assert_null(sched_check(h->sched));
-    gone(h, 1);
+    end_client(h, 1);
     assert_int_equal(gang_of(h, 0)->weight, GS_WEIGHT_DEFAULT);
     assert_null(sched_check(h->sched));
     sched_weight(h->sched, h->client[0].client, 40, h->now);
@@ -298,25 +298,25 @@ static void gang_grows_and_shrinks_all_the_time_turn_ends(void **state)
     struct harness *h = *state;
     int ran[2] = {0};
 
-    joins(h, 0, "g", 1);
-    say(h, 0, W, 7 * GIB, 0);
-    joins(h, 1, "", 1);
+    join_group(h, 0, "g", 1);
+    say_state(h, 0, W, 7 * GIB, 0);
+    join_group(h, 1, "", 1);
     h->client[1].state.uuid[0] = 0;
-    say(h, 1, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
     for (int step = 0; step < 4000; step++) {
-        joins(h, 2, "g", 1);
+        join_group(h, 2, "g", 1);
         h->client[2].state.uuid[0] = (uint8_t)(100 + step % 20);
-        say(h, 2, 0, 0, 0);
+        say_state(h, 2, 0, 0, 0);
         for (int who = 0; who < 4; who++) {
             struct harness_client *c = &h->client[who % 2];
             const bool runs = has_run(h, who % 2) && c->target.budget >= 7 * GIB;
 
-            say(h, who % 2, runs ? R : W, 7 * GIB,
-                runs ? 7 * GIB : sched_min(c->state.resident, c->target.budget));
+            say_state(h, who % 2, runs ? R : W, 7 * GIB,
+                      runs ? 7 * GIB : sched_min(c->state.resident, c->target.budget));
             ran[who % 2] += runs && who >= 2;
         }
-        later(h, 50 * MS);
-        gone(h, 2);
+        pass_time(h, 50 * MS);
+        end_client(h, 2);
     }
     assert_true(ran[0] > 1200 && ran[1] > 1200);
 }

@@ -10,7 +10,7 @@ static void has_on_host(struct harness *h, int who, uint64_t used, uint64_t want
 
     state->host_used = used;
     state->host_wanted = wanted;
-    say(h, who, state->flags, state->demand, state->resident);
+    say_state(h, who, state->flags, state->demand, state->resident);
 }
 
 static void machine_has(struct harness *h, uint64_t bytes)
@@ -28,7 +28,7 @@ static void limit_all(struct harness *h, uint64_t bytes)
     harness_take(h);
 }
 
-static uint64_t budget(const struct harness *h, int who)
+static uint64_t read_host_budget(const struct harness *h, int who)
 {
     return h->client[who].target.host_budget;
 }
@@ -37,8 +37,8 @@ static void host_nothing_known_no_limit(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 4 * GIB);
-    assert_true(budget(h, 0) == UINT64_MAX);
+    run_with(h, 0, 4 * GIB);
+    assert_true(read_host_budget(h, 0) == UINT64_MAX);
 }
 
 /* The first target that a newcomer gets, whatever follows. */
@@ -73,12 +73,12 @@ static void host_plenty_each_has_room_for_all_its_memory(void **state)
     struct harness *h = *state;
 
     machine_has(h, 100 * GIB);
-    runs(h, 0, 4 * GIB);
-    runs(h, 1, 5 * GIB);
-    later(h, 100 * MS);
-    assert_true(budget(h, 0) >= 4 * GIB);
-    assert_true(budget(h, 1) >= 5 * GIB);
-    assert_true(budget(h, 0) + budget(h, 1) <= 80 * GIB);
+    run_with(h, 0, 4 * GIB);
+    run_with(h, 1, 5 * GIB);
+    pass_time(h, 100 * MS);
+    assert_true(read_host_budget(h, 0) >= 4 * GIB);
+    assert_true(read_host_budget(h, 1) >= 5 * GIB);
+    assert_true(read_host_budget(h, 0) + read_host_budget(h, 1) <= 80 * GIB);
 }
 
 static void host_scarce_what_is_off_the_device_goes_first(void **state)
@@ -86,18 +86,18 @@ static void host_scarce_what_is_off_the_device_goes_first(void **state)
     struct harness *h = *state;
 
     limit_all(h, 8 * GIB);
-    runs(h, 0, 9 * GIB);
+    run_with(h, 0, 9 * GIB);
     has_on_host(h, 0, 6 * GIB, 6 * GIB); /* copies of what is on the card */
-    say(h, 1, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
     has_on_host(h, 1, GIB, 7 * GIB); /* all its memory is off the card */
-    later(h, 100 * MS);
-    assert_true(budget(h, 0) < 6 * GIB); /* it drops copies */
-    has_on_host(h, 0, budget(h, 0), 6 * GIB);
-    later(h, 100 * MS);
+    pass_time(h, 100 * MS);
+    assert_true(read_host_budget(h, 0) < 6 * GIB); /* it drops copies */
+    has_on_host(h, 0, read_host_budget(h, 0), 6 * GIB);
+    pass_time(h, 100 * MS);
     has_on_host(h, 1, GIB, 7 * GIB);
-    later(h, 100 * MS);
-    assert_in_range(budget(h, 1), 6 * GIB, 8 * GIB);
-    assert_true(budget(h, 0) + budget(h, 1) <= 8 * GIB);
+    pass_time(h, 100 * MS);
+    assert_in_range(read_host_budget(h, 1), 6 * GIB, 8 * GIB);
+    assert_true(read_host_budget(h, 0) + read_host_budget(h, 1) <= 8 * GIB);
 }
 
 static void host_what_somebody_still_has_is_not_given_twice(void **state)
@@ -105,11 +105,12 @@ static void host_what_somebody_still_has_is_not_given_twice(void **state)
     struct harness *h = *state;
 
     limit_all(h, 8 * GIB);
-    runs(h, 0, 9 * GIB);
+    run_with(h, 0, 9 * GIB);
     has_on_host(h, 0, 6 * GIB, 6 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    later(h, 100 * MS);
-    assert_true(budget(h, 1) <= 2 * GIB + 64 * MIB); /* 0 has not dropped anything yet */
+    say_state(h, 1, W, 7 * GIB, 0);
+    pass_time(h, 100 * MS);
+    assert_true(read_host_budget(h, 1) <=
+                2 * GIB + 64 * MIB); /* 0 has not dropped anything yet */
 }
 
 static void host_limit_is_lifted_budgets_are(void **state)
@@ -117,12 +118,12 @@ static void host_limit_is_lifted_budgets_are(void **state)
     struct harness *h = *state;
 
     limit_all(h, 2 * GIB);
-    runs(h, 0, 9 * GIB);
-    later(h, 100 * MS);
-    assert_true(budget(h, 0) <= 2 * GIB);
+    run_with(h, 0, 9 * GIB);
+    pass_time(h, 100 * MS);
+    assert_true(read_host_budget(h, 0) <= 2 * GIB);
     limit_all(h, LOCKD_AUTO);
-    later(h, 100 * MS);
-    assert_true(budget(h, 0) == UINT64_MAX);
+    pass_time(h, 100 * MS);
+    assert_true(read_host_budget(h, 0) == UINT64_MAX);
 }
 
 static void host_program_leaves_others_get_its_part(void **state)
@@ -130,14 +131,14 @@ static void host_program_leaves_others_get_its_part(void **state)
     struct harness *h = *state;
 
     limit_all(h, 8 * GIB);
-    runs(h, 0, 9 * GIB);
+    run_with(h, 0, 9 * GIB);
     has_on_host(h, 0, 6 * GIB, 9 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
     has_on_host(h, 1, 0, 7 * GIB);
-    later(h, 100 * MS);
-    gone(h, 0);
-    later(h, 100 * MS);
-    assert_true(budget(h, 1) >= 7 * GIB);
+    pass_time(h, 100 * MS);
+    end_client(h, 0);
+    pass_time(h, 100 * MS);
+    assert_true(read_host_budget(h, 1) >= 7 * GIB);
     assert_true(sched_host_info(h->sched).used == 0);
 }
 
@@ -148,20 +149,20 @@ static void host_lie_takes_nothing_from_the_others(void **state)
     struct harness *h = *state;
 
     machine_has(h, 64 * GIB);
-    runs(h, 0, 6 * GIB);
-    say(h, 7, 0, MIB, 0);
+    run_with(h, 0, 6 * GIB);
+    say_state(h, 7, 0, MIB, 0);
     has_on_host(h, 7, 1ull << 48, 1ull << 48);
     for (int i = 0; i < 100; i++) {
         machine_has(h, 64 * GIB);
-        later(h, 1000 * MS);
+        pass_time(h, 1000 * MS);
         has_on_host(h, 7, 1ull << 48, 1ull << 48);
     }
-    say(h, 1, W, 6 * GIB, 0);
-    later(h, 1000 * MS);
+    say_state(h, 1, W, 6 * GIB, 0);
+    pass_time(h, 1000 * MS);
     assert_true(sched_host_info(h->sched).total <= 5 * (64 * GIB));
-    assert_true(budget(h, 0) >= 6 * GIB);
-    assert_true(budget(h, 1) >= 6 * GIB);
-    gone(h, 7);
+    assert_true(read_host_budget(h, 0) >= 6 * GIB);
+    assert_true(read_host_budget(h, 1) >= 6 * GIB);
+    end_client(h, 7);
     machine_has(h, 64 * GIB);
     assert_true(sched_host_info(h->sched).total <= 64 * GIB);
 }
@@ -174,10 +175,10 @@ static void host_what_somebody_comes_with_is_counted(void **state)
     machine_has(h, GIB);
     h->client[0].state.target_seq = 7;
     h->client[0].state.host_used = h->client[0].state.host_wanted = 10 * GIB;
-    say(h, 0, 0, 10 * GIB, 0);
-    later(h, 500 * MS); /* others may come back too */
+    say_state(h, 0, 0, 10 * GIB, 0);
+    pass_time(h, 500 * MS); /* others may come back too */
     assert_true(sched_host_info(h->sched).used == 10 * GIB);
-    assert_true(budget(h, 0) >= 8 * GIB);
+    assert_true(read_host_budget(h, 0) >= 8 * GIB);
 }
 
 int main(void)

@@ -24,58 +24,58 @@ static bool is_found(const struct harness *h, int who)
 
 /* One step; both do what they are told, and 1 has work or not. Returns who ran, one bit each. 0 takes part
  * once it has connected. */
-static unsigned step(struct harness *h, bool works)
+static unsigned step_both(struct harness *h, bool works)
 {
     unsigned ran = 0;
 
     if (h->client[0].client != NULL)
-        obeys(h, 0);
+        obey_target(h, 0);
     if (works)
-        obeys(h, 1);
+        obey_target(h, 1);
     else if (has_run(h, 1))
-        say(h, 1, GS_STATE_RUNNING, 6 * GIB, 6 * GIB);
+        say_state(h, 1, GS_STATE_RUNNING, 6 * GIB, 6 * GIB);
     else
-        say(h, 1, 0, 6 * GIB,
-            sched_min(h->client[1].state.resident, h->client[1].target.budget));
+        say_state(h, 1, 0, 6 * GIB,
+                  sched_min(h->client[1].state.resident, h->client[1].target.budget));
     for (int who = 0; who < 2; who++)
         ran |= is_running(h, who) && (who == 0 || works) ? 1u << who : 0;
-    later(h, STEP);
+    pass_time(h, STEP);
     assert_null(sched_check(h->sched));
     return ran;
 }
 
 /* 1 works for so long, however long it has to wait for that, and rests. Adds to ran what 0 ran. Returns
  * how long 1 waited. */
-static uint64_t burst(struct harness *h, uint64_t work, uint64_t rest, uint64_t *ran)
+static uint64_t run_burst(struct harness *h, uint64_t work, uint64_t rest, uint64_t *ran)
 {
     uint64_t waited = 0;
 
     while (work != 0) {
-        const unsigned is = step(h, true);
+        const unsigned is = step_both(h, true);
 
         work -= (is & 2) != 0 ? sched_min(work, STEP) : 0;
         waited += (is & 2) == 0 ? STEP : 0;
         *ran += (is & 1) != 0 ? STEP : 0;
     }
     for (; rest != 0; rest -= STEP)
-        *ran += (step(h, false) & 1) != 0 ? STEP : 0;
+        *ran += (step_both(h, false) & 1) != 0 ? STEP : 0;
     return waited;
 }
 
-static uint64_t bursts(struct harness *h, int count, uint64_t work, uint64_t rest)
+static uint64_t run_bursts(struct harness *h, int count, uint64_t work, uint64_t rest)
 {
     uint64_t ran = 0, longest = 0;
 
     for (int i = 0; i < count; i++)
-        longest = sched_max(longest, burst(h, work, rest, &ran));
+        longest = sched_max(longest, run_burst(h, work, rest, &ran));
     return longest;
 }
 
-static void begin(struct harness *h)
+static void begin_both(struct harness *h)
 {
-    say(h, 0, W, 8 * GIB, 0);
-    obeys(h, 0);
-    say(h, 1, 0, 6 * GIB, 0);
+    say_state(h, 0, W, 8 * GIB, 0);
+    obey_target(h, 0);
+    say_state(h, 1, 0, 6 * GIB, 0);
 }
 
 /* --- what makes a program interactive --- */
@@ -84,11 +84,11 @@ static void interactive_short_bursts_are_found_within_three(void **state)
 {
     struct harness *h = *state;
 
-    begin(h);
-    bursts(h, 3, 500 * MS, 4 * SECOND);
+    begin_both(h);
+    run_bursts(h, 3, 500 * MS, 4 * SECOND);
     assert_true(is_found(h, 1));
     assert_false(is_found(h, 0));
-    assert_in_range(bursts(h, 20, 500 * MS, 4 * SECOND), 0, STOPPED * STEP);
+    assert_in_range(run_bursts(h, 20, 500 * MS, 4 * SECOND), 0, STOPPED * STEP);
 }
 
 /* Whoever is alone waits for nobody: its bursts show as they are. */
@@ -96,12 +96,12 @@ static void interactive_evaluation_pauses_are_not_enough(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 1, 0, 6 * GIB, 0);
-    bursts(h, 5, 30 * SECOND, 20 * SECOND);
+    say_state(h, 1, 0, 6 * GIB, 0);
+    run_bursts(h, 5, 30 * SECOND, 20 * SECOND);
     assert_false(is_found(h, 1));
-    say(h, 0, W, 8 * GIB, 0);
+    say_state(h, 0, W, 8 * GIB, 0);
     for (int i = 0; i < 5; i++) {
-        bursts(h, 1, 30 * SECOND, 20 * SECOND);
+        run_bursts(h, 1, 30 * SECOND, 20 * SECOND);
         assert_false(is_found(h, 1));
     }
 }
@@ -111,8 +111,8 @@ static void interactive_rests_that_are_gaps_are_not_enough(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 1, 0, 6 * GIB, 0);
-    bursts(h, 30, 2 * SECOND, 600 * MS);
+    say_state(h, 1, 0, 6 * GIB, 0);
+    run_bursts(h, 30, 2 * SECOND, 600 * MS);
     assert_true(party_of(h, 1)->bursts.usual != LOCKD_NEVER);
     assert_false(party_of(h, 1)->bursts.rests);
     assert_false(is_found(h, 1));
@@ -122,12 +122,12 @@ static void interactive_bursts_that_grow_long_end_it(void **state)
 {
     struct harness *h = *state;
 
-    begin(h);
-    bursts(h, 5, 500 * MS, 4 * SECOND);
+    begin_both(h);
+    run_bursts(h, 5, 500 * MS, 4 * SECOND);
     assert_true(is_found(h, 1));
-    bursts(h, 8, 40 * SECOND, 10 * SECOND);
+    run_bursts(h, 8, 40 * SECOND, 10 * SECOND);
     assert_false(is_found(h, 1));
-    bursts(h, 30, 500 * MS, 4 * SECOND); /* ... and short ones bring it back */
+    run_bursts(h, 30, 500 * MS, 4 * SECOND); /* ... and short ones bring it back */
     assert_true(is_found(h, 1));
 }
 
@@ -138,7 +138,7 @@ static uint64_t goes_first_for(struct harness *h, uint64_t work)
 
     while (work != 0) {
         const bool goes_first = sched_party_goes_first(party_of(h, 1), h->now);
-        const unsigned ran = step(h, true);
+        const unsigned ran = step_both(h, true);
 
         work -= (ran & 2) != 0 ? sched_min(work, STEP) : 0;
         first += goes_first && (ran & 2) != 0 ? STEP : 0;
@@ -151,8 +151,8 @@ static void interactive_work_without_an_end_goes_first_for_a_short_time(void **s
 {
     struct harness *h = *state;
 
-    begin(h);
-    bursts(h, 5, 500 * MS, 4 * SECOND);
+    begin_both(h);
+    run_bursts(h, 5, 500 * MS, 4 * SECOND);
     assert_true(is_found(h, 1));
     assert_in_range(goes_first_for(h, 120 * SECOND), 0, 16 * SECOND);
     assert_false(is_found(h, 1));
@@ -164,8 +164,8 @@ interactive_work_without_an_end_after_much_work_goes_first_for_a_bounded_time(vo
 {
     struct harness *h = *state;
 
-    begin(h);
-    bursts(h, 10, 1000 * MS, 1500 * MS);
+    begin_both(h);
+    run_bursts(h, 10, 1000 * MS, 1500 * MS);
     assert_true(is_found(h, 1));
     assert_in_range(goes_first_for(h, 400 * SECOND), 0, 130 * SECOND);
     assert_false(is_found(h, 1));
@@ -178,11 +178,11 @@ static void interactive_long_bursts_that_wait_go_first_a_few_times(void **state)
     struct harness *h = *state;
     uint64_t first = 0;
 
-    begin(h);
-    bursts(h, 5, 500 * MS, 4 * SECOND);
+    begin_both(h);
+    run_bursts(h, 5, 500 * MS, 4 * SECOND);
     for (int i = 0; i < 40; i++) {
         first += goes_first_for(h, 30 * SECOND);
-        bursts(h, 1, 0, 10 * SECOND);
+        run_bursts(h, 1, 0, 10 * SECOND);
     }
     assert_in_range(first, 0, 200 * SECOND);
     assert_false(is_found(h, 1));
@@ -196,19 +196,19 @@ static void credit_falls_while_others_are_held_off_and_rises_while_they_run(void
     const struct sched_device_share *share;
     double before;
 
-    begin(h);
+    begin_both(h);
     share = &device_of(h)->share;
-    bursts(h, 4, 500 * MS, 4 * SECOND);
+    run_bursts(h, 4, 500 * MS, 4 * SECOND);
     before = share->spare;
     for (int i = 0; i < 1000; i++)
-        step(h, true);
+        step_both(h, true);
     /* two programs: the other one keeps 0.6 of its half */
     assert_true(before - share->spare > 2.5e9 && before - share->spare < 3.5e9);
     before = share->spare;
     for (int i = 0; i < 300; i++)
-        step(h, false);
+        step_both(h, false);
     assert_true(share->spare - before > 0.6 * 3e9 && share->spare - before < 0.75 * 3e9);
-    bursts(h, 1, 500 * MS, 100 * SECOND);
+    run_bursts(h, 1, 500 * MS, 100 * SECOND);
     assert_true(share->spare <= (double)SPARE_MOST);
 }
 
@@ -219,14 +219,14 @@ static void credit_spent_the_others_keep_the_floor(void **state)
     struct harness *h = *state;
     uint64_t ran = 0, began;
 
-    begin(h);
-    bursts(h, 4, 500 * MS, 4 * SECOND);
+    begin_both(h);
+    run_bursts(h, 4, 500 * MS, 4 * SECOND);
     for (int i = 0; i < 100; i++)
-        burst(h, 500 * MS, 50 * MS, &ran);
+        run_burst(h, 500 * MS, 50 * MS, &ran);
     ran = 0;
     began = h->now;
     for (int i = 0; i < 400; i++)
-        burst(h, 500 * MS, 50 * MS, &ran);
+        run_burst(h, 500 * MS, 50 * MS, &ran);
     assert_true(ran >= (h->now - began) * 29 / 100);
 }
 
@@ -237,15 +237,15 @@ static void new_one_goes_at_once_where_the_other_one_has_long_computed(void **st
     struct harness *h = *state;
     uint64_t ran = 0;
 
-    begin(h);
+    begin_both(h);
     for (int i = 0; i < 6000; i++)
-        step(h, false);
+        step_both(h, false);
     for (int i = 0; i < 5; i++) { /* also when that one is in the midst of a turn */
-        assert_in_range(burst(h, 200 * MS, 0, &ran), 0, STOPPED * STEP);
-        gone(h, 1);
-        say(h, 1, 0, 6 * GIB, 0);
+        assert_in_range(run_burst(h, 200 * MS, 0, &ran), 0, STOPPED * STEP);
+        end_client(h, 1);
+        say_state(h, 1, 0, 6 * GIB, 0);
         for (int steps = 0; steps < 5; steps++)
-            step(h, false);
+            step_both(h, false);
     }
 }
 
@@ -254,10 +254,10 @@ static void new_one_waits_for_the_turn_of_one_that_has_just_begun(void **state)
     struct harness *h = *state;
     uint64_t ran = 0, quantum;
 
-    begin(h);
+    begin_both(h);
     quantum = quantum_of(h);
     assert_true(quantum > 10 * STEP);
-    assert_in_range(burst(h, 200 * MS, STEP, &ran), quantum - 5 * STEP, quantum + 5 * STEP);
+    assert_in_range(run_burst(h, 200 * MS, STEP, &ran), quantum - 5 * STEP, quantum + 5 * STEP);
 }
 
 /* A user who starts a program again and again: each is new, and ends a turn. */
@@ -266,14 +266,14 @@ static void new_ones_in_a_row_leave_the_floor(void **state)
     struct harness *h = *state;
     uint64_t ran = 0, began;
 
-    begin(h);
+    begin_both(h);
     for (int i = 0; i < 2000; i++)
-        step(h, false);
+        step_both(h, false);
     began = h->now;
     for (int i = 0; i < 400; i++) {
-        burst(h, 300 * MS, 0, &ran);
-        gone(h, 1);
-        say(h, 1, 0, 6 * GIB, 0);
+        run_burst(h, 300 * MS, 0, &ran);
+        end_client(h, 1);
+        say_state(h, 1, 0, 6 * GIB, 0);
     }
     assert_true(ran >= (h->now - began) * 27 / 100);
 }

@@ -38,7 +38,7 @@ static void see_client(void *context, const struct gs_wire_device *device, void 
     seen->device = *device;
 }
 
-static struct seen see(const struct harness *h, int who)
+static struct seen see_program(const struct harness *h, int who)
 {
     struct seen seen = {.owner = &h->client[who]};
 
@@ -50,14 +50,14 @@ static void lock_one_that_left_makes_room(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 2, 0, GIB, 0);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 2, 0, GIB, 0);
     assert_false(has_run(h, 1));
     moves_to(h, 0, 1);
     assert_true(has_run(h, 1));
     assert_true(h->client[1].target.budget >= 7 * GIB);
-    say(h, 0, W, 7 * GIB, 0);
+    say_state(h, 0, W, 7 * GIB, 0);
     assert_true(has_run(h, 0));
     assert_true(h->client[0].target.budget >= 7 * GIB);
     assert_null(sched_check(h->sched));
@@ -67,13 +67,13 @@ static void lock_one_that_moves_while_it_waits_runs_there(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
     sched_pause(h->sched, h->client[1].client, true, h->now);
     sched_evict(h->sched, h->client[1].client, h->now);
     harness_take(h);
     moves_to(h, 1, 1);
-    say(h, 1, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
     assert_false(has_run(h, 1)); /* it is paused there as well */
     sched_pause(h->sched, h->client[1].client, false, h->now);
     harness_take(h);
@@ -87,10 +87,10 @@ static void lock_numbers_of_targets_go_on(void **state)
     struct harness *h = *state;
     uint32_t before;
 
-    runs(h, 0, 7 * GIB);
+    run_with(h, 0, 7 * GIB);
     before = h->client[0].target.seq;
     moves_to(h, 0, 1);
-    say(h, 0, W, 7 * GIB, 0);
+    say_state(h, 0, W, 7 * GIB, 0);
     assert_true(h->client[0].target.seq > before);
 }
 
@@ -99,23 +99,23 @@ static void lock_times_go_with_it_and_are_not_counted_twice(void **state)
     struct harness *h = *state;
     struct seen seen;
 
-    say(h, 1, 0, GIB, 0); /* so that the device stays */
-    runs(h, 0, 7 * GIB);
-    later(h, 3000 * MS);
+    say_state(h, 1, 0, GIB, 0); /* so that the device stays */
+    run_with(h, 0, 7 * GIB);
+    pass_time(h, 3000 * MS);
     moves_to(h, 0, 1);
-    assert_int_equal(see(h, 1).gpu_ns[0], 3000 * MS);
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 0, R, 7 * GIB, 7 * GIB);
-    later(h, 2000 * MS);
-    seen = see(h, 0);
+    assert_int_equal(see_program(h, 1).gpu_ns[0], 3000 * MS);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 0, R, 7 * GIB, 7 * GIB);
+    pass_time(h, 2000 * MS);
+    seen = see_program(h, 0);
     assert_int_equal(seen.client.gpu_ns, 5000 * MS);
     assert_int_equal(seen.gpu_ns[0], 3000 * MS);
     assert_int_equal(seen.gpu_ns[1], 2000 * MS);
     moves_to(h, 0, 0); /* and back */
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 0, R, 7 * GIB, 7 * GIB);
-    later(h, 1000 * MS);
-    seen = see(h, 0);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 0, R, 7 * GIB, 7 * GIB);
+    pass_time(h, 1000 * MS);
+    seen = see_program(h, 0);
     assert_int_equal(seen.client.gpu_ns, 6000 * MS);
     assert_int_equal(seen.gpu_ns[0], 4000 * MS);
 }
@@ -124,17 +124,17 @@ static void lock_class_that_was_found_out_goes_with_it(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 1, 0, 8 * GIB, 0); /* turns are taken */
+    say_state(h, 1, 0, 8 * GIB, 0); /* turns are taken */
     for (int burst = 0; burst < 20; burst++) {
-        say(h, 0, R, 7 * GIB, 7 * GIB);
-        later(h, 50 * MS);
-        say(h, 0, 0, 7 * GIB, 7 * GIB);
-        later(h, 2000 * MS);
+        say_state(h, 0, R, 7 * GIB, 7 * GIB);
+        pass_time(h, 50 * MS);
+        say_state(h, 0, 0, 7 * GIB, 7 * GIB);
+        pass_time(h, 2000 * MS);
     }
-    assert_int_equal(see(h, 0).client.class, GS_CLASS_INTERACTIVE);
+    assert_int_equal(see_program(h, 0).client.class, GS_CLASS_INTERACTIVE);
     moves_to(h, 0, 1);
-    say(h, 0, 0, 7 * GIB, 0);
-    assert_int_equal(see(h, 0).client.class, GS_CLASS_INTERACTIVE);
+    say_state(h, 0, 0, 7 * GIB, 0);
+    assert_int_equal(see_program(h, 0).client.class, GS_CLASS_INTERACTIVE);
 }
 
 static void lock_device_that_it_does_not_use_cannot_be_left(void **state)
@@ -142,10 +142,10 @@ static void lock_device_that_it_does_not_use_cannot_be_left(void **state)
     struct harness *h = *state;
     const uint8_t other[16] = {7};
 
-    runs(h, 0, 7 * GIB);
+    run_with(h, 0, 7 * GIB);
     sched_left(h->sched, h->client[0].client, other, h->now);
     assert_true(has_run(h, 0));
-    assert_int_equal(see(h, 0).client.resident, 7 * GIB);
+    assert_int_equal(see_program(h, 0).client.resident, 7 * GIB);
 }
 
 static void lock_one_that_left_may_end_before_it_is_somewhere(void **state)
@@ -154,11 +154,11 @@ static void lock_one_that_left_may_end_before_it_is_somewhere(void **state)
 
     joins_group(h, 0, "pair");
     joins_group(h, 2, "pair");
-    runs(h, 0, 2 * GIB);
-    runs(h, 2, 2 * GIB);
+    run_with(h, 0, 2 * GIB);
+    run_with(h, 2, 2 * GIB);
     moves_to(h, 0, 1);
     assert_true(has_run(h, 2));
-    gone(h, 0);
+    end_client(h, 0);
     assert_null(sched_check(h->sched));
     assert_true(has_run(h, 2));
 }

@@ -11,8 +11,8 @@ static void says_total(struct harness *h, int who, uint64_t total)
     const uint64_t before = h->total;
 
     h->total = total;
-    say(h, who, h->client[who].state.flags, h->client[who].state.demand,
-        h->client[who].state.resident);
+    say_state(h, who, h->client[who].state.flags, h->client[who].state.demand,
+              h->client[who].state.resident);
     h->total = before;
 }
 
@@ -20,12 +20,12 @@ static void lies_small_total_bounds_only_who_says_it(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 4 * GIB);
-    runs(h, 1, 4 * GIB);
+    run_with(h, 0, 4 * GIB);
+    run_with(h, 1, 4 * GIB);
     says_total(h, 7, 1);
     assert_true(device_of(h)->space.capacity == 10 * GIB);
     assert_true(h->client[7].target.capacity == 1);
-    later(h, 100 * MS);
+    pass_time(h, 100 * MS);
     assert_true(has_run(h, 0) && has_run(h, 1));
     assert_true(h->client[0].target.budget >= 4 * GIB);
     assert_true(h->client[0].target.capacity == 10 * GIB);
@@ -39,17 +39,17 @@ static void lies_large_total_gives_nobody_more(void **state)
 
     h->total = 80 * GIB;
     h->free_bytes = 79 * GIB;
-    say(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
     before = device_of(h)->space.capacity;
     assert_true(before == 78 * GIB);
     says_total(h, 7, 1ull << 48);
     assert_true(device_of(h)->space.capacity == before);
-    later(h, 2000 * MS);
-    say(h, 0, 0, 0, 0);
-    later(h, 2000 * MS);
-    say(h, 0, 0, 0, 0);
+    pass_time(h, 2000 * MS);
+    say_state(h, 0, 0, 0, 0);
+    pass_time(h, 2000 * MS);
+    say_state(h, 0, 0, 0, 0);
     assert_true(device_of(h)->space.capacity == before);
-    gone(h, 7);
+    end_client(h, 7);
     assert_true(device_of(h)->measure.total == 80 * GIB);
     assert_true(device_of(h)->space.capacity == before);
 }
@@ -62,23 +62,23 @@ static void lies_two_totals_come_to_rest(void **state)
     uint32_t targets;
 
     h->free_bytes = 9 * GIB;
-    say(h, 0, W, 3 * GIB, 0);
+    say_state(h, 0, W, 3 * GIB, 0);
     h->client[1].state.uuid[0] = h->client[0].state.uuid[0];
     h->free_bytes = UINT64_MAX;
     says_total(h, 1, 4 * GIB);
     targets = h->client[0].targets + h->client[1].targets;
     for (int i = 0; i < 100; i++) {
         h->free_bytes = 9 * GIB;
-        say(h, 0, W, 3 * GIB, 0);
+        say_state(h, 0, W, 3 * GIB, 0);
         h->free_bytes = UINT64_MAX;
         says_total(h, 1, 4 * GIB);
-        later(h, 10 * MS);
+        pass_time(h, 10 * MS);
     }
     assert_true(h->client[0].targets + h->client[1].targets <= targets + 6);
     assert_true(device_of(h)->measure.total == 10 * GIB);
     assert_true(device_of(h)->measure.external == GIB);
     assert_true(h->client[1].target.capacity == 4 * GIB);
-    gone(h, 0); /* who knows how large it really is */
+    end_client(h, 0); /* who knows how large it really is */
     assert_true(device_of(h)->measure.total == 4 * GIB);
     assert_true(h->client[1].target.capacity == 4 * GIB);
     says_total(h, 1, 4 * GIB);
@@ -88,15 +88,15 @@ static void lies_pinned_counts_up_to_what_it_was_given(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 7, 0, 0, 0);
+    say_state(h, 7, 0, 0, 0);
     h->client[7].state.pinned = 1ull << 48;
-    say(h, 7, 0, 0, 0);
+    say_state(h, 7, 0, 0, 0);
     assert_true(device_of(h)->space.capacity + h->client[7].target.budget >= 10 * GIB);
-    say(h, 0, W, 3 * GIB, 0);
-    say(h, 1, W, 3 * GIB, 0);
-    later(h, 2000 * MS);
-    say(h, 7, 0, 0, 0);
-    later(h, 2000 * MS);
+    say_state(h, 0, W, 3 * GIB, 0);
+    say_state(h, 1, W, 3 * GIB, 0);
+    pass_time(h, 2000 * MS);
+    say_state(h, 7, 0, 0, 0);
+    pass_time(h, 2000 * MS);
     assert_true(device_of(h)->space.capacity >= 2 * GIB);
     assert_true(has_run(h, 0) || has_run(h, 1));
 }
@@ -109,17 +109,17 @@ static void lies_nothing_is_free_the_others_put_it_right(void **state)
     uint64_t before;
 
     h->free_bytes = 9 * GIB;
-    say(h, 0, 0, 0, 0);
-    runs(h, 0, 3 * GIB);
+    say_state(h, 0, 0, 0, 0);
+    run_with(h, 0, 3 * GIB);
     h->free_bytes = 6 * GIB;
-    say(h, 0, R, 3 * GIB, 3 * GIB);
-    later(h, 1100 * MS);
-    say(h, 0, R, 3 * GIB, 3 * GIB);
-    say(h, 7, 0, 0, 0);
+    say_state(h, 0, R, 3 * GIB, 3 * GIB);
+    pass_time(h, 1100 * MS);
+    say_state(h, 0, R, 3 * GIB, 3 * GIB);
+    say_state(h, 7, 0, 0, 0);
     assert_true(device_of(h)->measure.external == GIB);
     before = device_of(h)->space.capacity;
     for (int i = 0; i < 5; i++) {
-        later(h, 1100 * MS);
+        pass_time(h, 1100 * MS);
         h->client[7].state.device_free = 0;
         harness_report(h, &h->client[7]);
         harness_take(h);
@@ -143,20 +143,20 @@ static void lies_resident_of_one_that_comes_counts_as_far_as_it_was_seen(void **
     for (int measured = 0; measured < 2; measured++) {
         struct harness *h = *state;
 
-        later(h, RESTART_WINDOW);
+        pass_time(h, RESTART_WINDOW);
         h->free_bytes = measured ? 9 * GIB : UINT64_MAX;
-        say(h, 0, 0, 0, 0);
-        say(h, 0, 0, 0, 0);
+        say_state(h, 0, 0, 0, 0);
+        say_state(h, 0, 0, 0, 0);
         h->client[7] =
             (struct harness_client){.client = sched_client_add(h->sched, &h->client[7]),
                                     .state = {.device_total = h->total, .target_seq = 5}};
         says_resident(h, 7, 1ull << 48);
-        say(h, 0, W, 8 * GIB, 0);
-        later(h, 12000 * MS);
+        say_state(h, 0, W, 8 * GIB, 0);
+        pass_time(h, 12000 * MS);
         assert_true(has_run(h, 0));
         assert_true(h->client[0].target.budget >= 8 * GIB);
-        gone(h, 0);
-        gone(h, 7);
+        end_client(h, 0);
+        end_client(h, 7);
     }
 }
 
@@ -165,11 +165,11 @@ static void lies_resident_counts_up_to_what_it_was_given(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 7, 0, GIB, 0);
-    runs(h, 0, 4 * GIB);
+    say_state(h, 7, 0, GIB, 0);
+    run_with(h, 0, 4 * GIB);
     says_resident(h, 7, 1ull << 48);
     for (int i = 0; i < 100; i++) {
-        later(h, 1000 * MS);
+        pass_time(h, 1000 * MS);
         assert_true(has_run(h, 0));
         assert_true(h->client[0].target.budget >= 4 * GIB);
     }
@@ -184,21 +184,21 @@ static void lies_short_others_run_on_after_a_while(void **state)
         struct harness *h = *state;
         int ran[HARNESS_CLIENTS] = {0};
 
-        runs(h, 7, MIB);
+        run_with(h, 7, MIB);
         for (int who = 0; who < 4; who++)
-            runs(h, who, 2 * GIB);
+            run_with(h, who, 2 * GIB);
         h->client[7].state.short_bytes = 1ull << 48;
         for (int second = 0; second < 4200; second++) {
             const bool is_short = steady || second % 2;
             const uint64_t has = MIB + (steady || second % 4 < 2 ? 0 : 400 * MIB);
 
-            say(h, 7, R | (is_short ? GS_STATE_SHORT : 0), has, has);
+            say_state(h, 7, R | (is_short ? GS_STATE_SHORT : 0), has, has);
             for (int step = 0; step < 10; step++) {
                 for (int who = 0; who < 4; who++) {
-                    obeys(h, who);
-                    obeys(h, who);
+                    obey_target(h, who);
+                    obey_target(h, who);
                 }
-                later(h, 100 * MS);
+                pass_time(h, 100 * MS);
             }
             for (int who = 0; who < 4 && second >= 600; who++)
                 ran[who] += is_running(h, who);
@@ -206,8 +206,8 @@ static void lies_short_others_run_on_after_a_while(void **state)
         for (int who = 0; who < 4; who++)
             assert_true(ran[who] >= 3240); /* nine tenths of an hour */
         for (int who = 0; who < 4; who++)
-            gone(h, who);
-        gone(h, 7);
+            end_client(h, who);
+        end_client(h, 7);
     }
 }
 
@@ -221,21 +221,21 @@ static void lies_that_change_all_the_time_keep_nobody_busy(void **state)
         uint32_t targets;
 
         for (int who = 0; who < 7; who++)
-            runs(h, who, GIB);
-        say(h, 7, 0, kind == 1 ? 8 * GIB : GIB, 0);
-        later(h, 1000 * MS);
+            run_with(h, who, GIB);
+        say_state(h, 7, 0, kind == 1 ? 8 * GIB : GIB, 0);
+        pass_time(h, 1000 * MS);
         targets = h->client[0].targets;
         for (int ms = 0; ms < 2000; ms++) {
             const bool odd = ms % 2 != 0;
 
             h->client[7].state.pinned = kind == 2 && odd ? 4 * GIB : 0;
-            say(h, 7, kind == 1 && odd ? W : 0, kind == 1 || (kind == 0 && odd) ? 8 * GIB : GIB,
-                0);
-            later(h, MS);
+            say_state(h, 7, kind == 1 && odd ? W : 0,
+                      kind == 1 || (kind == 0 && odd) ? 8 * GIB : GIB, 0);
+            pass_time(h, MS);
         }
         assert_true(h->client[0].targets - targets <= 100);
         for (int who = 0; who < 8; who++)
-            gone(h, who);
+            end_client(h, who);
     }
 }
 

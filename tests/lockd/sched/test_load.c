@@ -17,15 +17,16 @@ static void lock_work_and_waits_are_told_apart_from_rests(void **state)
     struct harness *h = *state;
     struct sched_load load;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, 0, 7 * GIB, 0); /* turns are taken */
-    later(h, 300 * MS);
-    say(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB); /* it keeps the device, and does nothing */
-    later(h, 5000 * MS);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, 0, 7 * GIB, 0); /* turns are taken */
+    pass_time(h, 300 * MS);
+    say_state(h, 0, GS_STATE_RUNNING, 7 * GIB,
+              7 * GIB); /* it keeps the device, and does nothing */
+    pass_time(h, 5000 * MS);
     assert_int_equal(load_of(h, 0).run_ns, 300 * MS);
-    say(h, 0, R, 7 * GIB, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    later(h, 100 * MS);
+    say_state(h, 0, R, 7 * GIB, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    pass_time(h, 100 * MS);
     load = load_of(h, 0);
     assert_int_equal(load.run_ns, 400 * MS);
     assert_int_equal(load.wait_ns, 0);
@@ -48,14 +49,14 @@ static void lock_programs_of_groups_and_of_several_devices_are_not_alone(void **
 
     joins_group(h, 0, "pair");
     joins_group(h, 2, "pair");
-    say(h, 0, W, GIB, 0);
+    say_state(h, 0, W, GIB, 0);
     assert_true(load_of(h, 0).alone);
-    say(h, 2, W, GIB, 0);
+    say_state(h, 2, W, GIB, 0);
     assert_false(load_of(h, 0).alone);
-    say(h, 4, W, GIB, 0);
+    say_state(h, 4, W, GIB, 0);
     assert_true(load_of(h, 4).alone);
     h->client[4].state.uuid[0] = 1;
-    say(h, 4, W, 2 * GIB, 0);
+    say_state(h, 4, W, 2 * GIB, 0);
     assert_false(load_of(h, 4).alone);
     assert_true(sched_client_load(h->client[4].client, 1, &load, h->now));
     second = load.uuid[0];
@@ -69,24 +70,24 @@ static void lock_where_all_fit_programs_say_that_they_rest_only_with_balance(voi
     struct harness *h = *state;
     struct sched_settings settings = *sched_settings(h->sched);
 
-    runs(h, 0, 2 * GIB);
-    runs(h, 1, 2 * GIB);
+    run_with(h, 0, 2 * GIB);
+    run_with(h, 1, 2 * GIB);
     assert_int_equal(h->client[0].target.idle_ns, 0);
     settings.balance = true;
     sched_set(h->sched, &settings, h->now);
     harness_take(h);
-    later(h, TELL_PAUSE);
+    pass_time(h, TELL_PAUSE);
     assert_int_not_equal(h->client[0].target.idle_ns, 0);
-    say(h, 0, GS_STATE_RUNNING, 2 * GIB, 2 * GIB);
+    say_state(h, 0, GS_STATE_RUNNING, 2 * GIB, 2 * GIB);
     assert_true(has_run(h, 0)); /* as before: nobody is in its way */
-    later(h, 1000 * MS);
+    pass_time(h, 1000 * MS);
     assert_false(load_of(h, 0).turns);
     assert_int_equal(load_of(h, 0).run_ns, TELL_PAUSE);
     assert_int_equal(load_of(h, 1).run_ns, TELL_PAUSE + 1000 * MS);
     settings.balance = false;
     sched_set(h->sched, &settings, h->now);
     harness_take(h);
-    later(h, TELL_PAUSE);
+    pass_time(h, TELL_PAUSE);
     assert_int_equal(h->client[0].target.idle_ns, 0);
 }
 

@@ -10,8 +10,8 @@ static void lock_measured_device_external_and_reserve_counted(void **state)
     struct harness *h = *state;
 
     h->free_bytes = 9 * GIB; /* 1 GiB is somebody's, nobody has movable memory yet */
-    say(h, 0, 0, 0, 0);
-    say(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
     assert_true(device_of(h)->measure.external == GIB);
     assert_true(sched_device_reserve(device_of(h)) == 10 * GIB / 64);
     assert_true(device_of(h)->space.capacity == 9 * GIB - 10 * GIB / 64);
@@ -22,7 +22,7 @@ static void lock_limit_in_force_all_of_it_is_given(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
     assert_true(h->client[0].target.capacity == h->total);
 }
 
@@ -33,16 +33,16 @@ static void lock_small_changes_are_told_a_little_later(void **state)
     uint64_t before;
 
     h->free_bytes = 10 * GIB;
-    say(h, 0, 0, 0, 0);
-    say(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
     before = h->client[0].target.capacity;
     h->free_bytes -= 16 * MIB;
-    say(h, 0, 0, 0, 0);
-    later(h, 10 * NS_PER_MS);
+    say_state(h, 0, 0, 0, 0);
+    pass_time(h, 10 * NS_PER_MS);
     assert_true(h->client[0].target.capacity == before);
-    later(h, 3000 * NS_PER_MS);
-    say(h, 0, 0, 0, 0); /* a rise is seen twice */
-    later(h, 1500 * NS_PER_MS);
+    pass_time(h, 3000 * NS_PER_MS);
+    say_state(h, 0, 0, 0, 0); /* a rise is seen twice */
+    pass_time(h, 1500 * NS_PER_MS);
     assert_true(device_of(h)->measure.external == 16 * MIB);
     assert_true(h->client[0].target.capacity == before - 16 * MIB);
 }
@@ -54,19 +54,19 @@ static void lock_pinned_memory_is_taken_from_the_capacity(void **state)
     uint64_t before;
 
     h->client[0].state.device_free = h->client[1].state.device_free = UINT64_MAX;
-    runs(h, 0, 6 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
+    run_with(h, 0, 6 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
     before = h->client[1].target.capacity;
-    say(h, 0, 0, 6 * GIB, 6 * GIB);
+    say_state(h, 0, 0, 6 * GIB, 6 * GIB);
     h->client[0].state.pinned = 5 * GIB; /* it could not leave */
-    say(h, 0, 0, GIB, GIB);
-    later(h, 1500 * NS_PER_MS);
+    say_state(h, 0, 0, GIB, GIB);
+    pass_time(h, 1500 * NS_PER_MS);
     assert_true(h->client[1].target.capacity == before - 5 * GIB);
     h->client[0].state.pinned = 0;
-    say(h, 0, 0, GIB, GIB);
-    later(h, 1500 * NS_PER_MS);
+    say_state(h, 0, 0, GIB, GIB);
+    pass_time(h, 1500 * NS_PER_MS);
     assert_true(h->client[1].target.capacity == before);
-    say(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
     assert_true(has_run(h, 1));
     assert_true(h->client[1].target.budget >= 7 * GIB);
 }
@@ -78,22 +78,22 @@ static void lock_newcomer_is_told_the_capacity_of_that_moment(void **state)
     struct harness *h = *state;
     uint64_t before;
 
-    runs(h, 0, 6 * GIB);
-    say(h, 1, 0, 0, 0); /* all are told */
+    run_with(h, 0, 6 * GIB);
+    say_state(h, 1, 0, 0, 0); /* all are told */
     before = h->client[1].target.capacity;
     h->client[0].state.pinned = 5 * GIB;
-    say(h, 0, 0, GIB, GIB);
+    say_state(h, 0, 0, GIB, GIB);
     assert_true(h->client[1].target.capacity == before);
-    say(h, 2, 0, 0, 0);
+    say_state(h, 2, 0, 0, 0);
     assert_true(h->client[2].target.capacity == before - 5 * GIB);
-    say(h, 2, W, GIB, 0); /* not what the others still have, in its next target */
+    say_state(h, 2, W, GIB, 0); /* not what the others still have, in its next target */
     assert_true(h->client[2].target.capacity == before - 5 * GIB);
     assert_true(h->client[1].target.capacity == before);
-    later(h, TELL_PAUSE);
+    pass_time(h, TELL_PAUSE);
     assert_true(h->client[1].target.capacity == before - 5 * GIB);
     h->client[0].state.pinned = 0;
-    say(h, 0, 0, 6 * GIB, GIB);
-    later(h, RISE_PAUSE);
+    say_state(h, 0, 0, 6 * GIB, GIB);
+    pass_time(h, RISE_PAUSE);
     assert_true(h->client[2].target.capacity == before);
 }
 
@@ -107,40 +107,40 @@ static void lock_what_cannot_leave_is_nobodys_at_once(void **state)
         uint64_t before;
 
         h->free_bytes = 10 * GIB - external;
-        say(h, 0, 0, 0, 0);
-        say(h, 0, W, 3 * GIB, 0);
+        say_state(h, 0, 0, 0, 0);
+        say_state(h, 0, W, 3 * GIB, 0);
         h->free_bytes = 7 * GIB - external;
-        say(h, 0, R, 3 * GIB, 3 * GIB);
-        say(h, 0, 0, 3 * GIB, 3 * GIB);
+        say_state(h, 0, R, 3 * GIB, 3 * GIB);
+        say_state(h, 0, 0, 3 * GIB, 3 * GIB);
         before = device_of(h)->space.capacity;
-        say(h, 1, W, before, 0);
+        say_state(h, 1, W, before, 0);
         assert_true(has_run(h, 1));
         assert_int_equal(h->client[0].target.budget, 0);
         h->client[0].state.pinned = stays;
         h->free_bytes = 10 * GIB - external - stays;
-        say(h, 0, 0, 0, 0); /* a third of it left */
+        say_state(h, 0, 0, 0, 0); /* a third of it left */
         if (!contexts)
             assert_true(device_of(h)->space.capacity <= before - stays + external);
-        later(h, TELL_PAUSE);
+        pass_time(h, TELL_PAUSE);
         if (!contexts)
             assert_true(h->client[1].target.capacity <= before - stays + external);
-        later(h, EXTERNAL_UNSAID + 300 * MS);
+        pass_time(h, EXTERNAL_UNSAID + 300 * MS);
         assert_true(h->client[1].target.capacity == before - stays);
         assert_int_equal(condition_of(h, 1), GS_CONDITION_DOES_NOT_FIT);
-        say(h, 1, W, before - stays, 0); /* its last call was refused */
+        say_state(h, 1, W, before - stays, 0); /* its last call was refused */
         assert_true(has_run(h, 1));
         assert_true(h->client[1].target.budget >= before - stays);
         h->free_bytes = 0;
-        say(h, 1, R, before - stays, before - stays);
-        say(h, 0, W, GIB, 0); /* goes on as well */
-        later(h, 2 * quantum_of(h));
-        obeys(h, 1);
-        obeys(h, 0);
-        obeys(h, 1);
-        obeys(h, 0);
+        say_state(h, 1, R, before - stays, before - stays);
+        say_state(h, 0, W, GIB, 0); /* goes on as well */
+        pass_time(h, 2 * quantum_of(h));
+        obey_target(h, 1);
+        obey_target(h, 0);
+        obey_target(h, 1);
+        obey_target(h, 0);
         assert_true(is_running(h, 0));
-        gone(h, 0);
-        gone(h, 1);
+        end_client(h, 0);
+        end_client(h, 1);
     }
 }
 

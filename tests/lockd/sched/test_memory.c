@@ -11,10 +11,10 @@ static void lock_shortage_refuses_nobody(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 5 * GIB);
-    runs(h, 1, 3 * GIB);
+    run_with(h, 0, 5 * GIB);
+    run_with(h, 1, 3 * GIB);
     h->client[1].state.short_bytes = 3 * GIB;
-    say(h, 1, R | GS_STATE_SHORT, 3 * GIB, 3 * GIB);
+    say_state(h, 1, R | GS_STATE_SHORT, 3 * GIB, 3 * GIB);
     assert_true(device_of(h)->space.capacity == 7 * GIB);
     assert_true(h->client[0].target.capacity == 10 * GIB);
     assert_true(h->client[1].target.capacity == 10 * GIB);
@@ -28,22 +28,22 @@ static void lock_short_holder_that_does_not_fit_is_passed_over_soon(void **state
     struct harness *h = *state;
 
     h->free_bytes = 6 * GIB;
-    say(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
     h->free_bytes = h->client[0].state.device_free = UINT64_MAX;
-    runs(h, 0, 4 * GIB);
-    say(h, 1, W, 8 * GIB, 0);
-    say(h, 0, GS_STATE_RUNNING, 4 * GIB, 4 * GIB); /* idle: gives back */
-    say(h, 0, 0, 4 * GIB, 4 * GIB);
-    say(h, 0, W, 4 * GIB, 0);
+    run_with(h, 0, 4 * GIB);
+    say_state(h, 1, W, 8 * GIB, 0);
+    say_state(h, 0, GS_STATE_RUNNING, 4 * GIB, 4 * GIB); /* idle: gives back */
+    say_state(h, 0, 0, 4 * GIB, 4 * GIB);
+    say_state(h, 0, W, 4 * GIB, 0);
     assert_true(has_run(h, 1));
     h->client[1].state.short_bytes = GIB;
-    say(h, 1, W | GS_STATE_SHORT, 8 * GIB, 5 * GIB);
-    later(h, GRACE_SHORT / 2);
+    say_state(h, 1, W | GS_STATE_SHORT, 8 * GIB, 5 * GIB);
+    pass_time(h, GRACE_SHORT / 2);
     assert_false(has_run(h, 0));
-    later(h, GRACE_SHORT);
+    pass_time(h, GRACE_SHORT);
     assert_false(has_run(h, 1));
     h->client[1].state.short_bytes = 0;
-    say(h, 1, W, 8 * GIB, 0);
+    say_state(h, 1, W, 8 * GIB, 0);
     assert_true(has_run(h, 0));
 }
 
@@ -51,15 +51,15 @@ static void lock_runner_grows_idle_memory_makes_room(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 5 * GIB);
-    say(h, 0, 0, 5 * GIB, 5 * GIB);
-    runs(h, 1, 5 * GIB);
-    say(h, 1, W, 8 * GIB, 5 * GIB);
+    run_with(h, 0, 5 * GIB);
+    say_state(h, 0, 0, 5 * GIB, 5 * GIB);
+    run_with(h, 1, 5 * GIB);
+    say_state(h, 1, W, 8 * GIB, 5 * GIB);
     assert_false(has_run(h, 0));
     assert_true(has_run(h, 1));
-    say(h, 0, 0, 5 * GIB, 5 * GIB); /* stopped: now it is asked for the shortfall */
+    say_state(h, 0, 0, 5 * GIB, 5 * GIB); /* stopped: now it is asked for the shortfall */
     assert_true(h->client[0].target.budget == 2 * GIB);
-    say(h, 0, 0, 5 * GIB, 2 * GIB);
+    say_state(h, 0, 0, 5 * GIB, 2 * GIB);
     assert_true(h->client[1].target.budget == 8 * GIB);
 }
 
@@ -67,14 +67,14 @@ static void lock_runner_grows_beside_another_runner_it_queues(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 5 * GIB);
-    runs(h, 1, 5 * GIB);
-    say(h, 1, W, 8 * GIB, 5 * GIB);
+    run_with(h, 0, 5 * GIB);
+    run_with(h, 1, 5 * GIB);
+    say_state(h, 1, W, 8 * GIB, 5 * GIB);
     assert_true(has_run(h, 0));
     assert_false(has_run(h, 1));
-    later(h, quantum_of(h));
+    pass_time(h, quantum_of(h));
     assert_false(has_run(h, 0));
-    say(h, 0, W, 5 * GIB, 5 * GIB);
+    say_state(h, 0, W, 5 * GIB, 5 * GIB);
     assert_true(has_run(h, 1));
 }
 
@@ -82,14 +82,14 @@ static void lock_two_idle_victims_least_recently_run_goes_first(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 3 * GIB);
-    runs(h, 1, 3 * GIB);
-    say(h, 1, 0, 3 * GIB, 3 * GIB);
-    later(h, MS);
-    say(h, 0, 0, 3 * GIB, 3 * GIB); /* ran later than 1 */
-    pause_all(h, true);             /* so that both have stopped */
+    run_with(h, 0, 3 * GIB);
+    run_with(h, 1, 3 * GIB);
+    say_state(h, 1, 0, 3 * GIB, 3 * GIB);
+    pass_time(h, MS);
+    say_state(h, 0, 0, 3 * GIB, 3 * GIB); /* ran later than 1 */
+    pause_all(h, true);                   /* so that both have stopped */
     harness_take(h);
-    say(h, 2, W, 6 * GIB, 0);
+    say_state(h, 2, W, 6 * GIB, 0);
     assert_true(has_run(h, 2));
     assert_true(h->client[0].target.budget >= 3 * GIB);
     assert_true(h->client[1].target.budget == 1 * GIB);
@@ -100,18 +100,18 @@ static void lock_waiting_victims_last_in_queue_goes_first(void **state)
     struct harness *h = *state;
 
     /* all three have run and keep something; 1 waits before 2 */
-    runs(h, 0, 4 * GIB);
-    runs(h, 1, 3 * GIB);
-    runs(h, 2, 3 * GIB);
-    say(h, 1, 0, 3 * GIB, 3 * GIB);
-    say(h, 2, 0, 3 * GIB, 3 * GIB);
-    say(h, 0, W, 10 * GIB, 4 * GIB); /* grows: needs all */
-    say(h, 1, 0, 3 * GIB, 3 * GIB);
-    say(h, 2, 0, 3 * GIB, 3 * GIB);
+    run_with(h, 0, 4 * GIB);
+    run_with(h, 1, 3 * GIB);
+    run_with(h, 2, 3 * GIB);
+    say_state(h, 1, 0, 3 * GIB, 3 * GIB);
+    say_state(h, 2, 0, 3 * GIB, 3 * GIB);
+    say_state(h, 0, W, 10 * GIB, 4 * GIB); /* grows: needs all */
+    say_state(h, 1, 0, 3 * GIB, 3 * GIB);
+    say_state(h, 2, 0, 3 * GIB, 3 * GIB);
     assert_true(has_run(h, 0));
-    say(h, 1, W, 3 * GIB, 3 * GIB);
-    say(h, 2, W, 3 * GIB, 3 * GIB);
-    say(h, 0, W, 5 * GIB, 4 * GIB); /* and thinks better of it */
+    say_state(h, 1, W, 3 * GIB, 3 * GIB);
+    say_state(h, 2, W, 3 * GIB, 3 * GIB);
+    say_state(h, 0, W, 5 * GIB, 4 * GIB); /* and thinks better of it */
     assert_true(has_run(h, 0));
     assert_true(h->client[0].target.budget >= 4 * GIB);
 }
@@ -120,13 +120,13 @@ static void lock_victim_has_not_stopped_keeps_its_memory(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 4 * GIB);
-    runs(h, 1, 4 * GIB);
+    run_with(h, 0, 4 * GIB);
+    run_with(h, 1, 4 * GIB);
     sched_pause(h->sched, h->client[0].client, true, h->now);
     harness_take(h);
-    say(h, 1, W, 8 * GIB, 4 * GIB);
+    say_state(h, 1, W, 8 * GIB, 4 * GIB);
     assert_true(h->client[0].target.budget >= 4 * GIB); /* told to stop, work still under way */
-    say(h, 0, W, 4 * GIB, 4 * GIB);
+    say_state(h, 0, W, 4 * GIB, 4 * GIB);
     assert_true(h->client[0].target.budget == 2 * GIB);
 }
 
@@ -137,16 +137,16 @@ static void lock_needs_more_than_capacity_runs_alone(void **state)
         .quantum_ns = LOCKD_AUTO, .idle_ns = LOCKD_AUTO, .reserve = 2 * GIB};
 
     sched_set(h->sched, &reserve, h->now);
-    runs(h, 0, 3 * GIB);
-    say(h, 1, W, 9 * GIB, 0); /* capacity 8, device 10 */
+    run_with(h, 0, 3 * GIB);
+    say_state(h, 1, W, 9 * GIB, 0); /* capacity 8, device 10 */
     assert_int_equal(condition_of(h, 1), GS_CONDITION_DOES_NOT_FIT);
-    later(h, quantum_of(h));
-    say(h, 0, W, 3 * GIB, 3 * GIB);
+    pass_time(h, quantum_of(h));
+    say_state(h, 0, W, 3 * GIB, 3 * GIB);
     assert_true(has_run(h, 1));
     assert_true(h->client[1].target.budget <= 8 * GIB);
-    say(h, 0, W, 3 * GIB, 0);
+    say_state(h, 0, W, 3 * GIB, 0);
     assert_true(h->client[1].target.budget == 9 * GIB); /* everybody else is out */
-    say(h, 1, R, 9 * GIB, 9 * GIB);
+    say_state(h, 1, R, 9 * GIB, 9 * GIB);
     assert_int_equal(condition_of(h, 1), GS_CONDITION_RUNS);
 }
 
@@ -159,29 +159,29 @@ static void asks_for_all(struct harness *h, uint64_t demand, uint64_t contexts, 
 
     h->total = 512 * MIB;
     h->free_bytes = known ? room : UINT64_MAX;
-    say(h, 1, 0, 0, 0);
-    say(h, 0, W, 200 * MIB, 0);
+    say_state(h, 1, 0, 0, 0);
+    say_state(h, 0, W, 200 * MIB, 0);
     h->free_bytes = known ? room - 200 * MIB : UINT64_MAX;
-    say(h, 0, R, 200 * MIB, 200 * MIB);
-    say(h, 1, W, demand, 0);
+    say_state(h, 0, R, 200 * MIB, 200 * MIB);
+    say_state(h, 1, W, demand, 0);
     for (int i = 0; i < 100 && !is_running(h, 1); i++) {
         const uint64_t has = h->client[0].state.resident;
 
         h->free_bytes = room - has - h->client[1].state.resident;
         if (!has_run(h, 0)) {
             asked = asked < 0 ? i : asked;
-            say(h, 0, 0, 200 * MIB, sched_min(has, h->client[0].target.budget));
+            say_state(h, 0, 0, 200 * MIB, sched_min(has, h->client[0].target.budget));
         } else if (has_waiters(h, 0)) {
-            say(h, 0, GS_STATE_RUNNING, 200 * MIB, has);
+            say_state(h, 0, GS_STATE_RUNNING, 200 * MIB, has);
         }
         h->free_bytes = room - h->client[0].state.resident - h->client[1].state.resident;
-        obeys(h, 1);
-        later(h, 10 * MS);
+        obey_target(h, 1);
+        pass_time(h, 10 * MS);
     }
     assert_in_range(asked, 0, 10);
     assert_true(is_running(h, 1));
-    gone(h, 0);
-    gone(h, 1);
+    end_client(h, 0);
+    end_client(h, 1);
 }
 
 static void lock_idle_holder_gives_way_to_whoever_the_card_can_hold(void **state)
@@ -198,9 +198,9 @@ static void lock_needs_more_than_the_device_others_do_not_suffer(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 12 * GIB, 0);
-    later(h, 10 * quantum_of(h));
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 12 * GIB, 0);
+    pass_time(h, 10 * quantum_of(h));
     assert_true(has_run(h, 0));
     assert_false(has_waiters(h, 0));
     assert_int_equal(condition_of(h, 1), GS_CONDITION_DOES_NOT_FIT);
@@ -210,21 +210,21 @@ static void lock_driver_short_victims_make_room(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 4 * GIB);
-    say(h, 0, 0, 4 * GIB, 4 * GIB);
-    say(h, 1, W, 6 * GIB, 0);
+    run_with(h, 0, 4 * GIB);
+    say_state(h, 0, 0, 4 * GIB, 4 * GIB);
+    say_state(h, 1, W, 6 * GIB, 0);
     assert_true(has_run(h, 1));
     h->client[1].state.short_bytes = GIB;
-    say(h, 1, W | GS_STATE_SHORT, 6 * GIB, 5 * GIB);
+    say_state(h, 1, W | GS_STATE_SHORT, 6 * GIB, 5 * GIB);
     assert_true(device_of(h)->space.capacity == 9 * GIB);
-    say(h, 0, 0, 4 * GIB, 4 * GIB);
+    say_state(h, 0, 0, 4 * GIB, 4 * GIB);
     assert_true(h->client[0].target.budget == 3 * GIB);
-    say(h, 1, W | GS_STATE_SHORT, 6 * GIB,
-        5 * GIB); /* the same shortage is not counted twice */
+    say_state(h, 1, W | GS_STATE_SHORT, 6 * GIB,
+              5 * GIB); /* the same shortage is not counted twice */
     assert_true(device_of(h)->space.capacity == 9 * GIB);
     h->client[1].state.short_bytes = 0;
-    say(h, 1, R, 6 * GIB, 6 * GIB);
-    later(h, 20 * SHORT_DECAY);
+    say_state(h, 1, R, 6 * GIB, 6 * GIB);
+    pass_time(h, 20 * SHORT_DECAY);
     assert_true(device_of(h)->space.capacity == 10 * GIB);
 }
 
@@ -234,12 +234,12 @@ static void lock_new_daemon_takes_over_who_runs(void **state)
 
     h->client[0].state.target_seq = 57;
     h->client[1].state.target_seq = 31;
-    say(h, 2, W, 8 * GIB, 0); /* a newcomer is first, nothing is known yet */
-    say(h, 0, R, 7 * GIB, 7 * GIB);
+    say_state(h, 2, W, 8 * GIB, 0); /* a newcomer is first, nothing is known yet */
+    say_state(h, 0, R, 7 * GIB, 7 * GIB);
     assert_int_equal(h->client[0].targets, 0); /* it waits for the others */
-    later(h, 100 * MS);
-    say(h, 1, W, 7 * GIB, 3 * GIB);
-    later(h, RESTART_SETTLE);
+    pass_time(h, 100 * MS);
+    say_state(h, 1, W, 7 * GIB, 3 * GIB);
+    pass_time(h, RESTART_SETTLE);
     assert_true(has_run(h, 0));
     assert_int_equal(h->client[0].target.seq, 58);
     assert_false(has_run(h, 1));
@@ -252,10 +252,10 @@ static void lock_number_from_the_future_is_no_echo(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 0, W, GIB, 0);
+    say_state(h, 0, W, GIB, 0);
     h->client[0].deaf = true;
     h->client[0].state.target_seq = 4000000000u;
-    say(h, 0, W, GIB, 0);
+    say_state(h, 0, W, GIB, 0);
     assert_int_equal(
         lockd_entry(device_of(h)->members.next, struct sched_member, of_device)->report.echoed,
         1);
@@ -281,15 +281,15 @@ static void lock_room_comes_back_everybody_runs_again(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
     assert_true(device_of(h)->turns.leases);
-    say(h, 0, R, 3 * GIB, 3 * GIB);
+    say_state(h, 0, R, 3 * GIB, 3 * GIB);
     assert_false(device_of(h)->turns.leases);
     assert_true(has_run(h, 0) && has_run(h, 1));
-    say(h, 0, R, 3 * GIB, 3 * GIB); /* echoes the smaller budget */
+    say_state(h, 0, R, 3 * GIB, 3 * GIB); /* echoes the smaller budget */
     assert_true(h->client[1].target.budget >= 7 * GIB);
-    later(h, TELL_PAUSE);
+    pass_time(h, TELL_PAUSE);
     assert_false(has_waiters(h, 0));
 }
 

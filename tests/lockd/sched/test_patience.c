@@ -6,7 +6,7 @@
  */
 #include "tests/lockd/harness.h"
 
-static void choose(struct harness *h, enum gs_policy policy)
+static void choose_policy(struct harness *h, enum gs_policy policy)
 {
     struct sched_settings settings = *sched_settings(h->sched);
 
@@ -19,15 +19,15 @@ static void choose(struct harness *h, enum gs_policy policy)
 /* 5, which has priority, runs on device 1; the gang of 0 and 1 waits for it, and gives way to 4. */
 static void first_gang_gives_way(struct harness *h)
 {
-    choose(h, GS_POLICY_PRIORITY);
+    choose_policy(h, GS_POLICY_PRIORITY);
     sched_priority(h->sched, h->client[5].client, 50, h->now);
-    runs(h, 5, 7 * GIB);
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 4, W, 7 * GIB, 0);
+    run_with(h, 5, 7 * GIB);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 4, W, 7 * GIB, 0);
     for (int step = 0; step < 1000 && !is_running(h, 4); step++) {
-        obeys(h, 4);
-        later(h, 100 * MS);
+        obey_target(h, 4);
+        pass_time(h, 100 * MS);
     }
     assert_true(is_running(h, 4) && h->client[0].client->gang->gives_way);
 }
@@ -38,23 +38,23 @@ static void patience_gangs_wait_in_vain_others_run(void **state)
 {
     struct harness *h = *state;
 
-    choose(h, GS_POLICY_FIFO);
+    choose_policy(h, GS_POLICY_FIFO);
     for (int who = 6; who < 10; who++) {
         if (h->client[who].client != NULL)
-            gone(h, who);
+            end_client(h, who);
         joins_group(h, who, who < 8 ? "c" : "d");
     }
-    runs(h, 5, 7 * GIB);
+    run_with(h, 5, 7 * GIB);
     for (int who = 0; who < 10; who++) {
         if (who < 4 || who > 5)
-            say(h, who, W, 7 * GIB, 0);
+            say_state(h, who, W, 7 * GIB, 0);
     }
-    say(h, 4, W, 7 * GIB, 0);
+    say_state(h, 4, W, 7 * GIB, 0);
     for (int step = 0; step < 800; step++) {
-        obeys(h, 4);
+        obey_target(h, 4);
         if (is_running(h, 4))
             return;
-        later(h, 100 * MS);
+        pass_time(h, 100 * MS);
     }
     fail();
 }
@@ -65,17 +65,18 @@ static void patience_gang_gives_way_to_one_that_becomes_idle_runs_then(void **st
     struct harness *h = *state;
 
     first_gang_gives_way(h);
-    say(h, 4, 0, 7 * GIB, 7 * GIB);
-    later(h, 500 * MS);
+    say_state(h, 4, 0, 7 * GIB, 7 * GIB);
+    pass_time(h, 500 * MS);
     assert_true(h->client[0].client->gang->gives_way);
-    say(h, 5, 0, 7 * GIB, 7 * GIB);
+    say_state(h, 5, 0, 7 * GIB, 7 * GIB);
     for (int step = 0; step < 5; step++) {
         for (int who = 0; who < 6; who += who == 1 ? 3 : 1) {
             if (who < 2 || !has_run(h, who))
-                say(h, who, who < 2 ? W : 0, 7 * GIB,
+                say_state(
+                    h, who, who < 2 ? W : 0, 7 * GIB,
                     sched_min(h->client[who].state.resident, h->client[who].target.budget));
         }
-        later(h, 50 * MS);
+        pass_time(h, 50 * MS);
     }
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
@@ -89,9 +90,9 @@ static void patience_gang_that_gives_way_becomes_more_important_runs_then(void *
     sched_priority(h->sched, h->client[1].client, 60, h->now);
     harness_take(h);
     for (int step = 0; step < 5; step++) {
-        obeys(h, 4);
-        obeys(h, 5);
-        later(h, 50 * MS);
+        obey_target(h, 4);
+        obey_target(h, 5);
+        pass_time(h, 50 * MS);
     }
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
@@ -102,14 +103,14 @@ static void patience_is_over_the_next_one_runs_without_another_word(void **state
 {
     struct harness *h = *state;
 
-    choose(h, GS_POLICY_RR);
-    runs(h, 5, 7 * GIB);
+    choose_policy(h, GS_POLICY_RR);
+    run_with(h, 5, 7 * GIB);
     h->client[5].deaf = true;
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 4, W, 7 * GIB, 0);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 4, W, 7 * GIB, 0);
     assert_false(has_run(h, 4));
-    later(h, 15000 * MS);
+    pass_time(h, 15000 * MS);
     assert_true(has_run(h, 4));
 }
 
@@ -117,13 +118,13 @@ static void patience_higher_priority_takes_a_kept_place_at_once(void **state)
 {
     struct harness *h = *state;
 
-    choose(h, GS_POLICY_PRIORITY);
+    choose_policy(h, GS_POLICY_PRIORITY);
     sched_priority(h->sched, h->client[4].client, 5, h->now);
     sched_priority(h->sched, h->client[5].client, 5, h->now);
-    runs(h, 5, 7 * GIB);
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 4, W, 7 * GIB, 0);
+    run_with(h, 5, 7 * GIB);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 4, W, 7 * GIB, 0);
     assert_true(has_run(h, 4));
 }
 

@@ -5,7 +5,7 @@
  */
 #include "tests/lockd/harness.h"
 
-static void choose(struct harness *h, enum gs_policy policy, bool exclusive)
+static void choose_policy(struct harness *h, enum gs_policy policy, bool exclusive)
 {
     struct sched_settings settings = *sched_settings(h->sched);
 
@@ -15,7 +15,7 @@ static void choose(struct harness *h, enum gs_policy policy, bool exclusive)
     harness_take(h);
 }
 
-static int runner(const struct harness *h)
+static int find_runner(const struct harness *h)
 {
     int who = -1;
 
@@ -30,7 +30,8 @@ static int runner(const struct harness *h)
 
 /* Who has RUN brings its memory in, the others give theirs up: instantly, as often as it takes.
  */
-static void obey(struct harness *h, const uint32_t *flags, const uint64_t *demand, int count)
+static void obey_targets(struct harness *h, const uint32_t *flags, const uint64_t *demand,
+                         int count)
 {
     for (int round = 0; round < 4; round++) {
         for (int i = 0; i < count; i++) {
@@ -38,10 +39,11 @@ static void obey(struct harness *h, const uint32_t *flags, const uint64_t *deman
             const bool all = has_run(h, i) && c->target.budget >= demand[i];
 
             if (!has_run(h, i))
-                say(h, i, flags[i], demand[i], sched_min(c->state.resident, c->target.budget));
+                say_state(h, i, flags[i], demand[i],
+                          sched_min(c->state.resident, c->target.budget));
             else
-                say(h, i, all ? flags[i] | GS_STATE_RUNNING : flags[i], demand[i],
-                    sched_min(demand[i], c->target.budget));
+                say_state(h, i, all ? flags[i] | GS_STATE_RUNNING : flags[i], demand[i],
+                          sched_min(demand[i], c->target.budget));
         }
     }
 }
@@ -59,36 +61,36 @@ static void share_out(struct harness *h, int count, uint64_t each, uint64_t ns, 
         ran[i] = 0;
     }
     for (uint64_t done = 0; done < ns; done += step) {
-        obey(h, flags, demand, count);
-        assert_true(runner(h) >= 0);
+        obey_targets(h, flags, demand, count);
+        assert_true(find_runner(h) >= 0);
         for (int i = 0; i < count; i++)
             ran[i] += (h->client[i].state.flags & GS_STATE_RUNNING) != 0 ? step : 0;
-        later(h, step);
+        pass_time(h, step);
     }
 }
 
 static void three_wait(struct harness *h)
 {
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    later(h, MS);
-    say(h, 2, W, 7 * GIB, 0);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    pass_time(h, MS);
+    say_state(h, 2, W, 7 * GIB, 0);
 }
 
 static void policy_fifo_first_runs_while_it_has_work(void **state)
 {
     struct harness *h = *state;
 
-    choose(h, GS_POLICY_FIFO, false);
+    choose_policy(h, GS_POLICY_FIFO, false);
     three_wait(h);
-    later(h, 600000 * MS);
-    assert_int_equal(runner(h), 0);
-    say(h, 0, 0, 7 * GIB, 7 * GIB);
-    assert_int_equal(runner(h), 1); /* not 2: it came later */
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 1, R, 7 * GIB, 7 * GIB);
-    say(h, 1, 0, 7 * GIB, 7 * GIB);
-    assert_int_equal(runner(h), 2); /* not 0: it came back last */
+    pass_time(h, 600000 * MS);
+    assert_int_equal(find_runner(h), 0);
+    say_state(h, 0, 0, 7 * GIB, 7 * GIB);
+    assert_int_equal(find_runner(h), 1); /* not 2: it came later */
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 1, R, 7 * GIB, 7 * GIB);
+    say_state(h, 1, 0, 7 * GIB, 7 * GIB);
+    assert_int_equal(find_runner(h), 2); /* not 0: it came back last */
 }
 
 static void policy_rr_a_quantum_each_whatever_the_weight(void **state)
@@ -96,7 +98,7 @@ static void policy_rr_a_quantum_each_whatever_the_weight(void **state)
     struct harness *h = *state;
     uint64_t ran[3];
 
-    choose(h, GS_POLICY_RR, false);
+    choose_policy(h, GS_POLICY_RR, false);
     three_wait(h);
     sched_weight(h->sched, h->client[2].client, 300, h->now);
     share_out(h, 3, 7 * GIB, 600000 * MS, ran);
@@ -123,30 +125,30 @@ static void policy_fair_short_burst_goes_before_the_end_of_a_long_turn(void **st
     const uint32_t train_alone[2] = {W, 0}, both[2] = {W, W};
     const uint64_t demand[2] = {7 * GIB, 7 * GIB};
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, 0, 7 * GIB, 0);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, 0, 7 * GIB, 0);
     for (int i = 0; i < 5; i++) { /* once it is known for its short bursts ... */
-        obey(h, both, demand, 2);
-        for (int wait = 0; wait < 1000 && runner(h) != 1; wait++) {
-            later(h, 20 * MS);
-            obey(h, both, demand, 2);
+        obey_targets(h, both, demand, 2);
+        for (int wait = 0; wait < 1000 && find_runner(h) != 1; wait++) {
+            pass_time(h, 20 * MS);
+            obey_targets(h, both, demand, 2);
         }
-        later(h, 50 * MS);
-        obey(h, train_alone, demand, 2);
-        later(h, 60000 * MS);
+        pass_time(h, 50 * MS);
+        obey_targets(h, train_alone, demand, 2);
+        pass_time(h, 60000 * MS);
     }
-    obey(h, both, demand, 2);
-    assert_int_equal(runner(h), 1);
-    later(h, 20 * MS);
-    obey(h, train_alone, demand, 2);
-    assert_int_equal(runner(h), 0); /* its turn has just begun */
-    later(h, quantum_of(h) / 8);
-    obey(h, both, demand, 1);
-    assert_int_equal(runner(h), 0);
-    say(h, 1, W, 7 * GIB, h->client[1].state.resident);
-    later(h, MS);
+    obey_targets(h, both, demand, 2);
+    assert_int_equal(find_runner(h), 1);
+    pass_time(h, 20 * MS);
+    obey_targets(h, train_alone, demand, 2);
+    assert_int_equal(find_runner(h), 0); /* its turn has just begun */
+    pass_time(h, quantum_of(h) / 8);
+    obey_targets(h, both, demand, 1);
+    assert_int_equal(find_runner(h), 0);
+    say_state(h, 1, W, 7 * GIB, h->client[1].state.resident);
+    pass_time(h, MS);
     assert_false(has_run(h, 0)); /* ... training is stopped at once */
-    say(h, 0, W, 7 * GIB, 7 * GIB);
+    say_state(h, 0, W, 7 * GIB, 7 * GIB);
     assert_true(has_run(h, 1));
 }
 
@@ -162,13 +164,13 @@ static uint64_t fixed_quantum(struct harness *h)
 }
 
 /* A program alone on the card has so many bursts of a length, long apart. */
-static void bursts(struct harness *h, int who, int count, uint64_t ns)
+static void run_bursts(struct harness *h, int who, int count, uint64_t ns)
 {
     for (int i = 0; i < count; i++) {
-        runs(h, who, 7 * GIB);
-        later(h, ns);
-        say(h, who, 0, 7 * GIB, 7 * GIB);
-        later(h, 60000 * MS);
+        run_with(h, who, 7 * GIB);
+        pass_time(h, ns);
+        say_state(h, who, 0, 7 * GIB, 7 * GIB);
+        pass_time(h, 60000 * MS);
     }
 }
 
@@ -179,11 +181,11 @@ static uint64_t turn_beside_another(struct harness *h)
     const uint64_t demand[2] = {7 * GIB, 7 * GIB}, step = quantum_of(h) / 50;
     uint64_t ran = 0;
 
-    say(h, 1, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
     for (int phase = 0; phase < 3;) { /* 1's turn, 0's turn, over */
-        obey(h, flags, demand, 2);
-        phase += (runner(h) == 0) != (phase == 1);
-        later(h, step);
+        obey_targets(h, flags, demand, 2);
+        phase += (find_runner(h) == 0) != (phase == 1);
+        pass_time(h, step);
         ran += phase == 1 ? step : 0;
     }
     return ran;
@@ -194,17 +196,17 @@ static void policy_fair_turn_is_as_long_as_bursts_that_are_known(void **state)
     struct harness *h = *state;
     const uint64_t quantum = fixed_quantum(h);
 
-    bursts(h, 0, 5, quantum * 3 / 2);
+    run_bursts(h, 0, 5, quantum * 3 / 2);
     assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
 }
 
 /* What program 0 may idle while 1 waits and a switch costs 100 ms. */
 static uint64_t may_idle(struct harness *h)
 {
-    runs(h, 0, 7 * GIB);
+    run_with(h, 0, 7 * GIB);
     device_of(h)->switch_ns = 100 * MS;
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 1, 0, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 1, 0, 7 * GIB, 0);
     return h->client[0].target.idle_ns;
 }
 
@@ -219,13 +221,13 @@ static void policy_fair_end_of_a_burst_that_is_known_is_believed_soon(void **sta
     settings.idle_ns = LOCKD_AUTO;
     sched_set(h->sched, &settings, h->now);
     harness_take(h);
-    bursts(h, 0, 1, quantum);
+    run_bursts(h, 0, 1, quantum);
     assert_int_equal(may_idle(h), 100 * MS);
-    say(h, 0, 0, 7 * GIB, 7 * GIB);
-    bursts(h, 0, 5, quantum);
+    say_state(h, 0, 0, 7 * GIB, 7 * GIB);
+    run_bursts(h, 0, 5, quantum);
     assert_int_equal(may_idle(h), 25 * MS);
-    say(h, 0, 0, 7 * GIB, 7 * GIB);
-    bursts(h, 0, 20, quantum / 8); /* short ones without gaps: it is interactive */
+    say_state(h, 0, 0, 7 * GIB, 7 * GIB);
+    run_bursts(h, 0, 20, quantum / 8); /* short ones without gaps: it is interactive */
     assert_in_range(may_idle(h), 100 * MS / 8, 50 * MS);
 }
 
@@ -234,7 +236,7 @@ static void policy_fair_one_burst_makes_no_turn_longer(void **state)
     struct harness *h = *state;
     const uint64_t quantum = fixed_quantum(h);
 
-    bursts(h, 0, 2, quantum * 3 / 2); /* that of coming up, and one */
+    run_bursts(h, 0, 2, quantum * 3 / 2); /* that of coming up, and one */
     assert_in_range(turn_beside_another(h), quantum / 4, quantum * 6 / 5);
 }
 
@@ -243,8 +245,8 @@ static void policy_fair_coming_up_is_no_burst_like_the_others(void **state)
     struct harness *h = *state;
     const uint64_t quantum = fixed_quantum(h);
 
-    bursts(h, 0, 1, quantum * 12);
-    bursts(h, 0, 2, quantum * 3 / 2);
+    run_bursts(h, 0, 1, quantum * 12);
+    run_bursts(h, 0, 2, quantum * 3 / 2);
     assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
 }
 
@@ -260,13 +262,13 @@ static void policy_fair_pause_while_it_is_stopped_ends_no_burst(void **state)
     harness_take(h);
     for (int i = 0; i < 6; i++) {
         for (int part = 0; part < 3; part++) {
-            say(h, 0, 0, 7 * GIB, 7 * GIB);
-            later(h, 5 * MS);
-            runs(h, 0, 7 * GIB);
-            later(h, quantum / 2);
+            say_state(h, 0, 0, 7 * GIB, 7 * GIB);
+            pass_time(h, 5 * MS);
+            run_with(h, 0, 7 * GIB);
+            pass_time(h, quantum / 2);
         }
-        say(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
-        later(h, 60000 * MS);
+        say_state(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
+        pass_time(h, 60000 * MS);
     }
     assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
 }
@@ -277,7 +279,7 @@ static void policy_fair_bursts_of_any_length_make_no_turn_longer(void **state)
     const uint64_t quantum = fixed_quantum(h);
 
     for (uint64_t i = 0; i < 6; i++)
-        bursts(h, 0, 1, quantum * (i % 2 == 0 ? 1 : 5) / 2);
+        run_bursts(h, 0, 1, quantum * (i % 2 == 0 ? 1 : 5) / 2);
     assert_in_range(turn_beside_another(h), quantum / 4, quantum * 6 / 5);
 }
 
@@ -286,9 +288,9 @@ static void policy_fair_idle_program_saves_up_one_turn_at_most(void **state)
     struct harness *h = *state;
     uint64_t ran[2];
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, 0, 7 * GIB, 0);
-    later(h, 3600000 * MS);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, 0, 7 * GIB, 0);
+    pass_time(h, 3600000 * MS);
     share_out(h, 2, 7 * GIB, 300000 * MS, ran);
     assert_true(ran[1] <= ran[0] + 3 * quantum_of(h));
 }
@@ -297,17 +299,17 @@ static void policy_priority_higher_goes_first_and_at_once(void **state)
 {
     struct harness *h = *state;
 
-    choose(h, GS_POLICY_PRIORITY, false);
+    choose_policy(h, GS_POLICY_PRIORITY, false);
     three_wait(h);
     sched_priority(h->sched, h->client[2].client, 5, h->now);
     harness_take(h);
     assert_false(has_run(h, 0));
-    say(h, 0, W, 7 * GIB, 7 * GIB);
-    assert_int_equal(runner(h), 2);
-    say(h, 0, W, 7 * GIB, 3 * GIB);
-    say(h, 2, R, 7 * GIB, 7 * GIB);
-    later(h, 600000 * MS);
-    assert_int_equal(runner(h), 2);
+    say_state(h, 0, W, 7 * GIB, 7 * GIB);
+    assert_int_equal(find_runner(h), 2);
+    say_state(h, 0, W, 7 * GIB, 3 * GIB);
+    say_state(h, 2, R, 7 * GIB, 7 * GIB);
+    pass_time(h, 600000 * MS);
+    assert_int_equal(find_runner(h), 2);
     sched_priority(h->sched, h->client[2].client, -5, h->now);
     harness_take(h);
     assert_false(has_run(h, 2));
@@ -318,7 +320,7 @@ static void policy_priority_equals_take_turns(void **state)
     struct harness *h = *state;
     uint64_t ran[3];
 
-    choose(h, GS_POLICY_PRIORITY, false);
+    choose_policy(h, GS_POLICY_PRIORITY, false);
     three_wait(h);
     share_out(h, 3, 7 * GIB, 600000 * MS, ran);
     for (int i = 0; i < 3; i++)
@@ -330,15 +332,15 @@ static void exclusive_fitting_programs_take_turns_and_stay_resident(void **state
     struct harness *h = *state;
     uint64_t ran[3];
 
-    choose(h, GS_POLICY_FAIR, true);
+    choose_policy(h, GS_POLICY_FAIR, true);
     for (int i = 0; i < 3; i++)
-        say(h, i, W, 3 * GIB, 0);
+        say_state(h, i, W, 3 * GIB, 0);
     share_out(h, 3, 3 * GIB, 100000 * MS, ran);
     for (int i = 0; i < 3; i++) {
         assert_in_range(ran[i], 32000 * MS, 35000 * MS);
         assert_true(h->client[i].state.resident == 3 * GIB);
     }
-    choose(h, GS_POLICY_FAIR, false);
+    choose_policy(h, GS_POLICY_FAIR, false);
     for (int i = 0; i < 3; i++)
         assert_true(has_run(h, i));
 }
@@ -348,9 +350,9 @@ static void exclusive_memory_short_one_runs_only_the_shortfall_moves(void **stat
     struct harness *h = *state;
     uint64_t ran[3];
 
-    choose(h, GS_POLICY_FAIR, true);
+    choose_policy(h, GS_POLICY_FAIR, true);
     for (int i = 0; i < 3; i++)
-        say(h, i, W, 4 * GIB, 0);
+        say_state(h, i, W, 4 * GIB, 0);
     share_out(h, 3, 4 * GIB, 300000 * MS, ran);
     for (int i = 0; i < 3; i++)
         assert_in_range(ran[i], 95000 * MS, 105000 * MS);
@@ -363,9 +365,9 @@ static void exclusive_alone_nobody_takes_turns(void **state)
 {
     struct harness *h = *state;
 
-    choose(h, GS_POLICY_FAIR, true);
-    runs(h, 0, 4 * GIB);
-    later(h, 60000 * MS);
+    choose_policy(h, GS_POLICY_FAIR, true);
+    run_with(h, 0, 4 * GIB);
+    pass_time(h, 60000 * MS);
     assert_true(has_run(h, 0));
     assert_false(device_of(h)->turns.leases);
 }

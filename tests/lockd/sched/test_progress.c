@@ -25,7 +25,7 @@ struct stage {
     struct actor actor[HARNESS_CLIENTS];
 };
 
-static void begin(struct stage *stage, struct harness *h, enum gs_policy policy)
+static void begin_stage(struct stage *stage, struct harness *h, enum gs_policy policy)
 {
     struct sched_settings settings = *sched_settings(h->sched);
 
@@ -36,24 +36,24 @@ static void begin(struct stage *stage, struct harness *h, enum gs_policy policy)
         joins_group(h, who, who < 2 ? "a" : who < 4 ? "b" : "");
 }
 
-static void enters(struct stage *stage, int who, uint64_t burst_ms, uint64_t pause_ms)
+static void enter_actor(struct stage *stage, int who, uint64_t burst_ms, uint64_t pause_ms)
 {
     stage->actor[who] = (struct actor){.on = true,
                                        .burst = burst_ms * MS,
                                        .pause = pause_ms * MS,
                                        .left = 1,
                                        .demand = 7 * GIB};
-    say(stage->h, who, W, 7 * GIB, 0);
+    say_state(stage->h, who, W, 7 * GIB, 0);
 }
 
 static void enter_gang(struct stage *stage, int first, uint64_t burst_ms, uint64_t pause_ms)
 {
-    enters(stage, first, burst_ms, pause_ms);
-    enters(stage, first + 1, burst_ms, pause_ms);
+    enter_actor(stage, first, burst_ms, pause_ms);
+    enter_actor(stage, first + 1, burst_ms, pause_ms);
 }
 
 /* One step of work, if it runs; its burst may end, or the next one begin. */
-static void works(struct stage *stage, int who)
+static void step_work(struct stage *stage, int who)
 {
     struct harness *h = stage->h;
     struct actor *actor = &stage->actor[who];
@@ -63,7 +63,7 @@ static void works(struct stage *stage, int who)
         return;
     if (actor->left == 0) {
         actor->left = actor->burst;
-        say(h, who, is_running(h, who) ? R : W, actor->demand, has);
+        say_state(h, who, is_running(h, who) ? R : W, actor->demand, has);
     }
     if (!is_running(h, who)) {
         actor->waits += STEP;
@@ -77,7 +77,7 @@ static void works(struct stage *stage, int who)
         return;
     actor->bursts++;
     actor->idle_until = h->now + actor->pause;
-    say(h, who, 0, actor->demand, has);
+    say_state(h, who, 0, actor->demand, has);
 }
 
 static void obeys_idle_too(struct stage *stage, int who)
@@ -85,13 +85,13 @@ static void obeys_idle_too(struct stage *stage, int who)
     struct harness *h = stage->h;
 
     if (stage->actor[who].left != 0)
-        obeys(h, who);
+        obey_target(h, who);
     else if (!has_run(h, who))
-        say(h, who, 0, stage->actor[who].demand,
-            sched_min(h->client[who].state.resident, h->client[who].target.budget));
+        say_state(h, who, 0, stage->actor[who].demand,
+                  sched_min(h->client[who].state.resident, h->client[who].target.budget));
 }
 
-static void perform(struct stage *stage)
+static void perform_stage(struct stage *stage)
 {
     struct harness *h = stage->h;
 
@@ -104,9 +104,9 @@ static void perform(struct stage *stage)
         }
         for (int who = 0; who < HARNESS_CLIENTS; who++) {
             if (stage->actor[who].on)
-                works(stage, who);
+                step_work(stage, who);
         }
-        later(h, STEP);
+        pass_time(h, STEP);
     }
     assert_null(sched_check(h->sched));
 }
@@ -138,7 +138,7 @@ static const enum gs_policy in_turn[] = {GS_POLICY_FAIR, GS_POLICY_RR, GS_POLICY
 
 #define each_policy(i) (int i = 0; i < 3; i++)
 
-static void again(void **state)
+static void setup_again(void **state)
 {
     harness_teardown(state);
     harness_setup(state);
@@ -154,11 +154,11 @@ static void progress_gang_beside_bursts_both_run(void **state)
         each_policy(i)
         {
             for (size_t k = 0; k < 4; k++) {
-                again(state);
-                begin(&stage, *state, in_turn[i]);
+                setup_again(state);
+                begin_stage(&stage, *state, in_turn[i]);
                 enter_gang(&stage, 0, 0, 0);
-                enters(&stage, 5, bursts[k][0], bursts[k][1]);
-                perform(&stage);
+                enter_actor(&stage, 5, bursts[k][0], bursts[k][1]);
+                perform_stage(&stage);
                 all_got_on(&stage, 5000);
             }
         }
@@ -171,13 +171,13 @@ static void progress_gang_of_bursts_beside_others_all_run(void **state)
     for
         each_policy(i)
         {
-            again(state);
-            begin(&stage, *state, in_turn[i]);
+            setup_again(state);
+            begin_stage(&stage, *state, in_turn[i]);
             enter_gang(&stage, 0, 20, 100);
-            enters(&stage, 4, 0, 0);
-            enters(&stage, 5, 10, 150);
-            enters(&stage, 7, 0, 0);
-            perform(&stage);
+            enter_actor(&stage, 4, 0, 0);
+            enter_actor(&stage, 5, 10, 150);
+            enter_actor(&stage, 7, 0, 0);
+            perform_stage(&stage);
             all_got_on(&stage, 10000);
         }
 }
@@ -189,15 +189,15 @@ static void progress_two_gangs_beside_bursts_on_both_devices_all_run(void **stat
     for
         each_policy(i)
         {
-            again(state);
-            begin(&stage, *state, in_turn[i]);
+            setup_again(state);
+            begin_stage(&stage, *state, in_turn[i]);
             enter_gang(&stage, 0, 0, 0);
             enter_gang(&stage, 2, 15, 90);
-            enters(&stage, 4, 10, 130);
-            enters(&stage, 5, 10, 150);
-            enters(&stage, 6, 0, 0);
-            enters(&stage, 7, 30, 70);
-            perform(&stage);
+            enter_actor(&stage, 4, 10, 130);
+            enter_actor(&stage, 5, 10, 150);
+            enter_actor(&stage, 6, 0, 0);
+            enter_actor(&stage, 7, 30, 70);
+            perform_stage(&stage);
             all_got_on(&stage, 20000);
         }
 }
@@ -208,24 +208,24 @@ static void progress_gang_becomes_more_important_while_it_waits_runs_at_once(voi
     struct harness *h = *state;
     struct stage stage;
 
-    begin(&stage, h, GS_POLICY_PRIORITY);
+    begin_stage(&stage, h, GS_POLICY_PRIORITY);
     sched_priority(h->sched, h->client[5].client, 5, h->now);
-    runs(h, 5, 7 * GIB);
+    run_with(h, 5, 7 * GIB);
     sched_priority(h->sched, h->client[7].client, 10, h->now);
-    say(h, 1, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
     assert_false(has_run(h, 1));
-    gone(h, 3);
+    end_client(h, 3);
     joins_group(h, 3, "a");
     sched_priority(h->sched, h->client[3].client, 50, h->now);
-    say(h, 3, W, GIB, 0);
+    say_state(h, 3, W, GIB, 0);
     assert_false(has_run(h, 5));
-    say(h, 7, W, 7 * GIB, 0); /* above 5, and below them */
-    obeys(h, 5);
+    say_state(h, 7, W, 7 * GIB, 0); /* above 5, and below them */
+    obey_target(h, 5);
     assert_true(has_run(h, 1) && has_run(h, 3));
     sched_client_gone(h->sched, h->client[3].client, h->now);
     memset(&h->client[3], 0, sizeof h->client[3]);
     harness_take(h);
-    obeys(h, 1);
+    obey_target(h, 1);
     assert_true(has_run(h, 7) && !has_run(h, 1));
 }
 
@@ -236,15 +236,15 @@ static void progress_higher_priority_keeps_its_turn_beyond_a_quantum(void **stat
     struct stage stage;
     uint64_t switches;
 
-    begin(&stage, h, GS_POLICY_PRIORITY);
+    begin_stage(&stage, h, GS_POLICY_PRIORITY);
     sched_priority(h->sched, h->client[5].client, 5, h->now);
-    runs(h, 5, 7 * GIB);
-    say(h, 7, W, 7 * GIB, 0);
+    run_with(h, 5, 7 * GIB);
+    say_state(h, 7, W, 7 * GIB, 0);
     switches = device_of(h)->turns.switches;
-    later(h, 600 * 1000ull * MS);
+    pass_time(h, 600 * 1000ull * MS);
     assert_true(has_run(h, 5) && !has_run(h, 7));
     assert_int_equal(device_of(h)->turns.switches, switches);
-    say(h, 5, 0, 7 * GIB, 7 * GIB);
+    say_state(h, 5, 0, 7 * GIB, 7 * GIB);
     assert_true(has_run(h, 7));
 }
 
@@ -255,13 +255,13 @@ static void obeys_slowly(struct harness *h, int who)
     const uint64_t has = c->state.resident, demand = c->state.demand;
 
     if (is_running(h, who) && !has_run(h, who))
-        say(h, who, W, demand, has);
+        say_state(h, who, W, demand, has);
     else if (has > c->target.budget && !has_run(h, who))
-        say(h, who, W, demand, sched_max(c->target.budget, sched_less(has, GIB)));
+        say_state(h, who, W, demand, sched_max(c->target.budget, sched_less(has, GIB)));
     else if (has_run(h, who) && has < sched_min(demand, c->target.budget))
-        say(h, who, W, demand, sched_min(sched_min(demand, c->target.budget), has + GIB));
+        say_state(h, who, W, demand, sched_min(sched_min(demand, c->target.budget), has + GIB));
     else if (has_run(h, who) && has == demand && !is_running(h, who))
-        say(h, who, R, demand, demand);
+        say_state(h, who, R, demand, demand);
 }
 
 /* 1 runs long before 3 has its memory, or 0 before 1; a quantum is shorter than that. */
@@ -274,17 +274,17 @@ static void progress_gang_turn_counts_from_when_all_of_it_run(void **state)
         struct stage stage;
         struct harness *h;
 
-        again(state);
+        setup_again(state);
         h = *state;
-        begin(&stage, h, GS_POLICY_RR);
+        begin_stage(&stage, h, GS_POLICY_RR);
         settings = *sched_settings(h->sched);
         settings.quantum_ns = 100 * MS;
         sched_set(h->sched, &settings, h->now);
-        gone(h, 3);
+        end_client(h, 3);
         joins_group(h, 3, "a");
-        say(h, first, W, GIB, 0);
-        say(h, last, W, 6 * GIB, 0);
-        say(h, 5, W, 8 * GIB, 0);
+        say_state(h, first, W, GIB, 0);
+        say_state(h, last, W, 6 * GIB, 0);
+        say_state(h, 5, W, 8 * GIB, 0);
         for (int step = 0; step < 5000; step++) {
             obeys_slowly(h, first);
             obeys_slowly(h, last);
@@ -292,7 +292,7 @@ static void progress_gang_turn_counts_from_when_all_of_it_run(void **state)
             ran[first] += is_running(h, first);
             ran[last] += is_running(h, last);
             ran[5] += is_running(h, 5);
-            later(h, 20 * MS);
+            pass_time(h, 20 * MS);
         }
         assert_true(ran[first] > 500 && ran[last] > 500 && ran[5] > 500);
     }
@@ -307,21 +307,21 @@ static void progress_gang_member_does_not_come_to_run_the_turn_ends(void **state
         struct harness *h;
         uint64_t ran[2] = {0};
 
-        again(state);
+        setup_again(state);
         h = *state;
-        begin(&stage, h, GS_POLICY_FAIR);
-        gone(h, 3);
+        begin_stage(&stage, h, GS_POLICY_FAIR);
+        end_client(h, 3);
         joins_group(h, 3, "a");
-        say(h, first, W, GIB, 0);
-        say(h, last, W, 6 * GIB, 0);
-        say(h, 5, W, 7 * GIB, 0);
+        say_state(h, first, W, GIB, 0);
+        say_state(h, last, W, 6 * GIB, 0);
+        say_state(h, 5, W, 7 * GIB, 0);
         for (int step = 0; step < 3000; step++) {
-            obeys(h, first);
-            obeys(h, 5);
-            say(h, last, W, 6 * GIB, 0);
+            obey_target(h, first);
+            obey_target(h, 5);
+            say_state(h, last, W, 6 * GIB, 0);
             ran[0] += is_running(h, first);
             ran[1] += is_running(h, 5);
-            later(h, 100 * MS);
+            pass_time(h, 100 * MS);
         }
         assert_true(ran[0] > 300 && ran[1] > 300);
     }

@@ -22,7 +22,7 @@ static uint64_t from_environment(const char *name, uint64_t otherwise)
 }
 
 /* Small devices and short quanta: many turns. Only mixed programs are fit for these bounds. */
-static void mix(struct model_options *options, uint64_t seed)
+static void mix_options(struct model_options *options, uint64_t seed)
 {
     options->devices = 1 + (uint32_t)(seed % 3);
     options->total = (uint64_t[]){GIB, 2 * GIB, 16 * GIB}[seed / 3 % 3];
@@ -62,7 +62,7 @@ static struct model *run_one(struct model_options options, uint64_t seed)
     options.change_ns = (uint64_t[]){200, 1500, 20000}[seed / 5 % 3] * NS_PER_MS;
     options.demand_most = options.total / (1 + seed % 5) / 10 * 11;
     if (options.mixed)
-        mix(&options, seed);
+        mix_options(&options, seed);
     model = model_new(&options);
     assert_non_null(model);
     failure = model_run(model, 15000);

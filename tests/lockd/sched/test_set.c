@@ -9,22 +9,23 @@ static uint64_t turn_under_way(struct harness *h, double part)
 {
     const struct sched_party *party;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
     for (int i = 0; i < 6; i++) { /* until both had a turn */
-        later(h, 2 * quantum_of(h));
+        pass_time(h, 2 * quantum_of(h));
         for (int each = 0; each < 2; each++)
-            obeys(h, each), obeys(h, each);
+            obey_target(h, each), obey_target(h, each);
     }
-    later(h, MS);
+    pass_time(h, MS);
     for (int i = 0; i < 1000 && !is_running(h, 0) && !is_running(h, 1); i++) {
         for (int each = 0; each < 2; each++)
-            obeys(h, each), obeys(h, each);
-        later(h, MS);
+            obey_target(h, each), obey_target(h, each);
+        pass_time(h, MS);
     }
     party = sched_party_of(device_of(h)->turns.holders.next, turn.holder);
     assert_true(party->turn.started != 0);
-    later(h, (uint64_t)(part * (double)party->turn.length) - (h->now - party->turn.started));
+    pass_time(h,
+              (uint64_t)(part * (double)party->turn.length) - (h->now - party->turn.started));
     return party->turn.length;
 }
 
@@ -34,7 +35,7 @@ static const struct sched_party *holder_of(const struct harness *h)
     return sched_party_of(device_of(h)->turns.holders.next, turn.holder);
 }
 
-static void set(struct harness *h, const struct sched_settings *settings)
+static void change_settings(struct harness *h, const struct sched_settings *settings)
 {
     sched_set(h->sched, settings, h->now);
     harness_take(h);
@@ -50,15 +51,15 @@ static void set_of_equal_values_leaves_a_turn_as_it_is(void **state)
         if (policy == GS_POLICY_FIFO)
             continue; /* a turn has no end */
         settings.policy = (enum gs_policy)policy;
-        set(h, &settings);
+        change_settings(h, &settings);
         turn_under_way(h, 0.7);
         until = holder_of(h)->turn.until;
         for (int i = 0; i < 10; i++) {
-            set(h, &settings);
+            change_settings(h, &settings);
             assert_true(holder_of(h)->turn.until == until);
         }
-        gone(h, 0);
-        gone(h, 1);
+        end_client(h, 0);
+        end_client(h, 1);
     }
 }
 
@@ -69,14 +70,14 @@ static void set_a_quantum_stretches_and_shortens_a_turn(void **state)
     uint64_t length;
 
     settings.quantum_ns = 1000 * MS;
-    set(h, &settings);
+    change_settings(h, &settings);
     length = turn_under_way(h, 0.5);
     settings.quantum_ns = 4000 * MS;
-    set(h, &settings);
+    change_settings(h, &settings);
     assert_true(holder_of(h)->turn.length == 4 * length);
     assert_true(holder_of(h)->turn.until == holder_of(h)->turn.started + 4 * length);
     settings.quantum_ns = 100 * MS; /* it has run for longer than that */
-    set(h, &settings);
+    change_settings(h, &settings);
     for (int i = 0; i < 2; i++)
         assert_false(has_run(h, i)); /* one stops, the other waits for that */
 }
@@ -89,18 +90,18 @@ static void set_a_short_quantum_keeps_nobody_waiting_for_a_long_one(void **state
     int waited[2] = {0};
 
     settings.quantum_ns = 60000 * MS;
-    set(h, &settings);
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    later(h, 200 * MS);
+    change_settings(h, &settings);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    pass_time(h, 200 * MS);
     settings.quantum_ns = 100 * MS;
-    set(h, &settings);
+    change_settings(h, &settings);
     for (int step = 0; step < 600; step++) { /* a minute */
         for (int i = 0; i < 2; i++) {
-            obeys(h, i);
-            obeys(h, i);
+            obey_target(h, i);
+            obey_target(h, i);
         }
-        later(h, 100 * MS);
+        pass_time(h, 100 * MS);
         for (int i = 0; i < 2; i++) {
             waited[i] = is_running(h, i) ? 0 : waited[i] + 1;
             assert_true(waited[i] < 20);
@@ -115,26 +116,26 @@ static void set_a_policy_begins_the_turn_anew(void **state)
 
     settings.policy = GS_POLICY_FIFO;
     settings.quantum_ns = 1000 * MS;
-    set(h, &settings);
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    later(h, 60000 * MS);
+    change_settings(h, &settings);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    pass_time(h, 60000 * MS);
     assert_true(has_run(h, 0));
     settings.policy = GS_POLICY_RR;
-    set(h, &settings);
+    change_settings(h, &settings);
     assert_true(has_run(h, 0));
-    later(h, 999 * MS);
+    pass_time(h, 999 * MS);
     assert_true(has_run(h, 0));
-    later(h, 2 * MS);
+    pass_time(h, 2 * MS);
     assert_false(has_run(h, 0));
     settings.policy = GS_POLICY_FIFO;
-    set(h, &settings);
-    obeys(h, 0);
-    obeys(h, 1);
-    obeys(h, 0);
-    obeys(h, 1);
+    change_settings(h, &settings);
+    obey_target(h, 0);
+    obey_target(h, 1);
+    obey_target(h, 0);
+    obey_target(h, 1);
     assert_true(is_running(h, 1));
-    later(h, 60000 * MS);
+    pass_time(h, 60000 * MS);
     assert_true(has_run(h, 1));
 }
 

@@ -8,7 +8,7 @@
 #define SHORT (W | GS_STATE_MOVING | GS_STATE_SHORT)
 
 /* 1 says what it has; while it moves it does not measure. */
-static void moves(struct harness *h, uint32_t flags)
+static void report_moving(struct harness *h, uint32_t flags)
 {
     h->client[1].state.device_free = UINT64_MAX;
     h->client[1].state.flags = W | GS_STATE_MOVING | flags;
@@ -21,13 +21,13 @@ static void moves(struct harness *h, uint32_t flags)
 static void runs_short(struct harness *h)
 {
     h->free_bytes = 10 * GIB;
-    say(h, 0, 0, 0, 0);
-    say(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
     assert_true(device_of(h)->measure.measured);
-    say(h, 1, W, 9 * GIB + 512 * MIB, 0);
+    say_state(h, 1, W, 9 * GIB + 512 * MIB, 0);
     h->free_bytes = 32 * MIB; /* now */
     h->client[1].state.short_bytes = 64 * MIB;
-    moves(h, 0);
+    report_moving(h, 0);
 }
 
 static void lock_short_alone_is_external_use(void **state)
@@ -36,13 +36,13 @@ static void lock_short_alone_is_external_use(void **state)
 
     runs_short(h);
     assert_true(device_of(h)->measure.external == 0);
-    moves(h, GS_STATE_SHORT);
-    later(h, EXTERNAL_UNSAID); /* 0 is asked */
+    report_moving(h, GS_STATE_SHORT);
+    pass_time(h, EXTERNAL_UNSAID); /* 0 is asked */
     assert_true(device_of(h)->measure.external == GIB - 64 * MIB);
     assert_true(h->client[1].target.capacity <= 9 * GIB + 64 * MIB);
     h->free_bytes = 10 * GIB - 64 * MIB;
-    say(h, 1, 0, 0, 0);
-    later(h, 250 * MS);
+    say_state(h, 1, 0, 0, 0);
+    pass_time(h, 250 * MS);
     assert_true(device_of(h)->measure.external == 64 * MIB);
 }
 
@@ -54,12 +54,12 @@ static void lock_short_while_others_move_is_less_external_use(void **state)
 
     runs_short(h);
     h->free_bytes = UINT64_MAX; /* nobody measures, and 0 keeps what it may hold */
-    say(h, 0, GS_STATE_MOVING, 0, 0);
+    say_state(h, 0, GS_STATE_MOVING, 0, 0);
     h->client[0].deaf = true;
     unsure = sched_member_hold(sched_member_find(h->client[0].client, h->client[0].state.uuid));
     for (int i = 0; i < 5; i++) {
-        moves(h, GS_STATE_SHORT);
-        later(h, EXTERNAL_UNSAID);
+        report_moving(h, GS_STATE_SHORT);
+        pass_time(h, EXTERNAL_UNSAID);
     }
     assert_true(device_of(h)->measure.external == sched_less(GIB - 64 * MIB, unsure));
 }
@@ -68,9 +68,9 @@ static void lock_short_on_an_unmeasured_device_is_no_external_use(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 1, W | GS_STATE_MOVING, 9 * GIB + 512 * MIB, 9 * GIB);
+    say_state(h, 1, W | GS_STATE_MOVING, 9 * GIB + 512 * MIB, 9 * GIB);
     h->client[1].state.short_bytes = 64 * MIB;
-    say(h, 1, SHORT, 9 * GIB + 512 * MIB, 9 * GIB);
+    say_state(h, 1, SHORT, 9 * GIB + 512 * MIB, 9 * GIB);
     assert_true(device_of(h)->measure.external == 0);
 }
 
@@ -80,23 +80,23 @@ static void lock_short_beside_one_idle_holder_it_makes_room(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 8 * GIB);
-    say(h, 1, W, 0, 0);
+    run_with(h, 0, 8 * GIB);
+    say_state(h, 1, W, 0, 0);
     h->client[1].state.short_bytes = 5 * GIB;
-    say(h, 1, W | GS_STATE_RUNNING | GS_STATE_SHORT, 0, 0);
-    later(h, 100 * MS);
+    say_state(h, 1, W | GS_STATE_RUNNING | GS_STATE_SHORT, 0, 0);
+    pass_time(h, 100 * MS);
     assert_true(has_waiters(h, 0)); /* or it would not say that it is idle */
-    say(h, 0, GS_STATE_RUNNING, 8 * GIB, 8 * GIB);
-    later(h, 100 * MS);
+    say_state(h, 0, GS_STATE_RUNNING, 8 * GIB, 8 * GIB);
+    pass_time(h, 100 * MS);
     assert_false(has_run(h, 0));
-    say(h, 0, 0, 8 * GIB, 8 * GIB);
-    later(h, 100 * MS);
+    say_state(h, 0, 0, 8 * GIB, 8 * GIB);
+    pass_time(h, 100 * MS);
     assert_true(h->client[0].target.budget <= 5 * GIB);
-    say(h, 0, W, 8 * GIB, 5 * GIB); /* and has its turn when it has something to do */
-    later(h, 30000 * MS);
-    obeys(h, 0);
-    obeys(h, 0);
-    later(h, 1000 * MS);
+    say_state(h, 0, W, 8 * GIB, 5 * GIB); /* and has its turn when it has something to do */
+    pass_time(h, 30000 * MS);
+    obey_target(h, 0);
+    obey_target(h, 0);
+    pass_time(h, 1000 * MS);
     assert_true(has_run(h, 0));
 }
 

@@ -23,16 +23,16 @@ static uint64_t beside_one_that_never_runs(struct harness *h, uint64_t seconds)
     uint64_t ran[4] = {0}, least = UINT64_MAX;
 
     for (int i = 0; i < 4; i++)
-        say(h, i, W, LARGE, 0);
+        say_state(h, i, W, LARGE, 0);
     for (uint64_t step = 0; step < seconds * 10; step++) {
-        say(h, 0, W | (has_run(h, 0) ? GS_STATE_MOVING : 0), LARGE,
-            sched_min(h->client[0].target.budget, GIB));
+        say_state(h, 0, W | (has_run(h, 0) ? GS_STATE_MOVING : 0), LARGE,
+                  sched_min(h->client[0].target.budget, GIB));
         for (int i = 1; i < 4; i++) {
-            obeys(h, i);
-            obeys(h, i);
+            obey_target(h, i);
+            obey_target(h, i);
             ran[i] += is_running(h, i) ? 100 : 0;
         }
-        later(h, 100 * MS);
+        pass_time(h, 100 * MS);
     }
     for (int i = 1; i < 4; i++)
         least = sched_min(least, ran[i]);
@@ -55,22 +55,22 @@ static void lock_never_opens_its_gate_is_skipped_while_others_come_and_go(void *
     struct harness *h = *state;
     int ran = 0;
 
-    runs(h, 5, 7 * GIB);
-    say(h, 0, W, LARGE, 0);
-    say(h, 1, W, LARGE, 0);
-    gone(h, 5);
+    run_with(h, 5, 7 * GIB);
+    say_state(h, 0, W, LARGE, 0);
+    say_state(h, 1, W, LARGE, 0);
+    end_client(h, 5);
     for (int step = 0; step < 600; step++) {
         struct harness_client *c = &h->client[2];
 
-        say(h, 0, W, LARGE, 0);
-        say(h, 2, W, GIB, c->state.resident);
-        obeys(h, 2);
-        obeys(h, 2);
-        later(h, 500 * MS);
-        say(h, 2, has_run(h, 2) ? c->state.flags & GS_STATE_RUNNING : 0, GIB,
-            c->state.resident);
-        later(h, 500 * MS);
-        obeys(h, 1);
+        say_state(h, 0, W, LARGE, 0);
+        say_state(h, 2, W, GIB, c->state.resident);
+        obey_target(h, 2);
+        obey_target(h, 2);
+        pass_time(h, 500 * MS);
+        say_state(h, 2, has_run(h, 2) ? c->state.flags & GS_STATE_RUNNING : 0, GIB,
+                  c->state.resident);
+        pass_time(h, 500 * MS);
+        obey_target(h, 1);
         ran += is_running(h, 1);
     }
     assert_true(ran >= 150);
@@ -83,19 +83,19 @@ static void lock_slow_to_begin_runs_again_after_it_was_passed_over(void **state)
     uint64_t since = h->now;
     int ran = 0;
 
-    say(h, 0, W, LARGE, 0);
-    say(h, 1, W, LARGE, 0);
+    say_state(h, 0, W, LARGE, 0);
+    say_state(h, 1, W, LARGE, 0);
     for (int step = 0; step < 6000; step++) {
         const uint64_t slow = step < 600 ? 11000 * MS : 5000 * MS;
 
         if (!has_run(h, 0))
             since = h->now;
         if (has_run(h, 0) && h->now - since < slow)
-            say(h, 0, W, LARGE, h->client[0].state.resident);
+            say_state(h, 0, W, LARGE, h->client[0].state.resident);
         else
-            obeys(h, 0);
-        obeys(h, 1);
-        later(h, 100 * MS);
+            obey_target(h, 0);
+        obey_target(h, 1);
+        pass_time(h, 100 * MS);
         ran += is_running(h, 0);
         if (step == 599)
             assert_int_equal(ran, 0);
@@ -120,16 +120,16 @@ static void lock_nothing_left_of_the_device_all_take_turns(void **state)
     int ran[2] = {0};
 
     set_reserve(h, 2 * h->total);
-    say(h, 2, 0, 0, 0); /* has nothing and wants nothing */
-    say(h, 0, W, 3 * GIB, 0);
-    say(h, 1, W, 3 * GIB, 0);
+    say_state(h, 2, 0, 0, 0); /* has nothing and wants nothing */
+    say_state(h, 0, W, 3 * GIB, 0);
+    say_state(h, 1, W, 3 * GIB, 0);
     for (int step = 0; step < 6000; step++) {
         for (int i = 0; i < 2; i++) {
-            obeys(h, i);
-            obeys(h, i);
+            obey_target(h, i);
+            obey_target(h, i);
             ran[i] += is_running(h, i);
         }
-        later(h, 100 * MS);
+        pass_time(h, 100 * MS);
         assert_false(is_running(h, 0) && is_running(h, 1));
     }
     assert_true(ran[0] > 2000 && ran[1] > 2000);
@@ -140,18 +140,18 @@ static void lock_foreign_program_leaves_while_all_move_is_seen(void **state)
     struct harness *h = *state;
 
     h->free_bytes = 9 * GIB;
-    say(h, 0, 0, 0, 0);
+    say_state(h, 0, 0, 0, 0);
     h->free_bytes = 0;
     for (int i = 0; i < 3; i++) {
-        say(h, 0, 0, 0, 0);
-        later(h, EXTERNAL_UNSAID + 100 * MS);
+        say_state(h, 0, 0, 0, 0);
+        pass_time(h, EXTERNAL_UNSAID + 100 * MS);
     }
     assert_true(device_of(h)->measure.external == 10 * GIB);
-    say(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
-    say(h, 1, W | GS_STATE_MOVING, 3 * GIB, 0);
+    say_state(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
+    say_state(h, 1, W | GS_STATE_MOVING, 3 * GIB, 0);
     h->free_bytes = 9 * GIB;
-    say(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
-    later(h, 250 * MS);
+    say_state(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
+    pass_time(h, 250 * MS);
     assert_true(device_of(h)->measure.external == GIB);
     assert_true(h->client[0].target.budget >= 3 * GIB);
     assert_true(h->client[1].target.budget >= 3 * GIB);
@@ -164,16 +164,16 @@ static void lock_who_wants_and_wants_not_stops_others_no_more_than_its_share(voi
     struct harness *h = *state;
     int ran[2] = {0};
 
-    runs(h, 0, 3 * GIB);
-    runs(h, 1, 3 * GIB);
-    later(h, 60000 * MS);
+    run_with(h, 0, 3 * GIB);
+    run_with(h, 1, 3 * GIB);
+    pass_time(h, 60000 * MS);
     for (int ms = 0; ms < 120000; ms++) {
-        say(h, 2, ms % 20 < 10 ? W : 0, ms % 20 < 10 ? 8 * GIB : 0, 0);
+        say_state(h, 2, ms % 20 < 10 ? W : 0, ms % 20 < 10 ? 8 * GIB : 0, 0);
         for (int who = 0; who < 2; who++) {
-            obeys(h, who);
+            obey_target(h, who);
             ran[who] += ms >= 60000 && is_running(h, who);
         }
-        later(h, MS);
+        pass_time(h, MS);
     }
     assert_true(ran[0] > 40000 && ran[1] > 40000);
 }
@@ -184,14 +184,14 @@ static void comes_again_and_again_running(struct harness *h, uint64_t resident)
 {
     int ran[HARNESS_CLIENTS], sum = 0;
 
-    later(h, RESTART_WINDOW);
-    say(h, 0, W, 7 * GIB, 0);
-    say(h, 1, W, 7 * GIB, 0);
+    pass_time(h, RESTART_WINDOW);
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
     for (int second = 0; second < 100; second++) {
-        say(h, 7, R, 7 * GIB, resident);
+        say_state(h, 7, R, 7 * GIB, resident);
         assert_false(has_run(h, 7)); /* not its turn */
         obey_for(h, 1, 0, 2, ran);
-        gone(h, 7);
+        end_client(h, 7);
         obey_for(h, 1, 0, 2, ran);
         sum += ran[0] + ran[1];
     }
@@ -212,9 +212,9 @@ static void lock_newcomer_that_runs_and_fits_goes_on(void **state)
 {
     struct harness *h = *state;
 
-    later(h, RESTART_WINDOW);
-    runs(h, 0, 3 * GIB);
-    say(h, 1, R, 3 * GIB, 3 * GIB); /* its connection was lost */
+    pass_time(h, RESTART_WINDOW);
+    run_with(h, 0, 3 * GIB);
+    say_state(h, 1, R, 3 * GIB, 3 * GIB); /* its connection was lost */
     assert_true(has_run(h, 1));
     assert_int_equal(condition_of(h, 1), GS_CONDITION_RUNS);
 }

@@ -10,13 +10,13 @@
 /* 0 cannot stop and lacks 1 GiB; 2 has waited for longest. */
 static void lacks_memory(struct harness *h)
 {
-    runs(h, 0, 6 * GIB);
-    runs(h, 1, 3 * GIB);
-    say(h, 2, W, 5 * GIB, 0);
-    later(h, quantum_of(h) + MS);
+    run_with(h, 0, 6 * GIB);
+    run_with(h, 1, 3 * GIB);
+    say_state(h, 2, W, 5 * GIB, 0);
+    pass_time(h, quantum_of(h) + MS);
     assert_false(has_run(h, 0));
     assert_false(has_run(h, 2));
-    say(h, 0, STUCK, 7 * GIB, 6 * GIB);
+    say_state(h, 0, STUCK, 7 * GIB, 6 * GIB);
 }
 
 static void lock_stuck_and_short_beside_a_holder_that_is_short_gets_its_memory(void **state)
@@ -24,15 +24,16 @@ static void lock_stuck_and_short_beside_a_holder_that_is_short_gets_its_memory(v
     struct harness *h = *state;
 
     lacks_memory(h);
-    say(h, 1, W, 4 * GIB + 512 * MIB, 3 * GIB); /* its gate is shut: it cannot have that much */
-    later(h, 1000 * MS);
+    say_state(h, 1, W, 4 * GIB + 512 * MIB,
+              3 * GIB); /* its gate is shut: it cannot have that much */
+    pass_time(h, 1000 * MS);
     if (!has_run(h, 1))
-        say(h, 1, W, 4 * GIB + 512 * MIB, sched_min(3 * GIB, h->client[1].target.budget));
+        say_state(h, 1, W, 4 * GIB + 512 * MIB, sched_min(3 * GIB, h->client[1].target.budget));
     assert_true(has_run(h, 0));
     assert_true(h->client[0].target.budget >= 7 * GIB);
-    say(h, 0, R, 7 * GIB, 7 * GIB); /* the capture is over */
-    later(h, 2 * quantum_of(h));
-    say(h, 0, W, 7 * GIB, 7 * GIB);
+    say_state(h, 0, R, 7 * GIB, 7 * GIB); /* the capture is over */
+    pass_time(h, 2 * quantum_of(h));
+    say_state(h, 0, W, 7 * GIB, 7 * GIB);
     assert_true(has_run(h, 1) || has_run(h, 2));
 }
 
@@ -41,8 +42,8 @@ static void lock_stuck_and_short_goes_before_the_head_of_the_queue(void **state)
     struct harness *h = *state;
 
     lacks_memory(h);
-    say(h, 1, 0, 3 * GIB, 3 * GIB);
-    later(h, 100 * MS);
+    say_state(h, 1, 0, 3 * GIB, 3 * GIB);
+    pass_time(h, 100 * MS);
     assert_false(has_run(h, 2)); /* it cannot have its room */
     assert_true(has_run(h, 0));
     assert_true(h->client[0].target.budget >= 7 * GIB);
@@ -53,14 +54,14 @@ static void lock_stuck_and_short_waits_for_a_holder_that_runs(void **state)
     struct harness *h = *state;
 
     lacks_memory(h);
-    say(h, 0, STUCK, 8 * GIB, 6 * GIB);
-    later(h, 10 * MS);
+    say_state(h, 0, STUCK, 8 * GIB, 6 * GIB);
+    pass_time(h, 10 * MS);
     assert_true(h->client[1].target.budget >= 3 * GIB);
-    later(h, 2 * quantum_of(h));
+    pass_time(h, 2 * quantum_of(h));
     assert_false(has_run(h, 1));
-    say(h, 1, W, 3 * GIB, 3 * GIB);
+    say_state(h, 1, W, 3 * GIB, 3 * GIB);
     assert_true(has_run(h, 0));
-    say(h, 1, W, 3 * GIB, 2 * GIB);
+    say_state(h, 1, W, 3 * GIB, 2 * GIB);
     assert_true(h->client[0].target.budget >= 8 * GIB);
 }
 
@@ -71,16 +72,16 @@ static void lock_stuck_and_short_holder_that_has_not_begun_gives_way_at_once(voi
 
     settings.policy = GS_POLICY_RR; /* where nobody ends another one's turn otherwise */
     sched_set(h->sched, &settings, h->now);
-    runs(h, 0, 6 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    later(h, quantum_of(h) + MS);
-    say(h, 0, STUCK, 6 * GIB, 6 * GIB);
-    later(h, 10 * MS);
-    say(h, 1, 0, 7 * GIB, 0);
-    say(h, 2, W, 4 * GIB, 0);
+    run_with(h, 0, 6 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    pass_time(h, quantum_of(h) + MS);
+    say_state(h, 0, STUCK, 6 * GIB, 6 * GIB);
+    pass_time(h, 10 * MS);
+    say_state(h, 1, 0, 7 * GIB, 0);
+    say_state(h, 2, W, 4 * GIB, 0);
     assert_true(has_run(h, 2)); /* beside 0 */
-    say(h, 0, STUCK, 7 * GIB, 6 * GIB);
-    later(h, MS);
+    say_state(h, 0, STUCK, 7 * GIB, 6 * GIB);
+    pass_time(h, MS);
     assert_false(has_run(h, 2));
     assert_true(has_run(h, 0));
 }
@@ -89,15 +90,15 @@ static void lock_stuck_with_all_its_memory_is_not_served_again(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 6 * GIB);
-    say(h, 1, W, 6 * GIB, 0);
-    later(h, quantum_of(h) + MS);
+    run_with(h, 0, 6 * GIB);
+    say_state(h, 1, W, 6 * GIB, 0);
+    pass_time(h, quantum_of(h) + MS);
     for (int i = 0; i < 5; i++) {
-        say(h, 0, STUCK, 6 * GIB, 6 * GIB);
-        later(h, 5000 * MS);
+        say_state(h, 0, STUCK, 6 * GIB, 6 * GIB);
+        pass_time(h, 5000 * MS);
         assert_false(has_run(h, 0));
     }
-    say(h, 0, W, 6 * GIB, 6 * GIB);
+    say_state(h, 0, W, 6 * GIB, 6 * GIB);
     assert_true(has_run(h, 1));
 }
 
@@ -110,17 +111,17 @@ static void lock_stuck_and_short_for_ever_others_have_their_turns(void **state)
         uint64_t has = 6 * GIB;
         int ran[HARNESS_CLIENTS] = {0};
 
-        runs(h, 0, 6 * GIB);
+        run_with(h, 0, 6 * GIB);
         for (int second = 0; second < 3600; second++) {
-            say(h, 0, STUCK, 10 * GIB, has);
+            say_state(h, 0, STUCK, 10 * GIB, has);
             for (int step = 0; step < 10; step++) {
                 for (int who = 1; who < 3; who++) {
                     if (h->client[who].targets == 0)
-                        say(h, who, W, 3 * GIB, 0);
-                    obeys(h, who);
-                    obeys(h, who);
+                        say_state(h, who, W, 3 * GIB, 0);
+                    obey_target(h, who);
+                    obey_target(h, who);
                 }
-                later(h, 100 * MS);
+                pass_time(h, 100 * MS);
             }
             for (int who = 1; who < 3; who++)
                 ran[who] += is_running(h, who);
@@ -129,11 +130,11 @@ static void lock_stuck_and_short_for_ever_others_have_their_turns(void **state)
         }
         assert_true(ran[1] > 900 && ran[2] > 900);
         for (int who = 0; who < 3; who++)
-            gone(h, who);
+            end_client(h, who);
     }
 }
 
-static void evict(struct harness *h, int who)
+static void evict_client(struct harness *h, int who)
 {
     sched_evict(h->sched, h->client[who].client, h->now);
     harness_take(h);
@@ -145,15 +146,15 @@ static void lock_evicted_something_cannot_leave_it_runs_again_later(void **state
 {
     struct harness *h = *state;
 
-    runs(h, 0, 4 * GIB);
-    evict(h, 0);
+    run_with(h, 0, 4 * GIB);
+    evict_client(h, 0);
     for (uint64_t left = 3 * GIB; left >= GIB; left -= GIB) {
-        say(h, 0, W | GS_STATE_MOVING, 4 * GIB, left);
-        later(h, 8000 * MS);
+        say_state(h, 0, W | GS_STATE_MOVING, 4 * GIB, left);
+        pass_time(h, 8000 * MS);
         assert_false(has_run(h, 0));
         assert_int_equal(h->client[0].target.budget, 0);
     }
-    later(h, 3000 * MS);
+    pass_time(h, 3000 * MS);
     assert_true(has_run(h, 0));
     assert_true(h->client[0].target.budget >= 4 * GIB);
 }
@@ -162,16 +163,16 @@ static void lock_evicted_and_resumed_it_goes_on_at_once(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 4 * GIB);
-    evict(h, 0);
-    say(h, 0, W | GS_STATE_MOVING, 4 * GIB, 3 * GIB);
+    run_with(h, 0, 4 * GIB);
+    evict_client(h, 0);
+    say_state(h, 0, W | GS_STATE_MOVING, 4 * GIB, 3 * GIB);
     sched_pause(h->sched, h->client[0].client, false, h->now);
     harness_take(h);
     assert_true(has_run(h, 0));
-    evict(h, 0); /* and again, to the end */
-    say(h, 0, 0, 4 * GIB, 0);
+    evict_client(h, 0); /* and again, to the end */
+    say_state(h, 0, 0, 4 * GIB, 0);
     assert_false(has_run(h, 0));
-    say(h, 0, W, 4 * GIB, 0);
+    say_state(h, 0, W, 4 * GIB, 0);
     assert_true(has_run(h, 0));
 }
 
@@ -179,16 +180,16 @@ static void lock_evicted_does_not_stop_it_is_put_out_when_it_does(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 4 * GIB);
-    evict(h, 0);
+    run_with(h, 0, 4 * GIB);
+    evict_client(h, 0);
     for (int i = 0; i < 5; i++) {
-        say(h, 0, STUCK, 4 * GIB, 4 * GIB);
-        later(h, 5000 * MS);
+        say_state(h, 0, STUCK, 4 * GIB, 4 * GIB);
+        pass_time(h, 5000 * MS);
         assert_false(has_run(h, 0));
     }
-    say(h, 0, W, 4 * GIB, 4 * GIB);
+    say_state(h, 0, W, 4 * GIB, 4 * GIB);
     assert_int_equal(h->client[0].target.budget, 0);
-    say(h, 0, W, 4 * GIB, 0);
+    say_state(h, 0, W, 4 * GIB, 0);
     assert_true(has_run(h, 0));
 }
 

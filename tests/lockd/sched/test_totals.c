@@ -45,15 +45,15 @@ static void times_of_ended_program_stay(void **state)
     struct harness *h = *state;
     struct gs_wire_totals totals;
 
-    say(h, 0, BUSY, 7 * GIB, 7 * GIB);
+    say_state(h, 0, BUSY, 7 * GIB, 7 * GIB);
     h->now += 300 * MS;
     assert_int_equal(totals_now(h).gpu_ns, 300 * MS); /* it has said nothing since */
-    gone(h, 0);
+    end_client(h, 0);
     h->now += 5000 * MS;
     totals = totals_now(h);
     assert_int_equal(totals.gpu_ns, 300 * MS);
     assert_int_equal(totals.programs, 1);
-    say(h, 0, BUSY, 7 * GIB, 7 * GIB); /* the next one on the same device */
+    say_state(h, 0, BUSY, 7 * GIB, 7 * GIB); /* the next one on the same device */
     h->now += 100 * MS;
     assert_int_equal(totals_now(h).gpu_ns, 400 * MS);
     assert_int_equal(totals_now(h).programs, 2);
@@ -63,14 +63,14 @@ static void wait_is_counted_when_it_ends(void **state)
 {
     struct harness *h = *state;
 
-    say(h, 0, BUSY, 7 * GIB, 7 * GIB);
-    say(h, 1, GS_STATE_WANT, 7 * GIB, 0);
+    say_state(h, 0, BUSY, 7 * GIB, 7 * GIB);
+    say_state(h, 1, GS_STATE_WANT, 7 * GIB, 0);
     h->now += 700 * MS;
-    say(h, 1, GS_STATE_WANT, 7 * GIB, 0); /* still the same wait */
+    say_state(h, 1, GS_STATE_WANT, 7 * GIB, 0); /* still the same wait */
     assert_int_equal(count_of(totals_now(h).waits), 0);
     assert_int_equal(totals_now(h).wait_ns, 700 * MS);
     h->now += 100 * MS;
-    gone(h, 1); /* before its turn came */
+    end_client(h, 1); /* before its turn came */
     assert_int_equal(count_of(totals_now(h).waits), 1);
     assert_int_equal(totals_now(h).waits.sum_ns, 800 * MS);
     assert_int_equal(totals_now(h).wait_ns, 800 * MS);
@@ -81,22 +81,22 @@ static void moved_bytes_are_counted_once(void **state)
     struct harness *h = *state;
     struct harness_client *c = &h->client[0];
 
-    say(h, 1, 0, GIB, 0); /* the device stays */
-    say(h, 0, BUSY, 4 * GIB, 4 * GIB);
+    say_state(h, 1, 0, GIB, 0); /* the device stays */
+    say_state(h, 0, BUSY, 4 * GIB, 4 * GIB);
     c->state.moved_out = 3 * GIB;
     c->state.moved_in = 2 * GIB;
-    say(h, 0, BUSY, 4 * GIB, 4 * GIB);
-    say(h, 0, BUSY, 4 * GIB, 4 * GIB);
+    say_state(h, 0, BUSY, 4 * GIB, 4 * GIB);
+    say_state(h, 0, BUSY, 4 * GIB, 4 * GIB);
     assert_int_equal(totals_now(h).moved_out, 3 * GIB);
     assert_int_equal(totals_now(h).moved_in, 2 * GIB);
     /* it lost its connection and comes back; what it moved meanwhile is known to nobody */
     sched_client_gone(h->sched, c->client, h->now);
     c->client = NULL;
-    say(h, 0, BUSY, 4 * GIB, 4 * GIB);
+    say_state(h, 0, BUSY, 4 * GIB, 4 * GIB);
     assert_int_equal(totals_now(h).moved_out, 3 * GIB);
     assert_int_equal(totals_now(h).programs, 2);
     c->state.moved_out = 4 * GIB;
-    say(h, 0, BUSY, 4 * GIB, 4 * GIB);
+    say_state(h, 0, BUSY, 4 * GIB, 4 * GIB);
     assert_int_equal(totals_now(h).moved_out, 4 * GIB);
 }
 
@@ -105,12 +105,12 @@ static void totals_of_liar_grow_by_the_device_at_most(void **state)
     struct harness *h = *state;
     struct harness_client *c = &h->client[0];
 
-    say(h, 0, BUSY, GIB, GIB);
+    say_state(h, 0, BUSY, GIB, GIB);
     c->state.moved_out = UINT64_MAX;
-    say(h, 0, BUSY, GIB, GIB);
+    say_state(h, 0, BUSY, GIB, GIB);
     assert_int_equal(totals_now(h).moved_out, h->total);
     c->state.moved_out = 0; /* it goes back: nothing is taken away */
-    say(h, 0, BUSY, GIB, GIB);
+    say_state(h, 0, BUSY, GIB, GIB);
     assert_int_equal(totals_now(h).moved_out, h->total);
 }
 
@@ -119,14 +119,14 @@ static void hand_off_is_counted(void **state)
     struct harness *h = *state;
     struct gs_wire_totals totals;
 
-    say(h, 0, BUSY, 7 * GIB, 7 * GIB);
-    say(h, 1, GS_STATE_WANT, 7 * GIB, 0);
-    say(h, 0, 0, 7 * GIB, 7 * GIB); /* it has nothing to do: its turn is over */
+    say_state(h, 0, BUSY, 7 * GIB, 7 * GIB);
+    say_state(h, 1, GS_STATE_WANT, 7 * GIB, 0);
+    say_state(h, 0, 0, 7 * GIB, 7 * GIB); /* it has nothing to do: its turn is over */
     h->now += 30 * MS;
-    say(h, 0, 0, 7 * GIB, 0);
-    say(h, 1, GS_STATE_WANT, 7 * GIB, 7 * GIB);
+    say_state(h, 0, 0, 7 * GIB, 0);
+    say_state(h, 1, GS_STATE_WANT, 7 * GIB, 7 * GIB);
     h->now += 10 * MS;
-    say(h, 1, BUSY, 7 * GIB, 7 * GIB);
+    say_state(h, 1, BUSY, 7 * GIB, 7 * GIB);
     totals = totals_now(h);
     assert_int_equal(count_of(totals.hand_offs), 1);
     assert_int_equal(totals.hand_offs.sum_ns, 40 * MS);

@@ -8,9 +8,9 @@ static void lock_all_fit_all_run(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 3 * GIB);
-    runs(h, 1, 3 * GIB);
-    runs(h, 2, 3 * GIB);
+    run_with(h, 0, 3 * GIB);
+    run_with(h, 1, 3 * GIB);
+    run_with(h, 2, 3 * GIB);
     for (int i = 0; i < 3; i++) {
         assert_true(has_run(h, i));
         assert_false(has_waiters(h, i));
@@ -23,10 +23,10 @@ static void lock_small_growth_needs_no_message(void **state)
     struct harness *h = *state;
     uint32_t before;
 
-    runs(h, 0, 1 * GIB);
+    run_with(h, 0, 1 * GIB);
     before = h->client[0].targets;
     for (uint64_t more = 1; more <= 1024; more++)
-        say(h, 0, R, GIB + more * MIB, GIB + more * MIB);
+        say_state(h, 0, R, GIB + more * MIB, GIB + more * MIB);
     assert_true(h->client[0].targets - before <= 1);
 }
 
@@ -34,8 +34,8 @@ static void lock_does_not_fit_newcomer_waits(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
     assert_false(has_run(h, 1));
     assert_true(has_run(h, 0));
     assert_true(has_waiters(h, 0));
@@ -48,16 +48,16 @@ static void lock_where_turns_are_taken_idleness_is_said_while_nobody_waits(void 
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
+    run_with(h, 0, 7 * GIB);
     assert_true(h->client[0].target.idle_ns == 0);
-    say(h, 1, 0, 7 * GIB, 0);
-    later(h, 1000 * MS);
+    say_state(h, 1, 0, 7 * GIB, 0);
+    pass_time(h, 1000 * MS);
     assert_true(h->client[0].target.idle_ns == sched_device_idle(device_of(h)));
     assert_false(has_waiters(h, 0));
-    say(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
+    say_state(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
     assert_true(has_run(h, 0)); /* nobody wants its place */
-    say(h, 1, 0, 2 * GIB, 0);
-    later(h, 1000 * MS);
+    say_state(h, 1, 0, 2 * GIB, 0);
+    pass_time(h, 1000 * MS);
     assert_true(h->client[0].target.idle_ns == 0);
 }
 
@@ -65,15 +65,15 @@ static void lock_quantum_over_next_one_runs(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    later(h, quantum_of(h) - MS);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    pass_time(h, quantum_of(h) - MS);
     assert_true(has_run(h, 0));
-    later(h, 2 * MS);
+    pass_time(h, 2 * MS);
     assert_false(has_run(h, 0));
     assert_true(h->client[0].target.budget >= 7 * GIB); /* it has not stopped yet */
     assert_false(has_run(h, 1));
-    say(h, 0, W, 7 * GIB, 7 * GIB);
+    say_state(h, 0, W, 7 * GIB, 7 * GIB);
     assert_true(has_run(h, 1));
     assert_true(h->client[0].target.budget == 3 * GIB); /* exactly the shortfall */
     assert_true(h->client[1].target.budget <= 3 * GIB);
@@ -83,15 +83,15 @@ static void lock_victim_shrinks_next_gets_credits(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    later(h, quantum_of(h));
-    say(h, 0, W, 7 * GIB, 7 * GIB);
-    say(h, 0, W | GS_STATE_MOVING, 7 * GIB, 6 * GIB);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    pass_time(h, quantum_of(h));
+    say_state(h, 0, W, 7 * GIB, 7 * GIB);
+    say_state(h, 0, W | GS_STATE_MOVING, 7 * GIB, 6 * GIB);
     assert_true(h->client[1].target.budget == 4 * GIB);
-    say(h, 0, W | GS_STATE_MOVING, 7 * GIB, 5 * GIB);
+    say_state(h, 0, W | GS_STATE_MOVING, 7 * GIB, 5 * GIB);
     assert_true(h->client[1].target.budget == 5 * GIB);
-    say(h, 0, W, 7 * GIB, 3 * GIB);
+    say_state(h, 0, W, 7 * GIB, 3 * GIB);
     assert_true(h->client[1].target.budget == 7 * GIB);
     assert_true(has_run(h, 1));
 }
@@ -100,9 +100,9 @@ static void lock_nobody_waits_no_revocation(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, 0, 7 * GIB, 0); /* has memory, has no work */
-    later(h, 100 * quantum_of(h));
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, 0, 7 * GIB, 0); /* has memory, has no work */
+    pass_time(h, 100 * quantum_of(h));
     assert_true(has_run(h, 0));
     assert_false(has_waiters(h, 0));
     assert_true(sched_deadline(h->sched) == LOCKD_NEVER);
@@ -112,11 +112,11 @@ static void lock_idle_holder_gives_back_at_once(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
     assert_false(has_run(h, 0));
-    say(h, 0, 0, 7 * GIB, 7 * GIB);
+    say_state(h, 0, 0, 7 * GIB, 7 * GIB);
     assert_true(has_run(h, 1));
 }
 
@@ -125,9 +125,9 @@ static void lock_idle_holder_being_stopped_hears_of_waiters_still(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 0, GS_STATE_RUNNING, 7 * GIB, 7 * GIB);
     assert_false(has_run(h, 0));
     assert_true(has_waiters(h, 0));
     assert_true(h->client[0].target.idle_ns != 0);
@@ -137,9 +137,9 @@ static void lock_small_one_runs_beside_the_holder(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 2, W, 2 * GIB, 0);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 2, W, 2 * GIB, 0);
     assert_true(has_run(h, 2));
     assert_true(h->client[2].target.budget >= 2 * GIB || !lockd_list_empty(&h->sched->unsent));
     assert_false(has_run(h, 1));
@@ -149,15 +149,15 @@ static void lock_backfilled_gives_way_to_the_head(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 6 * GIB);
-    say(h, 1, W, 8 * GIB, 0);
-    later(h, quantum_of(h) - 100 * MS);
-    runs(h, 2, 4 * GIB); /* past client 1, which needs more than client 2 leaves */
-    later(h, 200 * MS);
+    run_with(h, 0, 6 * GIB);
+    say_state(h, 1, W, 8 * GIB, 0);
+    pass_time(h, quantum_of(h) - 100 * MS);
+    run_with(h, 2, 4 * GIB); /* past client 1, which needs more than client 2 leaves */
+    pass_time(h, 200 * MS);
     assert_false(has_run(h, 0));
     assert_false(has_run(h, 2)); /* long before its own quantum is over */
-    say(h, 0, W, 6 * GIB, 6 * GIB);
-    say(h, 2, W, 4 * GIB, 4 * GIB);
+    say_state(h, 0, W, 6 * GIB, 6 * GIB);
+    say_state(h, 2, W, 4 * GIB, 4 * GIB);
     assert_true(has_run(h, 1));
 }
 
@@ -168,23 +168,23 @@ static void lock_turns_of_three_are_in_order(void **state)
 
     settings.quantum_ns = 1000 * MS;
     sched_set(h->sched, &settings, h->now);
-    runs(h, 0, 8 * GIB);
-    say(h, 1, W, 8 * GIB, 0);
-    say(h, 2, W, 8 * GIB, 0);
+    run_with(h, 0, 8 * GIB);
+    say_state(h, 1, W, 8 * GIB, 0);
+    say_state(h, 2, W, 8 * GIB, 0);
     for (int turn = 0; turn < 9; turn++) {
         const int now = turn % 3, next = (turn + 1) % 3;
 
-        later(h, quantum_of(h));
+        pass_time(h, quantum_of(h));
         assert_false(has_run(h, now));
-        say(h, now, W, 8 * GIB, 8 * GIB);
+        say_state(h, now, W, 8 * GIB, 8 * GIB);
         for (int i = 0; i < 3; i++)
             assert_int_equal(has_run(h, i), i == next);
         for (int i = 0; i < 3; i++)
             if (i != next)
-                say(h, i, W, 8 * GIB,
-                    sched_min(h->client[i].state.resident, h->client[i].target.budget));
+                say_state(h, i, W, 8 * GIB,
+                          sched_min(h->client[i].state.resident, h->client[i].target.budget));
         assert_true(h->client[next].target.budget >= 8 * GIB);
-        say(h, next, R, 8 * GIB, 8 * GIB);
+        say_state(h, next, R, 8 * GIB, 8 * GIB);
     }
 }
 
@@ -192,13 +192,13 @@ static void lock_waiter_leaves_holder_keeps(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    gone(h, 1);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    end_client(h, 1);
     assert_true(has_run(h, 0));
-    later(h, TELL_PAUSE);
+    pass_time(h, TELL_PAUSE);
     assert_false(has_waiters(h, 0));
-    later(h, 10 * quantum_of(h));
+    pass_time(h, 10 * quantum_of(h));
     assert_true(has_run(h, 0));
 }
 
@@ -206,9 +206,9 @@ static void lock_holder_killed_next_gets_all(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    gone(h, 0);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    end_client(h, 0);
     assert_true(has_run(h, 1));
     assert_true(h->client[1].target.budget >= 7 * GIB);
 }
@@ -217,14 +217,14 @@ static void lock_turn_without_progress_is_skipped(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    say(h, 2, W, 7 * GIB, 0);
-    gone(h, 0);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    say_state(h, 2, W, 7 * GIB, 0);
+    end_client(h, 0);
     assert_true(has_run(h, 1)); /* and now it hangs */
-    later(h, GRACE + MS);
+    pass_time(h, GRACE + MS);
     assert_false(has_run(h, 1));
-    say(h, 1, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
     assert_true(has_run(h, 2));
     assert_true(h->client[2].target.budget >= 7 * GIB);
 }
@@ -234,21 +234,21 @@ static void lock_stuck_holder_others_that_fit_go_on(void **state)
     struct harness *h = *state;
     uint32_t asked;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
-    later(h, quantum_of(h));
-    say(h, 0, R | GS_STATE_STUCK, 7 * GIB, 7 * GIB);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
+    pass_time(h, quantum_of(h));
+    say_state(h, 0, R | GS_STATE_STUCK, 7 * GIB, 7 * GIB);
     assert_int_equal(condition_of(h, 0), GS_CONDITION_STUCK);
-    runs(h, 2, 2 * GIB);
+    run_with(h, 2, 2 * GIB);
     asked = h->client[0].targets;
     for (int i = 0; i < 5; i++) {
-        later(h, ASK_AGAIN);
-        say(h, 0, R | GS_STATE_STUCK, 7 * GIB, 7 * GIB);
+        pass_time(h, ASK_AGAIN);
+        say_state(h, 0, R | GS_STATE_STUCK, 7 * GIB, 7 * GIB);
     }
     assert_in_range(h->client[0].targets - asked, 4, 5);
     assert_false(has_run(h, 0));
-    say(h, 0, W, 7 * GIB, 7 * GIB); /* at last */
-    say(h, 2, 0, 2 * GIB, 2 * GIB);
+    say_state(h, 0, W, 7 * GIB, 7 * GIB); /* at last */
+    say_state(h, 2, 0, 2 * GIB, 2 * GIB);
     assert_true(has_run(h, 1));
 }
 
@@ -258,18 +258,18 @@ static void lock_silent_program_gets_few_targets(void **state)
     const struct sched_settings other = {
         .quantum_ns = LOCKD_AUTO, .idle_ns = LOCKD_AUTO, .reserve = 5 * GIB};
 
-    runs(h, 0, 1 * GIB);
-    runs(h, 1, 1 * GIB);
+    run_with(h, 0, 1 * GIB);
+    run_with(h, 1, 1 * GIB);
     h->client[0].deaf = true;
     for (int i = 0; i < 100; i++) {
         sched_pause(h->sched, h->client[0].client, i % 2 == 0, h->now);
         harness_take(h);
-        later(h, 10 * MS);
+        pass_time(h, 10 * MS);
     }
     assert_true(h->client[0].targets < 12);
     sched_set(h->sched, &other, h->now); /* the other one is served as ever */
     harness_take(h);
-    say(h, 1, R, 2 * GIB, 2 * GIB);
+    say_state(h, 1, R, 2 * GIB, 2 * GIB);
     assert_true(has_run(h, 1));
 }
 
@@ -277,17 +277,17 @@ static void lock_paused_program_stops_memory_stays(void **state)
 {
     struct harness *h = *state;
 
-    runs(h, 0, 4 * GIB);
-    runs(h, 1, 4 * GIB);
+    run_with(h, 0, 4 * GIB);
+    run_with(h, 1, 4 * GIB);
     sched_pause(h->sched, h->client[0].client, true, h->now);
     harness_take(h);
     assert_int_equal(h->client[0].target.flags, GS_TARGET_PAUSED);
-    say(h, 0, W, 4 * GIB, 4 * GIB);
+    say_state(h, 0, W, 4 * GIB, 4 * GIB);
     assert_true(h->client[0].target.budget >= 4 * GIB);
     assert_int_equal(condition_of(h, 0), GS_CONDITION_PAUSED);
-    say(h, 1, R, 8 * GIB, 4 * GIB); /* now the room is needed */
+    say_state(h, 1, R, 8 * GIB, 4 * GIB); /* now the room is needed */
     assert_true(h->client[0].target.budget == 2 * GIB);
-    say(h, 0, W, 4 * GIB, 2 * GIB);
+    say_state(h, 0, W, 4 * GIB, 2 * GIB);
     assert_true(has_run(h, 1));
     assert_true(h->client[1].target.budget == 8 * GIB);
     pause_all(h, false);
@@ -306,23 +306,23 @@ static void lock_switch_measured_quantum_follows(void **state)
                                         .share_ppm = 100000};
     uint64_t guess;
 
-    runs(h, 0, 7 * GIB);
-    say(h, 1, W, 7 * GIB, 0);
+    run_with(h, 0, 7 * GIB);
+    say_state(h, 1, W, 7 * GIB, 0);
     guess = SWITCH_BASE + 4 * GIB * 1000 / (SWITCH_RATE / 1000000); /* 4 GiB do not fit */
     assert_true(quantum_of(h) == 20 * (guess + SWITCH_UNSEEN));
-    later(h, 20 * (guess + SWITCH_UNSEEN));
+    pass_time(h, 20 * (guess + SWITCH_UNSEEN));
     assert_false(has_run(h, 0));
-    later(h, 10 * MS); /* it drains */
-    say(h, 0, W, 7 * GIB, 7 * GIB);
-    later(h, 40 * MS);
-    say(h, 0, W, 7 * GIB, 3 * GIB);
-    say(h, 1, R, 7 * GIB, 7 * GIB);
+    pass_time(h, 10 * MS); /* it drains */
+    say_state(h, 0, W, 7 * GIB, 7 * GIB);
+    pass_time(h, 40 * MS);
+    say_state(h, 0, W, 7 * GIB, 3 * GIB);
+    say_state(h, 1, R, 7 * GIB, 7 * GIB);
     assert_true(sched_device_switch(device_of(h)) == guess); /* nothing had to come in */
     while (has_run(h, 1))
-        later(h, MS / 100);
-    later(h, 50 * MS); /* it drains, and moves */
-    say(h, 1, W, 7 * GIB, 3 * GIB);
-    say(h, 0, R, 7 * GIB, 7 * GIB);
+        pass_time(h, MS / 100);
+    pass_time(h, 50 * MS); /* it drains, and moves */
+    say_state(h, 1, W, 7 * GIB, 3 * GIB);
+    say_state(h, 0, R, 7 * GIB, 7 * GIB);
     assert_in_range(sched_device_switch(device_of(h)), 50 * MS, 50 * MS + MS / 100);
     device_of(h)->switch_ns = 50 * MS;
     assert_true(quantum_of(h) == 20 * (50 * MS + SWITCH_UNSEEN)); /* 5 % */

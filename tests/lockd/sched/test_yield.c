@@ -21,17 +21,17 @@ static void set_yield(struct harness *h, uint64_t ns)
 static void work_in_bursts(struct harness *h, int who, uint64_t ns)
 {
     for (int i = 0; i < 6; i++) {
-        say(h, who, GS_STATE_RUNNING | GS_STATE_WANT, 2 * GIB, 2 * GIB);
-        later(h, ns);
-        say(h, who, GS_STATE_RUNNING, 2 * GIB, 2 * GIB);
-        later(h, 2000 * MS);
+        say_state(h, who, GS_STATE_RUNNING | GS_STATE_WANT, 2 * GIB, 2 * GIB);
+        pass_time(h, ns);
+        say_state(h, who, GS_STATE_RUNNING, 2 * GIB, 2 * GIB);
+        pass_time(h, 2000 * MS);
     }
 }
 
-static void begin(struct harness *h)
+static void begin_both(struct harness *h)
 {
     for (int who = 0; who < 2; who++)
-        runs(h, who, 2 * GIB);
+        run_with(h, who, 2 * GIB);
 }
 
 static void yield_beside_bursts_only_the_other_one_is_bound(void **state)
@@ -39,7 +39,7 @@ static void yield_beside_bursts_only_the_other_one_is_bound(void **state)
     struct harness *h = *state;
 
     set_yield(h, BOUND);
-    begin(h);
+    begin_both(h);
     work_in_bursts(h, 1, 50 * MS);
     assert_int_equal(h->client[0].target.yield_ns, BOUND);
     assert_int_equal(h->client[1].target.yield_ns, 0);
@@ -55,7 +55,7 @@ static void yield_without_the_setting_nobody_is_bound(void **state)
     struct harness *h = *state;
 
     set_yield(h, 0);
-    begin(h);
+    begin_both(h);
     work_in_bursts(h, 1, 50 * MS);
     assert_int_equal(h->client[0].target.yield_ns, 0);
     assert_int_equal(h->client[0].target.idle_ns, 0);
@@ -66,10 +66,10 @@ static void yield_program_of_bursts_has_gone_nobody_is_bound(void **state)
     struct harness *h = *state;
 
     set_yield(h, BOUND);
-    begin(h);
+    begin_both(h);
     work_in_bursts(h, 1, 50 * MS);
-    gone(h, 1);
-    later(h, 10 * MS);
+    end_client(h, 1);
+    pass_time(h, 10 * MS);
     assert_int_equal(h->client[0].target.yield_ns, 0);
 }
 
@@ -78,7 +78,7 @@ static void yield_long_work_beside_long_work_nobody_is_bound(void **state)
     struct harness *h = *state;
 
     set_yield(h, BOUND);
-    begin(h);
+    begin_both(h);
     work_in_bursts(h, 1, 5000 * MS);
     assert_int_equal(h->client[0].target.yield_ns, 0);
     assert_int_equal(h->client[1].target.yield_ns, 0);
@@ -90,11 +90,11 @@ static void yield_turns_are_taken_the_other_one_is_bound(void **state)
     struct harness *h = *state;
 
     set_yield(h, BOUND);
-    begin(h);
+    begin_both(h);
     work_in_bursts(h, 1, 50 * MS);
     assert_int_equal(h->client[0].target.yield_ns, BOUND);
-    say(h, 2, GS_STATE_WANT, 8 * GIB, 0); /* it does not fit beside them */
-    later(h, 10 * MS);
+    say_state(h, 2, GS_STATE_WANT, 8 * GIB, 0); /* it does not fit beside them */
+    pass_time(h, 10 * MS);
     assert_int_equal(h->client[0].target.yield_ns, BOUND);
     assert_int_equal(h->client[1].target.yield_ns, 0);
     assert_int_equal(h->client[2].target.yield_ns, BOUND);
@@ -106,12 +106,12 @@ static void yield_beside_steps_with_short_gaps_nobody_is_bound(void **state)
     struct harness *h = *state;
 
     set_yield(h, BOUND);
-    begin(h);
+    begin_both(h);
     for (int i = 0; i < 40; i++) {
-        say(h, 1, GS_STATE_RUNNING | GS_STATE_WANT, 2 * GIB, 2 * GIB);
-        later(h, 200 * MS);
-        say(h, 1, GS_STATE_RUNNING, 2 * GIB, 2 * GIB);
-        later(h, 30 * MS);
+        say_state(h, 1, GS_STATE_RUNNING | GS_STATE_WANT, 2 * GIB, 2 * GIB);
+        pass_time(h, 200 * MS);
+        say_state(h, 1, GS_STATE_RUNNING, 2 * GIB, 2 * GIB);
+        pass_time(h, 30 * MS);
     }
     assert_int_equal(h->client[0].target.yield_ns, 0);
     assert_int_equal(h->client[1].target.yield_ns, 0);

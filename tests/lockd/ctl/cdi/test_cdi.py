@@ -307,7 +307,7 @@ class Cdi(BuildTest):
         self.assertEqual(sorted(os.listdir(self.folder)), ["gpushare.json", "nvidia.yaml"])
 
     def test_what_is_wrong_is_said(self):
-        for text, words in (("a: [1", "this form of YAML"), ("kind: x\n", "no specification of kind nvidia.com/gpu"),
+        for text, words in (("a: [1", "this form of YAML"), ("kind: x\n", "not a specification of kind nvidia.com/gpu"),
                             ("{", "line 1"), ("kind: nvidia.com/gpu\ndevices: []\n", "no devices or mounts"),
                             ("a: 'b\n", "a quote does not end"), ("a:\n    b: 1\n  c: 2\n", "line 3"), ("- " * 40, "too deep"),
                             ("a: [1, 2]", "this form of YAML"),
@@ -329,7 +329,7 @@ class Cdi(BuildTest):
                 file.write(binary)
             code, _, err = self.ctl("cdi", "generate", "--nvidia", path, "--door", self.door)
             self.assertEqual(code, 1)
-            self.assertRegex(err, r"binary(, line 1: | is no specification)")
+            self.assertRegex(err, r"binary(, line 1: | is not a specification)")
         code, _, err = self.ctl("cdi", "generate", "--nvidia", self.yaml, "--door", self.door, "--output", "")
         self.assertEqual(code, 2)
         self.assertIn("--output", err)
