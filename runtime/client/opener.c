@@ -24,7 +24,8 @@
 #include "runtime/client/evidence.h"
 #include "runtime/range/vmm.h"
 
-#define LOOK_NS     500000
+#define LOOK_NS     20000 /* the first pause; each is twice the last, to LOOK_MOST */
+#define LOOK_MOST   500000
 #define AGAIN_NS    20000000
 #define CHUNKS_MOST (1u << 20)
 
@@ -82,6 +83,7 @@ static int ask_once(const struct gs_ipc_handle *handle, struct gs_opening *openi
                     uint64_t until)
 {
     struct request request = {.handle = handle, .opening = opening, .code = -ETIMEDOUT};
+    uint64_t pause = LOOK_NS;
 
     add_request(&request);
     while (!is_done(&request) && gs_now() < until) {
@@ -89,7 +91,8 @@ static int ask_once(const struct gs_ipc_handle *handle, struct gs_opening *openi
             request.code = -ECONNREFUSED;
             break;
         }
-        gs_pause(LOOK_NS);
+        gs_pause(pause);
+        pause = pause < LOOK_MOST / 2 ? 2 * pause : LOOK_MOST;
     }
     while (!remove_request(&request))
         gs_pause(LOOK_NS);
