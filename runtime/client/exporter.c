@@ -109,7 +109,7 @@ static struct gs_range *range_of(const struct share *share)
 {
     struct gs_range *range = gs_range_at(share->base);
 
-    return range != NULL && range->id == share->id && range->shares != 0 ? range : NULL;
+    return range != NULL && range->id == share->id && range->pin.shares != 0 ? range : NULL;
 }
 
 static void end_share(struct share **at)

@@ -128,9 +128,9 @@ static const char *hindrance_of(const struct gs_range *range)
 {
     if (range->theirs != NULL)
         return "it has managed memory";
-    if (range->shares != 0 || range->exports != NULL)
+    if (range->pin.shares != 0 || range->exports != NULL)
         return "it has memory that other processes may open (CUDA IPC)";
-    return range->pinned ? "it has memory that it exported, or mapped more than once" : NULL;
+    return range->pin.held ? "it has memory that it exported, or mapped more than once" : NULL;
 }
 
 static const char *hindrance_on(const struct gs_device *device)

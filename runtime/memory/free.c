@@ -60,7 +60,7 @@ static bool free_in_place(struct gs_range *range, const struct gs_stream_positio
                           CUresult *result)
 {
     if (position != NULL && gs_range_is_whole(range) && range->own == NULL &&
-        range->theirs == NULL && !range->pinned && range->over == 0) {
+        range->theirs == NULL && !range->pin.held && range->over == 0) {
         gs_range_forget_contents(range);
         if (gs_stream_order_put(range, 0, range->reserved, position))
             return true;
@@ -113,9 +113,9 @@ static CUresult free_range(struct gs_range *range, const struct gs_stream_positi
     if (position != NULL)
         after = gs_stream_position_mark(position);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range->after = after;
+    range->dead.after = after;
     if (exported && position == NULL && waited)
-        range->at_rest = true;
+        range->dead.at_rest = true;
     if (after != NULL) /* with which it ends */
         range->context = position->context;
     gs_retire_bury(range);

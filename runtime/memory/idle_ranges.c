@@ -37,10 +37,10 @@ static void enlist_range(struct gs_range *range)
 {
     struct gs_range **head = &range->device->idle.lists[list_of(range)];
 
-    range->idle_next = *head;
-    if (range->idle_next != NULL)
-        range->idle_next->idle_link = &range->idle_next;
-    range->idle_link = head;
+    range->idle.next = *head;
+    if (range->idle.next != NULL)
+        range->idle.next->idle.link = &range->idle.next;
+    range->idle.link = head;
     *head = range;
     range->device->accounts.idle += range->reserved;
     range->life = GS_RANGE_IDLE;
@@ -48,9 +48,9 @@ static void enlist_range(struct gs_range *range)
 
 static void delist_range(struct gs_range *range)
 {
-    *range->idle_link = range->idle_next;
-    if (range->idle_next != NULL)
-        range->idle_next->idle_link = range->idle_link;
+    *range->idle.link = range->idle.next;
+    if (range->idle.next != NULL)
+        range->idle.next->idle.link = range->idle.link;
     range->device->accounts.idle -= range->reserved;
     range->life = GS_RANGE_DISPOSING;
 }
@@ -74,12 +74,12 @@ bool gs_idle_put(struct gs_range *range)
 
     if (gs_backend_of(range)->send != NULL) /* it ends with the context that it was made in */
         return false;
-    if (range->own != NULL || range->pinned || range->over != 0 || device->broken ||
+    if (range->own != NULL || range->pin.held || range->over != 0 || device->broken ||
         (range->pool != NULL && range->pool->peer_count != 0) || !gs_range_is_whole(range) ||
         device->accounts.idle + range->reserved > gs_idle_limit(device))
         return false;
     gs_pool_settle(range);
-    range->idle_since = gs_now();
+    range->idle.since = gs_now();
     enlist_range(range);
     return true;
 }
@@ -94,7 +94,7 @@ struct gs_range *gs_idle_take(struct gs_device *device, const struct gs_pool *po
 
     if (pool != NULL && pool->peer_count != 0)
         return NULL; /* it must be mapped with their access */
-    for (unsigned i = 0; range != NULL && i < SCAN_LIMIT; i++, range = range->idle_next)
+    for (unsigned i = 0; range != NULL && i < SCAN_LIMIT; i++, range = range->idle.next)
         if (range->reserved == reserved && (range->pool == NULL || range->pool == pool)) {
             delist_range(range);
             return range;
@@ -117,11 +117,11 @@ static unsigned collect_idle(struct gs_device *device, const struct wanted *want
     for (unsigned i = GS_IDLE_SIZES; i-- > 0;)
         for (struct gs_range *range = device->idle.lists[i], *next;
              range != NULL && count < BATCH; range = next) {
-            next = range->idle_next;
+            next = range->idle.next;
             if (wanted->pool != NULL && range->pool != wanted->pool)
                 continue;
             if (*sum >= wanted->bytes &&
-                (range->pool != NULL || range->idle_since >= wanted->before))
+                (range->pool != NULL || range->idle.since >= wanted->before))
                 continue;
             delist_range(range);
             gs_pool_leave(range);

@@ -92,7 +92,7 @@ static CUdeviceptr enter_life(struct gs_range *range, const struct need *need)
     CUdeviceptr address = range->node.base;
     uint64_t bytes = need->request->bytes;
 
-    range->at_rest = false;
+    range->dead.at_rest = false;
     if (need->slab_for != 0 && gs_slab_make(range, need->slab_for)) {
         address = gs_slab_take(range->device, range->context, range->pool, need->slab_for);
         bytes = range->reserved;

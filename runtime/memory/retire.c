@@ -33,9 +33,28 @@ void gs_retire_bury(struct gs_range *range)
     struct gs_device *device = range->device;
 
     range->life = GS_RANGE_DEAD;
-    range->idle_next = NULL;
-    *(device->dead.first != NULL ? &device->dead.last->idle_next : &device->dead.first) = range;
+    range->dead.next = NULL;
+    *(device->dead.first != NULL ? &device->dead.last->dead.next : &device->dead.first) = range;
     device->dead.last = range;
+}
+
+unsigned gs_retire_unbury(struct gs_device *device, CUcontext context, struct gs_range **batch,
+                          unsigned count, unsigned most)
+{
+    struct gs_range **at = &device->dead.first, *range, *last = NULL;
+
+    while ((range = *at) != NULL && count < most)
+        if (context == NULL || range->context == context) {
+            *at = range->dead.next;
+            range->life = GS_RANGE_DISPOSING;
+            batch[count++] = range;
+        } else {
+            last = range;
+            at = &range->dead.next;
+        }
+    if (range == NULL)
+        device->dead.last = last;
+    return count;
 }
 
 void gs_retire_keep_or_drop(struct gs_range *range)
@@ -75,7 +94,7 @@ void gs_retire_piece(struct gs_range *range, CUdeviceptr address)
             gs_pool_leave(range);
             gs_retire_bury(range);
         }
-        range->at_rest = true;
+        range->dead.at_rest = true;
         gs_slab_free(range->slab);
         range->slab = NULL;
     }

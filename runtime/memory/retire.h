@@ -12,7 +12,7 @@
 
 #include "runtime/range/range.h"
 
-/* All without gs_memory_lock, but for gs_retire_bury(). */
+/* All without gs_memory_lock, but for gs_retire_bury() and gs_retire_unbury(). */
 
 /* A range out of the accounts and the tree, at rest, inside the gate. */
 void gs_retire(struct gs_range *range);
@@ -24,6 +24,12 @@ void gs_retire_keep_or_drop(struct gs_range *range);
 /* Under gs_memory_lock: the client thread is to dispose of a range that has left the accounts.
  */
 void gs_retire_bury(struct gs_range *range);
+
+/* Under gs_memory_lock: takes dead ranges out for disposal, those of one context if it is not
+ * NULL, and puts them behind the first count of batch, which has room for `most`. Returns the new
+ * count. */
+unsigned gs_retire_unbury(struct gs_device *device, CUcontext context, struct gs_range **batch,
+                          unsigned count, unsigned most);
 
 /* A retired piece of a slab that nothing uses any more. */
 void gs_retire_piece(struct gs_range *range, CUdeviceptr address);

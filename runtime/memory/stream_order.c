@@ -157,7 +157,7 @@ static void leave_to_client(struct gs_note *note)
     struct gs_range *range = note->range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range->after = note->event;
+    range->dead.after = note->event;
     range->context = note->context; /* with which it ends */
     gs_retire_bury(range);
     gs_pool_leave(range);

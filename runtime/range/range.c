@@ -44,9 +44,9 @@ static uint64_t on_card(const struct gs_range *range)
 
 static void set_pinned(struct gs_range *range)
 {
-    if (range->pinned)
+    if (range->pin.held)
         return;
-    range->pinned = true;
+    range->pin.held = true;
     range->device->accounts.demand -= on_card(range);
     range->device->accounts.resident -= on_card(range);
     range->device->accounts.pinned += on_card(range);
@@ -54,25 +54,25 @@ static void set_pinned(struct gs_range *range)
 
 void gs_range_pin(struct gs_range *range)
 {
-    range->for_good = true;
+    range->pin.for_good = true;
     set_pinned(range);
 }
 
 void gs_range_share(struct gs_range *range)
 {
-    if (range->shares++ == 0)
+    if (range->pin.shares++ == 0)
         range->device->accounts.shared += range->reserved;
     set_pinned(range);
 }
 
 void gs_range_unshare(struct gs_range *range)
 {
-    if (--range->shares != 0)
+    if (--range->pin.shares != 0)
         return;
     range->device->accounts.shared -= range->reserved;
-    if (range->for_good)
+    if (range->pin.for_good)
         return;
-    range->pinned = false;
+    range->pin.held = false;
     range->device->accounts.demand += on_card(range);
     range->device->accounts.resident += on_card(range);
     range->device->accounts.pinned -= on_card(range);
@@ -225,8 +225,9 @@ void gs_range_take_back(struct gs_range *range)
         if (!resident)
             continue;
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        *(range->pinned ? &range->device->accounts.pinned
-                        : &range->device->accounts.resident) -= gs_range_chunk_bytes(range, i);
+        *(range->pin.held ? &range->device->accounts.pinned
+                          : &range->device->accounts.resident) -=
+            gs_range_chunk_bytes(range, i);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
 }
@@ -386,12 +387,12 @@ void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
     }
     if (gs_range_is_needed(range))
         range->device->accounts.missing -= absent_bytes(range);
-    if (!range->pinned)
+    if (!range->pin.held)
         end_demand(range);
     range->device->accounts.over -= range->over;
-    if (range->shares != 0)
+    if (range->pin.shares != 0)
         range->device->accounts.shared -= range->reserved;
-    range->shares = 0; /* the driver keeps it for those who have it open */
+    range->pin.shares = 0; /* the driver keeps it for those who have it open */
     range->life = (uint8_t)life;
 }
 
@@ -425,7 +426,7 @@ bool gs_range_any_leaves(const struct gs_device *device)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (range = device->ranges; range != NULL; range = range->next)
         if (range->life == GS_RANGE_IDLE || range->life == GS_RANGE_DISPOSING ||
-            (range->life == GS_RANGE_DEAD && range->at_rest))
+            (range->life == GS_RANGE_DEAD && range->dead.at_rest))
             break;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return range != NULL;
@@ -448,8 +449,8 @@ void gs_range_dispose(struct gs_range *range)
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         gs_backend_of(range)->give_back(range);
     }
-    if (range->after != NULL)
-        gs_driver.cuEventDestroy_v2(range->after);
+    if (range->dead.after != NULL)
+        gs_driver.cuEventDestroy_v2(range->dead.after);
     if (pushed)
         gs_driver.cuCtxPopCurrent_v2(&current);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -492,7 +493,7 @@ uint64_t gs_memory_out_of_reach(const struct gs_device *device)
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
-        if (range->life == GS_RANGE_LIVE && !range->pinned)
+        if (range->life == GS_RANGE_LIVE && !range->pin.held)
             sum += gs_range_is_needed(range) ? adrift_bytes(range)
                                              : on_card(range) - absent_bytes(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);

@@ -74,34 +74,55 @@ struct gs_slab;
 struct gs_virtual;
 struct gs_program_managed;
 
+/* range.c: the range does not move, and is in no account of what can. Under gs_memory_lock. */
+struct gs_range_pin {
+    bool held;       /* it is pinned now, for one of these reasons: */
+    bool for_good;   /* it can never move again */
+    unsigned shares; /* other processes that have it open (client/exporter.c) */
+};
+
+/* edge.c: its address space, with the edges */
+struct gs_range_space {
+    struct gs_range_tree_node node;
+    bool edged; /* there is memory at the edges; as chunks */
+};
+
+/* memory/idle_ranges.c: its place in a list of its device while it is IDLE */
+struct gs_range_idle {
+    struct gs_range *next, **link;
+    uint64_t since; /* ns */
+};
+
+/* memory/retire.c: what its disposal waits for while it is DEAD */
+struct gs_range_dead {
+    struct gs_range *next; /* of its device */
+    CUevent after;         /* disposed of when this has passed; NULL: at once */
+    bool at_rest;          /* nothing on the GPU uses it any more */
+};
+
+/* What is read on the way of a launch stands first. */
 struct gs_range {
-    struct gs_range_tree_node node;  /* base and asked-for size (the whole range, for a slab) */
-    struct gs_range_tree_node outer; /* its address space, with the edges (edge.h) */
-    bool edged;                      /* there is memory at the edges; as chunks */
-    uint64_t reserved;               /* bytes of memory, a multiple of the device's granule */
-    uint64_t chunk_bytes;            /* of each chunk but the last */
-    uint64_t over;                   /* bytes of its chunks that are OVER */
+    struct gs_range_tree_node node; /* base and asked-for size (the whole range, for a slab) */
+    uint64_t reserved;              /* bytes of memory, a multiple of the device's granule */
+    uint64_t chunk_bytes;           /* of each chunk but the last */
+    uint32_t chunk_count;
+    uint32_t moving; /* chunks under way (swap.c); client thread only */
+    uint8_t life;    /* enum gs_range_life */
     struct gs_device *device;
-    CUcontext context;      /* in which it was allocated; it ends with it (NULL: with none) */
     struct gs_virtual *own; /* the program's own VMM memory (virtual.h); NULL: cuMemAlloc's */
     struct gs_program_managed *theirs; /* the program's managed memory; NULL: it is not */
-    struct gs_slab *slab;      /* the range is cut into small pieces; NULL: one allocation */
-    struct gs_pool *pool;      /* of cuMemAllocAsync (pool.h); NULL: none */
-    uint64_t id;               /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
-    uint8_t life;              /* enum gs_range_life */
-    uint32_t moving;           /* chunks under way (swap.c); client thread only */
-    bool at_rest;              /* DEAD: nothing on the GPU uses it any more */
-    bool pinned;               /* does not move; not in the accounts */
-    bool for_good;             /* ... and never will again */
-    unsigned shares;           /* other processes that have it open (client/exporter.c) */
-    struct gs_export *exports; /* what of it has a handle for other processes; only the client
-                                  thread disposes of such a range */
-    CUevent after; /* DEAD, and to be disposed of when this has passed; NULL: at once */
+    uint64_t over;                     /* bytes of its chunks that are OVER */
+    struct gs_slab *slab; /* the range is cut into small pieces; NULL: one allocation */
+    struct gs_pool *pool; /* of cuMemAllocAsync (pool.h); NULL: none */
+    CUcontext context;    /* in which it was allocated; it ends with it (NULL: none) */
+    uint64_t id;          /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     struct gs_range *next, **link; /* of its device */
-    struct gs_range *idle_next,
-        **idle_link;     /* IDLE (idle_ranges.c); DEAD: the next one (retire.c) */
-    uint64_t idle_since; /* ns */
-    uint32_t chunk_count;
+    struct gs_export *exports; /* what of it has a handle for other processes; only the client
+                                      thread disposes of such a range */
+    struct gs_range_pin pin;
+    struct gs_range_space space;
+    struct gs_range_idle idle;
+    struct gs_range_dead dead;
     struct gs_chunk chunks[];
 };
 

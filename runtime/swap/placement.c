@@ -48,7 +48,7 @@ static struct {
 /* Under the lock: it may change places. */
 static bool is_free(const struct gs_range *range, uint32_t index)
 {
-    return range->life == GS_RANGE_LIVE && !range->pinned && range->exports == NULL &&
+    return range->life == GS_RANGE_LIVE && !range->pin.held && range->exports == NULL &&
            range->moving == 0 && !range->chunks[index].moving && !range->chunks[index].adrift &&
            gs_over_suits(range) && gs_range_is_needed(range) &&
            (range->own == NULL || !range->own->worked_on);
