@@ -77,9 +77,9 @@ static enum elf_exit run_all(int argc, char **argv)
         elf_options_help(stdout);
     } else if (options.version) {
         puts("gpushare-patch " GS_VERSION);
-    } else if (options.list || options.restore_all || options.repatch) {
+    } else if (options.lists.list || options.lists.restore_all || options.lists.repatch) {
         result = elf_undo(&options);
-    } else if (options.tree != NULL || options.venv != NULL) {
+    } else if (options.folder.tree != NULL || options.folder.venv != NULL) {
         result = elf_tree(&options);
     } else {
         for (int i = 0; i < options.file_count; i++)

@@ -269,8 +269,8 @@ void elf_image_deinit(struct elf_image *image)
     free(image->segments);
     free(image->sections);
     free(image->section_names);
-    free(image->dynamic);
-    free(image->string_bytes);
+    free(image->dynamic.entries);
+    free(image->tables.string_bytes);
     free(image->interpreter);
     *image = (struct elf_image){.source = {.fd = -1}};
 }
@@ -307,14 +307,14 @@ size_t elf_image_section(const struct elf_image *image, const char *name)
 
 const char *elf_image_string(const struct elf_image *image, uint64_t offset)
 {
-    return offset < image->strings.size ? image->string_bytes + offset : NULL;
+    return offset < image->tables.strings.size ? image->tables.string_bytes + offset : NULL;
 }
 
 const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag)
 {
-    for (size_t i = 0; i < image->dynamic_count; i++)
-        if (image->dynamic[i].d_tag == tag)
-            return &image->dynamic[i];
+    for (size_t i = 0; i < image->dynamic.count; i++)
+        if (image->dynamic.entries[i].d_tag == tag)
+            return &image->dynamic.entries[i];
     return NULL;
 }
 

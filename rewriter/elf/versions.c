@@ -90,11 +90,11 @@ int elf_versions_check(const struct elf_image *image, struct gs_err *err)
 {
     const struct layout *bad = NULL;
 
-    if (image->verneed.address != 0 &&
-        follow_table(image, image->verneed.address, &needed) != 0)
+    if (image->tables.verneed.address != 0 &&
+        follow_table(image, image->tables.verneed.address, &needed) != 0)
         bad = &needed;
-    else if (image->verdef.address != 0 &&
-             follow_table(image, image->verdef.address, &defined) != 0)
+    else if (image->tables.verdef.address != 0 &&
+             follow_table(image, image->tables.verdef.address, &defined) != 0)
         bad = &defined;
     if (bad == NULL)
         return 0;

@@ -43,7 +43,7 @@ static int verify_patched(const struct elf_job *job, const struct elf_output *ou
                           struct gs_err *err)
 {
     const struct elf_plan *plan = &job->plan;
-    struct elf_source source = {.name = job->name, .fd = output->fd, .size = plan->end};
+    struct elf_source source = {.name = job->name, .fd = output->fd, .size = plan->tail.end};
     struct elf_image new;
     int ret = elf_image_read(&new, &source, err);
 
@@ -64,8 +64,9 @@ static int fill_patched(struct elf_job *job, struct elf_output *output, struct g
     struct elf_digests digests;
     int ret = elf_copy_patched(&copy, plan, &digests, err);
 
-    ret =
-        ret ?: elf_output_write(output, plan->undo_at + SUMS_AT, &digests, sizeof digests, err);
+    ret = ret
+              ?: elf_output_write(output, plan->tail.undo_at + SUMS_AT, &digests,
+                                  sizeof digests, err);
     if (ret == 0)
         memcpy(job->listed.original, digests.whole, sizeof job->listed.original);
     return ret ?: verify_patched(job, output, err);
@@ -132,7 +133,7 @@ static int open_output(const struct elf_job *job, struct elf_output *output, str
 
     if (target == NULL)
         return elf_output_open(output, &job->entry, job->path, err);
-    ret = elf_entry_open(&entry, job->options->output_root, target, err);
+    ret = elf_entry_open(&entry, job->options->within.output_root, target, err);
     if (ret == 0 && is_same_entry(&entry, &job->entry))
         ret = gs_err_set(err, -EEXIST,
                          "%s: is the input file itself; omit --output to change it in place",
@@ -164,13 +165,14 @@ static void fill_listed(struct elf_job *job, const struct elf_output *output)
 void elf_job_list(struct elf_job *job)
 {
     const struct elf_options *options = job->options;
-    const struct elf_root *root =
-        options->output_root != NULL ? options->output_root : options->root;
+    const struct elf_root *root = options->within.output_root != NULL
+                                      ? options->within.output_root
+                                      : options->within.root;
 
     if (options->dry_run || job->listed.path[0] == '\0')
         return;
-    job->listed.venv = options->venv != NULL;
-    if (root != NULL && (options->venv != NULL || options->tree != NULL))
+    job->listed.venv = options->folder.venv != NULL;
+    if (root != NULL && (options->folder.venv != NULL || options->folder.tree != NULL))
         memcpy(job->listed.root, root->path, sizeof job->listed.root);
     elf_registry_add(&job->listed, &job->unlisted);
 }

@@ -91,7 +91,7 @@ static void *read_all(void *argument)
         if (p->read_ret == 0) {
             elf_sums_update(&p->sums, bytes, n);
             if (p->plan != NULL)
-                elf_changes_apply(p->plan->changes, p->plan->change_count, at, bytes, n);
+                elf_changes_apply(p->plan->changes.list, p->plan->changes.count, at, bytes, n);
         }
         advance_counter(p, &p->read, end, p->read_ret);
         at = end;
@@ -145,7 +145,9 @@ static int write_chunk(const struct pipe *p, uint64_t at, uint64_t end, struct g
         return elf_output_write(p->copy->output, at, ring_slot(p, at), (size_t)(end - at), err);
     ret = write_touched(p, original->undo, original->undo_count, at, end, err);
     if (p->plan != NULL)
-        ret = ret ?: write_touched(p, p->plan->changes, p->plan->change_count, at, end, err);
+        ret = ret
+                  ?: write_touched(p, p->plan->changes.list, p->plan->changes.count, at, end,
+                                   err);
     return ret;
 }
 
@@ -207,9 +209,9 @@ static int run_copy(struct pipe *p, struct elf_digests *digests, struct gs_err *
     p->shared = ret > 0;
     p->back.whole = p->copy->sync && !p->shared;
     ret = ret < 0 ? ret : run_threads(p, err);
-    if (ret == 0 && plan != NULL && plan->end > p->size)
-        ret = elf_output_write(p->copy->output, plan->segment.offset, plan->tail,
-                               (size_t)(plan->end - plan->segment.offset), err);
+    if (ret == 0 && plan != NULL && plan->tail.end > p->size)
+        ret = elf_output_write(p->copy->output, plan->tail.segment.offset, plan->tail.bytes,
+                               (size_t)(plan->tail.end - plan->tail.segment.offset), err);
     elf_fault();
     elf_sums_final(&p->sums, digests->whole, digests->image);
     return ret ?: elf_readback_finish(&p->back, digests->whole, err);
@@ -229,7 +231,7 @@ static int copy_checked(const struct elf_copy *copy, const struct elf_plan *plan
                  .plan = plan,
                  .new = {.name = copy->original->name,
                          .fd = copy->output->fd,
-                         .size = plan != NULL ? plan->end : size}},
+                         .size = plan != NULL ? plan->tail.end : size}},
     };
     int ret = elf_readback_init(&p.back, copy->kind, image_end, err);
 

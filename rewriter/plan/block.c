@@ -92,7 +92,7 @@ static bool section_may_move(const struct elf_image *image, size_t index)
     case SHT_GNU_verdef:
         return true;
     case SHT_STRTAB:
-        return s->sh_addr == image->strings.address;
+        return s->sh_addr == image->tables.strings.address;
     default:
         return strcmp(elf_image_section_name(image, index), ".interp") == 0 ||
                index == elf_init_section(image);
@@ -137,11 +137,11 @@ static int take_segments(const struct elf_image *image, struct range *block)
 
 static void list_tables(const struct elf_image *image, const struct elf_table *tables[TABLES])
 {
-    tables[0] = &image->strings;
-    tables[1] = &image->symbols;
-    tables[2] = &image->versions;
-    tables[3] = &image->hash;
-    tables[4] = &image->gnu_hash;
+    tables[0] = &image->tables.strings;
+    tables[1] = &image->tables.symbols;
+    tables[2] = &image->tables.versions;
+    tables[3] = &image->tables.hash;
+    tables[4] = &image->tables.gnu_hash;
 }
 
 static int take_tables(const struct elf_image *image, struct range *block)
@@ -155,8 +155,8 @@ static int take_tables(const struct elf_image *image, struct range *block)
             return -ENOENT;
     /* their sizes are known from section headers only */
     if (image->section_count == 0 &&
-        (overlaps_block(block, image->verneed.offset, image->verneed.size) ||
-         overlaps_block(block, image->verdef.offset, image->verdef.size)))
+        (overlaps_block(block, image->tables.verneed.offset, image->tables.verneed.size) ||
+         overlaps_block(block, image->tables.verdef.offset, image->tables.verdef.size)))
         return -ENOENT;
     return 0;
 }

@@ -108,6 +108,6 @@ int elf_plan_init(struct elf_plan *plan)
     if (ret != 0)
         return ret;
     /* what it counts to stays where it is; all of this is below REACH */
-    distance -= (int32_t)(plan->block_new - plan->block.address);
+    distance -= (int32_t)(plan->tail.block.address - plan->block.address);
     return elf_plan_change(plan, at, &distance, sizeof distance);
 }

@@ -18,6 +18,8 @@ int elf_plan_origin(struct elf_plan *plan);
 /* slot.c */
 int elf_plan_slot(struct elf_plan *plan);
 int elf_plan_slot_finish(struct elf_plan *plan);
+/* tail.c: gives every part of the new segment its place */
+int elf_plan_lay_out(struct elf_plan *plan, struct gs_err *err);
 /* block.c */
 int elf_plan_block(struct elf_plan *plan);
 /* init.c */

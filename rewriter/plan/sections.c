@@ -27,7 +27,7 @@ static bool is_loaded(const Elf64_Shdr *s)
 static void move_to(Elf64_Shdr *s, const struct elf_plan *plan, uint64_t address)
 {
     s->sh_addr = address;
-    s->sh_offset = address - plan->segment.address + plan->segment.offset;
+    s->sh_offset = address - plan->tail.segment.address + plan->tail.segment.offset;
 }
 
 /* strip writes a segment anew from the sections in it, and one that has none left as a damaged
@@ -63,12 +63,12 @@ static void move_sections(struct elf_plan *plan, size_t *next)
 
         if (!is_loaded(s))
             continue;
-        if (s->sh_type == SHT_STRTAB && s->sh_addr == image->strings.address) {
+        if (s->sh_type == SHT_STRTAB && s->sh_addr == image->tables.strings.address) {
             if (!kept) /* a damaged file may have several */
                 keep_strings(plan, s, next);
             kept = true;
-            move_to(s, plan, plan->strings.address);
-            s->sh_size = plan->strings.size;
+            move_to(s, plan, plan->tail.strings.address);
+            s->sh_size = plan->tail.strings.size;
         } else if (s->sh_size > 0 && elf_plan_moved(plan, s->sh_addr) != s->sh_addr) {
             move_to(s, plan, elf_plan_moved(plan, s->sh_addr));
         }
@@ -155,8 +155,8 @@ int elf_plan_sections(struct elf_plan *plan, struct gs_err *err)
         .sh_name = (uint32_t)(image->section_names_size + sizeof ELF_OLD_STRINGS),
         .sh_type = SHT_PROGBITS,
         .sh_flags = SHF_ALLOC,
-        .sh_addr = plan->marker_at.address,
-        .sh_offset = plan->marker_at.offset,
+        .sh_addr = plan->tail.marker.address,
+        .sh_offset = plan->tail.marker.offset,
         .sh_addralign = 8,
     };
     plan->section_count = next; /* its size is set in tail.c */

@@ -135,7 +135,7 @@ static int open_first(const struct elf_parallel *parallel, const struct name *na
 {
     struct elf_entry entry;
     struct stat now;
-    int ret = elf_entry_open(&entry, parallel->options->root,
+    int ret = elf_entry_open(&entry, parallel->options->within.root,
                              parallel->files->list[name->first], NULL);
 
     if (ret != 0)
@@ -161,7 +161,7 @@ static int follow_name(const struct elf_parallel *parallel, const struct name *n
 
     if (first < 0)
         return first == -EEXIST ? 0 : first;
-    ret = elf_entry_open(&entry, parallel->options->root, path, NULL);
+    ret = elf_entry_open(&entry, parallel->options->within.root, path, NULL);
     ret = ret ?: elf_output_link(&output, &entry, path, first, NULL);
     elf_entry_close(&entry);
     close(first);
@@ -210,8 +210,8 @@ int elf_parallel_run(struct elf_parallel *parallel)
     parallel->reaches = calloc(parallel->files->count + 1, sizeof *parallel->reaches);
     if (parallel->results == NULL || parallel->reaches == NULL)
         return -ENOMEM;
-    work.names = changes ? find_names(options->root, parallel->files) : NULL;
-    while (started + 1 < options->jobs && started + 1 < parallel->files->count &&
+    work.names = changes ? find_names(options->within.root, parallel->files) : NULL;
+    while (started + 1 < options->folder.jobs && started + 1 < parallel->files->count &&
            pthread_create(&threads[started], NULL, take_files, &work) == 0)
         started++;
     take_files(&work);

@@ -180,7 +180,7 @@ static int patch_tree(struct tree *tree)
     size_t links = 0;
     int ret = choose_files(tree);
 
-    if (ret == 0 && options->venv != NULL)
+    if (ret == 0 && options->folder.venv != NULL)
         ret = elf_venv_links(&tree->root, &tree->manifest, &links, &tree->err);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
         ret = elf_manifest_add(&tree->manifest, path_below(tree, tree->chosen.list[i]), NULL);
@@ -295,7 +295,8 @@ static int leave_out(struct tree *tree)
     struct elf_manifest all = tree->manifest;
     int ret = 0;
 
-    if (tree->options->exclude_count == 0 || (!tree->options->restore && !tree->options->check))
+    if (tree->options->folder.exclude_count == 0 ||
+        (!tree->options->restore && !tree->options->check))
         return 0;
     tree->manifest = (struct elf_manifest){0};
     for (size_t i = 0; ret == 0 && i < all.count; i++) {
@@ -351,13 +352,14 @@ static int open_listed(struct tree *tree, const char *path)
 static int run_tree(struct tree *tree)
 {
     const struct elf_options *options = tree->options;
-    const char *name = options->tree != NULL ? options->tree : options->venv;
-    int ret = options->listed ? open_listed(tree, name)
-                              : elf_root_open(&tree->root, name, &tree->err);
+    const char *name =
+        options->folder.tree != NULL ? options->folder.tree : options->folder.venv;
+    int ret = options->folder.listed ? open_listed(tree, name)
+                                     : elf_root_open(&tree->root, name, &tree->err);
 
     if (ret != 0)
         return ret;
-    if (options->venv != NULL && faccessat(tree->root.fd, "pyvenv.cfg", F_OK, 0) != 0)
+    if (options->folder.venv != NULL && faccessat(tree->root.fd, "pyvenv.cfg", F_OK, 0) != 0)
         return gs_err_set(&tree->err, -EINVAL,
                           "%s: is not a Python environment (it has no pyvenv.cfg); use --tree",
                           name);
@@ -380,7 +382,7 @@ enum elf_exit elf_tree(const struct elf_options *options)
     struct tree tree = {.options = &inside, .root.fd = -1, .result = ELF_EXIT_DONE};
     int ret;
 
-    inside.root = &tree.root;
+    inside.within.root = &tree.root;
     ret = run_tree(&tree);
 
     if (ret != 0) {

@@ -140,7 +140,7 @@ static bool is_original_of(const struct elf_job *job, const struct elf_note *not
  */
 static bool is_current(const struct elf_root *root, const char *copy, const char *target)
 {
-    const struct elf_options inside = {.root = root}, none = {0};
+    const struct elf_options inside = {.within.root = root}, none = {0};
     struct elf_job a, b;
     bool same = elf_job_open(&a, copy, &inside, NULL) == 0 && a.patched == ELF_NOTE_FOUND;
 
@@ -166,7 +166,7 @@ static bool is_done(const char *copy, const char *target, const struct elf_optio
            elf_job_read(&job, NULL) == 0 && elf_job_decide(&job, NULL) == 0 &&
            elf_job_is_current(&job);
     elf_job_deinit(&job);
-    return done && is_current(options->root, copy, target);
+    return done && is_current(options->within.root, copy, target);
 }
 
 static enum elf_exit patch_copy(const char *link, const char *target,
@@ -176,7 +176,7 @@ static enum elf_exit patch_copy(const char *link, const char *target,
     char folder[PATH_MAX];
 
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(target, '/') - target), target);
-    copy.origin = folder;
+    copy.within.origin = folder;
     copy.any = true;
     if (!options->print && is_done(link, target, &copy)) {
         if (!options->quiet)
@@ -184,8 +184,8 @@ static enum elf_exit patch_copy(const char *link, const char *target,
         return ELF_EXIT_DONE;
     }
     copy.output = options->print ? NULL : link; /* renamed over the link itself */
-    copy.output_root = options->root;
-    copy.root = NULL; /* the interpreter may be anywhere */
+    copy.within.output_root = options->within.root;
+    copy.within.root = NULL; /* the interpreter may be anywhere */
     return elf_act(target, &copy, stdout, stderr, NULL);
 }
 
@@ -212,9 +212,10 @@ enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
 
         if (entry->target == NULL)
             continue;
-        result = elf_exit_graver(result, resolve_or_say(options->root, entry, link, target)
-                                             ? patch_copy(link, target, options)
-                                             : ELF_EXIT_FAILED);
+        result =
+            elf_exit_graver(result, resolve_or_say(options->within.root, entry, link, target)
+                                        ? patch_copy(link, target, options)
+                                        : ELF_EXIT_FAILED);
     }
     return result;
 }
@@ -267,7 +268,7 @@ int elf_venv_restore(const struct elf_manifest *manifest, const struct elf_optio
 
         if (entry->target == NULL)
             continue;
-        if (snprintf(link, sizeof link, "%s/%s", options->root->path, entry->path) >=
+        if (snprintf(link, sizeof link, "%s/%s", options->within.root->path, entry->path) >=
             (int)sizeof link)
             return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", entry->path);
         ret = restore_link(link, entry->target, options, err);
@@ -297,7 +298,7 @@ bool elf_venv_check(const struct elf_manifest *manifest, const struct elf_option
     for (size_t i = 0; i < manifest->count; i++) {
         const struct elf_manifest_entry *entry = &manifest->entries[i];
 
-        if (entry->target != NULL && !check_copy(options->root, entry))
+        if (entry->target != NULL && !check_copy(options->within.root, entry))
             good = false;
     }
     return good;

@@ -19,7 +19,7 @@
 int elf_venv_links(const struct elf_root *root, struct elf_manifest *manifest, size_t *count,
                    struct gs_err *err);
 
-/* The environment of the following is options->root. */
+/* The environment of the following is options->within.root. */
 
 /* Replaces each link of the manifest by a patched copy of what it led to. */
 enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,

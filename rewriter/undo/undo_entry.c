@@ -41,7 +41,7 @@ enum elf_undo_state elf_undo_look(const struct elf_listed *entry, uid_t *owner, 
 {
     struct elf_job *job = calloc(1, sizeof *job);
     struct elf_root everything;
-    const struct elf_options options = {.root = &everything};
+    const struct elf_options options = {.within.root = &everything};
     enum elf_undo_state state = ELF_UNDO_HIDDEN;
 
     if (job != NULL && elf_root_open(&everything, "/", NULL) == 0) {
@@ -69,7 +69,7 @@ bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime
 {
     struct elf_job *job = calloc(1, sizeof *job);
     struct elf_root everything;
-    const struct elf_options options = {.root = &everything};
+    const struct elf_options options = {.within.root = &everything};
     char its[PATH_MAX] = "";
 
     if (job != NULL && elf_root_open(&everything, "/", NULL) == 0) {
@@ -93,7 +93,7 @@ static enum elf_exit restore_here(const struct elf_listed *entry,
     struct gs_err err = {0};
     int ret = job != NULL ? elf_root_open(&everything, "/", &err) : -ENOMEM;
 
-    how.root = &everything;
+    how.within.root = &everything;
     how.restore = true;
     ret = ret ?: elf_job_open(job, entry->path, &how, &err);
     if (ret == 0 && judge_job(job, 0, entry) != ELF_UNDO_PATCHED)
@@ -120,12 +120,12 @@ static enum elf_exit restore_root_here(const struct elf_listed *entry,
 {
     struct elf_options how = *options;
 
-    how.listed = true;
+    how.folder.listed = true;
     how.restore = true;
-    how.restore_all = false;
-    how.jobs = 1;
-    how.programs_only = entry->venv;
-    *(entry->venv ? &how.venv : &how.tree) = entry->root;
+    how.lists.restore_all = false;
+    how.folder.jobs = 1;
+    how.within.programs_only = entry->venv;
+    *(entry->venv ? &how.folder.venv : &how.folder.tree) = entry->root;
     return elf_tree(&how);
 }
 

@@ -110,6 +110,7 @@ int elf_second_versions(const struct elf_second *second, uint64_t needed, uint64
 {
     const struct elf_image *old = second->plan->image;
 
-    return follow_chain(second, needed, ELF_T_VNEED, &old->verneed, follow_needed, err)
-               ?: follow_chain(second, defined, ELF_T_VDEF, &old->verdef, follow_defined, err);
+    return follow_chain(second, needed, ELF_T_VNEED, &old->tables.verneed, follow_needed, err)
+               ?: follow_chain(second, defined, ELF_T_VDEF, &old->tables.verdef, follow_defined,
+                               err);
 }

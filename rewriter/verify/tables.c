@@ -96,17 +96,17 @@ static int check_dynamic(const struct elf_second *second, Elf *elf, struct place
                                                   dynamic->p_filesz, ELF_T_DYN);
     if (data == NULL)
         return elf_second_fail(second, "PT_DYNAMIC", err);
-    for (size_t i = 0; i < plan->dynamic_count; i++) {
+    for (size_t i = 0; i < plan->dynamic.count; i++) {
         GElf_Dyn entry;
 
         if (gelf_getdyn(data, (int)i, &entry) == NULL)
             return elf_second_fail(second, "a dynamic entry", err);
-        if (elf_second_compare(second, &elf_kind_dynamic, i, &entry, &plan->dynamic[i],
+        if (elf_second_compare(second, &elf_kind_dynamic, i, &entry, &plan->dynamic.entries[i],
                                "the plan", err))
             return -EIO;
-        if (i < second->new->dynamic_room &&
-            elf_second_compare(second, &elf_kind_dynamic, i, &entry, &second->new->dynamic[i],
-                               "gpushare-patch", err))
+        if (i < second->new->dynamic.room &&
+            elf_second_compare(second, &elf_kind_dynamic, i, &entry,
+                               &second->new->dynamic.entries[i], "gpushare-patch", err))
             return -EIO;
         note_place(places, &entry);
     }
@@ -120,23 +120,25 @@ static int check_strings(const struct elf_second *second, const struct table *ta
     const struct elf_plan *plan = second->plan;
     const struct elf_image *old = plan->image;
 
-    if (memcmp(data->d_buf, second->new->string_bytes + first, data->d_size) == 0 &&
-        first + data->d_size <= old->strings.size &&
-        memcmp(data->d_buf, old->string_bytes + first, data->d_size) == 0)
+    if (memcmp(data->d_buf, second->new->tables.string_bytes + first, data->d_size) == 0 &&
+        first + data->d_size <= old->tables.strings.size &&
+        memcmp(data->d_buf, old->tables.string_bytes + first, data->d_size) == 0)
         return 0; /* the usual window, fast */
     for (uint64_t i = 0; i < data->d_size; i++) {
         const char *theirs = (const char *)data->d_buf + i;
-        uint64_t at = first + i, added = plan->needed_name;
+        uint64_t at = first + i, added = plan->names.needed;
 
-        if (*theirs != second->new->string_bytes[at])
+        if (*theirs != second->new->tables.string_bytes[at])
             return elf_second_compare(second, table->kind, table->offset + at, theirs,
-                                      second->new->string_bytes + at, "gpushare-patch", err);
-        if (at < old->strings.size && *theirs != old->string_bytes[at])
+                                      second->new->tables.string_bytes + at, "gpushare-patch",
+                                      err);
+        if (at < old->tables.strings.size && *theirs != old->tables.string_bytes[at])
             return elf_second_compare(second, table->kind, table->offset + at, theirs,
-                                      old->string_bytes + at, "the plan", err);
-        if (at >= added && at - added < plan->added_size && *theirs != plan->added[at - added])
+                                      old->tables.string_bytes + at, "the plan", err);
+        if (at >= added && at - added < plan->names.size &&
+            *theirs != plan->names.bytes[at - added])
             return elf_second_compare(second, table->kind, table->offset + at, theirs,
-                                      plan->added + (at - added), "the plan", err);
+                                      plan->names.bytes + (at - added), "the plan", err);
     }
     return 0;
 }
@@ -227,9 +229,9 @@ static int check_symbols(const struct elf_second *second, const struct table *ta
     size_t count = data->d_size / sizeof(Elf64_Sym);
     Elf64_Sym *old = elf_source_load(&plan->image->source, table->old + first * sizeof *old,
                                      data->d_size, err);
-    Elf64_Sym *ours =
-        elf_source_load(&second->new->source,
-                        second->new->symbols.offset + first * sizeof *ours, data->d_size, err);
+    Elf64_Sym *ours = elf_source_load(&second->new->source,
+                                      second->new->tables.symbols.offset + first * sizeof *ours,
+                                      data->d_size, err);
     int ret = old != NULL && ours != NULL ? 0 : -EIO;
 
     for (size_t i = 0; ret == 0 && i < count; i++) {
@@ -243,7 +245,7 @@ static int check_symbols(const struct elf_second *second, const struct table *ta
         ret = elf_second_compare(second, table->kind, first + i, &symbol, &ours[i],
                                  "gpushare-patch", err);
         if (ret == 0 && import != NULL && !import->keeps_name &&
-            plan->slot_way != ELF_SLOT_PADDING) {
+            plan->slot.way != ELF_SLOT_PADDING) {
             ret = check_name(second, first + i, import, symbol.st_name, err);
             old[i].st_name = symbol.st_name;
         }
@@ -270,7 +272,7 @@ static int check_numbers(const struct elf_second *second, const struct table *ta
 
         if (gelf_getversym(data, (int)i, &number) == NULL)
             ret = elf_second_fail(second, "the version of a symbol", err);
-        if (plan->slot_way != ELF_SLOT_PADDING && find_import(plan->facts, first + i) != NULL)
+        if (plan->slot.way != ELF_SLOT_PADDING && find_import(plan->facts, first + i) != NULL)
             old[i] = VER_NDX_GLOBAL; /* the runtime library's names have no version */
         ret = ret
                   ?: elf_second_compare(second, table->kind, first + i, &number, &old[i],
@@ -347,23 +349,26 @@ static int check_tables(const struct elf_second *second, const struct places *pl
 
     ret = ret
               ?: check_at(second, places->hash,
-                          (struct table){&elf_kind_byte, ELF_T_BYTE, 0, old->hash.size,
-                                         check_same, old->hash.offset},
+                          (struct table){&elf_kind_byte, ELF_T_BYTE, 0, old->tables.hash.size,
+                                         check_same, old->tables.hash.offset},
                           err);
-    ret = ret
-              ?: check_at(second, places->gnu_hash,
-                          (struct table){&elf_kind_byte, ELF_T_BYTE, 0, old->gnu_hash.size,
-                                         check_same, old->gnu_hash.offset},
-                          err);
-    ret = ret
-              ?: check_at(second, places->symbols,
-                          (struct table){&elf_kind_symbol, ELF_T_SYM, 0, old->symbols.size,
-                                         check_symbols, old->symbols.offset},
-                          err);
+    ret =
+        ret
+            ?: check_at(second, places->gnu_hash,
+                        (struct table){&elf_kind_byte, ELF_T_BYTE, 0, old->tables.gnu_hash.size,
+                                       check_same, old->tables.gnu_hash.offset},
+                        err);
+    ret =
+        ret
+            ?: check_at(second, places->symbols,
+                        (struct table){&elf_kind_symbol, ELF_T_SYM, 0, old->tables.symbols.size,
+                                       check_symbols, old->tables.symbols.offset},
+                        err);
     ret = ret
               ?: check_at(second, places->versions,
-                          (struct table){&elf_kind_number, ELF_T_HALF, 0, old->versions.size,
-                                         check_numbers, old->versions.offset},
+                          (struct table){&elf_kind_number, ELF_T_HALF, 0,
+                                         old->tables.versions.size, check_numbers,
+                                         old->tables.versions.offset},
                           err);
     ret = ret ?: elf_second_versions(second, places->needed, places->defined, err);
     return ret ?: check_relocations(second, places, err);
