@@ -100,7 +100,7 @@ struct gs_range_dead {
     bool at_rest;          /* nothing on the GPU uses it any more */
 };
 
-/* What is read on the way of a launch stands first. */
+/* The fields that a launch or an allocation reads stand first. */
 struct gs_range {
     struct gs_range_tree_node node; /* base and asked-for size (the whole range, for a slab) */
     uint64_t reserved;              /* bytes of memory, a multiple of the device's granule */
