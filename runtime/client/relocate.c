@@ -130,7 +130,7 @@ static const char *hindrance_of(const struct gs_range *range)
         return "it has managed memory";
     if (range->pin.shares != 0 || range->exports != NULL)
         return "it has memory that other processes may open (CUDA IPC)";
-    return range->pin.held ? "it has memory that it exported, or mapped more than once" : NULL;
+    return range->pinned ? "it has memory that it exported, or mapped more than once" : NULL;
 }
 
 static const char *hindrance_on(const struct gs_device *device)

@@ -60,7 +60,7 @@ static bool free_in_place(struct gs_range *range, const struct gs_stream_positio
                           CUresult *result)
 {
     if (position != NULL && gs_range_is_whole(range) && range->own == NULL &&
-        range->theirs == NULL && !range->pin.held && range->over == 0) {
+        range->theirs == NULL && !range->pinned && range->over == 0) {
         gs_range_forget_contents(range);
         if (gs_stream_order_put(range, 0, range->reserved, position))
             return true;

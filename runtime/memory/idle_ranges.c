@@ -74,7 +74,7 @@ bool gs_idle_put(struct gs_range *range)
 
     if (gs_backend_of(range)->send != NULL) /* it ends with the context that it was made in */
         return false;
-    if (range->own != NULL || range->pin.held || range->over != 0 || device->broken ||
+    if (range->own != NULL || range->pinned || range->over != 0 || device->broken ||
         (range->pool != NULL && range->pool->peer_count != 0) || !gs_range_is_whole(range) ||
         device->accounts.idle + range->reserved > gs_idle_limit(device))
         return false;

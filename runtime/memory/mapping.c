@@ -195,7 +195,7 @@ static void unmap_one(struct gs_range *range)
     bool last;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (gs_range_is_needed(range) && !range->pin.held)
+    if (gs_range_is_needed(range) && !range->pinned)
         gs_range_unneed(range);
     range->own->accessible = false;
     range->own->access_count = 0;
@@ -313,7 +313,7 @@ static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *acces
         gs_range_place(range);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range->own->accessible = true;
-    if (!range->pin.held)
+    if (!range->pinned)
         gs_range_miss(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (entered)

@@ -96,7 +96,7 @@ int64_t gs_discard_mark(uint64_t address, uint64_t bytes)
         return -EINVAL;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = find_owner(address, bytes);
-    if (range != NULL && !range->pin.held) {
+    if (range != NULL && !range->pinned) {
         from = address - range->node.base;
         to = end_of(range, from, bytes);
         for (uint64_t i = from / range->chunk_bytes;

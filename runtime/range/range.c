@@ -44,9 +44,9 @@ static uint64_t on_card(const struct gs_range *range)
 
 static void set_pinned(struct gs_range *range)
 {
-    if (range->pin.held)
+    if (range->pinned)
         return;
-    range->pin.held = true;
+    range->pinned = true;
     range->device->accounts.demand -= on_card(range);
     range->device->accounts.resident -= on_card(range);
     range->device->accounts.pinned += on_card(range);
@@ -72,7 +72,7 @@ void gs_range_unshare(struct gs_range *range)
     range->device->accounts.shared -= range->reserved;
     if (range->pin.for_good)
         return;
-    range->pin.held = false;
+    range->pinned = false;
     range->device->accounts.demand += on_card(range);
     range->device->accounts.resident += on_card(range);
     range->device->accounts.pinned -= on_card(range);
@@ -225,9 +225,8 @@ void gs_range_take_back(struct gs_range *range)
         if (!resident)
             continue;
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        *(range->pin.held ? &range->device->accounts.pinned
-                          : &range->device->accounts.resident) -=
-            gs_range_chunk_bytes(range, i);
+        *(range->pinned ? &range->device->accounts.pinned
+                        : &range->device->accounts.resident) -= gs_range_chunk_bytes(range, i);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
 }
@@ -387,7 +386,7 @@ void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
     }
     if (gs_range_is_needed(range))
         range->device->accounts.missing -= absent_bytes(range);
-    if (!range->pin.held)
+    if (!range->pinned)
         end_demand(range);
     range->device->accounts.over -= range->over;
     if (range->pin.shares != 0)
@@ -493,7 +492,7 @@ uint64_t gs_memory_out_of_reach(const struct gs_device *device)
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
-        if (range->life == GS_RANGE_LIVE && !range->pin.held)
+        if (range->life == GS_RANGE_LIVE && !range->pinned)
             sum += gs_range_is_needed(range) ? adrift_bytes(range)
                                              : on_card(range) - absent_bytes(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);

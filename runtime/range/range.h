@@ -74,9 +74,8 @@ struct gs_slab;
 struct gs_virtual;
 struct gs_program_managed;
 
-/* range.c: the range does not move, and is in no account of what can. Under gs_memory_lock. */
+/* range.c: the reasons why a range is pinned */
 struct gs_range_pin {
-    bool held;       /* it is pinned now, for one of these reasons: */
     bool for_good;   /* it can never move again */
     unsigned shares; /* other processes that have it open (client/exporter.c) */
 };
@@ -108,6 +107,7 @@ struct gs_range {
     uint32_t chunk_count;
     uint32_t moving; /* chunks under way (swap.c); client thread only */
     uint8_t life;    /* enum gs_range_life */
+    bool pinned;     /* does not move; not in the accounts */
     struct gs_device *device;
     struct gs_virtual *own; /* the program's own VMM memory (virtual.h); NULL: cuMemAlloc's */
     struct gs_program_managed *theirs; /* the program's managed memory; NULL: it is not */

@@ -18,7 +18,7 @@ struct gs_exchange_chunk {
     uint64_t bytes, used;
 };
 
-/* Under gs_memory_lock: bytes of the card that are free for chunks from beyond it. */
+/* Under gs_memory_lock: bytes that the card has for chunks from beyond it. */
 uint64_t gs_exchange_room(const struct gs_device *device);
 
 /* The gate is closed, and everything submitted has finished. False: the driver or the host

@@ -9,7 +9,7 @@
  * counted from when the device is drained: work that is queued already may take longer than the
  * window did.
  *
- * exchange.h shows how a chunk changes places. State: client thread only.
+ * How a chunk changes places: exchange.h. State: client thread only.
  */
 #include "runtime/swap/placement.h"
 
@@ -29,27 +29,27 @@
 
 #define MS      1000000ull
 #define LOOK_NS (50 * MS)
-#define MEND_NS (10 * MS) /* until the next attempt to map chunks that are adrift */
+#define MEND_NS (10 * MS) /* until the next attempt to map what is adrift */
 #define WINDOW  4u
 #define HORIZON 20u
-#define MAPPING 1e6  /* ns: the fixed cost of an exchange of any size */
+#define MAPPING 1e6  /* ns: what an exchange takes besides, however small it is */
 #define COPYING 0.02 /* ns a byte, until it is measured: 50 GB/s */
 
 static struct {
     bool pending;
     uint64_t looked_at, window_from; /* ns */
-    uint64_t noted;                  /* bytes used in this window */
+    uint64_t noted;                  /* bytes of this window */
     uint64_t most;                   /* ns that the exchanges of this window may take */
-    uint64_t began;                  /* ns: the first of them began; 0: none has */
-    double cost;                     /* ns for each byte that changes places; 0: not measured */
+    uint64_t began;                  /* ns: the first of them; 0: none has begun */
+    double cost;                     /* ns a byte that changes places; 0: not measured */
 } self;
 
 /* --- choosing --- */
 
-/* Under the lock: the chunk may change places. */
+/* Under the lock: it may change places. */
 static bool is_free(const struct gs_range *range, uint32_t index)
 {
-    return range->life == GS_RANGE_LIVE && !range->pin.held && range->exports == NULL &&
+    return range->life == GS_RANGE_LIVE && !range->pinned && range->exports == NULL &&
            range->moving == 0 && !range->chunks[index].moving && !range->chunks[index].adrift &&
            gs_over_suits(range) && gs_range_is_needed(range) &&
            (range->own == NULL || !range->own->worked_on);
@@ -102,8 +102,8 @@ static double cost_of(const struct gs_exchange_chunk *hot, const struct gs_excha
     return MAPPING + (self.cost != 0 ? self.cost * (double)bytes : bus_ns((double)bytes));
 }
 
-/* Under the lock: chooses the chunk that comes in next, and the one that makes room for it (its
- * range is NULL if none has to). */
+/* Under the lock: what is to come in next, and what makes room for it (range NULL: nothing has
+ * to). */
 static bool choose_exchange(const struct gs_device *device, struct gs_exchange_chunk *hot,
                             struct gs_exchange_chunk *cold)
 {

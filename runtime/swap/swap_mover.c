@@ -93,7 +93,7 @@ static struct gs_range *next_chunk(struct gs_device *device, bool out, uint64_t 
              device->sweep.cursor = device->sweep.cursor->next) {
             struct gs_range *range = device->sweep.cursor;
 
-            if (range->life != GS_RANGE_LIVE || !gs_range_is_needed(range) || range->pin.held)
+            if (range->life != GS_RANGE_LIVE || !gs_range_is_needed(range) || range->pinned)
                 continue;
             for (uint32_t i = 0; i < range->chunk_count; i++)
                 if (chunk_suits(&range->chunks[i], out, device->sweep.pass) &&
