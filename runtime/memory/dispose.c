@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dispose.c: the client thread disposes of what was freed and had to wait (retire.h): the gate
- * was shut, or a stream had not passed it; and what is left when a context ends. No state.
+ * dispose.c: the client thread disposes of freed memory that had to wait (retire.h), because the
+ * gate was closed or a stream had not passed the free; and of all memory of a context that ends.
+ * No state.
  */
 #include "runtime/memory/dispose.h"
 
@@ -29,7 +30,7 @@
 
 #define BATCH 64
 
-/* under the lock: live ones of a context that has ended */
+/* under the lock: takes live ranges of a context that has ended */
 static unsigned take_live(struct gs_device *device, CUcontext context, struct gs_range **batch,
                           unsigned count)
 {
@@ -46,8 +47,8 @@ static unsigned take_live(struct gs_device *device, CUcontext context, struct gs
     return count;
 }
 
-/* Ranges for disposal: dead ones, or (context != NULL) the live and dead ones of that context.
- */
+/* Takes ranges for disposal: dead ones, or (context != NULL) the live and dead ones of that
+ * context. */
 static unsigned collect_ranges(CUcontext context, struct gs_range **batch)
 {
     struct gs_device *device;
@@ -80,7 +81,8 @@ void gs_memory_context_ended(CUcontext context)
     gs_worker_wake();
 }
 
-/* The event's context must be current to ask (this thread has none). No answer is no yes. */
+/* The event's context must be current for the query (this thread has none). Without an answer
+ * the event counts as not passed. */
 static bool has_passed(const struct gs_range *range)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
@@ -99,7 +101,7 @@ static bool has_passed(const struct gs_range *range)
 static bool may_dispose(const struct gs_range *range, bool moving)
 {
     if (moving || range->dead.at_rest)
-        return true; /* everything submitted has finished, or all that used it */
+        return true; /* everything submitted has finished, or all users have */
     if (range->dead.after != NULL)
         return has_passed(range);
     if (gs_capture_active())

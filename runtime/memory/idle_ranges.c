@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * idle_ranges.c: owns the lists of idle ranges of each device (in struct gs_device, by size,
- * the newest first).
+ * idle_ranges.c: owns the lists of idle ranges of each device (in struct gs_device, by size, the
+ * newest first).
  *
- * Invariants, under gs_memory_lock: a range is in a list exactly while its life is IDLE; then
- * it is in place as a whole, in no account but `resident`, and nothing on the GPU uses it.
- * device->accounts.idle is their sum. The thread that takes one out of its list owns it. Any
- * thread.
+ * Invariants, under gs_memory_lock: a range is in a list exactly while its life is IDLE. Then it
+ * is resident as a whole, in no account but `resident`, and nothing on the GPU uses it.
+ * device->accounts.idle is the sum of all. A thread that takes a range out of its list owns it.
+ * Any thread.
  */
 #include "runtime/memory/idle_ranges.h"
 
@@ -55,8 +55,8 @@ static void delist_range(struct gs_range *range)
     range->life = GS_RANGE_DISPOSING;
 }
 
-/* Alone on the card half of it, without a daemon to ask an eighth, beside others what they will
- * hardly feel; nothing while they wait. */
+/* Half of the card for a program that is alone, an eighth without a daemon to ask, and a small
+ * part beside others; nothing while others wait. */
 uint64_t gs_idle_limit(const struct gs_device *device)
 {
     const uint32_t flags = gs_device_flags(device);
@@ -103,9 +103,9 @@ struct gs_range *gs_idle_take(struct gs_device *device, const struct gs_pool *po
 }
 
 struct wanted {
-    const struct gs_pool *pool; /* NULL: any */
-    uint64_t bytes;             /* at least so many are wanted */
-    uint64_t before;            /* ns; those idle for longer go too, unless a pool holds them */
+    const struct gs_pool *pool; /* of this pool; NULL: any */
+    uint64_t bytes;             /* at least so many */
+    uint64_t before;            /* ns; those idle since before go too, but for pools' */
 };
 
 static unsigned collect_idle(struct gs_device *device, const struct wanted *wanted,
@@ -169,5 +169,5 @@ void gs_idle_trim(struct gs_device *device, uint64_t now)
         wanted.before = now > KEPT_NS ? now - KEPT_NS : 0;
     }
     if ((wanted.bytes != 0 || wanted.before != 0) && give_back(device, &wanted) != 0)
-        gs_worker_wake(); /* it is to be reported */
+        gs_worker_wake(); /* the daemon is to learn of it */
 }
