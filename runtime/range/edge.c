@@ -4,8 +4,8 @@
  * either side, and the memory that all edges of a device share.
  *
  * Invariants, under gs_memory_lock: the tree holds the addresses of every range from
- * gs_edge_reserve() to gs_edge_give_back(); device->edge.handle is memory of ours while
- * edge.present, from its first context to its last, and is counted in `pinned` as long.
+ * gs_edge_reserve() to gs_edge_give_back(). device->edge.handle is memory of ours while
+ * edge.present, from the device's first context to its last; meanwhile it is counted in `pinned`.
  */
 #include "runtime/range/edge.h"
 
@@ -15,7 +15,7 @@
 #include "runtime/range/vmm.h"
 #include "runtime/range/memory_lock.h"
 
-#define ATTEMPTS 10 /* at making room, a second */
+#define ATTEMPTS 10 /* at making room, one a second */
 
 static struct gs_range_tree tree;
 
@@ -67,7 +67,7 @@ static CUresult create_edge(const struct gs_device *device, CUmemGenericAllocati
     return gs_driver.cuMemCreate(edge, device->granule, &prop, 0);
 }
 
-/* the first edge that a thread comes with is the device's */
+/* The first edge that a thread has made becomes the device's. */
 static void keep_edge(struct gs_device *device, CUmemGenericAllocationHandle edge)
 {
     bool kept;
@@ -141,8 +141,8 @@ void gs_edges_context_ended(void)
             drop_edge(device);
 }
 
-/* A driver that does not know memory which can only be read lets it be written, too: nobody
- * else's. On error nothing is left behind. */
+/* If a driver has no read-only access, the edge can be written, too; it holds nothing of
+ * anybody's. On error nothing is left behind. */
 static CUresult map_edge(const struct gs_device *device, CUdeviceptr address)
 {
     CUmemAccessDesc access = {

@@ -257,7 +257,7 @@ static uint64_t absent_bytes(const struct gs_range *range)
     return absent;
 }
 
-/* Takes it out of the demand; loose chunks are not in it. */
+/* Takes the range out of the demand, which does not include loose chunks. */
 static void end_demand(const struct gs_range *range)
 {
     uint64_t counted = on_card(range);
@@ -281,7 +281,7 @@ bool gs_range_place(struct gs_range *range)
 
     for (uint32_t i = 0; i < range->chunk_count; i++)
         if (range->chunks[i].state == GS_CHUNK_HOST)
-            return false; /* copying is the client thread's */
+            return false; /* only the client thread copies */
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     claimed = device->accounts.resident + wanted <=
               atomic_load_explicit(&device->target.budget, memory_order_relaxed) +
@@ -291,7 +291,7 @@ bool gs_range_place(struct gs_range *range)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!claimed)
         return false;
-    gs_worker_wake(); /* said before it is done: else others measure it as nobody's */
+    gs_worker_wake(); /* reported before: else it is measured as nobody's */
     if (wanted == range->reserved && range->own == NULL) {
         const uint32_t count = gs_backend_of(range)->place_all(range);
 
@@ -379,7 +379,7 @@ _Atomic(uint32_t) gs_memory_frees;
 void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
 {
     atomic_fetch_add_explicit(&gs_memory_frees, 1, memory_order_release);
-    if (range->own == NULL) { /* the program's own mapping went before */
+    if (range->own == NULL) { /* the program's own mapping was removed before */
         gs_range_clear_address(range);
         range->node.size = range->reserved;
         gs_range_tree_insert(&gone, &range->node);
@@ -391,7 +391,7 @@ void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
     range->device->accounts.over -= range->over;
     if (range->pin.shares != 0)
         range->device->accounts.shared -= range->reserved;
-    range->pin.shares = 0; /* the driver keeps it for those who have it open */
+    range->pin.shares = 0; /* the driver keeps it for the processes that have it open */
     range->life = (uint8_t)life;
 }
 
@@ -528,5 +528,5 @@ void gs_ranges_after_fork(void)
     pthread_mutex_init(&gs_memory_lock, NULL);
     gs_edges_after_fork();
     gone.root = NULL;
-    tree.root = NULL; /* the parent's ranges mean nothing here; their books are left to it */
+    tree.root = NULL; /* the parent's ranges mean nothing here */
 }
