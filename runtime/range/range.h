@@ -132,9 +132,9 @@ struct gs_range {
 struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved,
                               uint64_t chunk_bytes);
 
-/* Takes the range from the memory that the program may ever have. As many chunks as have room,
- * from the first on, will be on the card. The others are beyond it, and get their memory at
- * once. False: there is not that much. No other thread can reach the range. */
+/* Takes the range from what the program may ever have: of the card as many chunks as there is
+ * room for, from the first on, the others from beyond it, where they get memory at once. False:
+ * that is more than there is. Nobody else can reach the range. */
 bool gs_range_admit(struct gs_range *range);
 
 /* Puts all chunks without memory beyond the card. Results and conditions are the same. */
