@@ -106,9 +106,9 @@ void gs_others_init(void)
 }
 
 /* --- does one come back to us? ---
- * Such a dlsym may look for libc's and find ours, which stands
- * before it. So it is asked for a name that no object has. If that request comes to us, this
- * dlsym is left out, since it would come back for ever. */
+ * Such a dlsym may look for libc's and find ours, which stands before it. So it is asked for a
+ * name that no object has. If that request comes to us, this dlsym is left out, since it would
+ * come back for ever. */
 
 static _Thread_local struct probe {
     bool asking, came_back;
