@@ -37,7 +37,7 @@ static void take_standard_streams(void)
             return;
 }
 
-/* Whether what is printed is all that the run is for. */
+/* Whether printing is the only purpose of the run. */
 static bool is_report(const struct elf_options *options)
 {
     return options->print || options->check || options->dry_run || options->help ||
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
     if (gs_complete_asked(argc, argv))
         return elf_options_complete(argc, argv);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */
-    signal(SIGPIPE, SIG_IGN); /* nor may a closed pipe stop the work half way */
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe must not stop the work half way either */
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_setattr_default_np(&attributes); /* of the threads that start here, and of theirs */

@@ -55,8 +55,8 @@ static int refuse_damaged(const struct elf_image *image, const char *what, uint6
                       image->source.name, what, (unsigned long long)value);
 }
 
-/* Bytes of the dynamic section: a linker script can put other sections behind it into
- * PT_DYNAMIC, and what looks like entries to spare is theirs. */
+/* Bytes of the dynamic section. A linker script can put other sections behind it into
+ * PT_DYNAMIC; bytes there that look like spare entries belong to those. */
 static uint64_t dynamic_size(const struct elf_image *image, const Elf64_Phdr *p)
 {
     for (size_t i = 1; i < image->section_count; i++) {
@@ -86,12 +86,11 @@ static int read_entries(struct elf_image *image, struct gs_err *err)
     while (image->dynamic.count < image->dynamic.room &&
            image->dynamic.entries[image->dynamic.count].d_tag != DT_NULL)
         image->dynamic.count++;
-    return 0; /* bfd without spare tags leaves out the DT_NULL, and the loader reads on into
-                 zeros */
+    return 0; /* bfd without spare tags omits the DT_NULL, and the loader reads on into zeros */
 }
 
-/* Fills table from a tag that holds an address; its size must be known. Not there: an empty
- * table. */
+/* Fills table from a tag that holds an address; its size must be known. If there is no such tag
+ * the table stays empty. */
 static int find_table(struct elf_image *image, int64_t tag, uint64_t size,
                       struct elf_table *table, const char *what, struct gs_err *err)
 {
@@ -138,8 +137,9 @@ bool elf_dynamic_stays_first(const char *needed)
     return false;
 }
 
-/* All names lie in the string table; none of them is that of another libc (musl's is libc.so or
- * libc.musl-ARCH.so.1, Android's libc.so): the runtime library would bring glibc beside it. */
+/* Checks that all names lie in the string table, and that none is that of another libc (musl's
+ * is libc.so or libc.musl-ARCH.so.1, Android's libc.so): the runtime library would load glibc
+ * beside it. */
 static int check_names(const struct elf_image *image, struct gs_err *err)
 {
     for (size_t i = 0; i < image->dynamic.count; i++) {

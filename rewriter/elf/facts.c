@@ -2,9 +2,9 @@
  *
  * facts.c: finds routable imports and traces of CUDA.
  *
- * A stripped program with a static cudart has no symbol that says so. Only strings remain:
- * cudart looks up the driver by name. So the read-only data is searched in a stream, a chunk at
- * a time. No state, any thread.
+ * A stripped program with a static cudart has no symbol that shows it. Only strings remain, since
+ * cudart looks up the driver by name. So the read-only data is searched as a stream, a chunk at a
+ * time. No state, any thread.
  */
 #include "rewriter/elf/facts.h"
 #include "rewriter/elf/grow.h"
@@ -220,7 +220,7 @@ int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool 
         elf_facts_deinit(facts);
     else if (facts->is_cudart || facts->cudart_shared != NULL)
         facts->cudart_static =
-            false; /* the name of an error is no proof beside the real thing */
+            false; /* the name of an error is weaker evidence than a library */
     return ret;
 }
 

@@ -62,9 +62,8 @@ struct elf_image {
 };
 
 /* Reads and checks the file behind source (which is copied; its descriptor and undo list stay
- * the caller's). 0, or a negative errno with err filled: -ENOEXEC for everything that is not,
- * or no valid, dynamically linked ELF64 file for x86-64 or aarch64. After an error image holds
- * nothing. */
+ * the caller's). 0, or a negative errno with err filled: -ENOEXEC unless it is a valid,
+ * dynamically linked ELF64 file for x86-64 or aarch64. After an error image is empty. */
 int elf_image_read(struct elf_image *image, const struct elf_source *source,
                    struct gs_err *err);
 void elf_image_deinit(struct elf_image *image);
@@ -81,8 +80,8 @@ const char *elf_image_section_name(const struct elf_image *image, size_t index);
 /* The string at an offset of the dynamic string table, or NULL when it lies outside. */
 const char *elf_image_string(const struct elf_image *image, uint64_t offset);
 
-/* Whether something lies behind all that the headers describe that must stay at the end of the
- * file. Zeros, which linkers leave there for alignment or for their next run, are nothing. */
+/* Whether there is something behind the described parts of the file that must stay at its end.
+ * Zeros, which linkers leave there for alignment or for their next run, do not count. */
 bool elf_image_has_payload(const struct elf_image *image);
 
 /* The first dynamic entry with that tag, or NULL. */

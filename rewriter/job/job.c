@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job.c: opens a file, decides what is to be done with it.
+ * job.c: opens a file and decides what to do with it.
  *
  * Owns the descriptor and everything read from it. One thread per job.
  */
@@ -34,8 +34,8 @@ static int refuse_kind(const char *name, struct gs_err *err)
                       name);
 }
 
-/* When the original was changed last: what the note says, or the file's own time where it is
- * the original still (or a version that kept the time has patched it). */
+/* The time of the original's last change: from the note, or the file's own time if it still is
+ * the original (or if a version that kept the time has patched it). */
 static struct timespec find_time(const struct elf_job *job)
 {
     struct timespec time = job->stat.st_mtim;
@@ -142,7 +142,8 @@ void elf_job_deinit(struct elf_job *job)
     elf_entry_close(&job->entry);
 }
 
-/* The library in the driver's place has the driver's name; what it loads tells it apart. */
+/* The library in the driver's place has the driver's name; the libraries that it loads show what
+ * it is. */
 static bool is_door(const struct elf_image *image)
 {
     for (size_t i = 0; i < image->dynamic.count; i++)
@@ -170,8 +171,8 @@ static int refuse_own(const struct elf_job *job, struct gs_err *err)
                : 0;
 }
 
-/* The system's own libraries and the driver: what everybody's dlsym comes from must stay as it
- * is. */
+/* Refuses the system's own libraries and the driver: the objects that provide everybody's dlsym
+ * must stay as they are. */
 static int refuse_system(const struct elf_job *job, struct gs_err *err)
 {
     static const char *const names[] = {"libc.so",       "ld-linux", "libdl.so",
@@ -253,7 +254,7 @@ static void make_marker(struct elf_job *job)
              *job->origin ? "\n" : "", (long long)job->changed.tv_sec, job->changed.tv_nsec);
 }
 
-/* A copy in another folder must find its libraries where the original did, also when it is
+/* A copy in another folder must find its libraries where the original did, also after it is
  * patched again. */
 static int find_origin(struct elf_job *job, struct gs_err *err)
 {
@@ -298,8 +299,8 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
     return 0;
 }
 
-/* Compares two markers but for the time, which says nothing about how the file was patched and
- * is missing from the markers of older versions. */
+/* Compares two markers except for the time. The time says nothing about how the file was
+ * patched, and older versions did not write it. */
 static bool is_same_marker(const char *a, const char *b)
 {
     const char *time = strstr(b, "\n" TIME);
@@ -318,7 +319,7 @@ bool elf_job_is_current(struct elf_job *job)
 
     if (job->patched == ELF_NOTE_NONE)
         return false;
-    if (job->note.relaid) { /* then the original was not read: believe the note's scope */
+    if (job->note.relaid) { /* then the original was not read: use the note's scope */
         elf_note_value(job->note.text, "scope", scope, sizeof scope);
         job->scope = strcmp(scope, "process") == 0 ? ELF_SCOPE_PROCESS : ELF_SCOPE_OBJECT;
         if (job->options->scope != ELF_SCOPE_AUTO)
@@ -373,7 +374,7 @@ int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err)
                       job->name, runtime);
 }
 
-/* Patching anew starts from the original. */
+/* Patching again starts from the original. */
 static int refuse_edited(struct elf_job *job, struct gs_err *err)
 {
     char runtime[PATH_MAX], origin[PATH_MAX];

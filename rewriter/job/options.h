@@ -13,12 +13,12 @@
 
 #define ELF_EXCLUDES_MAX 64
 
-/* undo/: work on the list of patched files */
+/* undo/: the work on the list of patched files */
 struct elf_list_options {
     bool list, restore_all, repatch, all_users;
 };
 
-/* tree/: work on a folder */
+/* tree/: the work on a folder */
 struct elf_folder_options {
     const char *tree, *venv; /* folder, or NULL */
     const char *excludes[ELF_EXCLUDES_MAX];

@@ -76,7 +76,8 @@ static void print_imports(FILE *to, const struct elf_job *job)
           to);
 }
 
-/* Prints which libraries may escape the routing. The flags of a call cannot be seen in a file. */
+/* Prints the libraries that may escape the routing. The flags of a call cannot be seen in a
+ * file. */
 static void print_escapes(FILE *to, const struct elf_facts *facts)
 {
     if (!facts->imports_dlmopen && !facts->imports_dlopen)
@@ -142,7 +143,7 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
         elf_say(to, "  result    already patched; strip or objcopy ran after that\n");
 }
 
-/* Bytes of the UTF-8 character at p (RFC 3629), 0 where there is none. */
+/* Bytes of the UTF-8 character at p (RFC 3629), 0 if there is none. */
 static size_t utf8_length(const unsigned char *p)
 {
     size_t length = *p < 0x80   ? 1
@@ -283,7 +284,7 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
     fprintf(to, ",\"exit\":%d}\n", status);
 }
 
-/* A signature of the old bytes does not hold for the new ones. */
+/* A signature of the old bytes is not valid for the new ones. */
 static void warn_signed(FILE *to, const struct elf_job *job)
 {
     const char *lost = NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * readback.c: the proof that a new file is the original but for what was planned.
+ * readback.c: the proof that a new file is the original except for the planned changes.
  *
  * A stretch that a change touches is compared byte by byte with the original and the changes.
- * Every other stretch must be the original's: with `whole` it is read and summed up, and the
- * sum must be the one that the reader of the original got. Without `whole` we trust the
- * kernel to have written what it was given, as cp does. One thread at a time.
+ * Every other stretch must be the original's. With `whole` it is read and summed up, and the sum
+ * must be the one that the reader of the original got. Without `whole` we trust the kernel to
+ * have written the given bytes, as cp does. One thread at a time.
  */
 #include "rewriter/output/readback.h"
 

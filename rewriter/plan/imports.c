@@ -3,12 +3,11 @@
  * imports.c: the names that a patched file needs, and the symbols that get them.
  *
  * A routed import S gets the name __wrap_S and the version index 1 (global, unversioned). It
- * keeps its place: undefined symbols are in no GNU hash table. One with an
- * address (a canonical PLT entry of non-PIE code) is in the table, though, and mold puts others
- * there. In a program such imports keep their names and are routed by interposition instead:
- * libgpushare, the first DT_NEEDED, exports S as well. In a library they are renamed all the
- * same, since no search of the table finds an undefined symbol.
- * No state, any thread.
+ * keeps its place, since undefined symbols are in no GNU hash table. There are exceptions: an
+ * import with an address (a canonical PLT entry of non-PIE code) is in the table, and mold puts
+ * others there. In a program such imports keep their names and are routed by interposition
+ * instead: libgpushare, the first DT_NEEDED, exports S as well. In a library they are renamed
+ * nevertheless, since no search of the table finds an undefined symbol. No state, any thread.
  */
 #include "rewriter/elf/names.h"
 #include "rewriter/plan/plan.h"

@@ -2,10 +2,10 @@
  *
  * needed.c: makes the runtime library the first DT_NEEDED (the second behind a sanitizer's).
  *
- * The dynamic section stays where it is, and keeps all that anybody may look for in it: code
- * that reads its own _DYNAMIC (System V's way to the list of what is loaded) would find a copy
- * that the loader has neither relocated nor filled in. DT_DEBUG is never taken: debuggers need
- * it, too. No state, any thread.
+ * The dynamic section stays where it is, and keeps every entry that a program may look for in it.
+ * Code that reads its own _DYNAMIC (System V's way to the list of loaded objects) would find a
+ * copy that the loader has neither relocated nor filled in. DT_DEBUG is never taken: debuggers
+ * need it, too. No state, any thread.
  */
 #include "rewriter/elf/dynamic.h"
 #include "rewriter/plan/plan.h"
@@ -26,7 +26,7 @@ static size_t find_entry(const struct elf_image *image, int64_t tag)
     return NOT_FOUND;
 }
 
-/* Whether DT_BIND_NOW says only what other flags say. */
+/* Whether other flags say the same as DT_BIND_NOW. */
 static bool is_repeated(const struct elf_image *image)
 {
     const Elf64_Dyn *flags = elf_image_dynamic(image, DT_FLAGS);
@@ -35,7 +35,7 @@ static bool is_repeated(const struct elf_image *image)
            (image->dynamic.flags_1 & DF_1_NOW);
 }
 
-/* given_up: the entry that goes for the new one, NOT_FOUND if there is one to spare. */
+/* given_up: the entry that is replaced by the new one, NOT_FOUND if there is a spare one. */
 static int choose_way(struct elf_plan *plan, size_t *given_up, struct gs_err *err)
 {
     static const struct {
@@ -63,7 +63,7 @@ static int choose_way(struct elf_plan *plan, size_t *given_up, struct gs_err *er
                       image->source.name);
 }
 
-/* The entry that the new one precedes. */
+/* The index at which the new entry is inserted. */
 static size_t find_place(const struct elf_image *image)
 {
     size_t place = 0;
@@ -97,13 +97,13 @@ int elf_plan_needed(struct elf_plan *plan, struct gs_err *err)
         if (i != given_up && i < image->dynamic.count)
             plan->dynamic.entries[n++] = image->dynamic.entries[i];
     }
-    /* with the DT_NULL that calloc made, if the old table has one: bfd leaves it out when it
-     * shall leave no spare entries, and the loader reads on into zeros */
+    /* with the DT_NULL that calloc made, if the old table has one: bfd omits it if it is to
+     * leave no spare entries, and the loader reads on into zeros */
     plan->dynamic.count = n < image->dynamic.room ? n + 1 : n;
     return 0;
 }
 
-/* Entries that point at what moves get the new addresses. */
+/* Gives new addresses to entries that point at parts which move. */
 static void mend_entries(const struct elf_plan *plan)
 {
     for (size_t i = 0; i < plan->dynamic.count; i++) {
@@ -131,7 +131,7 @@ static void mend_entries(const struct elf_plan *plan)
     }
 }
 
-/* Writes what differs from the table in the file. */
+/* Writes the entries that differ from the table in the file. */
 int elf_plan_needed_finish(struct elf_plan *plan)
 {
     const struct elf_image *image = plan->image;

@@ -14,8 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first $ORIGIN of a name as glibc knows it (elf/dl-load.c, is_dst), and its length; or
- * NULL. */
+/* The first $ORIGIN of a name by glibc's rules (elf/dl-load.c, is_dst), and its length; or NULL. */
 static const char *find_token(const char *text, size_t *length)
 {
     static const char *const tokens[] = {"$ORIGIN", "${ORIGIN}"};

@@ -3,11 +3,11 @@
  * padding.c: patches a file without moving or adding a byte: for programs with a payload behind
  * the sections (PyInstaller, self-extracting), which find it from their own end.
  *
- * Linkers leave zeros between a segment's end and the next page. There go, in this order, the
- * name of the runtime library, the marker's text, the undo note and the marker's trailer; the
- * segment grows over them. It must be the segment of the string table, so that the name is
- * within DT_STRSZ. Imports keep their names: the runtime library, first DT_NEEDED of a program,
- * exports them as well. No state, any thread; what is allocated belongs to the plan.
+ * Linkers leave zeros between a segment's end and the next page. This space gets, in this order,
+ * the name of the runtime library, the marker's text, the undo note and the marker's trailer; the
+ * segment grows over them. It must be the segment of the string table, so that the name is within
+ * DT_STRSZ. Imports keep their names: the runtime library, first DT_NEEDED of a program, exports
+ * them as well. No state, any thread; what is allocated belongs to the plan.
  */
 #include "rewriter/plan/plan.h"
 #include "rewriter/plan/changes.h"
@@ -60,7 +60,8 @@ static void limit_end(uint64_t *end, uint64_t start, uint64_t offset, uint64_t s
         *end = offset > start ? offset : start;
 }
 
-/* How many bytes behind the segment's file part belong to nothing and can be mapped with it. */
+/* The number of bytes behind the segment's file part that belong to nothing and can be mapped
+ * with it. */
 static uint64_t free_bytes(const struct elf_image *image, size_t index)
 {
     const Elf64_Phdr *s = &image->segments[index];
@@ -134,7 +135,7 @@ static uint8_t *encode_undo(struct elf_plan *plan, uint64_t offset, uint64_t fil
     return undo;
 }
 
-/* Lays out what goes into the padding; its place is final, its size known from the sizes. */
+/* Lays out the parts in the padding; their place is final, and follows from the sizes. */
 static void lay_out(struct elf_plan *plan, uint64_t start, uint64_t address, uint64_t name_size)
 {
     uint64_t text = align_to_8(strlen(plan->marker) + 1);
@@ -180,12 +181,12 @@ static int plan_rest(struct elf_plan *plan, size_t index, uint64_t start, uint64
     uint64_t name_size = align_to_8(plan->names.size),
              text = align_to_8(strlen(plan->marker) + 1), size;
     uint8_t *undo;
-    int ret = change_segment(plan, index, start); /* only its place counts here */
+    int ret = change_segment(plan, index, start); /* only its range counts here */
 
     ret = ret ?: elf_plan_needed_finish(plan);
     if (ret != 0)
         return ret;
-    undo = encode_undo(plan, start, 0, err); /* for its size */
+    undo = encode_undo(plan, start, 0, err); /* to learn its size */
     if (undo == NULL)
         return -ENOMEM;
     free(undo);

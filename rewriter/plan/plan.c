@@ -2,8 +2,8 @@
  *
  * plan.c: runs the planning steps in order.
  *
- * Frees everything in struct elf_plan but image and facts. Nothing is read from or written to
- * the file system but through the image's source. No state, any thread.
+ * Frees everything in struct elf_plan except image and facts. Files are read only through the
+ * image's source, and none is written. No state, any thread.
  */
 #include "rewriter/plan/plan.h"
 #include "rewriter/plan/plan_steps.h"
@@ -47,7 +47,7 @@ int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
         ret = plan_growth(plan, wish->runtime, err);
     if (ret != 0) {
         gs_err_set(err, ret, "%s: no memory",
-                   image->source.name); /* if nothing else was said */
+                   image->source.name); /* if no step has said more */
         elf_plan_deinit(plan);
     }
     return ret;

@@ -27,11 +27,11 @@ enum elf_dynamic_way {
 /* How the new program header gets its place, best first. */
 enum elf_slot_way {
     ELF_SLOT_NULL,     /* a PT_NULL */
-    ELF_SLOT_PROPERTY, /* the PT_NOTE that says the same as PT_GNU_PROPERTY */
+    ELF_SLOT_PROPERTY, /* in place of the PT_NOTE that duplicates PT_GNU_PROPERTY */
     ELF_SLOT_GROW,     /* the table grows, and the block behind it moves to the new segment */
-    ELF_SLOT_NOTE,     /* the PT_GNU_PROPERTY whose note a PT_NOTE starts with (x86-64) */
+    ELF_SLOT_NOTE,     /* in place of a PT_GNU_PROPERTY that a PT_NOTE duplicates (x86-64) */
     ELF_SLOT_END,      /* the table moves to the new segment */
-    ELF_SLOT_PADDING,  /* none: the file does not grow, a segment does, over its padding */
+    ELF_SLOT_PADDING,  /* none: the file does not grow; a segment grows over its padding */
 };
 
 /* An extent of the file, and where it is loaded. */
@@ -43,7 +43,7 @@ struct elf_extent {
 struct elf_wish {
     const char *runtime; /* absolute path that becomes DT_NEEDED */
     const char *marker;  /* text of the marker */
-    const char *origin;  /* what $ORIGIN stands for from now on; NULL: it stays */
+    const char *origin;  /* replaces $ORIGIN; NULL: it stays */
 };
 
 /* changes.c: in the order of writing: later ones win; bytes are owned */

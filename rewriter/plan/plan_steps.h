@@ -37,7 +37,7 @@ size_t elf_init_section(const struct elf_image *image);
 /* Whether any code seems to lead to DT_INIT; init.c. */
 bool elf_init_is_called(const struct elf_image *image);
 
-/* Fills the undo note but for the list of changes and the checksums. */
+/* Fills the undo note, except for the list of changes and the checksums. */
 void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,
                         struct elf_undo_copy copies[ELF_COPIES_MAX]); /* tail.c */
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sections.c: changes the section headers and static symbols of what moves, and adds the header
- * of our own section.
+ * sections.c: changes the section headers and static symbols of the parts that move, and adds the
+ * header of our own section.
  *
- * Programs do not need section headers, but strip, debuggers and linters do. Sections keep
- * their numbers; the new one comes last. No state, any thread.
+ * Programs do not need section headers, but strip, debuggers and linters do. Sections keep their
+ * numbers; the new one comes last. No state, any thread.
  */
 #include "rewriter/plan/plan.h"
 #include "rewriter/plan/changes.h"
@@ -30,9 +30,9 @@ static void move_to(Elf64_Shdr *s, const struct elf_plan *plan, uint64_t address
     s->sh_offset = address - plan->tail.segment.address + plan->tail.segment.offset;
 }
 
-/* strip writes a segment anew from the sections in it, and one that has none left as a damaged
- * one. So a segment that holds little but the strings (patchelf makes such) keeps a section in
- * their place. The segment of the ELF header needs none. */
+/* strip writes each segment anew from its sections; a segment that has none left becomes a
+ * damaged one. So a segment that holds little but the strings (patchelf makes such) keeps a
+ * section in their place. The segment of the ELF header needs none. */
 static void keep_strings(struct elf_plan *plan, const Elf64_Shdr *strings, size_t *next)
 {
     const struct elf_image *image = plan->image;
@@ -75,7 +75,7 @@ static void move_sections(struct elf_plan *plan, size_t *next)
     }
 }
 
-/* A symbol that lies in a section that moves gets its new address. */
+/* Gives a symbol in a section that moves its new address. */
 static int mend_symbol(struct elf_plan *plan, uint64_t offset, const Elf64_Sym *symbol,
                        size_t *mended)
 {

@@ -3,8 +3,8 @@
  * slot.c: finds a place for the program header of the new segment.
  *
  * Loadable segments must ascend in the table, so the new one follows the last PT_LOAD, whatever
- * slot is used. GNU_STACK, GNU_EH_FRAME, GNU_RELRO and notes that say something are never
- * taken. No state, any thread.
+ * slot is used. GNU_STACK, GNU_EH_FRAME, GNU_RELRO and notes with information of their own are
+ * never taken. No state, any thread.
  */
 #include "rewriter/plan/plan.h"
 #include "rewriter/plan/changes.h"
@@ -24,8 +24,8 @@ static size_t find_type(const struct elf_image *image, uint32_t type)
     return NOT_FOUND;
 }
 
-/* The PT_NOTE of exactly the range of PT_GNU_PROPERTY: whoever knows the note reads it from
- * there first. */
+/* The PT_NOTE with exactly the range of PT_GNU_PROPERTY: every program that knows the note looks
+ * for PT_GNU_PROPERTY first. */
 static size_t find_property_note(const struct elf_image *image)
 {
     size_t found = find_type(image, PT_GNU_PROPERTY);
@@ -40,9 +40,9 @@ static size_t find_property_note(const struct elf_image *image)
     return NOT_FOUND;
 }
 
-/* The PT_GNU_PROPERTY whose note is the first of a PT_NOTE. glibc for x86-64 looks for it in
- * each PT_NOTE that is aligned to 8 bytes (sysdeps/x86/dl-prop.h), as before there was a
- * PT_GNU_PROPERTY, and the kernel does not look. For aarch64 both need the header. */
+/* The PT_GNU_PROPERTY whose note is the first of a PT_NOTE. glibc for x86-64 also looks for it
+ * in each PT_NOTE that is aligned to 8 bytes (sysdeps/x86/dl-prop.h), as before PT_GNU_PROPERTY
+ * existed, and the kernel does not look. For aarch64 both need the header. */
 static size_t find_property(const struct elf_image *image)
 {
     size_t found = find_type(image, PT_GNU_PROPERTY);

@@ -21,7 +21,7 @@
 /* The longest hole, in bytes, that moving the program headers to the end may leave. */
 #define MAX_HOLE (64ull << 20)
 
-/* The names that are appended to the section names; sections.c counts on the order. */
+/* The names that are appended to the section names; sections.c relies on their order. */
 static const char our_names[] = ELF_OLD_STRINGS "\0" ELF_MARKER_SECTION;
 
 static uint64_t align_up(uint64_t value, uint64_t to)
@@ -42,9 +42,9 @@ static struct elf_extent place_part(const struct elf_extent *segment, uint64_t *
     return extent;
 }
 
-/* Where the new segment starts. A program header table in it must be found by old kernels, too,
- * which compute its address as load address + e_phoff: so the segment's address minus its
- * offset must be that of the first segment. */
+/* Decides where the new segment starts. If it contains the program header table, old kernels
+ * must find that, too; they compute its address as load address + e_phoff. So the segment's
+ * address minus its offset must be that of the first segment. */
 static int place_segment(struct elf_plan *plan, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
@@ -154,7 +154,7 @@ void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,
                                    .length = plan->block.size};
 }
 
-/* The end of the file, which the note says, is known from the second time on. */
+/* The size of the new file, which the note contains, is known from the second call on. */
 static uint8_t *encode_undo(struct elf_plan *plan, struct gs_err *err)
 {
     struct elf_undo_copy copies[ELF_COPIES_MAX];
@@ -302,7 +302,7 @@ static void drop_changes(struct elf_plan *plan, size_t count)
 int elf_plan_tail(struct elf_plan *plan, struct gs_err *err)
 {
     size_t count = plan->changes.count;
-    /* for the ranges that the undo note lists; their bytes are not final */
+    /* for the ranges in the undo note; their bytes are not final */
     int ret = change_headers(plan);
     uint8_t *undo;
 

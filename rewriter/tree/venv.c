@@ -34,8 +34,8 @@ static int read_link(const struct elf_root *root, const char *path, char target[
     return (int)n;
 }
 
-/* Where a link leads: its last part with the folder before it resolved, in `next`. False if
- * that folder cannot be had. */
+/* Finds the file to which a link leads, with its folder resolved, in `next`. False if that
+ * folder cannot be resolved. */
 static bool follow_link(const char *link, const char *target, char next[PATH_MAX])
 {
     char joined[PATH_MAX], folder[PATH_MAX];
@@ -52,9 +52,9 @@ static bool follow_link(const char *link, const char *target, char next[PATH_MAX
                     slash + 1) < PATH_MAX;
 }
 
-/* Follows an interpreter from bin/name to the first link that leads out, and lists that. A link
- * may have any name (pypy3, graalpy, python3.13t): what makes it the interpreter is that python
- * leads there. */
+/* Follows an interpreter from bin/name to the first link that leads out, and lists that link. It
+ * may have any name (pypy3, graalpy, python3.13t): it is the interpreter because python leads to
+ * it. */
 static int add_link(const struct elf_root *root, const char *name,
                     struct elf_manifest *manifest)
 {
@@ -91,7 +91,7 @@ int elf_venv_links(const struct elf_root *root, struct elf_manifest *manifest, s
     return 0;
 }
 
-/* Full paths of the link and of what it leads to. */
+/* Full paths of the link and of its target. */
 static int resolve_link(const struct elf_root *root, const struct elf_manifest_entry *entry,
                         char link[PATH_MAX], char target[PATH_MAX], struct gs_err *err)
 {
@@ -156,7 +156,7 @@ static bool is_current(const struct elf_root *root, const char *copy, const char
     return same;
 }
 
-/* Whether the copy is such as these options would make it. */
+/* Whether these options would make the same copy. */
 static bool is_done(const char *copy, const char *target, const struct elf_options *options)
 {
     struct elf_job job;
@@ -189,7 +189,7 @@ static enum elf_exit patch_copy(const char *link, const char *target,
     return elf_act(target, &copy, stdout, stderr, NULL);
 }
 
-/* resolve_link(), which says what is wrong. */
+/* resolve_link(), with a message on errors. */
 static bool resolve_or_say(const struct elf_root *root, const struct elf_manifest_entry *entry,
                            char *link, char *target)
 {
@@ -236,7 +236,7 @@ static int put_back(const struct elf_entry *entry, const char *link, const char 
     return err->code;
 }
 
-/* Puts the link back in place of our copy. Any other file that is there by now is left alone. */
+/* Puts the link back in place of our copy. Any other file that is there now stays. */
 static int restore_link(const char *link, const char *target, const struct elf_options *options,
                         struct gs_err *err)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * undo_entry.c: one listed file or folder: what has become of it, and its way back.
+ * undo_entry.c: one listed file or folder: its present state, and how it is restored.
  *
- * The path of a listed file had no link in it. The owner of one of its folders may have put one there
- * since, so it is walked folder by folder without following any, and root restores a file of
- * another user in a process that has become that user. The undo note must have the checksum that
- * was listed, and what it gives back must have it too (job/write.c). No state; one thread.
+ * The path of a listed file had no link in it. The owner of one of its folders may have put one
+ * there since. So the path is walked folder by folder without following links, and root restores
+ * a file of another user in a process that has become that user. The undo note must have the
+ * checksum that was listed, and so must the restored bytes (job/write.c). No state; one thread.
  */
 #include "rewriter/undo/undo_entry.h"
 #include "rewriter/elf/say.h"
@@ -26,7 +26,7 @@ static enum elf_undo_state judge_job(const struct elf_job *job, int ret,
     if (ret == -ENOENT || ret == -ENOTDIR)
         return ELF_UNDO_GONE;
     if (ret == -ELOOP || ret == -ENOEXEC)
-        return ELF_UNDO_REPLACED; /* by a link or folder, or there is one on the way */
+        return ELF_UNDO_REPLACED; /* by a link or folder, or a link is on the way */
     if (ret != 0)
         return ELF_UNDO_HIDDEN;
     if (job->patched == ELF_NOTE_NONE)
@@ -83,7 +83,8 @@ bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime
     return its[0] != '\0' && !is_same_library(its, runtime);
 }
 
-/* The file is opened and looked at once more, so that what is restored is what was looked at. */
+/* The file is opened and checked once more, so that the file which is restored is the one that
+ * was checked. */
 static enum elf_exit restore_here(const struct elf_listed *entry,
                                   const struct elf_options *options)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * meaning.c: checks that a patched file says the same as the original, but for what was
- * planned.
+ * meaning.c: checks that a patched file means the same as the original, except for the planned
+ * changes.
  *
- * Looks at the new file with the reader alone, not with the plan's intermediate results. No
- * state, any thread.
+ * Looks at the new file only with the reader, not with the plan's intermediate results. No state,
+ * any thread.
  */
 #include "rewriter/elf/dynamic.h"
 #include "rewriter/elf/names.h"
@@ -107,7 +107,8 @@ static int check_dynamic(const struct elf_plan *plan, const struct elf_image *ne
         const char *name =
             entry->d_tag == DT_NEEDED ? elf_image_string(new, entry->d_un.d_val) : NULL;
 
-        if (!inserted && name != NULL && !elf_dynamic_stays_first(name)) { /* ours, then */
+        /* this one must be ours */
+        if (!inserted && name != NULL && !elf_dynamic_stays_first(name)) {
             if (strcmp(name, runtime) != 0)
                 return refuse_wrong(plan, "dynamic entry", i, err);
             inserted = 1;
@@ -116,7 +117,7 @@ static int check_dynamic(const struct elf_plan *plan, const struct elf_image *ne
         if (j < old->dynamic.count &&
             !is_same_entry(plan, &old->dynamic.entries[j], new, entry) &&
             elf_dynamic_may_go(old->dynamic.entries[j].d_tag))
-            j++; /* given up for the new one */
+            j++; /* replaced by the new one */
         if (j >= old->dynamic.count ||
             !is_same_entry(plan, &old->dynamic.entries[j], new, entry))
             return refuse_wrong(plan, "dynamic entry", i, err);
@@ -169,8 +170,7 @@ static const char *read_name(const struct elf_image *image, size_t index, Elf64_
     return elf_image_string(image, symbol->st_name);
 }
 
-/* The routed imports have their new names; that nothing else changed is known from
- * readback.c. */
+/* The routed imports have their new names. readback.c shows that nothing else changed. */
 static int check_imports(const struct elf_plan *plan, const struct elf_image *new,
                          struct gs_err *err)
 {
@@ -223,8 +223,8 @@ static int check_sections(const struct elf_plan *plan, const struct elf_image *n
     return 0;
 }
 
-/* Going back gives the original: readback.c compared everything outside the changes;
- * these are the changes. */
+/* The undo note must give the original back. readback.c compared everything outside the changes;
+ * this checks the changes. */
 static int check_undo(const struct elf_plan *plan, const struct elf_source *source,
                       struct gs_err *err)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * second.c: the second reader: libelf reads the new file, and must say of it what our own
- * reader says and what the plan intended. Here the ELF header, the program headers and the
- * sections.
+ * second.c: the second reader: libelf reads the new file, and its answers must agree with our own
+ * reader and with the plan. This file has the ELF header, the program headers and the sections.
  *
- * Shares no line with the first reader. libelf reads only what it is asked for (ELF_C_READ, no
- * mapping), and each table in its own short session of a few hundred KiB, so the size of the
- * file does not matter (session.c). No state, any thread.
+ * Shares no line with the first reader. libelf reads only the parts that it is asked for
+ * (ELF_C_READ, no mapping), and each table in its own short session of a few hundred KiB, so the
+ * size of the file does not matter (session.c). No state, any thread.
  */
 #include "rewriter/verify/second_parts.h"
 #include "rewriter/verify/second.h"
@@ -44,14 +43,14 @@ static int check_header(const struct elf_second *second, Elf *elf, struct gs_err
     }
     if (compare_both(second, &elf_kind_header, 0, &header, &second->new->header, &wanted, err))
         return -EIO;
-    header.e_phnum = (Elf64_Half)segments; /* as libelf counts them, not as they are written */
+    header.e_phnum = (Elf64_Half)segments; /* libelf's counts, not the stored ones */
     header.e_shnum = (Elf64_Half)sections;
     header.e_shstrndx = (Elf64_Half)names;
     return compare_both(second, &elf_kind_header, 0, &header, &second->new->header, &wanted,
                         err);
 }
 
-/* A program header as the plan wants it. */
+/* The program header that the plan wants. */
 static Elf64_Phdr planned_segment(const struct elf_plan *plan, size_t index)
 {
     Elf64_Phdr p;

@@ -22,12 +22,12 @@ struct places {
         rela_size, jmprel, jmprel_size, plt_kind, relr, relr_size;
 };
 
-/* One table, and what each of its entries is compared with. */
+/* One table, and the function that compares its entries. */
 struct table {
     const struct elf_kind *kind;
     Elf_Type type;
     uint64_t offset, size; /* in the new file, by libelf; bytes */
-    /* Compares the entries of a window, of which `first` is the first one's number. */
+    /* Compares the entries of a window; `first` is the number of its first entry. */
     int (*check)(const struct elf_second *second, const struct table *table, Elf_Data *data,
                  uint64_t first, struct gs_err *err);
     uint64_t old; /* where the same bytes are in the original */
@@ -55,7 +55,7 @@ static int check_table(const struct elf_second *second, struct table table, stru
 {
     int ret = 0;
 
-    table.size -= table.size % table.kind->size; /* what is left over belongs to no entry */
+    table.size -= table.size % table.kind->size; /* the remaining bytes belong to no entry */
     for (uint64_t at = 0; ret == 0 && at < table.size; at += WINDOW)
         ret = read_window(second, &table, at,
                           table.size - at < WINDOW ? table.size - at : WINDOW, err);
@@ -113,7 +113,7 @@ static int check_dynamic(const struct elf_second *second, Elf *elf, struct place
     return 0;
 }
 
-/* Strings: the old ones, and behind them those that were added, as our reader has them. */
+/* Strings: the old ones, and behind them the added ones, as our reader has them. */
 static int check_strings(const struct elf_second *second, const struct table *table,
                          Elf_Data *data, uint64_t first, struct gs_err *err)
 {
@@ -123,7 +123,7 @@ static int check_strings(const struct elf_second *second, const struct table *ta
     if (memcmp(data->d_buf, second->new->tables.string_bytes + first, data->d_size) == 0 &&
         first + data->d_size <= old->tables.strings.size &&
         memcmp(data->d_buf, old->tables.string_bytes + first, data->d_size) == 0)
-        return 0; /* the usual window, fast */
+        return 0; /* the usual window, in one comparison */
     for (uint64_t i = 0; i < data->d_size; i++) {
         const char *theirs = (const char *)data->d_buf + i;
         uint64_t at = first + i, added = plan->names.needed;
@@ -155,7 +155,7 @@ static int check_same(const struct elf_second *second, const struct table *table
     if (old == NULL)
         return -EIO;
     if (table->type == ELF_T_BYTE && memcmp(data->d_buf, old, data->d_size) == 0) {
-        free(old); /* fast */
+        free(old); /* in one comparison */
         return 0;
     }
     for (size_t i = 0; ret == 0 && i < data->d_size / size; i++) {
@@ -183,7 +183,7 @@ static int compare_index(const void *key, const void *element)
     return index < import->index ? -1 : index > import->index;
 }
 
-/* The import that symbol is, or NULL. Imports are in the order of the symbol table. */
+/* The import of that symbol, or NULL. Imports are in the order of the symbol table. */
 static const struct elf_import *find_import(const struct elf_facts *facts, uint64_t index)
 {
     if (facts->import_count == 0)
@@ -192,7 +192,7 @@ static const struct elf_import *find_import(const struct elf_facts *facts, uint6
                    compare_index);
 }
 
-/* Turns a symbol of the original into what the plan makes of it, but for the name. */
+/* Changes a symbol of the original as the plan does, except its name. */
 static void plan_symbol(const struct elf_plan *plan, Elf64_Sym *symbol)
 {
     uint16_t section = symbol->st_shndx;
@@ -282,7 +282,7 @@ static int check_numbers(const struct elf_second *second, const struct table *ta
     return ret;
 }
 
-/* A table that libelf finds at `address`, and our reader in the original at `old`. */
+/* Checks a table that libelf finds at `address`, and our reader in the original at `old`. */
 static int check_at(const struct elf_second *second, uint64_t address, struct table table,
                     struct gs_err *err)
 {
@@ -337,7 +337,7 @@ static int check_relocations(const struct elf_second *second, const struct place
     return 0;
 }
 
-/* The size of the string table is that of both readers by now. */
+/* By now both readers agree on the size of the string table. */
 static int check_tables(const struct elf_second *second, const struct places *places,
                         struct gs_err *err)
 {
