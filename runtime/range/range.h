@@ -16,7 +16,7 @@
 #include "runtime/range/range_tree.h"
 
 /* Physical memory is created, moved and released in chunks of this many bytes (the last of a
- * range may be smaller). With 64 to 128 MiB the bus is used best. */
+ * range may be smaller); 64 to 128 MiB is where the bus is used best (DESIGN.md, section 8). */
 #define GS_CHUNK_BYTES (64ull << 20)
 /* In large ranges an allocation costs what the driver's calls for each chunk cost, so their
  * chunks are larger. A hash or a host segment takes no more than this at a time. */
