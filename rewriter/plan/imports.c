@@ -77,3 +77,17 @@ int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *er
         return gs_err_set(err, -ENOEXEC, "%s: its string table is full", image->source.name);
     return 0;
 }
+
+int elf_plan_add_name(struct elf_plan *plan, const char *name, uint64_t *offset)
+{
+    size_t size = strlen(name) + 1;
+    char *bytes = realloc(plan->names.bytes, plan->names.size + size);
+
+    if (bytes == NULL)
+        return -ENOMEM;
+    *offset = plan->image->tables.strings.size + plan->names.size;
+    memcpy(bytes + plan->names.size, name, size);
+    plan->names.bytes = bytes;
+    plan->names.size += size;
+    return 0;
+}

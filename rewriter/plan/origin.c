@@ -67,19 +67,12 @@ bool elf_origin_is_used(const struct elf_image *image)
 
 static int pin_name(struct elf_plan *plan, Elf64_Dyn *entry)
 {
-    const struct elf_image *image = plan->image;
-    char *name = elf_origin_expand(elf_image_string(image, entry->d_un.d_val), plan->origin);
-    size_t size = name != NULL ? strlen(name) + 1 : 0;
-    char *added = name != NULL ? realloc(plan->names.bytes, plan->names.size + size) : NULL;
+    char *name =
+        elf_origin_expand(elf_image_string(plan->image, entry->d_un.d_val), plan->origin);
+    int ret = name != NULL ? elf_plan_add_name(plan, name, &entry->d_un.d_val) : -ENOMEM;
 
-    if (added != NULL) {
-        entry->d_un.d_val = image->tables.strings.size + plan->names.size;
-        memcpy(added + plan->names.size, name, size);
-        plan->names.bytes = added;
-        plan->names.size += size;
-    }
     free(name);
-    return added != NULL ? 0 : -ENOMEM;
+    return ret;
 }
 
 int elf_plan_origin(struct elf_plan *plan)

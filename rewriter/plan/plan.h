@@ -52,7 +52,7 @@ struct elf_plan_changes {
     size_t count, room;
 };
 
-/* imports.c, and origin.c behind those: the names that go behind the old strings */
+/* imports.c: the names that go behind the old strings */
 struct elf_plan_names {
     char *bytes;
     size_t size;

@@ -31,6 +31,10 @@ int elf_plan_tail(struct elf_plan *plan, struct gs_err *err);
 /* padding.c; instead of all the others */
 int elf_plan_padding(struct elf_plan *plan, const char *runtime, struct gs_err *err);
 
+/* Adds one more name behind those of elf_plan_names(); *offset: its place in the new string table.
+ * 0 or -ENOMEM. imports.c */
+int elf_plan_add_name(struct elf_plan *plan, const char *name, uint64_t *offset);
+
 /* The section at DT_INIT if its code is known and may move; else ELF_NO_SECTION. init.c */
 size_t elf_init_section(const struct elf_image *image);
 
