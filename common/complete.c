@@ -13,7 +13,8 @@ bool gs_complete_asked(int argc, char **argv)
     return argc >= 3 && strcmp(argv[1], GS_COMPLETE_COMMAND) == 0;
 }
 
-/* The option that needs the next word; NULL: the word is a flag, or has its argument in itself. */
+/* Returns the option whose value is the next word; NULL: the word is a flag, or contains its
+ * value. */
 static const struct gs_complete_option *find_hungry(const struct gs_complete_option *options,
                                                     size_t count, const char *word)
 {
@@ -40,7 +41,7 @@ void gs_complete_read(struct gs_complete *place, const struct gs_complete_option
     for (int i = from; i < argc - 1; i++) {
         const char *word = argv[i];
 
-        if (strcmp(word, "=") == 0) /* bash takes --name=value apart */
+        if (strcmp(word, "=") == 0) /* bash splits --name=value */
             continue;
         if (place->value_of != NULL) {
             place->value_of = NULL;
@@ -66,8 +67,7 @@ void gs_complete_offer(const struct gs_complete *place, const char *word, const 
     if (strncmp(word, place->word, strlen(place->word)) != 0)
         return;
     printf("%s\t", word);
-    for (; help != NULL && *help != '\0';
-         help++) { /* the line of a --help may be a broken one */
+    for (; help != NULL && *help != '\0'; help++) { /* a line of --help may be wrapped */
         if (*help != '\n' && (*help != ' ' || help[1] != ' '))
             putchar(*help);
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * complete.h: what a shell may offer for the word that is being typed. A tool that is called as
- * `TOOL __complete WORD...` (the last word is the unfinished one) prints a line for each candidate:
- * the word, a tab, what it means. A line "\tfiles" or "\tfolders" asks the shell for names of files
- * or folders as well. The scripts for bash, zsh and fish (lockd/completion) know nothing else, so the
- * tools' own tables of options are the only list of them.
+ * complete.h: candidates for the word that is being typed in a shell. A tool that is called as
+ * `TOOL __complete WORD...` (the last word is the unfinished one) prints a line for each
+ * candidate: the word, a tab, its meaning. A line "\tfiles" or "\tfolders" asks the shell for
+ * names of files or folders as well. The scripts for bash, zsh and fish (lockd/completion)
+ * contain no options themselves, so the tools' own tables are the only list of them.
  */
 #ifndef GS_COMMON_COMPLETE_H
 #define GS_COMMON_COMPLETE_H
@@ -16,17 +16,17 @@
 #define GS_COMPLETE_OPERANDS 16 /* that are remembered */
 
 struct gs_complete_option {
-    const char *name; /* without its dashes; with = behind it if the argument must follow so */
+    const char *name; /* without its dashes; with = at the end if the argument must follow so */
     int letter;       /* its short form; 0: none */
     const char *argument; /* as the help shows it; NULL: a flag */
     const char *help;
 };
 
-/* Where on the command line the unfinished word stands. */
+/* The place of the unfinished word on the command line. */
 struct gs_complete {
     const char *word;                           /* the unfinished one */
     const char *operands[GS_COMPLETE_OPERANDS]; /* words before it that are no options */
-    size_t operand_count;                       /* may be more than are remembered */
+    size_t operand_count;                       /* may be more than GS_COMPLETE_OPERANDS */
     int first_operand;                          /* its place in argv; 0: there is none */
     const struct gs_complete_option *value_of;  /* the word is this option's argument */
     bool only_operands;                         /* "--" stands before it */
@@ -38,10 +38,10 @@ void gs_complete_read(struct gs_complete *place, const struct gs_complete_option
                       size_t count, bool stop, int from, int argc, char **argv);
 /* Offers a word if it begins as the unfinished one does. help may be NULL. */
 void gs_complete_offer(const struct gs_complete *place, const char *word, const char *help);
-/* Offers what an argument that the help shows so may be: FILE, PATH, OUT: files; DIR, FOLDER:
- * folders; words in small letters, separated by |, themselves. */
+/* Offers values for an argument by its name in the help: FILE, PATH, OUT: files; DIR, FOLDER:
+ * folders; words in small letters, separated by |: these words. */
 void gs_complete_argument(const struct gs_complete *place, const char *argument);
-/* Offers the argument of the option before the word, or, if the word begins with a dash, the
+/* Offers the argument of the option before the word or, if the word begins with a dash, the
  * options. false: neither; the word is an operand. */
 bool gs_complete_options(const struct gs_complete *place,
                          const struct gs_complete_option *options, size_t count);

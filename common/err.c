@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * err.c: fills struct gs_err: one line that fits, whatever the names in it. No state, any
+ * err.c: fills struct gs_err: one line that fits, whatever names it contains. No state, any
  * thread, no allocation.
  */
 #include "common/err.h"
@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WHOLE 16384 /* bytes: two paths of PATH_MAX and what is said of them */
+#define WHOLE 16384 /* bytes: two paths of PATH_MAX and a sentence about them */
 
-/* A text that is too long loses its middle: that is a long path; the end says what to do. */
+/* Shortens a text that is too long in its middle, which is a long path; the end says what to do. */
 static void cut_text(struct gs_err *err, const char *whole, size_t length)
 {
     static const char gap[] = " ... ";
@@ -38,7 +38,7 @@ fill(struct gs_err *err, int code, const char *reason, const char *format, va_li
         snprintf(whole + length, sizeof whole - length, ": %s", reason);
     length = strlen(whole);
     for (char *c = whole; *c != '\0'; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f) /* of a file's name: one line, no tricks */
+        if ((unsigned char)*c < ' ' || *c == 0x7f) /* in a file's name: one line, no tricks */
             *c = '?';
     if (length < sizeof err->text)
         memcpy(err->text, whole, length + 1);

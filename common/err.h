@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * err.h: one error as the tools hand it up: a negative errno, what went wrong, and with which
+ * err.h: one error as functions pass it up: a negative errno, what went wrong, and with which
  * object.
  */
 #ifndef GS_COMMON_ERR_H

@@ -23,9 +23,9 @@ static inline void gs_freep(void *pointer)
 #define GS_CLOSE_FD __attribute__((cleanup(gs_fd_closep)))
 #define GS_FREE     __attribute__((cleanup(gs_freep)))
 
-/* Opens /dev/null in place of 0, 1 and 2 as far as they are closed, so that no socket or file
- * of ours gets such a number and is printed to. flags: O_RDWR, or O_RDONLY, with which printing
- * fails as it should. 0 or -errno. */
+/* Opens /dev/null in place of 0, 1 and 2 if they are closed, so that no socket or file of ours
+ * gets such a number and is printed to. flags: O_RDWR, or O_RDONLY, with which printing fails as
+ * it should. 0 or -errno. */
 int gs_fd_open_standard(int flags);
 
 #endif

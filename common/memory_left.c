@@ -16,9 +16,9 @@
 #include <string.h>
 
 #define LINE_SIZE (2 * PATH_MAX)
-#define NO_LIMIT  (1ull << 62) /* version 1 says "none" by a number close to 2^63 */
+#define NO_LIMIT  (1ull << 62) /* version 1 writes "none" as a number close to 2^63 */
 
-/* names of the same things in both versions */
+/* the names of the same files in both versions */
 struct names {
     const char *limit, *high, *usage, *inactive;
 };
@@ -42,7 +42,7 @@ static FILE *open_in(const char *root, const char *path)
     return fopen(full, "re");
 }
 
-/* A line without its end; what is longer than the buffer is left out. */
+/* Reads a line without its end; skips the part that is longer than the buffer. */
 static bool read_line(FILE *file, char *line, size_t size)
 {
     size_t length;
@@ -72,7 +72,7 @@ static uint64_t parse_number(const char *text)
     return errno == 0 && (*end == '\0' || *end == ' ') ? value : UINT64_MAX;
 }
 
-/* The number behind key, at the start of a line; "": the first line. */
+/* Returns the number behind key at the start of a line; "": of the first line. */
 static uint64_t find_number(FILE *file, const char *key)
 {
     const size_t length = strlen(key);
@@ -115,14 +115,14 @@ static bool list_has(const char *list, const char *word)
     return false;
 }
 
-/* It is above the root of the namespace, or beside it. */
+/* True if the path leads above the root of the namespace, or beside it. */
 static bool leads_out(const char *path)
 {
     return strncmp(path, "/..", 3) == 0 && (path[3] == '/' || path[3] == '\0');
 }
 
-/* One line, ID:CONTROLLERS:PATH. Version 2 has no controllers there; where version 1 has the
- * memory controller, version 2 has not. */
+/* Reads one line, ID:CONTROLLERS:PATH. Version 2 lists no controllers there; if version 1 has
+ * the memory controller, version 2 has not. */
 static void take_group(struct gs_memory_group *group, char *line)
 {
     char *controllers = strchr(line, ':'), *path;
@@ -203,7 +203,7 @@ static void unescape_path(char *text)
     *to = '\0';
 }
 
-/* A line of mountinfo (proc_pid_mountinfo(5)); false: it is no mount of the hierarchy. */
+/* Reads a line of mountinfo (proc_pid_mountinfo(5)); false: it is no mount of the hierarchy. */
 static bool read_mount(const char *line, bool first, struct mount *mount)
 {
     const char *kind = strstr(line, " - ");
@@ -247,7 +247,7 @@ static uint64_t used_by(const char *folder, const struct names *names)
                    inactive = read_number(folder, "memory.stat", names->inactive);
 
     if (used == UINT64_MAX)
-        return 0; /* the limit is still true */
+        return 0; /* the limit itself is still known */
     return inactive == UINT64_MAX ? used : used - lesser_of(inactive, used);
 }
 
@@ -263,8 +263,8 @@ static uint64_t folder_leaves(const char *folder, const struct names *names, uin
     return limit - lesser_of(used, limit);
 }
 
-/* The group and those above it, as far up as the mount shows them. Version 1 also says the
- * tightest limit of all, and may count a group without those below it. */
+/* The least that the group and those above it leave, as far up as the mount shows them. Version
+ * 1 also reports the tightest limit of all, and may count a group without those below it. */
 static uint64_t mount_leaves(const char *root, const struct mount *mount, const char *below,
                              bool first)
 {
@@ -314,5 +314,5 @@ uint64_t gs_memory_group_left(const struct gs_memory_group *group, const char *r
     if (file != NULL)
         fclose(file);
     errno = before;
-    return found ? left : elsewhere; /* a container's limit is that of what is mounted there */
+    return found ? left : elsewhere; /* in a container the mounted part counts */
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory_left.h: how much host memory can be taken: what the machine has available, and what
- * the memory cgroups of a process leave (cgroups(7); versions 1 and 2, and both side by side).
+ * memory_left.h: how much host memory can be taken: the machine's available memory, and the
+ * remainder of a process's memory cgroups (cgroups(7); versions 1 and 2, and both side by side).
  *
  * root: a folder that stands for / (tests have their own /proc and /sys there); "" is the real
  * one. Any thread. UINT64_MAX as a result: not known, or not limited.
@@ -29,12 +29,12 @@ uint64_t gs_memory_machine(const char *root);
 /* The group of a process; 0: this process. */
 void gs_memory_group_of(struct gs_memory_group *group, const char *root, pid_t pid);
 
-/* Widens the group to the narrowest one that the other one is in as well. True if it became
- * another one. */
+/* Widens the group to the narrowest one that also contains the other group. True if that changed
+ * it. */
 bool gs_memory_group_join(struct gs_memory_group *group, const struct gs_memory_group *other);
 
-/* The least that the group and those above it leave: limit less usage. Usage is counted
- * without inactive file pages, which the kernel gives up before anything else. */
+/* The least that the group and those above it leave: limit minus usage. Usage does not include
+ * inactive file pages, which the kernel reclaims before anything else. */
 uint64_t gs_memory_group_left(const struct gs_memory_group *group, const char *root);
 
 #endif

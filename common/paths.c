@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* One that is too long for a socket is left out. */
+/* A path that is too long for a socket is left out. */
 __attribute__((format(printf, 2, 3))) static void add(struct gs_places *places,
                                                       const char *format, ...)
 {
@@ -24,8 +24,8 @@ __attribute__((format(printf, 2, 3))) static void add(struct gs_places *places,
     places->count += length > 0 && length < GS_PATH_SIZE;
 }
 
-/* As the specification of XDG_RUNTIME_DIR wants it: the user's, and nobody else's. su and sudo
- * may leave that of another user. */
+/* True for a folder as the specification of XDG_RUNTIME_DIR wants it: this user's, and no
+ * other's. su and sudo may leave that of another user in the variable. */
 static bool is_runtime_folder(const char *path)
 {
     struct stat st;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * paths.h: where the daemon's sockets are. Used by the daemon, gpusharectl and the runtime
+ * paths.h: the paths of the daemon's sockets. Used by the daemon, gpusharectl and the runtime
  * library alike.
  *
  * Processes of one user find each other however they were started, although some have
- * XDG_RUNTIME_DIR and others (cron, su, services) do not: the daemon listens in all the places
- * that it can have, and callers try all of them.
+ * XDG_RUNTIME_DIR and others (cron, su, services) do not: the daemon listens in all its possible
+ * places, and callers try all of them.
  */
 #ifndef GS_COMMON_PATHS_H
 #define GS_COMMON_PATHS_H
@@ -14,7 +14,7 @@
 #include <stddef.h>
 
 #define GS_SOCKET_NAME   "lockd.sock"
-#define GS_SYSTEM_FOLDER "/run/gpushare" /* of a service, which serves several users */
+#define GS_SYSTEM_FOLDER "/run/gpushare" /* of a service that serves several users */
 #define GS_SYSTEM_SOCKET GS_SYSTEM_FOLDER "/" GS_SOCKET_NAME
 #define GS_PLACES        3
 #define GS_PATH_SIZE     108 /* of sun_path */

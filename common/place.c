@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * place.c: whom a program talks to (place.h). No state, no allocation, any thread.
+ * place.c: checks whom a program connects to (place.h). No state, no allocation, any thread.
  *
- * Everything is looked at by descriptor, so that nobody can put something else in its place
- * between the look and the use. The process is not always ours: a program may close any
- * descriptor and use the number itself, so each is looked at once more before it is closed.
+ * Everything is checked by descriptor, so that nobody can replace it between the check and the
+ * use. The process may not be ours: a program may close any descriptor and use the number itself,
+ * so each is checked once more before it is closed.
  */
 #include "common/place.h"
 
@@ -19,7 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define OVERFLOW_UID 65534 /* how a user namespace shows those that it does not have */
+#define OVERFLOW_UID 65534 /* how a user namespace shows users that it does not have */
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)
 
 struct seen {
@@ -75,8 +75,8 @@ static bool is_overflow(uid_t uid)
     return uid == (got > 0 ? (uid_t)strtoul(text, NULL, 10) : OVERFLOW_UID);
 }
 
-/* Nobody but root can make or replace an entry of that folder. In a user namespace the folder
- * may be its owner's (of a sandbox, say), or show the overflow user for root. */
+/* True if only root can make or replace an entry of that folder. In a user namespace the folder
+ * may be its owner's (of a sandbox, for example), or show the overflow user for root. */
 static bool is_roots_alone(const char *path)
 {
     struct stat st;
@@ -85,7 +85,7 @@ static bool is_roots_alone(const char *path)
            (st.st_uid == 0 || st.st_uid == geteuid() || is_overflow(st.st_uid));
 }
 
-/* The folder's owner may serve all users: root made the folder for that. */
+/* True if the folder's owner may serve all users: root made the folder for that. */
 static bool is_services(const char *folder, const struct stat *st)
 {
     return strcmp(folder, GS_SYSTEM_FOLDER) == 0 && (st->st_mode & OTHERS_WRITE) == 0 &&
@@ -171,7 +171,7 @@ static int connect_to(int socket, const char *path)
     return connect(socket, (struct sockaddr *)&address, sizeof address) == 0 ? 0 : -errno;
 }
 
-/* The very file that was looked at; by its name where /proc is not there. */
+/* Connects to the very file that was checked; by its name if /proc is not there. */
 static int connect_to_seen(int socket, const struct seen *file, const char *path)
 {
     char by_number[32];
@@ -214,7 +214,7 @@ static int connect_in(int socket, const char *path, const char *folder, const ch
         code = code != 0 ? code : connect_to_seen(socket, &file, path);
         code = code != 0 ? code : check_daemon(socket, path, folder, &place.st, err);
         if (code != 0)
-            gs_err_errno(err, code, "%s", path); /* if nothing better has been said */
+            gs_err_errno(err, code, "%s", path); /* if no better message was set */
     }
     forget_file(&file);
     forget_file(&place);

@@ -37,7 +37,7 @@ static void take_standard_streams(void)
             return;
 }
 
-/* Whether what is printed is all that the run is for. */
+/* Whether printing is the only purpose of the run. */
 static bool is_report(const struct elf_options *options)
 {
     return options->print || options->check || options->dry_run || options->help ||
@@ -77,9 +77,9 @@ static enum elf_exit run_all(int argc, char **argv)
         elf_options_help(stdout);
     } else if (options.version) {
         puts("gpushare-patch " GS_VERSION);
-    } else if (options.list || options.restore_all || options.repatch) {
+    } else if (options.lists.list || options.lists.restore_all || options.lists.repatch) {
         result = elf_undo(&options);
-    } else if (options.tree != NULL || options.venv != NULL) {
+    } else if (options.folder.tree != NULL || options.folder.venv != NULL) {
         result = elf_tree(&options);
     } else {
         for (int i = 0; i < options.file_count; i++)
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
     if (gs_complete_asked(argc, argv))
         return elf_options_complete(argc, argv);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */
-    signal(SIGPIPE, SIG_IGN); /* nor may a closed pipe stop the work half way */
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe must not stop the work half way either */
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_setattr_default_np(&attributes); /* of the threads that start here, and of theirs */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runtime.c: the library's beginning and end in a process, and in its forked children.
+ * runtime.c: the beginning and the end of the library in a process, and its forked children.
  *
- * The constructor runs before every other object's (-z initfirst) and only reads the
- * environment, and prepares what is slow once there are threads; no thread, no connection, no
- * driver before the program makes a context. A copy of the library that is not the first in its
- * process does nothing at all (others.h). A forked child starts fresh: no client, a closed gate,
- * no memory.
+ * The constructor runs before that of every other object (-z initfirst). It only reads the
+ * environment, and prepares what would be slow once there are threads; no thread, no connection
+ * and no driver before the program makes a context. A copy of the library that is not the first
+ * in its process does nothing at all (others.h). A forked child starts fresh: no client, a closed
+ * gate, no memory.
  */
 #include <pthread.h>
 #include <unistd.h>

@@ -102,8 +102,8 @@ static void print_counts(void)
     }
 }
 
-/* One line for each base name of a family and class: its symbols, with the version each came
- * in. */
+/* Prints one line for each base name of a family and class: its symbols, with the version in
+ * which each appeared. */
 static void print_functions(const char *family, int class)
 {
     for (size_t i = 0; i < ROW_COUNT; i++) {
@@ -156,14 +156,14 @@ static void print_coverage(void)
     }
 }
 
-/* One exported name: a driver's function, with its wrapper beside it, or one of ours, which a
- * stub has nothing to pass to. dlsym and dlvsym are written by hand. */
+/* Prints one exported name: a driver's function with its wrapper, or one of ours, for which a
+ * stub has nothing to call. dlsym and dlvsym are written by hand. */
 static void print_stub(const char *name)
 {
     bool door = false;
 
     if (strncmp(name, "__wrap_", 7) == 0)
-        return; /* comes with its plain name */
+        return; /* printed with its plain name */
     for (size_t i = 0; i < sizeof doors / sizeof *doors; i++)
         door = door || strcmp(name, doors[i]) == 0;
     if (!door)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checksum.c: XXH3 for the notes that are written today, the old checksum for those of before.
+ * checksum.c: XXH3 for notes that are written today, and the old checksum for earlier notes.
  *
- * Holds xxhash's code (a header-only library). Owns nothing; no state outside the caller's
+ * Contains xxhash's code (a header-only library). Owns nothing; no state outside the caller's
  * struct, any thread.
  */
 #define XXH_IMPLEMENTATION

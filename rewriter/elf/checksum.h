@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checksum.h: the checksum of a whole file that undo notes carry.
+ * checksum.h: the checksum of a whole file in undo notes.
  *
- * It guards against accidents (a file changed after it was patched), not against people: whoever
- * can change the file can change the note. So it need not be a cryptographic hash of every
- * byte, which would take several times as long as copying the file.
+ * It guards against accidents (a file changed after it was patched), not against attackers:
+ * anybody who can change the file can change the note. So it need not be a cryptographic hash of
+ * every byte, which would take several times as long as copying the file.
  */
 #ifndef REWRITER_ELF_CHECKSUM_H
 #define REWRITER_ELF_CHECKSUM_H

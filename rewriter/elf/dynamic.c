@@ -55,8 +55,8 @@ static int refuse_damaged(const struct elf_image *image, const char *what, uint6
                       image->source.name, what, (unsigned long long)value);
 }
 
-/* Bytes of the dynamic section: a linker script can put other sections behind it into
- * PT_DYNAMIC, and what looks like entries to spare is theirs. */
+/* Bytes of the dynamic section. A linker script can put other sections behind it into
+ * PT_DYNAMIC; bytes there that look like spare entries belong to those. */
 static uint64_t dynamic_size(const struct elf_image *image, const Elf64_Phdr *p)
 {
     for (size_t i = 1; i < image->section_count; i++) {
@@ -78,20 +78,19 @@ static int read_entries(struct elf_image *image, struct gs_err *err)
         return refuse_damaged(image, "size of PT_DYNAMIC", p->p_filesz, err);
     if (elf_image_offset(image, p->p_vaddr, p->p_filesz, &offset) != 0 || offset != p->p_offset)
         return refuse_damaged(image, "address of PT_DYNAMIC", p->p_vaddr, err);
-    image->dynamic_room = dynamic_size(image, p) / sizeof(Elf64_Dyn);
-    image->dynamic = elf_source_load(&image->source, p->p_offset,
-                                     image->dynamic_room * sizeof(Elf64_Dyn), err);
-    if (image->dynamic == NULL)
+    image->dynamic.room = dynamic_size(image, p) / sizeof(Elf64_Dyn);
+    image->dynamic.entries = elf_source_load(&image->source, p->p_offset,
+                                             image->dynamic.room * sizeof(Elf64_Dyn), err);
+    if (image->dynamic.entries == NULL)
         return -ENOEXEC;
-    while (image->dynamic_count < image->dynamic_room &&
-           image->dynamic[image->dynamic_count].d_tag != DT_NULL)
-        image->dynamic_count++;
-    return 0; /* bfd without spare tags leaves out the DT_NULL, and the loader reads on into
-                 zeros */
+    while (image->dynamic.count < image->dynamic.room &&
+           image->dynamic.entries[image->dynamic.count].d_tag != DT_NULL)
+        image->dynamic.count++;
+    return 0; /* bfd without spare tags omits the DT_NULL, and the loader reads on into zeros */
 }
 
-/* Fills table from a tag that holds an address; its size must be known. Not there: an empty
- * table. */
+/* Fills table from a tag that holds an address; its size must be known. If there is no such tag
+ * the table stays empty. */
 static int find_table(struct elf_image *image, int64_t tag, uint64_t size,
                       struct elf_table *table, const char *what, struct gs_err *err)
 {
@@ -138,12 +137,13 @@ bool elf_dynamic_stays_first(const char *needed)
     return false;
 }
 
-/* All names lie in the string table; none of them is that of another libc (musl's is libc.so or
- * libc.musl-ARCH.so.1, Android's libc.so): the runtime library would bring glibc beside it. */
+/* Checks that all names lie in the string table, and that none is that of another libc (musl's
+ * is libc.so or libc.musl-ARCH.so.1, Android's libc.so): the runtime library would load glibc
+ * beside it. */
 static int check_names(const struct elf_image *image, struct gs_err *err)
 {
-    for (size_t i = 0; i < image->dynamic_count; i++) {
-        const Elf64_Dyn *entry = &image->dynamic[i];
+    for (size_t i = 0; i < image->dynamic.count; i++) {
+        const Elf64_Dyn *entry = &image->dynamic.entries[i];
         const char *name;
 
         if (!elf_dynamic_is_name(entry->d_tag))
@@ -176,16 +176,17 @@ static int read_strings(struct elf_image *image, struct gs_err *err)
             image->source.name);
     if (size == 0 || size > MAX_STRINGS)
         return refuse_damaged(image, "DT_STRSZ", size, err);
-    if (find_table(image, DT_STRTAB, size, &image->strings, "DT_STRTAB", err) != 0)
+    if (find_table(image, DT_STRTAB, size, &image->tables.strings, "DT_STRTAB", err) != 0)
         return -ENOEXEC;
-    image->string_bytes = elf_source_load(&image->source, image->strings.offset, size, err);
-    if (image->string_bytes == NULL)
+    image->tables.string_bytes =
+        elf_source_load(&image->source, image->tables.strings.offset, size, err);
+    if (image->tables.string_bytes == NULL)
         return -ENOEXEC;
-    if (image->string_bytes[size - 1] != '\0')
+    if (image->tables.string_bytes[size - 1] != '\0')
         return refuse_damaged(image, "end of DT_STRTAB, which is not a NUL byte", size, err);
     if (check_names(image, err) != 0)
         return -ENOEXEC;
-    image->soname = soname != NULL ? elf_image_string(image, soname->d_un.d_val) : NULL;
+    image->dynamic.soname = soname != NULL ? elf_image_string(image, soname->d_un.d_val) : NULL;
     return 0;
 }
 
@@ -196,16 +197,16 @@ static int measure_hash(struct elf_image *image, struct gs_err *err)
     uint32_t head[2];
     uint64_t size;
 
-    if (find_table(image, DT_HASH, sizeof head, &image->hash, "DT_HASH", err) != 0)
+    if (find_table(image, DT_HASH, sizeof head, &image->tables.hash, "DT_HASH", err) != 0)
         return -ENOEXEC;
-    if (image->hash.address == 0)
+    if (image->tables.hash.address == 0)
         return 0;
-    if (elf_source_read(&image->source, image->hash.offset, head, sizeof head, err) != 0)
+    if (elf_source_read(&image->source, image->tables.hash.offset, head, sizeof head, err) != 0)
         return -ENOEXEC;
     size = sizeof head + 4 * ((uint64_t)head[0] + head[1]);
-    if (find_table(image, DT_HASH, size, &image->hash, "DT_HASH", err) != 0)
+    if (find_table(image, DT_HASH, size, &image->tables.hash, "DT_HASH", err) != 0)
         return -ENOEXEC;
-    image->symbol_count = head[1];
+    image->tables.symbol_count = head[1];
     return 0;
 }
 
@@ -221,11 +222,11 @@ static int gnu_hash_last(const struct elf_image *image, uint64_t chains, uint32_
         size_t n = sizeof words / sizeof words[0];
 
         if (offset >= image->source.size)
-            return refuse_damaged(image, "DT_GNU_HASH", image->gnu_hash.address, err);
+            return refuse_damaged(image, "DT_GNU_HASH", image->tables.gnu_hash.address, err);
         if (4 * n > image->source.size - offset)
             n = (size_t)(image->source.size - offset) / 4;
         if (n == 0 || elf_source_read(&image->source, offset, words, 4 * n, err) != 0)
-            return refuse_damaged(image, "DT_GNU_HASH", image->gnu_hash.address, err);
+            return refuse_damaged(image, "DT_GNU_HASH", image->tables.gnu_hash.address, err);
         for (size_t i = 0; i < n; i++, symbol++)
             if (words[i] & 1) {
                 *count = symbol + 1;
@@ -241,19 +242,21 @@ static int measure_gnu_hash(struct elf_image *image, struct gs_err *err)
     uint32_t head[4], highest = 0, *buckets;
     uint64_t size, count = 0;
 
-    image->gnu_hash_first = SIZE_MAX;
-    if (find_table(image, DT_GNU_HASH, sizeof head, &image->gnu_hash, "DT_GNU_HASH", err) != 0)
+    image->tables.gnu_hash_first = SIZE_MAX;
+    if (find_table(image, DT_GNU_HASH, sizeof head, &image->tables.gnu_hash, "DT_GNU_HASH",
+                   err) != 0)
         return -ENOEXEC;
-    if (image->gnu_hash.address == 0)
+    if (image->tables.gnu_hash.address == 0)
         return 0;
-    if (elf_source_read(&image->source, image->gnu_hash.offset, head, sizeof head, err) != 0)
+    if (elf_source_read(&image->source, image->tables.gnu_hash.offset, head, sizeof head,
+                        err) != 0)
         return -ENOEXEC;
     size = sizeof head + 8 * (uint64_t)head[2] + 4 * (uint64_t)head[0];
-    if (find_table(image, DT_GNU_HASH, size, &image->gnu_hash, "DT_GNU_HASH", err) != 0)
+    if (find_table(image, DT_GNU_HASH, size, &image->tables.gnu_hash, "DT_GNU_HASH", err) != 0)
         return -ENOEXEC;
-    buckets =
-        elf_source_load(&image->source, image->gnu_hash.offset + size - 4 * (uint64_t)head[0],
-                        4 * (uint64_t)head[0], err);
+    buckets = elf_source_load(&image->source,
+                              image->tables.gnu_hash.offset + size - 4 * (uint64_t)head[0],
+                              4 * (uint64_t)head[0], err);
     if (buckets == NULL)
         return -ENOEXEC;
     for (uint32_t i = 0; i < head[0]; i++)
@@ -264,14 +267,15 @@ static int measure_gnu_hash(struct elf_image *image, struct gs_err *err)
         return 0; /* nothing is exported */
     if (highest < head[1])
         return refuse_damaged(image, "a bucket of DT_GNU_HASH", highest, err);
-    if (gnu_hash_last(image, image->gnu_hash.offset + size, head[1], highest, &count, err) != 0)
+    if (gnu_hash_last(image, image->tables.gnu_hash.offset + size, head[1], highest, &count,
+                      err) != 0)
         return -ENOEXEC;
-    image->gnu_hash_first = head[1];
+    image->tables.gnu_hash_first = head[1];
     size += 4 * (count - head[1]);
-    if (find_table(image, DT_GNU_HASH, size, &image->gnu_hash, "DT_GNU_HASH", err) != 0)
+    if (find_table(image, DT_GNU_HASH, size, &image->tables.gnu_hash, "DT_GNU_HASH", err) != 0)
         return -ENOEXEC;
-    if (count > image->symbol_count)
-        image->symbol_count = (size_t)count;
+    if (count > image->tables.symbol_count)
+        image->tables.symbol_count = (size_t)count;
     return 0;
 }
 
@@ -295,8 +299,8 @@ static int measure_relocations(struct elf_image *image, int64_t table_tag, int64
                             err) != 0)
             return -ENOEXEC;
         for (size_t i = 0; i < n; i++)
-            if (ELF64_R_SYM(chunk[i].r_info) >= image->symbol_count)
-                image->symbol_count = ELF64_R_SYM(chunk[i].r_info) + 1;
+            if (ELF64_R_SYM(chunk[i].r_info) >= image->tables.symbol_count)
+                image->tables.symbol_count = ELF64_R_SYM(chunk[i].r_info) + 1;
         at += n * sizeof chunk[0];
     }
     return 0;
@@ -310,8 +314,8 @@ static void measure_section(struct elf_image *image)
         const Elf64_Shdr *s = &image->sections[i];
 
         if (s->sh_type == SHT_DYNSYM && s->sh_addr == address &&
-            s->sh_size / sizeof(Elf64_Sym) > image->symbol_count)
-            image->symbol_count = (size_t)(s->sh_size / sizeof(Elf64_Sym));
+            s->sh_size / sizeof(Elf64_Sym) > image->tables.symbol_count)
+            image->tables.symbol_count = (size_t)(s->sh_size / sizeof(Elf64_Sym));
     }
 }
 
@@ -328,11 +332,11 @@ static int measure_symbols(struct elf_image *image, struct gs_err *err)
     if (ret != 0)
         return ret;
     measure_section(image);
-    ret = find_table(image, DT_SYMTAB, image->symbol_count * sizeof(Elf64_Sym), &image->symbols,
-                     "DT_SYMTAB", err);
+    ret = find_table(image, DT_SYMTAB, image->tables.symbol_count * sizeof(Elf64_Sym),
+                     &image->tables.symbols, "DT_SYMTAB", err);
     return ret
-               ?: find_table(image, DT_VERSYM, 2 * (uint64_t)image->symbol_count,
-                             &image->versions, "DT_VERSYM", err);
+               ?: find_table(image, DT_VERSYM, 2 * (uint64_t)image->tables.symbol_count,
+                             &image->tables.versions, "DT_VERSYM", err);
 }
 
 /* A program without interpreter was linked with -static-pie; a library has no interpreter
@@ -346,7 +350,7 @@ static int refuse_unusual(const struct elf_image *image, struct gs_err *err)
     if (refuse_packed(image, err) != 0)
         return -ENOEXEC;
     if (image->interpreter == NULL &&
-        (image->header.e_type == ET_EXEC || (image->flags_1 & DF_1_PIE)))
+        (image->header.e_type == ET_EXEC || (image->dynamic.flags_1 & DF_1_PIE)))
         return elf_refuse_static(image, err);
     for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
         if (elf_image_dynamic(image, packed[i]) != NULL)
@@ -371,11 +375,11 @@ int elf_dynamic_read(struct elf_image *image, struct gs_err *err)
 
     if (ret != 0)
         return ret;
-    image->flags_1 = tag_value(image, DT_FLAGS_1);
+    image->dynamic.flags_1 = tag_value(image, DT_FLAGS_1);
     ret = refuse_unusual(image, err);
     ret = ret ?: read_strings(image, err);
     ret = ret ?: measure_symbols(image, err);
-    ret = ret ?: find_table(image, DT_VERNEED, 1, &image->verneed, "DT_VERNEED", err);
-    ret = ret ?: find_table(image, DT_VERDEF, 1, &image->verdef, "DT_VERDEF", err);
+    ret = ret ?: find_table(image, DT_VERNEED, 1, &image->tables.verneed, "DT_VERNEED", err);
+    ret = ret ?: find_table(image, DT_VERDEF, 1, &image->tables.verdef, "DT_VERDEF", err);
     return ret ?: elf_versions_check(image, err);
 }

@@ -2,9 +2,9 @@
  *
  * facts.c: finds routable imports and traces of CUDA.
  *
- * A stripped program with a static cudart has no symbol that says so. Only strings remain:
- * cudart looks up the driver by name. So the read-only data is searched in a stream, a chunk at
- * a time. No state, any thread.
+ * A stripped program with a static cudart has no symbol that shows it. Only strings remain, since
+ * cudart looks up the driver by name. So the read-only data is searched as a stream, a chunk at a
+ * time. No state, any thread.
  */
 #include "rewriter/elf/facts.h"
 #include "rewriter/elf/grow.h"
@@ -36,7 +36,7 @@ static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct el
                           size_t index, const Elf64_Sym *symbol)
 {
     const char *name = elf_image_string(image, symbol->st_name);
-    bool program = image->interpreter != NULL && image->soname == NULL;
+    bool program = image->interpreter != NULL && image->dynamic.soname == NULL;
 
     if (symbol->st_shndx != SHN_UNDEF || index == 0)
         return 0;
@@ -55,7 +55,7 @@ static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct el
         (struct elf_import){.index = (uint32_t)index,
                             .name = symbol->st_name,
                             .keeps_name = symbol->st_value != 0 ||
-                                          (program && index >= image->gnu_hash_first)});
+                                          (program && index >= image->tables.gnu_hash_first)});
 }
 
 static int read_symbols(struct elf_facts *facts, const struct elf_image *image,
@@ -64,13 +64,13 @@ static int read_symbols(struct elf_facts *facts, const struct elf_image *image,
     Elf64_Sym chunk[256]; /* the stack may be small */
     size_t room = 0;
 
-    for (size_t at = 0; at < image->symbol_count;) {
-        size_t n = image->symbol_count - at;
+    for (size_t at = 0; at < image->tables.symbol_count;) {
+        size_t n = image->tables.symbol_count - at;
 
         if (n > sizeof chunk / sizeof chunk[0])
             n = sizeof chunk / sizeof chunk[0];
-        if (elf_source_read(&image->source, image->symbols.offset + at * sizeof chunk[0], chunk,
-                            n * sizeof chunk[0], err) != 0)
+        if (elf_source_read(&image->source, image->tables.symbols.offset + at * sizeof chunk[0],
+                            chunk, n * sizeof chunk[0], err) != 0)
             return -ENOEXEC;
         for (size_t i = 0; i < n; i++) {
             int ret = look_at_symbol(facts, &room, image, at + i, &chunk[i]);
@@ -104,18 +104,19 @@ static bool is_cuda_library(const char *needed)
 
 static void read_needed(struct elf_facts *facts, const struct elf_image *image)
 {
-    for (size_t i = 0; i < image->dynamic_count; i++) {
+    for (size_t i = 0; i < image->dynamic.count; i++) {
         const char *name;
 
-        if (image->dynamic[i].d_tag != DT_NEEDED)
+        if (image->dynamic.entries[i].d_tag != DT_NEEDED)
             continue;
-        name = elf_image_string(image, image->dynamic[i].d_un.d_val);
+        name = elf_image_string(image, image->dynamic.entries[i].d_un.d_val);
         if (facts->needed == NULL && is_cuda_library(name))
             facts->needed = name;
         if (facts->cudart_shared == NULL && strstr(name, "libcudart.so") != NULL)
             facts->cudart_shared = name;
     }
-    facts->is_cudart = image->soname != NULL && strncmp(image->soname, "libcudart.so", 12) == 0;
+    facts->is_cudart = image->dynamic.soname != NULL &&
+                       strncmp(image->dynamic.soname, "libcudart.so", 12) == 0;
 }
 
 static bool holds_text(const uint8_t *bytes, size_t length, const char *text)
@@ -219,7 +220,7 @@ int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool 
         elf_facts_deinit(facts);
     else if (facts->is_cudart || facts->cudart_shared != NULL)
         facts->cudart_static =
-            false; /* the name of an error is no proof beside the real thing */
+            false; /* the name of an error is weaker evidence than a library */
     return ret;
 }
 

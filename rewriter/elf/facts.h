@@ -23,25 +23,25 @@ struct elf_facts {
     size_t import_count;
     const char *driver_import;  /* first cu* function it imports, or NULL */
     const char *runtime_import; /* first cuda* function it imports, or NULL */
-    bool imports_dlopen;       /* may load with RTLD_DEEPBIND; a file does not show the flags */
-    bool imports_dlmopen;      /* may load into another namespace */
-    const char *needed;        /* first CUDA library in DT_NEEDED, or NULL */
-    const char *cudart_shared; /* libcudart.so.N in DT_NEEDED, or NULL */
-    bool is_cudart;            /* it is libcudart itself */
-    bool cudart_static;        /* a static cudart is inside */
-    int newest_api;            /* CUDA version (13000) of its newest driver name; 0: none */
-    bool device_code;          /* .nv_fatbin */
-    bool names_libcuda;        /* holds the string libcuda.so */
+    bool imports_dlopen;        /* may load with RTLD_DEEPBIND, which no file shows */
+    bool imports_dlmopen;       /* may load into another namespace */
+    const char *needed;         /* first CUDA library in DT_NEEDED, or NULL */
+    const char *cudart_shared;  /* libcudart.so.N in DT_NEEDED, or NULL */
+    bool is_cudart;             /* it is libcudart itself */
+    bool cudart_static;         /* a static cudart is inside */
+    int newest_api;             /* CUDA version (13000) of its newest driver name; 0: none */
+    bool device_code;           /* .nv_fatbin */
+    bool names_libcuda;         /* holds the string libcuda.so */
 };
 
-/* Reads symbols and read-only data of the image; unless `all` is set, only until it is certain
- * that the file uses CUDA (fields that a search fills may then be unset). 0, or a negative
- * errno with err filled; after an error facts holds nothing. Strings point into the image. */
+/* Reads symbols and read-only data of the image. Unless `all` is set, stops when it is certain
+ * that the file uses CUDA (then some fields may be unset). 0, or a negative errno with err
+ * filled; after an error facts is empty. Strings point into the image. */
 int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool all,
                    struct gs_err *err);
 void elf_facts_deinit(struct elf_facts *facts);
 
-/* Whether any of it shows that the file uses CUDA. */
+/* Whether any of these facts shows that the file uses CUDA. */
 bool elf_facts_cuda(const struct elf_facts *facts);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * header.c: checks the ELF header, the first 64 bytes of a file, and names files that cannot be
- * patched by what they are.
+ * header.c: checks the ELF header, the first 64 bytes of a file, and says what a file is that
+ * cannot be patched.
  *
  * Owns nothing. The file is hostile: every field is checked here or where it is used. No state,
  * any thread.

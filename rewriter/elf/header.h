@@ -7,9 +7,9 @@
 
 #include "rewriter/elf/image.h"
 
-/* Whether the image's ELF header, the only thing that has been read, is that of a 64-bit Linux
- * program or library for x86-64 or aarch64, with a sound table of segments. 0, or -ENOEXEC with
- * what else it is. */
+/* Whether the image's ELF header, all that has been read, is that of a 64-bit Linux program or
+ * library for x86-64 or aarch64, with a sound table of segments. 0, or -ENOEXEC with a message
+ * that says what it is. */
 int elf_header_check(const struct elf_image *image, struct gs_err *err);
 
 /* "x86-64" or "aarch64". */

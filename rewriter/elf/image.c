@@ -24,7 +24,7 @@ static bool is_power_of_two(uint64_t n)
     return n != 0 && (n & (n - 1)) == 0;
 }
 
-/* One PT_LOAD, after the one that ended at *last_end. */
+/* Checks one PT_LOAD, after the one that ended at *last_end. */
 static int check_load(struct elf_image *image, size_t index, uint64_t *last_end,
                       struct gs_err *err)
 {
@@ -51,8 +51,8 @@ static int check_load(struct elf_image *image, size_t index, uint64_t *last_end,
     return 0;
 }
 
-/* A loadable segment of no bytes is as good as none: nothing is mapped there, wherever it says
- * that it lies (strip leaves such when patchelf has moved all of a segment's sections away). */
+/* A loadable segment of no bytes counts as none: nothing is mapped there, whatever its place
+ * (strip leaves such segments when patchelf has moved all of a segment's sections away). */
 static void drop_empty(struct elf_image *image)
 {
     for (size_t i = 0; i < image->header.e_phnum; i++)
@@ -61,7 +61,7 @@ static void drop_empty(struct elf_image *image)
             image->segments[i].p_type = PT_NULL;
 }
 
-/* Bytes of a segment that the file has. */
+/* Checks a segment that has bytes in the file. */
 static int check_extent(struct elf_image *image, size_t index, struct gs_err *err)
 {
     const Elf64_Phdr *p = &image->segments[index];
@@ -91,8 +91,8 @@ static int check_segments(struct elf_image *image, struct gs_err *err)
 
         if (p->p_type == PT_NULL)
             continue;
-        /* with no bytes the offset means nothing, and lies behind a file that was cut off there
-         */
+        /* without bytes the offset means nothing; in a file that was cut off there it lies
+         * behind the end */
         if (p->p_filesz > 0 && check_extent(image, i, err) != 0)
             return -ENOEXEC;
         if (p->p_type == PT_LOAD && check_load(image, i, &last_end, err) != 0)
@@ -269,8 +269,8 @@ void elf_image_deinit(struct elf_image *image)
     free(image->segments);
     free(image->sections);
     free(image->section_names);
-    free(image->dynamic);
-    free(image->string_bytes);
+    free(image->dynamic.entries);
+    free(image->tables.string_bytes);
     free(image->interpreter);
     *image = (struct elf_image){.source = {.fd = -1}};
 }
@@ -307,14 +307,14 @@ size_t elf_image_section(const struct elf_image *image, const char *name)
 
 const char *elf_image_string(const struct elf_image *image, uint64_t offset)
 {
-    return offset < image->strings.size ? image->string_bytes + offset : NULL;
+    return offset < image->tables.strings.size ? image->tables.string_bytes + offset : NULL;
 }
 
 const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag)
 {
-    for (size_t i = 0; i < image->dynamic_count; i++)
-        if (image->dynamic[i].d_tag == tag)
-            return &image->dynamic[i];
+    for (size_t i = 0; i < image->dynamic.count; i++)
+        if (image->dynamic.entries[i].d_tag == tag)
+            return &image->dynamic.entries[i];
     return NULL;
 }
 

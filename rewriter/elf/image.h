@@ -24,6 +24,23 @@ struct elf_table {
     uint64_t address, offset, size; /* address 0: not there */
 };
 
+/* dynamic.c: PT_DYNAMIC, entry by entry */
+struct elf_dynamic {
+    Elf64_Dyn *entries; /* as in the file */
+    size_t count;       /* entries before the first DT_NULL; `room` if there is none */
+    size_t room;        /* entries that the segment has room for */
+    uint64_t flags_1;   /* DT_FLAGS_1 */
+    const char *soname; /* into string_bytes of the tables, or NULL */
+};
+
+/* dynamic.c: what the dynamic entries point at */
+struct elf_tables {
+    struct elf_table strings, symbols, versions, hash, gnu_hash, verneed, verdef;
+    char *string_bytes; /* strings.size, ends with a NUL */
+    size_t symbol_count;
+    size_t gnu_hash_first; /* symbols from this number on are in DT_GNU_HASH; SIZE_MAX: none */
+};
+
 struct elf_image {
     struct elf_source source;
     Elf64_Ehdr header;
@@ -34,28 +51,19 @@ struct elf_image {
     uint64_t section_names_size;
 
     size_t dynamic_segment; /* index of PT_DYNAMIC */
-    Elf64_Dyn *dynamic;     /* dynamic_room entries, as in the file */
-    size_t dynamic_count; /* entries before the first DT_NULL; dynamic_room if there is none */
-    size_t dynamic_room;  /* entries that the segment has room for */
-
-    struct elf_table strings, symbols, versions, hash, gnu_hash, verneed, verdef;
-    char *string_bytes; /* strings.size, ends with a NUL */
-    size_t symbol_count;
-    size_t gnu_hash_first; /* symbols from this number on are in DT_GNU_HASH; SIZE_MAX: none */
+    struct elf_dynamic dynamic;
+    struct elf_tables tables;
 
     char *interpreter;  /* NULL: none */
     uint64_t page;      /* largest page size of the machine, bytes */
     uint64_t highest;   /* first address above every PT_LOAD */
     uint64_t image_end; /* first file offset behind every PT_LOAD, see sums.h */
     uint64_t data_end;  /* first file offset behind everything that the headers describe */
-    uint64_t flags_1;   /* DT_FLAGS_1 */
-    const char *soname; /* into string_bytes, or NULL */
 };
 
 /* Reads and checks the file behind source (which is copied; its descriptor and undo list stay
- * the caller's). 0, or a negative errno with err filled: -ENOEXEC for everything that is not,
- * or no valid, dynamically linked ELF64 file for x86-64 or aarch64. After an error image holds
- * nothing. */
+ * the caller's). 0, or a negative errno with err filled: -ENOEXEC unless it is a valid,
+ * dynamically linked ELF64 file for x86-64 or aarch64. After an error image is empty. */
 int elf_image_read(struct elf_image *image, const struct elf_source *source,
                    struct gs_err *err);
 void elf_image_deinit(struct elf_image *image);
@@ -72,8 +80,8 @@ const char *elf_image_section_name(const struct elf_image *image, size_t index);
 /* The string at an offset of the dynamic string table, or NULL when it lies outside. */
 const char *elf_image_string(const struct elf_image *image, uint64_t offset);
 
-/* Whether something lies behind all that the headers describe that must stay at the end of the
- * file. Zeros, which linkers leave there for alignment or for their next run, are nothing. */
+/* Whether there is something behind the described parts of the file that must stay at its end.
+ * Zeros, which linkers leave there for alignment or for their next run, do not count. */
 bool elf_image_has_payload(const struct elf_image *image);
 
 /* The first dynamic entry with that tag, or NULL. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * names.h: which symbols are routed, and which show that a file deals with CUDA. All from
+ * names.h: the symbols that are routed, and those that show that a file uses CUDA. All from
  * wrap/driver_api.def.
  */
 #ifndef REWRITER_ELF_NAMES_H
@@ -11,8 +11,8 @@
 
 #define ELF_WRAP_PREFIX "__wrap_"
 
-/* dlsym, dlvsym, or a driver function that is not passed through: a reference to it becomes
- * __wrap_<name>. */
+/* True for dlsym, dlvsym and driver functions that are not passed through: a reference to them
+ * becomes __wrap_<name>. */
 int elf_name_is_wrapped(const char *name);
 
 /* The CUDA version (1000 * major + 10 * minor) a driver function appeared in; 0 if the table
@@ -23,8 +23,8 @@ int elf_name_driver_since(const char *name);
  * __cudaRegisterFatBinary, ... */
 int elf_name_is_runtime_api(const char *name);
 
-/* A number that changes whenever the wrap list does: files patched by another list are patched
- * anew. */
+/* A number that changes whenever the wrap list does: files patched with another list are patched
+ * again. */
 uint32_t elf_names_fingerprint(void);
 
 /* The wrap list, for tests: count and the name at an index, in strcmp order. */

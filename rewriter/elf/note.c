@@ -19,8 +19,8 @@
 
 static const uint8_t zeros[ELF_UNDO_ZEROS_MAX];
 
-/* Finds the marker's trailer, which ends a PT_LOAD's file part: the last one's, or with a file
- * that could not grow another one's. */
+/* Finds the marker's trailer, which ends the file part of a PT_LOAD: of the last one or, in a
+ * file that could not grow, of another. */
 static bool find_trailer(struct elf_note *note, const struct elf_source *source,
                          struct elf_marker_trailer *trailer)
 {
@@ -144,8 +144,7 @@ static int read_undo(struct elf_note *note, const struct elf_source *source,
                           trailer->undo_size - sizeof *head - copies);
 }
 
-/* Whether the undo note is of another format than ours. Where it is was said in the same way.
- */
+/* Whether the undo note has another format than ours. Its place was written in the same way. */
 static bool is_foreign(const struct elf_source *source, uint64_t undo_offset)
 {
     static const char ours[] = ELF_UNDO_MAGIC;

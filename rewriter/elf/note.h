@@ -59,8 +59,8 @@ struct elf_undo_head {
     uint32_t count, copies;
 };
 
-/* Something that was moved into the segment of the marker, and is there in a copy: what lays
- * the file out anew (strip) may clear the old place, to which no section leads any more. */
+/* A part that was moved into the marker's segment, and is stored there. Tools that lay the file
+ * out anew (strip) may clear its old place, to which no section leads any more. */
 struct elf_undo_copy {
     uint64_t offset, address; /* the old place */
     uint64_t at;              /* bytes from the start of the segment */
@@ -81,19 +81,19 @@ struct elf_note {
     struct elf_undo_head head;
     struct elf_undo_copy copies[ELF_COPIES_MAX]; /* head.copies */
     Elf64_Phdr segment;                          /* where it was found */
-    bool relaid; /* the file was laid out anew since: undo's offsets count in the first
+    bool relaid; /* the file was laid out anew since: undo's offsets are valid in the first
                     head.image_end bytes only */
-    bool moved;  /* relaid, and the segment with it: not just something cut off or appended */
+    bool moved;  /* relaid, and the segment has moved: not only something cut off or appended */
     struct elf_change *undo;
     size_t undo_count;
-    uint8_t *undo_bytes; /* what undo points into */
-    struct gs_err lost;  /* code != 0: the undo note is missing or damaged, and why */
+    uint8_t *undo_bytes; /* the bytes that undo points into */
+    struct gs_err lost;  /* code != 0: why the undo note is missing or damaged */
 };
 
 enum elf_note_state { ELF_NOTE_NONE = 0, ELF_NOTE_FOUND = 1 };
 
-/* Looks for marker and undo note in the file as it is (source without undo list). A marker
- * whose undo note is missing or damaged is found as well; `lost` says what is wrong. */
+/* Looks for marker and undo note in the file as it is (source without undo list). A marker with
+ * a missing or damaged undo note is found as well; then `lost` has the reason. */
 enum elf_note_state elf_note_find(struct elf_note *note, const struct elf_source *source);
 void elf_note_deinit(struct elf_note *note);
 
@@ -104,9 +104,8 @@ enum elf_checksum_kind elf_note_checksum_kind(const struct elf_note *note);
  * there. */
 void elf_note_value(const char *text, const char *key, char *buffer, size_t size);
 
-/* The bytes of an undo note for these changes, whose `bytes` are the original ones (NULL:
- * zeros). The sizes, image_end and copies of head are used; the checksums are zero. NULL: no
- * memory. */
+/* Makes the bytes of an undo note for these changes, whose `bytes` are the original ones (NULL:
+ * zeros). Uses the sizes, image_end and copies of head; the checksums are zero. NULL: no memory. */
 uint8_t *elf_undo_encode(const struct elf_undo_head *head, const struct elf_undo_copy *copies,
                          const struct elf_change *changes, size_t count, uint64_t *size);
 

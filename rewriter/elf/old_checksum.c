@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * old_checksum.c: the checksum of undo notes "gpushare-undo-3", so that files which were patched
- * by gpushare 0.1 before November 2026 can be restored. Nothing writes it any more.
+ * by builds before November 2026 can be restored. Nothing writes it any more.
  *
  * Eight lanes of 64 bits; the file, zero-padded to a multiple of 64 bytes, is read as
  * little-endian words, word i going to lane i mod 8: lane = rotl((lane ^ word) * FACTOR, 29). The

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * say.h: prints text for people that holds names which somebody else has chosen.
+ * say.h: prints text that contains names from outside.
  */
 #ifndef REWRITER_ELF_SAY_H
 #define REWRITER_ELF_SAY_H
 
 #include <stdio.h>
 
-/* As fprintf; but a control character is written as ?, so that no name of a file or library
- * moves the cursor of a terminal or looks like two lines. A newline stays at the very end only.
- */
+/* As fprintf, but writes each control character as ?, so that no name of a file or library can
+ * move a terminal's cursor or look like two lines. Only a newline at the very end stays. */
 __attribute__((format(printf, 2, 3))) void elf_say(FILE *to, const char *format, ...);
 
 /* The same for a text, in place; here no newline stays. */

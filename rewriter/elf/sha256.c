@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sha256.c: SHA-256 after FIPS 180-4, with the SHA instructions of x86-64 where the processor
- * has them.
+ * sha256.c: SHA-256 after FIPS 180-4, with the SHA instructions of x86-64 if the processor has
+ * them.
  *
  * Owns nothing but the round constants; no state outside the caller's struct, any thread. Files
- * of a wheel can have several GB; with the instructions hashing is as fast as copying them.
+ * of a wheel can have several GB; with the instructions hashing is as fast as copying.
  */
 #include "rewriter/elf/sha256.h"
 

@@ -2,8 +2,8 @@
  *
  * source.c: checked positioned reads of a file seen through its undo note.
  *
- * Owns nothing: descriptor, memory and undo list belong to the caller. Nothing is mapped, so
- * that a file which shrinks under us is an error and no SIGBUS. No state, any thread.
+ * Owns nothing: descriptor, memory and undo list belong to the caller. Nothing is mapped, so that
+ * a file which shrinks during the work causes an error and no SIGBUS. No state, any thread.
  */
 #include "rewriter/elf/source.h"
 
@@ -75,7 +75,7 @@ void *elf_source_load(const struct elf_source *source, uint64_t offset, uint64_t
 {
     uint8_t *buffer;
 
-    /* before malloc: never allocate by an unchecked number */
+    /* before malloc: no allocation by an unchecked number */
     if (offset > source->size || length > source->size - offset) {
         elf_source_read(source, offset, NULL, (size_t)length, err);
         return NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * source.h: the bytes of a file as they were before gpushare-patch touched it.
+ * source.h: the bytes of a file as they were before gpushare-patch changed it.
  *
- * A file that is already patched carries an undo note; seen through it, the source has its
- * original size and bytes. So the rest of the rewriter only ever deals with unpatched files.
+ * A file that is already patched has an undo note. Seen through it, the source has its original
+ * size and bytes. So the rest of the rewriter only deals with unpatched files.
  */
 #ifndef REWRITER_ELF_SOURCE_H
 #define REWRITER_ELF_SOURCE_H
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One changed range: `length` bytes at `offset` that were `bytes`. */
+/* One changed range: `length` bytes at `offset`, which were `bytes`. */
 struct elf_change {
     uint64_t offset;
     uint32_t length;
@@ -39,7 +39,7 @@ int elf_source_read(const struct elf_source *source, uint64_t offset, void *buff
 void *elf_source_load(const struct elf_source *source, uint64_t offset, uint64_t length,
                       struct gs_err *err);
 
-/* Puts those bytes of the changes that fall into [offset, offset + length) over buffer, in the
+/* Writes the bytes of the changes that fall into [offset, offset + length) over buffer, in the
  * order of the list. */
 void elf_changes_apply(const struct elf_change *changes, size_t count, uint64_t offset,
                        uint8_t *buffer, size_t length);

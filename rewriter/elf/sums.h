@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sums.h: the two checksums that an undo note has of the original file.
+ * sums.h: the two checksums of the original file in an undo note.
  *
  * image: of the first image_end bytes, up to the end of the last loadable segment, without the
- * three fields of the ELF header that say where the section headers are. Tools like strip leave
- * these bytes as they are, so this tells whether the original's loaded part was found again.
- * whole: of the same bytes, then the rest of the file, then the ELF header as it is.
+ * three fields of the ELF header that say where the section headers are. Tools like strip do not
+ * change these bytes, so this shows whether the original's loaded part was recovered. whole: of
+ * the same bytes, then the rest of the file, then the ELF header as it is.
  */
 #ifndef REWRITER_ELF_SUMS_H
 #define REWRITER_ELF_SUMS_H
@@ -27,7 +27,7 @@ void elf_sums_init(struct elf_sums *sums, enum elf_checksum_kind kind, uint64_t 
 /* Takes the next bytes of the file, from its beginning on. */
 void elf_sums_update(struct elf_sums *sums, const void *bytes, size_t length);
 
-/* image is that of the bytes so far if there were fewer than image_end. */
+/* If there were fewer bytes than image_end, image is the checksum of those. */
 void elf_sums_final(struct elf_sums *sums, uint8_t whole[ELF_CHECKSUM_SIZE],
                     uint8_t image[ELF_CHECKSUM_SIZE]);
 

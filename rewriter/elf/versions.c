@@ -2,9 +2,8 @@
  *
  * versions.c: follows the version tables (LSB "Symbol Versioning") as the loader does.
  *
- * Each entry says how far away the next one is, and the loader (glibc, elf/dl-version.c) looks
- * at no count, so an entry that leads out of the file makes it read what is not there. No
- * state, any thread.
+ * Each entry says how far away the next one is. The loader (glibc, elf/dl-version.c) uses no
+ * count, so an entry that leads out of the file makes it read beyond it. No state, any thread.
  */
 #include "rewriter/elf/versions.h"
 
@@ -15,7 +14,7 @@
 #define NOTHING SIZE_MAX   /* no such field */
 #define MAX     (1u << 16) /* entries; their numbers have 15 bits */
 
-/* Where the fields are in an entry and in what hangs on it. */
+/* The fields' places in an entry and in the part that it points to. */
 struct layout {
     const char *tag;
     size_t size, name, hangs, next, /* of an entry: bytes, offsets of fields */
@@ -30,7 +29,7 @@ static const struct layout needed = {"DT_VERNEED",
                                      sizeof(Elf64_Vernaux),
                                      offsetof(Elf64_Vernaux, vna_name),
                                      offsetof(Elf64_Vernaux, vna_next)};
-/* of the names of a definition the loader reads the first */
+/* of the names of a definition the loader reads only the first */
 static const struct layout defined = {"DT_VERDEF",
                                       sizeof(Elf64_Verdef),
                                       NOTHING,
@@ -90,11 +89,11 @@ int elf_versions_check(const struct elf_image *image, struct gs_err *err)
 {
     const struct layout *bad = NULL;
 
-    if (image->verneed.address != 0 &&
-        follow_table(image, image->verneed.address, &needed) != 0)
+    if (image->tables.verneed.address != 0 &&
+        follow_table(image, image->tables.verneed.address, &needed) != 0)
         bad = &needed;
-    else if (image->verdef.address != 0 &&
-             follow_table(image, image->verdef.address, &defined) != 0)
+    else if (image->tables.verdef.address != 0 &&
+             follow_table(image, image->tables.verdef.address, &defined) != 0)
         bad = &defined;
     if (bad == NULL)
         return 0;

@@ -7,8 +7,8 @@
 
 #include "rewriter/elf/image.h"
 
-/* Whether the version tables, once found, stay in the file, and their names in the string
- * table. 0 or -ENOEXEC. */
+/* Whether version tables that exist stay inside the file, and their names in the string table. 0
+ * or -ENOEXEC. */
 int elf_versions_check(const struct elf_image *image, struct gs_err *err);
 
 #endif

@@ -36,8 +36,8 @@ static enum elf_exit check_file(struct elf_job *job, FILE *out, struct gs_err *p
     return present ? ELF_EXIT_DONE : ELF_EXIT_FAILED;
 }
 
-/* Whether strip or objcopy laid a patched file out anew, and it was patched as these options
- * would do it. The original cannot be read then, but there is nothing to do. */
+/* Whether strip or objcopy laid a patched file out anew, and these options would patch it in the
+ * same way. Then the original cannot be read, but there is nothing to do. */
 static bool is_settled(struct elf_job *job)
 {
     return job->note.relaid && job->note.lost.code == 0 && job->options->output == NULL &&
@@ -62,8 +62,8 @@ static enum elf_exit print_file(struct elf_job *job, int ret, FILE *out, struct 
     return elf_exit_of(ret);
 }
 
-/* Takes the restored file out of the list of patched ones. Whatever is wrong with the list is
- * said, and no reason to fail. */
+/* Takes the restored file out of the list of patched ones. Errors of the list are reported, but
+ * do not fail the run. */
 static void forget_file(const struct elf_job *job, FILE *errors)
 {
     struct gs_err problem = {0};
@@ -83,7 +83,8 @@ static void say_unlisted(const struct elf_job *job, FILE *errors)
                 job->name, job->unlisted.text);
 }
 
-/* A file that was patched before may have been patched where no list could be kept. */
+/* Adds a file that was patched before to the list, since it may have been patched where no list
+ * could be kept. */
 static void list_again(struct elf_job *job, FILE *errors)
 {
     if (job->options->output != NULL)
@@ -142,7 +143,7 @@ static int patch_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_er
     return ret;
 }
 
-/* Removes the file that a killed run for this file has left beside it. */
+/* Removes the file that a killed run has left beside this one. */
 static void sweep_leftovers(const struct elf_job *job)
 {
     char name[NAME_MAX + 1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * act.h: processes one file as the options ask.
+ * act.h: processes one file as the options say.
  */
 #ifndef REWRITER_JOB_ACT_H
 #define REWRITER_JOB_ACT_H

@@ -12,7 +12,8 @@
 
 #define MAX_LINKS 40 /* as many as the kernel follows */
 
-/* The environment that programs of this folder belong to: its parent, or itself. */
+/* Finds the environment to which programs of this folder belong: its parent, or the folder
+ * itself. */
 static bool find_environment(const char *folder, char environment[PATH_MAX])
 {
     static const char *const ways[] = {"..", "."};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * environment.h: Python environments (PEP 405), whose interpreter usually is a link to one that
+ * environment.h: Python environments (PEP 405). Their interpreter usually is a link to one that
  * other environments use as well.
  */
 #ifndef REWRITER_JOB_ENVIRONMENT_H
@@ -9,8 +9,8 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* Whether `name` is a link that leads out of a Python environment, or to such a link; `real` is
- * the file that it leads to. `environment` gets the environment's folder, else "". */
+/* Whether `name` is a link that leads out of a Python environment, or leads to such a link;
+ * `real` is the file at its end. `environment` gets the environment's folder, else "". */
 bool elf_environment_left(const char *name, const char *real, char environment[PATH_MAX]);
 
 /* Whether a file of that name (without folder) is a Python interpreter: python, python3.11,

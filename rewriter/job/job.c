@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job.c: opens a file, decides what is to be done with it.
+ * job.c: opens a file and decides what to do with it.
  *
  * Owns the descriptor and everything read from it. One thread per job.
  */
@@ -34,8 +34,8 @@ static int refuse_kind(const char *name, struct gs_err *err)
                       name);
 }
 
-/* When the original was changed last: what the note says, or the file's own time where it is
- * the original still (or a version that kept the time has patched it). */
+/* The time of the original's last change: from the note, or the file's own time if it still is
+ * the original (or if a version that kept the time has patched it). */
 static struct timespec find_time(const struct elf_job *job)
 {
     struct timespec time = job->stat.st_mtim;
@@ -63,13 +63,13 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     job->fd = job->entry.folder = -1;
     job->name = name;
     job->options = options;
-    if (options->root != NULL)
+    if (options->within.root != NULL)
         snprintf(job->path, sizeof job->path, "%s", name);
     else if (realpath(name, job->path) == NULL)
         return gs_err_errno(err, -errno, "%s: cannot open", name);
-    if (options->root == NULL)
+    if (options->within.root == NULL)
         elf_environment_left(name, job->path, job->environment);
-    ret = elf_entry_open(&job->entry, options->root, job->path, err);
+    ret = elf_entry_open(&job->entry, options->within.root, job->path, err);
     if (ret != 0)
         return ret;
     job->fd = openat(job->entry.folder, job->entry.base,
@@ -97,12 +97,12 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
 
 static enum elf_scope natural_scope(const struct elf_image *image)
 {
-    if (image->header.e_type == ET_EXEC || (image->flags_1 & DF_1_PIE))
+    if (image->header.e_type == ET_EXEC || (image->dynamic.flags_1 & DF_1_PIE))
         return ELF_SCOPE_PROCESS;
     /* a library can have an interpreter, too (libc.so.6 and libcap.so.2 print a text when run)
      */
-    return image->interpreter != NULL && image->soname == NULL ? ELF_SCOPE_PROCESS
-                                                               : ELF_SCOPE_OBJECT;
+    return image->interpreter != NULL && image->dynamic.soname == NULL ? ELF_SCOPE_PROCESS
+                                                                       : ELF_SCOPE_OBJECT;
 }
 
 int elf_job_read(struct elf_job *job, struct gs_err *err)
@@ -142,12 +142,14 @@ void elf_job_deinit(struct elf_job *job)
     elf_entry_close(&job->entry);
 }
 
-/* The library in the driver's place has the driver's name; what it loads tells it apart. */
+/* The library in the driver's place has the driver's name; the libraries that it loads show what
+ * it is. */
 static bool is_door(const struct elf_image *image)
 {
-    for (size_t i = 0; i < image->dynamic_count; i++)
-        if (image->dynamic[i].d_tag == DT_NEEDED &&
-            strstr(elf_image_string(image, image->dynamic[i].d_un.d_val), GS_DOOR_REAL) != NULL)
+    for (size_t i = 0; i < image->dynamic.count; i++)
+        if (image->dynamic.entries[i].d_tag == DT_NEEDED &&
+            strstr(elf_image_string(image, image->dynamic.entries[i].d_un.d_val),
+                   GS_DOOR_REAL) != NULL)
             return true;
     return false;
 }
@@ -158,8 +160,8 @@ static int refuse_own(const struct elf_job *job, struct gs_err *err)
     static const char *const names[] = {"gpushare-patch", "gpushare-lockd", "gpusharectl",
                                         "gpushare-door"};
     const char *base = strrchr(job->path, '/') + 1;
-    bool own = strncmp(job->image.soname != NULL ? job->image.soname : "", "libgpushare.so",
-                       14) == 0 ||
+    bool own = strncmp(job->image.dynamic.soname != NULL ? job->image.dynamic.soname : "",
+                       "libgpushare.so", 14) == 0 ||
                is_door(&job->image);
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -169,8 +171,8 @@ static int refuse_own(const struct elf_job *job, struct gs_err *err)
                : 0;
 }
 
-/* The system's own libraries and the driver: what everybody's dlsym comes from must stay as it
- * is. */
+/* Refuses the system's own libraries and the driver: the objects that provide everybody's dlsym
+ * must stay as they are. */
 static int refuse_system(const struct elf_job *job, struct gs_err *err)
 {
     static const char *const names[] = {"libc.so",       "ld-linux", "libdl.so",
@@ -180,12 +182,14 @@ static int refuse_system(const struct elf_job *job, struct gs_err *err)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         size_t length = strlen(names[i]);
 
-        if ((job->image.soname != NULL && strncmp(job->image.soname, names[i], length) == 0) ||
-            (job->image.soname == NULL && strncmp(base, names[i], length) == 0))
+        if ((job->image.dynamic.soname != NULL &&
+             strncmp(job->image.dynamic.soname, names[i], length) == 0) ||
+            (job->image.dynamic.soname == NULL && strncmp(base, names[i], length) == 0))
             return gs_err_set(
                 err, -ENOEXEC,
                 "%s: is %s itself, which all programs share; patch the program instead",
-                job->name, job->image.soname != NULL ? job->image.soname : base);
+                job->name,
+                job->image.dynamic.soname != NULL ? job->image.dynamic.soname : base);
     }
     return 0;
 }
@@ -215,7 +219,7 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
 {
     const struct elf_facts *facts = &job->facts;
 
-    if (job->options->programs_only && job->scope == ELF_SCOPE_OBJECT)
+    if (job->options->within.programs_only && job->scope == ELF_SCOPE_OBJECT)
         return gs_err_set(err, -ENODATA,
                           "%s: nothing to do: the patched program routes its calls", job->name);
     if (job->scope == ELF_SCOPE_OBJECT && facts->import_count == 0) {
@@ -250,7 +254,7 @@ static void make_marker(struct elf_job *job)
              *job->origin ? "\n" : "", (long long)job->changed.tv_sec, job->changed.tv_nsec);
 }
 
-/* A copy in another folder must find its libraries where the original did, also when it is
+/* A copy in another folder must find its libraries where the original did, also after it is
  * patched again. */
 static int find_origin(struct elf_job *job, struct gs_err *err)
 {
@@ -258,8 +262,8 @@ static int find_origin(struct elf_job *job, struct gs_err *err)
         return 0;
     if (job->patched == ELF_NOTE_FOUND)
         elf_note_value(job->note.text, "origin", job->origin, sizeof job->origin);
-    if (*job->origin == '\0' && job->options->origin != NULL)
-        snprintf(job->origin, sizeof job->origin, "%s", job->options->origin);
+    if (*job->origin == '\0' && job->options->within.origin != NULL)
+        snprintf(job->origin, sizeof job->origin, "%s", job->options->within.origin);
     if (strpbrk(job->origin, "\n$:") == NULL)
         return 0;
     return gs_err_set(
@@ -273,8 +277,8 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
 {
     int ret = refuse_own(job, err) ?: refuse_system(job, err);
 
-    for (size_t i = 0; ret == 0 && i < job->image.dynamic_count; i++) {
-        const Elf64_Dyn *entry = &job->image.dynamic[i];
+    for (size_t i = 0; ret == 0 && i < job->image.dynamic.count; i++) {
+        const Elf64_Dyn *entry = &job->image.dynamic.entries[i];
 
         if (entry->d_tag == DT_NEEDED &&
             strstr(elf_image_string(&job->image, entry->d_un.d_val), "libgpushare.so") != NULL)
@@ -295,8 +299,8 @@ int elf_job_decide(struct elf_job *job, struct gs_err *err)
     return 0;
 }
 
-/* Compares two markers but for the time, which says nothing about how the file was patched and
- * is missing from the markers of older versions. */
+/* Compares two markers except for the time. The time says nothing about how the file was
+ * patched, and older versions did not write it. */
 static bool is_same_marker(const char *a, const char *b)
 {
     const char *time = strstr(b, "\n" TIME);
@@ -315,7 +319,7 @@ bool elf_job_is_current(struct elf_job *job)
 
     if (job->patched == ELF_NOTE_NONE)
         return false;
-    if (job->note.relaid) { /* then the original was not read: believe the note's scope */
+    if (job->note.relaid) { /* then the original was not read: use the note's scope */
         elf_note_value(job->note.text, "scope", scope, sizeof scope);
         job->scope = strcmp(scope, "process") == 0 ? ELF_SCOPE_PROCESS : ELF_SCOPE_OBJECT;
         if (job->options->scope != ELF_SCOPE_AUTO)
@@ -356,9 +360,10 @@ int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err)
     if (ret != 0)
         return ret;
     elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
-    for (size_t i = 0; i < now.dynamic_count; i++)
-        loads |= now.dynamic[i].d_tag == DT_NEEDED &&
-                 strcmp(elf_image_string(&now, now.dynamic[i].d_un.d_val), runtime) == 0;
+    for (size_t i = 0; i < now.dynamic.count; i++)
+        loads |=
+            now.dynamic.entries[i].d_tag == DT_NEEDED &&
+            strcmp(elf_image_string(&now, now.dynamic.entries[i].d_un.d_val), runtime) == 0;
     elf_image_deinit(&now);
     if (loads)
         return 0;
@@ -369,7 +374,7 @@ int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err)
                       job->name, runtime);
 }
 
-/* Patching anew starts from the original. */
+/* Patching again starts from the original. */
 static int refuse_edited(struct elf_job *job, struct gs_err *err)
 {
     char runtime[PATH_MAX], origin[PATH_MAX];

@@ -16,7 +16,7 @@ struct elf_job {
     const char *name;           /* as the user gave it */
     char path[PATH_MAX];        /* symlinks resolved */
     struct elf_entry entry;     /* of path */
-    char environment[PATH_MAX]; /* the Python environment that name leads out of, or "" */
+    char environment[PATH_MAX]; /* the Python environment that `name` leads out of, or "" */
     int fd;                     /* of the file as it is, read only */
     struct stat stat;
     struct elf_source raw; /* the file as it is */
@@ -26,7 +26,7 @@ struct elf_job {
     struct elf_facts facts;
     enum elf_scope scope;
     char runtime[PATH_MAX];
-    struct timespec changed; /* the original's last change, as far as that is known */
+    struct timespec changed; /* the time of the original's last change, if it is known */
     char origin[PATH_MAX];   /* what $ORIGIN becomes, see plan.h; "" if it stays */
     char marker[ELF_MARKER_TEXT_MAX];
     struct elf_plan plan;
@@ -42,7 +42,7 @@ enum elf_exit {
     ELF_EXIT_NOTHING = 4
 };
 
-/* The exit status that an error leads to: -ENOEXEC 3, -ENODATA 4, every other 1. */
+/* The exit status for an error: -ENOEXEC gives 3, -ENODATA 4, every other one 1. */
 enum elf_exit elf_exit_of(int error);
 
 /* Opens the file and looks for our note. job must be deinited even after an error. */
@@ -50,10 +50,9 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
                  struct gs_err *err);
 /* Reads the original behind the file: image, facts, scope. */
 int elf_job_read(struct elf_job *job, struct gs_err *err);
-/* Decides whether there is something to do: -ENODATA if not, -ENOEXEC if it must not be done.
- */
+/* Decides whether there is something to do: -ENODATA if not, -ENOEXEC if it must not be done. */
 int elf_job_decide(struct elf_job *job, struct gs_err *err);
-/* -ENOEXEC if the file lies outside of the Python environment that its name belongs to, and so
+/* -ENOEXEC if the file lies outside the Python environment to which its name belongs, and so
  * must not be changed by that name. */
 int elf_job_refuse_left(const struct elf_job *job, struct gs_err *err);
 /* Makes the plan. */
@@ -62,8 +61,8 @@ int elf_job_plan(struct elf_job *job, struct gs_err *err);
 bool elf_job_is_current(struct elf_job *job);
 /* Reads a patched file as it is now. 0; -ENOEXEC when it is damaged, or strip broke it. */
 int elf_job_read_now(const struct elf_job *job, struct elf_image *now, struct gs_err *err);
-/* Whether a patched file still loads the library that its marker names. 0; -ENOEXEC when
- * somebody has edited that away, or the file is damaged. */
+/* Whether a patched file still loads the library that its marker names. 0; -ENOEXEC if somebody
+ * has edited that away, or if the file is damaged. */
 int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err);
 void elf_job_deinit(struct elf_job *job);
 

@@ -21,8 +21,8 @@
 
 #define LIBRARY "libgpushare.so.1"
 
-/* Takes what goes up or nowhere from the start of a relative path, and goes up from `folder`,
- * which has no links in it. */
+/* Removes "." and ".." from the start of a relative path, and goes up from `folder`, which has
+ * no links in it, for each "..". */
 static const char *go_up(char *folder, const char *path)
 {
     while (path[0] == '.' && (path[1] == '/' || (path[1] == '.' && path[2] == '/'))) {
@@ -34,8 +34,8 @@ static const char *go_up(char *folder, const char *path)
     return path;
 }
 
-/* Makes path absolute, with its links as they are: a folder that an upgrade leads elsewhere
- * (current -> 1.2) is to lead the patched file there, too. */
+/* Makes path absolute and keeps its links: if an upgrade changes a folder's link (current ->
+ * 1.2), the patched file is to follow it. */
 static int make_absolute(char out[PATH_MAX], const char *path)
 {
     char folder[PATH_MAX] = "";
@@ -63,7 +63,7 @@ static int make_absolute(char out[PATH_MAX], const char *path)
     return 0;
 }
 
-/* Cuts off as many last parts of a path. */
+/* Cuts off the last `count` parts of a path. */
 static bool cut_parts(char *path, int count)
 {
     char *slash;
@@ -84,8 +84,8 @@ static bool is_same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* The library beside this tool: by the path that the tool was started by, if that leads to the
- * same one as the tool's real place does, so that links to folders are kept. */
+/* The library beside this tool. Uses the path by which the tool was started if it leads to the
+ * same library as the tool's real place, so that links to folders are kept. */
 static int beside_tool(char out[PATH_MAX])
 {
     static const char *const places[] = {"runtime/" LIBRARY, GS_LIBDIR "/" LIBRARY,
@@ -122,7 +122,7 @@ bool elf_location_leads(const char *path, char real[PATH_MAX])
            realpath(path, real) != NULL;
 }
 
-/* A runtime library that was named must have its folder at least. */
+/* If a runtime library is named, at least its folder must exist. */
 static int find_named(char path[PATH_MAX], const char *wanted, struct gs_err *err)
 {
     char folder[PATH_MAX];

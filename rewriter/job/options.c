@@ -44,21 +44,22 @@ static const struct option_row rows[] = {
     {"force", 'f', NULL, FIELD(force), "allow setuid programs and a missing runtime library"},
     {"json", 0, NULL, FIELD(json),
      "with --print or --check: write one JSON object for each file, one a line"},
-    {"tree", 0, "DIR", FIELD(tree),
+    {"tree", 0, "DIR", FIELD(folder.tree),
      "process all programs and libraries below DIR that use CUDA"},
-    {"venv", 0, "DIR", FIELD(venv),
+    {"venv", 0, "DIR", FIELD(folder.venv),
      "process the interpreter and programs of the Python environment DIR (default: the one "
      "this tool is installed in)"},
-    {"list", 'l', NULL, FIELD(list), "list the files that you have patched and not restored"},
-    {"restore-all", 0, NULL, FIELD(restore_all), "restore all files that --list shows"},
-    {"repatch", 0, NULL, FIELD(repatch),
+    {"list", 'l', NULL, FIELD(lists.list),
+     "list the files that you have patched and not restored"},
+    {"restore-all", 0, NULL, FIELD(lists.restore_all), "restore all files that --list shows"},
+    {"repatch", 0, NULL, FIELD(lists.repatch),
      "patch again the listed files that an upgrade has overwritten"},
-    {"all-users", 0, NULL, FIELD(all_users),
+    {"all-users", 0, NULL, FIELD(lists.all_users),
      "with --list, --restore-all, --repatch, as root: use the lists of all users, each as that "
      "user"},
-    {"exclude", 0, "GLOB", FIELD(excludes),
+    {"exclude", 0, "GLOB", FIELD(folder.excludes),
      "with --tree or --venv: skip these names or paths below DIR; repeatable"},
-    {"jobs", 'j', "N", FIELD(jobs_text),
+    {"jobs", 'j', "N", FIELD(folder.jobs_text),
      "with --tree or --venv: process N files at a time (default: one for each "
      "processor)"},
     {"no-sync", 0, NULL, FIELD(no_sync),
@@ -138,10 +139,10 @@ static int set_option(struct elf_options *options, const struct option_row *row,
 
     if (row->argument == NULL) {
         *(bool *)(void *)field = true;
-    } else if (row->field == FIELD(excludes)) {
-        if (options->exclude_count == ELF_EXCLUDES_MAX)
+    } else if (row->field == FIELD(folder.excludes)) {
+        if (options->folder.exclude_count == ELF_EXCLUDES_MAX)
             return -EINVAL;
-        options->excludes[options->exclude_count++] = value;
+        options->folder.excludes[options->folder.exclude_count++] = value;
     } else {
         *(const char **)(void *)field = value;
     }
@@ -153,34 +154,35 @@ static int check_tree(struct elf_options *options, struct gs_err *err)
     long jobs = sysconf(_SC_NPROCESSORS_ONLN);
     char *end = NULL;
 
-    if (options->tree != NULL && options->venv != NULL)
+    if (options->folder.tree != NULL && options->folder.venv != NULL)
         return gs_err_set(err, -EINVAL, "--tree and --venv cannot be used together");
     if (options->file_count > 0 || options->output != NULL)
         return gs_err_set(err, -EINVAL,
                           "--tree and --venv cannot be used with FILE or --output");
     if (options->json && !options->print && !options->check)
         return gs_err_set(err, -EINVAL, "--json can only be used with --print or --check");
-    if (options->jobs_text != NULL) {
-        jobs = strtol(options->jobs_text, &end, 10);
-        if (end == options->jobs_text || *end != '\0' || jobs < 1 || jobs > 256)
+    if (options->folder.jobs_text != NULL) {
+        jobs = strtol(options->folder.jobs_text, &end, 10);
+        if (end == options->folder.jobs_text || *end != '\0' || jobs < 1 || jobs > 256)
             return gs_err_set(err, -EINVAL, "--jobs %s: is not a number from 1 to 256",
-                              options->jobs_text);
+                              options->folder.jobs_text);
     }
-    options->jobs = jobs < 1 ? 1 : jobs > 256 ? 256 : (unsigned)jobs;
-    options->programs_only = options->venv != NULL;
+    options->folder.jobs = jobs < 1 ? 1 : jobs > 256 ? 256 : (unsigned)jobs;
+    options->within.programs_only = options->folder.venv != NULL;
     return 0;
 }
 
 static int check_lists(const struct elf_options *options, struct gs_err *err)
 {
-    if (options->list + options->restore_all + options->repatch > 1)
+    if (options->lists.list + options->lists.restore_all + options->lists.repatch > 1)
         return gs_err_set(err, -EINVAL,
                           "--list, --restore-all and --repatch cannot be used together");
-    if (options->file_count > 0 || options->tree != NULL || options->venv != NULL ||
-        options->output != NULL || options->print || options->check || options->restore)
+    if (options->file_count > 0 || options->folder.tree != NULL ||
+        options->folder.venv != NULL || options->output != NULL || options->print ||
+        options->check || options->restore)
         return gs_err_set(err, -EINVAL,
                           "--list, --restore-all and --repatch go without files and folders");
-    if (options->all_users && geteuid() != 0)
+    if (options->lists.all_users && geteuid() != 0)
         return gs_err_set(err, -EINVAL, "--all-users is for root");
     return 0;
 }
@@ -196,17 +198,17 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
                           options->scope_text);
     if (options->help || options->version)
         return 0;
-    if (options->list || options->restore_all || options->repatch)
+    if (options->lists.list || options->lists.restore_all || options->lists.repatch)
         return check_lists(options, err);
-    if (options->all_users)
+    if (options->lists.all_users)
         return gs_err_set(err, -EINVAL,
                           "--all-users goes with --list, --restore-all or --repatch");
     if (options->print + options->check + options->restore > 1)
         return gs_err_set(err, -EINVAL,
                           "--print, --check and --restore cannot be used together");
-    if (options->tree != NULL || options->venv != NULL)
+    if (options->folder.tree != NULL || options->folder.venv != NULL)
         return check_tree(options, err);
-    if (options->exclude_count > 0 || options->jobs_text != NULL)
+    if (options->folder.exclude_count > 0 || options->folder.jobs_text != NULL)
         return gs_err_set(err, -EINVAL,
                           "--exclude and --jobs can only be used with --tree or --venv");
     if (options->file_count == 0)
@@ -263,16 +265,17 @@ int elf_options_parse(struct elf_options *options, int argc, char **argv, struct
             if (c == LONG_START + (int)i || (rows[i].letter != 0 && c == rows[i].letter))
                 row = &rows[i];
         if (c == ':' && strcmp(argv[optind - 1], "--venv") == 0)
-            options->venv = find_own_environment();
+            options->folder.venv = find_own_environment();
         else if (c == ':')
             return gs_err_set(err, -EINVAL, "%s: needs a value", argv[optind - 1]);
-        if (c == ':' && options->venv == NULL)
+        if (c == ':' && options->folder.venv == NULL)
             return refuse_no_environment(err);
         if (c == ':')
             continue;
         if (row == NULL)
             return gs_err_set(err, -EINVAL, "%s: no such option", argv[optind - 1]);
-        if (row->field == FIELD(venv) && optarg[0] == '-' && optarg == argv[optind - 1]) {
+        if (row->field == FIELD(folder.venv) && optarg[0] == '-' &&
+            optarg == argv[optind - 1]) {
             optind--; /* the next option: --venv had no value */
             optarg = find_own_environment();
             if (optarg == NULL)

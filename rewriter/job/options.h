@@ -13,28 +13,43 @@
 
 #define ELF_EXCLUDES_MAX 64
 
+/* undo/: the work on the list of patched files */
+struct elf_list_options {
+    bool list, restore_all, repatch, all_users;
+};
+
+/* tree/: the work on a folder */
+struct elf_folder_options {
+    const char *tree, *venv; /* folder, or NULL */
+    const char *excludes[ELF_EXCLUDES_MAX];
+    size_t exclude_count;
+    const char *jobs_text;
+    unsigned jobs; /* threads */
+    bool listed; /* set by undo/: tree or venv is a path of the list; no link on it is followed,
+                    * and root changes no folder of another user */
+};
+
+/* job/: how one file is treated because of the folder that it is in; set by tree/ and undo/ */
+struct elf_within_options {
+    /* FILE and OUT are below this and no link is followed to them; NULL: they are wherever their
+     * names lead. */
+    const struct elf_root *root, *output_root;
+    const char *origin; /* the folder that a copy was made from, see plan.h; NULL: no copy */
+    bool programs_only; /* the interpreter routes for its libraries */
+};
+
 struct elf_options {
-    bool list, restore_all, repatch, all_users; /* of the list of patched files */
     bool print, check, restore, dry_run, json, force, any, quiet, no_sync, help, version;
     const char *output;  /* -o, or NULL */
     const char *runtime; /* --runtime, or NULL */
     const char *scope_text;
-    const char *fault_text, *fault_byte_text; /* test build only */
-    const char *tree, *venv;                  /* folder, or NULL */
-    const char *excludes[ELF_EXCLUDES_MAX];
-    size_t exclude_count;
-    const char *jobs_text;
-    unsigned jobs;      /* threads for --tree and --venv */
-    const char *origin; /* set by --venv: the folder that a copy was made from, see plan.h */
-    bool programs_only; /* set by --venv: the interpreter routes for its libraries */
-    bool listed;        /* set by undo/: tree or venv is a path of the list; no link on it is
-                         * followed, and root changes no folder of another user */
-    /* Set by --tree and --venv: FILE and OUT are below this and no link is followed to them;
-     * NULL: they are wherever their names lead. */
-    const struct elf_root *root, *output_root;
     enum elf_scope scope;
+    const char *fault_text, *fault_byte_text; /* test build only */
     char **files;
     int file_count;
+    struct elf_list_options lists;
+    struct elf_folder_options folder;
+    struct elf_within_options within;
 };
 
 /* Reads the command line. 0, or -EINVAL with err saying what is wrong. */

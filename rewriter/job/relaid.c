@@ -23,8 +23,8 @@ static int refuse_restore(const struct elf_job *job, const char *why, struct gs_
                       job->name, why);
 }
 
-/* The bytes that go over the file as it is: first what was moved, then what was changed. The
- * copies' bytes are allocated. */
+/* The bytes to be written over the file as it is: first the parts that were moved, then those
+ * that were changed. The bytes of the moved parts are allocated. */
 static struct elf_change *list_changes(const struct elf_job *job, size_t *count,
                                        struct gs_err *err)
 {
@@ -99,7 +99,7 @@ static int write_image(const struct elf_job *job, struct elf_output *output, Elf
     return ret;
 }
 
-/* Symbols in sections that got another number or moved back. */
+/* Corrects symbols in sections that got another number or moved back. */
 static int mend_symbols(const struct elf_rest *rest, Elf64_Sym *symbols, size_t count,
                         struct gs_err *err)
 {
@@ -170,8 +170,8 @@ static int write_rest(const struct elf_rest *rest, struct elf_output *output,
     return ret;
 }
 
-/* Reads the new file as any other. The loader is not asked: what it sees is the original's, as
- * the checksum has shown, and after strip not all that starts is to its liking. */
+/* Reads the new file like any other. The loader is not asked: the part that it sees is the
+ * original's, as the checksum has shown, and after strip it may reject files that work. */
 static int verify_restored(const struct elf_job *job, struct elf_output *output,
                            struct gs_err *err)
 {

@@ -21,9 +21,10 @@ static const char *kind_text(const struct elf_image *image)
 {
     if (image->header.e_type == ET_EXEC)
         return "program (fixed address)";
-    if (image->flags_1 & DF_1_PIE)
+    if (image->dynamic.flags_1 & DF_1_PIE)
         return "program (PIE)";
-    return image->interpreter != NULL && image->soname == NULL ? "program (PIE)" : "library";
+    return image->interpreter != NULL && image->dynamic.soname == NULL ? "program (PIE)"
+                                                                       : "library";
 }
 
 static const char *scope_text(enum elf_scope scope)
@@ -75,7 +76,8 @@ static void print_imports(FILE *to, const struct elf_job *job)
           to);
 }
 
-/* Prints which libraries may escape the routing. The flags of a call cannot be seen in a file. */
+/* Prints the libraries that may escape the routing. The flags of a call cannot be seen in a
+ * file. */
 static void print_escapes(FILE *to, const struct elf_facts *facts)
 {
     if (!facts->imports_dlmopen && !facts->imports_dlopen)
@@ -92,17 +94,17 @@ static void print_escapes(FILE *to, const struct elf_facts *facts)
 
 static void print_plan(FILE *to, const struct elf_plan *plan)
 {
-    elf_say(to, "  plan      dynamic entry: %s\n", elf_dynamic_way_text(plan->dynamic_way));
-    elf_say(to, "            program header: %s", elf_slot_way_text(plan->slot_way));
+    elf_say(to, "  plan      dynamic entry: %s\n", elf_dynamic_way_text(plan->dynamic.way));
+    elf_say(to, "            program header: %s", elf_slot_way_text(plan->slot.way));
     if (plan->block.size > 0)
         elf_say(to, ", %llu bytes after it move", (unsigned long long)plan->block.size);
-    if (plan->slot_way == ELF_SLOT_PADDING) {
+    if (plan->slot.way == ELF_SLOT_PADDING) {
         fputs("\n            the payload behind the program stays where it is\n", to);
         return;
     }
     fprintf(to, "\n            new segment at 0x%llx; the file grows by %llu bytes\n",
-            (unsigned long long)plan->segment.address,
-            (unsigned long long)(plan->end - plan->image->source.size));
+            (unsigned long long)plan->tail.segment.address,
+            (unsigned long long)(plan->tail.end - plan->image->source.size));
 }
 
 void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *problem)
@@ -118,8 +120,8 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
     }
     if (job->image.segments != NULL) {
         elf_say(to, "  kind      %s %s%s%s\n", elf_machine_name(job->image.header.e_machine),
-                kind_text(&job->image), job->image.soname ? ", " : "",
-                job->image.soname ? job->image.soname : "");
+                kind_text(&job->image), job->image.dynamic.soname ? ", " : "",
+                job->image.dynamic.soname ? job->image.dynamic.soname : "");
         elf_say(to, "  scope     %s\n", scope_text(job->scope));
         print_cuda(to, job);
         print_imports(to, job);
@@ -135,13 +137,13 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
                 (unsigned long)job->stat.st_nlink);
     if (problem->code != 0)
         elf_say(to, "  result    %s\n", problem->text);
-    else if (job->plan.tail != NULL)
+    else if (job->plan.tail.bytes != NULL)
         print_plan(to, &job->plan);
     else
         elf_say(to, "  result    already patched; strip or objcopy ran after that\n");
 }
 
-/* Bytes of the UTF-8 character at p (RFC 3629), 0 where there is none. */
+/* Bytes of the UTF-8 character at p (RFC 3629), 0 if there is none. */
 static size_t utf8_length(const unsigned char *p)
 {
     size_t length = *p < 0x80   ? 1
@@ -197,9 +199,9 @@ static void json_plan(FILE *to, const struct elf_plan *plan)
     fprintf(to,
             ",\"plan\":{\"dynamic\":\"%s\",\"program_header\":\"%s\",\"moved_bytes\":%llu,"
             "\"added_bytes\":%llu}",
-            dynamic[plan->dynamic_way], slot[plan->slot_way],
+            dynamic[plan->dynamic.way], slot[plan->slot.way],
             (unsigned long long)plan->block.size,
-            (unsigned long long)(plan->end - plan->image->source.size));
+            (unsigned long long)(plan->tail.end - plan->image->source.size));
 }
 
 void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_err *problem)
@@ -210,7 +212,7 @@ void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_
     if (job->image.segments != NULL) {
         json_pair(to, "machine", elf_machine_name(job->image.header.e_machine));
         json_pair(to, "kind", kind_text(&job->image));
-        json_pair(to, "soname", job->image.soname);
+        json_pair(to, "soname", job->image.dynamic.soname);
         json_pair(to, "scope", scope_text(job->scope));
         json_pair(to, "cudart", cudart_text(&job->facts));
         fprintf(to, ",\"newest_driver_api\":%d,\"device_code\":%s,\"cuda\":%s",
@@ -230,7 +232,7 @@ void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_
     }
     json_pair(to, "environment", job->environment[0] != '\0' ? job->environment : NULL);
     json_pair(to, "runtime", job->runtime[0] != '\0' ? job->runtime : NULL);
-    if (problem->code == 0 && job->plan.tail != NULL)
+    if (problem->code == 0 && job->plan.tail.bytes != NULL)
         json_plan(to, &job->plan);
     json_pair(to, "problem", problem->code != 0 ? problem->text : NULL);
     fprintf(to, ",\"exit\":%d}\n", (int)elf_exit_of(problem->code));
@@ -282,7 +284,7 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
     fprintf(to, ",\"exit\":%d}\n", status);
 }
 
-/* A signature of the old bytes does not hold for the new ones. */
+/* A signature of the old bytes is not valid for the new ones. */
 static void warn_signed(FILE *to, const struct elf_job *job)
 {
     const char *lost = NULL;
@@ -302,7 +304,7 @@ static void warn_signed(FILE *to, const struct elf_job *job)
 
 void elf_report_strip(FILE *to, const struct elf_job *job)
 {
-    if (job->plan.slot_way == ELF_SLOT_END || job->plan.slot_way == ELF_SLOT_PADDING)
+    if (job->plan.slot.way == ELF_SLOT_END || job->plan.slot.way == ELF_SLOT_PADDING)
         elf_say(to,
                 "%s: note: strip would break this file from now on; strip it before "
                 "patching\n",
@@ -335,5 +337,5 @@ void elf_report_done(FILE *to, const struct elf_job *job)
                 "%s: note: the file had %lu names (hard links); %s still name the old "
                 "content\n",
                 job->name, (unsigned long)job->stat.st_nlink,
-                options->tree != NULL ? "those outside the folder" : "the others");
+                options->folder.tree != NULL ? "those outside the folder" : "the others");
 }

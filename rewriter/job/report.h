@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report.h: what gpushare-patch says about a file, for people and as JSON.
+ * report.h: the reports of gpushare-patch about a file, as text and as JSON.
  */
 #ifndef REWRITER_JOB_REPORT_H
 #define REWRITER_JOB_REPORT_H
@@ -14,8 +14,8 @@
 void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *problem);
 void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_err *problem);
 
-/* --check. present: the runtime library that the marker names is there. problem (code 0: none)
- * is why the file could not be looked at. */
+/* --check. present: the runtime library that the marker names exists. problem (code 0: none) is
+ * why the file could not be checked. */
 void elf_report_check(FILE *to, const struct elf_job *job, bool present);
 void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
                            const struct gs_err *problem);
@@ -23,7 +23,7 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
 /* Writes text as a JSON string with quotes; bytes that are no UTF-8 as U+FFFD. */
 void elf_report_json_string(FILE *to, const char *text);
 
-/* A line for a patched file that strip would break; nothing for others. */
+/* One line for a patched file that strip would break; nothing for others. */
 void elf_report_strip(FILE *to, const struct elf_job *job);
 
 /* One line for a file that was patched (or would be, with --dry-run). */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rest.c: section headers and names as they are without gpushare-patch's section, for a file
- * that was laid out anew.
+ * rest.c: section headers and names without those of gpushare-patch's sections, for a file that
+ * was laid out anew.
  *
- * Owns the tables of struct elf_rest. Section contents that are not loaded follow the loaded
- * part in the order that they have now. No state, any thread.
+ * Owns the tables of struct elf_rest. Section contents that are not loaded follow the loaded part
+ * in their present order. No state, any thread.
  */
 #include "rewriter/job/rest.h"
 
@@ -32,8 +32,8 @@ static bool in_segment(const struct elf_rest *rest, const Elf64_Shdr *s)
            s->sh_addr - p->p_vaddr < p->p_filesz;
 }
 
-/* Numbers the sections that stay: all but the marker's, and what keeps the place of the
- * strings. */
+/* Numbers the sections that stay: all except the marker's, and the one that keeps the place of
+ * the strings. */
 static int number_sections(struct elf_rest *rest, struct gs_err *err)
 {
     const struct elf_image *now = rest->now;
@@ -58,7 +58,7 @@ static int number_sections(struct elf_rest *rest, struct gs_err *err)
     return 0;
 }
 
-/* Sections that refer to others by number. */
+/* Corrects sections that refer to others by number. */
 static int mend_numbers(struct elf_rest *rest, struct gs_err *err)
 {
     for (size_t i = 1; i < rest->count; i++) {
@@ -161,7 +161,7 @@ static int place_sections(struct elf_rest *rest, struct gs_err *err)
     return 0;
 }
 
-/* Cuts one of our names out of the table, but for an end of it that others share. */
+/* Cuts one of our names out of the table, except for an ending that others share. */
 static void cut_name(struct elf_rest *rest, const char *name)
 {
     size_t length = strlen(name) + 1, at = 0, end;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * write.c: carries out a job: copy, change, read back, commit.
+ * write.c: carries out a job: copies, changes, reads back, commits.
  *
- * Until the commit nothing that was there before is touched. One thread per job.
+ * Until the commit no existing file is touched. One thread per job.
  */
 #include "rewriter/job/write.h"
 #include "rewriter/output/copy.h"
@@ -38,12 +38,12 @@ struct elf_source elf_job_original(const struct elf_job *job)
     return source;
 }
 
-/* Reads the new file with our reader and with libelf, and asks the loader. */
+/* Checks the new file with our reader, with libelf, and with the loader. */
 static int verify_patched(const struct elf_job *job, const struct elf_output *output,
                           struct gs_err *err)
 {
     const struct elf_plan *plan = &job->plan;
-    struct elf_source source = {.name = job->name, .fd = output->fd, .size = plan->end};
+    struct elf_source source = {.name = job->name, .fd = output->fd, .size = plan->tail.end};
     struct elf_image new;
     int ret = elf_image_read(&new, &source, err);
 
@@ -64,14 +64,15 @@ static int fill_patched(struct elf_job *job, struct elf_output *output, struct g
     struct elf_digests digests;
     int ret = elf_copy_patched(&copy, plan, &digests, err);
 
-    ret =
-        ret ?: elf_output_write(output, plan->undo_at + SUMS_AT, &digests, sizeof digests, err);
+    ret = ret
+              ?: elf_output_write(output, plan->tail.undo_at + SUMS_AT, &digests,
+                                  sizeof digests, err);
     if (ret == 0)
         memcpy(job->listed.original, digests.whole, sizeof job->listed.original);
     return ret ?: verify_patched(job, output, err);
 }
 
-/* 0; 1 when what the undo note gives back is not the original. */
+/* 0; 1 if the result of the undo note is not the original. */
 static int fill_original(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     struct elf_source original = elf_job_original(job);
@@ -88,7 +89,8 @@ static int fill_original(struct elf_job *job, struct elf_output *output, struct 
     return memcmp(digests.whole, head->original_checksum, sizeof digests.whole) != 0;
 }
 
-/* As it was; or, if strip or objcopy ran since, as that would have made it. */
+/* Writes the original or, if strip or objcopy ran since, the file that those would have made of
+ * it. */
 static int fill_restored(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     int ret = job->note.relaid ? 1 : fill_original(job, output, err);
@@ -101,8 +103,8 @@ static int fill_restored(struct elf_job *job, struct elf_output *output, struct 
     return elf_relaid_write(job, output, err);
 }
 
-/* Attributes and the final step; in place of the input, or beside it with -o. Time of the last
- * change: NULL is now. */
+/* Sets attributes and takes the final step, in place of the input, or beside it with -o. The
+ * time is that of the last change; NULL: now. */
 static int finish_output(struct elf_job *job, struct elf_output *output,
                          const struct timespec *changed, struct gs_err *err)
 {
@@ -123,7 +125,7 @@ static bool is_same_entry(const struct elf_entry *a, const struct elf_entry *b)
            fstat(b->folder, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Where the result goes: the file itself, or another one beside it or elsewhere. */
+/* Opens the place of the result: the file itself, or another one beside it or elsewhere. */
 static int open_output(const struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     const char *target = job->options->output;
@@ -132,7 +134,7 @@ static int open_output(const struct elf_job *job, struct elf_output *output, str
 
     if (target == NULL)
         return elf_output_open(output, &job->entry, job->path, err);
-    ret = elf_entry_open(&entry, job->options->output_root, target, err);
+    ret = elf_entry_open(&entry, job->options->within.output_root, target, err);
     if (ret == 0 && is_same_entry(&entry, &job->entry))
         ret = gs_err_set(err, -EEXIST,
                          "%s: is the input file itself; omit --output to change it in place",
@@ -142,7 +144,7 @@ static int open_output(const struct elf_job *job, struct elf_output *output, str
     return ret;
 }
 
-/* Where the new file is, by the descriptor of its folder. */
+/* Finds the new file's path by the descriptor of its folder. */
 static void fill_listed(struct elf_job *job, const struct elf_output *output)
 {
     char link[32], folder[PATH_MAX];
@@ -164,19 +166,20 @@ static void fill_listed(struct elf_job *job, const struct elf_output *output)
 void elf_job_list(struct elf_job *job)
 {
     const struct elf_options *options = job->options;
-    const struct elf_root *root =
-        options->output_root != NULL ? options->output_root : options->root;
+    const struct elf_root *root = options->within.output_root != NULL
+                                      ? options->within.output_root
+                                      : options->within.root;
 
     if (options->dry_run || job->listed.path[0] == '\0')
         return;
-    job->listed.venv = options->venv != NULL;
-    if (root != NULL && (options->venv != NULL || options->tree != NULL))
+    job->listed.venv = options->folder.venv != NULL;
+    if (root != NULL && (options->folder.venv != NULL || options->folder.tree != NULL))
         memcpy(job->listed.root, root->path, sizeof job->listed.root);
     elf_registry_add(&job->listed, &job->unlisted);
 }
 
-/* It is listed before it gets its name: whoever is killed between leaves a listed file that is
- * not patched, which does no harm. */
+/* The file is listed before it gets its name. If the run is killed between these steps, a listed
+ * file is not patched, which does no harm. */
 static int put_patched(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     bool listed_before;
@@ -205,7 +208,7 @@ int elf_job_write(struct elf_job *job, struct gs_err *err)
     return ret;
 }
 
-/* $ORIGIN in the names of the original is right in the original's folder only. */
+/* $ORIGIN in the names of the original is right only in the original's folder. */
 static int refuse_pinned(const struct elf_job *job, struct gs_err *err)
 {
     char origin[PATH_MAX];
@@ -234,7 +237,7 @@ int elf_job_restore(struct elf_job *job, struct gs_err *err)
         return ret;
     elf_fault();
     ret = fill_restored(job, &output, err);
-    if (!job->options->dry_run) /* only now it is known whether it can be restored */
+    if (!job->options->dry_run) /* only now is it known whether it can be restored */
         ret = ret ?: finish_output(job, &output, job->note.relaid ? NULL : &job->changed, err);
     elf_output_deinit(&output);
     return ret;

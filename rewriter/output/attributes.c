@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attributes.c: copies mode, owner, access lists and other extended attributes to the new file;
- * but not the time of the last change, by which other programs see that the content changed.
+ * attributes.c: copies mode, owner, access lists and other extended attributes to the new file.
+ * It does not copy the time of the last change, by which other programs see that the content
+ * changed.
  *
  * No state, any thread.
  */
@@ -17,8 +18,8 @@
 #define MAX_LIST  ((size_t)64 * 1024) /* XATTR_LIST_MAX */
 #define MAX_VALUE ((size_t)64 * 1024) /* XATTR_SIZE_MAX */
 
-/* Signatures over the old content cannot be right for the new one; labels of SELinux come from
- * the folder's rules. */
+/* Signatures of the old content are not valid for the new one; labels of SELinux come from the
+ * folder's rules. */
 static bool is_skipped(const char *name, bool whole)
 {
     if (strcmp(name, "security.ima") == 0 || strcmp(name, "security.evm") == 0)
@@ -42,8 +43,9 @@ static int copy_one(struct elf_output *output, int from, const char *name, uint8
     return gs_err_errno(err, -errno, "%s: cannot copy its attribute %s", output->target, name);
 }
 
-/* A folder's default access list gives rights to the new file that the old one did not give.
- * Before the mode is set: while there is a list, the mode's group is the list's mask. */
+/* Removes a folder's default access list, which would give the new file rights that the old one
+ * did not have. Before the mode is set: while there is a list, the group part of the mode is the
+ * list's mask. */
 static int drop_inherited(struct elf_output *output, struct gs_err *err)
 {
     if (fremovexattr(output->fd, "system.posix_acl_access") == 0 || errno == ENODATA ||

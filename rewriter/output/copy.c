@@ -4,11 +4,11 @@
  *
  * Two or three threads work one behind the other. The reader fills the chunks of a small ring
  * from the original, sums them up and applies the changes. The writer (the caller) writes the
- * chunks. The checker reads the new file back; it runs only if the disk is waited for anyway. So
- * a file of any size needs a few MiB, and each byte is touched while the cache still holds it. Chunks of
- * 1 MiB: large writes get large pages in the page cache, which makes this cheaper than
- * copy_file_range() within one file system (bench/patch_bench.py). Where extents can be shared
- * (reflink), nothing but changes is written.
+ * chunks. The checker reads the new file back; it runs only if the run waits for the disk anyway.
+ * So a file of any size needs a few MiB, and each byte is touched while the cache still holds it.
+ * Chunks have 1 MiB: large writes get large pages in the page cache, which makes this cheaper
+ * than copy_file_range() within one file system (bench/patch_bench.py). If extents can be shared
+ * (reflink), only changes are written.
  */
 #include "rewriter/output/copy.h"
 #include "rewriter/output/fault.h"
@@ -32,7 +32,7 @@ struct pipe {
     uint8_t *ring;               /* RING * CHUNK */
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    uint64_t read, written; /* under lock: bytes that the reader, the writer is done with */
+    uint64_t read, written; /* under lock: bytes done by the reader, the writer */
     bool stopped;           /* under lock: one of them failed */
     struct elf_sums sums;   /* the reader's until it is joined */
     struct gs_err read_err;
@@ -63,7 +63,7 @@ static void advance_counter(struct pipe *p, uint64_t *counter, uint64_t to, int 
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Waits until *counter has reached `until`; false when it never will. */
+/* Waits until *counter has reached `until`; false if it never will. */
 static bool await_counter(struct pipe *p, const uint64_t *counter, uint64_t until)
 {
     bool reached;
@@ -91,7 +91,7 @@ static void *read_all(void *argument)
         if (p->read_ret == 0) {
             elf_sums_update(&p->sums, bytes, n);
             if (p->plan != NULL)
-                elf_changes_apply(p->plan->changes, p->plan->change_count, at, bytes, n);
+                elf_changes_apply(p->plan->changes.list, p->plan->changes.count, at, bytes, n);
         }
         advance_counter(p, &p->read, end, p->read_ret);
         at = end;
@@ -116,7 +116,7 @@ static void *check_all(void *argument)
     return NULL;
 }
 
-/* Writes those parts of [at, end) that one of the changes touches. */
+/* Writes the parts of [at, end) that a change touches. */
 static int write_touched(const struct pipe *p, const struct elf_change *changes, size_t count,
                          uint64_t at, uint64_t end, struct gs_err *err)
 {
@@ -145,7 +145,9 @@ static int write_chunk(const struct pipe *p, uint64_t at, uint64_t end, struct g
         return elf_output_write(p->copy->output, at, ring_slot(p, at), (size_t)(end - at), err);
     ret = write_touched(p, original->undo, original->undo_count, at, end, err);
     if (p->plan != NULL)
-        ret = ret ?: write_touched(p, p->plan->changes, p->plan->change_count, at, end, err);
+        ret = ret
+                  ?: write_touched(p, p->plan->changes.list, p->plan->changes.count, at, end,
+                                   err);
     return ret;
 }
 
@@ -161,7 +163,7 @@ static int write_all(struct pipe *p, struct gs_err *err)
             break;
         ret = write_chunk(p, at, end, err);
         elf_fault();
-        if (ret == 0 && p->copy->sync) /* only a hint: fsync decides */
+        if (ret == 0 && p->copy->sync) /* only a hint: fsync is what counts */
             (void)sync_file_range(output->fd, (off_t)at, (off_t)(end - at),
                                   SYNC_FILE_RANGE_WRITE);
         advance_counter(p, &p->written, end, ret);
@@ -170,7 +172,7 @@ static int write_all(struct pipe *p, struct gs_err *err)
     return ret;
 }
 
-/* Reads, writes, and checks on the way if there is so much to be checked. */
+/* Reads and writes, and checks on the way if every byte is to be checked. */
 static int run_threads(struct pipe *p, struct gs_err *err)
 {
     pthread_t reader, checker = 0;
@@ -207,9 +209,9 @@ static int run_copy(struct pipe *p, struct elf_digests *digests, struct gs_err *
     p->shared = ret > 0;
     p->back.whole = p->copy->sync && !p->shared;
     ret = ret < 0 ? ret : run_threads(p, err);
-    if (ret == 0 && plan != NULL && plan->end > p->size)
-        ret = elf_output_write(p->copy->output, plan->segment.offset, plan->tail,
-                               (size_t)(plan->end - plan->segment.offset), err);
+    if (ret == 0 && plan != NULL && plan->tail.end > p->size)
+        ret = elf_output_write(p->copy->output, plan->tail.segment.offset, plan->tail.bytes,
+                               (size_t)(plan->tail.end - plan->tail.segment.offset), err);
     elf_fault();
     elf_sums_final(&p->sums, digests->whole, digests->image);
     return ret ?: elf_readback_finish(&p->back, digests->whole, err);
@@ -229,7 +231,7 @@ static int copy_checked(const struct elf_copy *copy, const struct elf_plan *plan
                  .plan = plan,
                  .new = {.name = copy->original->name,
                          .fd = copy->output->fd,
-                         .size = plan != NULL ? plan->end : size}},
+                         .size = plan != NULL ? plan->tail.end : size}},
     };
     int ret = elf_readback_init(&p.back, copy->kind, image_end, err);
 

@@ -12,8 +12,8 @@
 struct elf_copy {
     struct elf_output *output;
     const struct elf_source *original; /* undone, if it was patched before */
-    bool sync; /* the disk will be waited for: let it begin early, and use the time to read
-                  every byte back; else only what is changed is read back */
+    bool sync; /* the run will wait for the disk: start writing early, and use the time to
+                  read every byte back; else only changed parts are read back */
     enum elf_checksum_kind kind; /* of the checksums that are made on the way */
 };
 
@@ -22,8 +22,8 @@ struct elf_digests {
     uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE];
 };
 
-/* Writes the original with the plan's changes, then the tail, and reads back what readback.h
- * says. 0; -EIO when the new file is not what was planned; or what reading and writing gave. */
+/* Writes the original with the plan's changes, then the tail, and reads back as readback.h says.
+ * 0; -EIO if the new file differs from the plan; or the error of reading and writing. */
 int elf_copy_patched(const struct elf_copy *copy, const struct elf_plan *plan,
                      struct elf_digests *digests, struct gs_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fault.h: points where the test build of gpushare-patch can be made to die, to show that no
- * moment is a bad one, and where it damages the new file, to show that this is noticed.
+ * fault.h: points where the test build of gpushare-patch can be killed, to show that this is safe
+ * at every moment; and where it damages the new file, to show that this is noticed.
  */
 #ifndef REWRITER_OUTPUT_FAULT_H
 #define REWRITER_OUTPUT_FAULT_H
@@ -20,7 +20,7 @@ static inline void elf_fault(void)
         _exit(99); /* as kill -9: nothing is flushed, nothing cleaned up */
 }
 
-/* Changes one byte of the new file behind the first reader's back. */
+/* Changes one byte of the new file after it was written. */
 static inline void elf_fault_damage(int fd)
 {
     uint8_t byte;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * folder_entry.c: see folder_entry.h. Below a root each part of a path is opened by itself, from the folder
- * before it and without following links: openat2() could do that at once, but only since Linux
- * 5.6 and not in every container, and then this would be needed just as well.
+ * folder_entry.c: see folder_entry.h. Below a root each part of a path is opened by itself, from
+ * the folder before it and without following links. openat2() could do that in one call, but only
+ * since Linux 5.6 and not in every container, so this would be needed as well.
  *
  * Owns the descriptors until they are closed. No state, any thread.
  */
@@ -60,7 +60,7 @@ static bool take_part(const char **path, char name[NAME_MAX + 1], int *error)
     return true;
 }
 
-/* Steps from *folder, which is ours, into that folder of it. */
+/* Goes from *folder, which is ours, to the folder `name` in it. */
 static int step_into(int *folder, const char *name)
 {
     int next = openat(*folder, name, PASS | O_NOFOLLOW), error = -errno;
@@ -70,7 +70,7 @@ static int step_into(int *folder, const char *name)
     return next >= 0 ? 0 : error;
 }
 
-/* The folder of the last part, which goes into base: "." when path has no part. */
+/* Opens the folder of the last part, which goes into base: "." if path has no part. */
 static int walk_below(const struct elf_root *root, const char *path, struct elf_entry *entry)
 {
     int ret = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * folder_entry.h: where a file is: the folder that holds it, held open, and its name in there.
+ * folder_entry.h: the place of a file: its folder, which is held open, and its name in there.
  *
  * A user with write access to a folder can replace a file in it by a link between two of our
  * steps. So a path is walked once, and every later step (read, write, rename) uses the descriptor
@@ -14,7 +14,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* A folder that nothing outside of is touched (--tree, --venv). */
+/* A folder; nothing outside it is touched (--tree, --venv). */
 struct elf_root {
     int fd;              /* for reading its entries; -1: not open */
     char path[PATH_MAX]; /* links resolved; for messages and to name what is below it */
@@ -27,17 +27,17 @@ struct elf_entry {
 
 /* Opens the folder of that name, links followed. 0 or -errno; close accepts one that failed. */
 int elf_root_open(struct elf_root *root, const char *name, struct gs_err *err);
-/* The same for an absolute path without links, as it was resolved once: a link that has come on
- * the way since is not followed. */
+/* The same for an absolute path without links, as it was resolved before: a link that has
+ * appeared on the way since is not followed. */
 int elf_root_open_resolved(struct elf_root *root, const char *path, struct gs_err *err);
 void elf_root_close(struct elf_root *root);
 
-/* The part of path behind the root's, "" for the root itself; NULL if it does not begin with
- * that. Says nothing about links on the way. */
+/* The part of path behind the root's, "" for the root itself; NULL if it does not begin with the
+ * root's. Does not check for links on the way. */
 const char *elf_root_below(const struct elf_root *root, const char *path);
 
-/* Opens a folder below the root for reading its entries; no link is followed. `below` is "" for
- * the root itself. The descriptor or -errno: -ENOTDIR or -ELOOP where a link is in the way. */
+/* Opens a folder below the root to read its entries; no link is followed. `below` is "" for the
+ * root itself. The descriptor or -errno: -ENOTDIR or -ELOOP if a link is in the way. */
 int elf_root_folder(const struct elf_root *root, const char *below);
 
 /* Finds the entry of path. With a root, path must be below it and no symbolic link is followed

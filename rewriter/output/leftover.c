@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * leftover.c: see leftover.h. A living run holds a lock (flock) on its new file, which the
- * kernel gives back when it dies. Where a file system cannot lock, leftovers stay.
+ * leftover.c: see leftover.h. A run holds a lock (flock) on its new file, which the kernel
+ * releases when the run ends. If a file system cannot lock, leftovers stay.
  *
  * No state, any thread.
  */
@@ -66,8 +66,8 @@ static void sweep_file(int folder, const char *name, int fd, const struct stat *
         unlinkat(folder, name, 0);
 }
 
-/* Removes a folder with a file in it. Another run that has made its folder but not yet the file
- * would fail then; it works on the same target as we do. */
+/* Removes a folder with a file in it. A run that has made its folder but not yet the file would
+ * fail then, but it would work on the same target as this one. */
 static void sweep_folder(int folder, const char *name, int fd)
 {
     int file = openat(fd, ELF_LEFTOVER_INNER, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -86,7 +86,7 @@ void elf_leftover_sweep(int folder, const char *name)
     struct stat st;
 
     if (fd < 0 && errno == ELOOP)
-        unlinkat(folder, name, 0); /* a link, which nobody works on for long */
+        unlinkat(folder, name, 0); /* a link, which no run uses for long */
     if (fd < 0)
         return;
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * leftover.h: the names that new files have until they take the place of the old ones. A run
- * that is killed leaves them behind, and the next one removes them.
+ * leftover.h: the names of new files until they take the place of the old ones. A run that is
+ * killed leaves them behind, and the next one removes them.
  *
  * The name is .gpushare-patch.XXXXXXXXXXXXXXXX, beside the target. For a program that runs with
  * the rights of its owner (setuid) it is a folder, which only the owner may enter, with the file
@@ -15,18 +15,18 @@
 
 #define ELF_LEFTOVER_INNER "new" /* the file in such a folder */
 
-/* The name for a target called `base`: always the same, so that the next run finds it. */
+/* The name for a target called `base`: the same in every run, so that the next run finds it. */
 void elf_leftover_name(char name[NAME_MAX + 1], const char *base);
-/* Another name, for when a file that cannot be removed has that one. */
+/* Another name, if a file that cannot be removed has that one. */
 void elf_leftover_random_name(char name[NAME_MAX + 1]);
 
 /* Whether a name is one of these. */
 bool elf_leftover_is_one(const char *name);
 
-/* Says that we are at work on the file, for as long as the descriptor is open. */
+/* Marks the file as in work, for as long as the descriptor is open. */
 void elf_leftover_hold(int fd);
 
-/* Removes `name` from the folder, unless a run that is still alive holds it, or it is none of
+/* Removes `name` from the folder, unless a running gpushare-patch holds it, or it is none of
  * ours. A file that cannot be removed stays. */
 void elf_leftover_sweep(int folder, const char *name);
 

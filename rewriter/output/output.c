@@ -48,7 +48,7 @@ static int fail_with_errno(const struct elf_output *output, const char *what,
     return gs_err_errno(err, -error, "%s: %s%s", output->target, what, way_out(error));
 }
 
-/* Takes over the place: a descriptor that can be synced. */
+/* Takes over the entry's folder, as a descriptor that can be synced. */
 static int open_folder(struct elf_output *output, const struct elf_entry *entry,
                        struct gs_err *err)
 {
@@ -59,13 +59,14 @@ static int open_folder(struct elf_output *output, const struct elf_entry *entry,
     if (output->folder < 0)
         return gs_err_errno(err, -errno, "%s: cannot open its folder", output->target);
     if (ioctl(output->folder, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_APPEND_FL)) {
-        errno = EPERM; /* what is made there could not be taken away again */
+        errno = EPERM; /* files made there could not be removed again */
         return fail_with_errno(output, "cannot write into its folder", err);
     }
     return 0;
 }
 
-/* A device or folder is never replaced; a link itself is, by the file. */
+/* A device or folder is never replaced. If the target is a link, the link itself is replaced by
+ * the file. */
 static int check_kind(const struct elf_output *output, struct gs_err *err)
 {
     struct stat st;
@@ -77,8 +78,8 @@ static int check_kind(const struct elf_output *output, struct gs_err *err)
                       output->target, S_ISDIR(st.st_mode) ? "a folder" : "not a regular file");
 }
 
-/* Takes a name beside the target, by a call that gives -EEXIST where it is taken: what a killed
- * run has left gives way, what a living one holds does not. 0 or -errno. */
+/* Takes a name beside the target, by a call that gives -EEXIST if the name exists. A file of a
+ * killed run is removed, that of a running one is not. 0 or -errno. */
 static int take_name(struct elf_output *output, char into[NAME_MAX + 1],
                      int (*take)(struct elf_output *, const char *))
 {

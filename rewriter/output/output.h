@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * output.h: a new file that takes the place of an old one at once or not at all.
+ * output.h: a new file that takes the place of an old one in one step or not at all.
  */
 #ifndef REWRITER_OUTPUT_OUTPUT_H
 #define REWRITER_OUTPUT_OUTPUT_H
@@ -18,28 +18,29 @@ struct elf_output {
     int folder;                   /* descriptor of the target's folder */
     int fd;                       /* the new file, open for reading and writing */
     char base[NAME_MAX + 1];      /* the target's name in its folder */
-    char temporary[NAME_MAX + 1]; /* its name until then, or "" while it has none */
+    char temporary[NAME_MAX + 1]; /* its name until the commit, or "" while it has none */
     int aside;                    /* folder of its own for that name, or -1 */
     char aside_name[NAME_MAX + 1];
 };
 
-/* Makes a new file in the folder of the entry: without a name where the file system can do that
- * (then a crash leaves nothing behind before the commit), else with one of leftover.h. `target`
- * is the entry's path, for messages; it must outlive output, the entry need not. 0 or -errno. */
+/* Makes a new file in the folder of the entry: without a name if the file system can do that
+ * (then a crash before the commit leaves nothing behind), else with a name of leftover.h.
+ * `target` is the entry's path, for messages; it must outlive output, the entry need not. 0 or
+ * -errno. */
 int elf_output_open(struct elf_output *output, const struct elf_entry *entry,
                     const char *target, struct gs_err *err);
 
 /* The same with an existing file (a descriptor of it) as the new one: the entry becomes another
- * name of it. */
+ * name of that file. */
 int elf_output_link(struct elf_output *output, const struct elf_entry *entry,
                     const char *target, int existing, struct gs_err *err);
 
-/* Before the new file gets the rights of another user: makes a folder that only we may enter,
- * in which it gets its name before it takes the target's, so that a crash leaves no such file
- * where others can run it. 0 or -errno. */
+/* Before the new file gets the rights of another user: makes a folder that only we may enter.
+ * There the file gets its name before it takes the target's, so that a crash does not leave such
+ * a file where others can run it. 0 or -errno. */
 int elf_output_hide(struct elf_output *output, struct gs_err *err);
 
-/* Removes what was not committed. Accepts a zeroed struct with its descriptors -1. */
+/* Removes a file that was not committed. Accepts a zeroed struct with its descriptors -1. */
 void elf_output_deinit(struct elf_output *output);
 
 /* Makes the first `size` bytes those of from by sharing them (reflink). 1; 0 when the file
@@ -49,9 +50,9 @@ int elf_output_share(struct elf_output *output, int from, uint64_t size, struct 
 int elf_output_write(struct elf_output *output, uint64_t offset, const void *bytes,
                      size_t length, struct gs_err *err);
 
-/* Syncs the file, gives it its name in one step, syncs the folder; without `sync` only the name
- * (then a power failure may leave a damaged file). If `old` is not NULL, the target must still
- * be that file (-ESTALE otherwise). */
+/* Syncs the file, gives it its name in one step, and syncs the folder; without `sync` only the
+ * name (then a power failure may leave a damaged file). If `old` is not NULL, the target must
+ * still be that file (else -ESTALE). */
 int elf_output_commit(struct elf_output *output, const struct stat *old, bool sync,
                       struct gs_err *err);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * readback.c: the proof that a new file is the original but for what was planned.
+ * readback.c: the proof that a new file is the original except for the planned changes.
  *
  * A stretch that a change touches is compared byte by byte with the original and the changes.
- * Every other stretch must be the original's: with `whole` it is read and summed up, and the
- * sum must be the one that the reader of the original got. Without `whole` we trust the
- * kernel to have written what it was given, as cp does. One thread at a time.
+ * Every other stretch must be the original's. With `whole` it is read and summed up, and the sum
+ * must be the one that the reader of the original got. Without `whole` we trust the kernel to
+ * have written the given bytes, as cp does. One thread at a time.
  */
 #include "rewriter/output/readback.h"
 
@@ -56,7 +56,7 @@ static bool is_touched(const struct elf_readback *back, uint64_t from, uint64_t 
 
     return touches_range(original->undo, original->undo_count, from, to) ||
            (back->plan != NULL &&
-            touches_range(back->plan->changes, back->plan->change_count, from, to));
+            touches_range(back->plan->changes.list, back->plan->changes.count, from, to));
 }
 
 static int check_touched(struct elf_readback *back, uint64_t at, size_t n, struct gs_err *err)
@@ -70,7 +70,7 @@ static int check_touched(struct elf_readback *back, uint64_t at, size_t n, struc
     if (back->whole)
         elf_sums_update(&back->sums, expected, n);
     if (back->plan != NULL)
-        elf_changes_apply(back->plan->changes, back->plan->change_count, at, expected, n);
+        elf_changes_apply(back->plan->changes.list, back->plan->changes.count, at, expected, n);
     return memcmp(expected, found, n) == 0 ? 0 : refuse_difference(back, at, err);
 }
 
@@ -96,15 +96,16 @@ int elf_readback_check(struct elf_readback *back, uint64_t from, uint64_t to,
 static int check_tail(struct elf_readback *back, struct gs_err *err)
 {
     const struct elf_plan *plan = back->plan;
-    uint64_t size = plan->end - plan->segment.offset;
+    uint64_t size = plan->tail.end - plan->tail.segment.offset;
     int ret = 0;
 
     for (uint64_t at = 0; ret == 0 && at < size;) {
         size_t n = size - at < STRETCH ? (size_t)(size - at) : STRETCH;
 
-        ret = elf_source_read(&back->new, plan->segment.offset + at, back->buffers, n, err);
-        if (ret == 0 && memcmp(plan->tail + at, back->buffers, n) != 0)
-            ret = refuse_difference(back, plan->segment.offset + at, err);
+        ret =
+            elf_source_read(&back->new, plan->tail.segment.offset + at, back->buffers, n, err);
+        if (ret == 0 && memcmp(plan->tail.bytes + at, back->buffers, n) != 0)
+            ret = refuse_difference(back, plan->tail.segment.offset + at, err);
         at += n;
     }
     return ret;
@@ -127,7 +128,7 @@ int elf_readback_finish(struct elf_readback *back, const uint8_t whole[ELF_CHECK
                 "try again",
                 back->original->name);
     }
-    if (back->plan != NULL && back->plan->end > back->original->size)
+    if (back->plan != NULL && back->plan->tail.end > back->original->size)
         ret = check_tail(back, err);
     if (ret == 0 && (fstat(back->new.fd, &st) != 0 || (uint64_t)st.st_size != back->new.size))
         ret = refuse_difference(back, back->new.size, err);

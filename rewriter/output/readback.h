@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * readback.h: reads a new file back and compares it with what was planned.
+ * readback.h: reads a new file back and compares it with the plan.
  */
 #ifndef REWRITER_OUTPUT_READBACK_H
 #define REWRITER_OUTPUT_READBACK_H
@@ -14,9 +14,9 @@ struct elf_readback {
     const struct elf_source *original;
     const struct elf_plan *plan; /* NULL: the new file is the original alone */
     struct elf_source new;
-    bool whole; /* read every byte; else only the stretches that a change touches */
+    bool whole; /* read every byte; else only stretches that a change touches */
     uint8_t *buffers;
-    struct elf_sums sums; /* of the original, as the new file shows it; whole only */
+    struct elf_sums sums; /* of the original, as the new file has it; only with whole */
 };
 
 /* 0 or -ENOMEM. deinit accepts a zeroed struct. */
@@ -25,12 +25,12 @@ int elf_readback_init(struct elf_readback *back, enum elf_checksum_kind kind,
 void elf_readback_deinit(struct elf_readback *back);
 
 /* Checks bytes [from, to) of the part that comes from the original. Must be called with
- * ascending, adjoining ranges. 0; -EIO when something else is there; what reading gave. */
+ * ascending, adjoining ranges. 0; -EIO if there are other bytes; or the error of reading. */
 int elf_readback_check(struct elf_readback *back, uint64_t from, uint64_t to,
                        struct gs_err *err);
 
-/* Checks that the tail follows, and nothing behind it. With `whole` also that all that was
- * checked sums up to `whole`, the checksum of the original. */
+/* Checks that the tail follows, and nothing behind it. With `whole` also that everything checked
+ * sums up to `whole`, the checksum of the original. */
 int elf_readback_finish(struct elf_readback *back, const uint8_t whole[ELF_CHECKSUM_SIZE],
                         struct gs_err *err);
 

@@ -2,10 +2,10 @@
  *
  * block.c: decides what moves when the program header table grows in place.
  *
- * Behind the table lie small things that only headers and dynamic entries refer to: .interp,
- * notes, hash tables, .init. The block is the smallest run of whole such things that makes room
- * for one header. Anything that code or data may refer to directly does not move, nor do notes
- * that may refer to something from where they are. No state, any thread.
+ * Behind the table lie small parts that only headers and dynamic entries refer to: .interp,
+ * notes, hash tables, .init. The block is the smallest run of such parts, each as a whole, that
+ * makes room for one header. Parts to which code or data may refer directly do not move, nor do
+ * notes that may refer to something relative to their place. No state, any thread.
  */
 #include "rewriter/plan/plan.h"
 #include "rewriter/plan/plan_steps.h"
@@ -53,7 +53,7 @@ static bool is_plain_owner(const char *name, uint32_t size)
 }
 
 /* Whether these are notes (gABI "Note Section") of owners whose notes are known to be plain
- * data. Others may count from themselves: crashpad's says how far away its table is. */
+ * data. Others may contain relative addresses: crashpad's says how far away its table is. */
 static bool notes_may_move(const struct elf_image *image, uint64_t offset, uint64_t size,
                            uint64_t align)
 {
@@ -92,7 +92,7 @@ static bool section_may_move(const struct elf_image *image, size_t index)
     case SHT_GNU_verdef:
         return true;
     case SHT_STRTAB:
-        return s->sh_addr == image->strings.address;
+        return s->sh_addr == image->tables.strings.address;
     default:
         return strcmp(elf_image_section_name(image, index), ".interp") == 0 ||
                index == elf_init_section(image);
@@ -123,7 +123,8 @@ static int take_segments(const struct elf_image *image, struct range *block)
             continue;
         if (p->p_type != PT_NOTE && p->p_type != PT_INTERP && p->p_type != PT_GNU_PROPERTY)
             return -ENOENT;
-        /* with sections each of them is looked at: mold puts different alignments into one */
+        /* with section headers each note is checked by itself: mold puts different alignments
+         * into one segment */
         if (p->p_type == PT_NOTE && image->section_count == 0 &&
             !notes_may_move(image, p->p_offset, p->p_filesz, p->p_align))
             return -ENOENT;
@@ -137,11 +138,11 @@ static int take_segments(const struct elf_image *image, struct range *block)
 
 static void list_tables(const struct elf_image *image, const struct elf_table *tables[TABLES])
 {
-    tables[0] = &image->strings;
-    tables[1] = &image->symbols;
-    tables[2] = &image->versions;
-    tables[3] = &image->hash;
-    tables[4] = &image->gnu_hash;
+    tables[0] = &image->tables.strings;
+    tables[1] = &image->tables.symbols;
+    tables[2] = &image->tables.versions;
+    tables[3] = &image->tables.hash;
+    tables[4] = &image->tables.gnu_hash;
 }
 
 static int take_tables(const struct elf_image *image, struct range *block)
@@ -155,8 +156,8 @@ static int take_tables(const struct elf_image *image, struct range *block)
             return -ENOENT;
     /* their sizes are known from section headers only */
     if (image->section_count == 0 &&
-        (overlaps_block(block, image->verneed.offset, image->verneed.size) ||
-         overlaps_block(block, image->verdef.offset, image->verdef.size)))
+        (overlaps_block(block, image->tables.verneed.offset, image->tables.verneed.size) ||
+         overlaps_block(block, image->tables.verdef.offset, image->tables.verdef.size)))
         return -ENOENT;
     return 0;
 }
@@ -189,9 +190,9 @@ static bool is_filler(uint8_t byte)
     return byte == 0 || byte == 'X' || byte == 'Z';
 }
 
-/* The bytes that the header will overwrite must belong to something that moves, or be padding.
- * Without section headers zeros may as well be constants: then only as many of them are padding
- * as align what follows. */
+/* The bytes that the header will overwrite must belong to a part that moves, or be padding.
+ * Without section headers zeros may also be constants: then only as many of them count as
+ * padding as align the next part. */
 static int check_gaps(const struct elf_image *image, const struct range *block)
 {
     uint8_t bytes[NEEDED + ALIGNED];
@@ -216,7 +217,7 @@ static bool leads_into_block(const struct elf_plan *plan, int64_t tag)
            entry->d_un.d_ptr - plan->block.address < plan->block.size;
 }
 
-/* Entries that code is reached by; but for DT_INIT's known code none of these may lie in the
+/* Checks the entries that lead to code: except DT_INIT's known code none of it may lie in the
  * block. */
 static int check_pointers(struct elf_plan *plan)
 {
@@ -242,7 +243,7 @@ int elf_plan_block(struct elf_plan *plan)
              last;
     struct range block = {table_end, table_end + NEEDED};
 
-    do { /* until nothing more hangs on it */
+    do { /* until no further part is involved */
         last = block.end;
         if (take_sections(image, &block) != 0 || take_segments(image, &block) != 0 ||
             take_tables(image, &block) != 0 || block.end - block.start > MAX_BLOCK)

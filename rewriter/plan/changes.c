@@ -15,17 +15,17 @@
 int elf_plan_change(struct elf_plan *plan, uint64_t offset, const void *bytes, size_t length)
 {
     struct elf_change *list =
-        elf_grow(plan->changes, plan->change_count, &plan->change_room, sizeof *list);
+        elf_grow(plan->changes.list, plan->changes.count, &plan->changes.room, sizeof *list);
     uint8_t *copy = malloc(length > 0 ? length : 1);
 
     if (list != NULL)
-        plan->changes = list;
+        plan->changes.list = list;
     if (list == NULL || copy == NULL) {
         free(copy);
         return -ENOMEM;
     }
     memcpy(copy, bytes, length);
-    plan->changes[plan->change_count++] =
+    plan->changes.list[plan->changes.count++] =
         (struct elf_change){.offset = offset, .length = (uint32_t)length, .bytes = copy};
     return 0;
 }
@@ -33,6 +33,6 @@ int elf_plan_change(struct elf_plan *plan, uint64_t offset, const void *bytes, s
 uint64_t elf_plan_moved(const struct elf_plan *plan, uint64_t address)
 {
     if (address >= plan->block.address && address - plan->block.address < plan->block.size)
-        return address - plan->block.address + plan->block_new;
+        return address - plan->block.address + plan->tail.block.address;
     return address;
 }

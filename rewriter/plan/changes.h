@@ -10,7 +10,7 @@
 
 #include "rewriter/plan/plan.h"
 
-/* The address a thing has after the move of the block; unchanged for everything else. */
+/* The address after the move of the block; unchanged for everything outside the block. */
 uint64_t elf_plan_moved(const struct elf_plan *plan, uint64_t address);
 
 /* Puts new bytes over a range of the original; copies them. 0 or -ENOMEM. */

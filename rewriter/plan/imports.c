@@ -3,12 +3,11 @@
  * imports.c: the names that a patched file needs, and the symbols that get them.
  *
  * A routed import S gets the name __wrap_S and the version index 1 (global, unversioned). It
- * keeps its place: undefined symbols are in no GNU hash table. One with an
- * address (a canonical PLT entry of non-PIE code) is in the table, though, and mold puts others
- * there. In a program such imports keep their names and are routed by interposition instead:
- * libgpushare, the first DT_NEEDED, exports S as well. In a library they are renamed all the
- * same, since no search of the table finds an undefined symbol.
- * No state, any thread.
+ * keeps its place, since undefined symbols are in no GNU hash table. There are exceptions: an
+ * import with an address (a canonical PLT entry of non-PIE code) is in the table, and mold puts
+ * others there. In a program such imports keep their names and are routed by interposition
+ * instead: libgpushare, the first DT_NEEDED, exports S as well. In a library they are renamed
+ * nevertheless, since no search of the table finds an undefined symbol. No state, any thread.
  */
 #include "rewriter/elf/names.h"
 #include "rewriter/plan/plan.h"
@@ -32,12 +31,12 @@ static size_t added_length(const struct elf_plan *plan, const char *runtime)
 /* Appends prefix + text and returns its offset in the new string table. */
 static uint64_t append_name(struct elf_plan *plan, const char *prefix, const char *text)
 {
-    uint64_t offset = plan->image->strings.size + plan->added_size;
+    uint64_t offset = plan->image->tables.strings.size + plan->names.size;
 
-    memcpy(plan->added + plan->added_size, prefix, strlen(prefix));
-    plan->added_size += strlen(prefix);
-    memcpy(plan->added + plan->added_size, text, strlen(text) + 1);
-    plan->added_size += strlen(text) + 1;
+    memcpy(plan->names.bytes + plan->names.size, prefix, strlen(prefix));
+    plan->names.size += strlen(prefix);
+    memcpy(plan->names.bytes + plan->names.size, text, strlen(text) + 1);
+    plan->names.size += strlen(text) + 1;
     return offset;
 }
 
@@ -45,23 +44,23 @@ static int change_version(struct elf_plan *plan, uint32_t index)
 {
     uint16_t global = VER_NDX_GLOBAL;
 
-    if (plan->image->versions.address == 0)
+    if (plan->image->tables.versions.address == 0)
         return 0;
-    return elf_plan_change(plan, plan->image->versions.offset + 2 * (uint64_t)index, &global,
-                           sizeof global);
+    return elf_plan_change(plan, plan->image->tables.versions.offset + 2 * (uint64_t)index,
+                           &global, sizeof global);
 }
 
 int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
 
-    plan->added = calloc(1, added_length(plan, runtime));
-    if (plan->added == NULL)
+    plan->names.bytes = calloc(1, added_length(plan, runtime));
+    if (plan->names.bytes == NULL)
         return -ENOMEM;
-    plan->needed_name = append_name(plan, "", runtime);
+    plan->names.needed = append_name(plan, "", runtime);
     for (size_t i = 0; i < plan->facts->import_count; i++) {
         const struct elf_import *import = &plan->facts->imports[i];
-        uint64_t symbol = image->symbols.offset + import->index * sizeof(Elf64_Sym);
+        uint64_t symbol = image->tables.symbols.offset + import->index * sizeof(Elf64_Sym);
         uint32_t name;
         int ret = change_version(plan, import->index);
 
@@ -74,7 +73,21 @@ int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *er
         if (ret != 0)
             return ret;
     }
-    if (image->strings.size + plan->added_size > UINT32_MAX)
+    if (image->tables.strings.size + plan->names.size > UINT32_MAX)
         return gs_err_set(err, -ENOEXEC, "%s: its string table is full", image->source.name);
+    return 0;
+}
+
+int elf_plan_add_name(struct elf_plan *plan, const char *name, uint64_t *offset)
+{
+    size_t size = strlen(name) + 1;
+    char *bytes = realloc(plan->names.bytes, plan->names.size + size);
+
+    if (bytes == NULL)
+        return -ENOMEM;
+    *offset = plan->image->tables.strings.size + plan->names.size;
+    memcpy(bytes + plan->names.size, name, size);
+    plan->names.bytes = bytes;
+    plan->names.size += size;
     return 0;
 }

@@ -107,7 +107,7 @@ int elf_plan_init(struct elf_plan *plan)
     ret = elf_source_read(&image->source, at, &distance, sizeof distance, NULL);
     if (ret != 0)
         return ret;
-    /* what it counts to stays where it is; all of this is below REACH */
-    distance -= (int32_t)(plan->block_new - plan->block.address);
+    /* its target stays where it is; all of this is below REACH */
+    distance -= (int32_t)(plan->tail.block.address - plan->block.address);
     return elf_plan_change(plan, at, &distance, sizeof distance);
 }

@@ -2,10 +2,10 @@
  *
  * needed.c: makes the runtime library the first DT_NEEDED (the second behind a sanitizer's).
  *
- * The dynamic section stays where it is, and keeps all that anybody may look for in it: code
- * that reads its own _DYNAMIC (System V's way to the list of what is loaded) would find a copy
- * that the loader has neither relocated nor filled in. DT_DEBUG is never taken: debuggers need
- * it, too. No state, any thread.
+ * The dynamic section stays where it is, and keeps every entry that a program may look for in it.
+ * Code that reads its own _DYNAMIC (System V's way to the list of loaded objects) would find a
+ * copy that the loader has neither relocated nor filled in. DT_DEBUG is never taken: debuggers
+ * need it, too. No state, any thread.
  */
 #include "rewriter/elf/dynamic.h"
 #include "rewriter/plan/plan.h"
@@ -20,21 +20,22 @@
 
 static size_t find_entry(const struct elf_image *image, int64_t tag)
 {
-    for (size_t i = 0; i < image->dynamic_count; i++)
-        if (image->dynamic[i].d_tag == tag)
+    for (size_t i = 0; i < image->dynamic.count; i++)
+        if (image->dynamic.entries[i].d_tag == tag)
             return i;
     return NOT_FOUND;
 }
 
-/* Whether DT_BIND_NOW says only what other flags say. */
+/* Whether other flags say the same as DT_BIND_NOW. */
 static bool is_repeated(const struct elf_image *image)
 {
     const Elf64_Dyn *flags = elf_image_dynamic(image, DT_FLAGS);
 
-    return (flags != NULL && (flags->d_un.d_val & DF_BIND_NOW)) || (image->flags_1 & DF_1_NOW);
+    return (flags != NULL && (flags->d_un.d_val & DF_BIND_NOW)) ||
+           (image->dynamic.flags_1 & DF_1_NOW);
 }
 
-/* given_up: the entry that goes for the new one, NOT_FOUND if there is one to spare. */
+/* given_up: the entry that is replaced by the new one, NOT_FOUND if there is a spare one. */
 static int choose_way(struct elf_plan *plan, size_t *given_up, struct gs_err *err)
 {
     static const struct {
@@ -46,11 +47,11 @@ static int choose_way(struct elf_plan *plan, size_t *given_up, struct gs_err *er
     const struct elf_image *image = plan->image;
 
     *given_up = NOT_FOUND;
-    plan->dynamic_way = ELF_DYNAMIC_SPARE;
-    if (image->dynamic_room - image->dynamic_count >= 2)
+    plan->dynamic.way = ELF_DYNAMIC_SPARE;
+    if (image->dynamic.room - image->dynamic.count >= 2)
         return 0;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        plan->dynamic_way = ways[i].way;
+        plan->dynamic.way = ways[i].way;
         *given_up = find_entry(image, ways[i].tag);
         if (*given_up != NOT_FOUND && (ways[i].tag != DT_BIND_NOW || is_repeated(image)))
             return 0;
@@ -62,15 +63,16 @@ static int choose_way(struct elf_plan *plan, size_t *given_up, struct gs_err *er
                       image->source.name);
 }
 
-/* The entry that the new one precedes. */
+/* The index at which the new entry is inserted. */
 static size_t find_place(const struct elf_image *image)
 {
     size_t place = 0;
 
-    for (size_t i = 0; i < image->dynamic_count; i++) {
-        if (image->dynamic[i].d_tag != DT_NEEDED)
+    for (size_t i = 0; i < image->dynamic.count; i++) {
+        if (image->dynamic.entries[i].d_tag != DT_NEEDED)
             continue;
-        if (!elf_dynamic_stays_first(elf_image_string(image, image->dynamic[i].d_un.d_val)))
+        if (!elf_dynamic_stays_first(
+                elf_image_string(image, image->dynamic.entries[i].d_un.d_val)))
             return i;
         place = i + 1;
     }
@@ -85,34 +87,34 @@ int elf_plan_needed(struct elf_plan *plan, struct gs_err *err)
 
     if (ret != 0)
         return ret;
-    plan->dynamic = calloc(image->dynamic_count + 2, sizeof *plan->dynamic);
-    if (plan->dynamic == NULL)
+    plan->dynamic.entries = calloc(image->dynamic.count + 2, sizeof *plan->dynamic.entries);
+    if (plan->dynamic.entries == NULL)
         return -ENOMEM;
-    for (size_t i = 0; i <= image->dynamic_count; i++) {
+    for (size_t i = 0; i <= image->dynamic.count; i++) {
         if (i == place)
-            plan->dynamic[n++] =
-                (Elf64_Dyn){.d_tag = DT_NEEDED, .d_un.d_val = plan->needed_name};
-        if (i != given_up && i < image->dynamic_count)
-            plan->dynamic[n++] = image->dynamic[i];
+            plan->dynamic.entries[n++] =
+                (Elf64_Dyn){.d_tag = DT_NEEDED, .d_un.d_val = plan->names.needed};
+        if (i != given_up && i < image->dynamic.count)
+            plan->dynamic.entries[n++] = image->dynamic.entries[i];
     }
-    /* with the DT_NULL that calloc made, if the old table has one: bfd leaves it out when it
-     * shall leave no spare entries, and the loader reads on into zeros */
-    plan->dynamic_count = n < image->dynamic_room ? n + 1 : n;
+    /* with the DT_NULL that calloc made, if the old table has one: bfd omits it if it is to
+     * leave no spare entries, and the loader reads on into zeros */
+    plan->dynamic.count = n < image->dynamic.room ? n + 1 : n;
     return 0;
 }
 
-/* Entries that point at what moves get the new addresses. */
+/* Gives new addresses to entries that point at parts which move. */
 static void mend_entries(const struct elf_plan *plan)
 {
-    for (size_t i = 0; i < plan->dynamic_count; i++) {
-        Elf64_Dyn *entry = &plan->dynamic[i];
+    for (size_t i = 0; i < plan->dynamic.count; i++) {
+        Elf64_Dyn *entry = &plan->dynamic.entries[i];
 
         switch (entry->d_tag) {
         case DT_STRTAB:
-            entry->d_un.d_ptr = plan->strings.address;
+            entry->d_un.d_ptr = plan->tail.strings.address;
             break;
         case DT_STRSZ:
-            entry->d_un.d_val = plan->strings.size;
+            entry->d_un.d_val = plan->tail.strings.size;
             break;
         case DT_INIT:
         case DT_HASH:
@@ -129,12 +131,12 @@ static void mend_entries(const struct elf_plan *plan)
     }
 }
 
-/* Writes what differs from the table in the file. */
+/* Writes the entries that differ from the table in the file. */
 int elf_plan_needed_finish(struct elf_plan *plan)
 {
     const struct elf_image *image = plan->image;
-    const Elf64_Dyn *new = plan->dynamic, *old = image->dynamic;
-    size_t first = 0, last = plan->dynamic_count;
+    const Elf64_Dyn *new = plan->dynamic.entries, *old = image->dynamic.entries;
+    size_t first = 0, last = plan->dynamic.count;
 
     mend_entries(plan);
     while (first < last && memcmp(&new[first], &old[first], sizeof *new) == 0)

@@ -14,8 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first $ORIGIN of a name as glibc knows it (elf/dl-load.c, is_dst), and its length; or
- * NULL. */
+/* The first $ORIGIN of a name by glibc's rules (elf/dl-load.c, is_dst), and its length; or NULL. */
 static const char *find_token(const char *text, size_t *length)
 {
     static const char *const tokens[] = {"$ORIGIN", "${ORIGIN}"};
@@ -60,27 +59,20 @@ static bool has_origin(const struct elf_image *image, const Elf64_Dyn *entry)
 
 bool elf_origin_is_used(const struct elf_image *image)
 {
-    for (size_t i = 0; i < image->dynamic_count; i++)
-        if (has_origin(image, &image->dynamic[i]))
+    for (size_t i = 0; i < image->dynamic.count; i++)
+        if (has_origin(image, &image->dynamic.entries[i]))
             return true;
     return false;
 }
 
 static int pin_name(struct elf_plan *plan, Elf64_Dyn *entry)
 {
-    const struct elf_image *image = plan->image;
-    char *name = elf_origin_expand(elf_image_string(image, entry->d_un.d_val), plan->origin);
-    size_t size = name != NULL ? strlen(name) + 1 : 0;
-    char *added = name != NULL ? realloc(plan->added, plan->added_size + size) : NULL;
+    char *name =
+        elf_origin_expand(elf_image_string(plan->image, entry->d_un.d_val), plan->origin);
+    int ret = name != NULL ? elf_plan_add_name(plan, name, &entry->d_un.d_val) : -ENOMEM;
 
-    if (added != NULL) {
-        entry->d_un.d_val = image->strings.size + plan->added_size;
-        memcpy(added + plan->added_size, name, size);
-        plan->added = added;
-        plan->added_size += size;
-    }
     free(name);
-    return added != NULL ? 0 : -ENOMEM;
+    return ret;
 }
 
 int elf_plan_origin(struct elf_plan *plan)
@@ -89,8 +81,8 @@ int elf_plan_origin(struct elf_plan *plan)
 
     if (plan->origin == NULL)
         return 0;
-    for (size_t i = 0; ret == 0 && i < plan->dynamic_count; i++)
-        if (has_origin(plan->image, &plan->dynamic[i]))
-            ret = pin_name(plan, &plan->dynamic[i]);
+    for (size_t i = 0; ret == 0 && i < plan->dynamic.count; i++)
+        if (has_origin(plan->image, &plan->dynamic.entries[i]))
+            ret = pin_name(plan, &plan->dynamic.entries[i]);
     return ret;
 }

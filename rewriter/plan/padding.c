@@ -3,11 +3,11 @@
  * padding.c: patches a file without moving or adding a byte: for programs with a payload behind
  * the sections (PyInstaller, self-extracting), which find it from their own end.
  *
- * Linkers leave zeros between a segment's end and the next page. There go, in this order, the
- * name of the runtime library, the marker's text, the undo note and the marker's trailer; the
- * segment grows over them. It must be the segment of the string table, so that the name is
- * within DT_STRSZ. Imports keep their names: the runtime library, first DT_NEEDED of a program,
- * exports them as well. No state, any thread; what is allocated belongs to the plan.
+ * Linkers leave zeros between a segment's end and the next page. This space gets, in this order,
+ * the name of the runtime library, the marker's text, the undo note and the marker's trailer; the
+ * segment grows over them. It must be the segment of the string table, so that the name is within
+ * DT_STRSZ. Imports keep their names: the runtime library, first DT_NEEDED of a program, exports
+ * them as well. No state, any thread; what is allocated belongs to the plan.
  */
 #include "rewriter/plan/plan.h"
 #include "rewriter/plan/changes.h"
@@ -47,8 +47,8 @@ static size_t find_segment(const struct elf_image *image)
     for (; i < image->header.e_phnum; i++) {
         const Elf64_Phdr *p = &image->segments[i];
 
-        if (p->p_type == PT_LOAD && image->strings.offset >= p->p_offset &&
-            image->strings.offset - p->p_offset < p->p_filesz)
+        if (p->p_type == PT_LOAD && image->tables.strings.offset >= p->p_offset &&
+            image->tables.strings.offset - p->p_offset < p->p_filesz)
             break;
     }
     return i;
@@ -60,7 +60,8 @@ static void limit_end(uint64_t *end, uint64_t start, uint64_t offset, uint64_t s
         *end = offset > start ? offset : start;
 }
 
-/* How many bytes behind the segment's file part belong to nothing and can be mapped with it. */
+/* The number of bytes behind the segment's file part that belong to nothing and can be mapped
+ * with it. */
 static uint64_t free_bytes(const struct elf_image *image, size_t index)
 {
     const Elf64_Phdr *s = &image->segments[index];
@@ -112,13 +113,13 @@ static uint8_t *encode_undo(struct elf_plan *plan, uint64_t offset, uint64_t fil
 {
     const struct elf_source *source = &plan->image->source;
     struct elf_undo_head head;
-    size_t count = plan->change_count + 1, i;
+    size_t count = plan->changes.count + 1, i;
     struct elf_change *list = calloc(count, sizeof *list);
     uint8_t *undo = NULL;
     bool ok = list != NULL;
 
     for (i = 0; ok && i + 1 < count; i++) {
-        list[i] = plan->changes[i];
+        list[i] = plan->changes.list[i];
         list[i].bytes = elf_source_load(source, list[i].offset, list[i].length, err);
         ok = list[i].bytes != NULL;
     }
@@ -126,7 +127,7 @@ static uint8_t *encode_undo(struct elf_plan *plan, uint64_t offset, uint64_t fil
         list[i] = (struct elf_change){.offset = offset, .length = (uint32_t)fill};
         qsort(list, count, sizeof *list, compare_offsets);
         elf_plan_undo_head(plan, &head, NULL);
-        undo = elf_undo_encode(&head, NULL, list, count, &plan->undo_size);
+        undo = elf_undo_encode(&head, NULL, list, count, &plan->tail.undo_size);
     }
     for (i = 0; list != NULL && i < count; i++)
         free((void *)(uintptr_t)list[i].bytes);
@@ -134,31 +135,31 @@ static uint8_t *encode_undo(struct elf_plan *plan, uint64_t offset, uint64_t fil
     return undo;
 }
 
-/* Lays out what goes into the padding; its place is final, its size known from the sizes. */
+/* Lays out the parts in the padding; their place is final, and follows from the sizes. */
 static void lay_out(struct elf_plan *plan, uint64_t start, uint64_t address, uint64_t name_size)
 {
     uint64_t text = align_to_8(strlen(plan->marker) + 1);
 
-    plan->undo_at = start + name_size + text;
-    plan->marker_at.offset = start + name_size;
-    plan->marker_at.address = address + name_size;
-    plan->marker_at.size = text + plan->undo_size + sizeof(struct elf_marker_trailer);
+    plan->tail.undo_at = start + name_size + text;
+    plan->tail.marker.offset = start + name_size;
+    plan->tail.marker.address = address + name_size;
+    plan->tail.marker.size = text + plan->tail.undo_size + sizeof(struct elf_marker_trailer);
 }
 
 static int write_fill(struct elf_plan *plan, uint64_t start, uint64_t size, const uint8_t *undo)
 {
     struct elf_marker_trailer trailer = {.magic = ELF_MARKER_MAGIC,
                                          .text_size = align_to_8(strlen(plan->marker) + 1),
-                                         .undo_offset = plan->undo_at,
-                                         .undo_size = plan->undo_size};
+                                         .undo_offset = plan->tail.undo_at,
+                                         .undo_size = plan->tail.undo_size};
     uint8_t *fill = size > sizeof trailer ? calloc(1, (size_t)size) : NULL;
     int ret;
 
     if (fill == NULL)
         return -ENOMEM;
-    memcpy(fill, plan->added, plan->added_size);
-    memcpy(fill + (plan->marker_at.offset - start), plan->marker, strlen(plan->marker));
-    memcpy(fill + (plan->undo_at - start), undo, plan->undo_size);
+    memcpy(fill, plan->names.bytes, plan->names.size);
+    memcpy(fill + (plan->tail.marker.offset - start), plan->marker, strlen(plan->marker));
+    memcpy(fill + (plan->tail.undo_at - start), undo, plan->tail.undo_size);
     memcpy(fill + size - sizeof trailer, &trailer, sizeof trailer);
     ret = elf_plan_change(plan, start, fill, (size_t)size);
     free(fill);
@@ -177,19 +178,19 @@ static int change_segment(struct elf_plan *plan, size_t index, uint64_t end)
 static int plan_rest(struct elf_plan *plan, size_t index, uint64_t start, uint64_t address,
                      uint64_t room, struct gs_err *err)
 {
-    uint64_t name_size = align_to_8(plan->added_size),
+    uint64_t name_size = align_to_8(plan->names.size),
              text = align_to_8(strlen(plan->marker) + 1), size;
     uint8_t *undo;
-    int ret = change_segment(plan, index, start); /* only its place counts here */
+    int ret = change_segment(plan, index, start); /* only its range counts here */
 
     ret = ret ?: elf_plan_needed_finish(plan);
     if (ret != 0)
         return ret;
-    undo = encode_undo(plan, start, 0, err); /* for its size */
+    undo = encode_undo(plan, start, 0, err); /* to learn its size */
     if (undo == NULL)
         return -ENOMEM;
     free(undo);
-    size = name_size + text + plan->undo_size + sizeof(struct elf_marker_trailer);
+    size = name_size + text + plan->tail.undo_size + sizeof(struct elf_marker_trailer);
     if (size > room || size > ELF_UNDO_ZEROS_MAX)
         return refuse_payload(plan, "the padding of its string table's segment is too small",
                               err);
@@ -214,7 +215,7 @@ int elf_plan_padding(struct elf_plan *plan, const char *runtime, struct gs_err *
     uint64_t start, address;
     int ret;
 
-    plan->slot_way = ELF_SLOT_PADDING;
+    plan->slot.way = ELF_SLOT_PADDING;
     if (image->interpreter == NULL)
         return refuse_payload(plan, "a library cannot be patched without growing", err);
     if (plan->origin != NULL)
@@ -226,18 +227,18 @@ int elf_plan_padding(struct elf_plan *plan, const char *runtime, struct gs_err *
         return refuse_payload(plan, "its string table lies in a segment with bss", err);
     start = align_to_8(p->p_offset + p->p_filesz);
     address = p->p_vaddr + (start - p->p_offset);
-    plan->added_size = strlen(runtime) + 1;
-    plan->added = strdup(runtime);
-    plan->tail = calloc(1, 1);
-    if (plan->added == NULL || plan->tail == NULL)
+    plan->names.size = strlen(runtime) + 1;
+    plan->names.bytes = strdup(runtime);
+    plan->tail.bytes = calloc(1, 1);
+    if (plan->names.bytes == NULL || plan->tail.bytes == NULL)
         return -ENOMEM;
-    plan->needed_name = address - image->strings.address;
-    plan->strings = (struct elf_extent){.offset = image->strings.offset,
-                                        .address = image->strings.address,
-                                        .size = plan->needed_name + plan->added_size};
-    plan->segment.offset = plan->end = image->source.size;
-    plan->segment_count = image->header.e_phnum;
-    plan->new_segment = index;
+    plan->names.needed = address - image->tables.strings.address;
+    plan->tail.strings = (struct elf_extent){.offset = image->tables.strings.offset,
+                                             .address = image->tables.strings.address,
+                                             .size = plan->names.needed + plan->names.size};
+    plan->tail.segment.offset = plan->tail.end = image->source.size;
+    plan->slot.count = image->header.e_phnum;
+    plan->slot.added = index;
     ret = elf_plan_needed(plan, err);
     if (ret == 0) {
         uint64_t room = free_bytes(image, index), lost = start - (p->p_offset + p->p_filesz);

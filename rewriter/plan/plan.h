@@ -27,11 +27,11 @@ enum elf_dynamic_way {
 /* How the new program header gets its place, best first. */
 enum elf_slot_way {
     ELF_SLOT_NULL,     /* a PT_NULL */
-    ELF_SLOT_PROPERTY, /* the PT_NOTE that says the same as PT_GNU_PROPERTY */
+    ELF_SLOT_PROPERTY, /* in place of the PT_NOTE that duplicates PT_GNU_PROPERTY */
     ELF_SLOT_GROW,     /* the table grows, and the block behind it moves to the new segment */
-    ELF_SLOT_NOTE,     /* the PT_GNU_PROPERTY whose note a PT_NOTE starts with (x86-64) */
+    ELF_SLOT_NOTE,     /* in place of a PT_GNU_PROPERTY that a PT_NOTE duplicates (x86-64) */
     ELF_SLOT_END,      /* the table moves to the new segment */
-    ELF_SLOT_PADDING,  /* none: the file does not grow, a segment does, over its padding */
+    ELF_SLOT_PADDING,  /* none: the file does not grow; a segment grows over its padding */
 };
 
 /* An extent of the file, and where it is loaded. */
@@ -43,39 +43,63 @@ struct elf_extent {
 struct elf_wish {
     const char *runtime; /* absolute path that becomes DT_NEEDED */
     const char *marker;  /* text of the marker */
-    const char *origin;  /* what $ORIGIN stands for from now on; NULL: it stays */
+    const char *origin;  /* replaces $ORIGIN; NULL: it stays */
 };
 
+/* changes.c: in the order of writing: later ones win; bytes are owned */
+struct elf_plan_changes {
+    struct elf_change *list;
+    size_t count, room;
+};
+
+/* imports.c: the names that go behind the old strings */
+struct elf_plan_names {
+    char *bytes;
+    size_t size;
+    uint64_t needed; /* of the runtime library, offset in the new string table */
+};
+
+/* needed.c: the new dynamic table, DT_NULL included */
+struct elf_plan_dynamic {
+    enum elf_dynamic_way way;
+    Elf64_Dyn *entries;
+    size_t count;
+};
+
+/* slot.c: the new program headers */
+struct elf_plan_slot {
+    enum elf_slot_way way;
+    Elf64_Phdr *segments;
+    size_t count;
+    size_t added; /* index of the new one; ELF_SLOT_PADDING: of the one that grows */
+};
+
+/* tail.c: where everything new lies behind the old file, and its bytes */
+struct elf_plan_tail {
+    struct elf_extent segment; /* the new one, with the following in it: */
+    struct elf_extent table, block, strings, marker; /* a size of 0: not there */
+    uint64_t undo_at, undo_size;                     /* the undo note, in marker */
+    uint64_t names_at, names_size, sections_at;      /* behind the segment; not loaded */
+    uint64_t end;                                    /* size of the new file */
+    uint8_t *bytes;                                  /* from segment.offset to end */
+};
+
+/* padding.c fills the parts instead when the file must not grow. */
 struct elf_plan {
     const struct elf_image *image;
     const struct elf_facts *facts;
     const char *origin; /* of the wish */
-    enum elf_dynamic_way dynamic_way;
-    enum elf_slot_way slot_way;
-
-    struct elf_change *changes; /* in the order of writing: later ones win; bytes are owned */
-    size_t change_count, change_room;
-
-    char *added; /* names that go behind the old strings */
-    size_t added_size;
-    uint64_t needed_name; /* of the runtime library, offset in the new string table */
     char marker[ELF_MARKER_TEXT_MAX];
-
-    Elf64_Dyn *dynamic; /* the new table, DT_NULL included */
-    size_t dynamic_count;
-    Elf64_Phdr *segments;              /* the new table */
-    size_t segment_count, new_segment; /* ELF_SLOT_PADDING: the one that grows */
-    Elf64_Shdr *sections;              /* the new table; NULL when the file has none */
+    struct elf_plan_changes changes;
+    struct elf_plan_names names;
+    struct elf_plan_dynamic dynamic;
+    struct elf_plan_slot slot;
+    Elf64_Shdr *sections; /* sections.c: the new table; NULL when the file has none */
     size_t section_count;
-
-    struct elf_extent block; /* what moves for ELF_SLOT_GROW, where it was; size 0: nothing */
-    uint64_t block_new;      /* its new address */
-    bool init_moves;         /* .init is in the block, so the new segment is executable */
-    struct elf_extent segment, table, strings, marker_at; /* in the tail; loaded */
-    uint64_t undo_at, undo_size;                          /* in marker_at */
-    uint64_t names_at, names_size, sections_at;           /* in the tail; not loaded */
-    uint64_t end;                                         /* size of the new file */
-    uint8_t *tail;                                        /* bytes from segment.offset to end */
+    struct elf_extent
+        block;       /* block.c: what moves for ELF_SLOT_GROW, where it was; size 0: none */
+    bool init_moves; /* .init is in the block, so the new segment is executable */
+    struct elf_plan_tail tail;
 };
 
 /* Decides everything. Uses image, facts and the wish's origin until elf_plan_deinit(). 0;

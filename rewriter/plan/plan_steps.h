@@ -18,6 +18,8 @@ int elf_plan_origin(struct elf_plan *plan);
 /* slot.c */
 int elf_plan_slot(struct elf_plan *plan);
 int elf_plan_slot_finish(struct elf_plan *plan);
+/* tail.c: gives every part of the new segment its place */
+int elf_plan_lay_out(struct elf_plan *plan, struct gs_err *err);
 /* block.c */
 int elf_plan_block(struct elf_plan *plan);
 /* init.c */
@@ -29,13 +31,17 @@ int elf_plan_tail(struct elf_plan *plan, struct gs_err *err);
 /* padding.c; instead of all the others */
 int elf_plan_padding(struct elf_plan *plan, const char *runtime, struct gs_err *err);
 
+/* Adds one more name behind those of elf_plan_names(); *offset: its place in the new string table.
+ * 0 or -ENOMEM. imports.c */
+int elf_plan_add_name(struct elf_plan *plan, const char *name, uint64_t *offset);
+
 /* The section at DT_INIT if its code is known and may move; else ELF_NO_SECTION. init.c */
 size_t elf_init_section(const struct elf_image *image);
 
 /* Whether any code seems to lead to DT_INIT; init.c. */
 bool elf_init_is_called(const struct elf_image *image);
 
-/* Fills the undo note but for the list of changes and the checksums. */
+/* Fills the undo note, except for the list of changes and the checksums. */
 void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,
                         struct elf_undo_copy copies[ELF_COPIES_MAX]); /* tail.c */
 

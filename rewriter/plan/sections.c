@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sections.c: changes the section headers and static symbols of what moves, and adds the header
- * of our own section.
+ * sections.c: changes the section headers and static symbols of the parts that move, and adds the
+ * header of our own section.
  *
- * Programs do not need section headers, but strip, debuggers and linters do. Sections keep
- * their numbers; the new one comes last. No state, any thread.
+ * Programs do not need section headers, but strip, debuggers and linters do. Sections keep their
+ * numbers; the new one comes last. No state, any thread.
  */
 #include "rewriter/plan/plan.h"
 #include "rewriter/plan/changes.h"
@@ -27,12 +27,12 @@ static bool is_loaded(const Elf64_Shdr *s)
 static void move_to(Elf64_Shdr *s, const struct elf_plan *plan, uint64_t address)
 {
     s->sh_addr = address;
-    s->sh_offset = address - plan->segment.address + plan->segment.offset;
+    s->sh_offset = address - plan->tail.segment.address + plan->tail.segment.offset;
 }
 
-/* strip writes a segment anew from the sections in it, and one that has none left as a damaged
- * one. So a segment that holds little but the strings (patchelf makes such) keeps a section in
- * their place. The segment of the ELF header needs none. */
+/* strip writes each segment anew from its sections; a segment that has none left becomes a
+ * damaged one. So a segment that holds little but the strings (patchelf makes such) keeps a
+ * section in their place. The segment of the ELF header needs none. */
 static void keep_strings(struct elf_plan *plan, const Elf64_Shdr *strings, size_t *next)
 {
     const struct elf_image *image = plan->image;
@@ -63,19 +63,19 @@ static void move_sections(struct elf_plan *plan, size_t *next)
 
         if (!is_loaded(s))
             continue;
-        if (s->sh_type == SHT_STRTAB && s->sh_addr == image->strings.address) {
+        if (s->sh_type == SHT_STRTAB && s->sh_addr == image->tables.strings.address) {
             if (!kept) /* a damaged file may have several */
                 keep_strings(plan, s, next);
             kept = true;
-            move_to(s, plan, plan->strings.address);
-            s->sh_size = plan->strings.size;
+            move_to(s, plan, plan->tail.strings.address);
+            s->sh_size = plan->tail.strings.size;
         } else if (s->sh_size > 0 && elf_plan_moved(plan, s->sh_addr) != s->sh_addr) {
             move_to(s, plan, elf_plan_moved(plan, s->sh_addr));
         }
     }
 }
 
-/* A symbol that lies in a section that moves gets its new address. */
+/* Gives a symbol in a section that moves its new address. */
 static int mend_symbol(struct elf_plan *plan, uint64_t offset, const Elf64_Sym *symbol,
                        size_t *mended)
 {
@@ -155,8 +155,8 @@ int elf_plan_sections(struct elf_plan *plan, struct gs_err *err)
         .sh_name = (uint32_t)(image->section_names_size + sizeof ELF_OLD_STRINGS),
         .sh_type = SHT_PROGBITS,
         .sh_flags = SHF_ALLOC,
-        .sh_addr = plan->marker_at.address,
-        .sh_offset = plan->marker_at.offset,
+        .sh_addr = plan->tail.marker.address,
+        .sh_offset = plan->tail.marker.offset,
         .sh_addralign = 8,
     };
     plan->section_count = next; /* its size is set in tail.c */

@@ -2,8 +2,9 @@
  *
  * tail.c: the bytes behind the original's end, and the ELF header that leads to them.
  *
- * Last step of planning: every other change is known, so the undo note can be made from them.
- * No state, any thread; what is allocated belongs to the plan.
+ * The new segment is laid out in the middle of planning, when the sizes of its parts are known.
+ * Its bytes are made in the last step: every other change is known, so the undo note can be made
+ * from them. No state, any thread; what is allocated belongs to the plan.
  */
 #include "rewriter/plan/plan.h"
 #include "rewriter/plan/changes.h"
@@ -13,8 +14,89 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The names that are appended to the section names; sections.c counts on the order. */
+/* Address space left free below the new segment. Nothing needs it but eu-elflint, which takes
+ * the sizes of functions for sizes of their GOT entries and sees relocations "modify" a
+ * read-only segment that follows closely. */
+#define GAP (1ull << 20)
+/* The longest hole, in bytes, that moving the program headers to the end may leave. */
+#define MAX_HOLE (64ull << 20)
+
+/* The names that are appended to the section names; sections.c relies on their order. */
 static const char our_names[] = ELF_OLD_STRINGS "\0" ELF_MARKER_SECTION;
+
+static uint64_t align_up(uint64_t value, uint64_t to)
+{
+    return (value + to - 1) & ~(to - 1);
+}
+
+static struct elf_extent place_part(const struct elf_extent *segment, uint64_t *cursor,
+                                    uint64_t align, uint64_t size)
+{
+    struct elf_extent extent;
+
+    *cursor = align_up(*cursor, align);
+    extent.offset = *cursor;
+    extent.address = segment->address + (*cursor - segment->offset);
+    extent.size = size;
+    *cursor += size;
+    return extent;
+}
+
+/* Decides where the new segment starts. If it contains the program header table, old kernels
+ * must find that, too; they compute its address as load address + e_phoff. So the segment's
+ * address minus its offset must be that of the first segment. */
+static int place_segment(struct elf_plan *plan, struct gs_err *err)
+{
+    const struct elf_image *image = plan->image;
+    struct elf_extent *segment = &plan->tail.segment;
+    uint64_t page = image->page, top = align_up(image->highest, page);
+    uint64_t end = align_up(image->source.size, 64);
+
+    segment->offset = end;
+    segment->address = top + GAP + end % page;
+    if (plan->slot.way == ELF_SLOT_END) {
+        const Elf64_Phdr *first = image->segments;
+        uint64_t base;
+
+        while (first->p_type != PT_LOAD)
+            first++;
+        base = first->p_vaddr - first->p_offset;
+        segment->offset = align_up(end, page);
+        if (segment->offset + base < top)
+            segment->offset = top - base;
+        segment->address = segment->offset + base;
+        if (first->p_vaddr < first->p_offset || segment->offset - image->source.size > MAX_HOLE)
+            return gs_err_set(err, -ENOEXEC,
+                              "%s: no room for a program header; relink it with gpushare-cc",
+                              image->source.name);
+    }
+    return 0;
+}
+
+int elf_plan_lay_out(struct elf_plan *plan, struct gs_err *err)
+{
+    struct elf_plan_tail *tail = &plan->tail;
+    uint64_t cursor, text = align_up(strlen(plan->marker) + 1, 8);
+    int ret = place_segment(plan, err);
+
+    if (ret != 0)
+        return ret;
+    cursor = tail->segment.offset;
+    if (plan->slot.way == ELF_SLOT_END)
+        tail->table =
+            place_part(&tail->segment, &cursor, 8, plan->slot.count * sizeof(Elf64_Phdr));
+    if (plan->block.size > 0) {
+        cursor =
+            align_up(cursor, 64) + plan->block.offset % 64; /* keeps every alignment up to 64 */
+        tail->block = place_part(&tail->segment, &cursor, 1, plan->block.size);
+    }
+    tail->strings = place_part(&tail->segment, &cursor, 16,
+                               plan->image->tables.strings.size + plan->names.size);
+    /* the undo note and the trailer follow, and end the segment */
+    tail->marker = place_part(&tail->segment, &cursor, 8, text);
+    tail->undo_at = cursor;
+    return 0;
+}
 
 static int compare_ranges(const void *a, const void *b)
 {
@@ -26,16 +108,16 @@ static int compare_ranges(const void *a, const void *b)
 /* The ranges of all changes, ascending, each byte once; `bytes` are not set. */
 static struct elf_change *join_ranges(const struct elf_plan *plan, size_t *count)
 {
-    struct elf_change *ranges = calloc(plan->change_count + 1, sizeof *ranges);
+    struct elf_change *ranges = calloc(plan->changes.count + 1, sizeof *ranges);
 
     *count = 0;
     if (ranges == NULL)
         return NULL;
-    for (size_t i = 0; i < plan->change_count; i++)
-        ranges[i] = (struct elf_change){.offset = plan->changes[i].offset,
-                                        .length = plan->changes[i].length};
-    qsort(ranges, plan->change_count, sizeof *ranges, compare_ranges);
-    for (size_t i = 0; i < plan->change_count; i++) {
+    for (size_t i = 0; i < plan->changes.count; i++)
+        ranges[i] = (struct elf_change){.offset = plan->changes.list[i].offset,
+                                        .length = plan->changes.list[i].length};
+    qsort(ranges, plan->changes.count, sizeof *ranges, compare_ranges);
+    for (size_t i = 0; i < plan->changes.count; i++) {
         struct elf_change *last = *count > 0 ? &ranges[*count - 1] : NULL;
         uint64_t end = ranges[i].offset + ranges[i].length;
 
@@ -55,24 +137,24 @@ void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,
     const struct elf_image *image = plan->image;
 
     *head = (struct elf_undo_head){.original_size = image->source.size,
-                                   .patched_size = plan->end,
+                                   .patched_size = plan->tail.end,
                                    .image_end = image->image_end};
-    if (plan->slot_way == ELF_SLOT_PADDING)
+    if (plan->slot.way == ELF_SLOT_PADDING)
         return;
     copies[head->copies++] =
-        (struct elf_undo_copy){.offset = image->strings.offset,
-                               .address = image->strings.address,
-                               .at = plan->strings.offset - plan->segment.offset,
-                               .length = image->strings.size};
+        (struct elf_undo_copy){.offset = image->tables.strings.offset,
+                               .address = image->tables.strings.address,
+                               .at = plan->tail.strings.offset - plan->tail.segment.offset,
+                               .length = image->tables.strings.size};
     if (plan->block.size > 0)
         copies[head->copies++] =
             (struct elf_undo_copy){.offset = plan->block.offset,
                                    .address = plan->block.address,
-                                   .at = plan->block_new - plan->segment.address,
+                                   .at = plan->tail.block.address - plan->tail.segment.address,
                                    .length = plan->block.size};
 }
 
-/* The end of the file, which the note says, is known from the second time on. */
+/* The size of the new file, which the note contains, is known from the second call on. */
 static uint8_t *encode_undo(struct elf_plan *plan, struct gs_err *err)
 {
     struct elf_undo_copy copies[ELF_COPIES_MAX];
@@ -96,104 +178,110 @@ static uint8_t *encode_undo(struct elf_plan *plan, struct gs_err *err)
         at += ranges[i].length;
     }
     elf_plan_undo_head(plan, &head, copies);
-    undo = elf_undo_encode(&head, copies, ranges, count, &plan->undo_size);
+    undo = elf_undo_encode(&head, copies, ranges, count, &plan->tail.undo_size);
 out:
     free(original);
     free(ranges);
     return undo;
 }
 
-static uint64_t align_to_8(uint64_t value)
-{
-    return (value + 7) & ~7ull;
-}
-
 /* Undo note and trailer end the segment; section names and headers follow. */
 static void lay_out_rest(struct elf_plan *plan)
 {
-    plan->marker_at.size = plan->undo_at + plan->undo_size + sizeof(struct elf_marker_trailer) -
-                           plan->marker_at.offset;
-    plan->end = plan->marker_at.offset + plan->marker_at.size;
-    plan->segment.size = plan->end - plan->segment.offset;
+    struct elf_plan_tail *tail = &plan->tail;
+
+    tail->marker.size = tail->undo_at + tail->undo_size + sizeof(struct elf_marker_trailer) -
+                        tail->marker.offset;
+    tail->end = tail->marker.offset + tail->marker.size;
+    tail->segment.size = tail->end - tail->segment.offset;
     if (plan->sections == NULL)
         return;
-    plan->names_at = plan->end;
-    plan->names_size = plan->image->section_names_size + sizeof our_names;
-    plan->sections_at = align_to_8(plan->names_at + plan->names_size);
-    plan->end = plan->sections_at + plan->section_count * sizeof(Elf64_Shdr);
+    tail->names_at = tail->end;
+    tail->names_size = plan->image->section_names_size + sizeof our_names;
+    tail->sections_at = align_up(tail->names_at + tail->names_size, 8);
+    tail->end = tail->sections_at + plan->section_count * sizeof(Elf64_Shdr);
 }
 
 static void finish_sections(struct elf_plan *plan)
 {
     Elf64_Shdr *names = &plan->sections[plan->image->header.e_shstrndx];
 
-    names->sh_offset = plan->names_at;
-    names->sh_size = plan->names_size;
-    plan->sections[plan->section_count - 1].sh_size = plan->marker_at.size;
+    names->sh_offset = plan->tail.names_at;
+    names->sh_size = plan->tail.names_size;
+    plan->sections[plan->section_count - 1].sh_size = plan->tail.marker.size;
 }
 
 static int change_header(struct elf_plan *plan)
 {
     Elf64_Ehdr header = plan->image->header;
 
-    header.e_phnum = (uint16_t)plan->segment_count;
-    if (plan->slot_way == ELF_SLOT_END)
-        header.e_phoff = plan->table.offset;
+    header.e_phnum = (uint16_t)plan->slot.count;
+    if (plan->slot.way == ELF_SLOT_END)
+        header.e_phoff = plan->tail.table.offset;
     if (plan->sections != NULL) {
-        header.e_shoff = plan->sections_at;
+        header.e_shoff = plan->tail.sections_at;
         header.e_shnum = (uint16_t)plan->section_count;
     }
     return elf_plan_change(plan, 0, &header, sizeof header);
 }
 
-static uint8_t *tail_at(struct elf_plan *plan, uint64_t offset)
+static uint8_t *tail_at(const struct elf_plan_tail *tail, uint64_t offset)
 {
-    return plan->tail + (offset - plan->segment.offset);
+    return tail->bytes + (offset - tail->segment.offset);
 }
 
 static void fill_marker(struct elf_plan *plan)
 {
+    const struct elf_plan_tail *tail = &plan->tail;
     struct elf_marker_trailer trailer = {.magic = ELF_MARKER_MAGIC,
-                                         .text_size = plan->undo_at - plan->marker_at.offset,
-                                         .undo_offset = plan->undo_at,
-                                         .undo_size = plan->undo_size};
+                                         .text_size = tail->undo_at - tail->marker.offset,
+                                         .undo_offset = tail->undo_at,
+                                         .undo_size = tail->undo_size};
 
-    memcpy(tail_at(plan, plan->marker_at.offset), plan->marker, strlen(plan->marker));
-    memcpy(tail_at(plan, plan->undo_at + plan->undo_size), &trailer, sizeof trailer);
+    memcpy(tail_at(tail, tail->marker.offset), plan->marker, strlen(plan->marker));
+    memcpy(tail_at(tail, tail->undo_at + tail->undo_size), &trailer, sizeof trailer);
+}
+
+/* The block with all changes but the last two, the program headers and the ELF header. */
+static int fill_block(struct elf_plan *plan, struct gs_err *err)
+{
+    uint8_t *block = tail_at(&plan->tail, plan->tail.block.offset);
+    int ret =
+        elf_source_read(&plan->image->source, plan->block.offset, block, plan->block.size, err);
+
+    if (ret != 0)
+        return ret;
+    elf_changes_apply(plan->changes.list, plan->changes.count - 2, plan->block.offset, block,
+                      plan->block.size);
+    return 0;
 }
 
 static int fill_tail(struct elf_plan *plan, const uint8_t *undo, struct gs_err *err)
 {
     const struct elf_image *image = plan->image;
+    const struct elf_table *strings = &image->tables.strings;
+    struct elf_plan_tail *tail = &plan->tail;
+    int ret;
 
-    plan->tail = calloc(1, (size_t)(plan->end - plan->segment.offset));
-    if (plan->tail == NULL)
+    tail->bytes = calloc(1, (size_t)(tail->end - tail->segment.offset));
+    if (tail->bytes == NULL)
         return -ENOMEM;
-    if (plan->slot_way == ELF_SLOT_END)
-        memcpy(tail_at(plan, plan->table.offset), plan->segments, plan->table.size);
-    if (plan->block.size > 0) {
-        uint8_t *block =
-            tail_at(plan, plan->block_new - plan->segment.address + plan->segment.offset);
-        int ret =
-            elf_source_read(&image->source, plan->block.offset, block, plan->block.size, err);
-
-        if (ret != 0)
-            return ret;
-        /* all but the program headers, which are the last two changes: header and table */
-        elf_changes_apply(plan->changes, plan->change_count - 2, plan->block.offset, block,
-                          plan->block.size);
-    }
-    memcpy(tail_at(plan, plan->strings.offset), image->string_bytes, image->strings.size);
-    memcpy(tail_at(plan, plan->strings.offset + image->strings.size), plan->added,
-           plan->added_size);
+    if (plan->slot.way == ELF_SLOT_END)
+        memcpy(tail_at(tail, tail->table.offset), plan->slot.segments, tail->table.size);
+    ret = plan->block.size > 0 ? fill_block(plan, err) : 0;
+    if (ret != 0)
+        return ret;
+    memcpy(tail_at(tail, tail->strings.offset), image->tables.string_bytes, strings->size);
+    memcpy(tail_at(tail, tail->strings.offset + strings->size), plan->names.bytes,
+           plan->names.size);
     fill_marker(plan);
-    memcpy(tail_at(plan, plan->undo_at), undo, plan->undo_size);
+    memcpy(tail_at(tail, tail->undo_at), undo, tail->undo_size);
     if (plan->sections == NULL)
         return 0;
-    memcpy(tail_at(plan, plan->names_at), image->section_names, image->section_names_size);
-    memcpy(tail_at(plan, plan->names_at + image->section_names_size), our_names,
+    memcpy(tail_at(tail, tail->names_at), image->section_names, image->section_names_size);
+    memcpy(tail_at(tail, tail->names_at + image->section_names_size), our_names,
            sizeof our_names);
-    memcpy(tail_at(plan, plan->sections_at), plan->sections,
+    memcpy(tail_at(tail, tail->sections_at), plan->sections,
            plan->section_count * sizeof(Elf64_Shdr));
     return 0;
 }
@@ -207,14 +295,14 @@ static int change_headers(struct elf_plan *plan)
 
 static void drop_changes(struct elf_plan *plan, size_t count)
 {
-    while (plan->change_count > count)
-        free((void *)(uintptr_t)plan->changes[--plan->change_count].bytes);
+    while (plan->changes.count > count)
+        free((void *)(uintptr_t)plan->changes.list[--plan->changes.count].bytes);
 }
 
 int elf_plan_tail(struct elf_plan *plan, struct gs_err *err)
 {
-    size_t count = plan->change_count;
-    /* for the ranges that the undo note lists; their bytes are not final */
+    size_t count = plan->changes.count;
+    /* for the ranges in the undo note; their bytes are not final */
     int ret = change_headers(plan);
     uint8_t *undo;
 

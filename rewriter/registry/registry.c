@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * registry.c: see registry.h. Each change is one rename or one unlink, so there is no lock and no
- * half entry. No state, any thread.
+ * incomplete entry. No state, any thread.
  */
 #include "rewriter/registry/registry.h"
 #include "common/fd.h"
@@ -38,7 +38,8 @@ static bool is_in_build_folder(void)
     return access(self, F_OK) == 0;
 }
 
-/* Where this user's programs keep what outlives them, by the XDG base directory specification. */
+/* The folder for files that outlive this user's programs, by the XDG base directory
+ * specification. */
 static bool find_user_folder(char folder[PATH_MAX])
 {
     const char *state = secure_getenv("XDG_STATE_HOME"), *home = secure_getenv("HOME");
@@ -67,8 +68,8 @@ bool elf_registry_folder(char folder[PATH_MAX])
     return find_user_folder(folder);
 }
 
-/* Makes the folders of an absolute path that are not there. Root's may be entered by all, whatever its umask: programs of
- * all users load the library in there. */
+/* Makes the missing folders of an absolute path. All users may enter root's, whatever its umask:
+ * their programs load the library from there. */
 static int make_folders(const char *path)
 {
     char part[PATH_MAX];
@@ -86,7 +87,8 @@ static int make_folders(const char *path)
     return 0;
 }
 
-/* Opens the list: a descriptor of its folder; -ENOENT if there is none, or this run keeps none. */
+/* Opens the list: a descriptor of its folder; -ENOENT if there is none, or if this run keeps
+ * none. */
 static int open_list(bool make, char path[PATH_MAX])
 {
     char folder[PATH_MAX];
@@ -199,7 +201,7 @@ int elf_registry_add(const struct elf_listed *entry, struct gs_err *err)
     name_entry(name, entry->path);
     snprintf(temporary, sizeof temporary, "%s.new-%d", name, (int)getpid());
     ret = write_text(fd, temporary, entry);
-    if (ret == -EEXIST && unlinkat(fd, temporary, 0) == 0) /* of a process that was killed */
+    if (ret == -EEXIST && unlinkat(fd, temporary, 0) == 0) /* of a killed process */
         ret = write_text(fd, temporary, entry);
     if (ret == 0 && renameat(fd, temporary, fd, name) != 0)
         ret = -errno;
@@ -251,7 +253,7 @@ static bool take_line(struct elf_listed *entry, char *line)
     entry->venv |= strcmp(line, "venv") == 0;
     if (strcmp(line, "venv") == 0 || strcmp(line, "tree") == 0)
         return take_path(entry->root, value);
-    return true; /* of a later version */
+    return true; /* written by a later version */
 }
 
 static bool parse_entry(char *text, struct elf_listed *entry)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * manifest.c: reads and writes the list of what was patched below a folder.
+ * manifest.c: reads and writes the list of files that were patched below a folder.
  *
  * Owns the entries. The file may have been edited by others: paths that lead out of the folder
  * are refused. No state, any thread.
@@ -81,7 +81,7 @@ static int parse_hex(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* In place. False if a % is not followed by two digits. */
+/* Decodes in place. False if a % is not followed by two digits. */
 static bool decode_path(char *text)
 {
     char *to = text;
@@ -160,7 +160,8 @@ static int read_lines(struct elf_manifest *manifest, FILE *from, const char *nam
     return ret;
 }
 
-/* A user with write access to the folder may have put a pipe there, which would never end. */
+/* Opens regular files only. A user with write access to the folder may have put a pipe there,
+ * which would never end. */
 static FILE *open_regular(const struct elf_root *root, const char *path, struct gs_err *err)
 {
     int fd = openat(root->fd, ELF_MANIFEST_NAME,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * manifest.h: what --tree and --venv patched below a folder, so that all of it can be given
- * back and checked.
+ * manifest.h: the files that --tree and --venv patched below a folder, so that all of them can be
+ * restored and checked.
  *
- * A text file DIR/.gpushare-manifest; first line "gpushare-manifest 1", then one line per
- * thing, paths relative to DIR, bytes below 0x21 and % as %XX:
+ * A text file DIR/.gpushare-manifest. The first line is "gpushare-manifest 1"; then there is one
+ * line for each entry. Paths are relative to DIR, with bytes below 0x21 and % as %XX:
  *     file PATH          a patched file
  *     link PATH TARGET   a symbolic link to TARGET that a patched copy replaced
  */
@@ -30,7 +30,7 @@ struct elf_manifest {
     void *paths; /* the entries' paths as a tree (tsearch), to find one among many */
 };
 
-/* Reads the manifest of folder; one that is not there is empty. 0; -EINVAL naming the line. */
+/* Reads the manifest of folder; a missing one is empty. 0; -EINVAL naming the line. */
 int elf_manifest_read(struct elf_manifest *manifest, const struct elf_root *root,
                       struct gs_err *err);
 

@@ -22,7 +22,7 @@
 
 struct name {
     struct stat was; /* before the work */
-    size_t first;    /* the first name of the same file, if that is another one; else ALONE */
+    size_t first;    /* the first name of the same file, if that is another name; else ALONE */
 };
 
 struct work {
@@ -103,7 +103,7 @@ static int look_at(const struct elf_root *root, const char *path, struct stat *s
     return ret;
 }
 
-/* Finds out which files are one. NULL: no memory; then each becomes a file of its own. */
+/* Finds the names that are one file. NULL: no memory; then each becomes a file of its own. */
 static struct name *find_names(const struct elf_root *root, const struct elf_paths *files)
 {
     struct name *names = calloc(files->count + 1, sizeof *names);
@@ -130,12 +130,12 @@ static struct name *find_names(const struct elf_root *root, const struct elf_pat
     return names;
 }
 
-/* Opens the new file by its first name. The descriptor; -EEXIST if it is the old one still. */
+/* Opens the new file by its first name. The descriptor; -EEXIST if it is still the old file. */
 static int open_first(const struct elf_parallel *parallel, const struct name *name)
 {
     struct elf_entry entry;
     struct stat now;
-    int ret = elf_entry_open(&entry, parallel->options->root,
+    int ret = elf_entry_open(&entry, parallel->options->within.root,
                              parallel->files->list[name->first], NULL);
 
     if (ret != 0)
@@ -150,7 +150,7 @@ static int open_first(const struct elf_parallel *parallel, const struct name *na
     return -EEXIST;
 }
 
-/* Makes the file that the first name has now this one's, too. 0, also if it is already. */
+/* Gives the file of the first name this name as well. 0, also if it has it already. */
 static int follow_name(const struct elf_parallel *parallel, const struct name *name,
                        const char *path)
 {
@@ -161,7 +161,7 @@ static int follow_name(const struct elf_parallel *parallel, const struct name *n
 
     if (first < 0)
         return first == -EEXIST ? 0 : first;
-    ret = elf_entry_open(&entry, parallel->options->root, path, NULL);
+    ret = elf_entry_open(&entry, parallel->options->within.root, path, NULL);
     ret = ret ?: elf_output_link(&output, &entry, path, first, NULL);
     elf_entry_close(&entry);
     close(first);
@@ -184,7 +184,7 @@ static void follow_all(struct work *work)
 
         if (first == ALONE)
             continue;
-        if (ret < 0) { /* then it becomes a file of its own, or says why not */
+        if (ret < 0) { /* then it becomes a file of its own, or an error is reported */
             work_on(work, i);
             continue;
         }
@@ -210,8 +210,8 @@ int elf_parallel_run(struct elf_parallel *parallel)
     parallel->reaches = calloc(parallel->files->count + 1, sizeof *parallel->reaches);
     if (parallel->results == NULL || parallel->reaches == NULL)
         return -ENOMEM;
-    work.names = changes ? find_names(options->root, parallel->files) : NULL;
-    while (started + 1 < options->jobs && started + 1 < parallel->files->count &&
+    work.names = changes ? find_names(options->within.root, parallel->files) : NULL;
+    while (started + 1 < options->folder.jobs && started + 1 < parallel->files->count &&
            pthread_create(&threads[started], NULL, take_files, &work) == 0)
         started++;
     take_files(&work);

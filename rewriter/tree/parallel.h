@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * parallel.h: a few threads that process many files as the options ask.
+ * parallel.h: a few threads that process many files as the options say.
  */
 #ifndef REWRITER_TREE_PARALLEL_H
 #define REWRITER_TREE_PARALLEL_H
@@ -18,8 +18,8 @@ struct elf_parallel {
     bool *reaches;                     /* whether it reaches CUDA */
 };
 
-/* Acts on every file; reports to stdout and stderr, those of one file in one piece. Several
- * names of one file are one file still when it was changed. -ENOMEM before anything was done.
+/* Acts on every file; reports to stdout and stderr, with the lines of one file together. Several
+ * names of one file stay names of one file when it is changed. -ENOMEM before anything was done.
  * parallel must be deinited in any case. */
 int elf_parallel_run(struct elf_parallel *parallel);
 void elf_parallel_deinit(struct elf_parallel *parallel);

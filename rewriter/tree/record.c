@@ -27,7 +27,7 @@ struct update {
     const struct elf_paths *changed;
     char folder[PATH_MAX]; /* that the listed paths start from */
     const char *path;      /* of the RECORD */
-    size_t lines;          /* that were not true */
+    size_t lines;          /* that were wrong */
     bool lists;            /* one of the changed files */
 };
 
@@ -82,8 +82,8 @@ static void write_base64url(const uint8_t digest[ELF_SHA256_SIZE], char text[44]
     text[at] = '\0';
 }
 
-/* Takes the path of a line (quoted when it has a comma) into `path`; the offset of the comma
- * behind it, or 0. */
+/* Copies the path of a line (quoted if it has a comma) into `path`; returns the offset of the
+ * comma behind it, or 0. */
 static size_t line_path(const char *line, size_t length, char *path, size_t room)
 {
     size_t i = 0, n = 0;
@@ -120,7 +120,7 @@ static bool is_changed(const struct update *update, const char *listed, char rea
     bool known = false;
 
     base = base != NULL ? base + 1 : listed;
-    for (size_t i = 0; !known && i < changed->count; i++) /* realpath only where it can match */
+    for (size_t i = 0; !known && i < changed->count; i++) /* realpath only if it can match */
         known = strcmp(strrchr(changed->list[i], '/') + 1, base) == 0;
     if (!known ||
         snprintf(joined, sizeof joined, "%s%s%s", *listed == '/' ? "" : update->folder,
@@ -160,7 +160,7 @@ static int write_line(FILE *to, const char *line, size_t length, struct update *
     return 0;
 }
 
-/* Bytes of the first line of text; a path in quotes may hold newlines. */
+/* Bytes of the first line of text; a path in quotes may contain newlines. */
 static size_t line_length(const char *text, size_t size)
 {
     const char *newline = NULL;
@@ -264,8 +264,8 @@ static int update_one(struct update *update, const char *path, bool *lists, stru
     return ret;
 }
 
-/* Updates the records that list the files in update->changed, and lists those records in
- * `next`. One that cannot be changed stops no other. */
+/* Updates the records that list the files in update->changed, and lists those records in `next`.
+ * A record that cannot be changed stops no other. */
 static int update_round(struct update *update, const struct elf_paths *records,
                         struct elf_paths *next, bool *failed)
 {
@@ -285,9 +285,9 @@ static int update_round(struct update *update, const struct elf_paths *records,
     return ret;
 }
 
-/* A wheel that carries another one lists that one's record as well, so each round changes what
- * the next one has to do with. A record that is true already counts, too: the run that changed
- * it may have died before it came to the next. */
+/* A wheel that contains another one lists that one's RECORD as well, so each round changes files
+ * that the next one has to look for. A record that is right already counts, too: the run that
+ * changed it may have died before the next record. */
 int elf_record_update(const struct elf_root *root, const struct elf_paths *records,
                       const struct elf_paths *changed, size_t *lines, bool *failed)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tree.c: many files at once: finds those that reach CUDA, then processes them as the options
- * ask.
+ * say.
  *
- * Two passes with a few threads each: the first only looks (so that the manifest can be written
- * before anything is changed, and a killed run can still be undone), the second acts. Owns the
+ * Two passes with a few threads each. The first only looks, so that the manifest can be written
+ * before anything is changed, and a killed run can still be undone. The second acts. Owns the
  * lists and the manifest, and the lock on the folder while it changes them.
  */
 #include "rewriter/tree/tree.h"
@@ -26,8 +26,8 @@ struct tree {
     const struct elf_options *options;
     struct elf_root root; /* locked while it is changed */
     struct elf_walk walk;
-    size_t listed_before;                   /* entries that the manifest began with */
-    struct elf_manifest manifest, left_out; /* left_out: what --restore and --check exclude */
+    size_t listed_before;                   /* number of entries in the manifest at the start */
+    struct elf_manifest manifest, left_out; /* left_out: those that options exclude */
     struct elf_paths chosen;                /* files to act on, full paths */
     enum elf_exit result;
     struct gs_err err;
@@ -49,8 +49,8 @@ static int make_full_path(const struct tree *tree, const char *path, char out[PA
 }
 
 /* Finds a listed file. The manifest was made without following links. A link that was made since
- * may lead to another place in the folder, which `path` becomes then, but not out of the folder.
- * A listed link is looked for in its own folder. 0; 1 if nothing is there. */
+ * may lead to another place in the folder, and `path` is that place then; it may not lead out of
+ * the folder. A listed link is looked for in its own folder. 0; 1 if nothing is there. */
 static int find_listed(const struct tree *tree, const struct elf_manifest_entry *entry,
                        char path[PATH_MAX], struct gs_err *err)
 {
@@ -70,7 +70,7 @@ static int find_listed(const struct tree *tree, const struct elf_manifest_entry 
     return 0;
 }
 
-/* First pass: which files would be patched, or are. */
+/* First pass: finds the files that would be patched, or are. */
 static int choose_files(struct tree *tree)
 {
     struct elf_options look = *tree->options;
@@ -131,8 +131,8 @@ static int act_on_chosen(struct tree *tree, const char *what, struct elf_paths *
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
         tree->result = elf_exit_graver(tree->result, parallel.results[i]);
         if (parallel.results[i] == ELF_EXIT_DONE || parallel.results[i] == ELF_EXIT_NOTHING)
-            ret = elf_paths_add(good, tree->chosen.list[i]); /* perhaps done by a run that died
-                                                                before it came to the records */
+            ret =
+                elf_paths_add(good, tree->chosen.list[i]); /* perhaps a killed run changed it */
     }
     if (good->count > 1)
         qsort(good->list, good->count, sizeof *good->list, compare_paths);
@@ -154,8 +154,8 @@ static bool is_patched(const struct tree *tree, const struct elf_manifest_entry 
     return patched;
 }
 
-/* The manifest was written before anything was done, so that a killed run can be undone. A
- * file that could not be patched is taken out again. */
+/* The manifest was written before anything was done, so that a killed run can be undone. Files
+ * that could not be patched are removed from it here. */
 static int trim_manifest(struct tree *tree)
 {
     struct elf_manifest all = tree->manifest;
@@ -180,7 +180,7 @@ static int patch_tree(struct tree *tree)
     size_t links = 0;
     int ret = choose_files(tree);
 
-    if (ret == 0 && options->venv != NULL)
+    if (ret == 0 && options->folder.venv != NULL)
         ret = elf_venv_links(&tree->root, &tree->manifest, &links, &tree->err);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
         ret = elf_manifest_add(&tree->manifest, path_below(tree, tree->chosen.list[i]), NULL);
@@ -200,7 +200,7 @@ static int patch_tree(struct tree *tree)
     return ret;
 }
 
-/* The manifest's files that are still there. */
+/* Chooses the manifest's files that still exist. */
 static int choose_listed(struct tree *tree)
 {
     int ret =
@@ -235,8 +235,7 @@ static int restore_tree(struct tree *tree)
 
     ret = ret ?: act_on_chosen(tree, "restoring", &changed);
     if (tree->result == ELF_EXIT_NOTHING)
-        tree->result =
-            ELF_EXIT_DONE; /* an upgrade replaced it: nothing of ours is left in it */
+        tree->result = ELF_EXIT_DONE; /* an upgrade replaced it: it contains nothing of ours */
     if (ret == 0 && !tree->options->dry_run)
         ret = update_records(tree, &changed);
     if (ret == 0 && !tree->options->dry_run)
@@ -274,7 +273,8 @@ static int check_tree(struct tree *tree)
     return ret;
 }
 
-/* Two runs that change the same folder would each write a list without what the other did. */
+/* Without the lock, two runs that change the same folder would each write a list without the
+ * other's files. */
 static int lock_folder(struct tree *tree)
 {
     const struct elf_options *options = tree->options;
@@ -282,7 +282,7 @@ static int lock_folder(struct tree *tree)
     if (options->dry_run || options->print || options->check)
         return 0;
     if (flock(tree->root.fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-        return 0; /* some file systems cannot do it */
+        return 0; /* some file systems cannot lock */
     return gs_err_set(
         &tree->err, -EBUSY,
         "%s: another gpushare-patch is running there; try again when it has ended",
@@ -295,7 +295,8 @@ static int leave_out(struct tree *tree)
     struct elf_manifest all = tree->manifest;
     int ret = 0;
 
-    if (tree->options->exclude_count == 0 || (!tree->options->restore && !tree->options->check))
+    if (tree->options->folder.exclude_count == 0 ||
+        (!tree->options->restore && !tree->options->check))
         return 0;
     tree->manifest = (struct elf_manifest){0};
     for (size_t i = 0; ret == 0 && i < all.count; i++) {
@@ -351,13 +352,14 @@ static int open_listed(struct tree *tree, const char *path)
 static int run_tree(struct tree *tree)
 {
     const struct elf_options *options = tree->options;
-    const char *name = options->tree != NULL ? options->tree : options->venv;
-    int ret = options->listed ? open_listed(tree, name)
-                              : elf_root_open(&tree->root, name, &tree->err);
+    const char *name =
+        options->folder.tree != NULL ? options->folder.tree : options->folder.venv;
+    int ret = options->folder.listed ? open_listed(tree, name)
+                                     : elf_root_open(&tree->root, name, &tree->err);
 
     if (ret != 0)
         return ret;
-    if (options->venv != NULL && faccessat(tree->root.fd, "pyvenv.cfg", F_OK, 0) != 0)
+    if (options->folder.venv != NULL && faccessat(tree->root.fd, "pyvenv.cfg", F_OK, 0) != 0)
         return gs_err_set(&tree->err, -EINVAL,
                           "%s: is not a Python environment (it has no pyvenv.cfg); use --tree",
                           name);
@@ -380,7 +382,7 @@ enum elf_exit elf_tree(const struct elf_options *options)
     struct tree tree = {.options = &inside, .root.fd = -1, .result = ELF_EXIT_DONE};
     int ret;
 
-    inside.root = &tree.root;
+    inside.within.root = &tree.root;
     ret = run_tree(&tree);
 
     if (ret != 0) {

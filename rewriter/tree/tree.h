@@ -7,8 +7,8 @@
 
 #include "rewriter/job/act.h"
 
-/* Does to everything below options->tree or ->venv that reaches CUDA what the options ask for;
- * reports to stdout and stderr. Starts threads and awaits them. */
+/* Does what the options ask for to every file below the folder of --tree or --venv that reaches
+ * CUDA; reports to stdout and stderr. Starts threads and awaits them. */
 enum elf_exit elf_tree(const struct elf_options *options);
 
 #endif

@@ -34,8 +34,8 @@ static int read_link(const struct elf_root *root, const char *path, char target[
     return (int)n;
 }
 
-/* Where a link leads: its last part with the folder before it resolved, in `next`. False if
- * that folder cannot be had. */
+/* Finds the file to which a link leads, with its folder resolved, in `next`. False if that
+ * folder cannot be resolved. */
 static bool follow_link(const char *link, const char *target, char next[PATH_MAX])
 {
     char joined[PATH_MAX], folder[PATH_MAX];
@@ -52,9 +52,9 @@ static bool follow_link(const char *link, const char *target, char next[PATH_MAX
                     slash + 1) < PATH_MAX;
 }
 
-/* Follows an interpreter from bin/name to the first link that leads out, and lists that. A link
- * may have any name (pypy3, graalpy, python3.13t): what makes it the interpreter is that python
- * leads there. */
+/* Follows an interpreter from bin/name to the first link that leads out, and lists that link. It
+ * may have any name (pypy3, graalpy, python3.13t): it is the interpreter because python leads to
+ * it. */
 static int add_link(const struct elf_root *root, const char *name,
                     struct elf_manifest *manifest)
 {
@@ -91,7 +91,7 @@ int elf_venv_links(const struct elf_root *root, struct elf_manifest *manifest, s
     return 0;
 }
 
-/* Full paths of the link and of what it leads to. */
+/* Full paths of the link and of its target. */
 static int resolve_link(const struct elf_root *root, const struct elf_manifest_entry *entry,
                         char link[PATH_MAX], char target[PATH_MAX], struct gs_err *err)
 {
@@ -140,7 +140,7 @@ static bool is_original_of(const struct elf_job *job, const struct elf_note *not
  */
 static bool is_current(const struct elf_root *root, const char *copy, const char *target)
 {
-    const struct elf_options inside = {.root = root}, none = {0};
+    const struct elf_options inside = {.within.root = root}, none = {0};
     struct elf_job a, b;
     bool same = elf_job_open(&a, copy, &inside, NULL) == 0 && a.patched == ELF_NOTE_FOUND;
 
@@ -156,7 +156,7 @@ static bool is_current(const struct elf_root *root, const char *copy, const char
     return same;
 }
 
-/* Whether the copy is such as these options would make it. */
+/* Whether these options would make the same copy. */
 static bool is_done(const char *copy, const char *target, const struct elf_options *options)
 {
     struct elf_job job;
@@ -166,7 +166,7 @@ static bool is_done(const char *copy, const char *target, const struct elf_optio
            elf_job_read(&job, NULL) == 0 && elf_job_decide(&job, NULL) == 0 &&
            elf_job_is_current(&job);
     elf_job_deinit(&job);
-    return done && is_current(options->root, copy, target);
+    return done && is_current(options->within.root, copy, target);
 }
 
 static enum elf_exit patch_copy(const char *link, const char *target,
@@ -176,7 +176,7 @@ static enum elf_exit patch_copy(const char *link, const char *target,
     char folder[PATH_MAX];
 
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(target, '/') - target), target);
-    copy.origin = folder;
+    copy.within.origin = folder;
     copy.any = true;
     if (!options->print && is_done(link, target, &copy)) {
         if (!options->quiet)
@@ -184,12 +184,12 @@ static enum elf_exit patch_copy(const char *link, const char *target,
         return ELF_EXIT_DONE;
     }
     copy.output = options->print ? NULL : link; /* renamed over the link itself */
-    copy.output_root = options->root;
-    copy.root = NULL; /* the interpreter may be anywhere */
+    copy.within.output_root = options->within.root;
+    copy.within.root = NULL; /* the interpreter may be anywhere */
     return elf_act(target, &copy, stdout, stderr, NULL);
 }
 
-/* resolve_link(), which says what is wrong. */
+/* resolve_link(), with a message on errors. */
 static bool resolve_or_say(const struct elf_root *root, const struct elf_manifest_entry *entry,
                            char *link, char *target)
 {
@@ -212,9 +212,10 @@ enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
 
         if (entry->target == NULL)
             continue;
-        result = elf_exit_graver(result, resolve_or_say(options->root, entry, link, target)
-                                             ? patch_copy(link, target, options)
-                                             : ELF_EXIT_FAILED);
+        result =
+            elf_exit_graver(result, resolve_or_say(options->within.root, entry, link, target)
+                                        ? patch_copy(link, target, options)
+                                        : ELF_EXIT_FAILED);
     }
     return result;
 }
@@ -235,7 +236,7 @@ static int put_back(const struct elf_entry *entry, const char *link, const char 
     return err->code;
 }
 
-/* Puts the link back in place of our copy. Any other file that is there by now is left alone. */
+/* Puts the link back in place of our copy. Any other file that is there now stays. */
 static int restore_link(const char *link, const char *target, const struct elf_options *options,
                         struct gs_err *err)
 {
@@ -267,7 +268,7 @@ int elf_venv_restore(const struct elf_manifest *manifest, const struct elf_optio
 
         if (entry->target == NULL)
             continue;
-        if (snprintf(link, sizeof link, "%s/%s", options->root->path, entry->path) >=
+        if (snprintf(link, sizeof link, "%s/%s", options->within.root->path, entry->path) >=
             (int)sizeof link)
             return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", entry->path);
         ret = restore_link(link, entry->target, options, err);
@@ -297,7 +298,7 @@ bool elf_venv_check(const struct elf_manifest *manifest, const struct elf_option
     for (size_t i = 0; i < manifest->count; i++) {
         const struct elf_manifest_entry *entry = &manifest->entries[i];
 
-        if (entry->target != NULL && !check_copy(options->root, entry))
+        if (entry->target != NULL && !check_copy(options->within.root, entry))
             good = false;
     }
     return good;

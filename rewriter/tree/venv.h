@@ -2,9 +2,9 @@
  *
  * venv.h: the interpreter of a Python environment, which usually is a link to the system's.
  *
- * The system's interpreter is not ours to patch. So the link becomes a patched copy of it: a
- * Python environment works with a copy as well (venv --copies makes one), because the
- * interpreter finds pyvenv.cfg from where it lies.
+ * The system's interpreter must not be patched. So the link becomes a patched copy of it. A
+ * Python environment works with a copy as well (venv --copies makes one), because the interpreter
+ * finds pyvenv.cfg from its own place.
  */
 #ifndef REWRITER_TREE_VENV_H
 #define REWRITER_TREE_VENV_H
@@ -19,9 +19,9 @@
 int elf_venv_links(const struct elf_root *root, struct elf_manifest *manifest, size_t *count,
                    struct gs_err *err);
 
-/* The environment of the following is options->root. */
+/* The environment of the following functions is options->within.root. */
 
-/* Replaces each link of the manifest by a patched copy of what it led to. */
+/* Replaces each link of the manifest by a patched copy of its target. */
 enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
                              const struct elf_options *options);
 
@@ -29,8 +29,8 @@ enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
 int elf_venv_restore(const struct elf_manifest *manifest, const struct elf_options *options,
                      struct gs_err *err);
 
-/* Whether every link of the manifest is a patched copy of what its target is now; says on
- * stderr what is not. */
+/* Whether every link of the manifest is a patched copy of its present target; names the others
+ * on stderr. */
 bool elf_venv_check(const struct elf_manifest *manifest, const struct elf_options *options);
 
 #endif

@@ -52,9 +52,9 @@ void elf_walk_deinit(struct elf_walk *walk)
 
 static bool is_excluded(const struct elf_options *options, const char *below, const char *name)
 {
-    for (size_t i = 0; i < options->exclude_count; i++)
-        if (fnmatch(options->excludes[i], name, 0) == 0 ||
-            fnmatch(options->excludes[i], below, 0) == 0)
+    for (size_t i = 0; i < options->folder.exclude_count; i++)
+        if (fnmatch(options->folder.excludes[i], name, 0) == 0 ||
+            fnmatch(options->folder.excludes[i], below, 0) == 0)
             return true;
     return false;
 }
@@ -86,8 +86,8 @@ struct stride {
     dev_t device;             /* of the root */
 };
 
-/* Whether it starts as a program or library does; everything else is checked later. A program
- * that may not be read is one as well: that it cannot be looked at has to be said. */
+/* Whether it starts like a program or library; everything else is checked later. A program that
+ * may not be read counts as one, so that an error is reported. */
 static bool is_elf(int folder, const char *name, mode_t mode)
 {
     unsigned char head[EI_NIDENT + 2];
@@ -207,7 +207,7 @@ static int look_into(struct stride *stride, const char *below, struct gs_err *er
     folder = fd >= 0 ? fdopendir(fd) : NULL;
     ret = folder != NULL ? list_names(folder, &names) : fd < 0 ? fd : -errno;
     if ((ret == -ENOENT || ret == -ENOTDIR || ret == -ELOOP) && *below != '\0')
-        ret = 0; /* it went away meanwhile, or became a link */
+        ret = 0; /* removed meanwhile, or replaced by a link */
     else if (ret != 0)
         gs_err_errno(err, ret, "%s/%s: cannot read it (--exclude skips it)", stride->root->path,
                      below);

@@ -26,8 +26,8 @@ void elf_paths_deinit(struct elf_paths *paths);
 /* Whether the options exclude this path below the folder, or a folder on the way to it. */
 bool elf_walk_excludes(const struct elf_options *options, const char *below);
 
-/* Looks at everything below the root, follows no links, leaves out what options exclude. Full
- * paths, sorted. 0 or a negative errno; walk must be deinited in any case. */
+/* Looks at everything below the root, follows no links, and leaves out what the options exclude.
+ * Full paths, sorted. 0 or a negative errno; walk must be deinited in any case. */
 int elf_walk(struct elf_walk *walk, const struct elf_root *root,
              const struct elf_options *options, struct gs_err *err);
 void elf_walk_deinit(struct elf_walk *walk);

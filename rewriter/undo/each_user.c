@@ -24,8 +24,8 @@
 #define HOMES            "/home"
 #define PATIENCE_SECONDS 3600 /* a user's file system may never answer */
 
-/* Makes this process one of that user; home is for a user that is not in the table. False if any of
- * it failed; then it must end. */
+/* Makes this process one of that user; home is for a user that is not in the table. False if any
+ * step failed; then the process must end. */
 static bool become_user(uid_t user, gid_t group, const char *home)
 {
     const struct passwd *entry = getpwuid(user);
@@ -43,8 +43,8 @@ static bool become_user(uid_t user, gid_t group, const char *home)
     return user != 0 && geteuid() == user && getuid() == user && setuid(0) != 0;
 }
 
-/* The status of a child that has ended; that of a killed one if it cannot be had. Users may stop a
- * process of theirs, which must not hold root up. */
+/* The status of a child that has ended; that of a killed one if none can be had. Users may stop
+ * their processes, which must not hold root up. */
 static int await_child(pid_t child)
 {
     int status = 0;
@@ -68,7 +68,7 @@ static bool call_as(uid_t user, gid_t group, const char *home, elf_undo_call *ca
     pid_t child;
 
     fflush(NULL);
-    signal(SIGCHLD, SIG_DFL); /* where it is ignored, a child leaves no status */
+    signal(SIGCHLD, SIG_DFL); /* if it is ignored, a child leaves no status */
     child = fork();
     if (child == 0) {
         enum elf_exit its = ELF_EXIT_FAILED;
@@ -117,7 +117,7 @@ static bool is_in(const struct user *list, uid_t user)
     return list != NULL;
 }
 
-/* False without memory. */
+/* False if there is no memory. */
 static bool add_user(struct user **list, uid_t user, gid_t group, const char *home)
 {
     struct user *more = malloc(sizeof *more);
@@ -148,8 +148,8 @@ static bool add_named(struct user **list)
     return good;
 }
 
-/* A directory service need not tell all of its users (sssd: enumerate = false). Those that have a
- * folder in /home are known by it. */
+/* Adds the owners of folders in /home. A directory service need not list all of its users (sssd:
+ * enumerate = false). */
 static bool add_owners(struct user **list)
 {
     DIR *homes = opendir(HOMES);
@@ -171,7 +171,7 @@ static bool add_owners(struct user **list)
     return good;
 }
 
-/* All of them before the first child is made, which reads the same table. */
+/* Lists all users before the first child is made, which reads the same table. */
 enum elf_exit elf_undo_each_user(const struct elf_options *options)
 {
     enum elf_exit result = ELF_EXIT_NOTHING, its;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * each_user.h: work in the name of other users, each in a process of its own.
+ * each_user.h: work as other users, each in a process of its own.
  */
 #ifndef REWRITER_UNDO_EACH_USER_H
 #define REWRITER_UNDO_EACH_USER_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stub_file.c: what the removal of a package leaves where files could not be restored: a stub in
- * the library's place, and a copy of this tool to restore them with. The file `stub` beside the
- * list has the full path of each, one a line. No state; one thread.
+ * stub_file.c: files that the removal of a package leaves if patched files could not be restored:
+ * a stub in the library's place, and a copy of this tool to restore them with. The file `stub`
+ * beside the list has the full path of each, one a line. No state; one thread.
  */
 #include "rewriter/undo/stub_file.h"
 #include "common/fd.h"

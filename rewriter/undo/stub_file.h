@@ -11,7 +11,7 @@
  * list names it). */
 bool elf_undo_has_stub(void);
 
-/* Removes the stub, and what was left with it. */
+/* Removes the stub, and the files that were left with it. */
 void elf_undo_drop_stub(void);
 
 #endif

@@ -42,7 +42,7 @@ static enum elf_exit show_list(const struct elf_registry *registry,
     return ELF_EXIT_DONE;
 }
 
-/* Folders first, each once: that puts links, manifests and RECORD files back as well. */
+/* Restores folders first, each once: that restores links, manifests and RECORD files as well. */
 static void restore_folders(const struct elf_registry *registry,
                             const struct elf_options *options)
 {
@@ -65,7 +65,7 @@ static void forget_entry(const struct elf_listed *entry, const struct elf_option
         elf_say(stderr, "gpushare-patch: %s\n", err.text);
 }
 
-/* Restores one entry, or says why not. */
+/* Restores one entry, or reports why it cannot. */
 static enum elf_exit settle_entry(const struct elf_listed *entry,
                                   const struct elf_options *options)
 {
@@ -102,7 +102,8 @@ static enum elf_exit restore_list(const struct elf_registry *registry,
     return result;
 }
 
-/* Patches what an upgrade has overwritten: a single file by its path, of a folder all of it. */
+/* Patches an entry that an upgrade has overwritten: a single file by its path, a folder as a
+ * whole. */
 static enum elf_exit repatch_entry(const struct elf_listed *entry,
                                    const struct elf_options *options)
 {
@@ -112,16 +113,16 @@ static enum elf_exit repatch_entry(const struct elf_listed *entry,
     struct gs_err err = {0};
 
     again.any = true; /* it was patched before */
-    again.repatch = false;
+    again.lists.repatch = false;
     if (entry->root[0] != '\0') {
         again.any = false;
-        again.listed = true;
-        again.jobs = 1;
-        again.programs_only = entry->venv;
-        *(entry->venv ? &again.venv : &again.tree) = entry->root;
+        again.folder.listed = true;
+        again.folder.jobs = 1;
+        again.within.programs_only = entry->venv;
+        *(entry->venv ? &again.folder.venv : &again.folder.tree) = entry->root;
         return elf_tree(&again);
     }
-    again.root = &everything;
+    again.within.root = &everything;
     if (elf_root_open(&everything, "/", &err) == 0)
         result = elf_act(entry->path, &again, stdout, stderr, NULL);
     elf_root_close(&everything);
@@ -155,7 +156,7 @@ static enum elf_exit repatch_list(const struct elf_registry *registry,
     return result;
 }
 
-/* With --runtime: leaves out what another installation's library is for. */
+/* With --runtime: leaves out files that use another installation's library. */
 static void leave_out_others(struct elf_registry *registry, const char *runtime)
 {
     size_t kept = 0;
@@ -176,12 +177,12 @@ enum elf_exit elf_undo_own(const struct elf_options *options)
         elf_say(stderr, "gpushare-patch: %s\n", err.text);
         result = ELF_EXIT_FAILED;
     }
-    if (options->runtime != NULL && !options->repatch)
+    if (options->runtime != NULL && !options->lists.repatch)
         leave_out_others(&registry, options->runtime);
     if (registry.count > 0) {
-        result = options->list          ? show_list(&registry, options)
-                 : options->restore_all ? restore_list(&registry, options)
-                                        : repatch_list(&registry, options);
+        result = options->lists.list          ? show_list(&registry, options)
+                 : options->lists.restore_all ? restore_list(&registry, options)
+                                              : repatch_list(&registry, options);
     }
     elf_registry_deinit(&registry);
     return result;
@@ -190,12 +191,12 @@ enum elf_exit elf_undo_own(const struct elf_options *options)
 enum elf_exit elf_undo(const struct elf_options *options)
 {
     bool root = geteuid() == 0;
-    /* with --runtime, the files of other installations may need it still */
-    bool stub = options->restore_all && !options->dry_run && options->runtime == NULL &&
+    /* with --runtime, files of other installations may still need it */
+    bool stub = options->lists.restore_all && !options->dry_run && options->runtime == NULL &&
                 elf_undo_has_stub();
     enum elf_exit result = elf_undo_own(options);
 
-    if (options->all_users || (stub && root)) /* the stub serves all of them */
+    if (options->lists.all_users || (stub && root)) /* the stub serves all users */
         result = elf_undo_both(result, elf_undo_each_user(options));
     if (stub && (result == ELF_EXIT_DONE || result == ELF_EXIT_NOTHING))
         elf_undo_drop_stub();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * undo.h: --list, --restore-all and --repatch: what becomes of the files in the list of patched
- * ones (registry/registry.h).
+ * undo.h: --list, --restore-all and --repatch: the work on the list of patched files
+ * (registry/registry.h).
  */
 #ifndef REWRITER_UNDO_UNDO_H
 #define REWRITER_UNDO_UNDO_H
@@ -9,15 +9,15 @@
 #include "rewriter/job/act.h"
 #include "rewriter/registry/registry.h"
 
-/* Does what the options ask for to the list of this user or, with all_users, of all. Reports to
- * stdout and stderr. ELF_EXIT_NOTHING if nothing is listed, ELF_EXIT_FAILED if something could
- * not be restored. */
+/* Does what the options ask for with the list of this user or, with all_users, of all. Reports
+ * to stdout and stderr. ELF_EXIT_NOTHING if nothing is listed, ELF_EXIT_FAILED if something
+ * could not be restored. */
 enum elf_exit elf_undo(const struct elf_options *options);
 
 /* The same for this user alone. each_user.c calls it in a process of that user. */
 enum elf_exit elf_undo_own(const struct elf_options *options);
 
-/* The worse of two, where nothing is better than done. */
+/* The worse of two results; "nothing to do" is better than "done". */
 enum elf_exit elf_undo_both(enum elf_exit a, enum elf_exit b);
 
 #endif

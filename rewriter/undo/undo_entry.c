@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * undo_entry.c: one listed file or folder: what has become of it, and its way back.
+ * undo_entry.c: one listed file or folder: its present state, and how it is restored.
  *
- * The path of a listed file had no link in it. The owner of one of its folders may have put one there
- * since, so it is walked folder by folder without following any, and root restores a file of
- * another user in a process that has become that user. The undo note must have the checksum that
- * was listed, and what it gives back must have it too (job/write.c). No state; one thread.
+ * The path of a listed file had no link in it. The owner of one of its folders may have put one
+ * there since. So the path is walked folder by folder without following links, and root restores
+ * a file of another user in a process that has become that user. The undo note must have the
+ * checksum that was listed, and so must the restored bytes (job/write.c). No state; one thread.
  */
 #include "rewriter/undo/undo_entry.h"
 #include "rewriter/elf/say.h"
@@ -26,7 +26,7 @@ static enum elf_undo_state judge_job(const struct elf_job *job, int ret,
     if (ret == -ENOENT || ret == -ENOTDIR)
         return ELF_UNDO_GONE;
     if (ret == -ELOOP || ret == -ENOEXEC)
-        return ELF_UNDO_REPLACED; /* by a link or folder, or there is one on the way */
+        return ELF_UNDO_REPLACED; /* by a link or folder, or a link is on the way */
     if (ret != 0)
         return ELF_UNDO_HIDDEN;
     if (job->patched == ELF_NOTE_NONE)
@@ -41,7 +41,7 @@ enum elf_undo_state elf_undo_look(const struct elf_listed *entry, uid_t *owner, 
 {
     struct elf_job *job = calloc(1, sizeof *job);
     struct elf_root everything;
-    const struct elf_options options = {.root = &everything};
+    const struct elf_options options = {.within.root = &everything};
     enum elf_undo_state state = ELF_UNDO_HIDDEN;
 
     if (job != NULL && elf_root_open(&everything, "/", NULL) == 0) {
@@ -69,7 +69,7 @@ bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime
 {
     struct elf_job *job = calloc(1, sizeof *job);
     struct elf_root everything;
-    const struct elf_options options = {.root = &everything};
+    const struct elf_options options = {.within.root = &everything};
     char its[PATH_MAX] = "";
 
     if (job != NULL && elf_root_open(&everything, "/", NULL) == 0) {
@@ -83,7 +83,8 @@ bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime
     return its[0] != '\0' && !is_same_library(its, runtime);
 }
 
-/* The file is opened and looked at once more, so that what is restored is what was looked at. */
+/* The file is opened and checked once more, so that the file which is restored is the one that
+ * was checked. */
 static enum elf_exit restore_here(const struct elf_listed *entry,
                                   const struct elf_options *options)
 {
@@ -93,7 +94,7 @@ static enum elf_exit restore_here(const struct elf_listed *entry,
     struct gs_err err = {0};
     int ret = job != NULL ? elf_root_open(&everything, "/", &err) : -ENOMEM;
 
-    how.root = &everything;
+    how.within.root = &everything;
     how.restore = true;
     ret = ret ?: elf_job_open(job, entry->path, &how, &err);
     if (ret == 0 && judge_job(job, 0, entry) != ELF_UNDO_PATCHED)
@@ -120,12 +121,12 @@ static enum elf_exit restore_root_here(const struct elf_listed *entry,
 {
     struct elf_options how = *options;
 
-    how.listed = true;
+    how.folder.listed = true;
     how.restore = true;
-    how.restore_all = false;
-    how.jobs = 1;
-    how.programs_only = entry->venv;
-    *(entry->venv ? &how.venv : &how.tree) = entry->root;
+    how.lists.restore_all = false;
+    how.folder.jobs = 1;
+    how.within.programs_only = entry->venv;
+    *(entry->venv ? &how.folder.venv : &how.folder.tree) = entry->root;
     return elf_tree(&how);
 }
 

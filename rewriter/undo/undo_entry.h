@@ -12,8 +12,8 @@
 enum elf_undo_state {
     ELF_UNDO_PATCHED,  /* as it was listed */
     ELF_UNDO_GONE,     /* nothing is there */
-    ELF_UNDO_REPLACED, /* another file or a link, and not patched */
-    ELF_UNDO_OTHER,    /* patched, but another original than was listed, or damaged */
+    ELF_UNDO_REPLACED, /* another file or a link, which is not patched */
+    ELF_UNDO_OTHER,    /* patched, but with another original than was listed, or damaged */
     ELF_UNDO_HIDDEN,   /* this user cannot look at it */
 };
 
@@ -21,10 +21,10 @@ enum elf_undo_state {
  * is there. */
 enum elf_undo_state elf_undo_look(const struct elf_listed *entry, uid_t *owner, gid_t *group);
 
-/* Whether the file is patched, and for another library than that, whatever the path to it. */
+/* Whether the file is patched for another library than that one, whatever the path to it. */
 bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime);
 
-/* Restores one file, as its owner where root was called; no link is followed. */
+/* Restores one file, as its owner if root called; no link is followed. */
 enum elf_exit elf_undo_restore(const struct elf_listed *entry,
                                const struct elf_options *options);
 

@@ -3,7 +3,7 @@
  * chains.c: the second reader's view of DT_VERNEED and DT_VERDEF, which are chains of entries
  * that say how far away the next one is.
  *
- * Patching may move them, but changes nothing in them: each entry that libelf reads must be the
+ * Patching may move them, but does not change them: each entry that libelf reads must be the
  * original's at the same distance from the start. No state, any thread.
  */
 #include "rewriter/verify/second_parts.h"
@@ -13,14 +13,14 @@
 
 #define MOST ((uint64_t)2 << 20) /* bytes; both tables number their versions with 15 bits */
 
-/* The same table: as libelf reads it in the new file, and where it is in the original. */
+/* The same table: as libelf reads it in the new file, and its place in the original. */
 struct chain {
     const struct elf_second *second;
     Elf_Data *data;
     uint64_t old; /* offset */
 };
 
-/* Compares what libelf has read at `at`, bytes from the start, with the original. */
+/* Compares the entry that libelf has read at `at`, bytes from the start, with the original. */
 static int compare_entry(const struct chain *chain, const struct elf_kind *kind, uint64_t at,
                          const void *theirs, struct gs_err *err)
 {
@@ -58,7 +58,7 @@ static int follow_needed(const struct chain *chain, struct gs_err *err)
     return 0;
 }
 
-/* A definition may have several names; the loader and our reader read the first only. */
+/* A definition may have several names; the loader and our reader read only the first. */
 static int follow_defined(const struct chain *chain, struct gs_err *err)
 {
     GElf_Verdef entry;
@@ -110,6 +110,7 @@ int elf_second_versions(const struct elf_second *second, uint64_t needed, uint64
 {
     const struct elf_image *old = second->plan->image;
 
-    return follow_chain(second, needed, ELF_T_VNEED, &old->verneed, follow_needed, err)
-               ?: follow_chain(second, defined, ELF_T_VDEF, &old->verdef, follow_defined, err);
+    return follow_chain(second, needed, ELF_T_VNEED, &old->tables.verneed, follow_needed, err)
+               ?: follow_chain(second, defined, ELF_T_VDEF, &old->tables.verdef, follow_defined,
+                               err);
 }

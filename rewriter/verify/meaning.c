@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * meaning.c: checks that a patched file says the same as the original, but for what was
- * planned.
+ * meaning.c: checks that a patched file means the same as the original, except for the planned
+ * changes.
  *
- * Looks at the new file with the reader alone, not with the plan's intermediate results. No
- * state, any thread.
+ * Looks at the new file only with the reader, not with the plan's intermediate results. No state,
+ * any thread.
  */
 #include "rewriter/elf/dynamic.h"
 #include "rewriter/elf/names.h"
@@ -30,8 +30,8 @@ static int is_same_load(const struct elf_plan *plan, size_t index, const Elf64_P
 {
     Elf64_Phdr grown = *old;
 
-    if (plan->slot_way == ELF_SLOT_PADDING && index == plan->new_segment) {
-        grown.p_filesz = plan->marker_at.offset + plan->marker_at.size - old->p_offset;
+    if (plan->slot.way == ELF_SLOT_PADDING && index == plan->slot.added) {
+        grown.p_filesz = plan->tail.marker.offset + plan->tail.marker.size - old->p_offset;
         grown.p_memsz = grown.p_filesz;
     }
     return memcmp(&grown, new, sizeof grown) == 0;
@@ -56,7 +56,7 @@ static int check_loads(const struct elf_plan *plan, const struct elf_image *new,
     }
     while (j < new->header.e_phnum &&new->segments[j].p_type != PT_LOAD)
         j++;
-    if (plan->slot_way == ELF_SLOT_PADDING)
+    if (plan->slot.way == ELF_SLOT_PADDING)
         return j == new->header.e_phnum ? 0 : refuse_wrong(plan, "program header", j, err);
     if (j == new->header.e_phnum || new->segments[j].p_vaddr < old->highest)
         return refuse_wrong(plan, "program header", j, err);
@@ -98,31 +98,34 @@ static int check_dynamic(const struct elf_plan *plan, const struct elf_image *ne
                          struct gs_err *err)
 {
     const struct elf_image *old = plan->image;
-    const char *runtime = plan->added; /* the first name that was added */
+    const char *runtime = plan->names.bytes; /* the first name that was added */
     size_t j = 0;
     int inserted = 0;
 
-    for (size_t i = 0; i < new->dynamic_count; i++) {
-        const Elf64_Dyn *entry = &new->dynamic[i];
+    for (size_t i = 0; i < new->dynamic.count; i++) {
+        const Elf64_Dyn *entry = &new->dynamic.entries[i];
         const char *name =
             entry->d_tag == DT_NEEDED ? elf_image_string(new, entry->d_un.d_val) : NULL;
 
-        if (!inserted && name != NULL && !elf_dynamic_stays_first(name)) { /* ours, then */
+        /* this one must be ours */
+        if (!inserted && name != NULL && !elf_dynamic_stays_first(name)) {
             if (strcmp(name, runtime) != 0)
                 return refuse_wrong(plan, "dynamic entry", i, err);
             inserted = 1;
             continue;
         }
-        if (j < old->dynamic_count && !is_same_entry(plan, &old->dynamic[j], new, entry) &&
-            elf_dynamic_may_go(old->dynamic[j].d_tag))
-            j++; /* given up for the new one */
-        if (j >= old->dynamic_count || !is_same_entry(plan, &old->dynamic[j], new, entry))
+        if (j < old->dynamic.count &&
+            !is_same_entry(plan, &old->dynamic.entries[j], new, entry) &&
+            elf_dynamic_may_go(old->dynamic.entries[j].d_tag))
+            j++; /* replaced by the new one */
+        if (j >= old->dynamic.count ||
+            !is_same_entry(plan, &old->dynamic.entries[j], new, entry))
             return refuse_wrong(plan, "dynamic entry", i, err);
         j++;
     }
-    while (j < old->dynamic_count && elf_dynamic_may_go(old->dynamic[j].d_tag))
+    while (j < old->dynamic.count && elf_dynamic_may_go(old->dynamic.entries[j].d_tag))
         j++;
-    return inserted && j == old->dynamic_count ? 0
+    return inserted && j == old->dynamic.count ? 0
                                                : refuse_wrong(plan, "dynamic entry", j, err);
 }
 
@@ -131,14 +134,16 @@ static int check_tables(const struct elf_plan *plan, const struct elf_image *new
                         struct gs_err *err)
 {
     const struct elf_image *old = plan->image;
-    const struct elf_table *const pairs[][2] = {{&old->hash, &new->hash},
-                                                {&old->gnu_hash, &new->gnu_hash}};
+    const struct elf_table *const pairs[][2] = {{&old->tables.hash, &new->tables.hash},
+                                                {&old->tables.gnu_hash, &new->tables.gnu_hash}};
 
-    if (old->symbol_count != new->symbol_count || new->strings.size < old->strings.size ||
-        memcmp(old->string_bytes, new->string_bytes, old->strings.size) != 0 ||
+    if (old->tables.symbol_count != new->tables.symbol_count ||
+        new->tables.strings.size < old->tables.strings.size ||
+        memcmp(old->tables.string_bytes, new->tables.string_bytes, old->tables.strings.size) !=
+            0 ||
         (old->interpreter == NULL) != (new->interpreter == NULL) ||
         (old->interpreter != NULL && strcmp(old->interpreter, new->interpreter) != 0))
-        return refuse_wrong(plan, "string table of size", new->strings.size, err);
+        return refuse_wrong(plan, "string table of size", new->tables.strings.size, err);
     for (size_t i = 0; i < 2; i++) {
         const struct elf_table *a = pairs[i][0], *b = pairs[i][1];
         void *x, *y;
@@ -159,21 +164,20 @@ static int check_tables(const struct elf_plan *plan, const struct elf_image *new
 
 static const char *read_name(const struct elf_image *image, size_t index, Elf64_Sym *symbol)
 {
-    if (elf_source_read(&image->source, image->symbols.offset + index * sizeof *symbol, symbol,
-                        sizeof *symbol, NULL) != 0)
+    if (elf_source_read(&image->source, image->tables.symbols.offset + index * sizeof *symbol,
+                        symbol, sizeof *symbol, NULL) != 0)
         return NULL;
     return elf_image_string(image, symbol->st_name);
 }
 
-/* The routed imports have their new names; that nothing else changed is known from
- * readback.c. */
+/* The routed imports have their new names. readback.c shows that nothing else changed. */
 static int check_imports(const struct elf_plan *plan, const struct elf_image *new,
                          struct gs_err *err)
 {
     for (size_t i = 0; i < plan->facts->import_count; i++) {
         const struct elf_import *import = &plan->facts->imports[i];
         const char *old_name = elf_image_string(plan->image, import->name), *name;
-        bool renamed = plan->slot_way != ELF_SLOT_PADDING;
+        bool renamed = plan->slot.way != ELF_SLOT_PADDING;
         size_t prefix = import->keeps_name || !renamed ? 0 : strlen(ELF_WRAP_PREFIX);
         Elf64_Sym symbol;
         uint16_t version = VER_NDX_GLOBAL;
@@ -182,8 +186,9 @@ static int check_imports(const struct elf_plan *plan, const struct elf_image *ne
         if (name == NULL || strncmp(name, ELF_WRAP_PREFIX, prefix) != 0 ||
             strcmp(name + prefix, old_name) != 0 || symbol.st_shndx != SHN_UNDEF)
             return refuse_wrong(plan, "symbol", import->index, err);
-        if (renamed && new->versions.address != 0 &&
-            (elf_source_read(&new->source, new->versions.offset + 2 * (uint64_t)import->index,
+        if (renamed && new->tables.versions.address != 0 &&
+            (elf_source_read(&new->source,
+                             new->tables.versions.offset + 2 * (uint64_t)import->index,
                              &version, sizeof version, err) != 0 ||
              version != VER_NDX_GLOBAL))
             return refuse_wrong(plan, "version of symbol", import->index, err);
@@ -198,7 +203,7 @@ static int check_sections(const struct elf_plan *plan, const struct elf_image *n
     const struct elf_image *old = plan->image;
     size_t marker = elf_image_section(new, ELF_MARKER_SECTION);
 
-    if (plan->slot_way == ELF_SLOT_PADDING) /* the very same headers */
+    if (plan->slot.way == ELF_SLOT_PADDING) /* the very same headers */
         return new->section_count == old->section_count &&
                        (old->section_count == 0 ||
                         memcmp(old->sections, new->sections,
@@ -208,8 +213,8 @@ static int check_sections(const struct elf_plan *plan, const struct elf_image *n
     if (old->section_count == 0)
         return new->section_count == 0 ? 0 : refuse_wrong(plan, "section", 0, err);
     if (new->section_count <= old->section_count || marker == ELF_NO_SECTION ||
-        new->sections[marker].sh_offset != plan->marker_at.offset ||
-        new->sections[marker].sh_size != plan->marker_at.size)
+        new->sections[marker].sh_offset != plan->tail.marker.offset ||
+        new->sections[marker].sh_size != plan->tail.marker.size)
         return refuse_wrong(plan, "section", marker, err);
     for (size_t i = 1; i < old->section_count; i++)
         if (old->sections[i].sh_type != new->sections[i].sh_type ||
@@ -218,8 +223,8 @@ static int check_sections(const struct elf_plan *plan, const struct elf_image *n
     return 0;
 }
 
-/* Going back gives the original: readback.c compared everything outside the changes;
- * these are the changes. */
+/* The undo note must give the original back. readback.c compared everything outside the changes;
+ * this checks the changes. */
 static int check_undo(const struct elf_plan *plan, const struct elf_source *source,
                       struct gs_err *err)
 {
@@ -229,7 +234,7 @@ static int check_undo(const struct elf_plan *plan, const struct elf_source *sour
     if (elf_note_find(&note, source) != ELF_NOTE_FOUND || note.lost.code != 0 || note.relaid ||
         note.head.original_size != plan->image->source.size ||
         strcmp(note.text, plan->marker) != 0)
-        ret = refuse_wrong(plan, "undo note of size", plan->undo_size, err);
+        ret = refuse_wrong(plan, "undo note of size", plan->tail.undo_size, err);
     for (size_t i = 0; ret == 0 && i < note.undo_count; i++) {
         uint8_t *original = elf_source_load(&plan->image->source, note.undo[i].offset,
                                             note.undo[i].length, err);
@@ -238,8 +243,8 @@ static int check_undo(const struct elf_plan *plan, const struct elf_source *sour
             ret = refuse_wrong(plan, "undo entry", i, err);
         free(original);
     }
-    for (size_t i = 0; ret == 0 && i < plan->change_count; i++) {
-        const struct elf_change *change = &plan->changes[i];
+    for (size_t i = 0; ret == 0 && i < plan->changes.count; i++) {
+        const struct elf_change *change = &plan->changes.list[i];
         size_t j = 0;
 
         while (j < note.undo_count &&
@@ -269,16 +274,17 @@ int elf_verify_untouched(const struct elf_image *original, const struct elf_sour
                          const char *runtime, const char *origin, struct gs_err *err)
 {
     const struct elf_plan said = {
-        .image = original, .origin = origin, .added = (char *)(uintptr_t)runtime};
+        .image = original, .origin = origin, .names.bytes = (char *)(uintptr_t)runtime};
     struct elf_image now;
     int ret = elf_image_read(&now, raw, err);
 
     if (ret != 0)
         return ret;
     if (check_dynamic(&said, &now, NULL) != 0 ||
-        memcmp(original->string_bytes, now.string_bytes,
-               original->strings.size < now.strings.size ? original->strings.size
-                                                         : now.strings.size) != 0)
+        memcmp(original->tables.string_bytes, now.tables.string_bytes,
+               original->tables.strings.size < now.tables.strings.size
+                   ? original->tables.strings.size
+                   : now.tables.strings.size) != 0)
         ret = gs_err_set(err, -ENOEXEC,
                          "%s: its dynamic section was edited after it was patched (chrpath, "
                          "patchelf?), and patching it again would undo that; restore it with "

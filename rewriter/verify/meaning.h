@@ -7,14 +7,14 @@
 
 #include "rewriter/plan/plan.h"
 
-/* Checks that the new file, which our own reader has read as any other, means the same as the
+/* Checks that the new file, which our own reader has read like any other, means the same as the
  * original: segments, dynamic entries, names of symbols, undo note. 0 or -EIO. */
 int elf_verify_meaning(const struct elf_plan *plan, const struct elf_image *new,
                        struct gs_err *err);
 
-/* Whether a patched file (raw) still says in its dynamic section what its original says, but
- * for the runtime library and origin (NULL: none, see plan.h): 0; -ENOEXEC when somebody edited
- * that since, which patching anew would undo. */
+/* Whether the dynamic section of a patched file (raw) still says the same as its original's,
+ * except for the runtime library and origin (NULL: none, see plan.h). 0; -ENOEXEC if somebody
+ * edited it since, which patching again would undo. */
 int elf_verify_untouched(const struct elf_image *original, const struct elf_source *raw,
                          const char *runtime, const char *origin, struct gs_err *err);
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * second.c: the second reader: libelf reads the new file, and must say of it what our own
- * reader says and what the plan intended. Here the ELF header, the program headers and the
- * sections.
+ * second.c: the second reader: libelf reads the new file, and its answers must agree with our own
+ * reader and with the plan. This file has the ELF header, the program headers and the sections.
  *
- * Shares no line with the first reader. libelf reads only what it is asked for (ELF_C_READ, no
- * mapping), and each table in its own short session of a few hundred KiB, so the size of the
- * file does not matter (session.c). No state, any thread.
+ * Shares no line with the first reader. libelf reads only the parts that it is asked for
+ * (ELF_C_READ, no mapping), and each table in its own short session of a few hundred KiB, so the
+ * size of the file does not matter (session.c). No state, any thread.
  */
 #include "rewriter/verify/second_parts.h"
 #include "rewriter/verify/second.h"
@@ -35,38 +34,38 @@ static int check_header(const struct elf_second *second, Elf *elf, struct gs_err
     if (gelf_getehdr(elf, &header) == NULL || elf_getphdrnum(elf, &segments) != 0 ||
         elf_getshdrnum(elf, &sections) != 0 || elf_getshdrstrndx(elf, &names) != 0)
         return elf_second_fail(second, "the ELF header", err);
-    wanted.e_phnum = (Elf64_Half)plan->segment_count;
-    if (plan->slot_way == ELF_SLOT_END)
-        wanted.e_phoff = plan->table.offset;
+    wanted.e_phnum = (Elf64_Half)plan->slot.count;
+    if (plan->slot.way == ELF_SLOT_END)
+        wanted.e_phoff = plan->tail.table.offset;
     if (plan->sections != NULL) {
-        wanted.e_shoff = plan->sections_at;
+        wanted.e_shoff = plan->tail.sections_at;
         wanted.e_shnum = (Elf64_Half)plan->section_count;
     }
     if (compare_both(second, &elf_kind_header, 0, &header, &second->new->header, &wanted, err))
         return -EIO;
-    header.e_phnum = (Elf64_Half)segments; /* as libelf counts them, not as they are written */
+    header.e_phnum = (Elf64_Half)segments; /* libelf's counts, not the stored ones */
     header.e_shnum = (Elf64_Half)sections;
     header.e_shstrndx = (Elf64_Half)names;
     return compare_both(second, &elf_kind_header, 0, &header, &second->new->header, &wanted,
                         err);
 }
 
-/* A program header as the plan wants it. */
+/* The program header that the plan wants. */
 static Elf64_Phdr planned_segment(const struct elf_plan *plan, size_t index)
 {
     Elf64_Phdr p;
 
-    if (plan->segments != NULL)
-        return plan->segments[index];
+    if (plan->slot.segments != NULL)
+        return plan->slot.segments[index];
     p = plan->image->segments[index];
-    if (index == plan->new_segment) /* ELF_SLOT_PADDING */
-        p.p_filesz = p.p_memsz = plan->marker_at.offset + plan->marker_at.size - p.p_offset;
+    if (index == plan->slot.added) /* ELF_SLOT_PADDING */
+        p.p_filesz = p.p_memsz = plan->tail.marker.offset + plan->tail.marker.size - p.p_offset;
     return p;
 }
 
 static int check_segments(struct elf_second *second, Elf *elf, struct gs_err *err)
 {
-    size_t count = second->plan->segment_count;
+    size_t count = second->plan->slot.count;
 
     second->segments = calloc(count > 0 ? count : 1, sizeof *second->segments);
     if (second->segments == NULL)

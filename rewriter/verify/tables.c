@@ -22,12 +22,12 @@ struct places {
         rela_size, jmprel, jmprel_size, plt_kind, relr, relr_size;
 };
 
-/* One table, and what each of its entries is compared with. */
+/* One table, and the function that compares its entries. */
 struct table {
     const struct elf_kind *kind;
     Elf_Type type;
     uint64_t offset, size; /* in the new file, by libelf; bytes */
-    /* Compares the entries of a window, of which `first` is the first one's number. */
+    /* Compares the entries of a window; `first` is the number of its first entry. */
     int (*check)(const struct elf_second *second, const struct table *table, Elf_Data *data,
                  uint64_t first, struct gs_err *err);
     uint64_t old; /* where the same bytes are in the original */
@@ -55,7 +55,7 @@ static int check_table(const struct elf_second *second, struct table table, stru
 {
     int ret = 0;
 
-    table.size -= table.size % table.kind->size; /* what is left over belongs to no entry */
+    table.size -= table.size % table.kind->size; /* the remaining bytes belong to no entry */
     for (uint64_t at = 0; ret == 0 && at < table.size; at += WINDOW)
         ret = read_window(second, &table, at,
                           table.size - at < WINDOW ? table.size - at : WINDOW, err);
@@ -96,47 +96,49 @@ static int check_dynamic(const struct elf_second *second, Elf *elf, struct place
                                                   dynamic->p_filesz, ELF_T_DYN);
     if (data == NULL)
         return elf_second_fail(second, "PT_DYNAMIC", err);
-    for (size_t i = 0; i < plan->dynamic_count; i++) {
+    for (size_t i = 0; i < plan->dynamic.count; i++) {
         GElf_Dyn entry;
 
         if (gelf_getdyn(data, (int)i, &entry) == NULL)
             return elf_second_fail(second, "a dynamic entry", err);
-        if (elf_second_compare(second, &elf_kind_dynamic, i, &entry, &plan->dynamic[i],
+        if (elf_second_compare(second, &elf_kind_dynamic, i, &entry, &plan->dynamic.entries[i],
                                "the plan", err))
             return -EIO;
-        if (i < second->new->dynamic_room &&
-            elf_second_compare(second, &elf_kind_dynamic, i, &entry, &second->new->dynamic[i],
-                               "gpushare-patch", err))
+        if (i < second->new->dynamic.room &&
+            elf_second_compare(second, &elf_kind_dynamic, i, &entry,
+                               &second->new->dynamic.entries[i], "gpushare-patch", err))
             return -EIO;
         note_place(places, &entry);
     }
     return 0;
 }
 
-/* Strings: the old ones, and behind them those that were added, as our reader has them. */
+/* Strings: the old ones, and behind them the added ones, as our reader has them. */
 static int check_strings(const struct elf_second *second, const struct table *table,
                          Elf_Data *data, uint64_t first, struct gs_err *err)
 {
     const struct elf_plan *plan = second->plan;
     const struct elf_image *old = plan->image;
 
-    if (memcmp(data->d_buf, second->new->string_bytes + first, data->d_size) == 0 &&
-        first + data->d_size <= old->strings.size &&
-        memcmp(data->d_buf, old->string_bytes + first, data->d_size) == 0)
-        return 0; /* the usual window, fast */
+    if (memcmp(data->d_buf, second->new->tables.string_bytes + first, data->d_size) == 0 &&
+        first + data->d_size <= old->tables.strings.size &&
+        memcmp(data->d_buf, old->tables.string_bytes + first, data->d_size) == 0)
+        return 0; /* the usual window, in one comparison */
     for (uint64_t i = 0; i < data->d_size; i++) {
         const char *theirs = (const char *)data->d_buf + i;
-        uint64_t at = first + i, added = plan->needed_name;
+        uint64_t at = first + i, added = plan->names.needed;
 
-        if (*theirs != second->new->string_bytes[at])
+        if (*theirs != second->new->tables.string_bytes[at])
             return elf_second_compare(second, table->kind, table->offset + at, theirs,
-                                      second->new->string_bytes + at, "gpushare-patch", err);
-        if (at < old->strings.size && *theirs != old->string_bytes[at])
+                                      second->new->tables.string_bytes + at, "gpushare-patch",
+                                      err);
+        if (at < old->tables.strings.size && *theirs != old->tables.string_bytes[at])
             return elf_second_compare(second, table->kind, table->offset + at, theirs,
-                                      old->string_bytes + at, "the plan", err);
-        if (at >= added && at - added < plan->added_size && *theirs != plan->added[at - added])
+                                      old->tables.string_bytes + at, "the plan", err);
+        if (at >= added && at - added < plan->names.size &&
+            *theirs != plan->names.bytes[at - added])
             return elf_second_compare(second, table->kind, table->offset + at, theirs,
-                                      plan->added + (at - added), "the plan", err);
+                                      plan->names.bytes + (at - added), "the plan", err);
     }
     return 0;
 }
@@ -153,7 +155,7 @@ static int check_same(const struct elf_second *second, const struct table *table
     if (old == NULL)
         return -EIO;
     if (table->type == ELF_T_BYTE && memcmp(data->d_buf, old, data->d_size) == 0) {
-        free(old); /* fast */
+        free(old); /* in one comparison */
         return 0;
     }
     for (size_t i = 0; ret == 0 && i < data->d_size / size; i++) {
@@ -181,7 +183,7 @@ static int compare_index(const void *key, const void *element)
     return index < import->index ? -1 : index > import->index;
 }
 
-/* The import that symbol is, or NULL. Imports are in the order of the symbol table. */
+/* The import of that symbol, or NULL. Imports are in the order of the symbol table. */
 static const struct elf_import *find_import(const struct elf_facts *facts, uint64_t index)
 {
     if (facts->import_count == 0)
@@ -190,7 +192,7 @@ static const struct elf_import *find_import(const struct elf_facts *facts, uint6
                    compare_index);
 }
 
-/* Turns a symbol of the original into what the plan makes of it, but for the name. */
+/* Changes a symbol of the original as the plan does, except its name. */
 static void plan_symbol(const struct elf_plan *plan, Elf64_Sym *symbol)
 {
     uint16_t section = symbol->st_shndx;
@@ -227,9 +229,9 @@ static int check_symbols(const struct elf_second *second, const struct table *ta
     size_t count = data->d_size / sizeof(Elf64_Sym);
     Elf64_Sym *old = elf_source_load(&plan->image->source, table->old + first * sizeof *old,
                                      data->d_size, err);
-    Elf64_Sym *ours =
-        elf_source_load(&second->new->source,
-                        second->new->symbols.offset + first * sizeof *ours, data->d_size, err);
+    Elf64_Sym *ours = elf_source_load(&second->new->source,
+                                      second->new->tables.symbols.offset + first * sizeof *ours,
+                                      data->d_size, err);
     int ret = old != NULL && ours != NULL ? 0 : -EIO;
 
     for (size_t i = 0; ret == 0 && i < count; i++) {
@@ -243,7 +245,7 @@ static int check_symbols(const struct elf_second *second, const struct table *ta
         ret = elf_second_compare(second, table->kind, first + i, &symbol, &ours[i],
                                  "gpushare-patch", err);
         if (ret == 0 && import != NULL && !import->keeps_name &&
-            plan->slot_way != ELF_SLOT_PADDING) {
+            plan->slot.way != ELF_SLOT_PADDING) {
             ret = check_name(second, first + i, import, symbol.st_name, err);
             old[i].st_name = symbol.st_name;
         }
@@ -270,7 +272,7 @@ static int check_numbers(const struct elf_second *second, const struct table *ta
 
         if (gelf_getversym(data, (int)i, &number) == NULL)
             ret = elf_second_fail(second, "the version of a symbol", err);
-        if (plan->slot_way != ELF_SLOT_PADDING && find_import(plan->facts, first + i) != NULL)
+        if (plan->slot.way != ELF_SLOT_PADDING && find_import(plan->facts, first + i) != NULL)
             old[i] = VER_NDX_GLOBAL; /* the runtime library's names have no version */
         ret = ret
                   ?: elf_second_compare(second, table->kind, first + i, &number, &old[i],
@@ -280,7 +282,7 @@ static int check_numbers(const struct elf_second *second, const struct table *ta
     return ret;
 }
 
-/* A table that libelf finds at `address`, and our reader in the original at `old`. */
+/* Checks a table that libelf finds at `address`, and our reader in the original at `old`. */
 static int check_at(const struct elf_second *second, uint64_t address, struct table table,
                     struct gs_err *err)
 {
@@ -335,7 +337,7 @@ static int check_relocations(const struct elf_second *second, const struct place
     return 0;
 }
 
-/* The size of the string table is that of both readers by now. */
+/* By now both readers agree on the size of the string table. */
 static int check_tables(const struct elf_second *second, const struct places *places,
                         struct gs_err *err)
 {
@@ -347,23 +349,26 @@ static int check_tables(const struct elf_second *second, const struct places *pl
 
     ret = ret
               ?: check_at(second, places->hash,
-                          (struct table){&elf_kind_byte, ELF_T_BYTE, 0, old->hash.size,
-                                         check_same, old->hash.offset},
+                          (struct table){&elf_kind_byte, ELF_T_BYTE, 0, old->tables.hash.size,
+                                         check_same, old->tables.hash.offset},
                           err);
-    ret = ret
-              ?: check_at(second, places->gnu_hash,
-                          (struct table){&elf_kind_byte, ELF_T_BYTE, 0, old->gnu_hash.size,
-                                         check_same, old->gnu_hash.offset},
-                          err);
-    ret = ret
-              ?: check_at(second, places->symbols,
-                          (struct table){&elf_kind_symbol, ELF_T_SYM, 0, old->symbols.size,
-                                         check_symbols, old->symbols.offset},
-                          err);
+    ret =
+        ret
+            ?: check_at(second, places->gnu_hash,
+                        (struct table){&elf_kind_byte, ELF_T_BYTE, 0, old->tables.gnu_hash.size,
+                                       check_same, old->tables.gnu_hash.offset},
+                        err);
+    ret =
+        ret
+            ?: check_at(second, places->symbols,
+                        (struct table){&elf_kind_symbol, ELF_T_SYM, 0, old->tables.symbols.size,
+                                       check_symbols, old->tables.symbols.offset},
+                        err);
     ret = ret
               ?: check_at(second, places->versions,
-                          (struct table){&elf_kind_number, ELF_T_HALF, 0, old->versions.size,
-                                         check_numbers, old->versions.offset},
+                          (struct table){&elf_kind_number, ELF_T_HALF, 0,
+                                         old->tables.versions.size, check_numbers,
+                                         old->tables.versions.offset},
                           err);
     ret = ret ?: elf_second_versions(second, places->needed, places->defined, err);
     return ret ?: check_relocations(second, places, err);

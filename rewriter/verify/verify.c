@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Where glibc's loader is on a system of that machine (its ABI fixes the path). */
+/* The path of glibc's loader on a system of that machine (its ABI fixes it). */
 static const char *loader_path(unsigned machine)
 {
     return machine == EM_X86_64 ? "/lib64/ld-linux-x86-64.so.2" : "/lib/ld-linux-aarch64.so.1";
@@ -55,8 +55,8 @@ static int run_loader(const char *loader, int fd, int *status)
     return 0;
 }
 
-/* rtld.c: 0 a program of this loader, 2 an object without interpreter, 1 nothing it can load.
- */
+/* Results of rtld.c: 0 a program of this loader, 2 an object without interpreter, 1 an object
+ * that it cannot load. */
 static int ask_loader(const char *loader, int fd, bool *accepted)
 {
     int status = 0, ret = run_loader(loader, fd, &status);
@@ -74,7 +74,7 @@ int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_
     int ret;
 
     if (fstatvfs(fd, &mounted) == 0 && (mounted.f_flag & ST_NOEXEC))
-        return 0; /* there it accepts nothing */
+        return 0; /* it accepts nothing on such a mount */
     /* only the system's own loader is run, never one that the file names */
     if (machine != host_machine() || access(loader, X_OK) != 0)
         return 0;

@@ -7,8 +7,8 @@
 
 #include "rewriter/plan/plan.h"
 
-/* Lets the system's dynamic loader check the new file (ld.so --verify) if it is for this
- * machine and on a mount that it may map programs from (not noexec). 0; -EIO; -ENOEXEC when it
+/* Lets the system's dynamic loader check the new file (ld.so --verify) if it is for this machine
+ * and on a mount from which programs may be mapped (not noexec). 0; -EIO; -ENOEXEC if the loader
  * does not accept the original (old) either. */
 int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api.c: the functions of gpushare.h, which programs call. No state. Every argument is the
- * program's word: checked here, or looked up where it leads.
+ * api.c: the functions of gpushare.h, which programs call. No state. Arguments come from the
+ * program: each is checked here, or where it is looked up.
  */
 #define GPUSHARE_INSIDE
 #include "runtime/api/gpushare.h"

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gpushare.h: what a program can tell gpushare about itself. Nobody needs it: a program that
- * calls nothing here shares the GPU all the same. With it, less memory moves at each switch.
+ * gpushare.h: what a program can tell gpushare about itself. It is optional: a program that calls
+ * nothing here shares the GPU as well. With it, less memory moves at each switch.
  *
  * The functions are weak symbols: a program that calls them links without a library, and runs
  * without gpushare, where each returns -ENOSYS. A position independent executable, or a shared
  * library, finds them when it is patched later; an executable at fixed addresses (-no-pie) must
  * be linked with gpushare-cc. C and C++. gpushare.h(3) is the manual page.
  *
- * Every function may be called by any thread at any time, also before the first CUDA call.
- * None waits, none calls CUDA, none writes errno. A forked child starts without anything that
- * its parent has said. Results below 0 are errors: a negative value of errno.h.
+ * Every function may be called by any thread at any time, also before the first CUDA call. None
+ * waits, calls CUDA or writes errno. A forked child starts without anything that its parent has
+ * said. Results below 0 are errors: a negative value of errno.h.
  */
 #ifndef GPUSHARE_H
 #define GPUSHARE_H
@@ -50,7 +50,7 @@ GPUSHARE_FUNCTION int gpushare_1_on_pressure(gpushare_callback *callback, void *
 
 #ifndef GPUSHARE_INSIDE
 
-/* 1 where the library is in this process, else 0. */
+/* 1 if the library is in this process, else 0. */
 static inline int gpushare_is_there(void)
 {
     return gpushare_1_discard != NULL;
@@ -76,15 +76,16 @@ static inline int64_t gpushare_discard(const void *address, size_t bytes)
     return gpushare_1_discard != NULL ? gpushare_1_discard(address, bytes) : -ENOSYS;
 }
 
-/* Calls a discard off, for each block that has any of these bytes: what is still there from
- * now on is kept. Contents that have left the device in between are lost. 0, or as gpushare_discard(). */
+/* Cancels a discard, for each block that has any of these bytes: contents that are still there
+ * are kept from now on. Contents that have left the device in between are lost. 0, or as
+ * gpushare_discard(). */
 static inline int64_t gpushare_keep(const void *address, size_t bytes)
 {
     return gpushare_1_keep != NULL ? gpushare_1_keep(address, bytes) : -ENOSYS;
 }
 
-/* The program has nothing to do on the GPU now: others need not wait to find that out. It ends
- * with the next work that the program submits. 0. */
+/* The program has nothing to do on the GPU now, so the daemon need not wait to find that out. It
+ * ends with the next work that the program submits. 0. */
 static inline int gpushare_idle(void)
 {
     return gpushare_1_idle != NULL ? gpushare_1_idle() : -ENOSYS;
@@ -98,26 +99,27 @@ static inline int gpushare_set_class(int class_number)
 }
 
 /* Suspends the program: it loses its turn, all its memory leaves the devices, and its threads
- * wait at their next CUDA call until gpushare_resume(), by a thread that does not wait, or
- * gpusharectl resume. Without a daemon nothing happens. Returns 0 at once, before it is so. */
+ * wait at their next CUDA call until gpushare_resume(), called by a thread that does not wait,
+ * or gpusharectl resume. Without a daemon nothing happens. Returns 0 at once, before the memory
+ * has left. */
 static inline int gpushare_suspend(void)
 {
     return gpushare_1_suspend != NULL ? gpushare_1_suspend() : -ENOSYS;
 }
 
-/* Ends gpushare_suspend(). It does not end what gpusharectl pause began. 0. */
+/* Ends gpushare_suspend(), but not a gpusharectl pause. 0. */
 static inline int gpushare_resume(void)
 {
     return gpushare_1_resume != NULL ? gpushare_1_resume() : -ENOSYS;
 }
 
 /* `callback(argument)` is called, in a thread of its own, when the program is to stop for
- * others, before its memory leaves: what it frees with the usual calls (cudaFree, or
- * PyTorch's torch.cuda.empty_cache()) need not be moved. The program goes on meanwhile. 100 ms
- * after the call memory moves, whether the callback has returned or not; CUDA calls that it
+ * others, before its memory leaves. Memory that it frees with the usual calls (cudaFree, or
+ * PyTorch's torch.cuda.empty_cache()) need not be moved. The program goes on meanwhile. Memory
+ * moves 100 ms after the call, whether the callback has returned or not; CUDA calls that it
  * makes later wait for the program's next turn. It is not called again before it has returned.
- * One callback for each process: the newest counts; NULL: none from now on, though one that
- * has begun goes on. 0; -EAGAIN: no thread could be made, and nothing has changed. */
+ * There is one callback for each process, the newest; NULL removes it, though one that has begun
+ * goes on. 0; -EAGAIN: no thread could be made, and nothing has changed. */
 static inline int gpushare_on_pressure(gpushare_callback *callback, void *argument)
 {
     return gpushare_1_on_pressure != NULL ? gpushare_1_on_pressure(callback, argument)

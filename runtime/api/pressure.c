@@ -2,10 +2,10 @@
  *
  * pressure.c: owns the thread in which the program's callback runs.
  *
- * The thread is made with the first callback, with all signals blocked, as the library's own.
+ * The thread is made with the first callback, with all signals blocked, like the library's own.
  * State: one object under its lock (rank GS_LOCK_CLIENT), which is held neither while the
- * callback runs nor across a driver call; the last three are the client thread's. The callback
- * may do anything, also set another one or never return: then it is asked no more.
+ * callback runs nor across a driver call; the last three fields are the client thread's. The
+ * callback may do anything, also set another one or never return: then it is not called any more.
  */
 #include "runtime/api/pressure.h"
 
@@ -17,7 +17,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/worker.h"
 
-#define LOOK_NS 1000000ull /* a wake-up that was lost costs this */
+#define LOOK_NS 1000000ull /* a lost wake-up costs so long */
 
 static struct {
     pthread_mutex_t lock;
@@ -97,7 +97,7 @@ int gs_pressure_set(void (*callback)(void *), void *argument)
     return error;
 }
 
-/* It is asked unless it still runs since the last time. True if it is to be waited for. */
+/* Calls the callback, unless its last call still runs. True if it is to be waited for. */
 static bool ask_callback(void)
 {
     bool asks;

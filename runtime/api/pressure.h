@@ -9,17 +9,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How long memory waits for the callback. */
+/* The longest time for which memory waits for the callback. */
 #define GS_PRESSURE_NS 100000000ull
 
-/* The callback from now on; NULL: none. 0; -EAGAIN: no thread. Any thread. */
+/* Sets the callback; NULL: none. 0; -EAGAIN: no thread. Any thread. */
 int gs_pressure_set(void (*callback)(void *), void *argument);
 
 /* Before the gate closes because memory may leave: asks the callback once for each stop, and
- * says for how many ns it is to be waited; 0: the gate may close. Client thread. */
+ * returns for how many ns it is to be waited; 0: the gate may close. Client thread. */
 uint64_t gs_pressure_wait(uint64_t now);
 
-/* The program runs again: the next stop asks anew. Client thread. */
+/* The program runs again: the next stop calls it again. Client thread. */
 void gs_pressure_over(void);
 
 void gs_pressure_after_fork(void);

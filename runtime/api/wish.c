@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wish.c: owns what the program has asked for (wish.h). Atomics only: each wish is one word,
- * and the newest counts.
+ * wish.c: owns the program's wishes (wish.h). Atomics only: each wish is one word, and the newest
+ * counts.
  */
 #include "runtime/api/wish.h"
 
@@ -14,10 +14,10 @@
 #define IDLE_NEVER UINT64_MAX /* no stamp of the gate */
 
 static struct {
-    /* GS_WISH_* and, from CLASS_SHIFT on, the class: one word, so that both are of one moment.
-     * Release, before the client thread is woken; it reads with acquire. */
+    /* GS_WISH_* and, from CLASS_SHIFT on, the class: in one word, so that both are from one
+     * moment. Release, before the client thread is woken; it reads with acquire. */
     _Atomic(uint32_t) wanted;
-    _Atomic(uint64_t) idle_since; /* stamp of the gate; relaxed: a stale one costs a round */
+    _Atomic(uint64_t) idle_since; /* stamp of the gate; relaxed: an old value costs a round */
     uint32_t reading, told;       /* client thread only */
 } self = {.idle_since = IDLE_NEVER};
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.h: the one runtime object of the process: configuration, counters, and what the parts
- * share.
+ * config.h: the one runtime object of the process: configuration, counters, and what the parts of
+ * the library share.
  *
- * Threads: configuration is written by the constructor only. Counters are relaxed atomics.
+ * Threads: only the constructor writes the configuration. Counters are relaxed atomics.
  */
 #ifndef GS_RUNTIME_BASE_CONFIG_H
 #define GS_RUNTIME_BASE_CONFIG_H
@@ -31,10 +31,10 @@ struct gs_config {
 struct gs_runtime {
     struct gs_config config;
     _Atomic(uint64_t) moved_out, moved_in; /* bytes */
-    _Atomic(uint64_t) given, taken_over;   /* bytes of device memory, as it is (handover.h) */
+    _Atomic(uint64_t) given, taken_over;   /* bytes handed over (handover.h) */
     _Atomic(uint64_t) exchanged; /* bytes that have changed places (swap/placement.h) */
     _Atomic(uint64_t) switches;  /* times the memory came back after it was (partly) out */
-    _Atomic(uint64_t) uncovered; /* look-ups of ABIs that we do not know */
+    _Atomic(uint64_t) uncovered; /* look-ups of functions in an ABI that we do not know */
     _Atomic(bool) partial;       /* something of this program is not covered */
 };
 extern struct gs_runtime gs_runtime;

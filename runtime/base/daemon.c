@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * daemon.c: owns what every thread may know of the daemon (daemon.h). Atomics only.
+ * daemon.c: owns what all threads may know about the daemon (daemon.h). Atomics only.
  */
 #include "runtime/base/daemon.h"
 
@@ -13,7 +13,7 @@
 #include "runtime/base/worker.h"
 #include "runtime/base/uncancelled.h"
 
-/* A daemon that is there answers in less than a millisecond. */
+/* A daemon that runs answers in less than a millisecond. */
 #define PAUSE_LEAST_NS 20000ull
 #define PAUSE_MOST_NS  200000ull
 
@@ -51,7 +51,8 @@ void gs_daemon_set_new_until(uint64_t until)
 
 void gs_daemon_await_target(struct gs_device *device)
 {
-    /* the session gives up before: this is for a driver that hangs in the client thread */
+    /* normally the session gives up earlier; this is for a driver that hangs in the client
+     * thread */
     const uint64_t until = gs_now() + 3 * GS_ALONE_AFTER_NS;
     uint64_t pause = PAUSE_LEAST_NS;
 

@@ -2,8 +2,8 @@
  *
  * device.c: owns the devices and contexts of this process.
  *
- * Invariants: a device slot is complete before it is counted and never changes, but for its UUID.
- * Context slots come in blocks, are claimed and freed under the lock; the client thread reads
+ * Invariants: a device slot is complete before it is counted and never changes, except its UUID.
+ * Context slots come in blocks, and are claimed and freed under the lock; the client thread reads
  * them while it is not parked. The lock (rank GS_LOCK_DEVICES) is never held across a driver
  * call.
  */
@@ -26,9 +26,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_device devices[GS_MAX_DEVICES];
 static _Atomic(unsigned) device_count; /* release: pairs with the acquire of readers */
 static struct gs_context first_contexts[BLOCK];
-/* release, of blocks whose slots are free: pairs with the acquire of readers; they never go */
+/* release, for blocks with free slots: pairs with the acquire of readers; blocks are never freed */
 static struct gs_context *_Atomic blocks[MAX_BLOCKS] = {first_contexts};
-static _Atomic(unsigned) greens; /* green ones ever noted: without any nobody looks for them */
+static _Atomic(unsigned) greens;     /* green ones ever noted; 0: nothing looks for them */
 static _Atomic(uint32_t) generation; /* relaxed: a context ends in one thread at a time */
 
 struct gs_device *gs_device_at(unsigned i)
@@ -95,7 +95,7 @@ struct gs_device *gs_device_get(CUdevice ordinal)
         return device;
     if (!describe_device(
             ordinal,
-            &described)) /* outside the lock: two threads may both ask, one entry stays */
+            &described)) /* outside the lock: two threads may both ask, and one entry stays */
         return NULL;
     gs_lock(&lock, GS_LOCK_DEVICES);
     device = gs_device_find(ordinal);
@@ -132,7 +132,7 @@ struct gs_device *gs_device_current(void)
     return gs_driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS ? gs_device_get(ordinal) : NULL;
 }
 
-/* under the lock: one more block of free slots, the first of them */
+/* under the lock: adds a block of free slots, and returns the first of them */
 static struct gs_context *more_contexts(void)
 {
     struct gs_context *block;
@@ -199,8 +199,8 @@ const struct gs_context *gs_context_find(CUcontext handle)
 
 _Atomic(bool) gs_any_suspect;
 
-/* Results after which cuda.h wants the process ended, and those that say that something of the
- * device has gone. A wrong one among them costs a question. */
+/* True for results after which cuda.h wants the process ended, and for those that say that a
+ * part of the device has gone. A wrong one among them costs one query. */
 static bool may_be_final(CUresult result)
 {
     switch (result) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device.h: what this process knows about each device it uses, and the contexts it has there.
+ * device.h: what this process knows about each device that it uses, and about its contexts there.
  */
 #ifndef GS_RUNTIME_BASE_DEVICE_H
 #define GS_RUNTIME_BASE_DEVICE_H
@@ -23,10 +23,10 @@ struct gs_mover;
 struct gs_device_target {
     _Atomic(uint32_t) seq, flags;
     _Atomic(uint64_t) budget, capacity, idle_ns, shortfall, yield_ns, overcommit;
-    uint64_t told_capacity; /* as the daemon said it; client thread only */
+    uint64_t told_capacity; /* as the daemon sent it; client thread only */
 };
 
-/* Bytes. range/range.c: its header says what each is the sum of. Under gs_memory_lock. */
+/* Bytes. The header of range/range.c says what each is the sum of. Under gs_memory_lock. */
 struct gs_accounts {
     uint64_t demand;   /* live ranges */
     uint64_t missing;  /* of these, not on the device */
@@ -39,8 +39,8 @@ struct gs_accounts {
     uint64_t over;     /* in none of these: live, in host memory beyond the card (over.h) */
 };
 
-/* memory/retire.c: ranges for the client thread to dispose of, in the order of their deaths.
- * Under gs_memory_lock. */
+/* memory/retire.c: ranges of which the client thread is to dispose, in the order in which they
+ * were freed. Under gs_memory_lock. */
 struct gs_device_dead {
     struct gs_range *first, *last;
 };
@@ -51,7 +51,7 @@ struct gs_device_idle {
     uint64_t looked_at;                    /* ns; client thread only */
 };
 
-/* swap/swap_mover.c: where the search for the next chunk goes on, and in which pass over the
+/* swap/swap_mover.c: where the search for the next chunk continues, and in which pass over the
  * ranges. Under gs_memory_lock. */
 struct gs_device_sweep {
     struct gs_range *cursor;
@@ -64,38 +64,39 @@ struct gs_device_peers {
     unsigned count;
 };
 
-/* range/edge.c: the memory that all edges of the device share. Under gs_memory_lock, but for
- * the last. */
+/* range/edge.c: the memory that all edges of the device share. Under gs_memory_lock, except the
+ * last field. */
 struct gs_device_edge {
     CUmemGenericAllocationHandle handle;
     bool present;
-    _Atomic(bool) sought; /* room for it was asked for, which is done once; relaxed */
+    _Atomic(bool) sought; /* room for it was asked for, which happens once; relaxed */
 };
 
-/* swap/moving.c. Client thread only, but for the first. */
+/* swap/moving.c. Client thread only, except the first field. */
 struct gs_device_moving {
-    /* Bytes of resident that should leave and cannot, for want of host memory, or because the
-     * program keeps them without an address (cuMemUnmap). The daemon takes them for pinned:
-     * demand, resident and capacity are without them in what it says and hears. Relaxed. */
+    /* Resident bytes that should leave and cannot: there is no host memory, or the program keeps
+     * them without an address (cuMemUnmap). The daemon counts them as pinned: demand, resident
+     * and capacity in messages do not include them. Relaxed. */
     _Atomic(uint64_t) kept;
     uint64_t kept_looked_at; /* ns */
-    uint64_t retry_at;       /* ns: no copy-in before, after the driver was out of memory */
-    uint64_t short_since;    /* ns; 0: the driver has had memory */
-    uint64_t never_since;    /* ns: more is needed than this program may ever have; 0: not so */
-    uint64_t spent_ns;       /* on moving since it last ran */
-    uint64_t switch_ns;      /* the last way out and back took so long */
+    uint64_t retry_at;       /* ns: no copy-in before; the driver was out of memory */
+    uint64_t short_since;    /* ns: the driver is out of memory since then; 0: it is not */
+    uint64_t never_since;    /* ns: more is needed than the program may ever have; or 0 */
+    uint64_t spent_ns;       /* ns for moving since the program last ran */
+    uint64_t switch_ns;      /* ns that the last way out and back took */
     bool was_out;
-    bool loose_out; /* what is loose was sent away since the program last ran (loose.h) */
+    bool loose_out; /* loose memory was sent away since the program last ran (loose.h) */
 };
 
-/* client/report.c: for the next report. Client thread only, but for the last. */
+/* client/report.c: for the next report. Client thread only, except the last fields. */
 struct gs_device_report {
     uint64_t short_bytes;
-    bool anew; /* the next state is sent whatever was sent before */
-    /* bytes; what gs_room_make() wants said. Relaxed: the client thread is woken after it */
+    bool anew; /* the next state is sent in any case */
+    /* bytes that gs_room_make() asks the daemon for. Relaxed: the client thread is woken after
+     * it is set */
     _Atomic(uint64_t) short_asked;
-    /* bytes; memory/room.c: the room, and what was free, when it began to ask. Relaxed: several
-     * threads may ask, each may take over what another one saw */
+    /* bytes; memory/room.c: the room, and the free memory, when it began to ask. Relaxed:
+     * several threads may ask, and each may use the values of another */
     _Atomic(uint64_t) room_before, free_before;
 };
 
@@ -106,19 +107,19 @@ struct gs_device_graphs {
     bool trimmed;       /* since it last stopped */
 };
 
-/* The first eight say which device it is and what it can do (device.c); each of the others
- * belongs to the file named at its type. */
+/* The first eight fields say which device it is and what it can do (device.c). Each of the
+ * others belongs to the file named at its type. */
 struct gs_device {
     CUdevice ordinal;
     uint8_t uuid[16];
     char name[64];
-    uint64_t physical;     /* bytes, as the driver says */
+    uint64_t physical;     /* bytes, by the driver */
     uint64_t total;        /* bytes, as the program sees it: the limit, if that is lower */
-    uint64_t granule;      /* bytes: VMM granularity, also of everything accounted here */
-    _Atomic(bool) movable; /* cuMemAlloc is backed by memory that can be moved; off later only
-                              where no client thread could be started */
+    uint64_t granule;      /* bytes: granularity of VMM, and of all accounts here */
+    _Atomic(bool) movable; /* cuMemAlloc gives memory that can be moved; later set to false
+                              only if no client thread could be started */
     bool managed;          /* that memory is managed memory (backend.h) */
-    bool prefetches;       /* managed memory can be prefetched to it and from it */
+    bool prefetches;       /* managed memory can be prefetched to and from it */
 
     struct gs_device_target target;
     struct gs_accounts accounts;
@@ -133,28 +134,27 @@ struct gs_device {
     struct gs_device_moving moving;
     struct gs_device_report report;
     struct gs_device_peers peers;
-    /* swap/swap.c, under gs_memory_lock: every context failed for good, nothing comes back, and
-     * the program must be told */
+    /* swap/swap.c, under gs_memory_lock: every context has failed for good, no memory comes
+     * back, and calls must fail */
     bool broken;
 };
 
 struct gs_context {
-    /* NULL: free slot. Stored last (release), read first: the rest of the slot is then there.
-     */
+    /* NULL: free slot. Stored last (release) and read first: then the rest of the slot is valid. */
     _Atomic(CUcontext) handle;
     struct gs_device *device;
-    CUcontext home; /* of a green context: its primary one (gs_context_home); else NULL */
-    struct gs_mover *mover; /* swap.c: streams and what is under way; client thread only */
+    CUcontext home; /* of a green context: its primary context (gs_context_home); else NULL */
+    struct gs_mover *mover; /* swap.c: streams, and jobs under way; client thread only */
     CUfunction hash;        /* kernels.c; NULL: not loaded */
     unsigned kernel_attempts;
-    _Atomic(bool) broken;  /* it has failed for good; client thread writes, relaxed */
-    _Atomic(bool) suspect; /* it may have: a call failed in a way that is final; relaxed */
+    _Atomic(bool) broken;  /* it has failed for good; only the client thread writes, relaxed */
+    _Atomic(bool) suspect; /* it may have failed for good: a call gave a final error; relaxed */
 };
 
 /* The device of an ordinal, set up at its first use. NULL: the driver does not answer (the
- * caller passes the call through). Any thread. Entries never move or go. */
+ * caller passes the call through). Any thread. Entries never move and are never removed. */
 struct gs_device *gs_device_get(CUdevice ordinal);
-/* ... only if it was set up already: for mere questions about it. */
+/* The same, only if it was set up already: for queries about it. */
 struct gs_device *gs_device_find(CUdevice ordinal);
 
 /* The device that a location names; NULL: none does. */
@@ -170,7 +170,7 @@ static inline bool gs_device_is_movable(const struct gs_device *device)
     return atomic_load_explicit(&device->movable, memory_order_relaxed);
 }
 
-/* Bytes that the program may have there, kept ones included. Any thread. */
+/* Bytes that the program may have there, kept bytes included. Any thread. */
 uint64_t gs_device_room(const struct gs_device *device);
 
 /* The device of the calling thread's current context; NULL: none. */
@@ -179,45 +179,44 @@ struct gs_device *gs_device_current(void);
 /* Iterates over the devices in use: i from 0 until NULL. */
 struct gs_device *gs_device_at(unsigned i);
 
-/* Notes a context (again: no effect). False: it cannot be noted, and will not be waited for.
- * Any thread. */
+/* Notes a context (again: no effect). False: it cannot be noted, so its work will not be waited
+ * for. Any thread. */
 bool gs_context_add(CUcontext handle, struct gs_device *device);
 
-/* The same for a green context, of whose work and memory home has charge. */
+/* The same for a green context, whose work and memory belong to home. */
 bool gs_context_add_green(CUcontext handle, CUcontext home, struct gs_device *device);
 
 /* The record of a context; NULL: none. Any thread. */
 const struct gs_context *gs_context_find(CUcontext handle);
 
-/* The context that has charge of what is done and allocated in this one: itself, or a green
- * one's primary one. A green one can be current to one thread only, so that we never enter it.
- * Any thread. */
+/* The context to which work and memory of this one belong: itself, or the primary one of a green
+ * context. A green context can be current to one thread only, so we never enter one. Any thread. */
 CUcontext gs_context_home(CUcontext handle);
 
-/* Forgets it, and with a primary one its green ones. The caller has parked the client thread
- * (gs_worker_park). */
+/* Forgets the context, and with a primary one its green ones. The caller has parked the client
+ * thread (gs_worker_park). */
 void gs_context_remove(CUcontext handle);
 
-/* Makes it the current one (cuCtxPopCurrent ends that). More than one attempt: a
- * caller that could not ask would take it for broken, and its work for ended. Any thread. */
+/* Makes the context current (cuCtxPopCurrent ends that). Makes more than one attempt: a caller
+ * that could not enter it would take it for broken, and its work for ended. Any thread. */
 CUresult gs_context_push(CUcontext handle);
 
-/* Changes whenever a context ends: a handle is of the same context only while this is the same.
- * Any thread. */
+/* Changes whenever a context ends: while this is the same, a handle is of the same context. Any
+ * thread. */
 uint32_t gs_contexts_generation(void);
 
-/* A call in that context (NULL: the current one) has failed so: if that is what a context never
- * gets over, gs_context_check() asks from now on. Any thread. */
+/* A call in that context (NULL: the current one) has failed with this result. If a context never
+ * recovers from that, gs_context_check() asks the driver from now on. Any thread. */
 void gs_context_failed(CUcontext handle, CUresult result);
 
 /* The error of the driver's own cuMemAlloc in the current context, which must be this one, if the
  * context has failed for good; else CUDA_SUCCESS. Any thread. */
 CUresult gs_context_ask(CUcontext handle);
 
-extern _Atomic(bool) gs_any_suspect; /* relaxed: a context that was suspected is asked */
+extern _Atomic(bool) gs_any_suspect; /* relaxed: some context is; the driver is asked */
 
-/* The driver allocates nothing in a context that has failed for good; what we make memory of
- * needs no context, and would be given out there. */
+/* The driver allocates nothing in a context that has failed for good. Our memory needs no
+ * context, so without this check it would be given out there. */
 static inline CUresult gs_context_check(CUcontext handle)
 {
     return __builtin_expect(atomic_load_explicit(&gs_any_suspect, memory_order_relaxed), 0)
@@ -225,15 +224,15 @@ static inline CUresult gs_context_check(CUcontext handle)
                : CUDA_SUCCESS;
 }
 
-/* Iterates over the contexts; NULL behind the last slot; slots with a NULL handle are free. For
- * the client thread, and for others only for reading handles. */
+/* Iterates over the contexts; NULL after the last slot; slots with a NULL handle are free. For
+ * the client thread; other threads may only read handles. */
 struct gs_context *gs_context_at(unsigned i);
 
-/* A context in which memory of this device can be copied, no green one, a sound one if there is
- * one; NULL: none is left. */
+/* A context in which memory of this device can be copied: not a green one, and a sound one if
+ * there is one; NULL: none is left. */
 struct gs_context *gs_context_for(const struct gs_device *device);
 
-/* The device behind the ordinal is another one of the same model now. Client thread. */
+/* The ordinal now means another device of the same model. Client thread. */
 void gs_device_set_uuid(struct gs_device *device, const uint8_t uuid[16]);
 
 void gs_devices_after_fork(void);

@@ -67,10 +67,11 @@ static int find_range(struct dl_phdr_info *info, size_t size, void *argument)
     return 1;
 }
 
-/* The object's own table is read, which is ten times as fast as to ask the loader for each. */
+/* Reads the object's own table, which is ten times as fast as asking the loader for each
+ * function. */
 static void *find_function(void *handle, const struct link_map *object, const char *name)
 {
-    void *function = gs_others_first(name); /* as the first copy's driver */
+    void *function = gs_others_first(name); /* the driver that the first copy uses */
 
     if (function == NULL && object != NULL)
         function = gs_object_function(object, name);
@@ -79,8 +80,8 @@ static void *find_function(void *handle, const struct link_map *object, const ch
     return function != NULL ? function : (void *)answer_missing;
 }
 
-/* The driver behind a library of that name, which may be our door (runtime/door/); what the
- * program finds in the door counts as found in the driver. */
+/* The driver behind a library of that name, which may be our door (runtime/door/). Functions
+ * that the program finds in the door count as found in the driver. */
 static void *look_behind(void *handle, struct range_query *door)
 {
     void *(*driver_of_door)(void) = NULL;
@@ -142,8 +143,8 @@ bool gs_driver_load(void)
     return handle != NULL && fill_table(handle);
 }
 
-/* The program found a libcuda in its own way (absolute path, other SONAME): that one is the
- * driver. */
+/* The program has found a libcuda in its own way (absolute path, other SONAME): that library is
+ * the driver. */
 static bool adopt_library(const void *address)
 {
     Dl_info info;
@@ -198,7 +199,7 @@ bool gs_driver_was_used(void)
 bool gs_driver_is_wrapper(const void *address)
 {
     static _Atomic(uintptr_t) own_low,
-        own_high; /* relaxed: constant once found, finding twice is harmless */
+        own_high; /* relaxed: constant once found, and finding it twice is harmless */
     uintptr_t low = atomic_load_explicit(&own_low, memory_order_relaxed);
     uintptr_t high = atomic_load_explicit(&own_high, memory_order_relaxed);
 

@@ -14,9 +14,9 @@
 
 #define GS_PFN(base, since, variant) PFN_##base##_v##since##variant
 
-/* Pointers into libcuda. Valid after gs_driver_load() returned true; a function that this
- * driver does not have points at one that returns CUDA_ERROR_NOT_SUPPORTED. Constant
- * afterwards. */
+/* Pointers into libcuda. Valid after gs_driver_load() has returned true, and constant then. For
+ * functions that this driver does not have they point at a function that returns
+ * CUDA_ERROR_NOT_SUPPORTED. */
 struct gs_driver {
 #define GS_API(symbol, base, since, variant, family, action)                                   \
     GS_PFN(base, since, variant) symbol;
@@ -24,7 +24,7 @@ struct gs_driver {
 };
 extern struct gs_driver gs_driver;
 
-/* How many functions the table has. */
+/* The number of functions in the table. */
 #define GS_API(symbol, base, since, variant, family, action) +1
 enum {
     GS_ROW_COUNT = 0
@@ -32,8 +32,8 @@ enum {
 };
 
 /* Finds libcuda (the copy that the program has already loaded, else libcuda.so.1) and fills
- * gs_driver. Any thread; the first caller works, the others wait. False if there is none: asked
- * again at the next call. Takes no lock of ours while it calls the loader. */
+ * gs_driver. Any thread; the first caller works, the others wait. False if there is none; the
+ * next call looks again. Holds no lock of ours while it calls the loader. */
 bool gs_driver_load(void);
 
 /* True if address lies in the libcuda that gs_driver points into. Loads it if the address is in
@@ -43,10 +43,10 @@ bool gs_driver_owns(const void *address);
 /* True if libcuda is in this process already; never loads it. */
 bool gs_driver_present(void);
 
-/* True if libcuda is here and somebody has initialised it; many programs only link it. */
+/* True if libcuda is here and has been initialised; many programs only link it. */
 bool gs_driver_was_used(void);
 
-/* The same value for everything of ours (doors, wrappers). */
+/* True if the address is in this library (doors, wrappers). */
 bool gs_driver_is_wrapper(const void *address);
 
 #endif

@@ -38,8 +38,8 @@ static uint32_t gnu_hash(const char *name)
 
 static const void *rebase_address(const struct link_map *object, ElfW(Addr) address)
 {
-    /* glibc relocates the pointers of most objects' dynamic sections in place, not those of the
-     * vDSO */
+    /* glibc relocates the pointers in the dynamic sections of most objects in place, but not
+     * those of the vDSO */
     return (const void *)(address >= object->l_addr ? address : object->l_addr + address);
 }
 

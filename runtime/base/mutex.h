@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mutex.h: the library's mutexes with their order, and conditions that are waited for with a
- * bound. In debug builds a thread that takes a lock out of order traps; in release builds these
- * are the plain calls. No lock is held across a driver call.
+ * mutex.h: the library's mutexes with their order, and conditions whose waits have a bound. In
+ * debug builds a thread that takes a lock out of order traps; in release builds these are the
+ * plain calls. No lock is held across a driver call.
  */
 #ifndef GS_RUNTIME_BASE_MUTEX_H
 #define GS_RUNTIME_BASE_MUTEX_H
@@ -50,8 +50,8 @@ static inline void gs_unlock(pthread_mutex_t *mutex, enum gs_lock_rank rank)
     pthread_mutex_unlock(mutex);
 }
 
-/* Its bounds are times of CLOCK_MONOTONIC: a clock that is set while somebody waits changes
- * nothing. (pthread_cond_clockwait would ask for a newer libc.) */
+/* The bounds of its waits are times of CLOCK_MONOTONIC: setting the system's clock during a wait
+ * changes nothing. (pthread_cond_clockwait would need a newer libc.) */
 static inline void gs_condition_init(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;

@@ -3,9 +3,10 @@
  * others.c: owns the list of the objects that define dlsym before libc does, and which copy of
  * this library is the first.
  *
- * All is found in the loader's own list, which begins with the objects of the program's start
- * in their search order. Written once, before the program's own code runs; constant afterwards,
- * but for where doors go on, which the first call through one settles.
+ * Everything is found in the loader's own list, which begins with the objects of the program's
+ * start in their search order. Written once, before the program's own code runs, and constant
+ * afterwards. Only the function where doors go on is settled later, by the first call through
+ * one.
  */
 #include "runtime/base/others.h"
 
@@ -26,9 +27,9 @@ static struct {
         gs_dlvsym_fn *dlvsym;
     } list[MOST];
     unsigned count;
-    const struct link_map *first; /* copy of this library; NULL: it is ours */
-    _Atomic(bool) looked; /* release, pairs with acquire: the others are written. Two threads
-                             that look at once write the same */
+    const struct link_map *first; /* copy of this library; NULL: ours is the first */
+    _Atomic(bool) looked; /* release, pairs with acquire: the other fields are written. Two
+                             threads that look at once write the same */
 } others;
 
 static bool is_copy(const struct link_map *object)
@@ -37,8 +38,8 @@ static bool is_copy(const struct link_map *object)
            gs_object_function(object, "gpushare_door_driver") != NULL;
 }
 
-/* The first copy before ours. In a namespace of its own, whose objects are not in the list,
- * ours is the first. */
+/* Finds the first copy before ours. In a namespace of its own, whose objects are not in the
+ * list, ours is the first. */
 static const struct link_map *find_first(void)
 {
     const struct link_map *first = NULL;
@@ -105,13 +106,13 @@ void gs_others_init(void)
 }
 
 /* --- does one come back to us? ---
- * Its own way to libc's dlsym may have led it to ours, which is in front of that. It is asked
- * for something that nobody has; if that comes to us, it is left out, since it would do so for
- * ever. */
+ * Such a dlsym may look for libc's and find ours, which stands before it. So it is asked for a
+ * name that no object has. If that request comes to us, this dlsym is left out, since it would
+ * come back for ever. */
 
 static _Thread_local struct probe {
     bool asking, came_back;
-} probes[2]; /* of dlsym, dlvsym: on its way one may well ask for the other kind */
+} probes[2]; /* of dlsym and of dlvsym, since one may call the other */
 
 static bool comes_back(struct probe *probe, unsigned i)
 {

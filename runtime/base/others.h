@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * others.h: who else in this process stands in front of libc's dlsym, or is a libgpushare.
+ * others.h: other objects in this process that stand before libc's dlsym, or are a libgpushare.
  *
- * A program may have a dlsym of its own, or a library's that came before libc's (LD_PRELOAD,
- * linked): what it would ask without us is asked behind us. Of several copies of this library
- * (a program and a plugin patched for different ones) the first in the loader's order works;
- * the others hand everything on to it.
+ * A program may have a dlsym of its own, or one of a library that comes before libc (LD_PRELOAD,
+ * linked): the one that it would call without us is called behind us. If there are several copies
+ * of this library (a program and a plugin patched for different ones), the first in the loader's
+ * order works, and the others pass everything on to it.
  */
 #ifndef GS_RUNTIME_BASE_OTHERS_H
 #define GS_RUNTIME_BASE_OTHERS_H
@@ -14,22 +14,22 @@
 
 #include "runtime/base/libc_symbols.h"
 
-/* Where a dlsym or dlvsym that we do not answer goes on. NULL: not settled yet
+/* The function that gets each dlsym or dlvsym that we do not answer. NULL: not settled yet
  * (gs_others_dlsym). Read by doors_*.S. */
 extern gs_dlsym_fn *gs_next_dlsym;
 extern gs_dlvsym_fn *gs_next_dlvsym;
 
-/* Looks: with the program's own objects in place. Idempotent, any thread. */
+/* Looks for them; the program's own objects must be loaded. Idempotent, any thread. */
 void gs_others_init(void);
 
-/* The first one in search order that does not come back to us; libc's, if there is no other.
- * Settles that when it is called first, since the others' own constructors must have run.
- * Never NULL. Any thread. */
+/* The first dlsym in search order that does not come back to us; libc's, if there is no other.
+ * Settles that at its first call, since the other objects' constructors must have run. Never
+ * NULL. Any thread. */
 gs_dlsym_fn *gs_others_dlsym(void);
 gs_dlvsym_fn *gs_others_dlvsym(void);
 
-/* A copy of this library came before us: its function of that name; NULL: none, or we are the
- * first. */
+/* The function of that name in the copy of this library that came before ours; NULL: it has
+ * none, or we are the first. */
 void *gs_others_first(const char *name);
 bool gs_others_are_first(void);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * own_fd.c: descriptors that may be taken away (own_fd.h). No state.
+ * own_fd.c: descriptors that the program may close (own_fd.h). No state.
  */
 #include "runtime/base/own_fd.h"
 
@@ -14,7 +14,7 @@
 
 #include "runtime/base/uncancelled.h"
 
-#define FROM     1024 /* numbers below are left to the program: select() knows no others */
+#define FROM     1024 /* smaller numbers are left to the program: select() accepts no others */
 #define STANDARD 3    /* a program may have closed its standard output */
 
 int gs_own_fd_floor(void)
@@ -82,8 +82,8 @@ void gs_own_fd_set(struct gs_own_fd *own, int fd)
         fd = -1; /* the program has closed it already */
     atomic_store_explicit(&own->device, what.st_dev, memory_order_relaxed);
     atomic_store_explicit(&own->inode, what.st_ino, memory_order_relaxed);
-    /* release, pairs with gs_own_fd(): who sees a number with another one's file finds that
-     * they do not belong together, and uses neither */
+    /* release, pairs with gs_own_fd(): a thread that sees a number together with another one's
+     * file finds that they do not match, and uses neither */
     atomic_store_explicit(&own->fd, fd, memory_order_release);
     errno = saved;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * own_fd.h: descriptors of this library in a process that is not ours. A program may close any
- * number (daemons close all), and what it opens next may get it: so each is known by the file
- * that it refers to, and looked at before it is used; if it is another file by then, it is the
- * program's, and is left alone. They lie above the numbers that programs reach, so that hardly
- * any is found between the look and the use.
+ * number (daemons close all), and its next file may get that number. So each descriptor is known
+ * by the file that it refers to, and checked before use. If it is another file by then, it is the
+ * program's, and is left alone. Our descriptors have higher numbers than programs use, so that
+ * hardly ever one changes between the check and the use.
  */
 #ifndef GS_RUNTIME_BASE_OWN_FD_H
 #define GS_RUNTIME_BASE_OWN_FD_H
@@ -14,9 +14,9 @@
 
 #include <sys/stat.h>
 
-#define GS_OWN_FD_SHARE 8 /* of the numbers that there may be, one in so many may be ours */
+#define GS_OWN_FD_SHARE 8 /* at most this part of all numbers is ours */
 
-/* Any thread may look while one sets: it then sees a descriptor, or none. */
+/* Any thread may read it while another one sets it: it then sees a descriptor, or none. */
 struct gs_own_fd {
     _Atomic(int) fd; /* -1: none */
     _Atomic(uint64_t) device, inode;
@@ -35,9 +35,9 @@ int gs_own_fd_floor(void);
  * kept. */
 void gs_own_fd_prepare(void);
 
-/* Another number for the file, of at least `from`, close-on-exec; the first one is closed,
- * unless the program has made it its own meanwhile. what: the file. -1: there is none, and the
- * first one is as it was. */
+/* Gives the file another number, of at least `from`, close-on-exec, and closes the first one,
+ * unless the program has made it its own meanwhile. what: the file. -1: there is no number, and
+ * the first one is unchanged. */
 int gs_own_fd_higher(int fd, int from, struct stat *what);
 
 /* Takes the descriptor over, close-on-exec, under a higher number if there is one. The

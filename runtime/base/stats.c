@@ -26,7 +26,7 @@ static struct {
     _Atomic(uint64_t) lookups, dlsyms, substituted, escaped;
     _Atomic(bool) called;
     pthread_mutex_t lock;
-    bool seen[GS_ROW_COUNT];    /* names that were handed out wrapped */
+    bool seen[GS_ROW_COUNT];    /* names for which a wrapper was returned */
     void *objects[MAX_OBJECTS]; /* load addresses of the objects that asked */
     uint64_t object_names[MAX_OBJECTS];
     unsigned object_count;

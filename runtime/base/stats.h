@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stats.h: what was routed. Counted always (relaxed atomics, look-ups only, never a gated
- * call); names and objects are kept for GPUSHARE_STATS.
+ * stats.h: counts what was routed. Always counted (relaxed atomics, at look-ups only, never at a
+ * gated call); names and objects are kept for GPUSHARE_STATS.
  */
 #ifndef GS_RUNTIME_BASE_STATS_H
 #define GS_RUNTIME_BASE_STATS_H
@@ -12,27 +12,27 @@
 /* A look-up through cuGetProcAddress was answered. */
 void gs_stats_lookup(void);
 
-/* The driver function of this row (below GS_ROW_COUNT) was looked up by caller, an address in
- * the object that asked; substituted: it got our wrapper. */
+/* The caller, an address in the object that asked, looked up the driver function of this row
+ * (below GS_ROW_COUNT). substituted: it got our wrapper. */
 void gs_stats_routed(unsigned row, void *caller, bool substituted);
 
-/* A covered name was found, but not in the libcuda we know (another copy, another namespace).
- */
+/* A name that we cover was found, but not in the libcuda that we know (another copy, another
+ * namespace). */
 void gs_stats_escaped(const char *name);
 
-/* A wrapper was reached that is not there by look-up (linked or patched imports). */
+/* A wrapper was called that was not found by look-up (linked or patched imports). */
 void gs_stats_called(void);
 
 /* True if a driver function was found that is in another libcuda than the one we know. */
 bool gs_stats_any_escaped(void);
 
-/* True if anything at all reached us. */
+/* True if any call or look-up reached us. */
 bool gs_stats_any(void);
 
 void gs_stats_after_fork(void);
 
-/* Writes the counters as JSON (docs/guide.md, "GPUSHARE_STATS") to path; calls: how many went
- * through the gate. 0 or -errno. */
+/* Writes the counters as JSON (docs/guide.md, "GPUSHARE_STATS") to path. calls: the number of
+ * passes through the gate. 0 or -errno. */
 int gs_stats_write(const char *path, uint64_t calls);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * uncancelled.h: the program's calls of the driver are no cancellation points (pthreads(7)),
- * and must not become ones by what the library does in them: a thread that somebody has
- * cancelled would end in the middle, counted as waiting for ever.
+ * uncancelled.h: the program's driver calls are no cancellation points (pthreads(7)), and the
+ * library's work in them must not make them such. Otherwise a cancelled thread would end in the
+ * middle, and count as waiting for ever.
  *
- * Each function that a thread of the program can come through, and that calls something of
- * pthreads(7)'s list, has a scope of its own with cancellation off. The library's own threads
- * turn it off once. The gate's fast path does none of this.
+ * Cancellation is off in a scope of each function that a thread of the program can reach and that
+ * calls a function of pthreads(7)'s list. The library's own threads disable it once. The gate's
+ * fast path does none of this.
  */
 #ifndef GS_RUNTIME_BASE_UNCANCELLED_H
 #define GS_RUNTIME_BASE_UNCANCELLED_H
@@ -33,7 +33,7 @@ static inline void gs_cancel_restore(const int *before)
 /* GS_UNCANCELLED cancel = gs_cancel_off(): off until the end of the block. */
 #define GS_UNCANCELLED __attribute__((cleanup(gs_cancel_restore), unused)) const int
 
-/* Sleeps, or less where a signal comes. Leaves errno as it is. */
+/* Sleeps; a signal may shorten it. Leaves errno as it is. */
 static inline void gs_pause(uint64_t ns)
 {
     const struct timespec pause = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};

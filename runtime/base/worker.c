@@ -22,26 +22,26 @@
 
 #define SOON_NS 2000000ull
 
-/* How long a thread waits for this one to rest: longer than the driver takes for anything,
- * since one that hangs here would hang the caller as well. */
+/* The longest wait for this thread to rest: longer than any driver call takes. A call that hangs
+ * here would hang the caller as well. */
 #define PARK_LIMIT_NS 30000000000ull
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     _Atomic(bool) started;    /* release, after `changed` is there */
-    _Atomic(bool) woken;      /* a wake-up is under way: one write is enough */
-    _Atomic(bool) soon;       /* somebody wants a look */
+    _Atomic(bool) woken;      /* a wake-up is under way: one write suffices */
+    _Atomic(bool) soon;       /* a look is wanted */
     _Atomic(bool) attentive;  /* the thread looks at `soon` within SOON_NS */
-    struct gs_own_fd wake[2]; /* a pipe: each is a file of its own, as eventfds are not */
+    struct gs_own_fd wake[2]; /* a pipe: unlike an eventfd a file of its own */
     unsigned park_requests;
     bool parked;
-    bool failed; /* the thread could not be started: never, in this process */
+    bool failed; /* the thread could not be started, and never will be in this process */
 } worker = {.lock = PTHREAD_MUTEX_INITIALIZER,
             .wake = {GS_NO_FD, GS_NO_FD}}; /* changed: start_thread() */
 
 static _Thread_local bool has_parked;   /* this thread has a park request out */
-static _Thread_local int parked_cancel; /* and cannot be cancelled, as it could before */
+static _Thread_local int parked_cancel; /* and cannot be cancelled; this was its state before */
 
 static void write_wake(void)
 {
@@ -69,8 +69,8 @@ void gs_worker_wake_soon(void)
         gs_worker_wake();
 }
 
-/* Before the thread sleeps: at most so long. seq_cst: a caller that sets `soon` and sees the
- * thread attentive is seen here, or wakes it. */
+/* Limits the sleep that follows. seq_cst: if a caller sets `soon` and sees the thread attentive,
+ * this sees `soon`; else the caller wakes the thread. */
 static uint64_t prepare_sleep(uint64_t timeout_ns)
 {
     if (!atomic_exchange_explicit(&worker.soon, false, memory_order_seq_cst)) {
@@ -82,7 +82,7 @@ static uint64_t prepare_sleep(uint64_t timeout_ns)
     return timeout_ns < SOON_NS ? timeout_ns : SOON_NS;
 }
 
-/* The pipe, anew where the program has closed it. */
+/* Makes the pipe, again if the program has closed it. */
 static bool make_wake(void)
 {
     int ends[2];
@@ -118,9 +118,9 @@ void gs_worker_rest(int fd, uint64_t timeout_ns)
     if ((polled[0].revents & POLLIN) == 0 ||
         (read(gs_own_fd(&worker.wake[0]), bytes, sizeof bytes) < 0 && errno == EINTR))
         return;
-    /* After the read: a wake-up in between would be read with this one, and `woken` stay set
-     * with nothing written, for ever. Acquire: what such a one was for is seen in the next
-     * round. */
+    /* After the read. Otherwise a wake-up in between would be read together with this one, and
+     * `woken` would stay set for ever, with nothing written. Acquire: the next round sees the
+     * reason of such a wake-up. */
     atomic_exchange_explicit(&worker.woken, false, memory_order_acq_rel);
 }
 
@@ -151,7 +151,7 @@ void gs_worker_mend_wake(void)
     make_wake();
 }
 
-/* Without the pipe the thread looks by itself (gs_worker_rest()), until there is one. */
+/* Without the pipe the thread looks at intervals (gs_worker_rest()), until there is one. */
 static int start_thread(void *(*work)(void *))
 {
     pthread_attr_t attributes;

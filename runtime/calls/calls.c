@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * calls.c: the wrappers that the table writes by itself: gated calls, calls that wait, calls
+ * calls.c: the wrappers that are made from the table alone: gated calls, calls that wait, calls
  * that may need room.
  *
  * No state. On the fast path a gated call costs what gs_gate_enter() costs. After a fast pass
- * nothing but the result is looked at. Any thread.
+ * only the result is looked at. Any thread.
  */
 #include "runtime/client/client.h"
 #include "runtime/base/driver.h"
@@ -19,7 +19,7 @@
 #define LIKELY_FINE(pass, result)                                                              \
     __builtin_expect(((pass) == GS_PASS_FREE) & ((result) == CUDA_SUCCESS), 1)
 
-/* stream column of the table: what is known of the call (enum gs_gate_call) */
+/* stream column of the table: properties of the call (enum gs_gate_call) */
 #define GS_NO_STREAM                  NULL, 0
 #define GS_PTSZ(s)                    s, GS_CALL_QUEUES | GS_CALL_PER_THREAD
 #define BOUND(...)                    BOUND_PICK(__VA_ARGS__, GS_CALL_QUEUES, 0)
@@ -38,9 +38,9 @@
 #define CALL_CAPTURE GS_CALL_BUILDS
 #define CALL_QUERY   0
 
-/* Copies, sets and nodes of what the program has freed, or that lead out of what it has, are
- * refused as the driver refuses them (freed.h); of all arguments only those are looked at whose
- * type says that they are an address, or hold one. */
+/* Copies, sets and nodes that use memory which the program has freed, or that go beyond its
+ * memory, are refused as the driver refuses them (freed.h). Only arguments are looked at whose
+ * type says that they are an address, or contain one. */
 #define AS(type, x)  _Generic((x), type : (x), default : 0)
 #define HAS(type, x) _Generic((x), type : true, default : false)
 #define VALUE_BYTES(x)                                                                         \
@@ -59,7 +59,7 @@
 #define ANY_FREED_PICK(bytes, a, b, c, d, e, f, ...)                                           \
     (FREED(a, bytes) || FREED(b, bytes) || FREED(c, bytes) || FREED(d, bytes) ||               \
      FREED(e, bytes) || FREED(f, bytes) || FREED_IN_LIST(a, b, c, d))
-/* how many bytes it is about: the last size; a set's count of values, or rows of them */
+/* the number of bytes: the last size argument; for a set, the count of values, or rows of them */
 #define COPY_BYTES(...) COPY_BYTES_PICK(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 #define COPY_BYTES_PICK(a, b, c, d, e, ...)                                                    \
     (HAS(size_t, e) ? AS(size_t, e) : HAS(size_t, d) ? AS(size_t, d) : AS(size_t, c))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doors.c: decides about dlsym and dlvsym of names that begin with "cu" (doors_*.S sends the
- * others straight on, to libc's or to somebody's own in front of that: others.h).
+ * doors.c: decides about dlsym and dlvsym of names that begin with "cu". doors_*.S passes the
+ * others straight on, to libc's function or to that of an object before libc (others.h).
  *
- * Rule: ask the real one first; substitute only if it succeeded and the result lies in libcuda,
- * and no other object has a function of its own for it.
- * Any thread; no locks; the only state is counters. dlerror() is left as libc set it.
+ * Rule: the real function is called first. Its result is replaced only if it succeeded, the
+ * result lies in libcuda, and no other object has a function of its own for that name. Any
+ * thread; no locks; the only state is counters. dlerror() is left as libc set it.
  */
 #include <dlfcn.h>
 
@@ -19,7 +19,7 @@
 /* Returned in two registers; doors_*.S reads them. */
 struct decision {
     void *result;
-    uintptr_t decided; /* 0: the next one (others.h) is called with the caller's arguments and
+    uintptr_t decided; /* 0: calls the next one (others.h) with the caller's arguments and
                           return address */
 };
 
@@ -29,22 +29,22 @@ struct decision gs_door_dlvsym(void *handle, const char *name, const char *versi
 
 static const struct decision leave_it = {NULL, 0};
 
-/* Whether another library's dlsym, behind us, has a function of its own, or nothing, for a name for
- * which libc has found this. It is then asked again in the caller's name. */
+/* True if another library's dlsym, behind us, has a function of its own, or none, for a name for
+ * which libc has found this one. It is then called again in the caller's name. */
 static bool is_anothers(void *other, void *found)
 {
     return other != found &&
            (other == NULL || (!gs_driver_is_wrapper(other) && !gs_driver_owns(other)));
 }
 
-/* what libc answered for a covered name -> what the program gets */
+/* from libc's answer for a name that we cover to the program's */
 static struct decision substitute_symbol(const struct gs_row *row, void *found,
                                          const char *name, void *caller)
 {
     if (found == NULL)
-        return leave_it; /* libc is asked again in the caller's name and sets dlerror() */
+        return leave_it; /* libc is called again in the caller's name and sets dlerror() */
     if (gs_driver_is_wrapper(found)) {
-        /* seen through the global scope, where we come before libcuda: only real if there is a
+        /* found in the global scope, where we come before libcuda: only valid if there is a
          * libcuda */
         if (gs_driver_present()) {
             gs_stats_routed((unsigned)(row - gs_rows), caller, true);
@@ -57,7 +57,7 @@ static struct decision substitute_symbol(const struct gs_row *row, void *found,
         return (struct decision){found, 1};
     }
     if (gs_driver_owns(caller))
-        return (struct decision){found, 1}; /* the driver talks to itself */
+        return (struct decision){found, 1}; /* the driver looks up its own function */
     gs_stats_routed((unsigned)(row - gs_rows), caller, true);
     return (struct decision){row->wrapper, 1};
 }

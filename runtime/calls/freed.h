@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * freed.h: do the arguments of a call name memory that the program has freed, or that lies
- * beside its own? The driver refuses such copies and sets; memory of ours may be there, for the
- * next allocation, or at the edge of one. Used by the wrappers that the table writes (calls.c),
- * by the types of the arguments. Any thread, outside the gate.
+ * freed.h: checks whether the arguments of a call name memory that the program has freed, or that
+ * lies beside its own. The driver refuses such copies and sets; memory of ours may be there, for
+ * the next allocation, or at the edge of one. Used by the wrappers that are made from the table
+ * (calls.c), by the types of the arguments. Any thread, outside the gate.
  *
- * An extent that does not fit into 64 bits is the driver's to refuse: it counts as 0 here.
+ * An extent that does not fit into 64 bits is left to the driver to refuse: it counts as 0 here.
  */
 #ifndef GS_RUNTIME_CALLS_FREED_H
 #define GS_RUNTIME_CALLS_FREED_H

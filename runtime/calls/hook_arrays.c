@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_arrays.c: arrays as the program makes and destroys them. They stay on the card, and count
+ * hook_arrays.c: creation and destruction of arrays. They stay on the card, and are counted
  * (memory/arrays.h). No state.
  */
 #include "runtime/base/config.h"
@@ -11,7 +11,7 @@
 #include "runtime/memory/arrays.h"
 #include "runtime/memory/room.h"
 
-/* the driver's call, again when room was made; then the array counts */
+/* the driver's call, again if room was made; then the array is counted */
 #define MAKE(call, handle, shape, levels)                                                      \
     unsigned attempt = 0;                                                                      \
     CUresult result;                                                                           \

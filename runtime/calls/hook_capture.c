@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_capture.c: the calls that begin and end stream captures. Counted in gate/capture.c.
+ * hook_capture.c: the calls that begin and end stream captures, which gate/capture.c counts.
  */
 #include "runtime/base/driver.h"
 #include "runtime/calls/hooks.h"
@@ -40,7 +40,7 @@ BEGIN(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode),
 BEGIN(cuStreamBeginCaptureToGraph, TO_GRAPH_PARAMS, TO_GRAPH_ARGS)
 BEGIN(cuStreamBeginCaptureToGraph_ptsz, TO_GRAPH_PARAMS, TO_GRAPH_ARGS)
 
-/* Ending submits nothing and must not wait: an invalidated capture ends as well. */
+/* Ending a capture submits nothing and must not wait: an invalidated capture ends as well. */
 #define END(symbol, is_capturing)                                                              \
     CUresult __wrap_##symbol(CUstream stream, CUgraph *graph)                                  \
     {                                                                                          \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_context.c: notes contexts as they come and go: the client thread drains them and copies
- * memory in them, and memory ends with the context it was allocated in.
+ * hook_context.c: notes when contexts begin and end: the client thread drains them and copies
+ * memory in them, and memory ends with the context in which it was allocated.
  *
- * A context ends while the client thread is parked, so that it never works in one that goes. No
- * state.
+ * A context ends while the client thread is parked, so that the thread never works in a context
+ * that ends. No state.
  */
 #include "runtime/base/worker.h"
 #include "runtime/base/daemon.h"
@@ -35,7 +35,7 @@ static CUresult note_created(CUcontext *context, CUdevice ordinal, CUresult resu
 {
     if (result != CUDA_SUCCESS || context == NULL)
         return result;
-    gs_edge_begin(ordinal, NULL); /* the daemon's first news of the device are with it */
+    gs_edge_begin(ordinal, NULL); /* for the daemon's first report */
     gs_client_attach(*context, ordinal);
     gs_edge_begin(ordinal, gs_room_make);
     return result;
@@ -48,7 +48,7 @@ static bool room_for_context(CUdevice ordinal, unsigned attempt)
     return gs_room_make(gs_device_get(ordinal), attempt);
 }
 
-/* creates with room made for it when the card is full */
+/* creates a context, and makes room for it if the card is full */
 #define WITH_ROOM(ordinal, call)                                                               \
     ({                                                                                         \
         unsigned attempt = 0;                                                                  \
@@ -103,8 +103,8 @@ CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePara
         pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
 }
 
-/* While a context ends, nobody works in it for us: neither the client thread nor a thread that
- * asks about its events. */
+/* While a context ends, no thread of ours works in it: neither the client thread nor a thread
+ * that asks about its events. */
 static void quieten_contexts(void)
 {
     gs_worker_park();
@@ -153,9 +153,8 @@ END_CONTEXT(cuCtxDestroy, CUcontext, context_itself)
 END_CONTEXT(cuCtxDestroy_v2, CUcontext, context_itself)
 END_CONTEXT(cuCtxDetach, CUcontext, context_itself)
 
-/* Primary contexts end by device: the one whose last retain is gone, or any that is reset.
- * Its handle is asked for before, with a retain of our own that is given back at once.
- */
+/* A primary context ends by its device, when its last retain is released or when it is reset.
+ * Its handle is asked for before, with a retain of our own that is released at once. */
 static CUcontext context_primary(CUdevice ordinal)
 {
     CUcontext context = NULL;
@@ -180,7 +179,7 @@ static bool primary_is_gone(CUdevice ordinal)
            active == 0;
 }
 
-/* A green context retains its primary one, which has charge of its work and memory. */
+/* A green context retains its primary one, to which its work and memory belong. */
 CUresult __wrap_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
                                  unsigned int flags)
 {
@@ -263,8 +262,9 @@ static bool note_peer(struct gs_device *device, CUdevice peer)
     return true;
 }
 
-/* The driver gives a peer access to all of cuMemAlloc's memory, also to later allocations; to
- * VMM memory mapping by mapping. Chunks on the device get it now, the others as they come. */
+/* The driver gives a peer access to all memory of cuMemAlloc, also to later allocations; to VMM
+ * memory it gives access mapping by mapping. Chunks on the device get it now, the others when
+ * they come in. */
 static void share_with(struct gs_device *device, CUdevice peer)
 {
     bool is_new;

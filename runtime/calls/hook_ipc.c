@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_ipc.c: memory that processes share by handles (legacy CUDA IPC). Handles of memory of
- * ours are ours (memory/exports.h); all others are the driver's. No state.
+ * hook_ipc.c: memory that processes share by handles (legacy CUDA IPC). Handles of our memory are
+ * ours (memory/exports.h); all others are the driver's. No state.
  */
 #include <errno.h>
 #include <string.h>
@@ -21,8 +21,8 @@
 #include "runtime/memory/openings.h"
 #include "runtime/memory/room.h"
 
-/* The driver refuses handles of memory that it did not allocate as a whole. The program gets its
- * answer, and the user a hint. */
+/* The driver refuses handles of memory that it did not allocate as a whole. The program gets
+ * that error, and the user a hint. */
 static CUresult driver_handle(CUipcMemHandle *handle, CUdeviceptr address)
 {
     static bool said;
@@ -55,7 +55,7 @@ CUresult __wrap_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     device = gs_runtime.config.disabled ? NULL : gs_device_current();
     if (pHandle == NULL || device == NULL)
         return gs_driver.cuIpcGetMemHandle(pHandle, dptr);
-    if (gs_daemon_is_absent()) /* who opens it could not get it */
+    if (gs_daemon_is_absent()) /* without a daemon no process could open it */
         return driver_handle(pHandle, dptr);
     result = gs_exports_handle(dptr, &handle, &ours);
     if (!ours)
@@ -70,7 +70,8 @@ static int get_memory(const void *handle, struct gs_opening *opening)
     return gs_opener_get(handle, opening);
 }
 
-/* The driver knows no handle of ours: what it says of one that means nothing (any more). */
+/* The driver does not know our handles: returns what it says about a handle that means nothing
+ * (any more). */
 static CUresult say_unknown(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
 {
     const CUresult result = gs_driver.cuIpcOpenMemHandle_v2(address, handle, flags);
@@ -110,7 +111,7 @@ static CUresult open_ours(CUdeviceptr *address, CUipcMemHandle handle, unsigned 
         return CUDA_ERROR_INVALID_CONTEXT;
     memcpy(&ours, &handle, sizeof ours);
     if (ours.pid == (int32_t)getpid() && gs_exports_find(ours.token, false, &own))
-        return CUDA_ERROR_INVALID_CONTEXT; /* as the driver says in the exporter */
+        return CUDA_ERROR_INVALID_CONTEXT; /* the driver's answer in the exporter */
     gs_client_attach_current(device);
     result = gs_openings_open(&ours, device, get_memory, &ours, address, &error);
     if (error != 0)
@@ -126,7 +127,7 @@ static bool is_ours(const CUipcMemHandle *handle)
     return !gs_runtime.config.disabled && gs_ipc_handle_is_ours(&ours);
 }
 
-/* Both variants of the driver's function have one type; `driver`: which of them was called. */
+/* Both variants of the driver's function have one type; `driver` is the one that was called. */
 static CUresult open_handle(typeof(*gs_driver.cuIpcOpenMemHandle_v2) *const *driver,
                             CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
 {
@@ -162,7 +163,7 @@ CUresult __wrap_cuIpcCloseMemHandle(CUdeviceptr dptr)
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (gs_device_current() == NULL) /* the driver says what it says without a context */
+    if (gs_device_current() == NULL) /* without a context the driver answers */
         return gs_driver.cuIpcCloseMemHandle(dptr);
     result = gs_openings_close(dptr, &ours);
     return ours ? result : gs_driver.cuIpcCloseMemHandle(dptr);

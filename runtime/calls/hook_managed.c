@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_managed.c: managed memory as the program calls for it. The driver makes and keeps it; it
- * is told to memory/managed_memory.h, which gives it turns. Memory that is attached to the host
- * or to one stream is left to the driver. No state.
+ * hook_managed.c: the program's calls for managed memory. The driver makes and keeps the memory;
+ * memory/managed_memory.h learns of it and gives it turns. Memory that is attached to the host or
+ * to one stream is left to the driver. No state.
  */
 #include <string.h>
 
@@ -94,7 +94,7 @@ GET_VARIABLE(cuModuleGetGlobal_v2, CUmodule)
 UNLOAD(cuLibraryUnload, CUlibrary)
 UNLOAD(cuModuleUnload, CUmodule)
 
-/* --- what is queued, or needs the memory in place: inside the gate --- */
+/* --- calls that are queued, or need the memory in place: inside the gate --- */
 
 #define INSIDE(stream, calls, call)                                                            \
     ({                                                                                         \
@@ -208,14 +208,14 @@ PREFETCH_BATCH(cuMemPrefetchBatchAsync_ptsz, PER_THREAD)
 PREFETCH_BATCH(cuMemDiscardAndPrefetchBatchAsync, LEGACY)
 PREFETCH_BATCH(cuMemDiscardAndPrefetchBatchAsync_ptsz, PER_THREAD)
 
-/* To everybody (again): it counts (again), with the advice that it had. */
+/* The memory is attached to all (again): it counts (again), with the advice that it had. */
 static void note_attached(CUdeviceptr address, unsigned flags)
 {
     CUdeviceptr base = 0;
     size_t bytes = 0;
 
     if (gs_driver.cuMemGetAddressRange_v2(&base, &bytes, address) != CUDA_SUCCESS)
-        gs_managed_disown(address); /* nobody knows what of it counts */
+        gs_managed_disown(address); /* it is not known which part of it counts */
     else if ((flags & CU_MEM_ATTACH_GLOBAL) == 0)
         gs_managed_set_aside(base, bytes);
     else
@@ -249,7 +249,7 @@ static void put_int(void *data, size_t bytes, int value)
         memcpy(data, &value, sizeof value);
 }
 
-/* Puts right what our own prefetches and advice have changed. */
+/* Corrects the parts of an answer that our own prefetches and advice have changed. */
 static void correct_answer(void *data, size_t bytes, CUmem_range_attribute attribute,
                            CUdeviceptr address, size_t count)
 {

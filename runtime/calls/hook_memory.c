@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_memory.c: allocation and freeing. Where a device cannot move memory (no VMM,
+ * hook_memory.c: allocation and freeing. If a device cannot move memory (no VMM,
  * GPUSHARE_MEMORY=native) everything goes to the driver. No state.
  */
 #include "runtime/client/client.h"
@@ -17,8 +17,8 @@
     512 /* what drivers give; textures want at least the device's own alignment, which is no   \
            larger */
 
-/* The current device if its memory is ours to give; NULL: the driver's call. The real driver is
- * there. */
+/* The current device if we give out its memory; NULL: the call goes to the driver. The real
+ * driver is there. */
 static struct gs_device *movable_device(void)
 {
     struct gs_device *device;
@@ -86,7 +86,7 @@ CUresult __wrap_cuMemFree_v2(CUdeviceptr dptr)
         if (ours)
             return result;
         if (gs_managed_has_lent())
-            gs_managed_disown(dptr); /* of a pool; a variable the driver does not free */
+            gs_managed_disown(dptr); /* of a pool; the driver does not free variables */
     }
     return gs_driver.cuMemFree_v2(dptr);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_multicast.c: memory of ours in multicast objects. It is pinned, and each of its chunks
- * is bound, since a driver binds one piece of memory at a time; what is unbound must be what
- * was bound (cuda.h, cuMulticastUnbind), and so is unbound chunk by chunk.
+ * hook_multicast.c: memory of ours in multicast objects. It is pinned. Each of its chunks is
+ * bound by itself, since a driver binds one piece of memory at a time. Memory must be unbound as
+ * it was bound (cuda.h, cuMulticastUnbind), so it is unbound chunk by chunk.
  *
- * State, under gs_memory_lock: what was bound in more than one piece. An entry whose object has
- * gone stays until its handle is used again, at the next bind there. A bind may wait for other
- * processes (until the whole team is there): outside the gate. Any thread.
+ * State, under gs_memory_lock: the bindings in more than one piece. An entry whose object has
+ * ended stays until its handle is used again, at the next bind there. A bind may wait for other
+ * processes (until the whole team is there), so it is outside the gate. Any thread.
  */
 #include <stdlib.h>
 
@@ -18,16 +18,16 @@
 #include "runtime/memory/virtual.h"
 #include "runtime/range/memory_lock.h"
 
-/* bytes at an offset of the object, from here on in pieces */
+/* bytes at an offset of the object, which are bound in pieces */
 struct bound {
     struct bound *next;
     CUmemGenericAllocationHandle object;
     CUdevice device;
     uint64_t at, bytes;
-    uint64_t first, piece; /* bytes: of the first one; of the others, the last may be less */
+    uint64_t first, piece; /* bytes of the first, and of the others (the last: at most) */
 };
 
-/* The memory that is bound: with handles, or (range NULL) with an address only. */
+/* The memory that is bound: by handles, or (range NULL) only by an address. */
 struct source {
     const struct gs_range *range;
     uint64_t offset; /* in it */
@@ -46,7 +46,7 @@ static bool is_handle_of_ours(CUmemGenericAllocationHandle handle)
     return ours;
 }
 
-/* under the lock: where the list has what was bound at one of these offsets, or its end */
+/* under the lock: the entry for something bound at one of these offsets, or the end of the list */
 static struct bound **entry_in(const struct bound *bound)
 {
     struct bound **at = &in_pieces;
@@ -58,7 +58,8 @@ static struct bound **entry_in(const struct bound *bound)
     return at;
 }
 
-/* Nothing is bound there but what the driver has just bound. entry: NULL if it is whole. */
+/* Replaces all entries at these offsets by what the driver has just bound. entry: NULL if that
+ * is whole. */
 static void note_bound(const struct bound *bound, struct bound *entry)
 {
     struct bound **at;
@@ -85,7 +86,7 @@ static uint64_t piece_at(const struct bound *bound, uint64_t done)
     return left < piece ? left : piece;
 }
 
-/* The first `bytes` of it, which end with a piece. */
+/* Unbinds the first `bytes` of it, which end with a piece. */
 static CUresult unbind_pieces(const struct bound *bound, uint64_t bytes)
 {
     CUresult result = CUDA_SUCCESS;
@@ -113,7 +114,7 @@ static CUresult bind_piece(const struct bound *bound, const struct source *sourc
                                         offset % range->chunk_bytes, piece, flags);
 }
 
-/* All or nothing. The memory is pinned. */
+/* Binds all pieces or none. The memory is pinned. */
 static CUresult bind_pieces(const struct bound *bound, const struct source *source,
                             unsigned long long flags)
 {
@@ -148,7 +149,7 @@ static void set_pieces(struct bound *bound, const struct gs_range *range, uint64
     bound->first = range->chunk_bytes - offset % range->chunk_bytes;
 }
 
-/* Memory of the program's own, which is held. */
+/* Binds memory of the program's own, which is held. */
 static CUresult bind_own(struct bound *bound, struct gs_range *range, uint64_t offset,
                          unsigned long long flags)
 {
@@ -186,11 +187,11 @@ CUresult __wrap_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t
     return gs_driver.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
 }
 
-/* Memory of cuMemAllocAsync, which is pinned: from the address on, as far as its range goes.
- * The driver refuses memory of cuMemAlloc. */
+/* Pins memory of cuMemAllocAsync from the address to the end of its range. The driver refuses
+ * memory of cuMemAlloc. */
 static CUresult pin_pooled(struct bound *bound, CUdeviceptr address)
 {
-    const unsigned pass = gs_gate_enter(); /* it is in place inside */
+    const unsigned pass = gs_gate_enter(); /* inside the gate it is resident */
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     struct gs_range *range;
 

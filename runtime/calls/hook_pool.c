@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_pool.c: stream-ordered allocation and memory pools as the program calls them. The driver
- * itself serves pools that can be exported, of the host or of managed memory, and everything on
- * a stream that is being captured (it becomes a node of the graph, whose memory the driver
- * keeps; report.c sees it in the free memory of the card). No state.
+ * hook_pool.c: the program's calls for stream-ordered allocation and memory pools. The driver
+ * itself serves pools that can be exported, and those of the host or of managed memory. It also
+ * serves everything on a stream that is being captured (it becomes a node of the graph, whose
+ * memory the driver keeps; report.c sees it in the free memory of the card). No state.
  */
 #include "runtime/gate/capture.h"
 #include "runtime/client/client.h"
@@ -21,7 +21,7 @@
 #include "runtime/memory/free.h"
 #include "runtime/memory/stream_position.h"
 
-/* the driver's own, on hStream: submitted inside the gate, and again when room was made */
+/* the driver's own call on hStream: submitted inside the gate, and again if room was made */
 #define DRIVERS_OWN(per_thread, call)                                                          \
     ({                                                                                         \
         CUresult own_result = CUDA_ERROR_OUT_OF_MEMORY;                                        \
@@ -39,14 +39,14 @@
         own_result;                                                                            \
     })
 
-/* An error is the driver's to give, so it counts as yes. */
+/* An error counts as yes, so that the driver reports it. */
 static bool is_captured(CUstream stream, bool per_thread)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result;
 
     if ((stream == NULL && !per_thread) || stream == CU_STREAM_LEGACY)
-        return false; /* never; and to ask would disturb the captures of others */
+        return false; /* never captured; and asking would disturb the captures of others */
     result = per_thread ? gs_driver.cuStreamIsCapturing_ptsz(stream, &status)
                         : gs_driver.cuStreamIsCapturing(stream, &status);
     return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
@@ -59,8 +59,8 @@ static struct gs_device *device_of(CUcontext context)
     return known != NULL ? known->device : gs_device_current();
 }
 
-/* The pool that serves an allocation on this stream (handle NULL: its device's current one);
- * NULL if that is the driver's own. */
+/* Finds the pool that serves an allocation on this stream (handle NULL: the current pool of its
+ * device); NULL: the driver serves it. */
 static CUresult find_serving_pool(CUmemoryPool handle, CUstream stream, bool per_thread,
                                   struct gs_stream_position *position, struct gs_pool **pool)
 {
@@ -86,7 +86,8 @@ static CUresult find_serving_pool(CUmemoryPool handle, CUstream stream, bool per
     return CUDA_SUCCESS;
 }
 
-/* beside a capture of another thread the driver allows this, but not what we make it of */
+/* beside a capture of another thread the driver allows this call, but not the calls that we make
+ * for it */
 static CUresult allocate_from(struct gs_pool *pool, uint64_t bytes,
                               const struct gs_stream_position *position, CUdeviceptr *address)
 {
@@ -119,7 +120,7 @@ static CUresult adopt_pooled(CUresult result, const CUdeviceptr *address, size_t
         struct gs_pool *pool = NULL;                                                           \
         CUresult answer = CUDA_SUCCESS;                                                        \
                                                                                                \
-        if (dptr != NULL && bytesize != 0) /* the driver says what nothing at all is */        \
+        if (dptr != NULL && bytesize != 0) /* the driver answers for invalid arguments */      \
             answer = find_serving_pool(handle, hStream, per_thread, &position, &pool);         \
         if (answer == CUDA_SUCCESS)                                                            \
             answer = pool != NULL                                                              \
@@ -154,7 +155,7 @@ ALLOC_ASYNC(cuMemAllocAsync_ptsz, true)
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, false)
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, true)
 
-/* Memory of cuMemAlloc may be freed so as well. *ours is false: the driver's own. */
+/* Memory of cuMemAlloc may be freed in this way as well. *ours is false: the driver frees it. */
 static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread, bool *ours)
 {
     struct gs_allocation allocation;
@@ -192,7 +193,7 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
 FREE_ASYNC(cuMemFreeAsync, false)
 FREE_ASYNC(cuMemFreeAsync_ptsz, true)
 
-/* --- pools: the driver first, which checks everything --- */
+/* --- pools: the driver is called first and checks everything --- */
 
 CUresult __wrap_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_query.c: questions about memory get the virtual truth: the card as this program may use
- * it alone, and allocations as it made them, wherever their bytes are at the moment. No state.
+ * hook_query.c: queries about memory are answered as if the program had the card for itself: the
+ * card as this program may use it alone, and allocations as the program made them, wherever their
+ * bytes are at the moment. No state.
  */
 #include <string.h>
 
@@ -17,7 +18,7 @@
 #include "runtime/memory/stream_order.h"
 #include "runtime/base/config.h"
 
-#define UNKNOWN_ADDRESS ((CUdeviceptr)1) /* what the driver knows nothing about */
+#define UNKNOWN_ADDRESS ((CUdeviceptr)1) /* an address about which the driver knows nothing */
 
 CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
@@ -38,7 +39,7 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
     if (device == NULL || !gs_device_is_movable(device) || gs_runtime.config.disabled)
         return CUDA_SUCCESS;
     gs_client_attach_current(device);
-    gs_daemon_await_target(device); /* or that there is no daemon, which is another answer */
+    gs_daemon_await_target(device); /* or until there is no daemon, which changes the answer */
     limit = gs_over_limit(device);
     *total = device->total + limit;
     if (!gs_capture_active())
@@ -46,7 +47,7 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
     accounts = gs_memory_accounts(device);
     if (gs_daemon_is_absent() && device->total == device->physical) {
         *free +=
-            accounts.idle; /* no daemon: nobody makes room, so what is free is what is free */
+            accounts.idle; /* without a daemon nothing makes room: only free memory is free */
     } else {
         capacity = gs_device_room(device);
         *free = capacity > accounts.demand ? capacity - accounts.demand : 0;
@@ -80,7 +81,7 @@ CUresult __wrap_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdev
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (pbase == NULL && psize == NULL) /* the driver knows what it thinks of that */
+    if (pbase == NULL && psize == NULL) /* the driver has an answer to that */
         return gs_driver.cuMemGetAddressRange_v2(pbase, psize, dptr);
     switch (gs_memory_find(dptr, &allocation)) {
     case GS_MEMORY_FOREIGN:
@@ -111,8 +112,8 @@ static CUresult put_flag(void *data, bool value)
     return put_value(data, &flag, sizeof flag);
 }
 
-/* Attributes in which the program's allocation and the VMM mapping behind it differ: answered from
- * our books. *answered is false for the rest. Types: CUDA driver API manual,
+/* Attributes in which the program's allocation and the VMM mapping behind it differ are answered
+ * from our own records. *answered is false for the rest. Types: CUDA driver API manual,
  * cuPointerGetAttribute. */
 static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address,
                               const struct gs_allocation *allocation, bool *answered)
@@ -128,7 +129,7 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
             return put_value(data, &allocation->base, sizeof allocation->base);
         if (attribute == CU_POINTER_ATTRIBUTE_MAPPING_SIZE)
             return put_value(data, &bytes, sizeof bytes);
-        /* not of a piece that is in host memory at the moment (over.h) */
+        /* not by a piece that is in host memory at the moment (over.h) */
         if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
             return put_value(data, &device_memory, sizeof device_memory);
         if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
@@ -155,10 +156,10 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
         return put_value(data, &bytes, sizeof bytes);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         return put_value(data, &allocation->pool, sizeof(CUmemoryPool));
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* whatever ours has (handover.h) */
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* whatever our memory has (handover.h) */
         return put_value(data, &none, sizeof none);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        /* has one in the driver's eyes, or may have */
+        /* in the driver's eyes it has one, or may have */
         *answered = allocation->device->managed || allocation->over;
         return *answered ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
@@ -186,7 +187,7 @@ static CUresult attribute_of_ours(void *data, CUpointer_attribute attribute,
     result = own_attribute(data, attribute, address, allocation, &answered);
     if (answered)
         return result;
-    pass = gs_gate_enter(); /* the driver knows only what is mapped */
+    pass = gs_gate_enter(); /* the driver knows mapped memory only */
     if (pass == GS_PASS_REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = gs_driver.cuPointerGetAttribute(data, attribute, address);

@@ -16,7 +16,7 @@
 #include "runtime/memory/mapping.h"
 #include "runtime/range/memory_lock.h"
 
-/* ours if it is ours, else what the driver says */
+/* our answer if it is our memory, else the driver's */
 #define OURS_OR(call, otherwise)                                                               \
     ({                                                                                         \
         bool ours = false;                                                                     \
@@ -160,8 +160,7 @@ CUresult __wrap_cuMemExportToShareableHandle(void *shareableHandle,
     return result;
 }
 
-/* Memory that other hardware will reach by itself, by address: it stays where it is from now
- * on. */
+/* Other hardware will reach this memory by its address: it stays where it is from now on. */
 static void pin_range(CUdeviceptr from, size_t bytes)
 {
     const CUdeviceptr end = from + bytes;

@@ -2,11 +2,10 @@
  *
  * procaddr.c: cuGetProcAddress in both signatures.
  *
- * The real resolver is asked first; its answer is replaced by (name, version, flags), where no
- * version is newer than the driver's own.
- * cuGetProcAddress itself is asked for at 11030 (4 arguments) and at 12000 (5 arguments): the
- * table has both, so each caller gets its own signature. Facts: CUDA driver API manual, "Driver
- * Entry Point Access"; CUDART.md for what cudart asks.
+ * The real resolver is called first. Its answer is replaced by our wrapper for (name, version,
+ * flags), with no version newer than the driver's own. cuGetProcAddress itself is asked for at
+ * 11030 (4 arguments) and at 12000 (5 arguments): the table has both, so each caller gets its own
+ * signature. Source: CUDA driver API manual, "Driver Entry Point Access".
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,8 +20,8 @@
 
 #define OLDEST_VERSION 1000
 
-/* True the first time a name is seen (FNV-1a; two names of one hash count as one, which costs a
- * log line). */
+/* True the first time that a name is seen (FNV-1a; two names with the same hash count as one,
+ * which costs a log line). */
 static bool is_new_name(const char *symbol)
 {
     static _Atomic(uint32_t) seen[64]; /* relaxed: nothing else depends on it */
@@ -40,8 +39,8 @@ static bool is_new_name(const char *symbol)
     return false;
 }
 
-/* A driver function in an ABI that the table does not know passes through (or not, in strict
- * mode): logged once a name, told to the daemon once a process. */
+/* A driver function in an ABI that the table does not know passes through (or is refused, in
+ * strict mode). Logged once for each name, and sent to the daemon once in a process. */
 static void note_uncovered(const char *symbol, int version)
 {
     char text[160];
@@ -58,9 +57,9 @@ static void note_uncovered(const char *symbol, int version)
     gs_daemon_remark(text);
 }
 
-/* The row for a request to this driver, which may be older than the request: a runtime of 12.2 asks a
- * driver of 12.0 for 12.2's form of a function, and gets the newest one that the driver has. So
- * the row is looked up at the older of the two versions. */
+/* The version at which the row for a request is looked up: the request's or the driver's,
+ * whichever is older. A runtime of 12.2 asks a driver of 12.0 for 12.2's form of a function, and
+ * gets the newest one that the driver has. */
 static int version_there(int version)
 {
     static _Atomic(int)
@@ -69,7 +68,7 @@ static int version_there(int version)
 
     if (there == 0 &&
         (gs_driver.cuDriverGetVersion(&there) != CUDA_SUCCESS || there < OLDEST_VERSION))
-        return version; /* a driver that does not say is taken for as new as the request */
+        return version; /* no answer: as new as the request */
     atomic_store_explicit(&driver_version, there, memory_order_relaxed);
     return version < there ? version : there;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rows.h: the table of driver functions at run time: what each is called, and what takes its
- * place.
+ * rows.h: the table of driver functions at run time: the names of each function, and its wrapper.
  */
 #ifndef GS_RUNTIME_CALLS_ROWS_H
 #define GS_RUNTIME_CALLS_ROWS_H
@@ -37,8 +36,8 @@ extern const struct gs_row gs_rows[GS_ROW_COUNT]; /* sorted by symbol */
 /* The row of an exported name; NULL if it is none. */
 const struct gs_row *gs_row_by_symbol(const char *symbol);
 
-/* The row that cuGetProcAddress(base, version, flags) means: the newest ABI at or below
- * version, its per-thread variant if asked for and there is one. NULL if there is none. */
+/* The row for cuGetProcAddress(base, version, flags): the newest ABI at or below version, in its
+ * per-thread variant if that is asked for and exists. NULL if there is none. */
 const struct gs_row *gs_row_by_base(const char *base, int version, bool per_thread);
 
 /* True if any ABI of this base name is replaced by us. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client.c: starts the client thread (base/worker.h) with the first context of the process,
- * and registers contexts and devices. The rounds of that thread: reconcile.c.
+ * client.c: starts the client thread (base/worker.h) with the first context of the process, and
+ * registers contexts and devices. reconcile.c has the rounds of that thread.
  */
 #include "runtime/client/client.h"
 
@@ -21,8 +21,8 @@
 #include "runtime/swap/swap.h"
 #include "runtime/base/uncancelled.h"
 
-/* How long the exit waits for the client thread to rest: for some steps of moving, and what a
- * drain usually takes. */
+/* At exit, the longest wait for the client thread to rest: enough for some steps of moving, and
+ * for the usual drain. */
 #define EXIT_LIMIT_NS 300000000ull
 
 bool gs_client_ready(void)
@@ -39,7 +39,7 @@ static bool is_not_draining(void)
 static void *client_main(void *unused)
 {
     CUstreamCaptureMode mode =
-        CU_STREAM_CAPTURE_MODE_RELAXED; /* what we do never touches a captured stream */
+        CU_STREAM_CAPTURE_MODE_RELAXED; /* nothing that we do touches a captured stream */
     bool relaxed = false;
 
     (void)unused;
@@ -65,10 +65,10 @@ static void *client_main(void *unused)
     return NULL;
 }
 
-/* Runs before the driver's own exit handlers, which were registered when it was loaded: from
+/* Runs before the driver's own exit handlers, which were registered when it was loaded. From
  * here on the client thread calls the driver only while a thread of the program waits for it
- * (that thread then holds up the driver's end as well). Work that does not end is not waited
- * for: without us nobody would. */
+ * (that thread then delays the driver's end as well). Work that does not end is not waited for,
+ * as without gpushare. */
 static void at_exit(void)
 {
     gs_reconcile_exiting();
@@ -76,8 +76,9 @@ static void at_exit(void)
     gs_worker_unpark();
 }
 
-/* Without the thread nobody takes turns, moves memory or opens the gate later: it stays open,
- * memory is the driver's own. Not tried again, since that memory could not be moved. */
+/* Without the thread nothing takes turns, moves memory or opens the gate later: the gate stays
+ * open, and memory is the driver's own. Starting it is not tried again, since memory allocated
+ * meanwhile could not be moved. */
 static void go_without_thread(void)
 {
     struct gs_device *device;
@@ -98,7 +99,7 @@ static void start_thread(void)
         atexit(at_exit);
         break;
     default:
-        go_without_thread(); /* again for each context: its device may be a new one */
+        go_without_thread(); /* for each context, since its device may be new */
     }
 }
 
@@ -134,7 +135,7 @@ void gs_client_attach(CUcontext context, CUdevice ordinal)
 
     if (device == NULL || context == NULL || gs_runtime.config.disabled)
         return;
-    gs_evidence_collect(); /* first: the daemon hears of it before it hears of the device */
+    gs_evidence_collect(); /* first: the daemon learns of it before the device */
     gs_relocate_collect();
     if (!gs_context_add(context, device))
         gs_daemon_remark(
@@ -144,7 +145,7 @@ void gs_client_attach(CUcontext context, CUdevice ordinal)
     gs_worker_wake();
 }
 
-/* attached already by this thread; a primary context may end and begin anew with the same
+/* what this thread has attached already; a primary context may end and begin anew with the same
  * handle */
 static _Thread_local CUcontext known;
 static _Thread_local uint32_t known_generation;
@@ -191,7 +192,7 @@ bool gs_client_wish(void)
     device = gs_device_current();
     if (device != NULL)
         gs_client_attach_current(device);
-    else if (!has_context()) /* without a current one, calls on memory work all the same */
+    else if (!has_context()) /* calls on memory work without a current context */
         return false;
     gs_evidence_collect();
     start_client();

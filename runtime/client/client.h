@@ -2,10 +2,10 @@
  *
  * client.h: the thread that talks to the daemon, opens and closes the gate and moves memory.
  *
- * Started by the first context of the process; where it cannot be, the gate opens for good.
- * Waiting at the gate ends because: the daemon promises a turn to every program that fits;
- * without a daemon the gate opens after GS_ALONE_AFTER_NS; memory that cannot be brought back
- * within GS_SHORT_LIMIT_NS makes waiting calls fail with CUDA_ERROR_OUT_OF_MEMORY.
+ * The first context of the process starts it. If it cannot start, the gate opens for good. No
+ * wait at the gate lasts for ever: the daemon promises a turn to every program that fits; without
+ * a daemon the gate opens after GS_ALONE_AFTER_NS; if memory cannot be brought back within
+ * GS_SHORT_LIMIT_NS, waiting calls fail with CUDA_ERROR_OUT_OF_MEMORY.
  */
 #ifndef GS_RUNTIME_CLIENT_CLIENT_H
 #define GS_RUNTIME_CLIENT_CLIENT_H
@@ -15,20 +15,20 @@
 
 #include "runtime/base/device.h"
 
-/* Start-up of any hook: true if the real driver is there. */
+/* Called at the start of every hook: true if the real driver is there. */
 bool gs_client_ready(void);
 
 /* A context of the program: registers its device with the daemon (in the background). */
 void gs_client_attach(CUcontext context, CUdevice ordinal);
 
-/* A context is about to be made: the client thread begins to look for the daemon meanwhile. */
+/* A context is about to be made: the client thread looks for the daemon meanwhile. */
 void gs_client_begin(CUdevice ordinal);
 
-/* A device on which no context could be made yet: registers it, so that room can be asked for.
- */
+/* Registers a device on which no context could be made yet, so that the daemon can be asked for
+ * room. */
 void gs_client_attach_room(CUdevice ordinal);
 
-/* The same for the current context of this thread; cheap when known. */
+/* Attaches the current context of this thread; fast if it is known already. */
 void gs_client_attach_current(struct gs_device *device);
 
 /* A device that is used without a current context of it (VMM calls need none): true if the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connect.c: finds and talks to the daemon, which start.c starts. No state. Nothing here blocks
+ * connect.c: finds the daemon and talks to it; start.c starts it. No state. Nothing here blocks
  * for longer than about a second.
  */
 #include "runtime/client/connect.h"
@@ -19,8 +19,8 @@
 #include "runtime/client/start.h"
 
 #define PAUSE_NS        10000000
-#define TRIES           100 /* to reach a daemon that was started */
-#define TRIES_PER_START 20  /* then another one: the one that served may have been leaving */
+#define TRIES           100 /* attempts to reach a started daemon */
+#define TRIES_PER_START 20  /* then starts another: the first may be ending */
 
 void gs_connect_header(struct gs_wire_header *out, uint16_t type, uint32_t length)
 {
@@ -28,7 +28,8 @@ void gs_connect_header(struct gs_wire_header *out, uint16_t type, uint32_t lengt
         .magic = GS_WIRE_MAGIC, .version = GS_WIRE_VERSION, .type = type, .length = length};
 }
 
-/* To a daemon that is known (common/place.h): it is told to give this program's memory away. */
+/* Connects only to a daemon that can be trusted (common/place.h): it can make this program give
+ * its memory away. */
 static int open_socket(void *context, const char *path, struct gs_err *why)
 {
     struct gs_own_fd *connection = context;
@@ -53,8 +54,8 @@ static int reach_daemon(const struct gs_places *places, struct gs_own_fd *connec
     return gs_places_try(places, open_socket, connection, &which, why);
 }
 
-/* A number that the user gave; 0 without one, and where it is none (said once): then the
- * program is an ordinary one. */
+/* Reads a number that the user gave. 0 if there is none or if it is invalid, which is said once;
+ * the program is an ordinary one then. */
 static int32_t read_number(const char *name, long low, long high)
 {
     static bool said;
@@ -73,7 +74,7 @@ static int32_t read_number(const char *name, long low, long high)
     return 0;
 }
 
-/* What it is to be to the scheduler; GS_CLASS_AUTO: that is found out. */
+/* The class that the program has for the scheduler; GS_CLASS_AUTO: the scheduler finds out. */
 static uint32_t read_class(void)
 {
     static const char *const names[GS_CLASS_COUNT] = {"auto", "interactive", "batch",
@@ -111,15 +112,15 @@ static int send_hello(const struct gs_own_fd *connection)
     return gs_connect_send(gs_own_fd(connection), &message, sizeof message, NULL);
 }
 
-/* A daemon that has more callers than it answers; no descriptor, or none any more. */
+/* True for errors that pass: a daemon with more callers than it can answer, or no free
+ * descriptor. */
 static bool is_passing(int error)
 {
     return error == -EAGAIN || error == -EINTR || error == -EMFILE || error == -ENFILE ||
            error == -ENOMEM || error == -ENOBUFS || error == -EBADF;
 }
 
-/* Tries the places until somebody is there; starts a daemon where nobody is. 0, or as
- * gs_connect(). */
+/* Tries the places until a daemon answers; starts one if none does. 0, or as gs_connect(). */
 static int reach_or_start(const struct gs_places *places, struct gs_own_fd *connection,
                           struct gs_err *why)
 {
@@ -133,7 +134,7 @@ static int reach_or_start(const struct gs_places *places, struct gs_own_fd *conn
             if (error != 0)
                 return error;
         } else {
-            nanosleep(&pause, NULL); /* one that was started listens already */
+            nanosleep(&pause, NULL); /* a daemon that was started listens already */
         }
         reached = reach_daemon(places, connection, why);
     }
@@ -171,7 +172,7 @@ int gs_connect_send(int fd, const void *message, uint32_t length,
     return sent < 0 ? -errno : -EPIPE;
 }
 
-/* It goes to somebody's terminal: no control characters. */
+/* The text goes to somebody's terminal: control characters are removed. */
 static void make_printable(char *text)
 {
     for (; *text != '\0'; text++)
@@ -179,14 +180,14 @@ static void make_printable(char *text)
             *text = '?';
 }
 
-/* The daemon refuses us and says why; this message is the same in every version. */
+/* The daemon refuses us and says why. This message is the same in every version. */
 static bool is_refusal(const union gs_connect_message *message, ssize_t got)
 {
     return got == (ssize_t)sizeof message->end && message->header.magic == GS_WIRE_MAGIC &&
            message->header.type == GS_WIRE_END;
 }
 
-/* What the daemon may say to a program has a fixed size. */
+/* Each message of the daemon to a program has a fixed size. */
 static uint32_t size_of(uint16_t type)
 {
     switch (type) {
@@ -209,7 +210,7 @@ int gs_connect_receive(int fd, union gs_connect_message *message, unsigned most,
     static bool said;
     ssize_t got = gs_packet_receive(fd, message, sizeof *message, most, with);
 
-    if (got < 0 && errno == ECONNRESET) /* comes before what was said last */
+    if (got < 0 && errno == ECONNRESET) /* this error comes before the daemon's last message */
         got = gs_packet_receive(fd, message, sizeof *message, most, with);
     if (got < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * evidence.c: owns the keys that this process has found. Threads of the program add some, the
- * client thread the others; it sends them all. Keys stay, since what was one job stays one; but
- * for memory that is open no longer: a program that has closed all of it may move, or wait, by
- * itself again. Only the client thread removes keys. The lock is held for a few compares only.
+ * client thread adds the others and sends them all. Keys stay, since programs that were one job
+ * stay one job. The exception is open memory of another process: a program that has closed all of
+ * it may move, or wait, by itself again. Only the client thread removes keys. The lock is held
+ * for a few comparisons only.
  */
 #include "runtime/client/evidence.h"
 
@@ -29,37 +30,37 @@
 #include "runtime/memory/openings.h"
 
 #define COLLECT_NS 1000000000ull
-#define LOOK_NS    1000000000ull /* while it is new: communicators are made then */
-#define FIRST_NS   50000000ull   /* not while the program waits for its first turn */
-#define EXPECT_NS                                                                              \
-    50000000ull /* from one look to the next at most: programs may register a lot */
-#define LOOK_LATER 15000000000ull /* ... after YOUNG_NS of waiting */
+#define LOOK_NS    1000000000ull  /* while it is young: communicators are made then */
+#define FIRST_NS   50000000ull    /* not while the program waits for its first turn */
+#define EXPECT_NS  50000000ull    /* from look to look: programs may register often */
+#define LOOK_LATER 15000000000ull /* after the program has waited for YOUNG_NS */
 #define YOUNG_NS   60000000000ull
 #define HINTS_MOST 8                          /* pieces of host memory */
 #define MAPS_MOST  ((size_t)16 * 1024 * 1024) /* bytes of the list of mappings that are read */
-/* Programs that pass memory on, piece by piece, have nothing open in between. */
+/* The key stays for so long after the last memory was closed: programs that pass memory on piece
+ * by piece have none open in between. */
 #define CLOSED_NS 5000000000ull
 
 struct found {
     struct gs_evidence key;
-    bool said;            /* on this connection */
+    bool said;            /* sent on this connection */
     uint8_t exporter[16]; /* of GS_KIN_MEMORY */
-    uint64_t used_at;     /* ... was open last, as far as is known */
+    uint64_t used_at;     /* the last time that its memory was open, as far as is known */
 };
 
 static struct {
     pthread_mutex_t lock;
     struct found found[GS_KIN_MOST];
     unsigned count, hints, memory;
-    _Atomic(bool) unsaid; /* any: for a look without the lock. Release, acquire */
+    _Atomic(bool) unsaid; /* some key is; read without the lock. Release, acquire */
     _Atomic(uint64_t) collect_at;
-    _Atomic(bool) chosen;  /* by the user, when the device was last attached to. Relaxed */
-    _Atomic(bool) expects; /* relaxed: what it tells of is looked up by a system call */
+    _Atomic(bool) chosen;  /* by the user, when a device was last attached. Relaxed */
+    _Atomic(bool) expects; /* relaxed: a system call reads the mappings themselves */
     _Atomic(bool) exports; /* memory for other processes. Relaxed */
     uint64_t looked_at, look_at, waits_since, beside_since; /* client thread */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The group is the user's choice, or there is to be none. In a thread of the program's. */
+/* True if the user has chosen the group, or wants none. In a thread of the program's. */
 static bool read_chosen(void)
 {
     const char *group = secure_getenv("GPUSHARE_GROUP");
@@ -74,7 +75,7 @@ static bool is_chosen(void)
     return atomic_load_explicit(&self.chosen, memory_order_relaxed);
 }
 
-/* Under the lock. NULL: it is not known, and there are too many to add it. */
+/* Under the lock. NULL: the key is not known, and there are too many to add it. */
 static struct found *find_or_add(uint32_t kind, uint64_t key, uint32_t ranks)
 {
     const bool hint = kind >= GS_KIN_HINT_FIRST;
@@ -98,7 +99,8 @@ static void add_key(uint32_t kind, uint64_t key, uint32_t ranks)
     pthread_mutex_unlock(&self.lock);
 }
 
-/* In a thread of the program's: it reads files of /proc, which must be no cancellation points. */
+/* In a thread of the program's. It reads files of /proc; these reads must not be cancellation
+ * points. */
 static unsigned read_launcher(struct gs_evidence *keys)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
@@ -151,8 +153,8 @@ static bool begins_with(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* One line of /proc/self/maps: address, rights, offset, device, inode, path. Memory that is
- * shared, can be written, and is no file: it may be a way to wait for another process. */
+/* Reads one line of /proc/self/maps: address, rights, offset, device, inode, path. A writable
+ * shared mapping that is no file may be a way to wait for another process. */
 static void take_mapping(const char *line)
 {
     const char *rights = strchr(line, ' ');
@@ -199,7 +201,7 @@ static void read_mappings(void)
         }
         kept = strlen(line);
         if (kept == sizeof text - 1)
-            kept = 0; /* a line longer than any path that is looked for */
+            kept = 0; /* a line longer than any path that we look for */
         memmove(text, line, kept);
     }
     close(fd);
@@ -224,13 +226,14 @@ void gs_evidence_exported(void)
 void gs_evidence_expect(void)
 {
     if (is_chosen() ||
-        atomic_exchange_explicit(&self.expects, true, memory_order_relaxed)) /* in time */
+        /* a look is expected already */
+        atomic_exchange_explicit(&self.expects, true, memory_order_relaxed))
         return;
     gs_worker_wake();
 }
 
-/* When the next look is: while the program waits, and in the first minute beside others.
- * UINT64_MAX: not now; never, where the user has chosen the group. */
+/* When the next look is due: while the program waits, and in its first minute beside others.
+ * UINT64_MAX: not now, or never if the user has chosen the group. */
 static uint64_t plan_look(bool waiting, bool beside, uint64_t now)
 {
     if (is_chosen())
@@ -246,7 +249,7 @@ static uint64_t plan_look(bool waiting, bool beside, uint64_t now)
     return self.look_at;
 }
 
-/* From one look to the next. */
+/* The pause from one look to the next. */
 static uint64_t find_pause(uint64_t now)
 {
     return self.waits_since == 0 || now - self.waits_since < YOUNG_NS ? LOOK_NS : LOOK_LATER;
@@ -289,7 +292,7 @@ static int send_key(int fd, const struct gs_evidence *key, bool over)
     return gs_connect_send(fd, &message, sizeof message, NULL);
 }
 
-/* The first key that is not said; it is taken for said. */
+/* Returns the first unsaid key and marks it as said. */
 static bool take_unsaid(struct gs_evidence *key)
 {
     bool any = false;
@@ -323,7 +326,7 @@ static bool is_used(const struct found *found)
            (gs_exporter_shares() && memcmp(own, found->exporter, sizeof own) == 0);
 }
 
-/* Whether the key has been out of use for so long, also for threads that open just now. */
+/* True if the key has been out of use long enough, also for threads that open memory just now. */
 static bool remove_if_closed(unsigned i, uint64_t now, bool used)
 {
     bool removed;
@@ -340,7 +343,7 @@ static bool remove_if_closed(unsigned i, uint64_t now, bool used)
     return removed;
 }
 
-/* One at a time: the next round is soon. */
+/* Ends one key at a time: the next round is soon. */
 static int end_closed(int fd, uint64_t now)
 {
     for (unsigned i = 0;; i++) {
@@ -358,7 +361,7 @@ static int end_closed(int fd, uint64_t now)
             const int error = send_key(fd, &found.key, true);
 
             if (error != 0)
-                gs_evidence_share(found.exporter); /* it is said, and ended, once more */
+                gs_evidence_share(found.exporter); /* it will be sent, and ended, once more */
             return error;
         }
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exporter.c: owns the opens that others have asked this process for, and the list of what they
- * have open (shares). Client thread only.
+ * exporter.c: owns the requests of other processes to open memory of this one, and the list of
+ * the memory that they have open (shares). Client thread only.
  *
- * Invariant: a live range has as many shares as there are entries here of its id. A range with
- * a handle is disposed of by this thread only, so that what was found in a step stays for it.
+ * Invariant: a live range has as many shares as there are entries here of its id. A range with a
+ * handle is disposed of by this thread only, so a range that was found stays for the whole step.
  */
 #include "runtime/client/exporter.h"
 
@@ -28,8 +28,8 @@
 #include "runtime/swap/remake.h"
 
 #define MS          1000000ull
-#define WAIT_NS     (30000 * MS) /* the opener waits no longer either */
-#define LOOK_NS     (250 * MS)   /* whether it is still open */
+#define WAIT_NS     (30000 * MS) /* the opener does not wait for longer either */
+#define LOOK_NS     (250 * MS)   /* from look to look whether it is still open */
 #define UNASKED_NS  (10000 * MS)
 #define ASKED_MOST  256u
 #define REMADE_ONCE 8u /* chunks in one round */
@@ -43,9 +43,9 @@ struct asked {
 
 struct share {
     struct share *next;
-    struct gs_own_fd open; /* the read end: at its end nobody has the memory any more */
+    struct gs_own_fd open; /* the read end: end of file when no process has the memory open */
     CUdeviceptr base;      /* of the range */
-    uint64_t id;           /* ... whose address may be another one's by then */
+    uint64_t id;           /* of the range; its address may be another range's by then */
 };
 
 static struct {
@@ -104,12 +104,12 @@ void gs_exporter_lost(void)
 
 /* --- shares --- */
 
-/* Under the lock: the range of that share, if it lives. */
+/* Under the lock: the range of that share, or NULL if it has been freed. */
 static struct gs_range *range_of(const struct share *share)
 {
     struct gs_range *range = gs_range_at(share->base);
 
-    return range != NULL && range->id == share->id && range->shares != 0 ? range : NULL;
+    return range != NULL && range->id == share->id && range->pin.shares != 0 ? range : NULL;
 }
 
 static void end_share(struct share **at)
@@ -128,8 +128,8 @@ static void end_share(struct share **at)
     free(share);
 }
 
-/* The other side has closed its end, or has died. An end of ours that the program has closed
- * says nothing: the memory stays in place. */
+/* The other side has closed its end, or has died. If the program has closed our end, nothing is
+ * known, and the memory stays in place. */
 static bool has_ended(const struct share *share)
 {
     struct pollfd polled = {gs_own_fd(&share->open), POLLIN, 0};
@@ -165,8 +165,9 @@ static bool count_share(struct gs_range *range)
     return lives;
 }
 
-/* One more process has the range; the write end of its pipe is in *fd, the caller's. Between
- * gs_handover_begin() and _end(). -ENOENT: it is freed; -EIO: no descriptor, or no memory. */
+/* Begins a share of the range with one more process. The write end of its pipe is in *fd, the
+ * caller's. Between gs_handover_begin() and _end(). -ENOENT: it is freed; -EIO: no descriptor,
+ * or no memory. */
 static int begin_share(struct gs_range *range, int *fd)
 {
     struct share *share = calloc(1, sizeof *share);
@@ -219,7 +220,7 @@ static void describe_share(struct gs_wire_share *share, const struct asked *aske
     memcpy(share->uuid, range->device->uuid, sizeof share->uuid);
 }
 
-/* Descriptors of the next chunks; false: one of them has none. */
+/* Gets descriptors of the next chunks; false: one of them has none. */
 static bool lend_chunks(const struct gs_range *range, uint32_t first,
                         struct gs_descriptors *with, bool made[GS_SHARE_MOST])
 {
@@ -233,7 +234,8 @@ static bool lend_chunks(const struct gs_range *range, uint32_t first,
     return true;
 }
 
-/* The next message; 0: sent, -EAGAIN: later, else it fails. Nobody forks meanwhile. */
+/* Sends the next message. 0: sent; -EAGAIN: later; else the open fails. No thread forks
+ * meanwhile. */
 static int send_chunks(struct asked *asked, const struct gs_exported *found, int fd)
 {
     struct gs_descriptors with = {.count = 0};
@@ -260,11 +262,12 @@ static int send_chunks(struct asked *asked, const struct gs_exported *found, int
     if (error == 0)
         asked->sent += message.count;
     else if (write_end >= 0)
-        end_share(&self.shares); /* it is the first one */
+        end_share(&self.shares); /* the new share is the first one */
     return error;
 }
 
-/* In place, and such that descriptors can be made of it. -EAGAIN: not yet. */
+/* Brings the range in, and makes memory of which descriptors can be made. -EAGAIN: not ready
+ * yet. */
 static int make_ready(struct gs_range *range, bool stopped)
 {
     CUresult result = CUDA_SUCCESS;
@@ -286,7 +289,7 @@ static int make_ready(struct gs_range *range, bool stopped)
     return -EAGAIN;
 }
 
-/* 0: answered, one way or the other; -EAGAIN: later. */
+/* 0: answered, with memory or a refusal; -EAGAIN: later. */
 static int answer_asked(struct asked *asked, uint64_t now, bool stopped, int fd)
 {
     struct gs_exported found;
@@ -309,7 +312,7 @@ static int answer_asked(struct asked *asked, uint64_t now, bool stopped, int fd)
     return error == 0 ? 0 : refuse_open(asked, fd, error == -EAGAIN ? -ETIMEDOUT : error);
 }
 
-/* Partners that are not patched get the driver's error, and nobody else knows why. */
+/* Partners that are not patched get the driver's error, and nothing else tells the user why. */
 static void remark_unasked(uint64_t now)
 {
     const uint64_t since = gs_exports_unasked_since();
@@ -342,7 +345,7 @@ uint64_t gs_exporter_step(uint64_t now, bool stopped, int fd)
 void gs_exporter_after_fork(void)
 {
     gs_exporter_lost();
-    while (self.shares != NULL) { /* the parent's memory */
+    while (self.shares != NULL) { /* these are the parent's memory */
         struct share *share = self.shares;
 
         self.shares = share->next;

@@ -2,8 +2,8 @@
  *
  * launcher.c: launchers of parallel jobs and the variables that they set. No state.
  *
- * A variable counts only where it means a job of several ranks: what a shell exports for a row of
- * single programs must make none of them a gang.
+ * A variable counts only if it means a job of several ranks. Variables that a shell exports for a
+ * series of single programs must not make a gang of them.
  */
 #include "runtime/client/launcher.h"
 
@@ -17,7 +17,7 @@
 
 #include "lockd/protocol/wire.h"
 
-#define TEXT_MOST 1024 /* of a variable that is looked at */
+#define TEXT_MOST 1024 /* bytes of a variable that are looked at */
 #define ENVIRON_MOST                                                                           \
     ((size_t)1024 * 1024) /* bytes of the first environment that are looked at */
 
@@ -50,7 +50,8 @@ static bool is_several(const char *name)
     return text != NULL && strtol(text, NULL, 10) > 1;
 }
 
-/* When a process began, in ticks since the boot: with its number, that names it. 0: gone. */
+/* The time when a process began, in ticks since boot. Together with the process id it is unique.
+ * 0: the process is gone. */
 static unsigned long long start_of(pid_t pid)
 {
     unsigned long long start = 0;
@@ -67,7 +68,7 @@ static unsigned long long start_of(pid_t pid)
     if (got <= 0)
         return 0;
     text[got] = '\0';
-    at = strrchr(text, ')'); /* behind the name, which may hold anything; field 2 */
+    at = strrchr(text, ')'); /* behind the name, which may contain anything; field 2 */
     for (int field = 2; at != NULL && field < 22; field++)
         at = strchr(at + 1, ' ');
     if (at != NULL)
@@ -82,7 +83,7 @@ static uint64_t hash_process(uint64_t hash, pid_t pid)
     return gs_evidence_hash(gs_evidence_hash(hash, &pid, sizeof pid), &start, sizeof start);
 }
 
-/* The first of these variables that is a number of ranks; 0: there is none. */
+/* The number of ranks, from the first of these variables that holds one; 0: none does. */
 static uint32_t read_ranks(const char *const *names)
 {
     for (; *names != NULL; names++) {
@@ -102,7 +103,7 @@ static void add_key(struct gs_evidence *keys, unsigned *count, uint32_t kind, ui
         keys[(*count)++] = (struct gs_evidence){.key = key, .kind = kind, .ranks = ranks};
 }
 
-/* Was the variable there when the process started? What cannot be read was not. */
+/* True if the variable was there when the process started. False if that cannot be read. */
 static bool was_inherited(const char *name)
 {
     const size_t length = strlen(name);
@@ -132,8 +133,8 @@ static bool was_inherited(const char *name)
     return found;
 }
 
-/* Without WORLD_SIZE only what the program has set itself counts: the number of ranks is an
- * argument then (init_process_group(world_size=)). */
+/* If WORLD_SIZE is not set, only variables that the program itself has set count: it passes the
+ * number of ranks as an argument then (init_process_group(world_size=)). */
 static bool is_rank(void)
 {
     return read_variable("WORLD_SIZE") != NULL ? is_several("WORLD_SIZE")
@@ -156,8 +157,8 @@ static void read_rendezvous(struct gs_evidence *keys, unsigned *count)
         add_key(keys, count, GS_KIN_ELASTIC, hash_text(key, run), ranks);
 }
 
-/* The first of these variables names the job; where there is none, the launcher does, as the
- * parent of its ranks. */
+/* The first of these variables that is set names the job. If none is, the launcher names it,
+ * since it is the parent of all ranks. */
 static uint64_t hash_job(const char *const *names)
 {
     for (; *names != NULL; names++) {

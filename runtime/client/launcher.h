@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launcher.h: what the environment and the process tree say of the job that this process is a
- * rank of.
+ * launcher.h: the job that this process is a rank of, from the environment and the process tree.
  */
 #ifndef GS_RUNTIME_CLIENT_LAUNCHER_H
 #define GS_RUNTIME_CLIENT_LAUNCHER_H
@@ -16,11 +15,11 @@ struct gs_evidence {
 
 #define GS_LAUNCHER_MOST 6
 
-/* Reads the environment as it is now (Python sets variables after the start), by getenv(): to be
- * called by a thread of the program that has just called the driver. Returns how many keys. */
+/* Reads the present environment (Python sets variables after the start) with getenv(): to be
+ * called by a thread of the program that has just called the driver. Returns the number of keys. */
 unsigned gs_launcher_read(struct gs_evidence keys[GS_LAUNCHER_MOST]);
 
-/* A key of some bytes; begin with hash 0. */
+/* Hashes bytes into a key; begin with hash 0. */
 uint64_t gs_evidence_hash(uint64_t hash, const void *bytes, unsigned long size);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * opener.c: owns the opens of this process that have no answer yet.
+ * opener.c: owns this process's requests to open memory that have no answer yet.
  *
- * State: their list, under its own mutex (GS_LOCK_OPENER). The thread that opens owns its
- * request but while it is `busy`: then the client thread imports what has come, without the
- * mutex. Imports are made by that thread so that no descriptor is open between its coming and
- * its use when somebody forks (range/handover.h).
+ * State: their list, under its own mutex (GS_LOCK_OPENER). A request belongs to the thread that
+ * opens, except while it is `busy`: then the client thread imports the memory that has come,
+ * without the mutex. The client thread makes the imports so that no descriptor is open between
+ * its arrival and its use when some thread forks (range/handover.h).
  */
 #include "runtime/client/opener.h"
 
@@ -53,7 +53,7 @@ static void add_request(struct request *request)
     gs_worker_wake();
 }
 
-/* Out of the list, unless the client thread is at it. */
+/* Takes the request out of the list, unless the client thread is working on it. */
 static bool remove_request(struct request *request)
 {
     bool removed;
@@ -149,7 +149,7 @@ unsigned gs_opener_expects(void)
     return any ? GS_SHARE_MOST + 1 : 0;
 }
 
-/* The first part of an answer says what the whole is. */
+/* The first part of an answer describes the whole. */
 static int begin_answer(struct gs_opening *opening, const struct gs_wire_share *share,
                         struct gs_descriptors *with)
 {
@@ -192,8 +192,8 @@ static int import_chunks(struct gs_opening *opening, const struct gs_descriptors
     return result == CUDA_SUCCESS ? 0 : -EIO;
 }
 
-/* -EINPROGRESS: more of it is to come. A part that lacks descriptors (somebody forks, or this
- * process may have no more) makes all of it be asked for again. */
+/* -EINPROGRESS: more of the answer is to come. If a part lacks descriptors (a thread forks, or
+ * this process may have no more), the whole is requested again. */
 static int take_answer(struct gs_opening *opening, const struct gs_wire_share *share,
                        struct gs_descriptors *with)
 {
@@ -226,7 +226,7 @@ void gs_opener_heard(const struct gs_wire_share *share, struct gs_descriptors *w
         request->busy = true;
     gs_unlock(&lock, GS_LOCK_OPENER);
     if (request == NULL)
-        return; /* it waits no longer */
+        return; /* the thread no longer waits */
     code = take_answer(request->opening, share, with);
     gs_lock(&lock, GS_LOCK_OPENER);
     request->busy = false;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reconcile.c: the client's side of the protocol (lockd/protocol/wire.h): from the newest
- * targets to what the gate and the memory do.
+ * reconcile.c: the client's side of the protocol (lockd/protocol/wire.h): turns the newest
+ * targets into actions of the gate and moves of memory.
  *
- * The connection is session.c's, what moves moving.c's; this is the order of things. State: one
- * object, client thread only, but for the atomics at its head. Invariants: memory moves out
- * only while `stopped` (gate closed, nobody inside, everything submitted has finished, no
- * capture); the gate opens only when every device may run and nothing is missing; resident
- * never grows beyond the budget.
+ * session.c has the connection and moving.c decides what moves; this file has the order of all
+ * steps. State: one object, client thread only, but for the atomics at its head. Invariants:
+ * memory moves out only while `stopped` (gate closed, nobody inside, everything submitted has
+ * finished, no capture); the gate opens only when every device may run and nothing is missing;
+ * resident memory never grows beyond the budget.
  */
 #include "runtime/client/reconcile.h"
 
@@ -39,35 +39,35 @@
 
 #define MS 1000000ull
 
-/* A program that is to stop counts as stuck after so long: because its work does not finish, or
- * because a capture is open (most last for milliseconds, but some programs compile meanwhile,
- * and nothing can be waited for then without spoiling it). */
+/* A program that is to stop counts as stuck after this time. Either its work does not finish, or
+ * a capture is open: most captures last for milliseconds, but some programs compile meanwhile,
+ * and nothing can be waited for during a capture without spoiling it. */
 #define DRAIN_LIMIT_NS   2000000000ull
 #define CAPTURE_LIMIT_NS 5000000000ull
 
-/* The most that work may take while a thread waits at the gate, before that is let in. */
+/* While a thread waits at the gate, work may take at most so long before the thread is let in. */
 #define DRAIN_MOST_NS 10000000000ull
 
-#define IDLE_LOOK (1000 * MS) /* four times what work may go unseen after a long rest */
+#define IDLE_LOOK (1000 * MS) /* four times as long as work may go unseen after a long rest */
 
 static struct {
     _Atomic(bool) exiting;
-    _Atomic(bool) begun; /* gs_reconcile_begin() */
+    _Atomic(bool) begun; /* set by gs_reconcile_begin() */
 
-    bool stopped; /* see above; true at the start: nothing has run */
+    bool stopped; /* see above; true at the start, since nothing has run */
     bool drain_is_old;
-    bool started_to_stop; /* the gate has been closed, the drain goes on */
+    bool started_to_stop; /* the gate has been closed, and the drain is not over */
     bool stuck;
     uint64_t stop_since; /* ns; 0: no attempt is under way */
     uint64_t patience;   /* ns: how long the next drain may take; 0: DRAIN_LIMIT_NS */
-    uint64_t on_until;   /* ns: it runs on, no attempt to stop before */
+    uint64_t on_until;   /* ns: the program runs on, with no attempt to stop before */
     uint64_t activity, active_at;
     bool idle;
 } self = {.stopped = true};
 
 int gs_reconcile_fd(void)
 {
-    /* at the end nobody reads what comes */
+    /* at exit no thread reads messages any more */
     return atomic_load_explicit(&self.exiting, memory_order_relaxed) ? -1 : gs_session_fd();
 }
 
@@ -78,13 +78,13 @@ static uint64_t smaller_of(uint64_t a, uint64_t b)
 
 /* --- stopping --- */
 
-/* Acquire: the device that it began with is there, with what its first report says. */
+/* Acquire: the first device is there, with everything that its first report needs. */
 static bool has_begun(void)
 {
     return atomic_load_explicit(&self.begun, memory_order_acquire);
 }
 
-/* Without a device there is nothing to run yet: only the daemon is looked for. */
+/* Without a device there is nothing to run yet: the rounds only look for the daemon. */
 static bool all_may_run(void)
 {
     struct gs_device *device;
@@ -95,7 +95,8 @@ static bool all_may_run(void)
     return may;
 }
 
-/* Also while memory is made anew for another process that opens it, or changes places. */
+/* The program must also stop while memory changes places, or is made anew for a process that
+ * opens it. */
 static bool must_stop(void)
 {
     return !all_may_run() || gs_exporter_needs_stop() || gs_placement_needs_stop();
@@ -123,7 +124,8 @@ static bool is_beside_others(void)
     return beside;
 }
 
-/* How long it may idle before it says so: where a turn costs least. 0: no turns are taken. */
+/* The time of idleness after which it is reported: the shortest that a device asks for. 0: no
+ * turns are taken. */
 static uint64_t idle_limit(void)
 {
     struct gs_device *device;
@@ -148,8 +150,8 @@ static bool something_leaves(void)
     return leaves;
 }
 
-/* It is to stop for others, who may lack memory that it has: what it frees now need not be moved.
- * (The shortfall says so later than RUN off, which may come first.) */
+/* The program is to stop for others that may lack memory which it has, so memory that it frees
+ * now need not be moved. (The shortfall says so later than RUN off, which may come first.) */
 static bool memory_may_leave(void)
 {
     struct gs_device *device;
@@ -160,7 +162,8 @@ static bool memory_may_leave(void)
     return may;
 }
 
-/* The least that any device is to be yielded to interactive programs; 0: none is. */
+/* The smallest of the bounds for unfinished work beside interactive programs, over all devices;
+ * 0: none. */
 static uint64_t yield_bound(void)
 {
     struct gs_device *device;
@@ -190,9 +193,9 @@ static void reopen_if_complete(void)
     gs_memory_if_complete(open_gate);
 }
 
-/* The work may wait for something that the host does only after the call which waits at the
- * gate: it runs on for as long as was waited for it, and with a longer limit for the next time,
- * since it may also just be long. Returns ns until then. */
+/* The work may wait for an action of the host that follows the call which waits at the gate. So
+ * the program runs on for as long as was waited, and has a longer limit the next time, since its
+ * work may also just be long. Returns ns until then. */
 static uint64_t run_on(uint64_t now)
 {
     const uint64_t waited = self.patience;
@@ -205,8 +208,8 @@ static uint64_t run_on(uint64_t now)
     return waited;
 }
 
-/* Shuts the gate with nobody inside and no capture under way. Returns ns until the next
- * attempt, 0 when it is shut. */
+/* Closes the gate when nobody is inside and no capture is under way. Returns ns until the next
+ * attempt, 0 when it is closed. */
 static uint64_t close_gate(uint64_t now)
 {
     if (gs_capture_active()) {
@@ -219,16 +222,16 @@ static uint64_t close_gate(uint64_t now)
         self.on_until = now + 110 * MS;
         return 10 * MS;
     }
-    if (gs_capture_active()) { /* began just before the gate closed */
+    if (gs_capture_active()) { /* a capture began just before the gate closed */
         reopen_if_complete();
         return MS;
     }
     self.started_to_stop = true;
-    self.drain_is_old = gs_drain_busy(); /* it began before the gate was last open */
+    self.drain_is_old = gs_drain_busy(); /* the drain began before the gate was last open */
     return 0;
 }
 
-/* One attempt to come to a stop. Returns ns until the next one, 0 when stopped. */
+/* Makes one attempt to stop the program. Returns ns until the next one, 0 when it is stopped. */
 static uint64_t stop_program(uint64_t now)
 {
     uint64_t again = self.started_to_stop || !memory_may_leave() ? 0 : gs_pressure_wait(now);
@@ -250,7 +253,7 @@ static uint64_t stop_program(uint64_t now)
         self.stuck |= now - self.stop_since > DRAIN_LIMIT_NS;
         if (now - self.stop_since > self.patience && gs_gate_waiting() != 0)
             return run_on(now);
-        return 1; /* look at the daemon's messages, then wait on */
+        return 1; /* read the daemon's messages, then wait on */
     }
     if (self.drain_is_old) {
         self.drain_is_old = false;
@@ -262,7 +265,7 @@ static uint64_t stop_program(uint64_t now)
     return 0;
 }
 
-/* It may run, and does: nothing of an attempt to stop is left. */
+/* The program may run, and does: an attempt to stop it is forgotten. */
 static void go_on(void)
 {
     self.stopped = self.stuck = false;
@@ -272,8 +275,8 @@ static void go_on(void)
 
 /* --- idleness --- */
 
-/* Idle after idle_ns without a gated call or a waiting sync. Returns ns until the next look:
- * what has been idle for long is looked at less often. */
+/* Idle after idle_ns without a gated call or a waiting synchronisation. Returns ns until the
+ * next look: a program that has been idle for long is looked at less often. */
 static uint64_t watch_idleness(uint64_t now)
 {
     const uint64_t idle_ns = idle_limit();
@@ -336,7 +339,7 @@ static uint64_t report_all(uint64_t now)
     return due;
 }
 
-/* A guard moves the program to another device, or is about to: only the daemon is listened to. */
+/* A guard moves the program to another device, or is about to: it only listens to the daemon. */
 static uint64_t hold_still(uint64_t now)
 {
     uint64_t due;
@@ -348,7 +351,7 @@ static uint64_t hold_still(uint64_t now)
     if (unsaid < 0 && unsaid != -EAGAIN)
         gs_session_failed(now);
     if (!gs_relocate_holds())
-        return 0; /* it goes on */
+        return 0; /* the program goes on */
     return gs_session_fd() < 0 || unsaid < 0 ? smaller_of(due, 20 * MS) : due;
 }
 
@@ -381,7 +384,7 @@ uint64_t gs_reconcile(void)
         more = gs_placement_step(all_may_run());
     due = smaller_of(due, gs_exporter_step(gs_now(), self.stopped, gs_session_fd()));
     now = gs_now();
-    if (all_may_run() && something_leaves()) /* a target with less budget than is in place */
+    if (all_may_run() && something_leaves()) /* a budget below what is resident */
         gs_swap_settle();
     if (!must_stop() && !self.started_to_stop && gs_memory_if_complete(open_gate)) {
         go_on();

@@ -9,15 +9,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One round: reads targets, stops or moves a step or opens the gate, reports. Returns after how
- * many ns the next round is due at the latest; 0: at once. */
+/* Does one round: reads targets; stops, moves a step, or opens the gate; reports. Returns ns
+ * until the next round is due at the latest; 0: at once. */
 uint64_t gs_reconcile(void);
 
 /* The daemon's descriptor, or -1. */
 int gs_reconcile_fd(void);
 
-/* Any thread: there is a context, or room is needed for one. Until then the rounds only look for
- * the daemon: a device is reported together with what the context takes of it. */
+/* Any thread: there is a context, or room is needed for one. Before this call the rounds only
+ * look for the daemon: a device is reported together with the memory that the context takes of
+ * it. */
 void gs_reconcile_begin(void);
 
 /* Any thread: the process ends. */

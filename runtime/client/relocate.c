@@ -2,11 +2,11 @@
  *
  * relocate.c: owns the list of devices that this process sees, and the move that is under way.
  *
- * The list is filled once by a thread of the program, and published by its count; from then on the
- * client thread alone changes it. The move is the client thread's. Invariant: from the answer to
- * STOP on the client thread calls no driver function, since a process that the driver has locked
- * would never come back from it while daemon and guard are gone; so it can always find another
- * daemon. It may take gs_memory_lock, which nobody holds across a driver call.
+ * A thread of the program fills the list once and publishes it by its count. From then on only
+ * the client thread changes it. The move is the client thread's. Invariant: after the answer to
+ * STOP the client thread calls no driver function. A process that the driver has locked would
+ * never come back from such a call while daemon and guard are gone; so it can always find another
+ * daemon. It may take gs_memory_lock, which no thread holds across a driver call.
  */
 #include "runtime/client/relocate.h"
 
@@ -51,7 +51,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
     struct gs_wire_sees device[GS_SEES_MOST]; /* without headers */
     _Atomic(unsigned) count; /* release: pairs with the acquire of the client thread */
-    unsigned said;           /* of them, on this connection; client thread only */
+    unsigned said;           /* number of them sent on this connection; client thread only */
 } seen;
 
 static struct {
@@ -59,8 +59,8 @@ static struct {
     uint8_t from[16], to[16];
     uint32_t number;
     struct gs_own_fd record;
-    bool answer_due; /* STOP's answer, or LEFT, is not sent yet */
-    bool lost;       /* the connection on which it began */
+    bool answer_due; /* the answer to STOP, or LEFT, is not sent yet */
+    bool lost;       /* the connection on which the move began has ended */
 } self = {.record = GS_NO_FD};
 
 /* --- the devices --- */
@@ -123,12 +123,12 @@ static int send_devices(int fd)
 
 /* --- whether it may be moved --- */
 
-/* Under the lock. What this range has that cannot be moved; NULL: nothing. */
+/* Under the lock: the reason why this range cannot be moved; NULL: it can. */
 static const char *hindrance_of(const struct gs_range *range)
 {
     if (range->theirs != NULL)
         return "it has managed memory";
-    if (range->shares != 0 || range->exports != NULL)
+    if (range->pin.shares != 0 || range->exports != NULL)
         return "it has memory that other processes may open (CUDA IPC)";
     return range->pinned ? "it has memory that it exported, or mapped more than once" : NULL;
 }
@@ -153,7 +153,7 @@ static const char *hindrance_on(const struct gs_device *device)
     return why;
 }
 
-/* Why it cannot be moved at present; NULL: it can. */
+/* The reason why the program cannot be moved at present; NULL: it can. */
 static const char *find_hindrance(int *code)
 {
     const struct gs_device *device;
@@ -203,7 +203,8 @@ static void forget_move(void)
     self.answer_due = false;
 }
 
-/* The daemon takes it off its list; an answer that is lost is one that does not come in time. */
+/* The daemon takes the program off its list of moves. An answer that is lost counts as one that
+ * comes too late. */
 static void refuse_move(int fd, enum gs_move_step step, int code, const char *why)
 {
     gs_log("it cannot be moved: %s", why);
@@ -269,7 +270,7 @@ void gs_relocate_heard(const struct gs_wire_move *message)
 
 /* --- stopping --- */
 
-/* Nothing is on any device but what the driver's checkpoint is to take along. */
+/* True if nothing is on any device except what the driver's checkpoint takes along. */
 static bool has_left(void)
 {
     struct gs_device *device;
@@ -317,7 +318,7 @@ static void hold_still(int fd)
     gs_log("its memory has left: it can be moved");
 }
 
-/* Says what is due of the move itself. */
+/* Sends the answer that is due. */
 static int send_answer(int fd)
 {
     int code = 0, record = -1, error;
@@ -332,8 +333,7 @@ static int send_answer(int fd)
         error = send_step(fd, GS_MOVE_ASK, 0, "", -1);
     } else {
         record = gs_own_fd(&self.record);
-        if (record <
-            0) /* the program has closed it: the guard has it, unless it does not know */
+        if (record < 0) /* closed by the program; the guard has its own */
             return 0;
         error = send_step(fd, self.lost ? GS_MOVE_LEFT : GS_MOVE_STOP, 0, "", record);
     }
@@ -348,7 +348,7 @@ int gs_relocate_send(int fd)
 
     if (fd < 0)
         return 0;
-    error = send_devices(fd); /* a daemon that adopts the move hears of them first, too */
+    error = send_devices(fd); /* a daemon that takes over the move must learn of them first */
     if (error == 0 && self.answer_due)
         error = send_answer(fd);
     return error;
@@ -356,7 +356,8 @@ int gs_relocate_send(int fd)
 
 /* --- without the daemon --- */
 
-/* Whether the guard has said how it ends; where there has been none, none comes any more. */
+/* Looks whether the guard has written how the move ends. If there was no guard, none comes any
+ * more. */
 static void look_at_record(void)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

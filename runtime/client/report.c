@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report.c: decides what is worth a message, and measures what the driver calls free.
+ * report.c: decides which changes are worth a message, and measures the memory that the driver
+ * calls free.
  *
  * State: the last message of each device. Client thread only.
  */
@@ -19,9 +20,8 @@
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"
 
-#define STEP_BYTES (64ull << 20) /* resident is reported at least this often while it moves */
-#define ACCOUNT_NS                                                                             \
-    2000000ull /* plain growth within the budget: at most one message in this time */
+#define STEP_BYTES (64ull << 20) /* while memory moves: a message at least this often */
+#define ACCOUNT_NS 2000000ull    /* plain growth in the budget: at most one message */
 
 static struct {
     struct gs_wire_state sent;
@@ -38,7 +38,8 @@ static unsigned slot_of(const struct gs_device *device)
     return i;
 }
 
-/* what the driver calls free, if that is the whole card's business and not a made-up limit's */
+/* The free memory as the driver reports it, if that is about the whole card and no smaller limit
+ * is set. */
 static uint64_t measure_free(const struct gs_device *device)
 {
     const struct gs_context *context = gs_context_for(device);
@@ -54,8 +55,9 @@ static uint64_t measure_free(const struct gs_device *device)
     return result == CUDA_SUCCESS ? free_bytes : UINT64_MAX;
 }
 
-/* Only if nothing came or went meanwhile: the daemon subtracts resident from it. And not while
- * the driver may have brought in pages that nobody counts, and that it would push out again. */
+/* Only if no memory came or went meanwhile, since the daemon subtracts resident from it. And not
+ * while the driver may have brought in pages that are not counted, and that it would push out
+ * again. */
 static uint64_t measure_settled(const struct gs_device *device, uint64_t resident)
 {
     const uint64_t free_bytes = measure_free(device);
@@ -98,7 +100,7 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     state->switch_ns = device->moving.switch_ns;
     state->host_used = gs_host_used() + gs_host_claimed();
     state->host_wanted = gs_host_wanted();
-    /* of what has no memory yet, too */
+    /* including chunks that have no memory yet */
     state->over = accounts.over < state->host_used ? accounts.over : state->host_used;
     snprintf(state->device_name, sizeof state->device_name, "%s", device->name);
 }
@@ -131,7 +133,8 @@ static enum worth worth_sending(const struct gs_wire_state *state,
     return LATER;
 }
 
-/* With the memory that has left and is not released; where that cannot be sent, it is. */
+/* Sends the state with the memory that has left and is not released. If that memory cannot be
+ * sent, it is released. */
 static int send_with_pieces(const struct gs_device *device, struct gs_wire_state *state,
                             const struct gs_descriptors *with)
 {
@@ -182,7 +185,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     last[slot].sent_at = now;
     last[slot].valid = true;
     device->report.anew = false;
-    device->report.short_bytes = 0; /* said; asked again if it happens again */
+    device->report.short_bytes = 0; /* reported; asked for again when it happens again */
     return 0;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session.c: owns the connection to the daemon: finds it, hears its targets, comes back after
- * it was lost, and gives up where nobody answers.
+ * session.c: owns the connection to the daemon: finds the daemon, receives its targets, connects
+ * again after the connection was lost, and gives up if no daemon answers.
  *
- * State: one object, client thread only. With no daemon, what
- * the program holds is kept; after GS_ALONE_AFTER_NS it runs without one, and goes on looking.
+ * State: one object, client thread only. Without a daemon the program keeps the memory that it
+ * holds; after GS_ALONE_AFTER_NS it runs without one, and goes on looking.
  */
 #include "runtime/client/session.h"
 
@@ -29,22 +29,21 @@
 
 #define MS 1000000ull
 
-/* More time between two turns of the client thread than this was spent on something else: the
- * process was stopped, or the machine is busy, and so is the daemon. It does not count. */
+/* If the client thread had no turn for longer than this, the process was stopped, or the machine
+ * is busy, and so is the daemon. That time does not count. */
 #define TURN_MOST_NS (2000 * MS)
 
 #define UNHEARD_LEAST 5 /* connections that end before the daemon answers */
 
 static struct {
     struct gs_own_fd connection;
-    uint64_t lost_at;  /* ns: since when there is no daemon; 0: there is one, or none was needed
-                          yet */
+    uint64_t lost_at;  /* ns: no daemon since then; 0: there is one, or none was needed yet */
     uint64_t next_try; /* ns */
-    uint64_t refused_since; /* ns: connections end before an answer; 0: they do not */
-    unsigned refused;       /* of them since then */
+    uint64_t refused_since; /* ns: connections have ended before an answer; 0: none */
+    unsigned refused;       /* number of such connections since then */
     uint64_t connected_at;  /* ns */
     uint64_t turned_at;     /* ns: the last turn */
-    bool heard;             /* a target, or a move's end, came on this connection */
+    bool heard;             /* this connection brought a target, or the end of a move */
 } self = {.connection = GS_NO_FD};
 
 int gs_session_fd(void)
@@ -65,8 +64,8 @@ void gs_session_give_up(const char *why)
     gs_daemon_set_absent(true);
 }
 
-/* A daemon that has just come back takes what programs hold that it does not know yet for
- * foreign: its word on less room counts a little later. */
+/* A daemon that has just come back takes memory of programs that it does not know yet for
+ * foreign memory. So a smaller capacity counts a little later. */
 static void take_capacity(struct gs_device *device, uint64_t now)
 {
     const uint64_t told = device->target.told_capacity;
@@ -108,8 +107,8 @@ static void apply_target(const struct gs_wire_target *target, struct gs_descript
     }
 }
 
-/* It runs without a daemon. One that a guard moves does not run: the next daemon brings it back
- * where the guard was killed, so the program needs one. */
+/* The program runs without a daemon and needs none. A program that a guard moves does not run:
+ * if the guard was killed, only the next daemon can bring it back. */
 static bool is_content_alone(void)
 {
     return gs_daemon_is_absent() && !gs_relocate_holds();
@@ -133,9 +132,9 @@ static void forgive_stall(uint64_t now)
     move_on(&self.connected_at, gap - TURN_MOST_NS);
 }
 
-/* A connection has ended before the daemon answered: it is of another release, has too many
- * programs, or somebody kills each of them. On a busy machine a daemon that is killed now and then
- * does not answer either: so several must have ended, and some time gone by. */
+/* A connection has ended before the daemon answered: the daemon is of another release, or has
+ * too many programs, or somebody kills each of them. On a busy machine a daemon that is killed
+ * now and then does not answer either. So several connections must have ended, over some time. */
 static void count_unheard(uint64_t now, bool refused)
 {
     if (self.refused_since == 0)
@@ -149,7 +148,7 @@ static void count_unheard(uint64_t now, bool refused)
             : "gpushare-lockd repeatedly ends before it answers; run it by hand to see why");
 }
 
-/* refused: it said so. */
+/* refused: the daemon said that it refuses the program. */
 static void lose_connection(uint64_t now, bool refused)
 {
     struct gs_device *device;
@@ -160,7 +159,7 @@ static void lose_connection(uint64_t now, bool refused)
     self.next_try = now;
     if (!self.heard) {
         self.next_try = now + (is_content_alone() ? 5000 * MS : 200 * MS);
-        if (!gs_relocate_holds()) /* it says nothing that a daemon could answer at once */
+        if (!gs_relocate_holds()) /* else it sends nothing that needs an answer */
             count_unheard(now, refused);
     }
     gs_daemon_set_new_until(UINT64_MAX);
@@ -224,7 +223,7 @@ static void receive_targets(uint64_t now)
         lose_connection(now, got == -ECONNREFUSED);
 }
 
-/* The kernel takes connections for a daemon that is stopped or hangs. */
+/* The kernel accepts connections for a daemon that is stopped or hangs. */
 static void wait_for_first_word(uint64_t now)
 {
     if (is_connected() && !self.heard && !gs_daemon_is_absent() && !gs_relocate_holds() &&
@@ -232,9 +231,9 @@ static void wait_for_first_word(uint64_t now)
         gs_session_give_up("gpushare-lockd does not answer");
 }
 
-/* What a new daemon takes for granted until its first target: what is there, and what a running
- * program may need (docs/protocol.md). The rest of the old budget may be somebody else's now.
- */
+/* A new daemon assumes two things until its first target: the memory that is there, and the
+ * memory that a running program may need (docs/protocol.md). The rest of the old budget may be
+ * another program's now. */
 static void claim_no_more(void)
 {
     struct gs_device *device;
@@ -251,7 +250,8 @@ static void claim_no_more(void)
     }
 }
 
-/* It is not tried as often, and said where it takes long: a guard that is at work needs no daemon. */
+/* Such a program tries less often, and says so if it takes long: a guard that is at work needs
+ * no daemon. */
 static void say_that_it_waits(uint64_t now, const char *why)
 {
     static bool said;
@@ -262,7 +262,7 @@ static void say_that_it_waits(uint64_t now, const char *why)
                     why);
 }
 
-/* With no daemon, the program keeps its memory; after a while the gate opens without one. */
+/* Without a daemon the program keeps its memory; after a while the gate opens without one. */
 static void reconnect_daemon(uint64_t now)
 {
     struct gs_err why = {0};
@@ -324,7 +324,7 @@ void gs_session_turn(uint64_t now)
 
 void gs_session_failed(uint64_t now)
 {
-    receive_targets(now); /* why it was ended was said before */
+    receive_targets(now); /* the reason may have been sent before the end */
     if (is_connected())
         lose_connection(now, false);
 }

@@ -8,27 +8,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Connects if it is time to, and takes over what the daemon has said; without a daemon
- * everything is allowed. */
+/* Connects if it is time to, and obeys the daemon's messages. Without a daemon everything is
+ * allowed. */
 void gs_session_turn(uint64_t now);
 
 /* The daemon's descriptor; -1: none, or the program has closed it. */
 int gs_session_fd(void);
 
-/* Sending on it failed for good. */
+/* Sending on the connection failed for good. */
 void gs_session_failed(uint64_t now);
 
-/* Sends what gs_daemon_remark() left. */
+/* Sends the note that gs_daemon_remark() left. */
 void gs_session_send_note(void);
 
-/* Sends what the program wishes, where the daemon does not know it (api/wish.h). */
+/* Sends the program's wishes, if the daemon does not know them (api/wish.h). */
 void gs_session_send_wish(void);
 
 /* Any thread: run without a daemon from now on, saying why once. */
 void gs_session_give_up(const char *why);
 
-/* Every device may run, with all its memory, as without a daemon. Client thread, or where there
- * is none. */
+/* Every device may run, with all its memory, as without a daemon. Client thread, or without a
+ * client thread any. */
 void gs_session_allow_everything(void);
 
 void gs_session_after_fork(void);

@@ -2,9 +2,9 @@
  *
  * start.c: starts the daemon, and finds out why it did not start. No state, client thread only.
  *
- * It is a child with no exit signal (clone, exit signal 0): the program's own wait() never sees
- * it. It shares the program's memory until it executes, and runs nothing there but system
- * calls. Its messages go to a file in memory, not to the program's stderr.
+ * The daemon is a child with no exit signal (clone, exit signal 0): the program's own wait()
+ * never sees it. Until it executes, it shares the program's memory, and makes only system calls
+ * there. Its messages go to a file in memory, not to the program's stderr.
  */
 #include "runtime/client/start.h"
 
@@ -27,8 +27,8 @@
 #include "runtime/base/own_fd.h"
 
 #define START_PAUSE_NS 200000
-#define START_PAUSES   50000 /* until it is in the background; it gives up before by itself */
-#define TEMPORARY      75    /* its exit status (EX_TEMPFAIL) where trying again may help */
+#define START_PAUSES   50000 /* by then it is in the background, or has given up */
+#define TEMPORARY      75    /* exit status (EX_TEMPFAIL): trying again may help */
 
 static bool is_program(const char *path)
 {
@@ -37,8 +37,8 @@ static bool is_program(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
-/* where gpushare-lockd may be: named, beside this library (installed or build tree), or where
- * it was configured to go */
+/* Finds gpushare-lockd: where the user says, beside this library (installed or in the build
+ * tree), or where it was configured to be installed. */
 static bool find_daemon(char *path, size_t size)
 {
     static const char *const beside[] = {"", "../bin/", "../../bin/", "../lockd/",
@@ -61,21 +61,21 @@ static bool find_daemon(char *path, size_t size)
 
 struct start {
     char *const *argv, *const *environment;
-    int err;            /* in place of the program's stderr; -1: the program's */
-    volatile int error; /* why it could not be executed */
+    int err;            /* replaces the program's stderr; -1: keeps it */
+    volatile int error; /* the reason why it could not be executed */
 };
 
-/* what rt_sigaction(2) takes and gives, on x86-64 and aarch64 */
+/* the structure of rt_sigaction(2), on x86-64 and aarch64 */
 struct kernel_action {
     uintptr_t handler;
     unsigned long flags;
-    uintptr_t restorer; /* not there on aarch64: the mask is, and 8 bytes are left over */
+    uintptr_t restorer; /* absent on aarch64: the mask is here, and 8 bytes are left over */
     uint64_t mask;
 };
 
-/* With the client thread's state, in the program's memory: bare system calls, which no
- * sanitizer and no interposer has a hand in. A signal that comes here must not run the
- * program's handler: handlers go before the mask does. */
+/* Runs with the client thread's state, in the program's memory: only bare system calls, which no
+ * sanitizer and no interposer changes. A signal that arrives here must not run the program's
+ * handler, so handlers are removed before the mask is. */
 __attribute__((no_sanitize("thread", "address", "undefined"))) static int
 run_child(void *argument)
 {
@@ -98,11 +98,11 @@ run_child(void *argument)
     __builtin_unreachable();
 }
 
-/* clone(2) under a name that ThreadSanitizer leaves alone: its own takes the child for one of
- * fork(), and makes the parent forget who holds which lock. */
+/* clone(2) under a name that ThreadSanitizer does not replace. Its own version takes the child
+ * for one of fork(), and makes the parent forget the owners of its locks. */
 extern __typeof__(clone) __clone;
 
-/* What it said last, without the end of the line; "": nothing. */
+/* Reads the last line that the daemon wrote, without the end of the line; "": it wrote none. */
 static void read_last_line(int fd, char *line, size_t size)
 {
     struct stat st;
@@ -120,8 +120,8 @@ static void read_last_line(int fd, char *line, size_t size)
         memmove(line, newline + 1, strlen(newline + 1) + 1);
 }
 
-/* Waits until it has gone to the background or failed. 0, or -ETIMEDOUT: it did neither, and
- * has been ended. */
+/* Waits until the daemon has gone to the background or failed. 0; -ETIMEDOUT: it did neither,
+ * and has been ended. */
 static int wait_for_start(pid_t pid, int *status)
 {
     const struct timespec pause = {0, START_PAUSE_NS};
@@ -130,7 +130,7 @@ static int wait_for_start(pid_t pid, int *status)
         const pid_t ended = waitpid(pid, status, __WALL | WNOHANG);
 
         if (ended == pid || (ended < 0 && errno != EINTR))
-            return 0; /* or the program was quicker to wait for it */
+            return 0; /* or the program collected it before us */
         nanosleep(&pause, NULL);
     }
     kill(pid, SIGKILL);
@@ -139,7 +139,8 @@ static int wait_for_start(pid_t pid, int *status)
     return -ETIMEDOUT;
 }
 
-/* 0: it is in the background; -EAGAIN: trying again may help; -errno: it does not. */
+/* 0: the daemon is in the background; -EAGAIN: trying again may help; another -errno: it does
+ * not. */
 static int judge_start(const struct start *start, int waited, int status, struct gs_err *why)
 {
     const char *program = start->argv[0];
@@ -151,7 +152,7 @@ static int judge_start(const struct start *start, int waited, int status, struct
         return 0;
     if (start->error != 0)
         return gs_err_errno(why, -start->error, "%s cannot be run", program);
-    if (WIFSIGNALED(status)) /* somebody ends them; or it crashes */
+    if (WIFSIGNALED(status)) /* somebody ended it, or it crashed */
         return gs_err_set(
             why, WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM ? -EAGAIN : -ECHILD,
             "%s could not be started: signal %d ended it", program, WTERMSIG(status));
@@ -163,8 +164,8 @@ static int judge_start(const struct start *start, int waited, int status, struct
                       "%s could not be started: %s", program, line);
 }
 
-/* Its words are not the program's: they go to a file in memory, and one line of them is said.
- */
+/* The daemon's messages are not the program's: they go to a file in memory, and one line of them
+ * is printed. */
 static int spawn_daemon(struct start *start, struct gs_err *why)
 {
     const size_t stack_bytes = 64 << 10;

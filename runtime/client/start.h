@@ -8,9 +8,10 @@
 #include "common/err.h"
 #include "common/paths.h"
 
-/* Starts gpushare-lockd in the background; it finds the places as we do, unless one is named.
- * 0: it listens, or another one does. Else the reason is in why: -EAGAIN: trying again may
- * help; another -errno: it does not. It may take ten seconds where the daemon hangs. */
+/* Starts gpushare-lockd in the background; it finds its places as the program does, unless one
+ * is named. 0: it listens, or another daemon does. Else `why` has the reason: with -EAGAIN
+ * trying again may help, with another -errno it does not. It may take ten seconds if the daemon
+ * hangs. */
 int gs_start_daemon(const struct gs_places *places, struct gs_err *why);
 
 #endif

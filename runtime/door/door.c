@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * door.c: the library in the driver's place (SONAME libcuda.so.1): finds the driver's own
- * library behind it, and its functions that gpushare passes.
+ * door.c: the library in the driver's place (SONAME libcuda.so.1): finds the driver's own library
+ * behind it, and the driver's functions that gpushare passes.
  *
  * The driver's library is a DT_NEEDED of this one, under an absolute path. So the loader has it
  * in this library's scope: dlsym() with this library's handle finds the driver's names that the
  * table does not have (cudbg*, data) there. Both libraries have the same SONAME; this one stands
  * before the other in the loader's list, so "libcuda.so.1" always means this one.
  *
- * State: the slots of pass_*.S. Two threads that resolve at once write the same. Any thread.
+ * State: the slots of pass_*.S. Two threads that resolve at once write the same value. Any
+ * thread.
  */
 #include "runtime/door/door.h"
 

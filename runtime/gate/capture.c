@@ -2,9 +2,9 @@
  *
  * capture.c: counts stream captures under way.
  *
- * A capture begins inside the gate, so the closing side, which looks at the count after the
- * gate is closed, cannot miss one. State: the count and the time of the last change (relaxed:
- * read by the client thread under no lock; it looks again).
+ * A capture begins inside the gate. The client thread looks at the count after the gate is
+ * closed, so it cannot miss one. State: the count and the time of the last change (relaxed: the
+ * client thread reads them without a lock, and looks again).
  */
 #include "runtime/gate/capture.h"
 
@@ -51,8 +51,8 @@ bool gs_capture_records(CUstream stream, bool per_thread)
     return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Counted before the driver begins: a thread that sees no capture here and synchronises the
- * context would otherwise meet one. */
+/* Counted before the driver begins the capture. Otherwise a thread that sees no capture here and
+ * synchronises the context could meet one. */
 void gs_capture_begins(void)
 {
     const uint64_t until = gs_now() + HELD_OFF_NS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * drain.c: a thread of its own calls cuCtxSynchronize, which nothing can interrupt; the client
- * thread waits for it with a bound and goes on talking to the daemon.
+ * drain.c: a thread of its own calls cuCtxSynchronize, which nothing can interrupt. The client
+ * thread waits for it with a bound, and goes on talking to the daemon.
  *
  * State: one drain at a time, under its own lock, which is not held across driver calls.
  */
@@ -24,9 +24,9 @@ static struct {
     pthread_t thread;
 } drain = {.lock = PTHREAD_MUTEX_INITIALIZER}; /* changed: start_drain() */
 
-/* Waits for one context. The failure of a single call must not pass for "nothing runs here":
- * memory would be taken away under a kernel. A broken context fails every time; nothing runs in
- * it any more, and the program will be told. */
+/* Waits for one context. The failure of a single call must not count as "nothing runs here":
+ * memory would be taken away from a running kernel. In a broken context every call fails;
+ * nothing runs there any more, and the program will get the error. */
 static void synchronize_context(CUcontext handle)
 {
     CUresult result = CUDA_SUCCESS;
@@ -53,7 +53,7 @@ static void synchronize_all(void)
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
         const CUcontext handle = atomic_load_explicit(&context->handle, memory_order_acquire);
 
-        if (handle != NULL && context->home == NULL) /* it waits for its green ones */
+        if (handle != NULL && context->home == NULL) /* its green ones are waited for with it */
             synchronize_context(handle);
     }
 }
@@ -86,7 +86,7 @@ static bool start_drain(void)
         return true;
     gs_condition_init(&drain.changed);
     drain.started = pthread_create(&drain.thread, NULL, drain_main, NULL) ==
-                    0; /* inherits our signal mask: all */
+                    0; /* inherits our signal mask, which blocks all signals */
     return drain.started;
 }
 
@@ -96,7 +96,7 @@ bool gs_drain(uint64_t timeout_ns)
     bool finished;
 
     if (!start_drain()) {
-        synchronize_all(); /* no thread to be had: without a bound rather than not at all */
+        synchronize_all(); /* no thread could be started: waits without a bound */
         return true;
     }
     clock_gettime(CLOCK_MONOTONIC, &until);

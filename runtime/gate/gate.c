@@ -2,10 +2,10 @@
  *
  * gate.c: owns the gate's state and the list of threads that have ever passed it.
  *
- * Invariants: a thread's seq is even exactly when it is registered and outside. The state is
- * written by the client thread only (and by the child handler of fork). Threads wait for the
- * state on a futex; the client thread wakes them all. Lock: `threads.lock` (rank
- * GS_LOCK_THREADS) guards the list; never held across a driver call or a wait.
+ * Invariants: a thread's seq is even exactly when it is registered and outside. Only the client
+ * thread (and the child handler of fork) writes the state. Threads wait for the state on a futex;
+ * the client thread wakes them all. Lock: `threads.lock` (rank GS_LOCK_THREADS) guards the list;
+ * it is never held across a driver call or a wait.
  */
 #include "runtime/gate/gate.h"
 
@@ -35,7 +35,7 @@ static struct {
     struct gs_gate_thread *first;
     uint64_t ended_passes;
     pthread_key_t key;
-    bool fenced; /* no membarrier here */
+    bool fenced; /* the kernel has no membarrier */
 } threads = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -55,7 +55,7 @@ void gs_gate_init(bool (*asked_to_wait)(void))
     register_membarrier(); /* prepare_threads() asks again, which is then quick */
 }
 
-/* Off the list, whose memory goes with the thread. */
+/* Takes the thread off the list; the memory of its entry ends with the thread. */
 static void forget_thread(struct gs_gate_thread *thread)
 {
     gs_lock(&threads.lock, GS_LOCK_THREADS);
@@ -70,8 +70,8 @@ static void forget_thread(struct gs_gate_thread *thread)
     atomic_store_explicit(&thread->seq, 1, memory_order_relaxed);
 }
 
-/* Later destructors may still call the driver, in this round or the last one, and nothing is
- * called behind them. */
+/* Later destructors may still call the driver, in this round or the last one. After the last one
+ * no destructor of ours is called any more. */
 static void thread_ends(void *argument)
 {
     struct gs_gate_thread *thread = argument;
@@ -124,7 +124,7 @@ static void futex_wake_all(_Atomic(uint32_t) *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Marks this thread inside and looks at the gate, with the fence that the fast path leaves to
+/* Marks this thread as inside and reads the gate, with the fence that the fast path leaves to
  * membarrier. */
 static uint32_t step_in(struct gs_gate_thread *self)
 {
@@ -142,13 +142,13 @@ static void step_out(struct gs_gate_thread *self)
     atomic_store_explicit(&self->seq, (seq | 1) + 1, memory_order_release);
 }
 
-/* The call that waits; call: enum gs_gate_call. */
+/* A call that waits; call: enum gs_gate_call. */
 struct request {
     CUstream stream;
     unsigned call;
 };
 
-/* The request may be served while the gate is shut. */
+/* True if the call may go through a closed gate. */
 static bool goes_through(const struct request *request)
 {
     if ((request->call & GS_CALL_BUILDS) != 0 && gs_capture_active())
@@ -159,13 +159,13 @@ static bool goes_through(const struct request *request)
 
 static unsigned wait_until_open(struct gs_gate_thread *self, const struct request *request)
 {
-    GS_UNCANCELLED cancel = gs_cancel_off(); /* `waiting` is counted down again */
+    GS_UNCANCELLED cancel = gs_cancel_off(); /* else `waiting` stays */
     unsigned pass = GS_PASS_REFUSED;
     uint32_t state;
 
     step_out(self);
     atomic_fetch_add_explicit(&waiting, 1, memory_order_relaxed);
-    if (!may_wait()) { /* no context here: the driver itself has the right answer */
+    if (!may_wait()) { /* there is no context: the driver itself has the right answer */
         atomic_fetch_sub_explicit(&waiting, 1, memory_order_relaxed);
         return GS_PASS_NESTED;
     }
@@ -176,8 +176,8 @@ static unsigned wait_until_open(struct gs_gate_thread *self, const struct reques
             pass = GS_PASS_NESTED;
             break;
         }
-        /* without stepping in: to wait is no activity, which would keep a capture from being
-         * forgotten */
+        /* without stepping in: waiting must not count as activity, which would keep a capture
+         * from being forgotten */
         state = atomic_load_explicit(&gs_gate_state, memory_order_relaxed);
         if (state != GS_GATE_CLOSED && step_in(self) != GS_GATE_CLOSED) {
             pass = GS_PASS_WATCHED; /* a state of 3 or 0 is handled the same way: leaving is the
@@ -193,8 +193,8 @@ static unsigned wait_until_open(struct gs_gate_thread *self, const struct reques
     return pass;
 }
 
-/* seq is odd and this thread is registered; looks at the gate with the fence. request NULL:
- * does not wait. */
+/* seq is odd and this thread is registered. Reads the gate with the fence. request NULL: does
+ * not wait. */
 static unsigned enter_gate(const struct request *request)
 {
     struct gs_gate_thread *self = &gs_gate_self;
@@ -303,9 +303,9 @@ static uint64_t count_passes(void)
     return sum;
 }
 
-/* A thread that is inside, or waits, changes the count by leaving: what it submits meanwhile is
- * counted behind the stamp. The stamp of a closing that ended just now is older than all that
- * was submitted since. */
+/* A thread that is inside, or waits, changes the count when it leaves, so what it submits
+ * meanwhile is counted behind the stamp. The stamp of a closing that has just ended is older
+ * than everything submitted since. */
 uint64_t gs_gate_stamp(void)
 {
     const uint64_t closed = gs_gate_closed_stamp();
@@ -344,7 +344,7 @@ void gs_gate_shut(void)
     atomic_store_explicit(&gs_gate_state, GS_GATE_CLOSED, memory_order_seq_cst);
 }
 
-/* Threads that are inside already are not looked at, which does no harm. */
+/* Threads that are inside already are not observed, which does no harm. */
 void gs_gate_observe(void)
 {
     uint32_t state = GS_GATE_OPEN;

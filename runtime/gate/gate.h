@@ -22,20 +22,20 @@
 #include <cudaTypedefs.h>
 
 /* asked_to_wait is called before a thread waits at the closed gate; false: there is nothing to
- * wait for. Called once, before any other function, and before the process has threads: then
- * the kernel takes note of it (membarrier) at once; later it waits for all processors. */
+ * wait for. To be called once, before any other function, and before the process has threads:
+ * then the kernel registers membarrier at once, while later it waits for all processors. */
 void gs_gate_init(bool (*asked_to_wait)(void));
 
 enum gs_gate_state {
     GS_GATE_OPEN = 0,
     GS_GATE_WATCHED = 1, /* open, but others wait: unfinished submissions are bounded */
-    GS_GATE_CLOSED = 2,  /* not now; also before the first target of the daemon */
+    GS_GATE_CLOSED = 2,  /* closed; also before the daemon's first target */
     GS_GATE_FENCED =
         3, /* open, but entering goes the slow way: this kernel has no membarrier, or
                             calls are looked at (gs_gate_observe) */
 };
 
-/* The way by which a thread entered; passed on to leaving. 0 is the fast path. */
+/* How a thread entered, as bits; to be passed to gs_gate_leave(). 0 is the fast path. */
 enum gs_gate_pass {
     GS_PASS_FREE = 0,
     GS_PASS_NESTED = 1,  /* this thread was inside already */
@@ -44,16 +44,16 @@ enum gs_gate_pass {
                             with out of memory */
 };
 
-/* Per thread. seq is odd while inside, and before the thread is registered (so that the fast
- * path needs no second test); each pass adds 2, which makes it the activity counter as well.
- * Written by its thread only. */
+/* One for each thread. seq is odd while the thread is inside, and before it is registered (so
+ * that the fast path needs no second test). Each pass adds 2, so seq also counts activity. Only
+ * its thread writes it. */
 struct gs_gate_thread {
     _Atomic(uint32_t) seq;
     uint32_t registered;
     _Atomic(uint32_t) syncing; /* inside a call that waits for the GPU */
     _Atomic(uint32_t) synced;  /* such calls that have returned */
     uint32_t submissions;      /* while watched */
-    bool ended; /* its destructors run: it is registered for the length of each call only */
+    bool ended;                /* its destructors run: it is registered during each call only */
     struct gs_gate_thread *next, **link;
     struct gs_throttle *throttle; /* throttle.c */
 };
@@ -62,11 +62,11 @@ extern _Thread_local struct gs_gate_thread gs_gate_self;
 /* relaxed loads in the fast path; the closer orders by membarrier */
 extern _Atomic(uint32_t) gs_gate_state;
 
-/* Properties of a call that enters; or'ed. */
+/* Properties of a call that enters, as bits. */
 enum gs_gate_call {
     GS_CALL_QUEUES = 1,     /* it queues work on its stream */
     GS_CALL_PER_THREAD = 2, /* stream 0 means the thread's own */
-    GS_CALL_BUILDS = 4,     /* it touches no memory: what captures and graphs are made of */
+    GS_CALL_BUILDS = 4,     /* it touches no memory: makes a part of a capture or graph */
 };
 
 /* seq was odd: first pass of this thread, or nested */
@@ -75,10 +75,10 @@ unsigned gs_gate_enter_odd(CUstream stream, unsigned call);
 unsigned gs_gate_enter_closed(CUstream stream, unsigned call);
 void gs_gate_leave_slow(unsigned pass);
 
-/* Goes in; waits while the gate is closed (see client.h for why that ends). Any thread. Result:
- * enum gs_gate_pass. call: enum gs_gate_call. A capture keeps the program from stopping, and so
- * must be able to end: while one is under way, work that is only recorded, because its stream
- * is being captured, and calls that only build go through a shut gate. */
+/* Enters; waits while the gate is closed (client.h says why the wait ends). Any thread. Result:
+ * enum gs_gate_pass. call: enum gs_gate_call. A capture keeps the program from stopping, so it
+ * must be able to end. While one is under way, two kinds of calls go through a closed gate: work
+ * that is only recorded, because its stream is being captured, and calls that only build. */
 static inline __attribute__((always_inline)) unsigned gs_gate_enter_on(CUstream stream,
                                                                        unsigned call)
 {
@@ -118,47 +118,49 @@ static inline __attribute__((always_inline)) void gs_gate_leave(unsigned pass)
 /* As gs_gate_enter(), but never waits: false if the gate is closed (then not inside). */
 bool gs_gate_try_enter(unsigned *pass);
 
-/* Around a call that waits for GPU work; not inside the gate. Notes activity. */
+/* Around a call that waits for GPU work; not inside the gate. Counts as activity. */
 void gs_gate_sync_begin(void);
 void gs_gate_sync_end(void);
 
-/* Client thread only. close: shuts and waits until nobody is inside, at most timeout_ns; false:
- * somebody still is. The gate stays shut then: only the caller can know whether it may open
- * again (memory may have gone missing meanwhile). */
+/* Client thread only. close: closes the gate and waits until no thread is inside, for at most
+ * timeout_ns; false: some thread still is. The gate stays closed then: only the caller can know
+ * whether it may open again (memory may be missing by now). */
 bool gs_gate_close(uint64_t timeout_ns);
 void gs_gate_open(bool watched); /* also where there is no client thread */
 
-/* From now on calls go the slow way (GS_PASS_WATCHED), so that they can be looked at. Any
+/* From now on calls take the slow path (GS_PASS_WATCHED), so that they can be observed. Any
  * thread. */
 void gs_gate_observe(void);
 
-/* Any thread, under the memory lock: shuts without waiting for those inside. For memory that is
- * not in place yet: no thread that can know its address has submitted anything with it. */
+/* Any thread, under the memory lock: closes the gate without waiting for the threads inside. For
+ * memory that is not resident yet: no thread that can know its address has submitted anything
+ * with it. */
 void gs_gate_shut(void);
 
-/* Client thread only, while closed: waiting and new threads are refused (true) or wait again
+/* Client thread only, while closed: waiting and new threads are refused (true), or wait again
  * (false). */
 void gs_gate_refuse(bool refuse);
 
-/* True while others wait for the device: the caller, inside, bounds its unfinished work. */
+/* True while others wait for the device: then the caller, inside, bounds its unfinished work. */
 bool gs_gate_is_watched(void);
 
 /* Number of threads that wait at the gate. Any thread. */
 unsigned gs_gate_waiting(void);
 
-/* Changes whenever a thread went through the gate or through a sync. *busy: some thread is
+/* Changes whenever a thread goes through the gate or through a sync. *busy: some thread is
  * inside or waits for the GPU. */
 uint64_t gs_gate_activity(bool *busy);
 
-/* A count that changes with every pass: what it was when the gate was last closed with nobody
- * inside, as long as it is, else what it is now. Two that are equal have no submission of this
- * process between them. Any thread. */
+/* A count that changes with every pass. While the gate is closed with nobody inside, it is the
+ * count of that closing, else the present one. If two stamps are equal, this process submitted
+ * nothing between them. Any thread. */
 uint64_t gs_gate_stamp(void);
 
 /* The stamp of this closing; UINT64_MAX: the gate is not closed with nobody inside. */
 uint64_t gs_gate_closed_stamp(void);
 
-/* Passes since the start (approximate: threads that ended are counted when they end). */
+/* Number of passes since the start (approximate: passes of a thread that ends are added at its
+ * end). */
 uint64_t gs_gate_calls(void);
 
 /* In a forked child: one thread, closed gate, no history. */

@@ -2,11 +2,11 @@
  *
  * throttle.c: owns the pairs of events by which threads know how far they are ahead of the GPU.
  *
- * A thread holds the pair of the context it worked in last; the others wait for a thread that
- * works in theirs, so that there are never more of a context than threads at a time.
- * Invariants, under the lock (rank GS_LOCK_THROTTLE, never held across a driver call): a pair
- * is in the list from its making to its end; a dead one, whose context has ended, ends when
- * nobody holds it.
+ * A thread holds the pair of the context that it used last. Other pairs are free for a thread
+ * that works in their context, so a context never has more pairs than threads have worked in it
+ * at a time. Invariants, under the lock (rank GS_LOCK_THROTTLE, never held across a driver call):
+ * a pair is in the list from its making to its end; a dead pair, whose context has ended, ends
+ * when no thread holds it.
  */
 #include "runtime/gate/throttle.h"
 
@@ -28,14 +28,14 @@ struct gs_throttle {
     CUevent events[2];
     CUcontext context;
     bool held, dead;
-    unsigned next_event;     /* of the two: the one that is recorded next */
-    unsigned half;           /* submissions from one record to the next, with a bound in time */
-    uint64_t recorded_at[2]; /* ns; 0: not yet */
+    unsigned next_event;     /* index of the event that is recorded next */
+    unsigned half;           /* submissions from one record to the next, if time is bounded */
+    uint64_t recorded_at[2]; /* ns; 0: not recorded yet */
 };
 
 #define HALF (GS_THROTTLE_UNFINISHED / 2)
 
-static _Atomic(uint64_t) yield_ns; /* relaxed: a stale one costs a window */
+static _Atomic(uint64_t) yield_ns; /* relaxed: an old value costs a window */
 
 static struct {
     pthread_mutex_t lock;
@@ -78,8 +78,8 @@ void gs_throttle_context_ended(CUcontext context)
     gs_unlock(&throttles.lock, GS_LOCK_THROTTLE);
 }
 
-/* The thread's own if it is of this context, else one that nobody holds; NULL: there is none.
- */
+/* Returns the thread's own pair if it is of this context, else one that no thread holds; NULL:
+ * there is none. */
 static struct gs_throttle *take_pair(struct gs_throttle *own, CUcontext context)
 {
     struct gs_throttle *throttle = own;
@@ -136,7 +136,8 @@ static bool is_capturing(CUstream stream, bool per_thread)
     return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Waits until the event has passed, at most 50 ms. *waited: it had not when it was asked first. */
+/* Waits until the event has passed, for at most 50 ms. *waited: it had not passed at the first
+ * query. */
 static bool wait_for_event(CUevent event, bool *waited)
 {
     const CUstreamCaptureMode mode = gs_capture_relax();
@@ -157,9 +158,9 @@ void gs_throttle_yield(uint64_t ns)
     atomic_store_explicit(&yield_ns, ns, memory_order_relaxed);
 }
 
-/* The event was recorded about two halves of a window ago, and the thread had to wait for it: so
- * the device was busy with those all the time, and what they took is their length. A thread that
- * did not wait is slower than the device, which says nothing. */
+/* The event was recorded about two halves of a window ago. If the thread had to wait for it, the
+ * device was busy all that time, so the time since then is the length of those two halves. A
+ * thread that did not wait is slower than the device, and shows nothing. */
 static void adapt_window(struct gs_throttle *throttle, uint64_t bound, bool waited)
 {
     const uint64_t took = gs_now() - throttle->recorded_at[throttle->next_event];
@@ -172,7 +173,7 @@ static void adapt_window(struct gs_throttle *throttle, uint64_t bound, bool wait
         throttle->half *= 2;
 }
 
-/* every half of a window */
+/* called after every half of a window */
 static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_thread,
                          uint64_t bound)
 {
@@ -190,7 +191,7 @@ static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_
     if (self->throttle == NULL)
         return;
     throttle = self->throttle;
-    /* the two take turns: wait for the one recorded a window ago, then record it anew */
+    /* alternates: waits for the event recorded a window ago, then records it again */
     event = throttle->events[throttle->next_event];
     passed = wait_for_event(event, &waited);
     if (bound != 0)
@@ -202,7 +203,7 @@ static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_
         else
             gs_driver.cuEventRecord(event, stream);
     }
-    if (passed || bound == 0) /* a bound in time goes on waiting for the same one */
+    if (passed || bound == 0) /* else waits for the same one again */
         throttle->next_event = 1 - throttle->next_event;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host.c: owns the arena of host memory: segments, the blocks cut from them, and the thread
- * that makes segments ready before they are needed.
+ * host.c: owns the arena of host memory: segments, the blocks cut from them, and the thread that
+ * makes segments before they are needed.
  *
- * State: the list of segments, under arena.lock (rank GS_LOCK_HOST), which is never held across
- * a driver call or while memory is touched. A segment's registration is the client thread's.
- * Invariants: a bit of a segment's map is set exactly while a block has that unit; held = bytes
- * of all segments and of those being made.
+ * State: the list of segments, under arena.lock (rank GS_LOCK_HOST), which is never held across a
+ * driver call or while memory is touched. Only the client thread registers segments. Invariants:
+ * a bit of a segment's map is set exactly while a block has that unit; held is the bytes of all
+ * segments and of those being made.
  */
 #include "runtime/host/host.h"
 
@@ -33,10 +33,9 @@ enum registration { NEVER, WAITING, REGISTERED };
 struct gs_host_segment {
     struct gs_host_segment *next;
     char *memory;
-    uint32_t units, used; /* of UNIT bytes */
-    enum registration
-        registration;  /* NEVER: beyond the budget, or the driver does not want to */
-    CUcontext context; /* REGISTERED: where; it ends with that */
+    uint32_t units, used;           /* of UNIT bytes */
+    enum registration registration; /* NEVER: beyond the budget, or the driver refused it */
+    CUcontext context; /* REGISTERED: the context in which it is, and with which that ends */
     uint8_t map[];     /* a bit for each unit */
 };
 
@@ -44,10 +43,10 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t wanted;
     struct gs_host_segment *segments;
-    bool started, hopeless; /* the thread; and it could not get all of the goal */
-    _Atomic(uint64_t) goal; /* bytes that shall be ready */
+    bool started, hopeless; /* the thread; it could not make all of the goal */
+    _Atomic(uint64_t) goal; /* bytes that should be ready */
     _Atomic(uint64_t) held, registered, refused, budget;
-    _Atomic(uint64_t) claimed, unclaimed; /* by others; and what they want besides */
+    _Atomic(uint64_t) claimed, unclaimed; /* by gs_host_claim(); and claims that have to wait */
     _Atomic(int) node;
 } arena = {.lock = PTHREAD_MUTEX_INITIALIZER,
            .wanted = PTHREAD_COND_INITIALIZER,
@@ -66,7 +65,7 @@ static uint64_t segment_bytes(const struct gs_host_segment *segment)
     return segment->units * UNIT;
 }
 
-/* The floor is kept free, so that this never wakes the OOM killer. */
+/* The floor is kept free, so that this never makes the OOM killer act. */
 static bool machine_has(uint64_t bytes)
 {
     const uint64_t available = gs_host_available();
@@ -74,7 +73,7 @@ static bool machine_has(uint64_t bytes)
     return available == UINT64_MAX || available >= bytes + GS_HOST_FLOOR;
 }
 
-/* A new segment, touched, not in the list. */
+/* Makes a segment and touches it; it is not in the list yet. */
 static struct gs_host_segment *make_segment(uint32_t units)
 {
     struct gs_host_segment *segment;
@@ -158,7 +157,7 @@ static void mark_units(struct gs_host_segment *segment, uint32_t from, uint32_t 
         segment->map[unit / 8] ^= (uint8_t)(1u << (unit % 8));
 }
 
-/* first fit: where count free units begin; units if nowhere */
+/* first fit: the first of count adjacent free units; `units` if there are none */
 static uint32_t find_units(const struct gs_host_segment *segment, uint32_t count)
 {
     uint32_t run = 0;
@@ -256,7 +255,7 @@ void gs_host_put(struct gs_host_block *block)
     free(block);
 }
 
-/* --- ahead of need --- */
+/* --- before it is needed --- */
 
 static void *prepare_main(void *unused)
 {
@@ -272,10 +271,11 @@ static void *prepare_main(void *unused)
         goal = load_counter(&arena.goal);
         budget = gs_host_budget();
         gs_unlock(&arena.lock, GS_LOCK_HOST);
-        /* beyond the budget nothing is provided on the mere chance that it is needed */
+        /* beyond the budget no memory is made that may not be needed */
         made = load_counter(&arena.held) < budget && grow_arena(1);
         gs_lock(&arena.lock, GS_LOCK_HOST);
-        /* a change meanwhile is worth another attempt: nobody will say so again */
+        /* if the goal has changed meanwhile, another attempt is worth it: no other call will ask
+         * for one */
         arena.hopeless =
             !made && goal == load_counter(&arena.goal) && budget == gs_host_budget();
         gs_unlock(&arena.lock, GS_LOCK_HOST);
@@ -283,7 +283,7 @@ static void *prepare_main(void *unused)
     return NULL;
 }
 
-/* the NUMA node next to the device; asked once for each device */
+/* finds the NUMA node next to the device; asked once for each device */
 static void find_node(void)
 {
     const struct gs_device *device = gs_device_at(0);
@@ -308,13 +308,13 @@ void gs_host_prepare(uint64_t bytes)
     pthread_t thread;
 
     find_node();
-    gs_host_file_begin(); /* it needs a buffer: before memory is taken ahead */
+    gs_host_file_begin(); /* it needs a buffer, before memory is made ready */
     gs_lock(&arena.lock, GS_LOCK_HOST);
     if (atomic_exchange_explicit(&arena.goal, bytes, memory_order_relaxed) != bytes)
         arena.hopeless = false;
     if (!arena.started && bytes > load_counter(&arena.held) &&
         pthread_create(&thread, NULL, prepare_main, NULL) ==
-            0) { /* inherits: all signals blocked */
+            0) { /* inherits the blocked signals */
         pthread_detach(thread);
         pthread_setname_np(thread, "gpushare-host");
         arena.started = true;
@@ -456,7 +456,7 @@ void gs_host_after_fork(void)
 {
     pthread_mutex_init(&arena.lock, NULL);
     pthread_cond_init(&arena.wanted, NULL);
-    arena.segments = NULL; /* not mapped here; the books are left to the parent */
+    arena.segments = NULL; /* not mapped in this process; its records are left to the parent */
     atomic_store(&arena.goal, 0);
     arena.started = arena.hopeless = false;
     atomic_store(&arena.held, 0);

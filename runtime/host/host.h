@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host.h: host memory for what is not on the device: an arena of segments that are touched
- * ahead of need by threads of its own, registered with the driver once, and cut into blocks.
+ * host.h: host memory for chunks that are not on the device: an arena of segments, which threads
+ * of its own touch before they are needed. Segments are registered with the driver once, and cut
+ * into blocks.
  *
- * In this order: registered memory as far as the daemon's budget goes; memory that is not
- * registered (slower) as far as the machine has some to spare; a file in the folder that
- * GPUSHARE_SPILL names; then nothing.
+ * It gives, in this order: registered memory within the daemon's budget; memory that is not
+ * registered (slower) while the machine has some left; a file in the folder that GPUSHARE_SPILL
+ * names; then nothing.
  */
 #ifndef GS_RUNTIME_HOST_HOST_H
 #define GS_RUNTIME_HOST_HOST_H
@@ -23,47 +24,50 @@ struct gs_host_block {
     uint64_t bytes;
     struct gs_host_segment *segment; /* NULL: in the file */
     uint64_t offset;                 /* in the segment, or in the file */
-    bool known;                      /* hashes are those of what is stored */
+    bool known;                      /* the hashes match the stored bytes */
     uint64_t hashes[][2]; /* of each GS_BLOCK_BYTES; 0, 0: all zero, and not stored */
 };
 
-/* bytes of host memory. NULL: there is none left. Client thread, with a current context. */
+/* Returns so many bytes of host memory. NULL: there is none left. Client thread, with a current
+ * context. */
 struct gs_host_block *gs_host_get(uint64_t bytes);
 
 /* Takes NULL. Any thread. */
 void gs_host_put(struct gs_host_block *block);
 
-/* So many bytes may be needed soon: threads of the arena begin to provide them. Client thread.
- */
+/* So many bytes may be needed soon: threads of the arena begin to make them ready. Client
+ * thread. */
 void gs_host_prepare(uint64_t bytes);
 
-/* Registers a segment that has been made ready, with the current context; true: there are more.
- * Client thread. */
+/* Registers one segment that is ready, with the current context; true: there are more. Client
+ * thread. */
 bool gs_host_register_one(void);
 bool gs_host_has_unregistered(void);
 
-/* Gives back segments in which nothing is stored, until at most keep bytes are held. Client
+/* Releases segments in which nothing is stored, until at most keep bytes are held. Client
  * thread, with a current context. */
 void gs_host_trim(uint64_t keep);
 
-/* A context has ended, and with it what was registered there. Any thread. */
+/* A context has ended, and with it the registrations in it. Any thread. */
 void gs_host_context_ended(const void *context);
 
-/* The device is another one now: the node next to it is asked for again. Existing memory stays. Client
- * thread. */
+/* The device has changed: the NUMA node next to it is looked up again. Existing memory stays.
+ * Client thread. */
 void gs_host_device_changed(void);
 
 /* Bytes of host memory that this process holds; any thread. */
 uint64_t gs_host_used(void);
-/* Bytes that it would hold if it had got all it asked for, claims included; any thread. */
+/* The bytes that it would hold if it had got everything it asked for, claims included; any
+ * thread. */
 uint64_t gs_host_wanted(void);
-/* The most that may be registered from now on, bytes; UINT64_MAX: no limit. Memory that
- * is there already goes with gs_host_trim(). Any thread. */
+/* The most bytes that may be registered from now on; UINT64_MAX: no limit. gs_host_trim()
+ * releases memory that is there already. Any thread. */
 void gs_host_set_budget(uint64_t bytes);
-uint64_t gs_host_budget(void); /* without what is claimed */
+uint64_t gs_host_budget(void); /* less the claimed bytes */
 
-/* Counts bytes of host memory that the library has by other means (range/over.h). LATER: beyond
- * the budget, and the need counts as wanted until the next claim, or until it is given up. Any thread. */
+/* Counts bytes of host memory that the library has by other means (range/over.h). LATER: they
+ * are beyond the budget; they count as wanted until the next claim, or until the claim is given
+ * up. Any thread. */
 enum gs_host_claim { GS_HOST_CLAIMED, GS_HOST_LATER, GS_HOST_NONE };
 enum gs_host_claim gs_host_claim(uint64_t bytes);
 void gs_host_unclaim(uint64_t bytes);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host_file.c: owns the spill file: opened when memory first moves to the host, nameless from
- * the start, so that it ends with the process; grown by fallocate, so that a full disk is found
- * before anything relies on it.
+ * host_file.c: owns the spill file. It is opened when memory first moves to the host, has no
+ * name, so that it ends with the process, and grows by fallocate, so that a full disk is noticed
+ * before anything relies on the space.
  *
- * A file system in memory (tmpfs) is taken as well; what is in it counts as memory does, so it
- * gets no more than memory would.
+ * A file system in memory (tmpfs) is accepted as well. Its contents count as memory, so it gets
+ * no more than memory would.
  *
- * State: descriptor and buffer (client thread only); length and free extents, under `lock`
- * (rank GS_LOCK_HOST). Invariants: extents are disjoint, in the order of their offsets, no two
- * touch, none ends at length (the file ends there instead).
+ * State: descriptor and buffer (client thread only); length and free extents, under `lock` (rank
+ * GS_LOCK_HOST). Invariants: extents are disjoint, in the order of their offsets, not adjacent,
+ * and none ends at length (then the file is shortened instead).
  */
 #include "runtime/host/host_file.h"
 
@@ -39,11 +39,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct extent *free_extents;
 static uint64_t length;
 static struct gs_own_fd file = GS_NO_FD;
-static char *buffer;   /* GS_HOST_FILE_PIECE bytes; there whenever the file is */
-static bool asked;     /* for the folder */
+static char *buffer;   /* GS_HOST_FILE_PIECE bytes; exists while the file does */
+static bool asked;     /* the folder was asked for */
 static bool in_memory; /* its file system keeps everything in memory (tmpfs) */
 
-/* for file systems without O_TMPFILE: it has a name for a moment */
+/* for file systems without O_TMPFILE: the file has a name for a moment */
 static int open_unlinked(const char *folder, int flags)
 {
     char path[PATH_MAX];
@@ -77,7 +77,8 @@ static int open_in(const char *folder)
     return fd;
 }
 
-/* whether what is written there stays memory, and counts in the cgroup of who wrote it */
+/* true if data written there stays in memory, and counts in the cgroup of the process that wrote
+ * it */
 static bool is_in_memory(int fd)
 {
     struct statfs found;
@@ -125,7 +126,7 @@ char *gs_host_file_buffer(void)
     return buffer;
 }
 
-/* first fit among what was given back */
+/* first fit among the released extents */
 static bool reuse_extent(uint64_t bytes, uint64_t *offset)
 {
     struct extent *extent, **at = &free_extents;
@@ -145,17 +146,17 @@ static bool reuse_extent(uint64_t bytes, uint64_t *offset)
     return true;
 }
 
-/* bytes more at the end. 0, or an errno */
+/* adds bytes at the end. 0, or an errno */
 static int extend_file(uint64_t bytes, uint64_t *offset)
 {
     int error = 0;
 
     if (in_memory && gs_host_left() < bytes + GS_HOST_FLOOR)
-        return ENOSPC; /* the kernel would give it, and end a process of this cgroup for it */
+        return ENOSPC; /* the kernel would give it, and kill a process of this cgroup for it */
     while (fallocate(gs_own_fd(&file), 0, (off_t)length, (off_t)bytes) != 0 &&
            (error = errno) == EINTR)
         error = 0;
-    if (error == EOPNOTSUPP) /* grown by writing, then; a disk that is full is found by that */
+    if (error == EOPNOTSUPP) /* writing will grow it, and notice a full disk */
         error = 0;
     if (error != 0)
         return error;
@@ -184,7 +185,7 @@ bool gs_host_file_get(uint64_t bytes, uint64_t *offset)
     return error == 0;
 }
 
-/* under the lock: an extent that ends the file goes, and the disk has its room again */
+/* under the lock: cuts off an extent at the end of the file, so that the disk has its room again */
 static void shorten_file(void)
 {
     struct extent *extent, **at = &free_extents;

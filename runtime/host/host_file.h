@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host_file.h: the last place for what is not on the device: a file without a name in the
- * folder that GPUSHARE_SPILL names, written past the page cache where the file system can.
+ * host_file.h: the last place for memory that is not on the device: a file without a name in the
+ * folder that GPUSHARE_SPILL names, written past the page cache if the file system can do that.
  *
- * Client thread, but gs_host_file_put(): any.
+ * Client thread, except gs_host_file_put(): any.
  */
 #ifndef GS_RUNTIME_HOST_HOST_FILE_H
 #define GS_RUNTIME_HOST_HOST_FILE_H
@@ -13,14 +13,15 @@
 
 #define GS_HOST_FILE_PIECE (16ull << 20) /* bytes of the buffer */
 
-/* Opens the file if a folder is named; says once if it cannot be used. Again: no effect. */
+/* Opens the file if a folder is named; prints one line if it cannot be used. A second call has
+ * no effect. */
 void gs_host_file_begin(void);
 
-/* All bytes between device and file go through this; NULL: there is no file. */
+/* The buffer through which all bytes between device and file go; NULL: there is no file. */
 char *gs_host_file_buffer(void);
 
-/* Room for bytes (a multiple of 2 MiB); false: there is no file, or the disk has none left
- * (said once). */
+/* Reserves bytes (a multiple of 2 MiB); false: there is no file, or the disk is full (printed
+ * once). */
 bool gs_host_file_get(uint64_t bytes, uint64_t *offset);
 void gs_host_file_put(uint64_t offset, uint64_t bytes);
 

@@ -19,12 +19,12 @@
 #include "common/memory_left.h"
 #include "runtime/base/uncancelled.h"
 
-#define TOUCH_STEP    (8ull << 20) /* a thread more for each of these, up to TOUCH_THREADS */
+#define TOUCH_STEP    (8ull << 20) /* one more thread for each of these, up to TOUCH_THREADS */
 #define TOUCH_THREADS 8
 #define HUGE_PAGE     (2ull << 20)
 #define POLICY_PREFER 1 /* MPOL_PREFERRED, linux/mempolicy.h */
 
-/* limits of the process itself: this field of statm counts the use in pages */
+/* for a limit of the process itself; this field of statm counts the use in pages */
 static uint64_t limit_leaves(int resource, unsigned field)
 {
     struct rlimit limit;
@@ -135,7 +135,7 @@ char *gs_host_map(uint64_t bytes, int node)
         munmap(memory + bytes, HUGE_PAGE - ahead);
     madvise(memory, bytes, MADV_HUGEPAGE);
     madvise(memory, bytes,
-            MADV_DONTFORK); /* a forked child must not copy what the bus writes to */
+            MADV_DONTFORK); /* a forked child must not copy memory that the device writes to */
     madvise(memory, bytes, MADV_DONTDUMP);
     if (node >= 0 && node < 64) {
         const unsigned long mask = 1ul << node;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * host_memory.h: how much memory the machine has, and getting pieces of it. No state.
+ * host_memory.h: the memory that the machine has left, and allocation of it. No state.
  */
 #ifndef GS_RUNTIME_HOST_HOST_MEMORY_H
 #define GS_RUNTIME_HOST_HOST_MEMORY_H
 
 #include <stdint.h>
 
-#define GS_HOST_FLOOR (512ull << 20) /* bytes of what is left that stay untouched */
+#define GS_HOST_FLOOR (512ull << 20) /* bytes of the remaining memory that stay untouched */
 
-/* Bytes that can be taken without swapping: MemAvailable, or what the process's cgroups leave,
- * where that is less. UINT64_MAX: not known. */
+/* Bytes that can be taken without swapping: MemAvailable, or the remainder of the process's
+ * cgroups if that is less. UINT64_MAX: not known. */
 uint64_t gs_host_left(void);
-/* The same for memory that the process maps, which its own limits (ulimit -v, -d) bound too. */
+/* The same for memory that the process maps, which its own limits (ulimit -v, -d) bound as well. */
 uint64_t gs_host_available(void);
 
-/* bytes of anonymous memory, by huge pages where there are any, every page touched by several
- * threads, on the NUMA node (-1: any) as far as it has some. Forked children do not get it.
- * NULL: no. */
+/* Maps bytes of anonymous memory, with huge pages if there are any. Several threads touch every
+ * page, on the NUMA node (-1: any) as far as that has memory. Forked children do not get it.
+ * NULL: there is no such memory. */
 char *gs_host_map(uint64_t bytes, int node);
 void gs_host_unmap(char *memory, uint64_t bytes);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arrays.c: the sizes of the program's arrays. An array that ends with its context, unnoticed,
- * counts until its handle is given again.
+ * arrays.c: the sizes of the program's arrays. If an array ends with its context, no call shows
+ * it; the array counts until the driver uses its handle again.
  *
  * State: the list of arrays, under gs_memory_lock; the sum of each device is read without it.
  */
@@ -54,7 +54,7 @@ uint64_t gs_arrays_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *shape, unsigned level
     return sum;
 }
 
-/* Under the lock: out of the list; NULL: it is not there. */
+/* Under the lock: takes the array out of the list; NULL: it is not there. */
 static struct array *take_array(const void *handle)
 {
     for (struct array **at = &arrays, *array; (array = *at) != NULL; at = &array->next)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * arrays.h: what the program's CUDA arrays take on each device: memory that cannot be moved, so
- * it is only counted. Any thread.
+ * arrays.h: the device memory of the program's CUDA arrays. It cannot be moved, so it is only
+ * counted. Any thread.
  */
 #ifndef GS_RUNTIME_MEMORY_ARRAYS_H
 #define GS_RUNTIME_MEMORY_ARRAYS_H
@@ -10,11 +10,11 @@
 
 #include <cudaTypedefs.h>
 
-/* Bytes of an array with so many levels (1: no mipmap), as far as its shape says: the driver may
- * round them up. */
+/* The bytes of an array with so many levels (1: no mipmap), computed from its shape; the driver
+ * may round them up. */
 uint64_t gs_arrays_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *shape, unsigned levels);
 
-/* The driver has made it in the current context, or is about to destroy it. */
+/* The driver has made the array in the current context, or is about to destroy it. */
 void gs_arrays_made(const void *array, uint64_t bytes);
 void gs_arrays_ended(const void *array);
 

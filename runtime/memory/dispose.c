@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dispose.c: the client thread disposes of what was freed and had to wait (retire.h): the gate
- * was shut, or a stream had not passed it; and what is left when a context ends. No state.
+ * dispose.c: the client thread disposes of freed memory that had to wait (retire.h), because the
+ * gate was closed or a stream had not passed the free; and of all memory of a context that ends.
+ * No state.
  */
 #include "runtime/memory/dispose.h"
 
@@ -29,28 +30,7 @@
 
 #define BATCH 64
 
-/* Under the lock: takes up to BATCH dead ranges for disposal, those of one context if it is not
- * NULL. */
-static unsigned take_dead(struct gs_device *device, CUcontext context, struct gs_range **batch,
-                          unsigned count)
-{
-    struct gs_range **at = &device->dead.first, *range, *last = NULL;
-
-    while ((range = *at) != NULL && count < BATCH)
-        if (context == NULL || range->context == context) {
-            *at = range->idle_next;
-            range->life = GS_RANGE_DISPOSING;
-            batch[count++] = range;
-        } else {
-            last = range;
-            at = &range->idle_next;
-        }
-    if (range == NULL)
-        device->dead.last = last;
-    return count;
-}
-
-/* under the lock: live ones of a context that has ended */
+/* under the lock: takes live ranges of a context that has ended */
 static unsigned take_live(struct gs_device *device, CUcontext context, struct gs_range **batch,
                           unsigned count)
 {
@@ -67,8 +47,8 @@ static unsigned take_live(struct gs_device *device, CUcontext context, struct gs
     return count;
 }
 
-/* Ranges for disposal: dead ones, or (context != NULL) the live and dead ones of that context.
- */
+/* Takes ranges for disposal: dead ones, or (context != NULL) the live and dead ones of that
+ * context. */
 static unsigned collect_ranges(CUcontext context, struct gs_range **batch)
 {
     struct gs_device *device;
@@ -76,7 +56,7 @@ static unsigned collect_ranges(CUcontext context, struct gs_range **batch)
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
-        count = take_dead(device, context, batch, count);
+        count = gs_retire_unbury(device, context, batch, count, BATCH);
         if (context != NULL)
             count = take_live(device, context, batch, count);
     }
@@ -95,13 +75,14 @@ void gs_memory_context_ended(CUcontext context)
     gs_memory_mend();
     while ((count = collect_ranges(context, batch)) != 0)
         for (unsigned i = 0; i < count; i++) {
-            batch[i]->after = NULL; /* events end with their context */
+            batch[i]->dead.after = NULL; /* events end with their context */
             gs_swap_dispose(batch[i]);
         }
     gs_worker_wake();
 }
 
-/* The event's context must be current to ask (this thread has none). No answer is no yes. */
+/* The event's context must be current for the query (this thread has none). Without an answer
+ * the event counts as not passed. */
 static bool has_passed(const struct gs_range *range)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
@@ -109,7 +90,7 @@ static bool has_passed(const struct gs_range *range)
 
     if (gs_context_push(range->context) != CUDA_SUCCESS)
         return false;
-    result = gs_driver.cuEventQuery(range->after);
+    result = gs_driver.cuEventQuery(range->dead.after);
     gs_driver.cuCtxPopCurrent_v2(&popped);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
         return result == CUDA_SUCCESS;
@@ -119,9 +100,9 @@ static bool has_passed(const struct gs_range *range)
 
 static bool may_dispose(const struct gs_range *range, bool moving)
 {
-    if (moving || range->at_rest)
-        return true; /* everything submitted has finished, or all that used it */
-    if (range->after != NULL)
+    if (moving || range->dead.at_rest)
+        return true; /* everything submitted has finished, or all users have */
+    if (range->dead.after != NULL)
         return has_passed(range);
     if (gs_capture_active())
         return false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exports.c: makes handles for other processes, and finds what they are of.
+ * exports.c: makes handles for other processes, and finds the memory behind a handle.
  *
  * State: in the ranges (struct gs_export), and the number of this process, under gs_memory_lock;
- * since when the first handle is there (atomic). Any thread.
+ * the time of the first handle (atomic). Any thread.
  */
 #include "runtime/memory/exports.h"
 
@@ -21,7 +21,7 @@
 #include "runtime/range/slab.h"
 
 static _Atomic(uint64_t)
-    unasked_since;         /* ns; UINT64_MAX: somebody has asked for one. Relaxed */
+    unasked_since;         /* ns; UINT64_MAX: a process has asked for one. Relaxed */
 static uint8_t number[16]; /* of this process; zeros: it has made no handle */
 
 /* Under the lock: base and size of the allocation there; false: it can have no handle. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exports.h: handles by which other processes open memory of cuMemAlloc (CUDA IPC). A handle is
- * of ours: it names this process and a random token, and pins nothing. client/opener.c
- * opens it in another process; client/exporter.c answers.
+ * exports.h: handles by which other processes open memory of cuMemAlloc (CUDA IPC). These handles
+ * are ours: they name this process and a random token, and pin nothing. client/opener.c opens
+ * them in another process, and client/exporter.c answers it.
  */
 #ifndef GS_RUNTIME_MEMORY_EXPORTS_H
 #define GS_RUNTIME_MEMORY_EXPORTS_H
@@ -19,7 +19,7 @@
 /* The contents of a CUipcMemHandle of ours. */
 struct gs_ipc_handle {
     char magic[8];
-    int32_t pid; /* of the exporter, as it sees itself */
+    int32_t pid; /* process id of the exporter, in its own namespace */
     uint32_t zero;
     uint8_t token[16];
     uint8_t exporter[16]; /* random: the same in all handles of one process */
@@ -32,8 +32,8 @@ static inline bool gs_ipc_handle_is_ours(const struct gs_ipc_handle *handle)
     return __builtin_memcmp(handle->magic, GS_IPC_MAGIC, sizeof handle->magic) == 0;
 }
 
-/* A handle of the allocation at the address, the same one as long as that lives. *ours: the
- * address is of memory that can have one, else nothing was done. Any thread. */
+/* A handle of the allocation at the address; the same one for as long as the allocation lives.
+ * *ours: memory at this address can have a handle; else nothing was done. Any thread. */
 CUresult gs_exports_handle(CUdeviceptr address, struct gs_ipc_handle *handle, bool *ours);
 
 struct gs_exported {
@@ -43,14 +43,14 @@ struct gs_exported {
     uint64_t bytes; /* of the allocation */
 };
 
-/* The live allocation of that token; the range stays as long as the client thread does not go
- * on. opens: another process asks for it. */
+/* Finds the live allocation of that token. Its range stays until the client thread goes on.
+ * opens: another process asks for it. */
 bool gs_exports_find(const uint8_t token[16], bool opens, struct gs_exported *found);
 
 /* The number of this process that is in its handles. Any thread. */
 void gs_exports_number(uint8_t exporter[16]);
 
-/* Since when (ns) a handle is there that nobody has asked for; 0: there is none. */
+/* The time (ns) of the first handle, if no process has asked for one; else 0. */
 uint64_t gs_exports_unasked_since(void);
 
 /* Under gs_memory_lock: a piece of the range has been freed. */

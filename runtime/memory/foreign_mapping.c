@@ -3,8 +3,8 @@
  * foreign_mapping.c: owns the list of the driver's own mappings in the program's reservations
  * (foreign_mapping.h).
  *
- * State: their tree, under gs_memory_lock. Invariant: a range has as many `aliases` as there
- * are mappings here that are of it, and mappings about to be made. Any thread.
+ * State: their tree, under gs_memory_lock. Invariant: a range has as many `aliases` as there are
+ * mappings of it here, plus mappings about to be made. Any thread.
  */
 #include "runtime/memory/foreign_mapping.h"
 
@@ -72,7 +72,7 @@ CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     return result;
 }
 
-/* Maps the parts of the chunks between these, chunk by chunk; all or nothing. */
+/* Maps the parts of chunks between these offsets, chunk by chunk; all or nothing. */
 static CUresult map_chunks(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                            const struct gs_range *range)
 {

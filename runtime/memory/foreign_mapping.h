@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * foreign_mapping.h: mappings in the program's reservations that are the driver's own business:
- * those of the driver's own handles (imported, of the host), and second or partial mappings of
- * ours, whose memory is pinned by that.
+ * foreign_mapping.h: mappings in the program's reservations that the driver makes itself. They
+ * are of the driver's own handles (imported, or of the host), or second and partial mappings of
+ * ours, whose memory is then pinned.
  */
 #ifndef GS_RUNTIME_MEMORY_FOREIGN_MAPPING_H
 #define GS_RUNTIME_MEMORY_FOREIGN_MAPPING_H
@@ -17,26 +17,26 @@
 
 struct gs_foreign {
     struct gs_range_tree_node node;
-    struct gs_range *of; /* which stays as long; NULL: of the driver's own handle */
-    uint64_t offset;     /* in it */
+    struct gs_range *of; /* the range, which stays as long; NULL: of the driver's own handle */
+    uint64_t offset;     /* in the range */
 };
 
-/* Of the driver's own handle: refused where a mapping of ours is, which the driver need not
- * know of, else as the driver says. Any thread. */
+/* Maps a handle of the driver's own. Refused where a mapping of ours lies, which the driver may
+ * not know; else the driver decides. Any thread. */
 CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                         CUmemGenericAllocationHandle handle, unsigned long long flags);
 
-/* bytes from offset on of a range of the program's own, which is held (gs_virtual_hold) and is
- * the mapping's from now on, or is dropped. The program may do that, and has nothing else
- * there. Any thread. */
+/* Maps bytes from offset on of a range of the program's own. The range is held
+ * (gs_virtual_hold); the mapping takes it over, or drops it. The program may map there, and has
+ * nothing else there. Any thread. */
 CUresult gs_foreign_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                              struct gs_range *range);
 
-/* Unmaps those between these addresses, which hold whole mappings only; the rest is left alone.
- * Any thread. */
+/* Unmaps the mappings between these addresses, which contain whole mappings only; leaves all
+ * others alone. Any thread. */
 CUresult gs_foreign_unmap(CUdeviceptr address, uint64_t bytes);
 
-/* Opens those between these addresses to others. */
+/* Gives access to the mappings between these addresses. */
 CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
                                const CUmemAccessDesc *access, size_t count);
 

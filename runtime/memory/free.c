@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * free.c: cuMemFree and cuMemFreeAsync on memory of ours, until nothing uses it any more. From
- * there on: retire.c.
+ * free.c: cuMemFree and cuMemFreeAsync on memory of ours, until nothing uses it any more.
+ * retire.c goes on from there.
  *
  * No state. Any thread.
  */
@@ -23,8 +23,8 @@
 #include "runtime/memory/stream_position.h"
 #include "runtime/range/memory_lock.h"
 
-/* cuMemFree waits for all that may use the memory; in stream order, for want of an event, for
- * the stream. */
+/* cuMemFree waits for everything that may use the memory. A free in stream order waits for the
+ * stream if there is no event. */
 static CUresult wait_for_use(const struct gs_range *range,
                              const struct gs_stream_position *position)
 {
@@ -32,7 +32,8 @@ static CUresult wait_for_use(const struct gs_range *range,
                             : gs_synchronize_context(range->context);
 }
 
-/* a piece of a slab: reused only after the GPU is done with it, or behind that */
+/* Frees a piece of a slab: it is reused only after the GPU has finished with it, or behind that
+ * work. */
 static CUresult free_piece(struct gs_range *range, CUdeviceptr address, uint64_t bytes,
                            const struct gs_stream_position *position)
 {
@@ -54,7 +55,7 @@ static CUresult free_piece(struct gs_range *range, CUdeviceptr address, uint64_t
     return result;
 }
 
-/* Inside the gate, where nothing moves. False: it has to be done later. Memory beyond the card is
+/* Inside the gate, where nothing moves. False: it must be done later. Memory beyond the card is
  * not kept for the next allocation. */
 static bool free_in_place(struct gs_range *range, const struct gs_stream_position *position,
                           CUresult *result)
@@ -86,7 +87,7 @@ static bool is_exported(const struct gs_range *range)
     return exported;
 }
 
-/* A whole range, taken out of the tree by the caller (life is DISPOSING). */
+/* Frees a whole range that the caller has taken out of the tree (life is DISPOSING). */
 static CUresult free_range(struct gs_range *range, const struct gs_stream_position *position)
 {
     CUresult result = CUDA_SUCCESS;
@@ -109,14 +110,14 @@ static CUresult free_range(struct gs_range *range, const struct gs_stream_positi
         gs_worker_wake_soon();
         return result;
     }
-    /* closed (nothing runs), or captured: the client thread does it */
+    /* the gate is closed (nothing runs), or a capture is open: left to the client thread */
     if (position != NULL)
         after = gs_stream_position_mark(position);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range->after = after;
+    range->dead.after = after;
     if (exported && position == NULL && waited)
-        range->at_rest = true;
-    if (after != NULL) /* with which it ends */
+        range->dead.at_rest = true;
+    if (after != NULL) /* the range ends with it */
         range->context = position->context;
     gs_retire_bury(range);
     gs_pool_leave(range);
@@ -137,7 +138,7 @@ CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *po
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
     if (range != NULL && range->theirs != NULL && range->theirs->lent)
-        range = NULL; /* the driver's to free, or to refuse */
+        range = NULL; /* the driver frees it, or refuses to */
     *ours = range != NULL || gs_range_is_near(address);
     piece = range != NULL && range->slab != NULL;
     bytes = range != NULL ? range->node.size : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * free.h: the end of what memory.h has given out.
+ * free.h: frees the memory that memory.h has given out.
  */
 #ifndef GS_RUNTIME_MEMORY_FREE_H
 #define GS_RUNTIME_MEMORY_FREE_H
@@ -11,8 +11,9 @@
 
 #include "runtime/memory/stream_position.h"
 
-/* Frees what gs_memory_allocate() gave, cuMemFree's way (position NULL) or behind what the
- * stream has run so far. *ours is false when the address is nobody's here: ask the driver. */
+/* Frees memory of gs_memory_allocate(), as cuMemFree does (position NULL), or behind everything
+ * that the stream has run so far. *ours is false if the address is not of our memory: ask the
+ * driver. */
 CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *position,
                         bool *ours);
 

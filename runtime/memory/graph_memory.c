@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * graph_memory.c: watches what the driver holds for graphs. To the daemon it is memory that
- * nobody can move, which it learns from what is free on the card.
+ * graph_memory.c: watches the memory that the driver holds for graphs. The daemon counts it as
+ * memory that cannot be moved, which it learns from the free memory of the card.
  *
  * State: in struct gs_device, client thread only.
  */

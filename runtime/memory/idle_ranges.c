@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * idle_ranges.c: owns the lists of idle ranges of each device (in struct gs_device, by size,
- * the newest first).
+ * idle_ranges.c: owns the lists of idle ranges of each device (in struct gs_device, by size, the
+ * newest first).
  *
- * Invariants, under gs_memory_lock: a range is in a list exactly while its life is IDLE; then
- * it is in place as a whole, in no account but `resident`, and nothing on the GPU uses it.
- * device->accounts.idle is their sum. The thread that takes one out of its list owns it. Any
- * thread.
+ * Invariants, under gs_memory_lock: a range is in a list exactly while its life is IDLE. Then it
+ * is resident as a whole, in no account but `resident`, and nothing on the GPU uses it.
+ * device->accounts.idle is the sum of all. A thread that takes a range out of its list owns it.
+ * Any thread.
  */
 #include "runtime/memory/idle_ranges.h"
 
@@ -37,10 +37,10 @@ static void enlist_range(struct gs_range *range)
 {
     struct gs_range **head = &range->device->idle.lists[list_of(range)];
 
-    range->idle_next = *head;
-    if (range->idle_next != NULL)
-        range->idle_next->idle_link = &range->idle_next;
-    range->idle_link = head;
+    range->idle.next = *head;
+    if (range->idle.next != NULL)
+        range->idle.next->idle.link = &range->idle.next;
+    range->idle.link = head;
     *head = range;
     range->device->accounts.idle += range->reserved;
     range->life = GS_RANGE_IDLE;
@@ -48,15 +48,15 @@ static void enlist_range(struct gs_range *range)
 
 static void delist_range(struct gs_range *range)
 {
-    *range->idle_link = range->idle_next;
-    if (range->idle_next != NULL)
-        range->idle_next->idle_link = range->idle_link;
+    *range->idle.link = range->idle.next;
+    if (range->idle.next != NULL)
+        range->idle.next->idle.link = range->idle.link;
     range->device->accounts.idle -= range->reserved;
     range->life = GS_RANGE_DISPOSING;
 }
 
-/* Alone on the card half of it, without a daemon to ask an eighth, beside others what they will
- * hardly feel; nothing while they wait. */
+/* Half of the card for a program that is alone, an eighth without a daemon to ask, and a small
+ * part beside others; nothing while others wait. */
 uint64_t gs_idle_limit(const struct gs_device *device)
 {
     const uint32_t flags = gs_device_flags(device);
@@ -79,7 +79,7 @@ bool gs_idle_put(struct gs_range *range)
         device->accounts.idle + range->reserved > gs_idle_limit(device))
         return false;
     gs_pool_settle(range);
-    range->idle_since = gs_now();
+    range->idle.since = gs_now();
     enlist_range(range);
     return true;
 }
@@ -94,7 +94,7 @@ struct gs_range *gs_idle_take(struct gs_device *device, const struct gs_pool *po
 
     if (pool != NULL && pool->peer_count != 0)
         return NULL; /* it must be mapped with their access */
-    for (unsigned i = 0; range != NULL && i < SCAN_LIMIT; i++, range = range->idle_next)
+    for (unsigned i = 0; range != NULL && i < SCAN_LIMIT; i++, range = range->idle.next)
         if (range->reserved == reserved && (range->pool == NULL || range->pool == pool)) {
             delist_range(range);
             return range;
@@ -103,9 +103,9 @@ struct gs_range *gs_idle_take(struct gs_device *device, const struct gs_pool *po
 }
 
 struct wanted {
-    const struct gs_pool *pool; /* NULL: any */
-    uint64_t bytes;             /* at least so many are wanted */
-    uint64_t before;            /* ns; those idle for longer go too, unless a pool holds them */
+    const struct gs_pool *pool; /* of this pool; NULL: any */
+    uint64_t bytes;             /* at least so many */
+    uint64_t before;            /* ns; those idle since before go too, but for pools' */
 };
 
 static unsigned collect_idle(struct gs_device *device, const struct wanted *wanted,
@@ -117,11 +117,11 @@ static unsigned collect_idle(struct gs_device *device, const struct wanted *want
     for (unsigned i = GS_IDLE_SIZES; i-- > 0;)
         for (struct gs_range *range = device->idle.lists[i], *next;
              range != NULL && count < BATCH; range = next) {
-            next = range->idle_next;
+            next = range->idle.next;
             if (wanted->pool != NULL && range->pool != wanted->pool)
                 continue;
             if (*sum >= wanted->bytes &&
-                (range->pool != NULL || range->idle_since >= wanted->before))
+                (range->pool != NULL || range->idle.since >= wanted->before))
                 continue;
             delist_range(range);
             gs_pool_leave(range);
@@ -169,5 +169,5 @@ void gs_idle_trim(struct gs_device *device, uint64_t now)
         wanted.before = now > KEPT_NS ? now - KEPT_NS : 0;
     }
     if ((wanted.bytes != 0 || wanted.before != 0) && give_back(device, &wanted) != 0)
-        gs_worker_wake(); /* it is to be reported */
+        gs_worker_wake(); /* the daemon is to learn of it */
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * managed_memory.c: what the program does to its managed memory, put into ranges.
+ * managed_memory.c: the program's calls on its managed memory, as changes of ranges.
  *
- * Small pieces do not count: a program may have a great many of them, which together are little.
- * Memory that is attached to the host or to one stream does not count meanwhile; what the program
- * said of it is kept here until it is attached to all again. State: that list, and the ranges,
- * under gs_memory_lock.
+ * Small pieces do not count: a program may have very many of them, which together are little.
+ * Memory that is attached to the host or to one stream does not count in that time. The program's
+ * advice about it is kept here until it is attached to all streams again. State: that list, and
+ * the ranges, under gs_memory_lock.
  */
 #include "runtime/memory/managed_memory.h"
 
@@ -27,7 +27,7 @@
 
 /* how a location is kept in a span */
 #define AT_HOST (-1) /* CU_DEVICE_CPU */
-#define AT_NODE (-2) /* and lower: of NUMA node 0, 1, ... */
+#define AT_NODE (-2) /* and lower: NUMA node 0, 1, ... */
 
 /* Memory that does not count for a while. */
 struct aside {
@@ -84,8 +84,8 @@ static void forget_aside(CUdeviceptr base)
 
 /* --- making and ending --- */
 
-/* Inside the gate what fits is in place at once; the rest is missing, or, with nobody to make
- * room, left to the driver. */
+/* Inside the gate, memory that fits is brought in at once. The rest is missing, or left to the
+ * driver if there is no daemon to make room. */
 static void enter_life(struct gs_range *range, uint64_t bytes)
 {
     unsigned pass;
@@ -111,7 +111,8 @@ static bool can_count(const struct gs_device *device, uint64_t bytes)
            bytes >= LEAST_BYTES;
 }
 
-/* like: what is known of it already; its spans go to the range, if one is made. */
+/* Makes a range for the memory. like: what is known of it already; its spans go to the range, if
+ * there is one. */
 static void adopt_memory(CUdeviceptr address, uint64_t bytes, struct gs_program_managed *like)
 {
     struct gs_device *device = gs_device_current();
@@ -125,7 +126,7 @@ static void adopt_memory(CUdeviceptr address, uint64_t bytes, struct gs_program_
     known = gs_range_first(address, bytes) != NULL;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = known ? NULL : gs_program_managed_new(device, address, bytes);
-    if (range == NULL) /* or no host memory: it is as without gpushare */
+    if (range == NULL) /* or no host memory: then it is as without gpushare */
         return;
     range->context = gs_context_home(context);
     range->node.size = bytes;
@@ -133,7 +134,7 @@ static void adopt_memory(CUdeviceptr address, uint64_t bytes, struct gs_program_
     *like = (struct gs_program_managed){.lent = like->lent};
     if (range->theirs->lent)
         atomic_store_explicit(&has_lent, true, memory_order_relaxed);
-    gs_daemon_await_target(device); /* it says how much there is to have */
+    gs_daemon_await_target(device); /* the target says how much there is */
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_program_managed_count(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -154,7 +155,7 @@ static void end_range(struct gs_range *range)
     gs_worker_wake();
 }
 
-/* Under the lock: the driver's from now on; the caller ends it. */
+/* Under the lock: the memory is the driver's from now on; the caller ends the range. */
 static struct gs_range *take_theirs(struct gs_range *range)
 {
     range->theirs->lent = true;
@@ -180,7 +181,8 @@ bool gs_managed_disown(CUdeviceptr address)
     return range != NULL;
 }
 
-/* Under the lock: what the range knows goes to the new entry of the list. NULL: no range. */
+/* Under the lock: moves the range's advice to the new entry of the list. NULL: there is no
+ * range. */
 static struct gs_range *set_aside(struct aside *aside)
 {
     struct gs_range *range = gs_range_at(aside->base);
@@ -206,7 +208,7 @@ void gs_managed_set_aside(CUdeviceptr base, uint64_t bytes)
     if (!can_count(gs_device_current(), bytes))
         return;
     aside = calloc(1, sizeof *aside);
-    if (aside == NULL) { /* what was said of it is forgotten */
+    if (aside == NULL) { /* the advice about it is lost */
         gs_managed_disown(base);
         return;
     }
@@ -219,7 +221,7 @@ void gs_managed_set_aside(CUdeviceptr base, uint64_t bytes)
         aside = NULL;
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    /* from now on frees of memory that is not ours are looked at */
+    /* from now on frees of memory that is not ours are checked */
     atomic_store_explicit(&has_lent, true, memory_order_relaxed);
     free(aside);
     if (range != NULL)
@@ -277,7 +279,7 @@ void gs_managed_disown_library(const void *library)
 typedef void note_part(struct gs_program_managed *theirs, uint64_t from, uint64_t to,
                        const void *what);
 
-/* For each range of the program's that has a part of these addresses. */
+/* Calls `note` for each of the program's ranges that has a part of these addresses. */
 static void note_parts(CUdeviceptr address, uint64_t bytes, note_part *note, const void *what)
 {
     const uint64_t to = address + bytes;
@@ -325,7 +327,7 @@ static void note_advice(struct gs_program_managed *theirs, uint64_t from, uint64
     case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
         gs_spans_set(&theirs->stays_host, from, to, NULL);
         break;
-    default: /* who else may reach it does not matter where it is */
+    default: /* access by other devices does not change where the memory is */
         break;
     }
 }
@@ -354,7 +356,7 @@ void gs_managed_prefetched(CUdeviceptr address, uint64_t bytes, const CUmemLocat
 
 /* --- answers --- */
 
-/* Under the lock: what is known of all of it; NULL: nothing. */
+/* Under the lock: what is known about all of these bytes; NULL: nothing. */
 static const struct gs_program_managed *find_theirs(CUdeviceptr address, uint64_t bytes)
 {
     const struct gs_range *range = gs_range_at(address);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * managed_memory.h: managed memory as the program makes, advises, prefetches and ends it. It is
- * the driver's; ranges (range/program_managed.h) count it and give it turns. Any thread.
+ * managed_memory.h: managed memory as the program makes, advises, prefetches and frees it. The
+ * memory is the driver's; ranges (range/program_managed.h) count it and give it turns. Any
+ * thread.
  */
 #ifndef GS_RUNTIME_MEMORY_MANAGED_MEMORY_H
 #define GS_RUNTIME_MEMORY_MANAGED_MEMORY_H
@@ -12,21 +13,22 @@
 #include <cudaTypedefs.h>
 
 /* The driver has made managed memory in the current context: it counts from now on, unless it is
- * too small to matter. lent: what ends it is not cuMemFree; library: whose variable it is. */
+ * too small to matter. lent: it is not freed by cuMemFree. library: it is a variable of this
+ * library. */
 void gs_managed_adopt(CUdeviceptr address, uint64_t bytes, bool lent, const void *library);
 
-/* It is attached to the host or to one stream: it counts no more, and what the program said, and
- * says of it meanwhile, is kept; until it is attached to all again. The whole of it. */
+/* All of this memory is attached to the host or to one stream. It no longer counts; the
+ * program's advice, past and future, is kept until the memory is attached to all streams again. */
 void gs_managed_set_aside(CUdeviceptr base, uint64_t bytes);
 void gs_managed_take_back(CUdeviceptr base, uint64_t bytes);
 
-/* It counts no more, and stays where it is; any address in it. False: it did not count. */
+/* The memory at this address no longer counts, and stays where it is. False: it did not count. */
 bool gs_managed_disown(CUdeviceptr address);
 
-/* All variables of a library or module. */
+/* The same for all variables of a library or module. */
 void gs_managed_disown_library(const void *library);
 
-/* True if memory that is lent was ever adopted: without any, nobody looks for it. */
+/* True if lent memory was ever adopted; else nothing needs to look for it. */
 bool gs_managed_has_lent(void);
 
 /* The program's advice, which the driver has accepted. at_host: its location is not a device. */
@@ -40,7 +42,7 @@ void gs_managed_prefetched(CUdeviceptr address, uint64_t bytes, const CUmemLocat
  * knows. */
 bool gs_managed_last_prefetch(CUdeviceptr address, uint64_t bytes, CUmemLocation *location);
 
-/* Whether all of it is read-mostly, as the program said. False: the driver knows. */
+/* Whether all of it is read-mostly by the program's advice. False: ask the driver. */
 bool gs_managed_read_mostly(CUdeviceptr address, uint64_t bytes, bool *read_mostly);
 
 #endif

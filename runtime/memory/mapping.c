@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mapping.c: where the program maps its own VMM memory (handles: virtual.c), and the address
- * space it has reserved for that.
+ * mapping.c: maps the program's own VMM memory (handles: virtual.c), and keeps the address space
+ * that it has reserved for that.
  *
  * State: the reservations, under gs_memory_lock. A range that is needed changes only where the
- * client thread does not work on it: inside the gate, or while that thread is parked; until it
- * is accessible it is not needed.
+ * client thread does not work on it: inside the gate, or while that thread is parked. A range is
+ * not needed before it is accessible.
  */
 #include "runtime/memory/mapping.h"
 
@@ -30,7 +30,7 @@ void gs_reserved_add(CUdeviceptr address, uint64_t bytes)
     struct gs_range_tree_node *node = calloc(1, sizeof *node);
 
     if (node == NULL)
-        return; /* mapping there will be refused; better than a mapping nobody can undo */
+        return; /* mapping there will be refused; better than a mapping that cannot be undone */
     node->base = address;
     node->size = bytes;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -48,7 +48,8 @@ CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes)
     node = gs_range_tree_find(&reservations, address);
     mapped = node != NULL ? gs_range_overlaps(node->base, node->size)
                           : gs_range_at(address) != NULL || gs_range_is_near(address);
-    /* out before the driver can give the address to another thread; back if it refuses */
+    /* removed before the driver can give the address to another thread; added again if it
+     * refuses */
     if (node != NULL && !mapped)
         gs_range_tree_remove(&reservations, node->base);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -78,7 +79,7 @@ void gs_reserved_after_fork(void)
     reservations.root = NULL;
 }
 
-/* memory that it has already goes where the program wants it now */
+/* Maps memory that the range has already at its new address. */
 static CUresult map_resident(struct gs_range *range)
 {
     CUresult result = CUDA_SUCCESS;
@@ -95,7 +96,7 @@ static CUresult map_resident(struct gs_range *range)
     return result;
 }
 
-/* under the lock: whole pages of a reservation, where nothing is */
+/* under the lock: true for whole pages of a reservation with nothing mapped there */
 static bool may_map(CUdeviceptr address, uint64_t bytes, uint64_t granule)
 {
     return bytes != 0 && bytes % granule == 0 && address % granule == 0 &&
@@ -103,7 +104,7 @@ static bool may_map(CUdeviceptr address, uint64_t bytes, uint64_t granule)
            !gs_foreign_overlaps(address, bytes);
 }
 
-/* under the lock; foreign: as a mapping of the driver's own */
+/* under the lock; foreign: the driver makes the mapping itself */
 static CUresult note_mapping(struct gs_range *range, CUdeviceptr address, uint64_t bytes,
                              uint64_t offset, bool *foreign)
 {
@@ -150,9 +151,9 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     return result;
 }
 
-/* How addresses are mapped. */
+/* What is mapped between two addresses. */
 enum span {
-    UNKNOWN, /* nothing of ours, and no mapping of the program's that is known */
+    UNKNOWN, /* nothing of ours, and no mapping of the program's that we know */
     MAPPED,  /* whole mappings of the program's, and nothing else */
     BROKEN,  /* anything else */
 };
@@ -203,7 +204,7 @@ static void unmap_one(struct gs_range *range)
     for (uint32_t i = 0; i < range->chunk_count; i++) {
         if (gs_chunk_is_mapped(&range->chunks[i]))
             gs_vmm_unmap(range, i);
-        range->chunks[i].adrift = false; /* it shall be nowhere now */
+        range->chunks[i].adrift = false; /* it is to be mapped nowhere */
     }
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_range_clear_address(range);
@@ -229,7 +230,7 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
     *ours = span != UNKNOWN;
     if (span != MAPPED)
         return CUDA_ERROR_INVALID_VALUE;
-    result = gs_foreign_unmap(address, bytes); /* first what the driver might refuse */
+    result = gs_foreign_unmap(address, bytes); /* first the call that the driver might refuse */
     if (result != CUDA_SUCCESS || first_of_ours(address, end) == NULL)
         return result;
     entered = gs_gate_try_enter(&pass);
@@ -245,8 +246,8 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
     return CUDA_SUCCESS;
 }
 
-/* The answer that a driver would give to these without the memory. Noted rights are requested at
- * every mapping from now on, and a refused one would keep the memory away for ever. */
+/* Asks the driver for its answer to these rights, before there is memory. Noted rights are
+ * requested at every mapping from now on, and refused ones would keep the memory away for ever. */
 static CUresult check_access(const struct gs_device *device, const CUmemAccessDesc *access,
                              size_t count)
 {
@@ -270,7 +271,7 @@ static CUresult check_access(const struct gs_device *device, const CUmemAccessDe
     return CUDA_SUCCESS;
 }
 
-/* under the lock: what the program asks for replaces what it asked for the same location */
+/* under the lock: rights for a location replace earlier ones for the same location */
 static CUresult note_access(struct gs_virtual *own, const CUmemAccessDesc *access, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -288,8 +289,8 @@ static CUresult note_access(struct gs_virtual *own, const CUmemAccessDesc *acces
     return CUDA_SUCCESS;
 }
 
-/* The first access makes it needed (between gs_virtual_begin and _end): its memory comes now,
- * or is missing and the gate shuts. */
+/* The first access makes the range needed (between gs_virtual_begin and _end): its memory is
+ * made now, or is missing and the gate closes. */
 static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *access, size_t count)
 {
     CUresult result;
@@ -307,7 +308,7 @@ static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *acces
                                               gs_range_chunk_bytes(range, i), access, count);
     if (result != CUDA_SUCCESS)
         return result;
-    /* until it is accessible the client thread leaves it alone */
+    /* the client thread leaves it alone until it is accessible */
     entered = gs_gate_try_enter(&pass);
     if (entered)
         gs_range_place(range);
@@ -322,7 +323,7 @@ static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *acces
     return CUDA_SUCCESS;
 }
 
-/* more, or other, access to memory that is in use */
+/* Changes the access rights of memory that is in use. */
 static CUresult change_access(struct gs_range *range, const CUmemAccessDesc *access,
                               size_t count)
 {

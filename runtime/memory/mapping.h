@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mapping.h: where the program maps its own VMM memory (virtual.h), and the address space that
- * it has reserved for that.
+ * mapping.h: the program's mappings of its own VMM memory (virtual.h), and the address space that
+ * it has reserved for them.
  *
- * A function with *ours sets it to false, and does nothing, for handles and addresses that are
- * not ours.
+ * For handles and addresses that are not ours, a function with *ours sets it to false and does
+ * nothing.
  */
 #ifndef GS_RUNTIME_MEMORY_MAPPING_H
 #define GS_RUNTIME_MEMORY_MAPPING_H
@@ -18,18 +18,18 @@
 CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                         CUmemGenericAllocationHandle handle, bool *ours);
 
-/* Also where mappings of the driver's own are beside ours. */
+/* Also unmaps mappings of the driver's own beside ours. */
 CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours);
 CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
                                const CUmemAccessDesc *access, size_t count, bool *ours);
 CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *location,
                                unsigned long long *flags, bool *ours);
 
-/* Address space that the program has reserved. */
+/* The program has reserved address space. */
 void gs_reserved_add(CUdeviceptr address, uint64_t bytes);
 
-/* Frees it as the program asks: refused while a mapping of ours lies in it, and if it is that
- * of memory that we gave; else the driver decides. */
+/* The program frees reserved address space: refused while a mapping of ours lies in it, and if
+ * it belongs to memory that we gave; else the driver decides. */
 CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes);
 
 void gs_reserved_after_fork(void);

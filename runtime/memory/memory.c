@@ -32,15 +32,15 @@
 #define GIVING_BACK_NS 5000000000ull
 #define LOOK_NS        500000ull
 
-/* An allocation on its way: the request, and what it comes to. */
+/* An allocation under way: the request, and what follows from it. */
 struct need {
     const struct gs_request *request;
-    CUcontext context; /* that has charge of the memory */
-    uint64_t reserved; /* bytes of the range that it takes */
-    uint64_t slab_for; /* the range is cut for pieces of that size; 0: it is not */
+    CUcontext context; /* the context that owns the memory */
+    uint64_t reserved; /* bytes of its range */
+    uint64_t slab_for; /* the range is cut into pieces of that size; 0: it is not */
 };
 
-/* a range that never got into the tree, and has no memory */
+/* for a range that was never in the tree and has no memory */
 static void discard_range(struct gs_range *range)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -50,7 +50,7 @@ static void discard_range(struct gs_range *range)
     free(range);
 }
 
-/* false: more than the pool, or the program, may have */
+/* false: that is more than the pool, or the program, may have */
 static bool account_range(struct gs_range *range, struct gs_pool *pool)
 {
     bool joined;
@@ -62,7 +62,7 @@ static bool account_range(struct gs_range *range, struct gs_pool *pool)
     return joined && gs_range_admit(range);
 }
 
-/* An empty range with address space of its own, in the accounts. */
+/* Makes an empty range with address space of its own, and adds it to the accounts. */
 static CUresult make_range(const struct need *need, struct gs_range **made)
 {
     struct gs_range *range = gs_range_new(
@@ -86,13 +86,14 @@ static CUresult make_range(const struct need *need, struct gs_range **made)
     return CUDA_SUCCESS;
 }
 
-/* Under the lock: the range is the program's from now on. A slab gives its first piece. */
+/* Under the lock: the range is the program's from now on. Returns its address, or that of a
+ * slab's first piece. */
 static CUdeviceptr enter_life(struct gs_range *range, const struct need *need)
 {
     CUdeviceptr address = range->node.base;
     uint64_t bytes = need->request->bytes;
 
-    range->at_rest = false;
+    range->dead.at_rest = false;
     if (need->slab_for != 0 && gs_slab_make(range, need->slab_for)) {
         address = gs_slab_take(range->device, range->context, range->pool, need->slab_for);
         bytes = range->reserved;
@@ -116,7 +117,7 @@ static bool revive_range(struct gs_range *range, const struct need *need, CUdevi
     return true;
 }
 
-/* Memory that was freed before and has the right size. false: there is none */
+/* Finds freed memory of the right size. false: there is none */
 static bool reuse_freed(const struct need *need, CUdeviceptr *address)
 {
     const struct gs_request *request = need->request;
@@ -228,7 +229,7 @@ static CUresult allocate_range(const struct need *need, CUdeviceptr *address)
     return CUDA_SUCCESS;
 }
 
-/* A free piece of a slab. */
+/* Takes a free piece of a slab. */
 static bool take_piece(const struct need *need, CUdeviceptr *address)
 {
     const struct gs_request *request = need->request;
@@ -295,7 +296,7 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
                                              .id = foreign->of->id,
                                              .over = foreign->of->over != 0,
                                              .own = true};
-    } else if (range != NULL && range->theirs == NULL) { /* else the driver knows it as it is */
+    } else if (range != NULL && range->theirs == NULL) { /* else only the driver knows it */
         found = GS_MEMORY_LIVE;
         *allocation =
             (struct gs_allocation){.base = range->node.base,

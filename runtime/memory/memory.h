@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory.h: the program's movable device memory. Addresses never move; physical memory behind
- * them comes and goes.
+ * memory.h: the program's movable device memory. Addresses never change; the physical memory
+ * behind them comes and goes.
  */
 #ifndef GS_RUNTIME_MEMORY_MEMORY_H
 #define GS_RUNTIME_MEMORY_MEMORY_H
@@ -22,9 +22,9 @@ struct gs_request {
     uint64_t bytes;
 };
 
-/* Device memory, aligned to at least 512. Never blocks for a lease. CUDA_SUCCESS,
- * CUDA_ERROR_INVALID_VALUE for 0 bytes, CUDA_ERROR_OUT_OF_MEMORY beyond what any lease could
- * give, or the driver's own error. */
+/* Allocates device memory, aligned to at least 512 bytes. Never waits for a lease. CUDA_SUCCESS;
+ * CUDA_ERROR_INVALID_VALUE for 0 bytes; CUDA_ERROR_OUT_OF_MEMORY for more than any lease could
+ * give; or the driver's own error. */
 CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *address);
 
 struct gs_allocation {
@@ -40,18 +40,18 @@ struct gs_allocation {
 };
 
 enum gs_memory_found {
-    GS_MEMORY_FOREIGN, /* not ours: ask the driver */
+    GS_MEMORY_FOREIGN, /* not our memory: ask the driver */
     GS_MEMORY_LIVE,
     GS_MEMORY_HOLE, /* mapped by us, but no allocation is there: to the program it is no device
                        address at all */
 };
 
-/* The allocation that contains address. Any thread. */
+/* Finds the allocation that contains the address. Any thread. */
 enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *allocation);
 
-/* So many bytes at address are not the program's, though memory may be there: it has freed
- * what was there, and nothing it has submitted may use it any more; or they lie, or end, beside
- * a range. Any thread. */
+/* True if these bytes are not the program's, though memory may be there: the program has freed
+ * it, and nothing that it submits may use it any more; or they begin, or end, beside a range.
+ * Any thread. */
 bool gs_memory_is_refused(CUdeviceptr address, uint64_t bytes);
 
 #endif

@@ -3,8 +3,8 @@
  * openings.c: owns the memory of other processes that is open here: a list, and the tree of its
  * addresses, under gs_memory_lock.
  *
- * Invariant: an opening is in the tree exactly while it has references; one without any belongs
- * to the thread that opens or closes it. Any thread.
+ * Invariant: an opening is in the tree exactly while it has references. One without references
+ * belongs to the thread that opens or closes it. Any thread.
  */
 #include "runtime/memory/openings.h"
 
@@ -24,7 +24,7 @@
 
 static struct gs_range_tree tree;
 static struct gs_opening *openings;
-static uint64_t next_id = 1ull << 62; /* nowhere near those of ranges */
+static uint64_t next_id = 1ull << 62; /* far from those of ranges */
 
 const struct gs_opening *gs_openings_at(CUdeviceptr address)
 {
@@ -74,10 +74,10 @@ void gs_opening_drop(struct gs_opening *opening)
     free(opening->handles);
     opening->handles = NULL;
     opening->got = opening->chunk_count = 0;
-    gs_own_fd_close(&opening->lifeline); /* last: from now on the memory may move */
+    gs_own_fd_close(&opening->lifeline); /* last: after this the memory may move */
 }
 
-/* Reachable by the device that opens it, and by its own where the process sees that. */
+/* Makes it accessible to the device that opens it, and to its own if the process sees that one. */
 static CUresult set_access(const struct gs_opening *opening)
 {
     CUmemAccessDesc access[2];
@@ -144,7 +144,7 @@ static void remove_opening(struct gs_opening *opening)
 
 enum known { NEW, OPEN, UNDER_WAY };
 
-/* One more reference, or the new one is added, without any. */
+/* Adds a reference, or adds the new opening without references. */
 static enum known begin_open(struct gs_opening *fresh, CUdeviceptr *address)
 {
     enum known known = NEW;
@@ -243,7 +243,7 @@ CUresult gs_openings_close(CUdeviceptr address, bool *ours)
         return CUDA_ERROR_INVALID_VALUE;
     if (!last)
         return CUDA_SUCCESS;
-    gs_synchronize_context(opening->context); /* what is submitted may still use it */
+    gs_synchronize_context(opening->context); /* work that was submitted may still use it */
     end_opening(opening);
     return CUDA_SUCCESS;
 }

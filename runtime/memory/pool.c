@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pool.c: the pools that we serve, as the program uses them: made, allocated from, their
- * attributes, and which devices may reach them. Their accounts: pool_accounts.c. No state. Any
- * thread.
+ * pool.c: the pools that we serve, as the program uses them: creation, allocation, attributes,
+ * and access by other devices. pool_accounts.c has their accounts. No state. Any thread.
  */
 #include "runtime/memory/pool.h"
 
@@ -52,7 +51,7 @@ static struct gs_pool *add_pool(CUmemoryPool handle, struct gs_device *device, u
     return there != NULL ? there : pool;
 }
 
-/* A handle that nobody has seen made is a device's default pool, or one that was imported. */
+/* A handle whose creation was not seen is a device's default pool, or an imported pool. */
 static struct gs_pool *standard_pool(CUmemoryPool handle)
 {
     struct gs_device *device = gs_device_current();
@@ -104,7 +103,7 @@ void gs_pool_destroyed(CUmemoryPool handle)
         device = pool->device;
         pool->destroyed = true;
         pool->threshold = 0;
-        pool->ranges++; /* held until what it keeps has gone */
+        pool->ranges++; /* keeps the pool until its idle memory has been released */
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (pool == NULL)
@@ -197,7 +196,7 @@ void gs_pool_trim(struct gs_pool *pool, uint64_t keep)
 
 /* --- peers --- */
 
-/* under the lock: the new access replaces the one that the same device had */
+/* under the lock: access of a device replaces its earlier access */
 static bool note_peer(struct gs_pool *pool, const CUmemAccessDesc *access)
 {
     unsigned at = 0;
@@ -222,7 +221,7 @@ struct placed {
     uint64_t bytes;
 };
 
-/* under the lock: the pool's chunks on the device; list NULL: their number only */
+/* under the lock: lists the pool's chunks on the device; list NULL: only counts them */
 static size_t list_placed(const struct gs_pool *pool, struct placed *list)
 {
     size_t count = 0;
@@ -257,7 +256,7 @@ CUresult gs_pool_set_access(struct gs_pool *pool, const CUmemAccessDesc *access,
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (list == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    for (size_t i = 0; i < placed; i++) { /* one that is given back meanwhile fails alone */
+    for (size_t i = 0; i < placed; i++) { /* a chunk that is released meanwhile fails alone */
         const CUresult one =
             gs_driver.cuMemSetAccess(list[i].address, list[i].bytes, access, count);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pool_accounts.c: owns the list of the pools that we serve, and what each holds.
+ * pool_accounts.c: owns the list of the pools that we serve, and the accounts of each.
  *
- * Invariants, under gs_memory_lock: reserved = sum of the ranges whose pool it is; used = what
- * the program holds of them, in units of 512 bytes. A pool in the list has a handle that is
- * alive in the driver, or is destroyed and has ranges left. Any thread.
+ * Invariants, under gs_memory_lock: reserved is the sum of the pool's ranges; used is what the
+ * program holds of them, in units of 512 bytes. The handle of a pool in the list is alive in the
+ * driver, or the pool is destroyed and has ranges left. Any thread.
  */
 #include "runtime/memory/pool_accounts.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pool_accounts.h: the pools that we serve (pool.h) and what each holds. All under
- * gs_memory_lock. Functions on ranges take one without a pool.
+ * pool_accounts.h: the pools that we serve (pool.h) and the accounts of each. All under
+ * gs_memory_lock. Functions on ranges accept a range without a pool.
  */
 #ifndef GS_RUNTIME_MEMORY_POOL_ACCOUNTS_H
 #define GS_RUNTIME_MEMORY_POOL_ACCOUNTS_H
@@ -26,10 +26,10 @@ bool gs_pool_join(struct gs_range *range, struct gs_pool *pool);
 /* The range is no longer its pool's; frees a destroyed pool with its last range. */
 void gs_pool_leave(struct gs_range *range);
 
-/* The range becomes idle: it stays with its pool while that may hold so much. */
+/* The range becomes idle: it stays with its pool while the pool may hold so much. */
 void gs_pool_settle(struct gs_range *range);
 
-/* bytes of the range are handed to the program, or came back from it. */
+/* `bytes` of memory are handed to the program, or came back from it. */
 void gs_pool_use(struct gs_pool *pool, uint64_t bytes);
 void gs_pool_unuse(struct gs_pool *pool, uint64_t bytes);
 

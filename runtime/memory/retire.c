@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retire.c: memory that the program has freed, until it is kept or gone (retire.h).
+ * retire.c: memory that the program has freed, until it is kept or released (retire.h).
  *
- * State, under gs_memory_lock: the dead ranges of each device (in struct gs_device, exactly
- * those whose life is DEAD), and the late pieces: those that were freed during a capture. The
- * thread that takes one out owns it.
+ * State, under gs_memory_lock: the dead ranges of each device (in struct gs_device, exactly those
+ * whose life is DEAD), and the late pieces, which were freed during a capture. A thread that
+ * takes one out owns it.
  */
 #include "runtime/memory/retire.h"
 
@@ -33,9 +33,28 @@ void gs_retire_bury(struct gs_range *range)
     struct gs_device *device = range->device;
 
     range->life = GS_RANGE_DEAD;
-    range->idle_next = NULL;
-    *(device->dead.first != NULL ? &device->dead.last->idle_next : &device->dead.first) = range;
+    range->dead.next = NULL;
+    *(device->dead.first != NULL ? &device->dead.last->dead.next : &device->dead.first) = range;
     device->dead.last = range;
+}
+
+unsigned gs_retire_unbury(struct gs_device *device, CUcontext context, struct gs_range **batch,
+                          unsigned count, unsigned most)
+{
+    struct gs_range **at = &device->dead.first, *range, *last = NULL;
+
+    while ((range = *at) != NULL && count < most)
+        if (context == NULL || range->context == context) {
+            *at = range->dead.next;
+            range->life = GS_RANGE_DISPOSING;
+            batch[count++] = range;
+        } else {
+            last = range;
+            at = &range->dead.next;
+        }
+    if (range == NULL)
+        device->dead.last = last;
+    return count;
 }
 
 void gs_retire_keep_or_drop(struct gs_range *range)
@@ -52,7 +71,7 @@ void gs_retire_keep_or_drop(struct gs_range *range)
     gs_worker_wake_soon();
 }
 
-/* Out of the accounts and the tree, at rest inside the gate. */
+/* The range is out of the accounts and the tree, and at rest. Inside the gate. */
 void gs_retire(struct gs_range *range)
 {
     gs_range_forget_contents(range);
@@ -75,7 +94,7 @@ void gs_retire_piece(struct gs_range *range, CUdeviceptr address)
             gs_pool_leave(range);
             gs_retire_bury(range);
         }
-        range->at_rest = true;
+        range->dead.at_rest = true;
         gs_slab_free(range->slab);
         range->slab = NULL;
     }
@@ -88,7 +107,7 @@ void gs_retire_piece(struct gs_range *range, CUdeviceptr address)
         gs_worker_wake();
 }
 
-/* Without memory for the note the piece stays retired until its context ends. */
+/* If there is no memory for the note, the piece stays retired until its context ends. */
 void gs_retire_piece_later(struct gs_range *range, CUdeviceptr address)
 {
     struct late_piece *piece = malloc(sizeof *piece);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retire.h: memory that the program has freed is kept for the next allocation, given back, or
- * left to the client thread (dispose.c).
+ * retire.h: memory that the program has freed is kept for the next allocation, released, or left
+ * to the client thread (dispose.c).
  */
 #ifndef GS_RUNTIME_MEMORY_RETIRE_H
 #define GS_RUNTIME_MEMORY_RETIRE_H
@@ -12,31 +12,36 @@
 
 #include "runtime/range/range.h"
 
-/* All without gs_memory_lock, but for gs_retire_bury(). */
+/* All without gs_memory_lock, but for gs_retire_bury() and gs_retire_unbury(). */
 
-/* A range out of the accounts and the tree, at rest, inside the gate. */
+/* Retires a range that is out of the accounts and the tree, and at rest. Inside the gate. */
 void gs_retire(struct gs_range *range);
 
-/* A range that nothing uses any more, DISPOSING, without a copy on the host: kept for the next
- * one, or given back. */
+/* Keeps or releases a range that nothing uses any more, DISPOSING, without a copy on the host. */
 void gs_retire_keep_or_drop(struct gs_range *range);
 
-/* Under gs_memory_lock: the client thread is to dispose of a range that has left the accounts.
- */
+/* Under gs_memory_lock: leaves a range, which is out of the accounts, to the client thread for
+ * disposal. */
 void gs_retire_bury(struct gs_range *range);
 
-/* A retired piece of a slab that nothing uses any more. */
+/* Under gs_memory_lock: takes dead ranges out for disposal, those of one context if it is not
+ * NULL, and puts them behind the first count of batch, which has room for `most`. Returns the new
+ * count. */
+unsigned gs_retire_unbury(struct gs_device *device, CUcontext context, struct gs_range **batch,
+                          unsigned count, unsigned most);
+
+/* Retires a piece of a slab that nothing uses any more. */
 void gs_retire_piece(struct gs_range *range, CUdeviceptr address);
 
-/* The same for one that was freed during a capture: not handed out before the client thread
- * could wait for its use. */
+/* The same for a piece that was freed during a capture: it is not given out before the client
+ * thread could wait for its use. */
 void gs_retire_piece_later(struct gs_range *range, CUdeviceptr address);
 
 /* Client thread: retires those pieces. moving: the gate is closed and the GPU at rest. True
  * while some of them still wait for the end of a capture. */
 bool gs_retire_late_pieces(bool moving);
 
-/* Their context has ended. */
+/* Forgets those of a context that has ended. */
 void gs_retire_forget_late_pieces(CUcontext context);
 
 void gs_retire_after_fork(void);

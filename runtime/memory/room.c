@@ -18,18 +18,18 @@
 #include "runtime/base/log.h"
 #include "runtime/base/uncancelled.h"
 
-/* 5 s: the daemon counts one request a second, each for a small part of the card. Longer while
- * the others are on their way out */
+/* 5 s: the daemon counts one request a second, each for a small part of the card. It takes
+ * longer while other programs are on their way out */
 #define ATTEMPTS      50
 #define ATTEMPTS_MOST 200
-#define A_SECOND      10 /* attempts */
-#define SECONDS_MOST  4  /* that raise a request */
+#define A_SECOND      10 /* attempts in a second */
+#define SECONDS_MOST  4  /* seconds for which the request grows */
 
 #define SHORT_STEP_MIN (2ull << 20)
 #define SHORT_STEP_MAX (512ull << 20)
 
-/* Others are asked to leave this device; the longer it lasts (seconds), the more of them.
- * False: nobody can help (no daemon, or no other program). */
+/* Asks others to leave this device, and more of them the longer it lasts (seconds). False:
+ * nothing helps (no daemon, or no other program). */
 static bool ask_for_room(struct gs_device *device, unsigned seconds)
 {
     uint64_t step;
@@ -37,7 +37,7 @@ static bool ask_for_room(struct gs_device *device, unsigned seconds)
     if (gs_runtime.config.disabled || gs_daemon_is_absent() ||
         ((gs_device_flags(device) & GS_TARGET_SOLE) != 0 && !gs_daemon_is_new(gs_now())))
         return false;
-    step = device->total / 64; /* at a time: the driver does not say how much it lacks */
+    step = device->total / 64; /* for each request: the driver does not say how much it lacks */
     step = step < SHORT_STEP_MIN ? SHORT_STEP_MIN : step;
     step = (step > SHORT_STEP_MAX ? SHORT_STEP_MAX : step)
            << (seconds < SECONDS_MOST ? seconds : SECONDS_MOST);
@@ -48,7 +48,7 @@ static bool ask_for_room(struct gs_device *device, unsigned seconds)
     return true;
 }
 
-/* what this process holds and does not use */
+/* releases memory that this process holds and does not use */
 static bool give_own(struct gs_device *device)
 {
     const uint64_t idle = gs_idle_give_back(device, NULL, UINT64_MAX);
@@ -56,7 +56,7 @@ static bool give_own(struct gs_device *device)
     return gs_graph_memory_trim(device) || idle != 0;
 }
 
-/* 0 for another device than the current one. */
+/* 0 for a device that is not the current one. */
 static uint64_t free_bytes(const struct gs_device *device)
 {
     size_t free = 0, total;
@@ -67,7 +67,7 @@ static uint64_t free_bytes(const struct gs_device *device)
                : 0;
 }
 
-/* True: this process had something to give. */
+/* True: this process had memory to release. */
 static bool begin_asking(struct gs_device *device)
 {
     const bool gave = give_own(device);
@@ -79,7 +79,7 @@ static bool begin_asking(struct gs_device *device)
     return gave;
 }
 
-/* The daemon has taken room from all programs, and not as much has become free since. */
+/* The daemon has taken room from all programs, and not all of it has become free yet. */
 static bool is_on_its_way(const struct gs_device *device)
 {
     const uint64_t room = gs_device_room(device), free = free_bytes(device),
@@ -102,11 +102,11 @@ bool gs_room_make(struct gs_device *device, unsigned attempt)
 
     if (device == NULL)
         device = gs_device_current();
-    if (device == NULL) /* with none current it can only be a guess */
+    if (device == NULL) /* without a current device it can only be guessed */
         device = gs_device_at(0);
     if (device == NULL)
         return false;
-    if (attempt == 0 && begin_asking(device)) { /* nobody else has to leave for that */
+    if (attempt == 0 && begin_asking(device)) { /* then no other program has to leave */
         errno = saved;
         return true;
     }

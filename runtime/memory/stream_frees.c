@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream_frees.c: owns the notes of stream_order.c: for each stream its frees in their order,
+ * stream_frees.c: owns the notes of stream_order.c: the frees of each stream in their order,
  * found by size as well; the streams by their ids; and the spare notes.
  *
- * Invariants, under gs_memory_lock: a note is in its stream's order and in one of its size
- * lists, or in the list of spare ones, or its taker's. A note's number changes whenever it is
- * used anew.
+ * Invariants, under gs_memory_lock: a note is in its stream's order and in one of its size lists,
+ * or in the list of spare notes, or belongs to the thread that took it. A note's number changes
+ * whenever it is used again.
  */
 #include "runtime/memory/stream_frees.h"
 

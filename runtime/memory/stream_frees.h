@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream_frees.h: the lists behind stream_order.c: the frees that each stream has not passed,
- * in their order and by size. Nobody else includes it.
+ * stream_frees.h: the lists behind stream_order.c: the frees that each stream has not passed, in
+ * their order and by size. No other file includes it.
  *
  * Everything under gs_memory_lock.
  */
@@ -35,28 +35,28 @@ struct gs_note_stream {
     struct gs_note *sizes[GS_NOTE_SIZES];
 };
 
-/* Some stream has notes. */
+/* True if any stream has notes. */
 bool gs_note_any(void);
 
-/* id 0: unknown, there is none. */
+/* NULL: there is none. id 0 is an unknown stream, which has none. */
 struct gs_note_stream *gs_note_stream(unsigned long long id, CUcontext context);
 
-/* The i-th stream of a bucket; NULL behind the last. */
+/* The i-th stream of a bucket; NULL after the last. */
 struct gs_note_stream *gs_note_stream_at(unsigned bucket, unsigned i);
 
-/* The stream's newest. Returns what of `fresh`, which the caller has allocated, was not needed.
- */
+/* Adds the newest note of the stream. `fresh` was allocated by the caller; returns it if it was
+ * not needed. */
 struct gs_note_stream *gs_note_add(struct gs_note *note,
                                    const struct gs_stream_position *position,
                                    struct gs_note_stream *fresh);
 void gs_note_remove(struct gs_note *note);
 
-/* A stream's note of exactly these bytes. */
+/* The stream's note of exactly so many bytes. */
 struct gs_note *gs_note_find(const struct gs_note_stream *stream,
                              const struct gs_device *device, const struct gs_pool *pool,
                              uint64_t bytes, bool is_piece);
 
-/* Notes that nothing is noted on, with their events, for the next frees. */
+/* Spare notes, with their events, for the next frees. */
 void gs_note_keep(struct gs_note *note);
 struct gs_note *gs_note_spare(CUcontext context); /* NULL: none */
 struct gs_note *gs_note_surplus(void);            /* NULL: there are not too many */

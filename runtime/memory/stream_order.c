@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream_order.c: frees in stream order and the events that mark them, which are used again;
- * the lists: stream_frees.c.
+ * stream_order.c: frees in stream order and the events that mark them, which are used again.
+ * stream_frees.c has the lists.
  *
- * Invariants, under gs_memory_lock: while a note is in its stream's list its range's life is
- * ORDERED, or its piece is retired. The thread that takes a note out owns its memory. An answer
+ * Invariants, under gs_memory_lock: while a note is in its stream's list, its range's life is
+ * ORDERED, or its piece is retired. A thread that takes a note out owns its memory. An answer
  * about a note's event counts only if the note's number is still the same, and an event is
- * destroyed only while nobody asks (`asking`): the note in question may have been taken out
+ * destroyed only while no thread asks (`asking`), because the note may have been taken out
  * meanwhile. Any thread.
  */
 #include "runtime/memory/stream_order.h"
@@ -34,7 +34,7 @@ static struct {
     unsigned held_off; /* contexts that are about to end */
 } order;
 
-/* Nobody asks about events, and nobody begins to: returns surplus notes, one at a time; NULL:
+/* Returns surplus notes, one at a time, if no thread asks about events or may begin to; NULL:
  * none. */
 static struct gs_note *take_surplus_note(void)
 {
@@ -66,7 +66,7 @@ static void keep_note(struct gs_note *note)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
-/* a note with an event recorded behind the stream's work; NULL: not to be had */
+/* Makes a note with an event recorded behind the stream's work; NULL: there is no event. */
 static struct gs_note *note_new(const struct gs_stream_position *position)
 {
     struct gs_note *note;
@@ -118,7 +118,7 @@ bool gs_stream_order_put(struct gs_range *range, CUdeviceptr piece, uint64_t byt
     return true;
 }
 
-/* under the lock: out of the lists; its memory is the caller's */
+/* under the lock: takes the note out of the lists; its memory is the caller's */
 static struct gs_freed_memory take_note(struct gs_note *note)
 {
     gs_note_remove(note);
@@ -151,14 +151,14 @@ static bool wait_behind(const struct gs_stream_position *position, CUevent event
                 : gs_driver.cuStreamWaitEvent(position->stream, event, 0)) == CUDA_SUCCESS;
 }
 
-/* Its range is disposed of when the event has passed. */
+/* The client thread disposes of the note's range when its event has passed. */
 static void leave_to_client(struct gs_note *note)
 {
     struct gs_range *range = note->range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range->after = note->event;
-    range->context = note->context; /* with which it ends */
+    range->dead.after = note->event;
+    range->context = note->context; /* the range ends with it */
     gs_retire_bury(range);
     gs_pool_leave(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -166,7 +166,7 @@ static void leave_to_client(struct gs_note *note)
     gs_worker_wake();
 }
 
-/* under the lock: one of any stream of the context */
+/* under the lock: finds a note of any stream of the context */
 static struct gs_note *find_anywhere(CUcontext context, const struct gs_device *device,
                                      const struct gs_pool *pool, uint64_t bytes)
 {
@@ -232,7 +232,8 @@ static bool first_of(const struct gs_note_stream *stream, struct question *quest
     return true;
 }
 
-/* Has the event passed? No answer is no yes; a broken context runs nothing any more. */
+/* Has the event passed? Without an answer it counts as not passed. A broken context runs nothing
+ * any more. */
 static bool has_passed(const struct question *question)
 {
     const bool pushed = gs_stream_position_enter(question->context);
@@ -258,8 +259,8 @@ static struct gs_freed_memory take_first(const struct question *question)
     return memory;
 }
 
-/* One stream's frees, the oldest first, until one has not been passed. True: it has some left.
- */
+/* Releases one stream's frees, the oldest first, until one has not been passed. True: some are
+ * left. */
 static bool collect_stream(struct question *question, bool all)
 {
     struct gs_freed_memory memory;
@@ -278,7 +279,7 @@ static bool collect_stream(struct question *question, bool all)
     return false;
 }
 
-/* the streams of one bucket, which come and go meanwhile */
+/* the streams of one bucket; streams may come and go meanwhile */
 static bool collect_bucket(unsigned bucket, bool all)
 {
     struct question question;
@@ -291,12 +292,12 @@ static bool collect_bucket(unsigned bucket, bool all)
         if (more && collect_stream(&question, all))
             waits = true;
         else if (more)
-            skip--; /* that stream is out of the list */
+            skip--; /* that stream has left the list */
     }
     return waits;
 }
 
-/* False: there is nothing to ask about, or not now (*some). */
+/* False: there is nothing to ask about, or it is not allowed now (*some). */
 static bool begin_to_ask(bool *some)
 {
     bool may;
@@ -354,8 +355,8 @@ void gs_stream_order_release(void)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
-/* A slab ends with its context; one of which another context's work may still use a piece ends
- * with that one instead. Under the lock. */
+/* A slab ends with its context. If another context's work may still use one of its pieces, the
+ * slab ends with that context instead. Under the lock. */
 static void hand_over_slabs(CUcontext context)
 {
     const struct gs_note_stream *stream;
@@ -367,7 +368,7 @@ static void hand_over_slabs(CUcontext context)
                     note->range->context = note->context;
 }
 
-/* under the lock; its event has ended with the context */
+/* under the lock; the note's event has ended with the context */
 static struct gs_note *take_of(CUcontext context)
 {
     const struct gs_note_stream *stream;

@@ -21,19 +21,19 @@ struct gs_stream_position {
 CUresult gs_stream_position_of(CUstream stream, bool per_thread,
                                struct gs_stream_position *position);
 
-/* An event behind everything that was submitted to the stream so far. NULL: the driver gives
- * none (ask it to wait instead). */
+/* Records an event behind everything that was submitted to the stream so far. NULL: the driver
+ * gives none (ask it to wait instead). */
 CUevent gs_stream_position_mark(const struct gs_stream_position *position);
 
-/* The stream's work so far has finished when this returns. Waits more than once where one
- * answer could be wrong. */
+/* Waits until the stream's work so far has finished. Waits more than once where one answer could
+ * be wrong. */
 CUresult gs_stream_position_wait(const struct gs_stream_position *position);
 
-/* Makes the context current, if it is not; leave() takes what enter() gave. */
+/* Makes the context current, if it is not; leave() takes the value that enter() returned. */
 bool gs_stream_position_enter(CUcontext context);
 void gs_stream_position_leave(bool entered);
 
-/* An event of the context; NULL: there is none to be had. */
+/* Makes an event of the context; NULL: there is none. */
 CUevent gs_stream_position_event(CUcontext context);
 bool gs_stream_position_record(CUevent event, const struct gs_stream_position *position);
 

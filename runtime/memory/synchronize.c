@@ -15,8 +15,8 @@ bool gs_synchronize_is_captured(CUresult result)
            result <= CUDA_ERROR_CAPTURED_EVENT;
 }
 
-/* The failure of a single call is no reason to take memory away under a kernel; a broken
- * context fails always. */
+/* The failure of a single call is no reason to take memory away from a running kernel. In a
+ * broken context every call fails. */
 CUresult gs_synchronize_context(CUcontext context)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();

@@ -50,14 +50,14 @@ static struct gs_range *range_of(CUmemGenericAllocationHandle handle)
                      ->range;
 }
 
-/* Under the lock. Also a handle that is no more: the driver would take it for a pointer of its
- * own. */
+/* Under the lock. True also for a handle that has ended: the driver would take it for a pointer
+ * of its own. */
 bool gs_virtual_is_ours(CUmemGenericAllocationHandle handle)
 {
     return handle >= FIRST_HANDLE && handle < next_handle;
 }
 
-/* under the lock: the range behind a handle that the program still may use */
+/* under the lock: the range of a handle that the program may still use */
 struct gs_range *gs_virtual_usable(CUmemGenericAllocationHandle handle)
 {
     struct gs_range *range = range_of(handle);
@@ -104,7 +104,7 @@ void gs_virtual_end(struct gs_range *range)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
-/* Physical memory for chunks that never had any. Nobody else works on the range. */
+/* Makes physical memory for chunks that never had any. No other thread works on the range. */
 static CUresult give_memory(struct gs_range *range)
 {
     CUresult result = CUDA_SUCCESS;
@@ -131,9 +131,9 @@ static CUresult give_memory(struct gs_range *range)
     return result;
 }
 
-/* Whether the driver accepts these properties: it is asked at once, with a piece of the smallest
- * size, because programs try kinds of handles and go by the answer (PyTorch and fabric
- * handles). The last good answer is remembered. */
+/* Asks the driver whether it accepts these properties, at once, with a piece of the smallest
+ * size: programs try kinds of handles and rely on the answer (PyTorch and fabric handles). The
+ * last good answer is remembered. */
 static CUresult ask_driver(const struct gs_device *device, const CUmemAllocationProp *prop)
 {
     static CUmemAllocationProp good;
@@ -199,7 +199,7 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
     gs_range_tree_insert(&handles, &own->by_handle);
     gs_range_link(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (gs_daemon_is_absent()) { /* nobody will make room later */
+    if (gs_daemon_is_absent()) { /* there is no daemon that could make room later */
         const CUresult result = give_memory(range);
 
         if (result != CUDA_SUCCESS) {
@@ -211,7 +211,7 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
     return CUDA_SUCCESS;
 }
 
-/* Under the lock: nobody can reach it any more. True: the caller disposes of it. */
+/* Under the lock: nothing can reach the range any more. True: the caller disposes of it. */
 bool gs_virtual_ends(struct gs_range *range)
 {
     if (range->own->references > 0 || range->own->mapped || range->own->aliases > 0 ||
@@ -361,7 +361,7 @@ CUresult gs_virtual_pin(struct gs_range *range)
     unsigned attempt = 0, pass;
 
     do {
-        pass = gs_gate_enter(); /* inside, all that is needed is in place */
+        pass = gs_gate_enter(); /* inside the gate, everything that is needed is in place */
         if (pass == GS_PASS_REFUSED)
             return CUDA_ERROR_OUT_OF_MEMORY;
         result = pin_range(range);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend.h: the ways to have movable device memory behind an address that stays: physical
- * memory that is mapped and unmapped (vmm.c), for drivers without that managed memory whose
- * pages are sent to and fro (managed.c), and the managed memory that programs make themselves
+ * backend.h: the ways to keep movable device memory behind a constant address: physical memory
+ * that is mapped and unmapped (vmm.c); for drivers without that, managed memory whose pages are
+ * sent to the host and back (managed.c); and the managed memory that programs make themselves
  * (program_managed.c).
  */
 #ifndef GS_RUNTIME_RANGE_BACKEND_H
@@ -11,22 +11,22 @@
 #include "runtime/range/range.h"
 
 struct gs_backend {
-    /* Addresses for a range of cuMemAlloc's that has none: node.base. */
+    /* Reserves addresses for a range of cuMemAlloc that has none: node.base. */
     CUresult (*reserve)(struct gs_range *range);
-    /* The reverse; no chunk of it is on the device. A context is current. */
+    /* Releases them. No chunk of the range is on the device. A context is current. */
     void (*give_back)(struct gs_range *range);
 
-    /* Memory for a chunk that is not on the device; on error nothing is left behind. The caller
-     * sets the state. */
+    /* Gives memory to a chunk that is not on the device; on error nothing is left behind. The
+     * caller sets the state. */
     CUresult (*place)(struct gs_range *range, uint32_t chunk);
-    /* All chunks of a range that has no memory yet. Returns how many of them, from the first
-     * on, are in place. */
+    /* The same for all chunks of a range that has no memory yet. Returns how many of them, from
+     * the first on, have memory. */
     uint32_t (*place_all)(struct gs_range *range);
-    /* The reverse, for one chunk. Nothing on the GPU may use it any more. */
+    /* Takes one chunk's memory away. Nothing on the GPU may use it any more. */
     void (*remove)(struct gs_range *range, uint32_t chunk);
 
-    /* Queues the chunk's way to the host; place() brings what is there back. NULL: contents are
-     * the caller's, who copies them (swap_copy.c). */
+    /* Queues the sending of the chunk to the host; place() brings it back. NULL: the caller
+     * copies the contents (swap_copy.c). */
     CUresult (*send)(struct gs_range *range, uint32_t chunk, CUstream stream);
 };
 

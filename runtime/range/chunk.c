@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chunk.c: where the chunks of a range lie. No state.
+ * chunk.c: whether the chunks of a range are mapped and needed. No state.
  */
 #include "runtime/range/chunk.h"
 

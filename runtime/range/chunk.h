@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chunk.h: the chunks of a range: where each lies, and whether the program can reach them.
+ * chunk.h: the chunks of a range: their addresses, and whether the program can reach them.
  */
 #ifndef GS_RUNTIME_RANGE_CHUNK_H
 #define GS_RUNTIME_RANGE_CHUNK_H
@@ -13,13 +13,13 @@
 uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk);
 CUdeviceptr gs_range_chunk_address(const struct gs_range *range, uint32_t chunk);
 
-/* It has memory. */
+/* The chunk has memory. */
 static inline bool gs_chunk_is_there(const struct gs_chunk *chunk)
 {
     return chunk->state == GS_CHUNK_RESIDENT || chunk->state == GS_CHUNK_OVER;
 }
 
-/* The same, and it is at its address, if its range has one. */
+/* The chunk has memory, which is mapped at its address if its range has one. */
 static inline bool gs_chunk_is_mapped(const struct gs_chunk *chunk)
 {
     return gs_chunk_is_there(chunk) && !chunk->adrift;
@@ -27,10 +27,10 @@ static inline bool gs_chunk_is_mapped(const struct gs_chunk *chunk)
 
 /* The following under gs_memory_lock. */
 
-/* At its address in the driver's eyes, as far as it is on the device. */
+/* The range's chunks are mapped at its address when they are on the device. */
 bool gs_range_is_mapped(const struct gs_range *range);
 
-/* The program can reach it. */
+/* The program can reach the range. */
 bool gs_range_is_needed(const struct gs_range *range);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * discard.c: marks blocks whose contents the program has given up. State: in the chunks, under
- * gs_memory_lock. Addresses are the program's word: they are looked up, never read.
+ * gs_memory_lock. The addresses come from the program: they are looked up, never read.
  */
 #include "runtime/range/discard.h"
 
@@ -14,9 +14,9 @@
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/slab.h"
 
-#define BLOCKS_MARKED 64u /* of a chunk: bits of the mask */
+#define BLOCKS_MARKED 64u /* bits of a chunk's mask */
 
-/* Under the lock: the live range that has all of these bytes in one allocation; NULL: none. */
+/* Under the lock: the live range that contains all of these bytes in one allocation; NULL: none. */
 static struct gs_range *find_owner(uint64_t address, uint64_t bytes)
 {
     struct gs_range *range = gs_range_at(address);
@@ -39,7 +39,8 @@ static uint64_t end_of(const struct gs_range *range, uint64_t from, uint64_t byt
                                                                    : from + bytes;
 }
 
-/* The blocks of the chunk from first to last (not included); at most BLOCKS_MARKED of them. */
+/* The mask of the chunk's blocks from first to last (not included); at most BLOCKS_MARKED of
+ * them. */
 static uint64_t mask_of(uint64_t first, uint64_t last)
 {
     const uint64_t below_last = last >= BLOCKS_MARKED ? UINT64_MAX : (UINT64_C(1) << last) - 1;
@@ -57,7 +58,7 @@ static uint64_t marked_bytes(uint64_t mask, uint64_t chunk_bytes)
     return blocks * GS_BLOCK_BYTES - (partial ? GS_BLOCK_BYTES - rest : 0);
 }
 
-/* Under the lock. from, to: offsets in the range, of the part within this chunk. */
+/* Under the lock. from, to: offsets in the range, both within this chunk. */
 static uint64_t mark_chunk(struct gs_range *range, uint32_t index, uint64_t from, uint64_t to,
                            uint64_t stamp)
 {
@@ -73,7 +74,7 @@ static uint64_t mark_chunk(struct gs_range *range, uint32_t index, uint64_t from
 
     if (mask == 0)
         return 0;
-    if (chunk->discard_stamp != stamp) /* an older one holds no longer */
+    if (chunk->discard_stamp != stamp) /* an older mask is no longer valid */
         chunk->discarded = 0;
     chunk->discard_stamp = stamp;
     chunk->discarded |= mask;

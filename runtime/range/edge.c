@@ -4,8 +4,8 @@
  * either side, and the memory that all edges of a device share.
  *
  * Invariants, under gs_memory_lock: the tree holds the addresses of every range from
- * gs_edge_reserve() to gs_edge_give_back(); device->edge.handle is memory of ours while
- * edge.present, from its first context to its last, and is counted in `pinned` as long.
+ * gs_edge_reserve() to gs_edge_give_back(). device->edge.handle is memory of ours while
+ * edge.present, from the device's first context to its last; meanwhile it is counted in `pinned`.
  */
 #include "runtime/range/edge.h"
 
@@ -15,13 +15,13 @@
 #include "runtime/range/vmm.h"
 #include "runtime/range/memory_lock.h"
 
-#define ATTEMPTS 10 /* at making room, a second */
+#define ATTEMPTS 10 /* at making room, one a second */
 
 static struct gs_range_tree tree;
 
 static void edge_addresses(const struct gs_range *range, CUdeviceptr edges[2])
 {
-    edges[0] = range->outer.base;
+    edges[0] = range->space.node.base;
     edges[1] = range->node.base + range->reserved;
 }
 
@@ -40,10 +40,10 @@ CUresult gs_edge_reserve(struct gs_range *range)
     if (result != CUDA_SUCCESS)
         return result;
     range->node.base = address + edge;
-    range->outer.base = address;
-    range->outer.size = whole_bytes(range);
+    range->space.node.base = address;
+    range->space.node.size = whole_bytes(range);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_range_tree_insert(&tree, &range->outer);
+    gs_range_tree_insert(&tree, &range->space.node);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return result;
 }
@@ -67,7 +67,7 @@ static CUresult create_edge(const struct gs_device *device, CUmemGenericAllocati
     return gs_driver.cuMemCreate(edge, device->granule, &prop, 0);
 }
 
-/* the first edge that a thread comes with is the device's */
+/* The first edge that a thread has made becomes the device's. */
 static void keep_edge(struct gs_device *device, CUmemGenericAllocationHandle edge)
 {
     bool kept;
@@ -141,8 +141,8 @@ void gs_edges_context_ended(void)
             drop_edge(device);
 }
 
-/* A driver that does not know memory which can only be read lets it be written, too: nobody
- * else's. On error nothing is left behind. */
+/* If a driver has no read-only access, the edge can be written, too; it holds nothing of
+ * anybody's. On error nothing is left behind. */
 static CUresult map_edge(const struct gs_device *device, CUdeviceptr address)
 {
     CUmemAccessDesc access = {
@@ -166,12 +166,12 @@ void gs_edge_map(struct gs_range *range)
     const struct gs_device *device = range->device;
     CUdeviceptr edges[2];
 
-    if (range->edged || !make_edge(range->device, NULL))
+    if (range->space.edged || !make_edge(range->device, NULL))
         return;
     edge_addresses(range, edges);
     if (map_edge(device, edges[0]) == CUDA_SUCCESS) {
-        range->edged = map_edge(device, edges[1]) == CUDA_SUCCESS;
-        if (!range->edged)
+        range->space.edged = map_edge(device, edges[1]) == CUDA_SUCCESS;
+        if (!range->space.edged)
             gs_vmm_unmap_at(edges[0], device->granule);
     }
 }
@@ -181,15 +181,15 @@ void gs_edge_give_back(struct gs_range *range)
     CUdeviceptr edges[2];
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_range_tree_remove(&tree,
-                         range->outer.base); /* before the driver gives it to another thread */
+    /* before the driver gives it to another thread */
+    gs_range_tree_remove(&tree, range->space.node.base);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (range->edged) {
+    if (range->space.edged) {
         edge_addresses(range, edges);
         for (unsigned i = 0; i < 2; i++)
             gs_vmm_unmap_at(edges[i], range->device->granule);
     }
-    gs_driver.cuMemAddressFree(range->outer.base, range->outer.size);
+    gs_driver.cuMemAddressFree(range->space.node.base, range->space.node.size);
 }
 
 bool gs_edge_reserved(CUdeviceptr address, uint64_t bytes)

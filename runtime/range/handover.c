@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handover.c: owns the descriptors of device memory in this process: in hand (came, and not
+ * handover.c: owns the descriptors of device memory in this process: in hand (received, and not
  * used yet), of chunks (in use), given (on their way to the daemon).
  *
- * Each has a place in one table, of which they are a small part of what the process may open.
- * Only the client thread fills places; any thread whose chunk loses its memory empties one
- * (atomics). A program may close numbers that are not its own and use them again: nothing is
- * closed or sent that is no longer what it was (same_file).
+ * Each has a place in one table. They are a small part of the descriptors that the process may
+ * open. Only the client thread fills places; any thread whose chunk loses its memory empties one
+ * (atomics). A program may close numbers that are not its own and use them again: a descriptor is
+ * closed or sent only if it is still the same file (same_file).
  */
 #include "runtime/range/handover.h"
 
@@ -28,9 +28,9 @@
 
 #define PLACES    1024u
 #define LOST      (-1)
-#define LEAST     64   /* a process that may open no more keeps them all for the program */
+#define LEAST     64   /* a process that may open fewer keeps them all for the program */
 #define HAND_MOST 512u /* pieces */
-#define WORTH     4096 /* a descriptor: memory of at least one part in so many of the device */
+#define WORTH     4096 /* a descriptor is used for no less than this part of the device */
 
 #define FORK_WAIT_NS  100000000u /* a driver that hangs in an export must not hang fork() */
 #define FORK_PAUSE_NS 50000
@@ -49,14 +49,14 @@ struct piece {
 
 static struct place places[PLACES];
 static struct {
-    /* seq_cst, both: either the client thread sees that somebody forks, or that one sees it
-     * busy with a descriptor that has no place yet */
+    /* seq_cst, both: either the client thread sees that a thread forks, or that thread sees the
+     * client thread busy with a descriptor that has no place yet */
     _Atomic(unsigned) forking;
     _Atomic(bool) busy;
 
     struct piece in_hand[HAND_MOST];
     unsigned hand_count;
-    struct piece given[GS_GIVEN_MOST]; /* those of one device are of one size */
+    struct piece given[GS_GIVEN_MOST]; /* all pieces of a device have the same size */
     unsigned given_count;
 } self;
 
@@ -93,8 +93,8 @@ static unsigned most_places(void)
                : PLACES;
 }
 
-/* On a card all descriptors of memory are of one file. A number that is given to us again was
- * closed by somebody else: the place that had it has nothing. */
+/* On a card all descriptors of memory are of one file. If we get a number again, somebody else
+ * has closed it: the place that had it has no descriptor any more. */
 static void lose_number(int fd)
 {
     for (unsigned i = 0; i < PLACES; i++) {
@@ -105,7 +105,7 @@ static void lose_number(int fd)
     }
 }
 
-/* Takes the descriptor over, under a higher number. False: it is closed. */
+/* Takes over the descriptor under a higher number. False: it is closed. */
 static bool fill_place(int fd, uint16_t *index)
 {
     const unsigned most = most_places();
@@ -140,7 +140,7 @@ void gs_handover_forget(struct gs_chunk *chunk)
 
 /* --- descriptors without a place --- */
 
-/* False: somebody forks. */
+/* False: a thread forks. */
 bool gs_handover_begin(void)
 {
     atomic_store_explicit(&self.busy, true, memory_order_seq_cst);
@@ -260,7 +260,7 @@ uint64_t gs_handover_in_hand(const struct gs_device *device)
     return bytes;
 }
 
-/* Out of the hand; its place is the caller's. */
+/* Takes a piece out of the hand; its place is the caller's. */
 static struct piece take_piece(unsigned i)
 {
     const struct piece piece = self.in_hand[i];
@@ -357,7 +357,7 @@ int gs_handover_lend(const struct gs_chunk *chunk, bool *made)
     return same_file(&places[chunk->descriptor - 1u], fd) ? fd : -1;
 }
 
-/* It can go with the device's next report. */
+/* The piece can be sent with the device's next report. */
 static bool can_be_sent(const struct piece *piece)
 {
     for (unsigned i = 0; i < self.given_count; i++)
@@ -366,7 +366,7 @@ static bool can_be_sent(const struct piece *piece)
     return self.given_count < GS_GIVEN_MOST;
 }
 
-/* A descriptor for the chunk's memory: the one with which it came, or a new one. */
+/* Gets a descriptor for the chunk's memory: the one with which it came, or a new one. */
 static bool descriptor_for(const struct gs_chunk *chunk, uint16_t *place)
 {
     if (chunk->descriptor == 0)
@@ -382,7 +382,7 @@ bool gs_handover_give(struct gs_range *range, uint32_t chunk)
     struct piece piece = {range->device, gs_range_chunk_bytes(range, chunk), 0};
     CUresult unmapped, released;
 
-    /* with RUN on something else may come in before it is known that this has left */
+    /* with RUN on, other memory may come in before the daemon knows that this has left */
     if (!gs_handover_is_wanted(range, chunk) ||
         (gs_device_flags(range->device) & GS_TARGET_RUN) != 0 || !can_be_sent(&piece) ||
         !descriptor_for(which, &piece.place))
@@ -391,7 +391,7 @@ bool gs_handover_give(struct gs_range *range, uint32_t chunk)
     released = gs_vmm_release(which->handle);
     which->descriptor = 0;
     if (unmapped != CUDA_SUCCESS || released != CUDA_SUCCESS) {
-        /* memory that is still mapped here is nobody else's */
+        /* memory that is still mapped here must not reach another program */
         gs_log("memory at %#llx cannot be handed over: CUresult %d, %d",
                (unsigned long long)gs_range_chunk_address(range, chunk), unmapped, released);
         empty_place(piece.place);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handover.h: device memory that goes to another program, or comes from one, without being
- * released between (lockd/server/handover.h). On its way it is a descriptor; one that came is
- * kept for as long as its memory is used, since a driver makes descriptors of its own memory
- * only.
+ * handover.h: device memory that passes to another program, or comes from one, without being
+ * released between (lockd/server/handover.h). On its way it is a descriptor. A descriptor that
+ * has come is kept for as long as its memory is used, since a driver makes descriptors of its own
+ * memory only.
  *
- * Memory in hand counts as resident: it is part of what the budget has risen by. Client thread,
- * unless marked.
+ * Memory in hand counts as resident: the budget has risen by it. Client thread, unless marked.
  */
 #ifndef GS_RUNTIME_RANGE_HANDOVER_H
 #define GS_RUNTIME_RANGE_HANDOVER_H
@@ -20,15 +19,15 @@
 
 /* --- what comes --- */
 
-/* How many descriptors may come with the next message, at least that many unless somebody
- * forks; they are nobody's until
- * gs_handover_received(), and no child is forked meanwhile (see gs_handover_before_fork). */
+/* The number of descriptors that may come with the next message; at least `least`, unless a
+ * thread forks. They belong to no one until gs_handover_received(), and no child is forked
+ * meanwhile (see gs_handover_before_fork). */
 unsigned gs_handover_expect(unsigned least);
 void gs_handover_received(void);
 
-/* A target has come, whose budget does not count yet: takes the memory that came with it, as
- * far as there is use and room for it (the rest stays in `with`). With RUN off it releases all
- * that is in hand; with RUN on, all that was given and not sent, since that much is to come
+/* A target has come, whose budget does not count yet. Takes the memory that came with it, as far
+ * as it is useful and has room (the rest stays in `with`). With RUN off, releases all memory in
+ * hand. With RUN on, releases all memory that was given and not sent, since that much is to come
  * back. */
 void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *target,
                        struct gs_descriptors *with);
@@ -36,40 +35,40 @@ void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *ta
 /* Bytes in hand for that device. */
 uint64_t gs_handover_in_hand(const struct gs_device *device);
 
-/* Memory at the chunk's address, out of the hand, with contents of somebody else's: all of it
- * is written next. False: there is none that fits. */
+/* Maps memory in hand at the chunk's address. It has another program's contents: all of it is
+ * written next. False: no memory in hand fits. */
 bool gs_handover_place(struct gs_range *range, uint32_t chunk);
 
-/* Releases what is in hand beyond so many bytes. */
+/* Releases memory in hand beyond so many bytes. */
 void gs_handover_shrink(struct gs_device *device, uint64_t most);
 
 /* --- what goes --- */
 
-/* Memory for this chunk is to be made so that it can be given away. Any thread. */
+/* True if memory for this chunk should be made so that it can be given away. Any thread. */
 bool gs_handover_is_wanted(const struct gs_range *range, uint32_t chunk);
 
 /* Takes the chunk's memory away, as backend.h's remove() does, and keeps it for the next
  * report. False: nothing was done. */
 bool gs_handover_give(struct gs_range *range, uint32_t chunk);
 
-/* Puts what was given into a report; it stays ours until gs_handover_sent(). */
+/* Puts the given memory into a report; it stays ours until gs_handover_sent(). */
 void gs_handover_report(const struct gs_device *device, struct gs_wire_state *state,
                         struct gs_descriptors *with);
 
-/* The memory that the device gave is the daemon's now, or nobody's. */
+/* The report was sent: the memory that the device gave is the daemon's now, or nobody's. */
 void gs_handover_sent(const struct gs_device *device);
 
 /* --- what others open (client/exporter.c) --- */
 
-/* Between the two a descriptor may be open that has no place yet. False: somebody forks. */
+/* Between these two calls a descriptor may be open that has no place yet. False: a thread forks. */
 bool gs_handover_begin(void);
 void gs_handover_end(void);
 
 /* A descriptor of a chunk that is on the device; *made: the caller closes it. -1: there is none.
- * Between the two above. */
+ * Between the two calls above. */
 int gs_handover_lend(const struct gs_chunk *chunk, bool *made);
 
-/* Pieces of any device are in hand, or given and not sent. */
+/* True if pieces of any device are in hand, or given and not sent. */
 bool gs_handover_has_any(void);
 
 /* --- always --- */
@@ -80,13 +79,13 @@ void gs_handover_forget(struct gs_chunk *chunk);
 /* The connection has ended. */
 void gs_handover_lost(void);
 
-/* Around fork(): a child that got a descriptor which nobody knows of yet would keep its memory
- * for as long as it lives. Until gs_handover_after_fork() nothing is given or received; what is
- * under way is waited for, at most FORK_WAIT_NS. Any thread. */
+/* Before fork(). A child that inherits a descriptor which has no place yet would keep its memory
+ * for as long as it lives. So until gs_handover_after_fork() nothing is given or received; this
+ * waits for what is under way, for at most FORK_WAIT_NS. Any thread. */
 void gs_handover_before_fork(void);
 void gs_handover_after_fork(void);
 
-/* In a forked child: the parent's memory is not held by it. */
+/* In a forked child: lets go of the parent's memory. */
 void gs_handover_in_child(void);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * managed.c: movable memory made of managed memory (CUDA driver API manual, "Unified
- * Addressing" and cuMemPrefetchAsync): on the device by a prefetch when the program may have it
- * there, on the host by one when others need the room. Slower than vmm.c (no hashes, no host
- * memory of ours, a wait for each chunk on the way in); for drivers without virtual memory
- * management, or GPUSHARE_MEMORY=managed.
+ * managed.c: movable memory made of managed memory (CUDA driver API manual, "Unified Addressing"
+ * and cuMemPrefetchAsync). A prefetch brings it to the device when the program may have it there,
+ * and to the host when others need the room. It is slower than vmm.c (no hashes, no host memory
+ * of ours, a wait for each chunk on the way in). For drivers without virtual memory management,
+ * or GPUSHARE_MEMORY=managed.
  *
- * A driver makes room for pages by pushing out others, which is the thrashing that gpushare is
- * there to avoid, so nothing is brought in that the card has no room for at that moment: it
- * then counts as out of memory, as cuMemCreate would say. State: the bytes on their way in, of
- * each device; any thread.
+ * A driver makes room for pages by pushing out others, which is the thrashing that gpushare
+ * avoids. So nothing is brought in for which the card has no room at that moment: that counts as
+ * out of memory, as cuMemCreate would say. State: the bytes on their way in, of each device; any
+ * thread.
  */
 #include "runtime/range/managed.h"
 
@@ -21,8 +21,8 @@
 #include "runtime/range/chunk.h"
 #include "runtime/base/uncancelled.h"
 
-/* Claims bytes of the current device's free memory; bytes that others of this process are about
- * to take count twice for a moment. */
+/* Claims bytes of the current device's free memory. Bytes that other threads of this process are
+ * about to take count twice for a moment. */
 static bool claim_free_bytes(struct gs_device *device, uint64_t bytes)
 {
     const uint64_t claimed =
@@ -37,8 +37,8 @@ static bool claim_free_bytes(struct gs_device *device, uint64_t bytes)
     return false;
 }
 
-/* Brings bytes at address in and waits for them; a stream of its own, so that no capture of the
- * program's is touched. */
+/* Brings bytes at address in and waits for them. It uses a stream of its own, so that no capture
+ * of the program is touched. */
 static CUresult prefetch_in(CUdevice ordinal, CUdeviceptr address, uint64_t bytes)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
@@ -87,7 +87,7 @@ static CUresult send_chunk(struct gs_range *range, uint32_t chunk, CUstream stre
                                         stream);
 }
 
-/* It has been sent, or all of it is given back next. */
+/* The chunk has been sent, or its whole range is released next. */
 static void remove_nothing(struct gs_range *range, uint32_t chunk)
 {
     (void)range;
@@ -104,7 +104,7 @@ static void give_back_range(struct gs_range *range)
 {
     const struct gs_context *context;
 
-    /* the memory of a context that has ended went with it, and may be another's by now */
+    /* the memory ended with its context, and may be another's by now */
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
         if (context->handle == range->context) {
             gs_driver.cuMemFree_v2(range->node.base);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * program_managed.c: the backend of the program's own managed memory, and what of it is counted.
+ * program_managed.c: the backend of the program's own managed memory, and the count of it.
  *
  * A prefetch does not move memory that is read-mostly: it makes a second copy. So that advice is
  * taken back before a chunk leaves and given again afterwards; other advice stays as it is.
@@ -19,7 +19,7 @@
 #include "runtime/range/managed.h"
 #include "runtime/range/memory_lock.h"
 
-#define STEP_BYTES (64ull << 10) /* bytes are counted in these */
+#define STEP_BYTES (64ull << 10) /* unit in which bytes are counted */
 
 struct gs_range *gs_program_managed_new(struct gs_device *device, CUdeviceptr address,
                                         uint64_t bytes)
@@ -164,7 +164,7 @@ struct gs_range *gs_program_managed_next_loose(const struct gs_device *device, u
 
 /* --- the backend --- */
 
-/* The first part of [from, to) in the spans; the lock is taken for that. */
+/* The first part of [from, to) that is in the spans; takes the lock. */
 static bool first_span(const struct gs_spans *spans, uint64_t from, uint64_t to,
                        struct gs_span *found)
 {
@@ -189,7 +189,7 @@ static void advise_read_mostly(struct gs_range *range, uint32_t chunk, bool set)
                               range->device->ordinal);
 }
 
-/* Memory that was never sent away comes when the program touches it. */
+/* Memory that was never sent away is brought in by the driver when the program touches it. */
 static CUresult place_theirs(struct gs_range *range, uint32_t chunk)
 {
     uint64_t from = gs_range_chunk_address(range, chunk);
@@ -225,7 +225,7 @@ static CUresult send_theirs(struct gs_range *range, uint32_t chunk, CUstream str
                                         stream);
 }
 
-/* It has been sent (moving); or the whole range ends, and its advice with it. */
+/* The chunk has been sent (moving), or the whole range ends, and its advice with it. */
 static void remove_theirs(struct gs_range *range, uint32_t chunk)
 {
     if (range->chunks[chunk].moving)

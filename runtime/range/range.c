@@ -54,23 +54,23 @@ static void set_pinned(struct gs_range *range)
 
 void gs_range_pin(struct gs_range *range)
 {
-    range->for_good = true;
+    range->pin.for_good = true;
     set_pinned(range);
 }
 
 void gs_range_share(struct gs_range *range)
 {
-    if (range->shares++ == 0)
+    if (range->pin.shares++ == 0)
         range->device->accounts.shared += range->reserved;
     set_pinned(range);
 }
 
 void gs_range_unshare(struct gs_range *range)
 {
-    if (--range->shares != 0)
+    if (--range->pin.shares != 0)
         return;
     range->device->accounts.shared -= range->reserved;
-    if (range->for_good)
+    if (range->pin.for_good)
         return;
     range->pinned = false;
     range->device->accounts.demand += on_card(range);
@@ -257,7 +257,7 @@ static uint64_t absent_bytes(const struct gs_range *range)
     return absent;
 }
 
-/* Takes it out of the demand; loose chunks are not in it. */
+/* Takes the range out of the demand, which does not include loose chunks. */
 static void end_demand(const struct gs_range *range)
 {
     uint64_t counted = on_card(range);
@@ -281,7 +281,7 @@ bool gs_range_place(struct gs_range *range)
 
     for (uint32_t i = 0; i < range->chunk_count; i++)
         if (range->chunks[i].state == GS_CHUNK_HOST)
-            return false; /* copying is the client thread's */
+            return false; /* only the client thread copies */
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     claimed = device->accounts.resident + wanted <=
               atomic_load_explicit(&device->target.budget, memory_order_relaxed) +
@@ -291,7 +291,7 @@ bool gs_range_place(struct gs_range *range)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!claimed)
         return false;
-    gs_worker_wake(); /* said before it is done: else others measure it as nobody's */
+    gs_worker_wake(); /* reported before: else it is measured as nobody's */
     if (wanted == range->reserved && range->own == NULL) {
         const uint32_t count = gs_backend_of(range)->place_all(range);
 
@@ -379,7 +379,7 @@ _Atomic(uint32_t) gs_memory_frees;
 void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
 {
     atomic_fetch_add_explicit(&gs_memory_frees, 1, memory_order_release);
-    if (range->own == NULL) { /* the program's own mapping went before */
+    if (range->own == NULL) { /* the program's own mapping was removed before */
         gs_range_clear_address(range);
         range->node.size = range->reserved;
         gs_range_tree_insert(&gone, &range->node);
@@ -389,9 +389,9 @@ void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
     if (!range->pinned)
         end_demand(range);
     range->device->accounts.over -= range->over;
-    if (range->shares != 0)
+    if (range->pin.shares != 0)
         range->device->accounts.shared -= range->reserved;
-    range->shares = 0; /* the driver keeps it for those who have it open */
+    range->pin.shares = 0; /* the driver keeps it for the processes that have it open */
     range->life = (uint8_t)life;
 }
 
@@ -425,7 +425,7 @@ bool gs_range_any_leaves(const struct gs_device *device)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (range = device->ranges; range != NULL; range = range->next)
         if (range->life == GS_RANGE_IDLE || range->life == GS_RANGE_DISPOSING ||
-            (range->life == GS_RANGE_DEAD && range->at_rest))
+            (range->life == GS_RANGE_DEAD && range->dead.at_rest))
             break;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return range != NULL;
@@ -448,8 +448,8 @@ void gs_range_dispose(struct gs_range *range)
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         gs_backend_of(range)->give_back(range);
     }
-    if (range->after != NULL)
-        gs_driver.cuEventDestroy_v2(range->after);
+    if (range->dead.after != NULL)
+        gs_driver.cuEventDestroy_v2(range->dead.after);
     if (pushed)
         gs_driver.cuCtxPopCurrent_v2(&current);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -528,5 +528,5 @@ void gs_ranges_after_fork(void)
     pthread_mutex_init(&gs_memory_lock, NULL);
     gs_edges_after_fork();
     gone.root = NULL;
-    tree.root = NULL; /* the parent's ranges mean nothing here; their books are left to it */
+    tree.root = NULL; /* the parent's ranges mean nothing here */
 }

@@ -22,7 +22,7 @@ struct gs_slab {
 };
 
 static struct gs_slab *lists[CLASSES];
-static struct gs_slab *blank[CLASSES]; /* one of each size without a range: all pieces free */
+static struct gs_slab *blank[CLASSES]; /* without a range, all pieces free */
 
 static uint32_t class_shift(uint64_t bytes)
 {

@@ -49,10 +49,10 @@ void gs_slab_revive(struct gs_range *range, CUdeviceptr address, uint64_t bytes)
 /* Puts a retired piece back. True: the slab is empty and has left the lists. */
 bool gs_slab_put(struct gs_range *range, CUdeviceptr address);
 
-/* Sum of what was asked for, in units of GS_SLAB_MIN_SHIFT. */
+/* The bytes that the program asked for, summed in units of GS_SLAB_MIN_SHIFT. */
 uint64_t gs_slab_asked(const struct gs_slab *slab);
 
-/* The range goes. Takes NULL. */
+/* The range ends. Takes NULL. */
 void gs_slab_free(struct gs_slab *slab);
 
 void gs_slabs_after_fork(void);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * spans.c: sets, finds and compares parts of an address range that have a value. Invariants: the
- * list is ascending, no span is empty, and neighbours that touch have different values. The
- * caller has the lock.
+ * list is ascending, no span is empty, and adjacent spans have different values. The caller has
+ * the lock.
  */
 #include "runtime/range/spans.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * spans.h: parts of an address range that have a value, in ascending order and without overlap:
- * what a program said of parts of its managed memory.
+ * the program's advice about parts of its managed memory.
  */
 #ifndef GS_RUNTIME_RANGE_SPANS_H
 #define GS_RUNTIME_RANGE_SPANS_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct gs_span {
-    uint64_t from, to; /* addresses; to is behind the last byte */
+    uint64_t from, to; /* addresses; `to` is behind the last byte */
     int32_t value;
 };
 

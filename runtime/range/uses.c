@@ -2,13 +2,13 @@
  *
  * uses.c: notes which chunks are used (uses.h).
  *
- * A kernel that gets an address is taken to use all from there to the next address that some
- * kernel gets, or to the end of the allocation: frameworks cut large allocations into the pieces
- * that their kernels work on. Memory of the program's own that lies side by side (expandable
- * segments) counts as one allocation.
+ * A kernel that gets an address is assumed to use everything from there to the next address that
+ * some kernel gets, or to the end of the allocation: frameworks cut large allocations into the
+ * pieces that their kernels work on. Memory of the program's own that lies side by side
+ * (expandable segments) counts as one allocation.
  *
- * State: the bytes of each chunk (in struct gs_chunk), their sum, and the addresses of this window
- * and the one before, under gs_memory_lock. Any thread.
+ * State: the bytes of each chunk (in struct gs_chunk), their sum, and the addresses of this
+ * window and the one before, under gs_memory_lock. Any thread.
  */
 #include "runtime/range/uses.h"
 
@@ -25,7 +25,7 @@
 #define WORDS_MOST  512 /* words that are looked at for one launch */
 #define STARTS_MOST 8192
 
-/* Where what a kernel works on begins. */
+/* An address that a kernel got. */
 struct start {
     uint64_t address;
     bool old; /* seen in the window before, and not in this one */
@@ -74,7 +74,7 @@ void gs_uses_span(CUdeviceptr address, uint64_t bytes)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
-/* Under the lock: the number of the first one that is not below. */
+/* Under the lock: the index of the first start that is not below the address. */
 static unsigned find_start(uint64_t address)
 {
     unsigned low = 0, high = start_count;
@@ -90,14 +90,14 @@ static unsigned find_start(uint64_t address)
     return low;
 }
 
-/* Under the lock: the next one behind this one, which is known from now on. */
+/* Under the lock: notes this start, and returns the next one behind it. */
 static uint64_t note_start(uint64_t address)
 {
     unsigned at = find_start(address);
 
     if (at == start_count || starts[at].address != address) {
         if (start_count == STARTS_MOST)
-            at = start_count = 0; /* begins anew */
+            at = start_count = 0; /* the table is full: forgets all */
         memmove(&starts[at + 1], &starts[at], (start_count - at) * sizeof starts[0]);
         starts[at].address = address;
         start_count++;
@@ -146,7 +146,7 @@ static unsigned add_words(uint64_t *words, unsigned count, const void *from, uin
     return count;
 }
 
-/* The driver may have a handle of either kind for what is launched. */
+/* The launched function may be a handle of either kind. */
 static bool parameter_bytes(CUfunction function, unsigned index, size_t *bytes)
 {
     size_t offset;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * uses.h: which chunks the program uses, as far as its calls show it: for the choice of those
- * that are on the card where not all of them fit (swap/placement.h). A guess: nothing but speed
- * may depend on it.
+ * uses.h: which chunks the program uses, as its calls show. If not all chunks fit on the card,
+ * this decides which ones are there (swap/placement.h). It is a guess, on which nothing but speed
+ * may depend.
  */
 #ifndef GS_RUNTIME_RANGE_USES_H
 #define GS_RUNTIME_RANGE_USES_H
@@ -13,24 +13,24 @@
 
 #include <cudaTypedefs.h>
 
-/* Something lies beyond the card, or has. Relaxed: read behind the gate's slow way only. */
+/* True if memory lies beyond the card, or has. Relaxed: read only on the gate's slow path. */
 extern _Atomic(bool) gs_uses_noted;
 
-/* From now on calls are looked at. */
+/* Begins to look at calls. */
 void gs_uses_begin(void);
 
-/* A copy or a set of so many bytes there; others than the program's movable memory are passed
- * over. Any thread. */
+/* Notes a copy or a set of so many bytes there; ignores addresses that are not the program's
+ * movable memory. Any thread. */
 void gs_uses_span(CUdeviceptr address, uint64_t bytes);
 
-/* A launch with these parameters, in one of the two forms of cuLaunchKernel: all 8-byte words in
- * them are taken for addresses. Any thread. */
+/* Notes a launch with these parameters, in one of the two forms of cuLaunchKernel: every 8-byte
+ * word in them may be an address. Any thread. */
 void gs_uses_launch(CUfunction function, void **params, void **extra);
 
 /* Bytes noted since the last call. Client thread. */
 uint64_t gs_uses_take(void);
 
-/* A window has ended: addresses that no launch of it had are forgotten. Client thread. */
+/* A window has ended: forgets addresses that no launch in it had. Client thread. */
 void gs_uses_age(void);
 
 void gs_uses_after_fork(void);

@@ -17,7 +17,7 @@
 #include "runtime/range/chunk.h"
 #include "runtime/range/memory_lock.h"
 
-#define ATTEMPTS 4 /* at giving memory back: a failure may have been that call's alone */
+#define ATTEMPTS 4 /* at releasing memory: a single call may fail for reasons of its own */
 
 static CUmemAccessDesc access_from(CUdevice ordinal)
 {
@@ -33,8 +33,8 @@ static void add_access(CUmemAccessDesc *access, size_t *count, const CUmemAccess
     access[(*count)++] = *more;
 }
 
-/* cuMemAlloc's memory: its own device, and those whose contexts were given peer access to it; a
- * pool's: also those that it was opened to */
+/* The access rights of cuMemAlloc's memory: for its own device, and for devices whose contexts
+ * were given peer access; for a pool's memory also those that the pool was opened to. */
 static size_t plain_access(const struct gs_range *range, CUmemAccessDesc *access)
 {
     const struct gs_device *device = range->device;
@@ -55,7 +55,7 @@ struct placed {
     uint64_t bytes;
 };
 
-/* under the lock: cuMemAlloc's chunks that are on the device; list NULL: their number only */
+/* under the lock: lists cuMemAlloc's chunks on the device; list NULL: only counts them */
 static size_t list_placed(const struct gs_device *device, struct placed *list)
 {
     size_t count = 0;
@@ -89,7 +89,7 @@ CUresult gs_vmm_share(struct gs_device *device, CUdevice peer)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (list == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    for (size_t i = 0; i < count; i++) { /* one that was freed meanwhile fails alone */
+    for (size_t i = 0; i < count; i++) { /* a chunk that was freed meanwhile fails alone */
         const CUresult one =
             gs_driver.cuMemSetAccess(list[i].address, list[i].bytes, &access, 1);
 
@@ -124,7 +124,7 @@ CUresult gs_vmm_unmap_at(CUdeviceptr address, uint64_t bytes)
 {
     CUresult result = CUDA_ERROR_UNKNOWN;
 
-    /* again: what stays mapped would be in the way of the next mapping here for ever */
+    /* again: a mapping that stays would be in the way of the next one for ever */
     for (unsigned i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
         result = gs_driver.cuMemUnmap(address, bytes);
     return result;
@@ -152,8 +152,8 @@ static CUmemAllocationProp plain_memory(const struct gs_device *device)
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal}};
 }
 
-/* Memory that a descriptor can be made of, if that is of use; else, or where the driver has
- * none of that kind, plain memory. */
+/* Makes memory of which descriptors can be made, if that is useful. If not, or if the driver has
+ * no such memory, makes plain memory. */
 CUresult gs_vmm_create(struct gs_range *range, uint32_t index)
 {
     struct gs_chunk *chunk = &range->chunks[index];
@@ -200,7 +200,7 @@ static CUresult place_chunk(struct gs_range *range, uint32_t chunk)
     return result;
 }
 
-/* memory for one chunk at its address, without access to it */
+/* maps memory for one chunk at its address, without access rights */
 static bool put_in_place(struct gs_range *range, uint32_t chunk)
 {
     const CUmemAllocationProp plain = plain_memory(range->device);

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * vmm.h: what a backend (backend.h) of physical memory behind reserved addresses can do besides
- * (CUDA driver API manual, "Virtual Memory Management").
+ * vmm.h: calls on physical memory behind reserved addresses that are not part of a backend
+ * (backend.h); see CUDA driver API manual, "Virtual Memory Management".
  */
 #ifndef GS_RUNTIME_RANGE_VMM_H
 #define GS_RUNTIME_RANGE_VMM_H
 
 #include "runtime/range/range.h"
 
-/* Maps, or unmaps, memory that the chunk has already: the program moves its own mapping. */
+/* Maps, or unmaps, memory that the chunk has already, when the program moves its own mapping. */
 CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk);
 CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk);
 
-/* Unmaps what is mapped exactly there. Any thread. */
+/* Unmaps what is mapped at exactly these addresses. Any thread. */
 CUresult gs_vmm_unmap_at(CUdeviceptr address, uint64_t bytes);
 
-/* Lets go of physical memory; it stays as long as it is mapped. Any thread. */
+/* Releases physical memory; it stays while it is mapped. Any thread. */
 CUresult gs_vmm_release(CUmemGenericAllocationHandle handle);
 
-/* Device memory for the chunk, in place of what handle it has; not mapped yet. */
+/* Makes device memory for the chunk, in place of the handle that it has; does not map it. */
 CUresult gs_vmm_create(struct gs_range *range, uint32_t chunk);
 
-/* Host memory for the chunk, which the device can reach; not mapped yet. */
+/* Makes host memory for the chunk, which the device can reach; does not map it. */
 CUresult gs_vmm_create_on_host(struct gs_range *range, uint32_t chunk);
 
-/* Gives another device access to what cuMemAlloc has on this one now. Inside the gate. */
+/* Gives another device access to the memory that cuMemAlloc has on this one now. Inside the
+ * gate. */
 CUresult gs_vmm_share(struct gs_device *device, CUdevice peer);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * stub.c: the library that stays where libgpushare.so.1 was, for patched programs that were not
- * restored when gpushare was removed. It has the same SONAME and exports the same names, and
- * passes every call on to the driver. It says so once on standard error (GPUSHARE_QUIET=1: not).
+ * restored when gpushare was removed. It has the same SONAME, exports the same names, and passes
+ * every call on to the driver. It says so once on standard error, unless GPUSHARE_QUIET=1.
  *
- * A driver's function is looked up when it is called for the first time; several threads that do
- * so at once write the same address. No other state.
+ * A function of the driver is looked up when it is called for the first time; several threads
+ * that do so at once write the same address. No other state.
  */
 #include "runtime/base/libc_symbols.h"
 
@@ -54,12 +54,12 @@ void *gs_stub_resolve(size_t index)
     if (handle != NULL)
         found = gs_libc_dlsym(handle, names[index]);
     if (found == NULL)
-        return (void *)answer_missing; /* asked again next time: the driver may come */
+        return (void *)answer_missing; /* looked up again the next time */
     __atomic_store_n(&gs_stub_slots[index], found, __ATOMIC_RELAXED);
     return found;
 }
 
-/* Functions of the library's own have nothing to pass to. */
+/* The library's own functions have nothing to pass to. */
 #define GS_STUB(name)
 #define GS_STUB_OURS(name)                                                                     \
     __attribute__((visibility("default"))) int name(void);                                     \
@@ -78,7 +78,7 @@ static void say_text(const char *text)
     (void)n;
 }
 
-/* getenv() does not work yet: this comes up before libc (-z initfirst). */
+/* getenv() does not work yet: this runs before libc (-z initfirst). */
 static bool is_quiet(char **environment)
 {
     for (; environment != NULL && *environment != NULL; environment++)

@@ -2,16 +2,17 @@
  *
  * exchange.c: changes the memory behind a chunk: of the card, or of the host.
  *
- * A chunk changes places as a whole or stays: its new memory is filled at an address of our own,
- * and only the mappings at its address are exchanged then. If the driver maps neither of the two
- * there, the chunk keeps the memory that it had and is *adrift*: it counts as missing, which keeps
- * the gate closed until a later attempt succeeds.
+ * A chunk changes places as a whole or stays. Its new memory is filled at an address of our own,
+ * and only the mappings at the chunk's address are exchanged then. If the driver maps neither of
+ * the two there, the chunk keeps the memory that it had and is *adrift*: it counts as missing,
+ * which keeps the gate closed until a later attempt succeeds.
  *
- * Host memory takes the driver long to make (64 MiB: 20 ms), so that of the last chunk which came in
- * is kept as a *spare* for the next one that goes out. It counts as claimed until then.
+ * The driver takes long to make host memory (20 ms for 64 MiB). So the host memory of the last
+ * chunk that came in is kept as a *spare* for the next one that goes out. It counts as claimed
+ * until then.
  *
- * The accounts change before the copy, so that no allocation meanwhile takes the same room, and
- * change back if it fails. State: client thread only.
+ * The accounts change before the copy, so that no allocation takes the same room meanwhile. They
+ * change back if the copy fails. State: client thread only.
  */
 #include "runtime/swap/exchange.h"
 
@@ -27,12 +28,12 @@
 #include "runtime/range/vmm.h"
 
 #define MAP_TRIES       16
-#define REFUSE_AFTER_NS 10000000000ull /* adrift for so long, calls fail rather than wait */
+#define REFUSE_AFTER_NS 10000000000ull /* adrift for so long: calls fail and no longer wait */
 
 static struct {
-    bool adrift;    /* some chunk may be */
-    bool refusing;  /* calls, for that */
-    uint64_t since; /* ns: it has been so */
+    bool adrift;    /* a chunk may be adrift */
+    bool refusing;  /* calls fail because of it */
+    uint64_t since; /* ns: a chunk has been adrift since then */
     double copying; /* ns a byte; 0: not measured */
     struct {
         CUmemGenericAllocationHandle handle;
@@ -68,7 +69,7 @@ static CUresult copy_chunk(const struct gs_exchange_chunk *it, CUdeviceptr there
         there, gs_range_chunk_address(it->range, it->index), it->bytes);
 
     if (result == CUDA_SUCCESS)
-        result = gs_driver.cuCtxSynchronize(); /* the copy does not wait for itself */
+        result = gs_driver.cuCtxSynchronize(); /* the copy is asynchronous */
     if (result != CUDA_SUCCESS)
         return result;
     each = (double)(gs_now() - from) / (double)it->bytes;
@@ -101,7 +102,7 @@ static CUresult fill_elsewhere(const struct gs_exchange_chunk *it,
 
 /* --- the mappings --- */
 
-/* Without access a mapping may have stayed, and be in the way. */
+/* Without access rights an earlier mapping may still be there, and be in the way. */
 static CUresult map_again(const struct gs_exchange_chunk *it)
 {
     CUresult result = gs_vmm_map(it->range, it->index);
@@ -138,7 +139,8 @@ static void note_adrift(const struct gs_exchange_chunk *it, CUresult result)
            (unsigned long long)gs_range_chunk_address(it->range, it->index), result);
 }
 
-/* Maps the one memory in the other's place. On error the chunk has the old one. */
+/* Maps the fresh memory in the place of the chunk's memory. On error the chunk has its old
+ * memory. */
 static CUresult exchange_mappings(const struct gs_exchange_chunk *it,
                                   CUmemGenericAllocationHandle fresh)
 {
@@ -148,7 +150,8 @@ static CUresult exchange_mappings(const struct gs_exchange_chunk *it,
 
     if (result != CUDA_SUCCESS)
         return result;
-    /* Either will do: they hold the same. A failure may be that call's alone. */
+    /* Both hold the same bytes, so either will do. A single call may fail for reasons of its
+     * own. */
     for (unsigned i = 0; i < MAP_TRIES; i++) {
         chunk->handle = i % 2 == 0 ? fresh : old;
         result = map_again(it);
@@ -216,8 +219,8 @@ bool gs_exchange_is_adrift(void)
 
 /* --- one chunk --- */
 
-/* Under the lock. The books of a chunk that is to be on the card, or is no more; of a range that
- * has ended, only those that it still is in. */
+/* Under the lock. Updates the accounts for a chunk that goes to the card, or leaves it. A range
+ * that has ended is no longer in all of them. */
 static void book_chunk(const struct gs_exchange_chunk *it, bool on_card)
 {
     struct gs_accounts *accounts = &it->range->device->accounts;
@@ -271,18 +274,18 @@ static void keep_spare(const struct gs_exchange_chunk *it, CUmemGenericAllocatio
     self.spare.device = it->range->device;
 }
 
-/* Of host memory claimed for the chunk. */
+/* Makes host memory, which has been claimed for the chunk. */
 static CUresult make_on_host(const struct gs_exchange_chunk *it)
 {
     if (self.spare.bytes == 0)
         return gs_vmm_create_on_host(it->range, it->index);
     it->range->chunks[it->index].handle = self.spare.handle;
     it->range->chunks[it->index].sendable = false;
-    self.spare.bytes = 0; /* its claim is the chunk's now */
+    self.spare.bytes = 0; /* the claim belongs to the chunk now */
     return CUDA_SUCCESS;
 }
 
-/* So much host memory for the chunk, which the spare has if it is kept. */
+/* Claims host memory for the chunk. A spare has its claim already. */
 static bool claim_host(const struct gs_exchange_chunk *it)
 {
     if (self.spare.bytes == it->bytes && self.spare.device == it->range->device)
@@ -303,8 +306,8 @@ void gs_exchange_end(void)
         gs_driver.cuCtxPopCurrent_v2(&popped);
 }
 
-/* Copies the chunk to the memory that is made for it, which takes its place; *left: that which it
- * had. */
+/* Makes memory for the chunk, copies the chunk to it, and exchanges the two. *left is the memory
+ * that the chunk had. */
 static bool change_place(const struct gs_exchange_chunk *it, bool to_card,
                          CUmemGenericAllocationHandle *left)
 {
@@ -351,7 +354,7 @@ bool gs_exchange_send_beyond(const struct gs_exchange_chunk *it)
     return true;
 }
 
-/* Another thread may have taken the room since it was looked at. */
+/* Claims room on the card. Another thread may have taken it since the look. */
 static bool claim_room(const struct gs_exchange_chunk *it)
 {
     bool fits;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exchange.h: takes one chunk from the card to the host memory beyond it, or back (range/over.h).
- * Which, and when: placement.h. Client thread, with a context of the device current.
+ * exchange.h: moves one chunk from the card to host memory beyond it, or back (range/over.h).
+ * placement.h decides which chunk, and when. Client thread, with a context of the device current.
  */
 #ifndef GS_RUNTIME_SWAP_EXCHANGE_H
 #define GS_RUNTIME_SWAP_EXCHANGE_H
@@ -21,22 +21,21 @@ struct gs_exchange_chunk {
 /* Under gs_memory_lock: bytes that the card has for chunks from beyond it. */
 uint64_t gs_exchange_room(const struct gs_device *device);
 
-/* The gate is closed, and everything submitted has finished. False: the driver or the host has
- * refused something; then the chunk is where it was, or adrift (range.h). */
+/* The gate is closed, and everything submitted has finished. False: the driver or the host
+ * refused something, and the chunk is where it was, or adrift (range.h). */
 bool gs_exchange_send_beyond(const struct gs_exchange_chunk *it);
 bool gs_exchange_fetch(const struct gs_exchange_chunk *it);
 
-/* The exchanges have come to an end for now: gives back the host memory that is kept for the next
- * one. */
+/* No exchange follows for now: releases the spare host memory. */
 void gs_exchange_end(void);
 
-/* Maps what is adrift, if the driver does so now. The gate is closed. */
+/* Tries again to map the chunks that are adrift. The gate is closed. */
 void gs_exchange_mend(uint64_t now);
 
-/* Something is. Client thread. */
+/* True if a chunk is adrift. Client thread. */
 bool gs_exchange_is_adrift(void);
 
-/* ns that a byte takes to be copied, as measured; 0: not yet. Client thread. */
+/* The measured time in ns to copy one byte; 0: not measured yet. Client thread. */
 double gs_exchange_copying(void);
 
 void gs_exchange_after_fork(void);

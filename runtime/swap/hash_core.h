@@ -30,7 +30,8 @@
 
 __extension__ typedef unsigned __int128 gs_wide;
 
-/* below 2^61 + 2^6, for products of two such numbers and for sums of a few with 32-bit ones */
+/* Reduces to a number below 2^61 + 2^6; for products of two such numbers, and for sums of a few
+ * of them with 32-bit numbers. */
 GS_HASH_INLINE uint64_t gs_hash_fold(gs_wide value)
 {
     const uint64_t sum = ((uint64_t)value & GS_HASH_PRIME) + (uint64_t)(value >> 61);
@@ -43,7 +44,7 @@ GS_HASH_INLINE uint64_t gs_hash_times(uint64_t a, uint64_t b)
     return gs_hash_fold((gs_wide)a * b);
 }
 
-/* the one number in 0 .. prime - 1 */
+/* the only equivalent number in 0 .. prime - 1 */
 GS_HASH_INLINE uint64_t gs_hash_final(uint64_t value)
 {
     value = (value & GS_HASH_PRIME) + (value >> 61);
@@ -88,7 +89,7 @@ GS_HASH_INLINE uint64_t gs_hash_step(const struct gs_hash_point *point, uint64_t
     return gs_hash_fold(sum);
 }
 
-/* what the thread's hash counts in the block's */
+/* the part of the block's hash that comes from this thread */
 GS_HASH_INLINE uint64_t gs_hash_place(const struct gs_hash_point *point, uint64_t hash,
                                       uint32_t thread)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loose.c: sends loose managed memory away, and lets it come back (loose.h). The driver may have
- * brought any of its pages to the device. State: in the ranges, under gs_memory_lock. A chunk is
- * `moving` while it is sent.
+ * loose.c: moves loose managed memory to the host and back (loose.h). The driver may have brought
+ * any of its pages to the device. State: in the ranges, under gs_memory_lock. A chunk is `moving`
+ * while it is being sent.
  */
 #include "runtime/swap/loose.h"
 
@@ -54,7 +54,7 @@ bool gs_loose_send_one(struct gs_device *device)
         result = gs_driver.cuStreamSynchronize(mover->copies);
     gs_backend_of(range)->remove(range, chunk);
     gs_mover_leave();
-    if (result != CUDA_SUCCESS) /* it is the driver's to push out, then */
+    if (result != CUDA_SUCCESS) /* the driver will push it out itself */
         gs_log("sending managed memory away: CUresult %d", result);
     settle_loose(range, chunk, GS_CHUNK_AWAY);
     return true;

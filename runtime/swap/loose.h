@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loose.h: the program's managed memory that is not counted (program_managed.h), at the end and
- * at the beginning of a turn. Client thread only.
+ * loose.h: managed memory of the program that is not counted (program_managed.h): what happens to
+ * it when a turn ends and when one begins. Client thread only.
  */
 #ifndef GS_RUNTIME_SWAP_LOOSE_H
 #define GS_RUNTIME_SWAP_LOOSE_H
@@ -11,14 +11,14 @@
 
 #include "runtime/base/device.h"
 
-/* The turn has ended and the GPU is at rest: sends one loose chunk to the host. False: there is
+/* The turn has ended and the GPU is at rest. Sends one loose chunk to the host. False: there is
  * none. */
 bool gs_loose_send_one(struct gs_device *device);
 
-/* A turn begins, and the gate is still closed (closed) or not. */
+/* A turn begins. closed: the gate is still closed. */
 void gs_loose_begin(struct gs_device *device, bool closed);
 
-/* More is counted than the program may have: so many bytes less are. */
+/* More memory is counted than the program may have: stops counting so many bytes of it. */
 void gs_loose_more(struct gs_device *device, uint64_t bytes);
 
 #endif

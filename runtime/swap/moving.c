@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * moving.c: what should move now, on which device, by how much, and the host memory for it:
- * between the targets (reconcile.c) and the pipeline (swap.c).
+ * moving.c: decides which device should move memory now, in which direction and how much, and how
+ * much host memory is needed for it. It stands between the targets (reconcile.c) and the pipeline
+ * (swap.c).
  *
- * State: in struct gs_device, client thread only. Resident never grows beyond the budget; what
- * has no place on the host, or that no copy can reach, counts as pinned as long (moving.kept).
+ * State: in struct gs_device, client thread only. Resident memory never grows beyond the budget.
+ * Memory that has no place on the host, or that no copy can reach, counts as pinned for as long
+ * as that is so (moving.kept).
  */
 #include "runtime/swap/moving.h"
 
@@ -21,7 +23,7 @@
 #include "runtime/swap/swap.h"
 
 #define MS           1000000ull
-#define HOST_KEPT_NS (10000 * MS) /* after everything fitted again */
+#define HOST_KEPT_NS (10000 * MS) /* for so long after everything fitted again */
 #define KEPT_LOOK_NS (1000 * MS)
 #define HANDED_NS    (100 * MS) /* see note_short */
 
@@ -30,9 +32,9 @@ static uint64_t smaller_of(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Where memory is handed over, what has left a program and goes to nobody is there when that
- * program and the daemon have both closed its descriptor, a moment after its room was given
- * away: tried again before anybody hears of it. */
+/* Memory that another program gave up, and that no third one took, becomes free only when that
+ * program and the daemon have both closed its descriptor. That may be a moment after its room
+ * was given to this program. So a shortage is tried again for a while before it is reported. */
 static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
 {
     if (device->moving.short_since == 0)
@@ -48,8 +50,8 @@ static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
         gs_gate_refuse(true);
 }
 
-/* The reason to fail calls is over: they wait again. (A refused call wants nothing, so nobody
- * would give this program a turn that opens the gate.) */
+/* The reason to fail calls has gone: they wait again. (A refused call wants nothing, so the
+ * daemon would never give this program a turn that opens the gate.) */
 static void stop_refusing(uint64_t *since, uint64_t now)
 {
     if (*since != 0 && now - *since > GS_SHORT_LIMIT_NS)
@@ -62,7 +64,8 @@ static void set_kept(struct gs_device *device, uint64_t bytes)
     atomic_store_explicit(&device->moving.kept, bytes, memory_order_relaxed);
 }
 
-/* Kept memory is tried again now and then: there may be host memory, or an address. */
+/* Now and then it is tried again to move kept memory: there may be host memory, or an address,
+ * by then. */
 static bool should_leave(const struct gs_device *device, const struct gs_accounts *accounts,
                          uint64_t budget, uint64_t now)
 {
@@ -82,7 +85,7 @@ static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
         device->moving.kept_looked_at = now;
         set_kept(device, excess);
         return false;
-    case GS_SWAP_NOTHING: /* what has been freed leaves by itself */
+    case GS_SWAP_NOTHING: /* memory that has been freed leaves without being moved */
         device->moving.retry_at = now + 20 * MS;
         device->moving.kept_looked_at = now;
         set_kept(device, smaller_of(excess, gs_memory_out_of_reach(device)));
@@ -93,7 +96,8 @@ static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
     }
 }
 
-/* Never more is kept than there is beyond the budget; alone, nothing need leave. */
+/* No more is kept than there is beyond the budget. A program that is alone need not move
+ * anything. */
 static void update_kept(struct gs_device *device, uint64_t resident, uint64_t budget)
 {
     const uint64_t kept = atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
@@ -106,8 +110,8 @@ static void update_kept(struct gs_device *device, uint64_t resident, uint64_t bu
         set_kept(device, resident - budget);
 }
 
-/* More is needed than the program may ever have (others took it for good): its calls must not
- * wait for ever. */
+/* More is needed than the program may ever have, because others took memory for good: its calls
+ * must not wait for ever. */
 static void watch_never(struct gs_device *device, const struct gs_accounts *accounts,
                         uint64_t now)
 {
@@ -119,11 +123,11 @@ static void watch_never(struct gs_device *device, const struct gs_accounts *acco
         gs_gate_refuse(true);
 }
 
-/* Managed memory that is not counted has its turns as well; what no longer has room in the
- * program's demand is counted no more, and so is not missing for ever. In the turn it is in the
- * way of memory that is missing if the budget does not suffice, since the daemon takes its pages
- * for others', or if the driver has no room. (Work that still runs brings its pages back.) True:
- * there is more to send. */
+/* Managed memory that is not counted takes turns as well. Memory that no longer fits into the
+ * program's demand is not counted any more, so that it is not missing for ever. During the turn,
+ * loose memory is in the way of missing memory in two cases: the budget does not suffice, since
+ * the daemon takes its pages for other programs', or the driver has no room. (Work that still
+ * runs brings its pages back.) True: there is more to send. */
 static bool move_loose(struct gs_device *device, const struct gs_accounts *accounts,
                        uint64_t budget, bool stopped, bool may_leave)
 {
@@ -155,7 +159,7 @@ static bool move_in(struct gs_device *device, uint64_t room, uint64_t now, int n
     case GS_SWAP_SHORT:
         if (gs_context_for(device) != NULL)
             note_short(device, lacking, now);
-        else /* nowhere to copy, and nobody to call: it is not the card that lacks anything */
+        else /* no context to copy with, and no call that waits */
             device->moving.retry_at = now + 20 * MS;
         return false;
     default:
@@ -163,8 +167,8 @@ static bool move_in(struct gs_device *device, uint64_t room, uint64_t now, int n
     }
 }
 
-/* Memory in hand is for what is missing: without that, or without room, it is released. (With
- * RUN off there is none: gs_handover_heard.) */
+/* Memory in hand is for missing chunks. If none is missing, or there is no room, it is released.
+ * (With RUN off there is none: gs_handover_heard.) */
 static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
 {
     const struct gs_accounts accounts = gs_memory_accounts(device);
@@ -192,7 +196,7 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
         struct gs_accounts accounts = look_at(device, budget);
         uint64_t here;
 
-        /* it may stay after all; chunks that have come in count */
+        /* the memory may stay after all; chunks that have come in count */
         if (((!stopped || accounts.resident <= budget) && gs_swap_is_under_way(device, true)) ||
             ((gs_device_flags(device) & GS_TARGET_RUN) == 0 &&
              gs_swap_is_under_way(device, false))) {
@@ -224,7 +228,8 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
 
 /* --- host memory --- */
 
-/* Bytes that may have to go out when another program has its turn. */
+/* The bytes that may have to leave when another program has its turn, but for managed memory,
+ * which the driver keeps itself. */
 static uint64_t leaving_of(const struct gs_device *device)
 {
     const uint64_t shortfall =
@@ -232,8 +237,7 @@ static uint64_t leaving_of(const struct gs_device *device)
     const struct gs_accounts accounts = gs_memory_accounts(device);
 
     return gs_device_is_movable(device) && !device->managed
-               ? smaller_of(accounts.demand - accounts.managed, shortfall) /* the rest is the
-                                                                              driver's to keep */
+               ? smaller_of(accounts.demand - accounts.managed, shortfall)
                : 0;
 }
 
@@ -299,7 +303,7 @@ void gs_moving_arrived(void)
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         if (device->moving.was_out) {
-            /* its way out and its way back */
+            /* the time for its way out and its way back */
             device->moving.switch_ns = device->moving.spent_ns;
             switched = true;
         }

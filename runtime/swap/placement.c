@@ -2,11 +2,12 @@
  *
  * placement.c: exchanges chunks between the card and the host memory beyond it.
  *
- * A look ends a window: as long as the program took to use, by what its calls show, WINDOW times
- * as many bytes as it has. So memory that is used in turns is used about as often in every
+ * Uses are counted in windows. A window ends when the program, as its calls show, has used WINDOW
+ * times as many bytes as it has. So memory that is used in turns is used about as often in every
  * window, however long a turn takes, and stays where it is. An exchange must win twice its cost
- * within HORIZON such windows, and all of a window's take no more than half of its time, counted
- * from when the device is drained: what is queued already may take longer than the window did.
+ * within HORIZON such windows. All exchanges of a window take no more than half of its time,
+ * counted from when the device is drained: work that is queued already may take longer than the
+ * window did.
  *
  * How a chunk changes places: exchange.h. State: client thread only.
  */
@@ -59,8 +60,8 @@ static double density_of(const struct gs_exchange_chunk *choice)
     return (double)choice->used / (double)choice->bytes;
 }
 
-/* Under the lock: the most used chunk beyond the card, or the least used one on it, of at least so
- * many bytes. */
+/* Under the lock: finds the most used chunk beyond the card, or the least used one on it, with
+ * at least so many bytes. */
 static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t least,
                        struct gs_exchange_chunk *found)
 {
@@ -86,7 +87,7 @@ static double bus_ns(double bytes)
     return bytes * (gs_exchange_copying() != 0 ? gs_exchange_copying() : COPYING);
 }
 
-/* ns that the bytes of the difference take over the bus, in all windows to come */
+/* The time in ns that is saved on the bus, in all windows to come, by exchanging the two chunks. */
 static double gain_of(const struct gs_exchange_chunk *hot, const struct gs_exchange_chunk *cold)
 {
     const double less = cold->range != NULL ? density_of(cold) * (double)hot->bytes : 0;
@@ -113,7 +114,7 @@ static bool choose_exchange(const struct gs_device *device, struct gs_exchange_c
         !find_chunk(device, GS_CHUNK_OVER, 0, hot) || hot->used == 0)
         return false;
     room = gs_exchange_room(device);
-    /* one that makes all of the room, if there is such a one */
+    /* one that makes all of the room, if there is one */
     if (room < hot->bytes &&
         ((!find_chunk(device, GS_CHUNK_RESIDENT, hot->bytes - room, cold) &&
           !find_chunk(device, GS_CHUNK_RESIDENT, 0, cold)) ||
@@ -153,7 +154,7 @@ static bool fits_now(const struct gs_exchange_chunk *hot)
     return fits;
 }
 
-/* In a context of the device. False: the driver, or the host, has refused something. */
+/* In a context of the device. False: the driver or the host refused something. */
 static bool exchange_chunks(const struct gs_exchange_chunk *hot,
                             const struct gs_exchange_chunk *cold)
 {
@@ -169,7 +170,7 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
         done = gs_exchange_send_beyond(cold);
         bytes += done ? cold->bytes : 0;
     }
-    if (done && fits_now(hot)) { /* else another one has to go, too */
+    if (done && fits_now(hot)) { /* else another chunk has to leave, too */
         done = gs_exchange_fetch(hot);
         bytes += done ? hot->bytes : 0;
     }
@@ -183,7 +184,7 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
 
 /* --- when --- */
 
-/* A window has ended: what was used in it counts twice as much as in the one before. */
+/* A window has ended. Its uses count twice as much as those of the window before. */
 static void close_window(uint64_t now)
 {
     struct gs_device *device;
@@ -215,7 +216,7 @@ static uint64_t all_memory(void)
     return bytes;
 }
 
-/* Their time is none of the program's, and so not of the window that is open. */
+/* The time of the exchanges is not the program's, so it does not count in the open window. */
 static void end_exchanges(void)
 {
     if (self.began != 0)
@@ -238,7 +239,7 @@ uint64_t gs_placement_look(uint64_t now, bool may_run)
     }
     if (gs_exchange_is_adrift())
         return MEND_NS;
-    if (self.pending) /* the next window begins behind what this one has brought about */
+    if (self.pending) /* the next window begins after the effects of this one */
         return LOOK_NS;
     if (now - self.looked_at < LOOK_NS)
         return LOOK_NS - (now - self.looked_at);

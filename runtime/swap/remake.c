@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * remake.c: copies chunks, on the device, to memory that others can be given. No state.
+ * remake.c: copies chunks, on the device, to memory that other processes can be given. No state.
  *
- * A failed step leaves the chunk as it was: the old memory goes only when the new one has the
- * bytes and is mapped.
+ * A failed step leaves the chunk as it was: its old memory is released only when the new memory
+ * has the bytes and is mapped.
  */
 #include "runtime/swap/remake.h"
 
@@ -29,7 +29,7 @@ bool gs_remake_is_done(const struct gs_range *range)
     return done;
 }
 
-/* Copies the chunk to the memory, which is mapped nowhere. A context is current. */
+/* Copies the chunk to that memory, which is not mapped yet. A context is current. */
 static CUresult copy_chunk(const struct gs_range *range, uint32_t chunk,
                            CUmemGenericAllocationHandle to)
 {
@@ -49,14 +49,14 @@ static CUresult copy_chunk(const struct gs_range *range, uint32_t chunk,
             result =
                 gs_driver.cuMemcpyDtoD_v2(there, gs_range_chunk_address(range, chunk), bytes);
         if (result == CUDA_SUCCESS)
-            result = gs_driver.cuCtxSynchronize(); /* the copy does not wait for itself */
+            result = gs_driver.cuCtxSynchronize(); /* the copy is asynchronous */
         gs_vmm_unmap_at(there, bytes);
     }
     gs_driver.cuMemAddressFree(there, bytes);
     return result;
 }
 
-/* The new memory at the chunk's address in place of the old one. */
+/* Maps the new memory at the chunk's address in place of the old. */
 static CUresult exchange_chunk(struct gs_range *range, uint32_t index,
                                CUmemGenericAllocationHandle fresh)
 {
@@ -112,7 +112,7 @@ static CUresult remake_chunk(struct gs_range *range, uint32_t chunk)
     return result;
 }
 
-/* What leaves comes back by itself. */
+/* Moves chunks out. They come back later without help from here. */
 static void make_room(struct gs_range *range, uint64_t bytes)
 {
     for (unsigned i = 0; i < ROOM_STEPS; i++)
@@ -133,7 +133,8 @@ CUresult gs_remake_next(struct gs_range *range)
     result = remake_chunk(range, chunk);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         make_room(range, gs_range_chunk_bytes(range, chunk));
-        /* at once, before others come in; a chunk that has left itself comes back as it should be */
+        /* now, before other chunks come in; if this chunk itself has left, it comes back as it
+         * should be */
         if (range->chunks[chunk].state == GS_CHUNK_RESIDENT)
             result = remake_chunk(range, chunk);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * remake.h: puts memory that a descriptor can be made of behind chunks whose memory is not of
- * that kind. Client thread.
+ * remake.h: replaces the memory of chunks of which no descriptor can be made by memory of which
+ * one can. Client thread.
  */
 #ifndef GS_RUNTIME_SWAP_REMAKE_H
 #define GS_RUNTIME_SWAP_REMAKE_H
@@ -10,12 +10,12 @@
 
 #include "runtime/range/range.h"
 
-/* A descriptor can be made of each of its chunks. */
+/* True if a descriptor can be made of each chunk of the range. */
 bool gs_remake_is_done(const struct gs_range *range);
 
-/* One chunk that is not so, with what is in it. The range is whole, the gate is closed and
- * everything submitted has finished. CUDA_ERROR_OUT_OF_MEMORY: another chunk has left for it,
- * try again. */
+/* Replaces the memory of the first chunk of which none can be made, and keeps its contents. The
+ * range is whole, the gate is closed and everything submitted has finished.
+ * CUDA_ERROR_OUT_OF_MEMORY: another chunk has left to make room, try again. */
 CUresult gs_remake_next(struct gs_range *range);
 
 #endif

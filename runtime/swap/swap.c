@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * swap.c: the pipeline that moves chunks: a ring of jobs for each context in use
- * (swap_mover.h). On the way out a job is hashed, its changed blocks are copied, its memory is
- * released; on the way in memory is made, and filled. Each call tops the ring up, waits for the
- * oldest job, and settles it.
+ * swap.c: the pipeline that moves chunks: a ring of jobs for each context in use (swap_mover.h).
+ * On the way out a chunk is hashed, its changed blocks are copied, and its memory is released. On
+ * the way in memory is made and filled. Each call fills the ring up, waits for the oldest job,
+ * and settles it.
  *
- * No state but the movers', client thread only. While anything is under way the gate is closed,
- * so that a range can end, but its chunks are disposed of by this thread (gs_range_dispose
- * settles first). Invariant: jobs of one ring go one way.
+ * The movers are the only state; client thread only. While anything is under way the gate is
+ * closed. A range can end meanwhile, but its chunks are disposed of by this thread
+ * (gs_range_dispose settles first). Invariant: all jobs of a ring go in one direction.
  */
 #include "runtime/swap/swap.h"
 
@@ -23,22 +23,22 @@
 #include "runtime/swap/swap_mover.h"
 #include "runtime/range/memory_lock.h"
 
-#define DROPPED     64u            /* host copies given back at a time */
-#define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed: so that the bus never waits */
-#define QUEUE_BYTES (192ull << 20) /* of these, copies queued */
+#define DROPPED     64u            /* host copies that are released at a time */
+#define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed, so that the bus never waits */
+#define QUEUE_BYTES (192ull << 20) /* the part of them whose copies are queued */
 
 #define NEWS_PAUSE_NS 50000
-#define NEWS_MOST     64 /* looks at news while one chunk comes in */
+#define NEWS_MOST     64 /* looks for news while one chunk comes in */
 
 /* --- failing --- */
 
-/* The program gets a sticky error from every call in that context. The error of one call may
- * have been that call's alone. */
+/* In a broken context every call of the program gives a sticky error. A single failed call may
+ * have failed for reasons of its own. */
 static bool context_is_broken(struct gs_context *context, CUresult result)
 {
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY ||
         result == CUDA_ERROR_INVALID_VALUE ||
-        result == CUDA_ERROR_INVALID_CONTEXT) /* none was current, which says nothing of it */
+        result == CUDA_ERROR_INVALID_CONTEXT) /* none was current: says nothing */
         return false;
     for (unsigned i = 0; i < 3; i++)
         if (gs_driver.cuCtxSynchronize() == CUDA_SUCCESS)
@@ -47,8 +47,8 @@ static bool context_is_broken(struct gs_context *context, CUresult result)
     return true;
 }
 
-/* No context is left that could save anything: the gate may open, every call will say what
- * happened. */
+/* No context is left with which anything could be saved: the gate may open, and every call will
+ * report the error. */
 static bool device_is_broken(struct gs_device *device)
 {
     const struct gs_context *context = gs_context_for(device);
@@ -61,8 +61,8 @@ static bool device_is_broken(struct gs_device *device)
     return broken;
 }
 
-/* A copy failed: everything under way stays where it was; a sound context takes over from a
- * broken one. With none there is nothing left to save, and the card is given back. */
+/* A copy failed: everything under way stays where it was, and a sound context takes over from a
+ * broken one. If there is none, nothing is left to save, and the memory on the card is released. */
 static void abandon_mover(struct gs_mover *mover, CUresult result)
 {
     bool broken, idle = false;
@@ -81,8 +81,8 @@ static void abandon_mover(struct gs_mover *mover, CUresult result)
             state = GS_CHUNK_ABSENT;
         else if (broken && !handed_over)
             state = GS_CHUNK_RESIDENT;
-        /* in: what was made for it goes again, the host copy is good; and another program's
-         * bytes are nothing for a context that may come after the broken ones */
+        /* in: the memory made for the chunk is released, the host copy is good. And memory with
+         * another program's bytes must not reach a context that may come after the broken ones */
         if (broken == mover->out || handed_over)
             gs_backend_of(job->range)->remove(job->range, job->index);
         gs_mover_settle(job, state);
@@ -103,13 +103,13 @@ static void begin_hashing(struct gs_mover *mover, struct gs_job *job)
     job->hashes_there = mover->results_there + slot * sizeof mover->results[0];
     if (gs_hash_queue(mover->context, job->address, job->bytes, job->hashes_there,
                       mover->hashes) != CUDA_SUCCESS)
-        return; /* copied without */
+        return; /* it is copied without hashes */
     job->hashes = mover->results[slot];
     job->stage = GS_JOB_HASHING;
     job->marked = gs_mover_mark(&job->hashed, mover->hashes) == CUDA_SUCCESS;
 }
 
-/* The kernel reads the chunk until then, whatever is known of its result. */
+/* Waits for the kernel, which reads the chunk until it ends, whether its result is known or not. */
 static CUresult await_hashes(const struct gs_mover *mover, const struct gs_job *job)
 {
     CUresult result = CUDA_SUCCESS;
@@ -125,8 +125,8 @@ static CUresult await_hashes(const struct gs_mover *mover, const struct gs_job *
     return result;
 }
 
-/* The host, or the spill file, has no room for it: it stays, and so does what was chosen behind
- * it. */
+/* The host, or the spill file, has no room for the chunk: it stays, and so do the chunks that
+ * were chosen after it. */
 static bool has_no_place(const struct gs_job *job, CUresult result)
 {
     return result == CUDA_ERROR_OUT_OF_MEMORY &&
@@ -135,7 +135,7 @@ static bool has_no_place(const struct gs_job *job, CUresult result)
 
 static void keep_from(struct gs_mover *mover, unsigned first)
 {
-    gs_driver.cuStreamSynchronize(mover->hashes); /* their hashes may still be on the way */
+    gs_driver.cuStreamSynchronize(mover->hashes); /* their hashing may still run */
     while (mover->count > first) {
         struct gs_job *job = gs_mover_job(mover, mover->count - 1);
 
@@ -149,7 +149,8 @@ static void keep_from(struct gs_mover *mover, unsigned first)
     }
 }
 
-/* Queues the copies of the oldest job that has none queued yet. *kept: it has no place. */
+/* Queues the copies of the oldest job that has none queued yet. *kept: the host has no place for
+ * it. */
 static CUresult queue_out(struct gs_mover *mover, bool *kept)
 {
     struct gs_job *job = gs_mover_job(mover, mover->queued);
@@ -191,8 +192,8 @@ static CUresult retire_out(struct gs_mover *mover)
 
 /* --- in --- */
 
-/* Memory for the chunk: another program's, or made. The bytes in hand and those under way are
- * together no more than room. */
+/* Gives the chunk memory: memory that another program handed over, or new memory. The bytes in
+ * hand and those under way are together at most `room`. */
 static CUresult place_chunk(struct gs_mover *mover, const struct gs_job *job, uint64_t room)
 {
     if (job->chunk->state == GS_CHUNK_HOST && gs_handover_place(job->range, job->index))
@@ -201,13 +202,13 @@ static CUresult place_chunk(struct gs_mover *mover, const struct gs_job *job, ui
     return gs_backend_of(job->range)->place(job->range, job->index);
 }
 
-/* Makes memory for the job chosen last, and queues what belongs there. */
+/* Makes memory for the newest job, and queues the copies to it. */
 static CUresult queue_in(struct gs_mover *mover, uint64_t room)
 {
     struct gs_job *job = gs_mover_job(mover, mover->count - 1);
     CUresult result = place_chunk(mover, job, room);
 
-    if (result != CUDA_SUCCESS) { /* nothing of it is under way: only this one goes back */
+    if (result != CUDA_SUCCESS) { /* nothing of it is under way: this job alone is taken back */
         gs_mover_settle(job, job->chunk->state);
         mover->bytes -= job->bytes;
         mover->count--;
@@ -251,8 +252,8 @@ static bool is_hungry(const struct gs_mover *mover)
     return more && mover->bytes < QUEUE_BYTES && mover->count < GS_MOVER_RING;
 }
 
-/* The oldest copy has ended. False: there is news meanwhile, perhaps of more room; the bus must
- * not wait for what can be mapped now. */
+/* Waits for the oldest copy. False: news came meanwhile, perhaps of more room; chunks that can
+ * be mapped now should not wait. */
 static bool await_in(struct gs_mover *mover, int news)
 {
     const struct gs_job *job = gs_mover_job(mover, 0);
@@ -271,7 +272,8 @@ static bool await_in(struct gs_mover *mover, int news)
 
 /* --- settling --- */
 
-/* Out: queued jobs are retired, the others stay where they are. */
+/* Settles all jobs. On the way out those with queued copies are completed, and the others stay
+ * where they are. */
 static void finish_mover(struct gs_mover *mover)
 {
     CUresult result = CUDA_SUCCESS;
@@ -322,7 +324,7 @@ bool gs_swap_is_under_way(const struct gs_device *device, bool out)
     return false;
 }
 
-/* The mover, entered, going that way with nothing under way the other. */
+/* Enters the mover for this direction, when nothing is under way in the other one. */
 static struct gs_mover *enter_for(struct gs_device *device, bool out)
 {
     struct gs_mover *mover = gs_mover_enter(device);
@@ -339,7 +341,7 @@ static struct gs_mover *enter_for(struct gs_device *device, bool out)
     return mover;
 }
 
-/* --- the two ways --- */
+/* --- the two directions --- */
 
 enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess)
 {
@@ -396,7 +398,7 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news
     return result == CUDA_SUCCESS ? GS_SWAP_NOTHING : GS_SWAP_SHORT;
 }
 
-/* under the lock: takes up to DROPPED host copies of what is on the device */
+/* under the lock: takes up to DROPPED host copies of chunks that are on the device */
 static unsigned take_copies(const struct gs_device *device, struct gs_host_block **taken)
 {
     unsigned count = 0;

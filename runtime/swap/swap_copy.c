@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * swap_copy.c: the bytes of one chunk: which blocks of it must cross the bus, and in what
- * pieces. No state. Client thread only.
+ * swap_copy.c: copies the bytes of one chunk: decides which of its blocks must cross the bus, and
+ * in what pieces. No state. Client thread only.
  */
 #include "runtime/swap/swap_copy.h"
 
@@ -58,7 +58,7 @@ static CUresult through_file(const struct gs_job *job, uint64_t from, uint64_t b
             error = gs_host_file_write(offset, buffer, piece);
         if (error != 0) {
             gs_log("the spill file: %s", strerror(-error));
-            return CUDA_ERROR_OUT_OF_MEMORY; /* of the file's kind: tried again later */
+            return CUDA_ERROR_OUT_OF_MEMORY; /* an error of the spill file: tried again later */
         }
     }
     return CUDA_SUCCESS;
@@ -82,13 +82,13 @@ static CUresult copy_piece(struct gs_job *job, uint64_t from, uint64_t bytes, bo
 
 enum need { SKIP, COPY, CLEAR };
 
-/* contents given up: a bit for each of the first blocks */
+/* a bit for each of the first blocks: its contents are given up */
 static bool has_bit(uint64_t mask, unsigned block)
 {
     return block < 64 && (mask >> block & 1) != 0;
 }
 
-/* what block of the chunk needs; any number of them, hashed or not */
+/* what a block of the chunk needs; any block, hashed or not */
 static enum need need_out(const struct gs_job *job, unsigned block)
 {
     const struct gs_host_block *host = job->chunk->host;
@@ -152,13 +152,13 @@ CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
         job->zero =
             has_bit(job->skipped, i) || (job->hashes != NULL && is_zero(job->hashes[i]));
     if (job->zero)
-        return CUDA_SUCCESS; /* needs no host memory at all */
+        return CUDA_SUCCESS; /* the chunk needs no host memory at all */
     if (host == NULL)
         host = job->chunk->host = gs_host_get(job->bytes);
     if (host == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     job->compares = host->known;
-    host->known = false; /* until all of it has arrived */
+    host->known = false; /* until all of the chunk has arrived */
     return by_runs(job, true, stream);
 }
 
@@ -168,7 +168,7 @@ void gs_job_copied_out(struct gs_job *job)
 
     if (gs_backend_of(job->range)->send != NULL) {
         job->chunk->zero = false;
-        return; /* it has no host memory of ours */
+        return; /* the chunk has no host memory of ours */
     }
     job->chunk->zero = job->zero;
     job->chunk->lost = job->skipped;
@@ -180,7 +180,7 @@ void gs_job_copied_out(struct gs_job *job)
     if (job->hashes != NULL)
         memcpy(host->hashes, job->hashes, block_count(job) * sizeof host->hashes[0]);
     for (unsigned i = 0; job->hashes != NULL && i < block_count(job); i++)
-        if (has_bit(job->skipped, i)) /* as which it comes back */
+        if (has_bit(job->skipped, i)) /* it comes back as zeros */
             memset(host->hashes[i], 0, sizeof host->hashes[i]);
     host->known = job->hashes != NULL;
 }
@@ -191,7 +191,7 @@ CUresult gs_job_copy_in(struct gs_job *job, CUstream stream)
     if (job->chunk->state != GS_CHUNK_HOST)
         return CUDA_SUCCESS;
     if (gs_backend_of(job->range)->send != NULL) {
-        job->copied = job->bytes; /* came with its place */
+        job->copied = job->bytes; /* its contents came with its memory */
         return CUDA_SUCCESS;
     }
     return by_runs(job, false, stream);

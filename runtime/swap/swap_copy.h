@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * swap_copy.h: one chunk under way, between swap.c, swap_mover.c (what, in which order) and
- * swap_copy.c (its bytes). Nobody else includes it.
+ * swap_copy.h: one chunk under way. Shared by swap.c, swap_mover.c (which chunks move, and in
+ * which order) and swap_copy.c (the chunk's bytes). No other file includes it.
  */
 #ifndef GS_RUNTIME_SWAP_SWAP_COPY_H
 #define GS_RUNTIME_SWAP_SWAP_COPY_H
@@ -11,7 +11,7 @@
 #include "runtime/range/range.h"
 
 enum gs_job_stage {
-    GS_JOB_CHOSEN,  /* out: nothing is known about it */
+    GS_JOB_CHOSEN,  /* out: nothing is known about its contents */
     GS_JOB_HASHING, /* out: its hashes are on their way */
     GS_JOB_COPYING, /* its copies have been queued */
 };
@@ -25,18 +25,18 @@ struct gs_job {
     uint64_t bytes;
     uint64_t copied;          /* bytes that cross the bus */
     uint64_t skipped;         /* out: blocks whose contents are given up (discard.h) */
-    bool zero;                /* out: nothing but zeros in it, or nothing that is kept */
-    CUevent hashed, done;     /* of the job's place in the ring; kept */
-    bool marked;              /* HASHING: `hashed` is behind the kernel */
-    bool compares;            /* out: the host copy's hashes are those of what it holds */
-    uint64_t (*hashes)[2];    /* host memory that the device writes; NULL: no hashing (more than
-                                 GS_HASH_MOST blocks, say) */
+    bool zero;                /* out: it holds only zeros, or nothing that is kept */
+    CUevent hashed, done;     /* the events of this place in the ring; kept from job to job */
+    bool marked;              /* HASHING: `hashed` was recorded behind the kernel */
+    bool compares;            /* out: the hashes of the host copy are valid */
+    uint64_t (*hashes)[2];    /* host memory that the device writes; NULL: not hashed, for
+                                 example because of more than GS_HASH_MOST blocks */
     CUdeviceptr hashes_there; /* their address on the device */
 };
 
-/* Queues the copies of what has changed since the host copy was made (the hashes, if there are
- * any, have arrived). CUDA_ERROR_OUT_OF_MEMORY: no host memory. Copies that were queued before
- * an error may still be under way. */
+/* Queues copies of the blocks that have changed since the host copy was made (if there are
+ * hashes, they have arrived). CUDA_ERROR_OUT_OF_MEMORY: there is no host memory. Copies that
+ * were queued before an error may still be under way. */
 CUresult gs_job_copy_out(struct gs_job *job, CUstream stream);
 
 /* The copies have arrived: the host copy is good from now on. */

@@ -25,7 +25,7 @@ static bool make_streams(struct gs_mover *mover)
             gs_driver.cuStreamCreate(&mover->hashes, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
 }
 
-/* The one that has something under way; else any. */
+/* Returns the context that has something under way, or else any. */
 static struct gs_context *context_to_use(const struct gs_device *device)
 {
     struct gs_context *context;
@@ -70,7 +70,7 @@ void gs_mover_leave(void)
 
 /* --- choosing --- */
 
-/* Passes over the ranges: on the way out those go first that were out before, so that the same
+/* Passes over the ranges. On the way out chunks that were out before go first, so that the same
  * ones go every time and their host copies are of use. */
 enum sweep { OUT_AGAIN, OUT_ANY, SWEEPS };
 
@@ -83,7 +83,7 @@ static bool chunk_suits(const struct gs_chunk *chunk, bool out, unsigned sweep)
     return !out || sweep == OUT_ANY || chunk->host != NULL;
 }
 
-/* under the lock: the next chunk from the cursor on that may go, of at most limit bytes */
+/* under the lock: the next chunk from the cursor on that may move, with at most limit bytes */
 static struct gs_range *next_chunk(struct gs_device *device, bool out, uint64_t limit,
                                    uint32_t *index)
 {
@@ -120,7 +120,7 @@ bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
     uint32_t index = 0;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    /* starting anew, once, finds chunks that came up behind the cursor */
+    /* the second attempt, from the start, finds chunks that appeared behind the cursor */
     for (unsigned attempt = 0; attempt < 2 && range == NULL; attempt++) {
         range = next_chunk(device, mover->out, limit, &index);
         if (range == NULL) {
@@ -149,7 +149,7 @@ bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
     return true;
 }
 
-/* The job ends; state: its chunk's from now on. Chunk state and accounts change together:
+/* Ends the job; `state` is the new state of its chunk. Chunk state and accounts change together:
  * a range that was freed meanwhile has been taken out of `missing` as it was at that moment
  * (gs_range_end_life). */
 void gs_mover_settle(struct gs_job *job, uint8_t state)

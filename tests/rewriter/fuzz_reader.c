@@ -43,17 +43,18 @@ static void check_undo(const struct elf_source *new, const struct elf_source *ol
 
 static void carry_out(const struct elf_plan *plan, const struct elf_source *old)
 {
-    struct elf_source new = {.name = "new", .fd = -1, .size = plan->end};
+    struct elf_source new = {.name = "new", .fd = -1, .size = plan->tail.end};
     struct elf_image image;
     uint8_t *bytes;
 
-    if (plan->end > (16u << 20)) /* a hole for a large bss */
+    if (plan->tail.end > (16u << 20)) /* a hole for a large bss */
         return;
-    bytes = calloc(1, plan->end);
+    bytes = calloc(1, plan->tail.end);
     require_true(bytes != NULL);
     memcpy(bytes, old->memory, old->size);
-    elf_changes_apply(plan->changes, plan->change_count, 0, bytes, plan->end);
-    memcpy(bytes + plan->segment.offset, plan->tail, plan->end - plan->segment.offset);
+    elf_changes_apply(plan->changes.list, plan->changes.count, 0, bytes, plan->tail.end);
+    memcpy(bytes + plan->tail.segment.offset, plan->tail.bytes,
+           plan->tail.end - plan->tail.segment.offset);
     new.memory = bytes;
     check_undo(&new, old);
     if (elf_image_read(&image, &new, NULL) ==

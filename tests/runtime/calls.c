@@ -23,7 +23,7 @@ static void case_sizes(void)
     CUdeviceptr address = 0, base;
     size_t size, free_before, free_after, total;
 
-    begin();
+    begin_context();
     CHECK(cuMemAlloc(&address, 0) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemAlloc(NULL, 1) == CUDA_ERROR_INVALID_VALUE);
     OK(cuMemGetInfo(&free_before, &total));
@@ -54,7 +54,7 @@ static void case_frees(void)
     char host[64];
     size_t size;
 
-    begin();
+    begin_context();
     OK(cuMemFree(0));
     OK(cuMemAlloc(&small, 1000));
     OK(cuMemAlloc(&neighbour, 1000));
@@ -77,7 +77,7 @@ static void case_frees(void)
 static void case_attributes(void)
 {
     CUdeviceptr ours, start = 0;
-    CUcontext context = begin(), found = NULL;
+    CUcontext context = begin_context(), found = NULL;
     unsigned type = 0;
     int ordinal = -1;
     size_t size = 0;
@@ -116,7 +116,7 @@ static void case_pitch(void)
     CUdeviceptr address;
     size_t pitch = 0;
 
-    begin();
+    begin_context();
     CHECK(cuMemAllocPitch(&address, &pitch, 0, 10, 4) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemAllocPitch(&address, &pitch, 10, 0, 4) == CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemAllocPitch(&address, &pitch, 10, 10, 3) == CUDA_ERROR_INVALID_VALUE);
@@ -134,7 +134,7 @@ static void case_limit(void)
     CUdeviceptr address, second;
     size_t free_bytes, total, all;
 
-    begin();
+    begin_context();
     OK(cuDeviceTotalMem(&all, 0));
     OK(cuMemGetInfo(&free_bytes, &total));
     CHECK(all == 32 * MIB && total == 32 * MIB && free_bytes <= total &&
@@ -149,7 +149,7 @@ static void case_limit(void)
 
 static void case_contexts(void)
 {
-    CUcontext primary = begin(), first, second, again;
+    CUcontext primary = begin_context(), first, second, again;
     CUdeviceptr a, b, c, base;
     size_t size, before, after, total;
 
@@ -188,7 +188,7 @@ static void case_contexts(void)
 /* Its memory is the primary context's and stays, as does its address; its streams go. */
 static void case_green(void)
 {
-    const CUcontext primary = begin();
+    const CUcontext primary = begin_context();
     const CUgreenCtx green = begin_green();
     CUdeviceptr small, large, pooled;
     CUcontext found = NULL;
@@ -215,7 +215,7 @@ static void case_green(void)
     OK(cuMemFree(small));
     begin_green();
     OK(cuDevicePrimaryCtxReset(0)); /* with which the green one ends */
-    begin();
+    begin_context();
     OK(cuMemAlloc(&large, 6 * MIB));
     OK(cuMemsetD8(large, 4, 6 * MIB));
     expect_bytes(large, 6 * MIB, 4);
@@ -248,7 +248,7 @@ static void case_destroy_beside(void)
     CUdeviceptr address;
     CUcontext context;
 
-    begin();
+    begin_context();
     for (int i = 0; i < 4; i++)
         CHECK(pthread_create(&threads[i], NULL, allocate_in_own_context, NULL) == 0);
     for (int i = 0; i < 40; i++) {
@@ -278,7 +278,7 @@ static void case_fork(void)
     int status = -1;
     pid_t pid;
 
-    begin();
+    begin_context();
     OK(cuMemAlloc(&address, 8 * MIB));
     OK(cuMemsetD8(address, 0x5a, 8 * MIB));
     for (int i = 0; i < 3; i++) {
@@ -304,7 +304,7 @@ static void case_child_only(void)
     if (pid == 0) {
         CUdeviceptr address;
 
-        begin();
+        begin_context();
         OK(cuMemAlloc(&address, 3 * MIB));
         OK(cuMemsetD8(address, 4, 3 * MIB));
         expect_bytes(address, 3 * MIB, 4);
@@ -321,7 +321,7 @@ static void case_wait(void)
     CUdeviceptr address;
     int status;
 
-    begin();
+    begin_context();
     OK(cuMemAlloc(&address, MIB));
     OK(cuMemsetD8(address, 1, MIB));
     nanosleep(&pause, NULL);
@@ -333,7 +333,7 @@ static void case_large(void)
 {
     CUdeviceptr address;
 
-    begin();
+    begin_context();
     OK(cuMemAlloc(&address, 2 * MIB));
     OK(cuMemsetD8(address, 1,
                   2 * MIB)); /* the gate is open: what comes has its memory at once */
@@ -363,7 +363,7 @@ static void case_given_back(void)
     CUdeviceptr address;
     size_t free_bytes, total;
 
-    begin();
+    begin_context();
     OK(cuMemAlloc(&address, 12 * MIB));
     OK(cuMemsetD8(address, 1, 12 * MIB));
     OK(cuMemFree(address));

@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     time_t until;
 
     CHECK(argc == 2);
-    context = begin();
+    context = begin_context();
     OK(cuMemAlloc(&held, HELD));
     OK(cuMemsetD8(held, 0, HELD));
     for (until = time(NULL) + strtol(argv[1], NULL, 10); time(NULL) < until;

@@ -36,7 +36,7 @@
     } while (0)
 #define OK(call) GIVES(call, CUDA_SUCCESS)
 
-static inline CUcontext begin(void)
+static inline CUcontext begin_context(void)
 {
     CUcontext context;
 

@@ -290,7 +290,7 @@ static void case_fault(void)
     OK(cuCtxPopCurrent(&popped));
     GIVES(cuMemAlloc(&address, 10), CUDA_ERROR_ILLEGAL_ADDRESS);
     OK(cuDevicePrimaryCtxReset(0));
-    begin();
+    begin_context();
     OK(cuMemAlloc(&address, 10));
     OK(cuMemsetD8(address, 1, 10));
 }
@@ -350,6 +350,6 @@ int main(int argc, char **argv)
                                               {NULL, NULL}};
 
     alarm(300);
-    context = begin();
+    context = begin_context();
     return run_case(argc, argv, cases);
 }

@@ -64,7 +64,7 @@ int main(int argc, char **argv)
     }
     list = calloc(count + 1, sizeof *list);
     CHECK(list != NULL);
-    begin();
+    begin_context();
     OK(cuMemAlloc(&list[count], bytes));
     printf("ready\n");
     fflush(stdout);

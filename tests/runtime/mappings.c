@@ -50,9 +50,9 @@ static void refuse_all(CUdeviceptr address)
     GIVES(cuMemUnmap(address, GRANULE), CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMemSetAccess(address, GRANULE, &mappings_opened, 1), CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMemGetAccess(&flags, &here, address), CUDA_ERROR_INVALID_VALUE);
-    GIVES(cuMemRetainAllocationHandle(&handle, pointer(address)), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemRetainAllocationHandle(&handle, as_pointer(address)), CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMemAddressFree(address, GRANULE), CUDA_ERROR_INVALID_VALUE);
-    handle = create(GRANULE, false);
+    handle = create_memory(GRANULE, false);
     GIVES(cuMemMap(address, GRANULE, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemRelease(handle));
 }
@@ -109,7 +109,7 @@ static void case_beside(void)
 {
     CUdeviceptr first, block, other;
 
-    begin();
+    begin_context();
     OK(cuMemAlloc(&first, 3 * GRANULE));
     refuse_all(first + 3 * GRANULE);
     OK(cuMemAlloc(&other, GRANULE));
@@ -127,8 +127,8 @@ static void case_beside(void)
  * second copy */
 static void map_ring(size_t bytes)
 {
-    const CUdeviceptr address = reserve(2 * bytes);
-    const handle_type handle = create(bytes, false);
+    const CUdeviceptr address = reserve_addresses(2 * bytes);
+    const handle_type handle = create_memory(bytes, false);
     handle_type again = 0;
     CUdeviceptr base;
     size_t size;
@@ -142,7 +142,7 @@ static void map_ring(size_t bytes)
     expect_bytes(address + bytes, 100, 2);
     expect_bytes(address + 2 * bytes - 100, 100, 2);
     expect_bytes(address + 100, bytes - 200, 1);
-    OK(cuMemRetainAllocationHandle(&again, pointer(address + bytes + 5)));
+    OK(cuMemRetainAllocationHandle(&again, as_pointer(address + bytes + 5)));
     CHECK(again == handle);
     OK(cuMemRelease(again));
     OK(cuMemGetAddressRange(&base, &size, address + 2 * bytes - 1));
@@ -165,7 +165,7 @@ static void map_ring(size_t bytes)
 
 static void case_ring(void)
 {
-    begin();
+    begin_context();
     map_ring(2 * GRANULE);
     map_ring(33 * GRANULE); /* more than one chunk */
 }
@@ -176,10 +176,10 @@ static void case_occupied(void)
     CUdeviceptr address;
     handle_type handle, other;
 
-    begin();
-    address = reserve(2 * GRANULE);
-    handle = create(GRANULE, false);
-    other = create(GRANULE, false);
+    begin_context();
+    address = reserve_addresses(2 * GRANULE);
+    handle = create_memory(GRANULE, false);
+    other = create_memory(GRANULE, false);
     OK(cuMemMap(address, GRANULE, 0, handle, 0));
     OK(cuMemMap(address + GRANULE, GRANULE, 0, handle, 0));
     GIVES(cuMemMap(address + GRANULE, GRANULE, 0, other, 0), CUDA_ERROR_INVALID_VALUE);
@@ -197,12 +197,12 @@ static void case_mixed(void)
     handle_type own, made, came;
     int fd = -1;
 
-    begin();
-    address = reserve(3 * GRANULE);
-    own = create(GRANULE, false);
-    made = create(GRANULE, true);
+    begin_context();
+    address = reserve_addresses(3 * GRANULE);
+    own = create_memory(GRANULE, false);
+    made = create_memory(GRANULE, true);
     OK(cuMemExportToShareableHandle(&fd, made, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    OK(cuMemImportFromShareableHandle(&came, pointer((CUdeviceptr)fd),
+    OK(cuMemImportFromShareableHandle(&came, as_pointer((CUdeviceptr)fd),
                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     OK(cuMemMap(address, GRANULE, 0, came, 0));
     GIVES(cuMemMap(address, GRANULE, 0, own, 0), CUDA_ERROR_INVALID_VALUE);
@@ -230,9 +230,9 @@ static void case_part(void)
     CUdeviceptr address;
     handle_type handle;
 
-    begin();
-    address = reserve(40 * GRANULE);
-    handle = create(40 * GRANULE, false);
+    begin_context();
+    address = reserve_addresses(40 * GRANULE);
+    handle = create_memory(40 * GRANULE, false);
     OK(cuMemMap(address, GRANULE, 0, handle, 0));
     OK(cuMemMap(address + GRANULE, 3 * GRANULE, 31 * GRANULE, handle, 0));
     OK(cuMemSetAccess(address, 4 * GRANULE, &mappings_opened, 1));
@@ -254,7 +254,7 @@ static void refuse_as_vmm(CUdeviceptr address, size_t bytes)
     const CUmemAccessDesc closed = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     handle_type handle = 0;
 
-    GIVES(cuMemRetainAllocationHandle(&handle, pointer(address)), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemRetainAllocationHandle(&handle, as_pointer(address)), CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMemSetAccess(address, bytes, &closed, 1), CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMemUnmap(address, bytes), CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMemAddressFree(address, bytes), CUDA_ERROR_INVALID_VALUE);
@@ -266,7 +266,7 @@ static void case_strangers(void)
 {
     CUdeviceptr address, again;
 
-    begin();
+    begin_context();
     OK(cuMemAlloc(&address, 3 * GRANULE));
     refuse_as_vmm(address, 3 * GRANULE);
     OK(cuMemsetD8(address, 4, 3 * GRANULE));
@@ -284,7 +284,7 @@ static void case_attributes(void)
 {
     CUdeviceptr address;
 
-    begin();
+    begin_context();
     OK(cuMemAlloc(&address, 3 * GRANULE));
     for (int which = CU_POINTER_ATTRIBUTE_P2P_TOKENS; which < 99; which += 94) {
         CUpointer_attribute attribute = (CUpointer_attribute)which;

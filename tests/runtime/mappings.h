@@ -22,7 +22,7 @@ void mappings_case_tiles(void);
 void mappings_case_multicast(void);
 void mappings_case_multicast_address(void);
 
-static inline handle_type create(size_t bytes, bool exportable)
+static inline handle_type create_memory(size_t bytes, bool exportable)
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .requestedHandleTypes =
@@ -35,7 +35,7 @@ static inline handle_type create(size_t bytes, bool exportable)
     return handle;
 }
 
-static inline CUdeviceptr reserve(size_t bytes)
+static inline CUdeviceptr reserve_addresses(size_t bytes)
 {
     CUdeviceptr address = 0;
 
@@ -43,7 +43,7 @@ static inline CUdeviceptr reserve(size_t bytes)
     return address;
 }
 
-static inline void *pointer(CUdeviceptr address)
+static inline void *as_pointer(CUdeviceptr address)
 {
     return (void *)address; /* NOLINT(performance-no-int-to-ptr): it is one */
 }

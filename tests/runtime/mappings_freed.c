@@ -80,7 +80,7 @@ static void nodes_of_freed(CUdeviceptr freed, CUdeviceptr good, CUcontext contex
 /* copies with a shape, lists of copies, and nodes */
 void mappings_case_freed(void)
 {
-    const CUcontext context = begin();
+    const CUcontext context = begin_context();
     CUdeviceptr freed, good;
 
     OK(cuMemAlloc(&good, 3 * GRANULE));

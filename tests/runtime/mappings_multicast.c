@@ -18,7 +18,7 @@ static handle_type make_multicast(size_t bytes)
 static void expect_bound(handle_type object, handle_type memory, size_t total, size_t offset,
                          size_t bytes)
 {
-    const CUdeviceptr through = reserve(bytes), here = reserve(total);
+    const CUdeviceptr through = reserve_addresses(bytes), here = reserve_addresses(total);
 
     OK(cuMemMap(through, bytes, 0, object, 0));
     OK(cuMemSetAccess(through, bytes, &mappings_opened, 1));
@@ -56,11 +56,11 @@ void mappings_case_tiles(void)
                               {.memOperationType = CU_MEM_OPERATION_TYPE_MAP}};
     handle_type pool;
 
-    begin();
+    begin_context();
     OK(cuMemCreate(&pool, GRANULE, &prop, 0));
     info[0].memHandle.memHandle = info[1].memHandle.memHandle = pool;
     GIVES(cuMemMapArrayAsync(info, 2, NULL), CUDA_ERROR_NOT_SUPPORTED); /* nothing simulated */
-    info[1].memHandle.memHandle = create(GRANULE, false);
+    info[1].memHandle.memHandle = create_memory(GRANULE, false);
     GIVES(cuMemMapArrayAsync(info, 2, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -70,10 +70,10 @@ void mappings_case_multicast(void)
     const size_t total = 70 * GRANULE;
     handle_type object, memory, other;
 
-    begin();
+    begin_context();
     object = make_multicast(total);
-    memory = create(total, false);
-    other = create(GRANULE, false);
+    memory = create_memory(total, false);
+    other = create_memory(GRANULE, false);
     refuse_as_multicast(memory);
     OK(cuMulticastBindMem(object, 0, memory, 0, total, 0));
     GIVES(cuMulticastBindMem(object, 69 * GRANULE, other, 0, GRANULE, 0),
@@ -104,10 +104,10 @@ void mappings_case_multicast_address(void)
     CUdeviceptr address, again, pooled, plain;
     CUstream stream;
 
-    begin();
+    begin_context();
     object = make_multicast(total);
-    memory = create(total, false);
-    address = reserve(total);
+    memory = create_memory(total, false);
+    address = reserve_addresses(total);
     OK(cuMemMap(address, total, 0, memory, 0));
     OK(cuMulticastBindAddr(object, 0, address + 30 * GRANULE, 36 * GRANULE, 0));
     GIVES(
@@ -117,7 +117,7 @@ void mappings_case_multicast_address(void)
           CUDA_ERROR_INVALID_VALUE);
     expect_bound(object, memory, total, 30 * GRANULE, 36 * GRANULE);
     OK(cuMulticastUnbind(object, 0, 0, 36 * GRANULE));
-    again = reserve(40 * GRANULE);
+    again = reserve_addresses(40 * GRANULE);
     OK(cuMemMap(again, 40 * GRANULE, 28 * GRANULE, memory, 0));
     OK(cuMulticastBindAddr(object, 0, again + GRANULE, 36 * GRANULE, 0));
     expect_bound(object, memory, total, 29 * GRANULE, 36 * GRANULE);

@@ -333,7 +333,7 @@ int main(void)
     CUresult result;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    begin();
+    begin_context();
     while (fgets(line, sizeof line, stdin) != NULL) {
         if (!obey_line(line, &result))
             continue;

@@ -16,24 +16,25 @@ void pools_case_attributes(void)
     CUstream stream;
     int flag = 0;
 
-    begin();
+    begin_context();
     pool = pool_new(0);
     stream = stream_new();
-    CHECK(amount(pool, used) == 0 && amount(pool, reserved) == 0);
+    CHECK(read_amount(pool, used) == 0 && read_amount(pool, reserved) == 0);
     OK(cuMemAllocFromPoolAsync(&large, 10 * MIB, pool, stream));
     OK(cuMemAllocFromPoolAsync(&small, 1000, pool, stream));
-    CHECK(amount(pool, used) >= 10 * MIB + 1000 && amount(pool, used) < 11 * MIB);
-    CHECK(amount(pool, reserved) >= amount(pool, used));
+    CHECK(read_amount(pool, used) >= 10 * MIB + 1000 && read_amount(pool, used) < 11 * MIB);
+    CHECK(read_amount(pool, reserved) >= read_amount(pool, used));
     OK(cuMemFreeAsync(large, stream));
     OK(cuStreamSynchronize(stream));
-    CHECK(amount(pool, used) >= 1000 && amount(pool, used) < MIB);
-    CHECK(amount(pool, reserved) < 10 * MIB); /* the threshold is 0 */
-    CHECK(amount(pool, used_high) >= 10 * MIB && amount(pool, reserved_high) >= 10 * MIB);
+    CHECK(read_amount(pool, used) >= 1000 && read_amount(pool, used) < MIB);
+    CHECK(read_amount(pool, reserved) < 10 * MIB); /* the threshold is 0 */
+    CHECK(read_amount(pool, used_high) >= 10 * MIB &&
+          read_amount(pool, reserved_high) >= 10 * MIB);
     GIVES(cuMemPoolSetAttribute(pool, used_high, &(uint64_t){5}), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemPoolSetAttribute(pool, used_high, &number));
     OK(cuMemPoolSetAttribute(pool, reserved_high, &number));
-    CHECK(amount(pool, used_high) == amount(pool, used));
-    CHECK(amount(pool, reserved_high) == amount(pool, reserved));
+    CHECK(read_amount(pool, used_high) == read_amount(pool, used));
+    CHECK(read_amount(pool, reserved_high) == read_amount(pool, reserved));
     GIVES(cuMemPoolSetAttribute(pool, used, &number), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &flag));
     flag = 7;
@@ -41,7 +42,7 @@ void pools_case_attributes(void)
     CHECK(flag == 0);
     OK(cuMemFreeAsync(small, stream));
     OK(cuStreamSynchronize(stream));
-    CHECK(amount(pool, used) == 0 && amount(pool, reserved) == 0);
+    CHECK(read_amount(pool, used) == 0 && read_amount(pool, reserved) == 0);
     OK(cuMemPoolDestroy(pool));
 }
 
@@ -56,7 +57,7 @@ void pools_case_threshold(void)
     CUstream stream;
     uint64_t told = 0;
 
-    begin();
+    begin_context();
     pool = default_pool();
     stream = stream_new();
     OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
@@ -69,16 +70,16 @@ void pools_case_threshold(void)
     OK(cuMemFreeAsync(a, stream));
     OK(cuMemFreeAsync(b, stream));
     OK(cuStreamSynchronize(stream));
-    CHECK(amount(pool, reserved) == 12 * MIB);
-    CHECK(amount(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    CHECK(read_amount(pool, reserved) == 12 * MIB);
+    CHECK(read_amount(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
     OK(cuMemAllocAsync(&c, 8 * MIB, stream));
-    CHECK(c == a && amount(pool, reserved) == 12 * MIB);
+    CHECK(c == a && read_amount(pool, reserved) == 12 * MIB);
     OK(cuMemFreeAsync(c, stream));
     OK(cuStreamSynchronize(stream));
     OK(cuMemPoolTrimTo(pool, least));
-    CHECK(amount(pool, reserved) <= least);
+    CHECK(read_amount(pool, reserved) <= least);
     OK(cuMemPoolTrimTo(pool, 0));
-    CHECK(amount(pool, reserved) == 0);
+    CHECK(read_amount(pool, reserved) == 0);
 }
 
 void pools_case_current(void)
@@ -87,7 +88,7 @@ void pools_case_current(void)
     CUdeviceptr address;
     CUstream stream;
 
-    begin();
+    begin_context();
     stream = stream_new();
     pool = pool_new(0);
     other = pool_new(0);
@@ -97,8 +98,8 @@ void pools_case_current(void)
     OK(cuDeviceGetMemPool(&found, 0));
     CHECK(found == pool);
     OK(cuMemAllocAsync(&address, 3 * MIB, stream));
-    CHECK(amount(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 3 * MIB);
-    CHECK(amount(other, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    CHECK(read_amount(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 3 * MIB);
+    CHECK(read_amount(other, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
     OK(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address + 5));
     CHECK(found == pool);
     OK(cuMemPoolDestroy(pool)); /* while memory of it lives, and while it is the current one */
@@ -119,7 +120,7 @@ void pools_case_most(void)
     CUmemoryPool pool;
     CUstream stream;
 
-    begin();
+    begin_context();
     pool = pool_new(16 * MIB);
     stream = stream_new();
     OK(cuMemAllocFromPoolAsync(&a, 10 * MIB, pool, stream));

@@ -59,7 +59,8 @@ static bool order_once(size_t bytes)
     expect_bytes(third, bytes, 3);
     OK(cuMemFreeAsync(third, a));
     OK(cuStreamSynchronize(a));
-    amount(default_pool(), CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT); /* looks what was passed */
+    read_amount(default_pool(),
+                CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT); /* looks what was passed */
     OK(cuMemAllocAsync(&fourth, bytes, b));
     OK(cuMemFreeAsync(fourth, b));
     OK(cuMemFreeAsync(second, b));
@@ -82,7 +83,7 @@ static void order_of_size(size_t bytes)
 
 static void case_order_large(void)
 {
-    begin();
+    begin_context();
     order_of_size(6 * MIB);
 }
 
@@ -95,7 +96,7 @@ static void case_graph_large(void)
     CUstream stream;
     CUgraph graph;
 
-    begin();
+    begin_context();
     stream = stream_new();
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     OK(cuMemAllocAsync(&memory, 40 * MIB, stream));
@@ -109,14 +110,14 @@ static void case_graph_large(void)
 
 static void case_order_small(void)
 {
-    begin();
+    begin_context();
     order_of_size(300);
 }
 
 /* in a green context, which only this thread can enter */
 static void case_order_green(void)
 {
-    begin();
+    begin_context();
     begin_green();
     order_of_size(6 * MIB);
     order_of_size(300);
@@ -128,7 +129,7 @@ static void case_stream_gone(void)
     CUstream a, b;
     CUdeviceptr first, second;
 
-    begin();
+    begin_context();
     a = stream_new();
     OK(cuMemAllocAsync(&first, 4 * MIB, a));
     hold_back(a);
@@ -146,7 +147,7 @@ static void case_frees(void)
     CUdeviceptr async, plain, small, address = 0;
     CUstream stream;
 
-    begin();
+    begin_context();
     stream = stream_new();
     OK(cuMemAllocAsync(&address, 0, stream)); /* as a real driver (580) */
     GIVES(cuMemAllocAsync(NULL, 10, stream), CUDA_ERROR_INVALID_VALUE);
@@ -173,7 +174,7 @@ static void case_wait_behind(void)
     CUdeviceptr first, second;
     CUstream a, b;
 
-    begin();
+    begin_context();
     a = stream_new();
     b = stream_new();
     OK(cuMemAllocAsync(&first, 20 * MIB, a));
@@ -196,7 +197,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
 /* a piece of one context's, freed behind work of another one that outlives it */
 static void case_context_gone(void)
 {
-    const CUcontext primary = begin();
+    const CUcontext primary = begin_context();
     const CUstream stream = stream_new();
     CUdeviceptr memory, next;
     CUstream others;
@@ -229,7 +230,7 @@ static void case_per_thread(void)
 {
     CUdeviceptr first, second;
 
-    begin();
+    begin_context();
     OK(cuMemAllocAsync_ptsz(&first, 4 * MIB, NULL));
     hold_back(CU_STREAM_PER_THREAD);
     OK(cuMemFreeAsync_ptsz(first, NULL));
@@ -253,7 +254,7 @@ static void case_graph(void)
     CUstream stream;
     CUgraph graph;
 
-    begin();
+    begin_context();
     stream = stream_new();
     OK(cuMemAllocAsync(&ours, 3 * MIB, stream));
     OK(cuMemAlloc(&target, 2 * MIB));

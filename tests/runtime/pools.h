@@ -32,7 +32,7 @@ static inline CUmemoryPool pool_new(size_t most)
     return pool;
 }
 
-static inline uint64_t amount(CUmemoryPool pool, CUmemPool_attribute attribute)
+static inline uint64_t read_amount(CUmemoryPool pool, CUmemPool_attribute attribute)
 {
     uint64_t value = 0;
 

@@ -53,7 +53,7 @@ static CUgraphExec build_graph(CUcontext context)
 
 int main(void)
 {
-    const CUcontext context = begin();
+    const CUcontext context = begin_context();
     CUgraphExec captured, built;
     CUgraph graph;
 

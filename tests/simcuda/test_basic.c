@@ -90,7 +90,7 @@ static void context_stack(void)
     GIVES(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease(0));
 }
 
-static void lookups(void)
+static void symbol_lookups(void)
 {
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
     void *self = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *found = NULL, *other = NULL;
@@ -141,7 +141,7 @@ static void old_driver(void)
     GIVES(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("cuLibraryLoadData", &found, 13000, 0, NULL));
 }
 
-static void unsupported(void)
+static void unsupported_calls(void)
 {
     const void *table = &table;
     const char *text = NULL;
@@ -246,9 +246,9 @@ static void bad_settings(void)
 TEST(before_init, NULL)
 TEST(device_facts, "SIMCUDA_DEVICES=2", NULL)
 TEST(context_stack, NULL)
-TEST(lookups, NULL)
+TEST(symbol_lookups, NULL)
 TEST(old_driver, "SIMCUDA_DRIVER_VERSION=11040", NULL)
-TEST(unsupported, NULL)
+TEST(unsupported_calls, NULL)
 TEST(faults_by_number, "SIMCUDA_FAIL=cuMemAlloc:3:2,cuMemFree_v2:0:999", NULL)
 TEST(faults_by_chance, "SIMCUDA_FAIL=cuDeviceGetCount:p0.25:999:7", NULL)
 TEST(after_fork, NULL)
@@ -259,8 +259,8 @@ int kit_run_basic(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_before_init),      cmocka_unit_test(test_device_facts),
-        cmocka_unit_test(test_context_stack),    cmocka_unit_test(test_lookups),
-        cmocka_unit_test(test_old_driver),       cmocka_unit_test(test_unsupported),
+        cmocka_unit_test(test_context_stack),    cmocka_unit_test(test_symbol_lookups),
+        cmocka_unit_test(test_old_driver),       cmocka_unit_test(test_unsupported_calls),
         cmocka_unit_test(test_faults_by_number), cmocka_unit_test(test_faults_by_chance),
         cmocka_unit_test(test_after_fork),       cmocka_unit_test(test_log_and_statistics),
         cmocka_unit_test(test_bad_settings),

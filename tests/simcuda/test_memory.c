@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include "tests/simcuda/testkit.h"
 
-static void poison(void)
+static void fresh_poison(void)
 {
     CUdeviceptr small = 0, neighbour = 0, big = 0, again = 0;
     unsigned char byte = 0;
@@ -175,7 +175,7 @@ static void managed_on_a_full_card(void)
     CHECK(kit_memory_left() == before);
 }
 
-static void pools(void)
+static void memory_pools(void)
 {
     CUstream stream = NULL;
     CUmemoryPool pool = NULL;
@@ -283,7 +283,7 @@ static void copies_2d_and_3d(void)
     CHECK(to[0] == 0x34 && to[7] == 0x12 && to[8] == from[128 + 8 + 8]);
 }
 
-TEST(poison, NULL)
+TEST(fresh_poison, NULL)
 TEST(no_poison, "SIMCUDA_POISON=0", NULL)
 TEST(out_of_memory, NULL)
 TEST(address_range_and_pitch, NULL)
@@ -291,23 +291,18 @@ TEST(host_memory, NULL)
 TEST(managed_memory, NULL)
 TEST(managed_pages, NULL)
 TEST(managed_on_a_full_card, NULL)
-TEST(pools, NULL)
+TEST(memory_pools, NULL)
 TEST(address_questions, NULL)
 TEST(copies_2d_and_3d, NULL)
 
 int kit_run_memory(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_poison),
-        cmocka_unit_test(test_no_poison),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_address_range_and_pitch),
-        cmocka_unit_test(test_host_memory),
-        cmocka_unit_test(test_managed_memory),
-        cmocka_unit_test(test_managed_pages),
-        cmocka_unit_test(test_managed_on_a_full_card),
-        cmocka_unit_test(test_pools),
-        cmocka_unit_test(test_address_questions),
+        cmocka_unit_test(test_fresh_poison),     cmocka_unit_test(test_no_poison),
+        cmocka_unit_test(test_out_of_memory),    cmocka_unit_test(test_address_range_and_pitch),
+        cmocka_unit_test(test_host_memory),      cmocka_unit_test(test_managed_memory),
+        cmocka_unit_test(test_managed_pages),    cmocka_unit_test(test_managed_on_a_full_card),
+        cmocka_unit_test(test_memory_pools),     cmocka_unit_test(test_address_questions),
         cmocka_unit_test(test_copies_2d_and_3d),
     };
 

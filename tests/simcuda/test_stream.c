@@ -131,7 +131,7 @@ static void per_thread_streams(void)
     OK(cuCtxSynchronize());
 }
 
-static void events(void)
+static void event_order(void)
 {
     CUevent start = NULL, end = NULL, untimed = NULL;
     CUstream first = NULL, second = NULL;
@@ -313,7 +313,7 @@ TEST(old_data_unsynchronised, NULL)
 TEST(pageable_and_pinned_sources, NULL)
 TEST(legacy_stream_order, NULL)
 TEST(per_thread_streams, NULL)
-TEST(events, NULL)
+TEST(event_order, NULL)
 TEST(illegal_address_sticky, NULL)
 TEST(no_access_and_low_address_fault, NULL)
 TEST(host_functions, NULL)
@@ -328,7 +328,7 @@ int kit_run_stream(void)
         cmocka_unit_test(test_pageable_and_pinned_sources),
         cmocka_unit_test(test_legacy_stream_order),
         cmocka_unit_test(test_per_thread_streams),
-        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_event_order),
         cmocka_unit_test(test_illegal_address_sticky),
         cmocka_unit_test(test_no_access_and_low_address_fault),
         cmocka_unit_test(test_host_functions),

@@ -14,8 +14,8 @@
 
 #include "common/fd.h"
 
-/* longer response files are refused: no compiler's own limit is lower than ARG_MAX, and none is
- * ever this long */
+/* longer response files are refused: no compiler's own limit is lower than ARG_MAX, and no real
+ * file is so long */
 #define RESPONSE_MAX ((off_t)64 << 20)
 
 void gs_args_deinit(struct gs_args *args)

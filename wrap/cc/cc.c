@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cc.c: gpushare-cc, gpushare-c++ and gpushare-nvcc: one program, told apart by its name. Runs
- * the real compiler with the same words, and puts the link part before them when the command
- * links. It becomes the compiler (exec), so status, output and signals are the compiler's own.
+ * cc.c: gpushare-cc, gpushare-c++ and gpushare-nvcc: one program, which is called by three names.
+ * It runs the real compiler with the same words, and puts the link part before them if the
+ * command links. It becomes the compiler (exec), so status, output and signals are the compiler's
+ * own.
  */
 #include "common/complete.h"
 #include "wrap/cc/args.h"
@@ -108,7 +109,7 @@ static int name_to_compiler(const char *name, enum gs_compiler *compiler)
     return -EINVAL;
 }
 
-/* Which of our own options a word is; OWN_COUNT: none. */
+/* Finds the option of our own that a word is; OWN_COUNT: none. */
 static enum own_option find_own(const char *word, const char **value)
 {
     if (strcmp(word, "-showme") == 0) /* as Open MPI's compilers have it */
@@ -125,8 +126,8 @@ static enum own_option find_own(const char *word, const char **value)
     return OWN_COUNT;
 }
 
-/* Takes our own options out of argv; the rest becomes request->words. Positive: nothing is left
- * to do (help or version was printed). */
+/* Takes our own options out of argv; the other words become request->words. Positive: nothing is
+ * left to do (help or version was printed). */
 static int read_words(struct request *request, char **argv, struct gs_err *err)
 {
     int r = 0;
@@ -165,7 +166,8 @@ static int read_words(struct request *request, char **argv, struct gs_err *err)
     return r;
 }
 
-/* Paths stand inside lists that commas separate, and nvcc hands them to a shell. */
+/* Refuses some characters: paths become parts of lists that commas separate, and nvcc passes
+ * them to a shell. */
 static int check_path(enum gs_compiler compiler, const char *path, struct gs_err *err)
 {
     const char *bad = compiler == GS_COMPILER_NVCC ? ",\"\\$`\n" : ",\n";
@@ -179,8 +181,8 @@ static int check_path(enum gs_compiler compiler, const char *path, struct gs_err
                       path, compiler == GS_COMPILER_NVCC ? ", \" \\ $ `" : "");
 }
 
-/* The link part. First among the inputs, so that libgpushare is the first DT_NEEDED and its
- * dlsym is the first one found; --no-as-needed, since nothing but __wrap_ names may refer to
+/* The link part. It comes first among the inputs, so that libgpushare is the first DT_NEEDED and
+ * its dlsym is the first one found. --no-as-needed: perhaps nothing but __wrap_ names refers to
  * it. */
 static int push_link_part(enum gs_compiler compiler, const struct gs_runtime_files *files,
                           bool clang_host, struct gs_args *args, struct gs_err *err)
@@ -192,9 +194,9 @@ static int push_link_part(enum gs_compiler compiler, const struct gs_runtime_fil
     if (r != 0)
         return r;
     if (compiler == GS_COMPILER_NVCC) {
-        /* By -Xcompiler, not -Xlinker: nvcc puts that before the inputs. "\," keeps a comma
-         * from nvcc, the double quotes keep blanks from the shell that nvcc starts. Hosts'
-         * compilers ignore -Wl in the steps before the link (clang warns, unless told). */
+        /* With -Xcompiler, not -Xlinker: nvcc puts that before the inputs. "\," keeps a comma
+         * from nvcc, and the double quotes keep blanks from the shell that nvcc starts. Host
+         * compilers ignore -Wl in the steps before the link (clang warns, unless told not to). */
         r = gs_args_push(
             args,
             "-Xcompiler=-Wl\\,--push-state\\,--no-as-needed\\,\"%s\"\\,--pop-state,"
@@ -238,7 +240,7 @@ static int make_command(const struct request *request, struct gs_args *command,
     return r == -ENOMEM ? gs_err_set(err, r, "out of memory") : r;
 }
 
-/* A PATH on which another wrapper calls us back would go round for ever. */
+/* Counts nested calls: a PATH on which another wrapper calls us back would never end. */
 static int count_level(struct gs_err *err)
 {
     const char *text = getenv(LEVEL_VARIABLE);

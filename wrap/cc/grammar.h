@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * grammar.h: the options of compilers that decide whether a command links, and those whose value
- * is the next word, so that "-o -c" is a file named -c.
+ * is the next word (so that in "-o -c" the -c is a file).
  */
 #ifndef GS_WRAP_CC_GRAMMAR_H
 #define GS_WRAP_CC_GRAMMAR_H
 
 /* The options of one family of compilers. Every list ends with NULL. */
 struct gs_grammar {
-    const char *const *stop;        /* whole words that end before the link */
+    const char *const *stop;        /* words that end the work before the link */
     const char *const *stop_prefix; /* beginnings of such words */
     const char *const *value;       /* words whose value is the next word */
     const char *const *file;        /* words whose next word (or "=...") is a response file */

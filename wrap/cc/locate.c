@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * locate.c: finds the files that gpushare-cc puts together. Reads the environment and the file
- * system, changes nothing, keeps nothing.
+ * locate.c: finds the files that gpushare-cc needs. Reads the environment and the file system;
+ * changes and keeps nothing.
  */
 #include "wrap/cc/locate.h"
 
@@ -110,7 +110,7 @@ static bool is_program(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
-/* Looks name up as exec would, passing over ourselves. */
+/* Finds the path of a name as exec would, except for this program itself. */
 static bool search_path(const char *name, char *found)
 {
     const char *path = getenv("PATH");
@@ -130,7 +130,7 @@ static bool search_path(const char *name, char *found)
     }
 }
 
-/* nvcc is seldom on PATH: look where the toolkit is usually put. */
+/* nvcc is seldom on PATH: looks in the toolkit's usual places. */
 static bool search_toolkit(char *found)
 {
     const char *home = getenv("CUDA_HOME");
@@ -145,8 +145,8 @@ static bool search_toolkit(char *found)
     return false;
 }
 
-/* Finds the first word of a command; the later ones (ccache's compiler) must not be us either.
- */
+/* Finds the first word of a command; the later words (ccache's compiler) must not be this
+ * program either. */
 static int resolve_command(enum gs_compiler compiler, bool by_default, struct gs_args *command,
                            struct gs_err *err)
 {
@@ -185,7 +185,7 @@ int gs_locate_compiler(enum gs_compiler compiler, const char *asked, struct gs_a
     bool by_default = text == NULL || text[strspn(text, " \t")] == '\0';
     int r = 0;
 
-    /* a path with a blank in it is taken whole when there is such a file */
+    /* a path with a blank in it is taken as a whole if there is such a file */
     if (by_default)
         r = gs_args_push(command, "%s", compilers[compiler].program);
     else if (strchr(text, '/') != NULL && is_program(text))

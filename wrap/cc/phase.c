@@ -18,7 +18,7 @@ struct reader {
     bool has_input, has_source;
 };
 
-/* The list's own copy of word, or NULL. */
+/* Finds the word in the list; returns the list's copy, or NULL. */
 static const char *find_in_list(const char *const *list, const char *word)
 {
     for (; *list != NULL; list++)
@@ -60,7 +60,7 @@ static void stop_at(struct reader *reader, const char *reason)
         reader->phase->reason = reason;
 }
 
-/* The option word is one of the list itself, or "option=value": returns the value, or NULL. */
+/* If the word is "option=value" with an option of the list, returns the value, else NULL. */
 static const char *value_after_equals(const char *const *list, const char *word)
 {
     for (; *list != NULL; list++) {
@@ -72,8 +72,8 @@ static const char *value_after_equals(const char *const *list, const char *word)
     return NULL;
 }
 
-/* Appends the words to flat, with the words of response files in their place, as compilers do
- * before they read anything: an option at the end of a file takes its value from behind it. */
+/* Appends the words to flat, and replaces response files by their words, as compilers do before
+ * they read anything: an option at the end of a file takes its value from behind the file. */
 static int flatten_words(const struct gs_grammar *grammar, const struct gs_args *words,
                          struct gs_args *flat, unsigned depth, struct gs_err *err)
 {
@@ -131,7 +131,7 @@ static void read_value(struct reader *reader, const char *option, const char *va
         stop_at(reader, "a header is compiled");
 }
 
-/* A word that is neither an input nor an option with its value in the next word. */
+/* Reads a word that is neither an input nor an option with its value in the next word. */
 static void read_option(struct reader *reader, const char *word)
 {
     static const char *const host_compiler[] = {"-ccbin", "--compiler-bindir", NULL};

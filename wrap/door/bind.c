@@ -23,7 +23,7 @@ static int write_file(const char *path, const char *text)
     return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -errno;
 }
 
-/* A user namespace in which this user is the same as outside, and nobody else is known. */
+/* Makes a user namespace in which this user is the same as outside, and no other user is known. */
 static int unshare_as_user(void)
 {
     const unsigned uid = geteuid(), gid = getegid();
@@ -81,7 +81,7 @@ static int protect_file(const char *from, const char *to, struct gs_err *err)
     struct statvfs st;
     unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY;
 
-    /* in a user namespace these may not be dropped */
+    /* a user namespace may not drop these */
     if (statvfs(to, &st) == 0)
         flags |= ((st.f_flag & ST_NOSUID) != 0 ? MS_NOSUID : 0) |
                  ((st.f_flag & ST_NODEV) != 0 ? MS_NODEV : 0) |
@@ -91,7 +91,8 @@ static int protect_file(const char *from, const char *to, struct gs_err *err)
     if (mount(NULL, to, NULL, flags, NULL) != 0 &&
         !(errno == EPERM && mount(NULL, to, NULL, flags | MS_NOEXEC, NULL) == 0))
         return gs_err_errno(err, -errno, "making %.300s read-only", to);
-    /* a folder on a file system without programs (noexec) gives no library */
+    /* true for a folder on a file system without programs (noexec), from which no library can be
+     * loaded */
     return statvfs(to, &st) == 0 && (st.f_flag & ST_NOEXEC) != 0
                ? gs_err_set(err, -EPERM, "%.300s: its file system allows no programs (noexec)",
                             from)
@@ -124,7 +125,7 @@ int gs_bind_mount(const struct gs_stage *stage, const struct gs_drivers *drivers
     }
     if (code == 0)
         return 0;
-    while (done > 0) /* a half would leave the namespace without a driver */
+    while (done > 0) /* with some of the mounts only, the namespace would have no driver */
         umount2(drivers->path[--done], MNT_DETACH);
     umount2(stage->real, MNT_DETACH);
     return code;

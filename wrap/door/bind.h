@@ -9,15 +9,15 @@
 #include "wrap/door/find_driver.h"
 #include "wrap/door/stage.h"
 
-/* Gives this process a mount namespace of its own, in which mounts stay: by its right, or in a
- * user namespace of its own that has this user and group only. 0 or -errno. */
+/* Gives this process a mount namespace of its own, in which its mounts stay. If it may not, it
+ * first gets a user namespace that has only this user and group. 0 or -errno. */
 int gs_bind_unshare(struct gs_err *err);
 
-/* -EPERM if mounts made here would be seen by processes elsewhere. */
+/* -EPERM if processes elsewhere would see mounts that are made here. */
 int gs_bind_check(struct gs_err *err);
 
-/* Mounts, in this mount namespace, the first driver at the stage's place for it, and the
- * stage's door over each of them. 0 or -errno. */
+/* In this mount namespace, mounts the first driver at the stage's place for it, and the stage's
+ * door over each driver. 0 or -errno. */
 int gs_bind_mount(const struct gs_stage *stage, const struct gs_drivers *drivers,
                   struct gs_err *err);
 

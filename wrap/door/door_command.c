@@ -152,7 +152,7 @@ static int carry_out(const struct request *request)
     }
     if (code == 0 && request->action == ACTION_STAGE)
         code = stage_copy(request->stage, drivers, &err);
-    else if (code == 0 && !drivers->bound) /* else all is done */
+    else if (code == 0 && !drivers->bound) /* else everything is done */
         code = mount_door(request, drivers, &err);
     free(drivers);
     if (code != 0)
@@ -168,7 +168,7 @@ static bool choose_action(struct request *request, enum action action)
     return first;
 }
 
-/* The table as getopt_long() wants it. */
+/* Fills in the table for getopt_long(). */
 static void fill_getopt(struct option longs[OPTION_COUNT + 1], char *shorts)
 {
     *shorts++ = '+';
@@ -189,7 +189,7 @@ static void fill_getopt(struct option longs[OPTION_COUNT + 1], char *shorts)
     longs[OPTION_COUNT] = (struct option){0};
 }
 
-/* One option. false: it is not known, or does not go with those before it. */
+/* Takes one option. false: it is unknown, or does not go with those before it. */
 static bool take_option(struct request *request, int value)
 {
     const char *name = value >= LONG_START ? own_options[value - LONG_START].name : "";

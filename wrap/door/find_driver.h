@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * find_driver.h: where the driver's library is, and where the door is.
+ * find_driver.h: finds the driver's library, and the door.
  */
 #ifndef GS_WRAP_DOOR_FIND_DRIVER_H
 #define GS_WRAP_DOOR_FIND_DRIVER_H
@@ -15,9 +15,9 @@
 
 /* Files of this machine, symbolic links resolved. */
 struct gs_drivers {
-    char path[GS_DRIVERS_MOST][PATH_MAX]; /* the first is the one that the loader takes */
+    char path[GS_DRIVERS_MOST][PATH_MAX]; /* the first is the one that the loader finds */
     size_t count;
-    bool bound; /* the first is a door already */
+    bool bound; /* the first is already a door */
 };
 
 /* Finds libcuda.so.1 as the loader does (LD_LIBRARY_PATH, the loader's cache), then copies in

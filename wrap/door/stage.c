@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stage.c: copies the door for a folder. The door names the driver's library by an absolute
- * path of a fixed length (cmake/GpushareDoor.cmake), which the copy has changed to its own
- * folder. Files are made under another name and renamed, but for the empty file: somebody may
- * have mounted on it.
+ * stage.c: makes a copy of the door for a folder. The door names the driver's library by an
+ * absolute path of a fixed length (cmake/GpushareDoor.cmake), and the copy gets its own folder
+ * there. Files are made under another name and renamed, except the empty file, which somebody may
+ * have mounted on.
  */
 #include "wrap/door/stage.h"
 
@@ -77,7 +77,7 @@ static int read_door(const char *path, char **bytes, size_t *size, struct gs_err
     return 0;
 }
 
-/* Writes the folder into the path by which the door needs the driver's library. */
+/* Writes the folder into the path by which the door loads the driver's library. */
 static int name_folder(char *bytes, size_t size, const char *folder, struct gs_err *err)
 {
     static const char tail[] = "/" GS_DOOR_REAL; /* with its 0 */
@@ -96,7 +96,7 @@ static int name_folder(char *bytes, size_t size, const char *folder, struct gs_e
     return 0;
 }
 
-/* Another name in the same folder, opened for writing. */
+/* Opens a file with another name in the same folder for writing. */
 static int open_beside(const char *path, char *beside, struct gs_err *err)
 {
     int fd;
@@ -150,7 +150,7 @@ static int put_empty(const struct gs_stage *stage, struct gs_err *err)
 {
     const int fd = open(stage->real, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
 
-    /* a driver that was mounted there is in use, and does as well */
+    /* a driver that was mounted there is in use, which is as good */
     if (fd < 0 && errno != ETXTBSY && errno != EACCES && errno != EROFS)
         return gs_err_errno(err, -errno, "%.300s", stage->real);
     if (fd >= 0)
@@ -158,7 +158,7 @@ static int put_empty(const struct gs_stage *stage, struct gs_err *err)
     return 0;
 }
 
-/* Programs that ask for libcuda.so would find the driver's elsewhere. */
+/* Without the link, programs that ask for libcuda.so would find the driver's elsewhere. */
 static int put_link(const struct gs_stage *stage, struct gs_err *err)
 {
     char link[PATH_MAX];
@@ -191,7 +191,7 @@ int gs_stage_make(struct gs_stage *stage, const char *folder, const char *door,
     return code == 0 ? put_link(stage, err) : code;
 }
 
-/* This user's own folder, in which nobody else can put anything. */
+/* Takes a folder that is this user's own, in which no other user can put anything. */
 static int take_folder(const char *folder, struct gs_err *err)
 {
     struct stat st;

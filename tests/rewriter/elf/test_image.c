@@ -25,11 +25,11 @@ static void image_of_a_small_library_is_read(void **state)
 
     (void)state;
     assert_int_equal(small_read(&s, &image, &err), 0);
-    assert_int_equal(image.symbol_count, 3);
-    assert_int_equal(image.dynamic_count, 6);
-    assert_int_equal(image.dynamic_room, 9);
-    assert_string_equal(image.soname, "libx.so");
-    assert_int_equal(image.hash.size, sizeof s.hash);
+    assert_int_equal(image.tables.symbol_count, 3);
+    assert_int_equal(image.dynamic.count, 6);
+    assert_int_equal(image.dynamic.room, 9);
+    assert_string_equal(image.dynamic.soname, "libx.so");
+    assert_int_equal(image.tables.hash.size, sizeof s.hash);
     assert_int_equal(elf_facts_read(&facts, &image, true, &err), 0);
     assert_int_equal(facts.import_count, elf_name_is_wrapped("cuInit") ? 2 : 1);
     assert_string_equal(facts.driver_import, "cuInit");

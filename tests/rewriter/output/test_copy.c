@@ -44,19 +44,19 @@ static void make_plan(struct files *f)
             (struct elf_change){.offset = at[i], .length = sizeof word, .bytes = word};
     f->image.image_end = SIZE - 100;
     f->plan.image = &f->image;
-    f->plan.changes = f->changes;
-    f->plan.change_count = 4;
-    f->plan.segment.offset = SIZE + GAP;
-    f->plan.end = SIZE + GAP + TAIL;
-    f->plan.tail = malloc(TAIL);
-    f->expected = calloc(1, f->plan.end);
-    assert_non_null(f->plan.tail);
+    f->plan.changes.list = f->changes;
+    f->plan.changes.count = 4;
+    f->plan.tail.segment.offset = SIZE + GAP;
+    f->plan.tail.end = SIZE + GAP + TAIL;
+    f->plan.tail.bytes = malloc(TAIL);
+    f->expected = calloc(1, f->plan.tail.end);
+    assert_non_null(f->plan.tail.bytes);
     assert_non_null(f->expected);
-    memset(f->plan.tail, 0x5a, TAIL);
+    memset(f->plan.tail.bytes, 0x5a, TAIL);
     memcpy(f->expected, f->bytes, SIZE);
     for (size_t i = 0; i < 4; i++)
         memcpy(f->expected + at[i], word, sizeof word);
-    memcpy(f->expected + SIZE + GAP, f->plan.tail, TAIL);
+    memcpy(f->expected + SIZE + GAP, f->plan.tail.bytes, TAIL);
 }
 
 static int set_up(void **state)
@@ -95,7 +95,7 @@ static int tear_down(void **state)
     elf_output_deinit(&f->output);
     close(f->original.fd);
     assert_int_equal(rmdir(f->folder), 0);
-    free(f->plan.tail);
+    free(f->plan.tail.bytes);
     free(f->expected);
     free(f->bytes);
     free(f);
@@ -139,7 +139,7 @@ static void copy_patched_writes_changes_and_tail(void **state)
 
         assert_int_equal(ftruncate(f->output.fd, 0), 0);
         assert_int_equal(elf_copy_patched(&copy, &f->plan, &digests, NULL), 0);
-        expect_content(f, f->expected, f->plan.end);
+        expect_content(f, f->expected, f->plan.tail.end);
         expect_sum(f, &digests);
     }
 }
@@ -155,7 +155,7 @@ static void copy_original_undoes(void **state)
     memcpy(undo, f->changes, sizeof undo);
     for (size_t i = 0; i < 4; i++)
         undo[i].bytes = f->bytes + undo[i].offset;
-    assert_int_equal(pwrite(patched.fd, f->expected, f->plan.end, 0), f->plan.end);
+    assert_int_equal(pwrite(patched.fd, f->expected, f->plan.tail.end, 0), f->plan.tail.end);
     patched.undo = undo;
     patched.undo_count = 4;
     for (int sync = 0; sync < 2; sync++) {
@@ -199,7 +199,7 @@ static int read_back(struct files *f, bool whole)
     struct elf_readback back = {
         .original = &f->original,
         .plan = &f->plan,
-        .new = {.name = "new", .fd = f->output.fd, .size = f->plan.end},
+        .new = {.name = "new", .fd = f->output.fd, .size = f->plan.tail.end},
         .whole = whole,
     };
     struct elf_digests digests;
@@ -229,7 +229,7 @@ static void readback_finds_what_was_not_planned(void **state)
 {
     struct files *f = *state;
 
-    assert_int_equal(pwrite(f->output.fd, f->expected, f->plan.end, 0), f->plan.end);
+    assert_int_equal(pwrite(f->output.fd, f->expected, f->plan.tail.end, 0), f->plan.tail.end);
     for (int whole = 0; whole < 2; whole++) {
         flip_byte(f, 3, whole, -EIO);                      /* in a change */
         flip_byte(f, sizeof word, whole, -EIO);            /* right behind one */
@@ -239,9 +239,9 @@ static void readback_finds_what_was_not_planned(void **state)
         flip_byte(f, SIZE + GAP + TAIL - 1, whole, -EIO);
         flip_byte(f, ((size_t)2 << 20) + 5, whole, whole ? -EIO : 0); /* far from any change */
     }
-    assert_int_equal(ftruncate(f->output.fd, (off_t)f->plan.end + 1), 0);
+    assert_int_equal(ftruncate(f->output.fd, (off_t)f->plan.tail.end + 1), 0);
     assert_int_equal(read_back(f, false), -EIO);
-    assert_int_equal(ftruncate(f->output.fd, (off_t)f->plan.end - 1), 0);
+    assert_int_equal(ftruncate(f->output.fd, (off_t)f->plan.tail.end - 1), 0);
     assert_int_equal(read_back(f, false), -EIO);
 }
 

@@ -54,7 +54,7 @@ static void import_in_the_hash_table_keeps_its_name_in_a_program(void **state)
     plan_small(&s, &image, &facts, &plan);
     assert_int_equal(facts.import_count, 1);
     assert_false(facts.imports[0].keeps_name);
-    assert_non_null(memmem(plan.added, plan.added_size, "__wrap_dlsym", 13));
+    assert_non_null(memmem(plan.names.bytes, plan.names.size, "__wrap_dlsym", 13));
     deinit_all(&image, &facts, &plan);
 
     s.dynamic[0] = (Elf64_Dyn){.d_tag = DT_FLAGS};
@@ -64,7 +64,7 @@ static void import_in_the_hash_table_keeps_its_name_in_a_program(void **state)
     plan_small(&s, &image, &facts, &plan);
     assert_int_equal(facts.import_count, 1);
     assert_true(facts.imports[0].keeps_name);
-    assert_null(memmem(plan.added, plan.added_size, "__wrap_dlsym", 13));
+    assert_null(memmem(plan.names.bytes, plan.names.size, "__wrap_dlsym", 13));
     deinit_all(&image, &facts, &plan);
 }
 
@@ -77,42 +77,42 @@ static void plan_prefers_what_moves_least(void **state)
 
     (void)state;
     plan_small(&s, &image, &facts, &plan);
-    assert_int_equal(plan.dynamic_way, ELF_DYNAMIC_SPARE);
-    assert_int_equal(plan.slot_way, ELF_SLOT_GROW);
-    assert_int_equal(plan.dynamic[0].d_tag, DT_NEEDED);
-    assert_int_equal(plan.dynamic[0].d_un.d_val, sizeof s.strings);
-    assert_true(plan.segment.address >= image.highest);
-    assert_int_equal((plan.segment.address - plan.segment.offset) % 0x1000, 0);
+    assert_int_equal(plan.dynamic.way, ELF_DYNAMIC_SPARE);
+    assert_int_equal(plan.slot.way, ELF_SLOT_GROW);
+    assert_int_equal(plan.dynamic.entries[0].d_tag, DT_NEEDED);
+    assert_int_equal(plan.dynamic.entries[0].d_un.d_val, sizeof s.strings);
+    assert_true(plan.tail.segment.address >= image.highest);
+    assert_int_equal((plan.tail.segment.address - plan.tail.segment.offset) % 0x1000, 0);
     deinit_all(&image, &facts, &plan);
 
     s = small_make(3), s.segments[1].p_type = PT_NULL;
     plan_small(&s, &image, &facts, &plan);
-    assert_int_equal(plan.slot_way, ELF_SLOT_NULL);
-    assert_int_equal(plan.segment_count, 3);
-    assert_int_equal(plan.segments[1].p_type, PT_LOAD);
+    assert_int_equal(plan.slot.way, ELF_SLOT_NULL);
+    assert_int_equal(plan.slot.count, 3);
+    assert_int_equal(plan.slot.segments[1].p_type, PT_LOAD);
     deinit_all(&image, &facts, &plan);
 
     s = small_make(3), s.segments[1] = (Elf64_Phdr){.p_type = PT_LOPROC,
                                                     .p_offset = offsetof(struct small, behind),
                                                     .p_filesz = 8};
     plan_small(&s, &image, &facts, &plan);
-    assert_int_equal(plan.slot_way, ELF_SLOT_END);
-    assert_int_equal(plan.segment.address - plan.segment.offset, 0);
+    assert_int_equal(plan.slot.way, ELF_SLOT_END);
+    assert_int_equal(plan.tail.segment.address - plan.tail.segment.offset, 0);
     deinit_all(&image, &facts, &plan);
 
     s = small_make(3), s.behind[sizeof(Elf64_Nhdr)] = 'X'; /* a note of somebody unknown */
     plan_small(&s, &image, &facts, &plan);
-    assert_int_equal(plan.slot_way, ELF_SLOT_END);
+    assert_int_equal(plan.slot.way, ELF_SLOT_END);
     deinit_all(&image, &facts, &plan);
 
     s = small_make(3), s.segments[1] = (Elf64_Phdr){.p_type = PT_GNU_STACK};
     plan_small(&s, &image, &facts, &plan); /* something that nothing describes */
-    assert_int_equal(plan.slot_way, ELF_SLOT_END);
+    assert_int_equal(plan.slot.way, ELF_SLOT_END);
     deinit_all(&image, &facts, &plan);
 
     memset(s.behind, 0, sizeof s.behind); /* or zeros that may be constants */
     plan_small(&s, &image, &facts, &plan);
-    assert_int_equal(plan.slot_way, ELF_SLOT_END);
+    assert_int_equal(plan.slot.way, ELF_SLOT_END);
     deinit_all(&image, &facts, &plan);
 }
 
@@ -147,10 +147,10 @@ static void plan_gives_up_what_is_not_needed(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         s.dynamic[0] = (Elf64_Dyn){.d_tag = cases[i].tag, .d_un.d_val = 0};
         plan_small(&s, &image, &facts, &plan);
-        assert_int_equal(plan.dynamic_way, cases[i].way);
-        assert_int_equal(plan.dynamic_count, 7);
-        for (size_t j = 0; j < plan.dynamic_count; j++)
-            assert_int_not_equal(plan.dynamic[j].d_tag, cases[i].tag);
+        assert_int_equal(plan.dynamic.way, cases[i].way);
+        assert_int_equal(plan.dynamic.count, 7);
+        for (size_t j = 0; j < plan.dynamic.count; j++)
+            assert_int_not_equal(plan.dynamic.entries[j].d_tag, cases[i].tag);
         deinit_all(&image, &facts, &plan);
     }
     s.dynamic[0] = (Elf64_Dyn){.d_tag = DT_DEBUG}; /* debuggers need it */
@@ -173,15 +173,16 @@ static void plan_carried_out_can_be_undone(void **state)
 
     (void)state;
     plan_small(&s, &image, &facts, &plan);
-    bytes = calloc(1, plan.end);
+    bytes = calloc(1, plan.tail.end);
     assert_non_null(bytes);
     memcpy(bytes, &s, sizeof s);
-    elf_changes_apply(plan.changes, plan.change_count, 0, bytes, plan.end);
-    memcpy(bytes + plan.segment.offset, plan.tail, plan.end - plan.segment.offset);
+    elf_changes_apply(plan.changes.list, plan.changes.count, 0, bytes, plan.tail.end);
+    memcpy(bytes + plan.tail.segment.offset, plan.tail.bytes,
+           plan.tail.end - plan.tail.segment.offset);
     source.memory = bytes;
-    source.size = plan.end;
+    source.size = plan.tail.end;
     assert_int_equal(elf_image_read(&again, &source, &err), 0);
-    assert_string_equal(elf_image_string(&again, again.dynamic[0].d_un.d_val),
+    assert_string_equal(elf_image_string(&again, again.dynamic.entries[0].d_un.d_val),
                         "/r/libgpushare.so.1");
     assert_int_equal(elf_note_find(&note, &source), ELF_NOTE_FOUND);
     assert_int_equal(note.lost.code, 0);
@@ -195,8 +196,9 @@ static void plan_carried_out_can_be_undone(void **state)
 
     /* a note whose range leaves the file is lost, not followed */
     elf_note_deinit(&note);
-    source = (struct elf_source){.name = "new", .fd = -1, .memory = bytes, .size = plan.end};
-    memset(bytes + plan.undo_at + sizeof(struct elf_undo_head) +
+    source =
+        (struct elf_source){.name = "new", .fd = -1, .memory = bytes, .size = plan.tail.end};
+    memset(bytes + plan.tail.undo_at + sizeof(struct elf_undo_head) +
                note.head.copies * sizeof(struct elf_undo_copy),
            0xff, 8);
     assert_int_equal(elf_note_find(&note, &source), ELF_NOTE_FOUND);

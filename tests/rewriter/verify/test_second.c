@@ -45,19 +45,21 @@ static void copy_bytes(int from, int to, uint64_t size)
 static void write_patched(const struct files *f)
 {
     const struct elf_plan *plan = &f->plan;
-    size_t tail = plan->end - plan->segment.offset;
+    size_t tail = plan->tail.end - plan->tail.segment.offset;
 
     copy_bytes(f->original, f->patched, f->image.source.size);
-    for (size_t i = 0; i < plan->change_count; i++)
-        assert_int_equal(pwrite(f->patched, plan->changes[i].bytes, plan->changes[i].length,
-                                (off_t)plan->changes[i].offset),
-                         plan->changes[i].length);
-    assert_int_equal(pwrite(f->patched, plan->tail, tail, (off_t)plan->segment.offset), tail);
+    for (size_t i = 0; i < plan->changes.count; i++)
+        assert_int_equal(pwrite(f->patched, plan->changes.list[i].bytes,
+                                plan->changes.list[i].length,
+                                (off_t)plan->changes.list[i].offset),
+                         plan->changes.list[i].length);
+    assert_int_equal(
+        pwrite(f->patched, plan->tail.bytes, tail, (off_t)plan->tail.segment.offset), tail);
 }
 
 static void read_patched(struct files *f)
 {
-    struct elf_source source = {.name = "new", .fd = f->patched, .size = f->plan.end};
+    struct elf_source source = {.name = "new", .fd = f->patched, .size = f->plan.tail.end};
 
     assert_int_equal(elf_image_read(&f->new, &source, NULL), 0);
 }
@@ -150,7 +152,7 @@ static void second_agrees_on_a_good_file(void **state)
 static void second_refuses_other_headers(void **state)
 {
     struct files *f = *state;
-    uint64_t segment = f->new.header.e_phoff + f->plan.new_segment * sizeof(Elf64_Phdr);
+    uint64_t segment = f->new.header.e_phoff + f->plan.slot.added * sizeof(Elf64_Phdr);
     uint64_t section = f->new.header.e_shoff + 2 * sizeof(Elf64_Shdr);
     size_t names = f->new.header.e_shstrndx;
 
@@ -175,7 +177,7 @@ static void second_refuses_other_dynamic_entries(void **state)
     struct files *f = *state;
     uint64_t dynamic = f->new.segments[f->new.dynamic_segment].p_offset;
 
-    for (size_t i = 0; i < f->plan.dynamic_count; i++) {
+    for (size_t i = 0; i < f->plan.dynamic.count; i++) {
         uint64_t entry = dynamic + i * sizeof(Elf64_Dyn);
 
         expect_refused(f, entry + offsetof(Elf64_Dyn, d_tag), "dynamic entry", "d_tag");
@@ -186,18 +188,20 @@ static void second_refuses_other_dynamic_entries(void **state)
 static void second_refuses_other_tables(void **state)
 {
     struct files *f = *state;
-    uint64_t symbol = f->new.symbols.offset + f->facts.imports[0].index * sizeof(Elf64_Sym);
+    uint64_t symbol =
+        f->new.tables.symbols.offset + f->facts.imports[0].index * sizeof(Elf64_Sym);
     uint64_t needed = offset_of(f, DT_VERNEED);
     Elf64_Verneed entry;
 
     assert_int_equal(pread(f->patched, &entry, sizeof entry, (off_t)needed), sizeof entry);
-    expect_refused(f, f->new.strings.offset + 1, "byte at offset", "value");
-    expect_refused(f, f->new.strings.offset + f->plan.needed_name, "byte at offset", "value");
+    expect_refused(f, f->new.tables.strings.offset + 1, "byte at offset", "value");
+    expect_refused(f, f->new.tables.strings.offset + f->plan.names.needed, "byte at offset",
+                   "value");
     expect_refused(f, offset_of(f, DT_GNU_HASH), "byte at offset", "value");
     expect_refused(f, symbol + offsetof(Elf64_Sym, st_name), "symbol", "according to the plan");
     expect_refused(f, symbol + offsetof(Elf64_Sym, st_shndx), "symbol", "st_shndx");
     expect_refused(f, symbol + offsetof(Elf64_Sym, st_size), "symbol", "st_size");
-    expect_refused(f, f->new.versions.offset + 2 * (uint64_t)f->facts.imports[0].index,
+    expect_refused(f, f->new.tables.versions.offset + 2 * (uint64_t)f->facts.imports[0].index,
                    "version of symbol", "number");
     expect_refused(f, needed + offsetof(Elf64_Verneed, vn_file), "DT_VERNEED", "vn_file");
     expect_refused(f, needed + entry.vn_aux + offsetof(Elf64_Vernaux, vna_hash), "DT_VERNEED",
@@ -213,8 +217,9 @@ static void second_refuses_other_tables(void **state)
 static void second_refuses_what_was_not_planned(void **state)
 {
     struct files *f = *state;
-    uint64_t symbol = f->new.symbols.offset + f->facts.imports[0].index * sizeof(Elf64_Sym);
-    uint64_t segment = f->new.header.e_phoff + f->plan.new_segment * sizeof(Elf64_Phdr);
+    uint64_t symbol =
+        f->new.tables.symbols.offset + f->facts.imports[0].index * sizeof(Elf64_Sym);
+    uint64_t segment = f->new.header.e_phoff + f->plan.slot.added * sizeof(Elf64_Phdr);
     const struct {
         uint64_t at;
         const char *what;
@@ -222,7 +227,7 @@ static void second_refuses_what_was_not_planned(void **state)
                  {segment + offsetof(Elf64_Phdr, p_flags), "p_flags"},
                  {symbol + offsetof(Elf64_Sym, st_name), "__wrap_"},
                  {symbol + offsetof(Elf64_Sym, st_size), "st_size"},
-                 {f->new.strings.offset + f->plan.needed_name + 1, "byte at offset"}};
+                 {f->new.tables.strings.offset + f->plan.names.needed + 1, "byte at offset"}};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct gs_err err = {0};

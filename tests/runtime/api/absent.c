@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-static void called(void *argument)
+static void ignore_call(void *argument)
 {
     (void)argument;
 }
@@ -21,7 +21,7 @@ int main(void)
         (discarded != -ENOSYS || gpushare_keep(&here, 1) != -ENOSYS ||
          gpushare_idle() != -ENOSYS || gpushare_set_class(GPUSHARE_CLASS_BATCH) != -ENOSYS ||
          gpushare_suspend() != -ENOSYS || gpushare_resume() != -ENOSYS ||
-         gpushare_on_pressure(called, NULL) != -ENOSYS))
+         gpushare_on_pressure(ignore_call, NULL) != -ENOSYS))
         return 1;
     printf("%d %lld\n", gpushare_is_there(), (long long)discarded);
     return 0;

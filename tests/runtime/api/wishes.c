@@ -342,7 +342,7 @@ int main(void)
     char line[128];
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    context = begin();
+    context = begin_context();
     while (fgets(line, sizeof line, stdin) != NULL)
         if (!obey_line(line))
             return 2;

@@ -92,7 +92,7 @@ int main(int argc, char **argv)
         CHECK(next >= 0 && close(next) == 0);
         limit_numbers((size_t)next);
     }
-    context = begin();
+    context = begin_context();
     allocate_and_free();
     churn_in_order();
     map_own();

@@ -57,7 +57,7 @@ static void meet_run(const struct simcuda_launch *launch)
 __attribute__((visibility("default"))) const struct simcuda_kernel simcuda_kernels[] = {
     {"meet", meet_run, 4, (const uint32_t[]){sizeof(void *), 4, 4, 4}}, {NULL, NULL, 0, NULL}};
 
-static void compute(CUdeviceptr memory, size_t bytes, uint32_t round)
+static void queue_work(CUdeviceptr memory, size_t bytes, uint32_t round)
 {
     for (unsigned i = 0; i < 8; i++)
         OK(cuMemsetD8Async(memory + i * (bytes / 8), (unsigned char)(round + i), bytes / 8,
@@ -183,7 +183,7 @@ int main(int argc, char **argv)
     if (exports)
         export_memory(device);
     if (registers) {
-        compute(memory, bytes, 1);
+        queue_work(memory, bytes, 1);
         OK(cuCtxSynchronize());
         usleep(500000); /* the library has looked at the mappings before it had its turn */
         meeting = map_meeting(argv[1]);
@@ -199,7 +199,7 @@ int main(int argc, char **argv)
     puts("all");
     fflush(stdout);
     for (uint32_t round = 2; round < rounds + 2; round++) {
-        compute(memory, bytes, round);
+        queue_work(memory, bytes, round);
         OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL,
                           (void *[]){&meeting, &rank, &ranks, &round}, NULL));
         if (round % 2 == 0)

@@ -212,7 +212,7 @@ static bool looks_again(unsigned seen)
 }
 
 /* The thread sleeps: it makes no round for a while. Returns how many it has made. */
-static unsigned rests(void)
+static unsigned count_rounds_at_rest(void)
 {
     unsigned seen;
 
@@ -227,14 +227,14 @@ static unsigned rests(void)
  * later. */
 static void check_wakes(_Atomic(bool) *meanwhile)
 {
-    unsigned seen = rests();
+    unsigned seen = count_rounds_at_rest();
 
     atomic_store(meanwhile, true);
     gs_worker_wake();
     assert_true(looks_again(seen));
     assert_true(has_come(meanwhile));
     for (int i = 0; i < 3; i++) {
-        seen = rests();
+        seen = count_rounds_at_rest();
         gs_worker_wake();
         assert_true(looks_again(seen));
     }
@@ -275,7 +275,7 @@ static void gs_worker_park_while_the_clock_is_set_waits(void **state)
     pthread_join(thread, NULL);
 }
 
-static int start(void **state)
+static int start_client_thread(void **state)
 {
     (void)state;
     gs_driver.cuThreadExchangeStreamCaptureMode = exchange_mode;
@@ -291,5 +291,5 @@ int main(void)
         cmocka_unit_test(gs_worker_park_while_the_clock_is_set_waits),
     };
 
-    return cmocka_run_group_tests(tests, start, NULL);
+    return cmocka_run_group_tests(tests, start_client_thread, NULL);
 }

@@ -240,31 +240,31 @@ void gs_say_once(bool *once, const char *format, ...)
 
 /* --- the tests --- */
 
-static void later(uint64_t ns)
+static void turn_later(uint64_t ns)
 {
     clock_ns += ns;
     gs_session_turn(clock_ns);
 }
 
-static void hears(uint64_t capacity)
+static void hear_target(uint64_t capacity)
 {
     words = (struct gs_wire_target){
         .seq = ++seq, .flags = GS_TARGET_RUN, .budget = MIB, .capacity = capacity};
     word_count = 1;
-    later(1);
+    turn_later(1);
     assert_int_equal(word_count, 0);
 }
 
 /* A program of a daemon that has told it `capacity`. */
-static void begins(uint64_t capacity)
+static void begin_session(uint64_t capacity)
 {
     gs_session_after_fork();
     card = (struct gs_device){.total = 200 * MIB, .target.capacity = 200 * MIB};
     clock_ns += 100 * S;
-    hears(capacity);
+    hear_target(capacity);
 }
 
-static uint64_t capacity(void)
+static uint64_t read_capacity(void)
 {
     return atomic_load(&card.target.capacity);
 }
@@ -272,21 +272,21 @@ static uint64_t capacity(void)
 static void comes_back(void)
 {
     ended = -ECONNRESET;
-    later(1);
+    turn_later(1);
     assert_int_equal(gs_session_fd(), -1);
-    later(S / 10);
+    turn_later(S / 10);
     assert_true(gs_session_fd() >= 0);
 }
 
 static void gs_session_turn_capacity_counts_at_once(void **state)
 {
     (void)state;
-    begins(100 * MIB);
-    assert_int_equal(capacity(), 100 * MIB);
-    hears(60 * MIB);
-    assert_int_equal(capacity(), 60 * MIB);
-    hears(80 * MIB);
-    assert_int_equal(capacity(), 80 * MIB);
+    begin_session(100 * MIB);
+    assert_int_equal(read_capacity(), 100 * MIB);
+    hear_target(60 * MIB);
+    assert_int_equal(read_capacity(), 60 * MIB);
+    hear_target(80 * MIB);
+    assert_int_equal(read_capacity(), 80 * MIB);
 }
 
 /* It says less at first, as it does not know of all programs; what it said is true in the end,
@@ -294,41 +294,41 @@ static void gs_session_turn_capacity_counts_at_once(void **state)
 static void gs_session_turn_new_daemon_less_counts_a_little_later(void **state)
 {
     (void)state;
-    begins(100 * MIB);
+    begin_session(100 * MIB);
     comes_back();
-    hears(60 * MIB);
-    assert_int_equal(capacity(), 100 * MIB);
-    later(S);
-    assert_int_equal(capacity(), 100 * MIB);
-    later(4 * S);
-    assert_int_equal(capacity(), 60 * MIB);
+    hear_target(60 * MIB);
+    assert_int_equal(read_capacity(), 100 * MIB);
+    turn_later(S);
+    assert_int_equal(read_capacity(), 100 * MIB);
+    turn_later(4 * S);
+    assert_int_equal(read_capacity(), 60 * MIB);
 }
 
 static void gs_session_turn_new_daemon_more_counts_at_once(void **state)
 {
     (void)state;
-    begins(100 * MIB);
+    begin_session(100 * MIB);
     comes_back();
-    hears(60 * MIB);
-    hears(120 * MIB);
-    assert_int_equal(capacity(), 120 * MIB);
-    later(5 * S);
-    assert_int_equal(capacity(), 120 * MIB);
+    hear_target(60 * MIB);
+    hear_target(120 * MIB);
+    assert_int_equal(read_capacity(), 120 * MIB);
+    turn_later(5 * S);
+    assert_int_equal(read_capacity(), 120 * MIB);
 }
 
 /* Without one, everything is allowed; what the last one said counts no more. */
 static void gs_session_turn_without_daemon_all_is_there(void **state)
 {
     (void)state;
-    begins(100 * MIB);
+    begin_session(100 * MIB);
     ended = -ECONNRESET;
-    later(1);
+    turn_later(1);
     gs_session_give_up("a test");
-    later(S);
-    assert_int_equal(capacity(), 200 * MIB);
-    hears(90 * MIB);
-    later(5 * S);
-    assert_int_equal(capacity(), 90 * MIB);
+    turn_later(S);
+    assert_int_equal(read_capacity(), 200 * MIB);
+    hear_target(90 * MIB);
+    turn_later(5 * S);
+    assert_int_equal(read_capacity(), 90 * MIB);
 }
 
 /* Who ends every connection before a target came: one that refuses says so, another is killed.
@@ -340,9 +340,9 @@ static void assert_gives_up(int end, const char *why)
     clock_ns += 100 * S;
     said[0] = '\0';
     for (int i = 0; i < 100 && said[0] == '\0'; i++) {
-        later(S / 5); /* it connects */
+        turn_later(S / 5); /* it connects */
         ended = end;
-        later(1);
+        turn_later(1);
     }
     assert_non_null(strstr(said, why));
     assert_true(gs_daemon_is_absent());
@@ -363,15 +363,15 @@ static void begins_unheard(void)
     said[0] = '\0';
     held = false;
     connecting = 0;
-    later(S / 5);
+    turn_later(S / 5);
 }
 
 static void lose_after(uint64_t seconds)
 {
     for (uint64_t i = 0; i < seconds; i++)
-        later(S);
+        turn_later(S);
     ended = -ECONNRESET;
-    later(1);
+    turn_later(1);
 }
 
 /* Daemons that are killed now and then: on a busy machine some of them have not answered. */
@@ -387,10 +387,10 @@ static void gs_session_turn_few_ends_are_none_that_count(void **state)
     begins_unheard();
     for (int i = 0; i < 10; i++) {
         lose_after(3);
-        later(S / 5);
+        turn_later(S / 5);
         lose_after(0);
-        later(S / 5);
-        hears(100 * MIB); /* one that answers is not among them */
+        turn_later(S / 5);
+        hear_target(100 * MIB); /* one that answers is not among them */
     }
     assert_string_equal(said, "");
 }
@@ -400,19 +400,19 @@ static void gs_session_turn_stall_is_no_silence(void **state)
 {
     (void)state;
     begins_unheard();
-    later(600 * S);
+    turn_later(600 * S);
     assert_string_equal(said, "");
     for (int i = 0; i < 10 && said[0] == '\0'; i++)
-        later(S);
+        turn_later(S);
     assert_non_null(strstr(said, "gpushare-lockd does not answer"));
     begins_unheard();
     ended = -ECONNRESET;
     connecting = -EAGAIN;
-    later(1);
-    later(600 * S);
+    turn_later(1);
+    turn_later(600 * S);
     assert_string_equal(said, "");
     for (int i = 0; i < 10 && said[0] == '\0'; i++)
-        later(S);
+        turn_later(S);
     assert_non_null(strstr(said, "running without sharing"));
 }
 
@@ -423,7 +423,7 @@ static void gs_session_turn_while_it_is_moved_it_needs_a_daemon(void **state)
     begins_unheard();
     held = true;
     for (int i = 0; i < 100; i++) {
-        later(S);
+        turn_later(S);
         ended = i % 3 == 0 ? -ECONNRESET : ended;
     }
     assert_string_equal(said, "");
@@ -431,25 +431,25 @@ static void gs_session_turn_while_it_is_moved_it_needs_a_daemon(void **state)
     connecting = -ENOENT;
     ended = -ECONNRESET;
     for (int i = 0; i < 10; i++)
-        later(S);
+        turn_later(S);
     assert_non_null(strstr(said, "waiting for gpushare-lockd"));
     assert_false(gs_daemon_is_absent());
     gs_session_give_up("a test, before it was moved");
     started = false;
     connecting = 0;
-    later(S);
-    later(S);
+    turn_later(S);
+    turn_later(S);
     assert_true(started);
     assert_true(gs_session_fd() >= 0);
     word_kind = GS_WIRE_MOVE; /* the end of the move */
     word_count = 1;
-    later(1);
+    turn_later(1);
     word_kind = GS_WIRE_TARGET;
     held = false;
     gs_daemon_set_absent(false);
     said[0] = '\0';
     for (int i = 0; i < 10; i++)
-        later(S);
+        turn_later(S);
     assert_string_equal(said, "");
 }
 
@@ -457,7 +457,7 @@ static void gs_session_turn_while_it_is_moved_it_needs_a_daemon(void **state)
 static void gs_session_turn_handed_over_memory_comes_before_its_budget(void **state)
 {
     (void)state;
-    begins(100 * MIB);
+    begin_session(100 * MIB);
     closed = received = 0;
     words = (struct gs_wire_target){.seq = ++seq,
                                     .flags = GS_TARGET_RUN,
@@ -466,17 +466,17 @@ static void gs_session_turn_handed_over_memory_comes_before_its_budget(void **st
                                     .handed = 3,
                                     .handed_bytes = 2 * MIB};
     word_count = 1;
-    later(1);
+    turn_later(1);
     assert_int_equal(received, 3);
     assert_int_equal(budget_before, MIB);
     assert_int_equal(atomic_load(&card.target.budget), 7 * MIB);
     words.uuid[0] = 1; /* of another device */
     word_count = 1;
-    later(1);
+    turn_later(1);
     assert_int_equal(received, 3);
     assert_int_equal(closed, 3);
     ended = -ECONNRESET;
-    later(1);
+    turn_later(1);
     assert_int_equal(received, 0); /* a new daemon does not know of them */
 }
 

@@ -184,7 +184,7 @@ int main(int argc, char **argv)
     size_t mib;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    begin();
+    begin_context();
     if (argc == 4 && strcmp(argv[1], "work") == 0 && gs_size_parse(argv[2], &bytes) == 0) {
         run_work(bytes, (unsigned)strtoul(argv[3], NULL, 10));
     } else if (argc == 2 && strcmp(argv[1], "told") == 0) {

@@ -225,7 +225,7 @@ int main(int argc, char **argv)
         return 2;
     }
     dice = strtoull(argv[1], NULL, 10);
-    begin();
+    begin_context();
     OK(cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n"));
     OK(cuModuleGetFunction(&kernel, module, "add"));
     for (unsigned long i = strtoul(argv[2], NULL, 10); i != 0; i--)

@@ -20,7 +20,7 @@
 static uint64_t secret = 0x123456789abcdefull;
 
 /* as the kernel does it */
-static uint64_t hash(const uint32_t *words)
+static uint64_t hash_by_threads(const uint32_t *words)
 {
     struct gs_hash_point point;
     uint64_t sum = 0;
@@ -39,20 +39,20 @@ static uint64_t hash(const uint32_t *words)
     return sum;
 }
 
-static uint64_t times(uint64_t a, uint64_t b)
+static uint64_t multiply(uint64_t a, uint64_t b)
 {
     return (uint64_t)((gs_wide)a * b % GS_HASH_PRIME);
 }
 
 /* as the header describes it */
-static uint64_t polynomial(const uint32_t *words)
+static uint64_t evaluate_polynomial(const uint32_t *words)
 {
     static uint64_t power[WORDS + 1];
     uint64_t sum = 0;
 
     power[0] = 1;
     for (uint32_t i = 1; i <= WORDS; i++)
-        power[i] = times(power[i - 1], secret);
+        power[i] = multiply(power[i - 1], secret);
     for (uint32_t step = 0; step < STEPS; step++)
         for (uint32_t thread = 0; thread < GS_HASH_THREADS; thread++)
             for (uint32_t j = 0; j < 4; j++) {
@@ -60,12 +60,12 @@ static uint64_t polynomial(const uint32_t *words)
                     4 * GS_HASH_THREADS * (STEPS - 1 - step) + 4 * thread + (3 - j) + 1;
                 const uint32_t word = words[4 * (step * GS_HASH_THREADS + thread) + j];
 
-                sum = (sum + times(power[exponent], word)) % GS_HASH_PRIME;
+                sum = (sum + multiply(power[exponent], word)) % GS_HASH_PRIME;
             }
     return sum;
 }
 
-static void fill(uint32_t *words, uint64_t *seed)
+static void fill_words(uint32_t *words, uint64_t *seed)
 {
     for (uint32_t i = 0; i < WORDS; i++)
         words[i] = (uint32_t)random_below(seed, 1ull << 32);
@@ -79,12 +79,12 @@ static void hash_is_the_polynomial(void **state)
     (void)state;
     for (unsigned round = 0; round < 20; round++) {
         secret = random_below(&seed, GS_HASH_PRIME - 2) + 2;
-        fill(words, &seed);
-        assert_true(hash(words) == polynomial(words));
+        fill_words(words, &seed);
+        assert_true(hash_by_threads(words) == evaluate_polynomial(words));
     }
     memset(words, 0xff, sizeof words); /* the greatest sums */
     secret = GS_HASH_PRIME - 1;
-    assert_true(hash(words) == polynomial(words));
+    assert_true(hash_by_threads(words) == evaluate_polynomial(words));
 }
 
 static void hash_of_zeros_is_zero(void **state)
@@ -92,7 +92,7 @@ static void hash_of_zeros_is_zero(void **state)
     static const uint32_t words[WORDS];
 
     (void)state;
-    assert_true(hash(words) == 0);
+    assert_true(hash_by_threads(words) == 0);
 }
 
 static void hash_sees_each_bit_and_each_place(void **state)
@@ -101,26 +101,26 @@ static void hash_sees_each_bit_and_each_place(void **state)
     uint64_t seed = 11, before;
 
     (void)state;
-    fill(words, &seed);
+    fill_words(words, &seed);
     secret = 0x123456789abcdefull;
-    before = hash(words);
+    before = hash_by_threads(words);
     for (unsigned round = 0; round < 500; round++) {
         const uint64_t at = random_below(&seed, (uint64_t)WORDS),
                        other = random_below(&seed, (uint64_t)WORDS);
         const uint32_t bit = 1u << random_below(&seed, 32), kept = words[at];
 
         words[at] ^= bit;
-        assert_true(hash(words) != before);
+        assert_true(hash_by_threads(words) != before);
         words[at] ^= bit;
         if (words[other] == kept)
             continue;
         words[at] = words[other];
         words[other] = kept;
-        assert_true(hash(words) != before);
+        assert_true(hash_by_threads(words) != before);
         words[other] = words[at];
         words[at] = kept;
     }
-    assert_true(hash(words) == before);
+    assert_true(hash_by_threads(words) == before);
 }
 
 int main(void)
