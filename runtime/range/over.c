@@ -48,6 +48,15 @@ uint64_t gs_over_limit(const struct gs_device *device)
     return half_of_host < device->total ? half_of_host : device->total;
 }
 
+uint64_t gs_over_chunk_bytes(const struct gs_device *device, uint64_t otherwise)
+{
+    const uint64_t grain = gs_runtime.config.grain;
+
+    return gs_over_limit(device) == 0 || grain > otherwise || grain % device->granule != 0
+               ? otherwise
+               : grain;
+}
+
 bool gs_over_suits(const struct gs_range *range)
 {
     return range->theirs == NULL &&

@@ -110,7 +110,7 @@ struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved,
                               uint64_t chunk_bytes);
 
 /* Takes the range from what the program may ever have: of the card as many chunks as there is
- * room for, from the first on, the others from beyond it, where they get memory at once. False:
+ * room for, the others from beyond it, evenly between those, where they get memory at once. False:
  * that is more than there is. Nobody else can reach the range. */
 bool gs_range_admit(struct gs_range *range);
 

@@ -96,12 +96,12 @@ class Overcommit(BuildTest):
                 exchanged = json.load(file)["exchanged"]
             with open(driver, encoding="utf-8") as file:
                 over_bus = json.load(file)["host_chunk_bytes"]
-            check(exchanged >= 200 * MIB, f"exchanged {exchanged >> 20} MiB")
+            check(exchanged >= 140 * MIB, f"exchanged {exchanged >> 20} MiB")
             check(over_bus < 4 * 40 * 28 * MIB * 3 // 4, f"{over_bus >> 20} MiB went over the bus")
 
-    def test_even_use_moves_nothing(self):
-        """Where all is used in turns, whatever is beyond the card stays there."""
-        with Beyond(self.build) as card:
+    def test_even_use_is_spread(self):
+        """Where all is used in turns, what lies beyond the card is spread over all of it, and then stays where it is."""
+        with Beyond(self.build, GPUSHARE_OVERCOMMIT_GRAIN="2MiB") as card:
             stats = os.path.join(card.folder, "stats")
             told = card.program(50, 50, 50, 50, GPUSHARE_STATS=stats)
             for _ in range(12):
@@ -111,7 +111,7 @@ class Overcommit(BuildTest):
             told.end()
             with open(stats, encoding="utf-8") as file:
                 exchanged = json.load(file)["exchanged"]
-            check(exchanged == 0, f"exchanged {exchanged >> 20} MiB")
+            check(exchanged <= 2 * 80 * MIB, f"exchanged {exchanged >> 20} MiB")
 
     def test_placed_once(self):
         """With placement disabled nothing comes in, however much it is used."""
