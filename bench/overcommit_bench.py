@@ -85,7 +85,8 @@ def least_over_bus(uses, fits, piece):
 
 def measure(bench, how, limit, ratio, kind, rate, bus, kernel, piece):
     program = bench.start(bench.patched(bench.path("bench", "beyond")), GPUSHARE_DEVICE_LIMIT=str(limit),
-                          GPUSHARE_OVERCOMMIT=str(int(limit * (ratio - 1)) + 4 * piece))
+                          GPUSHARE_OVERCOMMIT=str(int(limit * (ratio - 1)) + 4 * piece),
+                          **({"GPUSHARE_OVERCOMMIT_GRAIN": str(int(how.grain_mib * MIB))} if how.grain_mib else {}))
     room = program.say("info")
     capacity = room["free"] - (int(limit * (ratio - 1)) + 4 * piece)  # of the card itself
     count = int(limit * ratio) // piece
@@ -104,7 +105,7 @@ def measure(bench, how, limit, ratio, kind, rate, bus, kernel, piece):
     serial = (sum(uses) * piece - over) / rate + over / kernel["beyond"]
     print(f"{kind:6} {ratio:5.2f} x the card: {count} pieces made in {made:.2f} s; a pass {seconds:.4f} s (the first {first:.4f}), "
           f"bound {bound:.4f} s ({over / GIB:.2f} GiB over the bus): {bound / seconds:.2f} of it, {serial / seconds:.2f} of serial; {used / GIB:.2f} GiB of host memory")
-    streams = f", {how.streams} streams" if how.streams != 1 else ""
+    streams = (f", {how.streams} streams" if how.streams != 1 else "") + (f", grains of {how.grain_mib:g} MiB" if how.grain_mib else "")
     return row(f"{kind}, {ratio:g} x the card{streams}", 1 / seconds, "passes/s", 1 / bound, "bound", bound / seconds >= TARGET,
                over_gb=over / 1e9, made_s=made, first_s=first, of_serial=serial / seconds)
 
@@ -118,6 +119,7 @@ def body():
         ("--often", {"type": int, "default": 8}),
         ("--streams", {"type": int, "default": 1, "help": "1 to 16"}),
         ("--passes", {"type": int, "default": 20}),
+        ("--grain-mib", {"type": float, "help": "GPUSHARE_OVERCOMMIT_GRAIN of the program"}),
         ("--bus-mib", {"type": float, "default": 1024}),
         ("--grains", {"default": "2,4,8,16,32,128", "help": "MiB"}),
         ("--part", {"type": int, "default": 11}),

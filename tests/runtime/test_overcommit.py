@@ -113,6 +113,25 @@ class Overcommit(BuildTest):
                 exchanged = json.load(file)["exchanged"]
             check(exchanged <= 2 * 80 * MIB, f"exchanged {exchanged >> 20} MiB")
 
+    def memory_seconds(self, **more):
+        """What the card and the bus took in all, by the simulated card's model, of a program that uses all of its memory in turns."""
+        with Beyond(self.build, GPUSHARE_OVERCOMMIT_GRAIN="2MiB", **more) as card:
+            driver = os.path.join(card.folder, "driver")
+            told = card.program(46, 46, 46, SIMCUDA_STATS=driver)
+            for _ in range(40):
+                for block in range(3):
+                    self.use(told, block, 46, 1)
+            ok(told, "check")
+            told.end()
+            with open(driver, encoding="utf-8") as file:
+                return json.load(file)["memory_ns"] / 1e9
+
+    def test_spreading_is_faster(self):
+        """What is spread keeps the card and the bus busy at once."""
+        rates = {"SIMCUDA_HOST_GBPS": "1", "SIMCUDA_CARD_GBPS": "20"}
+        spread, once = self.memory_seconds(**rates), self.memory_seconds(GPUSHARE_PLACEMENT="once", **rates)
+        check(spread < 0.9 * once, f"{spread:.3f} s spread, {once:.3f} s as allocated")
+
     def test_placed_once(self):
         """With placement disabled nothing comes in, however much it is used."""
         with Beyond(self.build) as card:
