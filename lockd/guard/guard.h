@@ -21,7 +21,10 @@ enum lockd_guard_word {
     LOCKD_GUARD_FAILED = 'N',       /* it has not: the guard ends, the program goes on */
     LOCKD_GUARD_UNABLE = 'U',       /* the same, since no program could be checkpointed */
     LOCKD_GUARD_RESTORE = 'T', /* daemon: restore it; guard: it is restored, the guard ends */
-    LOCKD_GUARD_NO_ROOM = 'E', /* it could not be restored: say RESTORE again */
+    LOCKD_GUARD_NO_ROOM =
+        'E', /* it could not be restored: say RESTORE again. A move: there is no
+                                  room on the other device, of so many bytes (decimal, before
+                                  the text): say MOVE again */
 
     /* a move */
     LOCKD_GUARD_MOVE = 'V',   /* daemon, first: may it be moved from one device to the other? */

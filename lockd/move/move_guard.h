@@ -16,6 +16,8 @@ void lockd_move_guard_go(struct lockd_move *move, int record);
 /* The daemon that had begun the move is gone, perhaps its guard too: takes the move up by its
  * record, which is the move's from now on. */
 void lockd_move_guard_adopt(struct lockd_move *move, int record);
+/* The guard is to look again whether there is room on the other device. */
+void lockd_move_guard_look(struct lockd_move *move);
 /* Starts the next guard in the place of one that was killed. False: it could not be started. */
 bool lockd_move_guard_again(struct lockd_move *move, uint64_t now);
 /* The guard has said something, or has ended. */
