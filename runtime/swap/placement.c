@@ -24,6 +24,7 @@
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/range.h"
 #include "runtime/range/uses.h"
+#include "runtime/range/graph_uses.h"
 #include "runtime/swap/exchange.h"
 #include "runtime/swap/spread.h"
 
@@ -267,6 +268,7 @@ uint64_t gs_placement_look(uint64_t now, bool may_run)
     self.looked_at = now;
     if (self.window_from == 0)
         self.window_from = self.first_window = now;
+    gs_graph_uses_note();
     self.noted += gs_uses_take();
     if (self.noted >= WINDOW * all_memory()) {
         close_window(now);

@@ -99,6 +99,19 @@ class Overcommit(BuildTest):
             check(exchanged >= 140 * MIB, f"exchanged {exchanged >> 20} MiB")
             check(over_bus < 4 * 40 * 28 * MIB * 3 // 4, f"{over_bus >> 20} MiB went over the bus")
 
+    def test_launches_of_graphs_are_counted(self):
+        """What a captured graph uses is used with each of its launches, not with the capture alone."""
+        with Beyond(self.build) as card:
+            stats = os.path.join(card.folder, "stats")
+            told = card.program(54, 54, 54, 54, GPUSHARE_STATS=stats, SIMCUDA_HOST_GBPS="2")
+            for _ in range(40):
+                ok(told, "graph 2 4")
+            ok(told, "check")
+            told.end()
+            with open(stats, encoding="utf-8") as file:
+                exchanged = json.load(file)["exchanged"]
+            check(exchanged >= 80 * MIB, f"exchanged {exchanged >> 20} MiB")
+
     def test_even_use_is_spread(self):
         """Where all is used in turns, what lies beyond the card is spread over all of it, and then stays where it is."""
         with Beyond(self.build, GPUSHARE_OVERCOMMIT_GRAIN="2MiB") as card:
