@@ -104,7 +104,7 @@ static void add_graph(struct addresses *all, CUgraph graph, unsigned depth)
     if (gs_driver.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0 ||
         count > NODES_MOST)
         return;
-    nodes = calloc(count, sizeof *nodes);
+    nodes = calloc(count, sizeof(CUgraphNode));
     if (nodes != NULL && gs_driver.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS)
         for (size_t i = 0; i < count; i++)
             add_node(all, nodes[i], depth);

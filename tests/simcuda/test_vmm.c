@@ -164,7 +164,9 @@ static void host_chunks(void)
     OK(cuMemRelease(host));
 }
 
-#define PAGES 44u
+#define PAGES       44u
+#define PAGE_BYTES  ((size_t)2 * MIB)
+#define MIXED_BYTES (PAGES * PAGE_BYTES)
 
 /* Memory of which every eleventh page is the host's, at the end of each part of so many pages. */
 static CUdeviceptr make_mixed(unsigned part)
@@ -173,17 +175,17 @@ static CUdeviceptr make_mixed(unsigned part)
     CUmemGenericAllocationHandle handle = 0;
     CUdeviceptr address = 0;
 
-    OK(cuMemAddressReserve(&address, PAGES * 2 * MIB, 0, 0, 0));
+    OK(cuMemAddressReserve(&address, MIXED_BYTES, 0, 0, 0));
     for (unsigned i = 0; i < PAGES; i++) {
         const bool host = i % part >= part - part / 11;
 
         prop.location.type =
             host ? CU_MEM_LOCATION_TYPE_HOST_NUMA : CU_MEM_LOCATION_TYPE_DEVICE;
-        OK(cuMemCreate(&handle, 2 * MIB, &prop, 0));
-        OK(cuMemMap(address + i * 2 * MIB, 2 * MIB, 0, handle, 0));
+        OK(cuMemCreate(&handle, PAGE_BYTES, &prop, 0));
+        OK(cuMemMap(address + i * PAGE_BYTES, PAGE_BYTES, 0, handle, 0));
         OK(cuMemRelease(handle));
     }
-    OK(cuMemSetAccess(address, PAGES * 2 * MIB, &kit_access, 1));
+    OK(cuMemSetAccess(address, MIXED_BYTES, &kit_access, 1));
     return address;
 }
 
@@ -191,7 +193,7 @@ static double set_seconds(CUdeviceptr address)
 {
     const double began = kit_seconds();
 
-    OK(cuMemsetD8(address, 7, PAGES * 2 * MIB));
+    OK(cuMemsetD8(address, 7, MIXED_BYTES));
     OK(cuCtxSynchronize());
     return kit_seconds() - began;
 }
@@ -206,7 +208,7 @@ static void mixed_memory(void)
     kit_context();
     address = make_mixed(PAGES);
     CHECK(set_seconds(address) >= 0.3);
-    OK(cuMemUnmap(address, PAGES * 2 * MIB));
+    OK(cuMemUnmap(address, MIXED_BYTES));
     address = make_mixed(11);
     for (unsigned i = 0; i < 20 && least >= 0.27; i++) {
         const double each = set_seconds(address);

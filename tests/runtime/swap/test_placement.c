@@ -545,7 +545,7 @@ static void even_use_spreads_what_is_beyond_the_card(void **state)
     }
     assert_int_equal(count_beyond(gs_range_at(self.blocks[0].address), 0, 32), 0);
     assert_int_equal(count_beyond(gs_range_at(self.blocks[5].address), 0, 32), 32);
-    assert_int_equal(exchange_after_even_use(), 8 * 2 * grain);
+    assert_int_equal(exchange_after_even_use(), 16 * grain);
     for (unsigned i = 0; i < 12; i++)
         assert_true(count_beyond(gs_range_at(self.blocks[i / 2].address), i % 2 * 16, 16) > 0);
     assert_int_equal(gs_memory_accounts(self.device).over, 2 * bytes);
