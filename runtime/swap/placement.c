@@ -33,7 +33,8 @@
 #define MEND_NS      (10 * MS) /* until the next attempt to map what is adrift */
 #define WINDOW       4u
 #define HORIZON      20u
-#define MAPPING      1e6         /* ns: what an exchange takes besides, however small it is */
+#define MAPPING      1e6         /* ns: what an exchange takes besides, until it is measured */
+#define MAPPED       250e3       /* ns: what one takes at least, however small it is */
 #define SPREAD_NS    (1000 * MS) /* what spreading may take, and one part in so many of the time */
 #define SPREAD_SHARE 20u
 #define COPYING      0.02 /* ns a byte, until it is measured: 50 GB/s */
@@ -96,7 +97,9 @@ static double cost_of(const struct gs_exchange_chunk *hot, const struct gs_excha
 {
     const uint64_t bytes = hot->bytes + (cold->range != NULL ? cold->bytes : 0);
 
-    return MAPPING + (self.cost != 0 ? self.cost * (double)bytes : bus_ns((double)bytes));
+    if (self.cost == 0)
+        return MAPPING + bus_ns((double)bytes);
+    return self.cost * (double)bytes > MAPPED ? self.cost * (double)bytes : MAPPED;
 }
 
 /* Under the lock: what is to come in next, and what makes room for it (range NULL: nothing has
