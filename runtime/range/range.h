@@ -16,7 +16,8 @@
 #include "runtime/range/range_tree.h"
 
 /* Physical memory is created, moved and released in chunks of this many bytes (the last of a
- * range may be smaller); 64 to 128 MiB is where the bus is used best (DESIGN.md, section 8). */
+ * range may be smaller); 64 to 128 MiB is where the bus is used best (DESIGN.md, section 8).
+ * With overcommit they are smaller (over.h). */
 #define GS_CHUNK_BYTES (64ull << 20)
 /* In large ranges the driver's calls for each chunk are what an allocation costs: a hash or a
  * host segment takes no more than this at a time. */
