@@ -8,8 +8,10 @@
  *
  *   info             {"free", "total"}, by cuMemGetInfo
  *   bus BYTES        {"h2d", "d2h", "duplex"}: bytes a second of pinned copies
- *   mixed BYTES GRAIN N  {"ns"}: one kernel over so much memory in chunks of GRAIN bytes, of which
- *                    each N-th is in host memory and the others on the card
+ *   mixed BYTES GRAIN N  {"ns", "make_ns", "drop_ns"}: one kernel over so much memory in chunks of
+ *                    GRAIN bytes, of which each N-th is in host memory and the others on the card
+ *                    (0: all), and how long it takes to make and map them, and to release them
+ *   offset           {"result"}: the CUresult of mapping the second half of memory
  *   take N BYTES     N more pieces of so many bytes, and their first values: {"ns"}
  *   uses N N...      so many kernels go over each piece in a pass (1 at first): {}
  *   passes N         {"ns": [...]}, the time of each
@@ -79,14 +81,20 @@ static void take_pieces(unsigned count, uint64_t bytes)
     printf("{\"ns\": %" PRIu64 "}\n", now_ns() - from);
 }
 
-/* The memory is the driver's own: for an unpatched copy. */
+static CUmemAllocationProp card_memory(void)
+{
+    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+}
+
+/* The memory is the driver's own: for an unpatched copy. Each chunk gets its access by itself, as
+ * in the library's hand-offs. */
 static void make_mixed(CUdeviceptr base, uint64_t grain, unsigned count, unsigned part,
                        CUmemGenericAllocationHandle *handles)
 {
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUmemAllocationProp card = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAllocationProp card = card_memory();
     CUmemAllocationProp host = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
 
@@ -95,25 +103,40 @@ static void make_mixed(CUdeviceptr base, uint64_t grain, unsigned count, unsigne
         host.location.id < 0)
         host.location.id = 0;
     for (unsigned i = 0; i < count; i++) {
-        check(cuMemCreate(&handles[i], grain, i % part == part - 1 ? &host : &card, 0),
+        check(cuMemCreate(&handles[i], grain, part != 0 && i % part == part - 1 ? &host : &card,
+                          0),
               "cuMemCreate");
         check(cuMemMap(base + i * grain, grain, 0, handles[i], 0), "cuMemMap");
+        check(cuMemSetAccess(base + i * grain, grain, &access, 1), "cuMemSetAccess");
     }
-    check(cuMemSetAccess(base, count * grain, &access, 1), "cuMemSetAccess");
+}
+
+static uint64_t drop_mixed(CUdeviceptr base, uint64_t grain, unsigned count,
+                           const CUmemGenericAllocationHandle *handles)
+{
+    const uint64_t from = now_ns();
+
+    for (unsigned i = 0; i < count; i++) {
+        check(cuMemUnmap(base + i * grain, grain), "cuMemUnmap");
+        check(cuMemRelease(handles[i]), "cuMemRelease");
+    }
+    return now_ns() - from;
 }
 
 static bool mixed(uint64_t bytes, uint64_t grain, unsigned part)
 {
     static CUmemGenericAllocationHandle handles[MIXED];
     const unsigned count = grain != 0 ? (unsigned)(bytes / grain) : 0;
-    uint64_t words = bytes / 4, best = UINT64_MAX, from;
+    uint64_t words = bytes / 4, best = UINT64_MAX, from, made;
     uint32_t steps = 1;
     CUdeviceptr base;
 
-    if (count == 0 || count > MIXED || part == 0 || count * grain != bytes)
+    if (count == 0 || count > MIXED || count * grain != bytes)
         return false;
     check(cuMemAddressReserve(&base, bytes, 0, 0, 0), "cuMemAddressReserve");
+    from = now_ns();
     make_mixed(base, grain, count, part, handles);
+    made = now_ns() - from;
     for (unsigned i = 0; i < 3; i++) {
         from = now_ns();
         launch_kernel(self.step, NULL, (void *[]){&base, &words, &steps});
@@ -121,13 +144,30 @@ static bool mixed(uint64_t bytes, uint64_t grain, unsigned part)
         if (now_ns() - from < best)
             best = now_ns() - from;
     }
-    for (unsigned i = 0; i < count; i++) {
-        check(cuMemUnmap(base + i * grain, grain), "cuMemUnmap");
-        check(cuMemRelease(handles[i]), "cuMemRelease");
-    }
+    from = drop_mixed(base, grain, count, handles);
     check(cuMemAddressFree(base, bytes), "cuMemAddressFree");
-    printf("{\"ns\": %" PRIu64 "}\n", best);
+    printf("{\"ns\": %" PRIu64 ", \"make_ns\": %" PRIu64 ", \"drop_ns\": %" PRIu64 "}\n", best,
+           made, from);
     return true;
+}
+
+/* NVIDIA's manual wants cuMemMap's offset to be 0. */
+static void try_offset(void)
+{
+    const uint64_t half = 2u << 20;
+    const CUmemAllocationProp card = card_memory();
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr base;
+    CUresult result;
+
+    check(cuMemAddressReserve(&base, half, 0, 0, 0), "cuMemAddressReserve");
+    check(cuMemCreate(&handle, 2 * half, &card, 0), "cuMemCreate");
+    result = cuMemMap(base, half, half, handle, 0);
+    if (result == CUDA_SUCCESS)
+        check(cuMemUnmap(base, half), "cuMemUnmap");
+    check(cuMemRelease(handle), "cuMemRelease");
+    check(cuMemAddressFree(base, half), "cuMemAddressFree");
+    printf("{\"result\": %d}\n", (int)result);
 }
 
 static bool set_uses(char *words)
@@ -297,6 +337,8 @@ static bool obey_line(char *line)
                bus.duplex);
     } else if (sscanf(line, "mixed %llu %llu %llu", &bytes, &grain, &count) == 3) { // NOLINT
         return mixed(bytes, grain, (unsigned)count);
+    } else if (strcmp(line, "offset\n") == 0) {
+        try_offset();
     } else if (sscanf(line, "take %llu %llu", &count, &bytes) == 2) { // NOLINT(cert-err34-c)
         take_pieces((unsigned)count, bytes);
     } else if (strncmp(line, "uses ", 5) == 0) {

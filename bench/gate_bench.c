@@ -8,10 +8,14 @@
  * so that the difference is the gate), or a real one. The function: cuStreamWaitEvent on an
  * event that was never recorded, which queues nothing.
  *
- *   gate_bench [--calls N] [--rounds N] [--json FILE] [--limit RATIO]     exit 1: a gated call
- * costs more than so many bare ones, which holds however busy the machine is
+ *   gate_bench [--calls N] [--rounds N] [--json FILE] [--limit RATIO] [--memory BYTES]
+ *
+ * --limit: exit status 1 if a gated call costs more than so many bare ones, which holds however
+ * busy the machine is. --memory: allocates so much before; with GPUSHARE_OVERCOMMIT, and more than
+ * the card has, it shows what the gate costs while memory lies beyond the card.
  */
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +34,7 @@ struct options {
     unsigned rounds;
     const char *json;
     double limit;
+    uint64_t memory;
 };
 
 static double now_ns(void)
@@ -65,6 +70,8 @@ static int read_options(int argc, char **argv, struct options *options)
             options->json = value;
         else if (strcmp(argv[i], "--limit") == 0)
             options->limit = strtod(value, NULL);
+        else if (strcmp(argv[i], "--memory") == 0)
+            options->memory = strtoull(value, NULL, 10);
         else
             return -1;
         i++;
@@ -91,6 +98,14 @@ static CUevent prepare_event(void *driver)
         set_current(context) != CUDA_SUCCESS)
         return NULL;
     return create(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? event : NULL;
+}
+
+static bool take_memory(void *driver, uint64_t bytes)
+{
+    PFN_cuMemAlloc_v3020 allocate = (PFN_cuMemAlloc_v3020)dlsym(driver, "cuMemAlloc_v2");
+    CUdeviceptr memory;
+
+    return bytes == 0 || (allocate != NULL && allocate(&memory, bytes) == CUDA_SUCCESS);
 }
 
 static int write_json(const struct options *options, double bare, double gated)
@@ -123,8 +138,8 @@ int main(int argc, char **argv)
     CUevent event;
 
     if (read_options(argc, argv, &options) != 0) {
-        fprintf(stderr,
-                "usage: gate_bench [--calls N] [--rounds N] [--json FILE] [--limit RATIO]\n");
+        fprintf(stderr, "usage: gate_bench [--calls N] [--rounds N] [--json FILE] [--limit "
+                        "RATIO] [--memory BYTES]\n");
         return 2;
     }
     driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -133,6 +148,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "gate_bench: no usable libcuda.so.1 (%s)\n",
                 driver == NULL ? dlerror() : "no context");
         return 77;
+    }
+    if (!take_memory(driver, options.memory)) {
+        fprintf(stderr, "gate_bench: no %llu bytes\n", (unsigned long long)options.memory);
+        return 1;
     }
     gs_libc_symbols_init();
     wrapped = (PFN_cuStreamWaitEvent_v3020)dlsym(driver, "cuStreamWaitEvent");

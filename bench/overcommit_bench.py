@@ -9,7 +9,11 @@ of a pass: the larger of the time that the card takes for all kernels with every
 that of the least bytes that must cross the bus in each direction, at half of its duplex rate (measured). No program whose kernels run one after the
 other can reach it, however its pieces are placed: *serial* is the sum of the time that its kernels take on the pieces on the card and on those beyond it, at
 the rate at which a kernel reads and writes host memory (measured). With --streams N the pieces take turns on N streams, so that kernels which wait for the bus
-run beside others. `mixed` is one kernel on memory of which an eleventh is beyond the card, in one piece or spread in grains of 2 MiB. Every word is checked.
+run beside others. Every word is checked.
+
+First one kernel goes over memory of which one part in --part lies beyond the card, in grains of each of the sizes --grains: with large ones it waits for the card and
+for the bus one after the other, with small ones for both at once. Shown with it: how long the driver takes to make, map and release such memory on the card, which is what
+smaller chunks cost in hand-offs. `--kinds ""` stops after that.
 """
 import statistics
 
@@ -43,15 +47,35 @@ def device_rate(bench, how, limit, piece):
     return count * piece / seconds, bus
 
 
-def kernel_rates(bench, piece):
-    """Bytes a second of one kernel that reads and writes: host memory alone; memory of which an eleventh is there, at its end, and spread."""
+def kernel_rate(program, nbytes, grain, part):
+    """Bytes a second of one kernel that reads and writes so much memory, and what the driver answered."""
+    answer = program.say(f"mixed {nbytes} {grain} {part}")
+    return nbytes / answer["ns"] * 1e9, answer
+
+
+def kernel_rates(bench, how):
+    """({"beyond", "grain_2", ...}: bytes a second of one kernel, the rows for --grains)."""
     program = bench.start(bench.path("bench", "beyond"))
-    grain = 2 * MIB
-    parts = [(8 * piece, piece, 1), (11 * piece, piece, 11), (11 * piece, grain, 11)]
-    rates = [nbytes / program.say(f"mixed {nbytes} {size} {part}")["ns"] * 1e9 for nbytes, size, part in parts]
+    grains = [int(float(grain) * MIB) for grain in how.grains.split(",")]
+    nbytes = how.part * max(grains) * how.rounds
+    rates = {"beyond": kernel_rate(program, nbytes // how.part, max(grains), 1)[0]}
+    rows = []
+    card = kernel_rate(program, nbytes, max(grains), 0)[0]
+    bound = nbytes / max(nbytes / card, nbytes / how.part / rates["beyond"])
+    offset = program.say("offset")["result"]
+    print(f"one kernel: {card / 1e9:.1f} GB/s on the card, {rates['beyond'] / 1e9:.1f} beyond it, at most {bound / 1e9:.1f} with one part in {how.part} there; "
+          f"cuMemMap at an offset: CUresult {offset}")
+    for grain in grains:
+        name = f"grain_{grain / MIB:g}"
+        rates[name], mixed = kernel_rate(program, nbytes, grain, how.part)
+        _, alone = kernel_rate(program, nbytes, grain, 0)
+        make, drop = (alone[key] / 1e6 / (nbytes / GIB) for key in ("make_ns", "drop_ns"))
+        print(f"grains of {grain / MIB:4g} MiB: {rates[name] / 1e9:6.1f} GB/s; a GiB of the card is made in {make:.2f} ms and released in {drop:.2f} ms; "
+              f"the mixed memory was made in {mixed['make_ns'] / 1e6:.1f} ms")
+        rows.append(row(f"one kernel, grains of {grain / MIB:g} MiB", rates[name] / 1e9, "GB/s", bound / 1e9, "bound",
+                        make_ms_gib=make, drop_ms_gib=drop, mixed_make_ms=mixed["make_ns"] / 1e6))
     program.end()
-    print(f"a kernel reads and writes {rates[0] / 1e9:.1f} GB/s beyond the card; mixed, an eleventh beyond: {rates[1] / 1e9:.1f} GB/s, spread {rates[2] / 1e9:.1f}")
-    return dict(zip(("beyond", "mixed", "spread"), rates))
+    return rates, rows
 
 
 def least_over_bus(uses, fits, piece):
@@ -61,7 +85,8 @@ def least_over_bus(uses, fits, piece):
 
 def measure(bench, how, limit, ratio, kind, rate, bus, kernel, piece):
     program = bench.start(bench.patched(bench.path("bench", "beyond")), GPUSHARE_DEVICE_LIMIT=str(limit),
-                          GPUSHARE_OVERCOMMIT=str(int(limit * (ratio - 1)) + 4 * piece))
+                          GPUSHARE_OVERCOMMIT=str(int(limit * (ratio - 1)) + 4 * piece),
+                          **({"GPUSHARE_OVERCOMMIT_GRAIN": str(int(how.grain_mib * MIB))} if how.grain_mib else {}))
     room = program.say("info")
     capacity = room["free"] - (int(limit * (ratio - 1)) + 4 * piece)  # of the card itself
     count = int(limit * ratio) // piece
@@ -80,7 +105,7 @@ def measure(bench, how, limit, ratio, kind, rate, bus, kernel, piece):
     serial = (sum(uses) * piece - over) / rate + over / kernel["beyond"]
     print(f"{kind:6} {ratio:5.2f} x the card: {count} pieces made in {made:.2f} s; a pass {seconds:.4f} s (the first {first:.4f}), "
           f"bound {bound:.4f} s ({over / GIB:.2f} GiB over the bus): {bound / seconds:.2f} of it, {serial / seconds:.2f} of serial; {used / GIB:.2f} GiB of host memory")
-    streams = f", {how.streams} streams" if how.streams != 1 else ""
+    streams = (f", {how.streams} streams" if how.streams != 1 else "") + (f", grains of {how.grain_mib:g} MiB" if how.grain_mib else "")
     return row(f"{kind}, {ratio:g} x the card{streams}", 1 / seconds, "passes/s", 1 / bound, "bound", bound / seconds >= TARGET,
                over_gb=over / 1e9, made_s=made, first_s=first, of_serial=serial / seconds)
 
@@ -94,18 +119,24 @@ def body():
         ("--often", {"type": int, "default": 8}),
         ("--streams", {"type": int, "default": 1, "help": "1 to 16"}),
         ("--passes", {"type": int, "default": 20}),
-        ("--bus-mib", {"type": float, "default": 1024})))
+        ("--grain-mib", {"type": float, "help": "GPUSHARE_OVERCOMMIT_GRAIN of the program"}),
+        ("--bus-mib", {"type": float, "default": 1024}),
+        ("--grains", {"default": "2,4,8,16,32,128", "help": "MiB"}),
+        ("--part", {"type": int, "default": 11}),
+        ("--rounds", {"type": int, "default": 4, "help": "so many grains of the largest size lie beyond the card"})))
     with Bench(how.build) as bench:
         limit, piece = int(how.limit_gib * GIB) + EDGE_BYTES, int(how.piece_mib * MIB)
         card = bench.facts()[0]
         rate, bus = device_rate(bench, how, limit, piece)
         print(f"the card's own memory: {rate / 1e9:.1f} GB/s read and written; the bus: {bus['duplex'] / 1e9:.1f} GB/s both ways together")
-        kernel = kernel_rates(bench, piece)
+        kernel, grains = kernel_rates(bench, how)
         rows = [measure(bench, how, limit, float(ratio), kind, rate, bus, kernel, piece)
-                for kind in how.kinds.split(",") for ratio in how.ratios.split(",")]
-        worst = min(each["ratio"] for each in rows)
-        serial = min(each["of_serial"] for each in rows)
-        print(f"at least {worst:.2f} of the bound (goal {TARGET}), {serial:.2f} of serial  [{bench.seconds():.0f} s]")
+                for kind in how.kinds.split(",") if kind for ratio in how.ratios.split(",")]
+        if rows:
+            worst = min(each["ratio"] for each in rows)
+            serial = min(each["of_serial"] for each in rows)
+            print(f"at least {worst:.2f} of the bound (goal {TARGET}), {serial:.2f} of serial  [{bench.seconds():.0f} s]")
+        rows += grains
         write(how.json, "overcommit", card, rows, bus=bus, device_gb_s=rate / 1e9, kernel_gb_s={name: each / 1e9 for name, each in kernel.items()})
         return rows
 

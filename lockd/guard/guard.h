@@ -21,7 +21,9 @@ enum lockd_guard_word {
     LOCKD_GUARD_FAILED = 'N',       /* it has not: the guard ends, the program continues */
     LOCKD_GUARD_UNABLE = 'U',       /* the same, since no program could be checkpointed */
     LOCKD_GUARD_RESTORE = 'T', /* daemon: restore it; guard: it is restored, the guard ends */
-    LOCKD_GUARD_NO_ROOM = 'E', /* not restored: the daemon sends RESTORE again */
+    /* Not restored: the daemon sends RESTORE again. Of a move: the other device lacks so many bytes
+     * (decimal, before the text), and the daemon sends MOVE again. */
+    LOCKD_GUARD_NO_ROOM = 'E',
 
     /* a move */
     LOCKD_GUARD_MOVE = 'V',    /* daemon, first: check whether it may be moved */

@@ -22,7 +22,8 @@
 
 #define LOCK_MS       10000 /* for submitted work to finish */
 #define SETTLE_MS     10000 /* for the driver to finish what a killed guard had asked for */
-#define FIRST_VERSION 13000 /* of the driver, the first that restores onto other devices */
+#define CONTEXT_LEAST (2ull << 20) /* bytes */
+#define FIRST_VERSION 13000        /* of the driver, that restores onto other devices */
 
 struct move {
     const struct guard_driver *driver;
@@ -34,6 +35,8 @@ struct move {
     bool unsettled; /* a killed guard's last call may still be carried out, in the program */
     char why[LOCKD_GUARD_TEXT / 2]; /* it is not on the other device */
 };
+
+enum may { MAY, MAY_LATER, MAY_NOT };
 
 bool lockd_guard_hear(struct lockd_guard_order *order, int *with)
 {
@@ -86,8 +89,25 @@ static bool are_alike(const struct guard_driver *driver, CUdevice one, CUdevice 
            strcmp(name[0], name[1]) == 0 && total[0] == total[1];
 }
 
-/* A context of our own shows that one of the program's has room, and how much is left then. */
-static bool has_room(const struct guard_driver *driver, CUdevice device, uint64_t bytes)
+/* What a context takes is not known before one is made. */
+static uint64_t context_bytes(const struct guard_driver *driver, CUdevice device)
+{
+    size_t total = 0;
+
+    driver->cuDeviceTotalMem_v2(&total, device);
+    return total / 64 > CONTEXT_LEAST ? total / 64 : CONTEXT_LEAST;
+}
+
+static void say_lack(uint64_t bytes, const char *why, const char *more)
+{
+    char text[LOCKD_GUARD_TEXT];
+
+    snprintf(text, sizeof text, "%llu %s", (unsigned long long)bytes, why);
+    lockd_guard_say(LOCKD_GUARD_NO_ROOM, text, more);
+}
+
+/* A context of our own shows that one of the program's has room, and tells what is left then. */
+static enum may has_room(const struct guard_driver *driver, CUdevice device, uint64_t bytes)
 {
     CUcontext context = NULL;
     size_t free_bytes = 0, total = 0;
@@ -101,15 +121,21 @@ static bool has_room(const struct guard_driver *driver, CUdevice device, uint64_
         }
         driver->cuDevicePrimaryCtxRelease_v2(device);
     }
-    if (result != CUDA_SUCCESS)
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        say_lack(bytes + context_bytes(driver, device), "no context can be made on that GPU",
+                 lockd_guard_result(driver, result));
+    else if (result != CUDA_SUCCESS)
         lockd_guard_say(LOCKD_GUARD_CANNOT, "no context can be made on that GPU",
                         lockd_guard_result(driver, result));
     else if (free_bytes < bytes)
-        lockd_guard_say(LOCKD_GUARD_CANNOT, "there is no room on that GPU", "");
-    return result == CUDA_SUCCESS && free_bytes >= bytes;
+        say_lack(bytes - free_bytes, "there is no room on that GPU", "");
+    else
+        return MAY;
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY ? MAY_LATER : MAY_NOT;
 }
 
-static bool may_change(const struct guard_driver *driver, const struct lockd_guard_order *order)
+static enum may may_change(const struct guard_driver *driver,
+                           const struct lockd_guard_order *order)
 {
     const int from = find_device(driver, order->pairs[0].from);
     const int onto = find_device(driver, order->pairs[0].to);
@@ -123,11 +149,12 @@ static bool may_change(const struct guard_driver *driver, const struct lockd_gua
         lockd_guard_say(LOCKD_GUARD_CANNOT, "that GPU is of another model", "");
     else
         return has_room(driver, onto, order->bytes);
-    return false;
+    return MAY_NOT;
 }
 
 /* Checks all that can be known before the program is stopped. */
-static bool may_move(const struct guard_driver *driver, const struct lockd_guard_order *order)
+static enum may may_move(const struct guard_driver *driver,
+                         const struct lockd_guard_order *order)
 {
     CUprocessState state = CU_PROCESS_STATE_FAILED;
     int version = 0;
@@ -136,7 +163,7 @@ static bool may_move(const struct guard_driver *driver, const struct lockd_guard
     if (driver->cuDriverGetVersion(&version) != CUDA_SUCCESS || version < FIRST_VERSION) {
         lockd_guard_say(LOCKD_GUARD_UNABLE, "this driver cannot move programs",
                         "13.0 (580) and later can");
-        return false;
+        return MAY_NOT;
     }
     result = driver->cuCheckpointProcessGetState(order->pid, &state);
     if (result != CUDA_SUCCESS) {
@@ -144,13 +171,31 @@ static bool may_move(const struct guard_driver *driver, const struct lockd_guard
                                                            : LOCKD_GUARD_FAILED,
                         "the driver does not tell the state of the process",
                         lockd_guard_result(driver, result));
-        return false;
+        return MAY_NOT;
     }
     if (state != CU_PROCESS_STATE_RUNNING) {
         lockd_guard_say(LOCKD_GUARD_FAILED, "somebody else has locked or checkpointed it", "");
-        return false;
+        return MAY_NOT;
     }
     return may_change(driver, order);
+}
+
+/* Asks again when the daemon does: it has others make room. */
+static bool await_leave(const struct guard_driver *driver,
+                        const struct lockd_guard_order *order)
+{
+    struct lockd_guard_order again = *order;
+    enum may may = may_move(driver, order);
+    int with;
+
+    while (may == MAY_LATER) {
+        if (!lockd_guard_hear(&again, &with) || again.word != LOCKD_GUARD_MOVE)
+            return false; /* nobody wants it any more */
+        if (with >= 0)
+            close(with);
+        may = may_move(driver, order);
+    }
+    return may == MAY;
 }
 
 /* --- the record --- */
@@ -392,7 +437,7 @@ int lockd_guard_move(const struct guard_driver *driver, const struct lockd_guard
     bool begin = order->word == LOCKD_GUARD_MOVE;
 
     if (begin) {
-        if (!may_move(driver, order))
+        if (!await_leave(driver, order))
             return 1;
         lockd_guard_say(LOCKD_GUARD_MAY, "", "");
         if (!lockd_guard_hear(&go, &record) || go.word != LOCKD_GUARD_GO)

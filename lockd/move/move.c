@@ -237,10 +237,17 @@ bool lockd_move_event(struct lockd_moves *moves, const void *tag)
 /* Does what is due by now. False: the move waits for nothing more. */
 static bool tend_move(struct lockd_move *move, uint64_t now)
 {
+    if (move->again_at != 0 && now >= move->again_at)
+        lockd_move_guard_look(move);
     if (now < move->until)
         return true;
     if (move->stage == LOCKD_MOVE_GUARDED)
         return !lockd_move_guard_again(move, now);
+    if (move->lacked) {
+        lockd_move_end_without(move, LOCKD_MOVE_NOT_THERE,
+                               "there is no room on that GPU, and no other program made any");
+        return false;
+    }
     lockd_move_end_without(move, LOCKD_MOVE_NOT_IT,
                            move->stage == LOCKD_MOVE_ASKING
                                ? "it does not answer"
@@ -258,8 +265,11 @@ uint64_t lockd_move_tend(struct lockd_moves *moves, uint64_t now)
         if (moves->calls->is_gone(move->program->owner) ||
             (move->stage == LOCKD_MOVE_GUARDED && move->guard >= 0))
             continue;
-        if (tend_move(move, now))
-            next = move->until < next ? move->until : next;
+        if (!tend_move(move, now))
+            continue;
+        next = move->until < next ? move->until : next;
+        if (move->again_at != 0 && move->again_at < next)
+            next = move->again_at;
     }
     return next;
 }

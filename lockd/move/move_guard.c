@@ -15,11 +15,15 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* before the second replacement of a killed guard, and before each further one */
 #define RETRY_NS 1000000000u
+
+#define ROOM_NS 10000000000u /* others make room on the other device */
+#define LOOK_NS 100000000u   /* until the guard looks again */
 
 static int start_guard(struct lockd_move *move, enum lockd_guard_word word)
 {
@@ -35,7 +39,17 @@ static int start_guard(struct lockd_move *move, enum lockd_guard_word word)
 int lockd_move_guard_ask(struct lockd_move *move, uint64_t bytes)
 {
     move->order.bytes = bytes;
+    if (bytes != 0)
+        lockd_move_claim(move, move->order.pairs[0].to, move->claimed = bytes);
     return start_guard(move, LOCKD_GUARD_MOVE);
+}
+
+void lockd_move_guard_look(struct lockd_move *move)
+{
+    move->again_at = 0;
+    if (!lockd_guard_order(move->guard, &move->order, -1))
+        lockd_log(LOCKD_LOG_DEBUG, "the guard of process %d has ended already",
+                  (int)move->program->pid); /* as it will be found to have */
 }
 
 /* Pairs each device that the program sees: the two of the move change places, the others stay. */
@@ -80,6 +94,8 @@ void lockd_move_guard_adopt(struct lockd_move *move, int record)
 {
     begin_guarded(move, record);
     move->until = move->guarded_since;
+    lockd_move_claim(move, move->order.pairs[0].to,
+                     lockd_move_needs(move, move->order.pairs[0].to));
 }
 
 bool lockd_move_guard_again(struct lockd_move *move, uint64_t now)
@@ -111,6 +127,11 @@ static void take_held(struct lockd_move *move, const char *text)
     char remark[192];
 
     move->held = true;
+    for (unsigned i = 0; i < 2; i++) { /* either will do */
+        const uint8_t *uuid = i == 0 ? move->order.pairs[0].from : move->order.pairs[0].to;
+
+        lockd_move_claim(move, uuid, lockd_move_needs(move, uuid));
+    }
     lockd_log(LOCKD_LOG_ERROR,
               "process %d (%s) cannot be brought back: %s; it is tried again every second",
               (int)program->pid, program->name, text);
@@ -136,11 +157,37 @@ static void take_refusal(struct lockd_move *move, char word, const char *text)
     }
 }
 
+/* The other device is full. What can leave it does, as for any program that needs room; the program
+ * that is to come goes on meanwhile. */
+static void take_lack(struct lockd_move *move, const char *text, uint64_t now)
+{
+    const uint8_t *to = move->order.pairs[0].to;
+    char *why;
+    const uint64_t lacking = strtoull(text, &why, 10);
+    const enum sched_claimed claimed = sched_claimed(move->moves->sched, to);
+
+    if (move->stage != LOCKD_MOVE_ASKING)
+        return;
+    if (!move->lacked)
+        move->until = now + ROOM_NS;
+    move->lacked = true;
+    if (claimed == SCHED_CLAIM_NOTHING) {
+        lockd_move_end_without(move, LOCKD_MOVE_NOT_THERE, why + strspn(why, " "));
+        return;
+    }
+    if (claimed == SCHED_CLAIM_MET) { /* not enough yet, or memory that nobody has measured */
+        move->claimed += lacking;
+        lockd_move_claim(move, to, move->claimed);
+    }
+    move->again_at = now + LOOK_NS;
+}
+
 static void take_word(struct lockd_move *move, const char *word, uint64_t now)
 {
     switch (word[0]) {
     case LOCKD_GUARD_MAY:
         move->guard_may = true;
+        move->lacked = false;
         if (move->stage == LOCKD_MOVE_ASKING && move->program_may)
             lockd_move_stop(move);
         break;
@@ -150,6 +197,9 @@ static void take_word(struct lockd_move *move, const char *word, uint64_t now)
         if (move->stage == LOCKD_MOVE_GUARDED && move->order.word == LOCKD_GUARD_TAKE_UP)
             break; /* no driver for a moment: this guard ends, and is replaced */
         take_refusal(move, word[0], word + 1);
+        break;
+    case LOCKD_GUARD_NO_ROOM:
+        take_lack(move, word + 1, now);
         break;
     case LOCKD_GUARD_HELD:
         take_held(move, word + 1);

@@ -16,6 +16,8 @@ void lockd_move_guard_go(struct lockd_move *move, int record);
 /* The daemon that began the move has gone, perhaps its guard too: continues the move by its
  * record, which the move owns from now on. */
 void lockd_move_guard_adopt(struct lockd_move *move, int record);
+/* The guard is to look again whether there is room on the other device. */
+void lockd_move_guard_look(struct lockd_move *move);
 /* Replaces a killed guard. False: the next one could not be started. */
 bool lockd_move_guard_again(struct lockd_move *move, uint64_t now);
 /* The guard has sent a word, or has ended. */

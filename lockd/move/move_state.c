@@ -19,8 +19,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ASK_NS  10000000000u /* for both to say whether the program may be moved */
-#define STOP_NS 60000000000u /* for submitted work to finish, and for the memory to leave */
+#define ASK_NS       10000000000u /* the program and the guard say whether it may be moved */
+#define CONTEXT_PART 64           /* of a device: a context takes no more */
+#define STOP_NS      60000000000u /* submitted work finishes, and its memory leaves */
 
 /* --- what is said --- */
 
@@ -73,8 +74,33 @@ struct lockd_move *lockd_move_new(struct lockd_moves *moves, struct lockd_move_p
     return move;
 }
 
+void lockd_move_claim(struct lockd_move *move, const uint8_t uuid[16], uint64_t bytes)
+{
+    sched_claim(move->moves->sched, move, uuid, bytes, lockd_now());
+}
+
+static void add_pinned(void *context, const struct gs_wire_device *device, void *owner,
+                       const struct gs_wire_client *member)
+{
+    uint64_t *pinned = context;
+
+    (void)device, (void)owner;
+    *pinned += member->pinned;
+}
+
+uint64_t lockd_move_needs(const struct lockd_move *move, const uint8_t uuid[16])
+{
+    const struct lockd_seen *seen = lockd_sees_find(&move->program->sees, uuid);
+    uint64_t bytes = 0;
+
+    sched_visit_client(move->program->client, add_pinned, &bytes, lockd_now());
+    return bytes + (seen != NULL ? seen->total / CONTEXT_PART : 0);
+}
+
 void lockd_move_free(struct lockd_move *move)
 {
+    lockd_move_claim(move, move->order.pairs[0].from, 0);
+    lockd_move_claim(move, move->order.pairs[0].to, 0);
     lockd_list_remove(&move->link);
     move->program->move = NULL;
     if (move->guard >= 0)

@@ -33,6 +33,9 @@ struct lockd_move {
     uint64_t began, stopped, guarded_since;
     uint64_t bytes; /* of the program's memory; 0: not known */
     unsigned guards_lost;
+    uint64_t claimed;  /* bytes of the device that is taken, for which others make room */
+    bool lacked;       /* there is no room for it yet */
+    uint64_t again_at; /* ASKING: the guard looks again for room there; 0: it has not to */
 };
 
 #define lockd_move_of(at) lockd_entry(at, struct lockd_move, link)
@@ -47,6 +50,11 @@ void lockd_move_free(struct lockd_move *move);
 /* The program and the guard have agreed: the program is to stop, and its memory to leave the
  * device. */
 void lockd_move_stop(struct lockd_move *move);
+/* Others make room for the program on a device until the move ends: so many bytes. */
+void lockd_move_claim(struct lockd_move *move, const uint8_t uuid[16], uint64_t bytes);
+/* Bytes of the program that cannot be moved, and what a context of it may take on that device. */
+uint64_t lockd_move_needs(const struct lockd_move *move, const uint8_t uuid[16]);
+
 /* Ends the move: the program continues where it was. Frees the move. */
 void lockd_move_end_without(struct lockd_move *move, enum lockd_move_end end, const char *why);
 /* Ends the move: the program continues on the other device. Frees the move. */

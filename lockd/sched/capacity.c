@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * capacity.c: what is left of a device for programs: its size less external memory, a reserve
- * and what is short.
+ * capacity.c: what is left of a device for programs: its size less external memory, a reserve,
+ * what is short, and what is claimed for programs that are about to come.
  *
  * *Short* means: the driver had no memory for a program although the books say that there is
  * some. For a while the device counts as smaller, so that others make room. Bytes that a
@@ -13,6 +13,8 @@
 #include "lockd/sched/capacity.h"
 
 #include "lockd/sched/measure.h"
+
+#include <string.h>
 
 /* Room for the contexts of programs yet to come. With GPUSHARE_DEVICE_LIMIT nobody measures the
  * card, and the limit is meant to be used up. */
@@ -105,13 +107,29 @@ static void decay_short(struct sched_device *device, uint64_t now)
 
 /* --- all of it together --- */
 
+static uint64_t claimed_bytes(const struct sched_device *device)
+{
+    uint64_t bytes = 0;
+
+    lockd_list_each (at, &device->sched->claims) {
+        const struct sched_claim *claim = lockd_entry(at, struct sched_claim, link);
+
+        if (memcmp(claim->uuid, device->identity.uuid, sizeof claim->uuid) == 0)
+            bytes += sched_min(claim->bytes, device->measure.total);
+    }
+    return bytes;
+}
+
 void sched_device_refresh(struct sched_device *device, uint64_t now)
 {
     uint64_t capacity;
 
     decay_short(device, now);
+    device->space.claimed = claimed_bytes(device);
     /* never nothing: it would be room for any number of programs that need more */
-    capacity = sched_max(sched_less(sched_device_most(device), device->space.short_bytes), 1);
+    capacity = sched_max(sched_less(sched_device_most(device),
+                                    device->space.short_bytes + device->space.claimed),
+                         1);
     if (device->space.fell_at != 0 && now >= device->space.fell_at + RISE_PAUSE)
         device->space.fell_at = 0;
     if (capacity == device->space.capacity ||

@@ -290,11 +290,20 @@ struct sched_device_measure {
     struct sched_departed departed;
 };
 
+/* Room on a device for a program that is about to come: settings.c. */
+struct sched_claim {
+    struct lockd_list link; /* on sched->claims */
+    const void *key;
+    uint8_t uuid[16];
+    uint64_t bytes;
+};
+
 /* Bytes left of it for programs: capacity.c. */
 struct sched_device_space {
     uint64_t capacity;
     uint64_t fell_at; /* when the capacity last fell; 0: long ago */
     uint64_t short_bytes, short_until;
+    uint64_t claimed; /* for programs that are about to come */
 };
 
 /* Sums and sets over members and parties: books.c. */

@@ -441,6 +441,7 @@ struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns)
     lockd_list_init(&sched->groups_marked);
     lockd_list_init(&sched->unsent);
     lockd_list_init(&sched->pending);
+    lockd_list_init(&sched->claims);
     lockd_list_init(&sched->totals);
     lockd_list_init(&sched->forming.gangs);
     return sched;
@@ -453,6 +454,12 @@ void sched_free(struct sched *sched)
     while (!lockd_list_empty(&sched->clients))
         sched_client_gone(sched, lockd_entry(sched->clients.next, struct sched_client, link),
                           0);
+    while (!lockd_list_empty(&sched->claims)) {
+        struct sched_claim *claim = lockd_entry(sched->claims.next, struct sched_claim, link);
+
+        lockd_list_remove(&claim->link);
+        free(claim);
+    }
     lockd_totals_free(&sched->totals);
     free(sched);
 }

@@ -101,6 +101,17 @@ void sched_quota(struct sched *sched, struct sched_client *client, const uint8_t
 /* Stops it and moves all its memory out, or what can leave; then it waits for its turn like the
  * others, unless it is paused. sched_pause(false) ends it before. */
 void sched_evict(struct sched *sched, struct sched_client *client, uint64_t now_ns);
+/* A program is about to come to that device from another one, with so many bytes that cannot be
+ * moved: the others make room, as if the device were smaller by that much. They are not refused
+ * memory for it. A claim is known by its key and its device; bytes 0: it ends. False: no memory. */
+bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint64_t bytes,
+                 uint64_t now_ns);
+enum sched_claimed {
+    SCHED_CLAIM_NOTHING, /* no program has memory there that could leave */
+    SCHED_CLAIM_PENDING, /* they have more than there is beside the claims */
+    SCHED_CLAIM_MET,
+};
+enum sched_claimed sched_claimed(const struct sched *sched, const uint8_t *uuid);
 /* How much host memory the machine has left for whatever comes, bytes. To be called at the
  * start and every few seconds; never called: no limit, but settings.host. */
 void sched_host(struct sched *sched, uint64_t available, uint64_t now_ns);

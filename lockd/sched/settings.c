@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settings.c: what people set, for the daemon and for one client. Each change takes effect
- * with the plan that follows it. No state of its own.
+ * settings.c: what people set, for the daemon and for one client; and what is claimed for programs
+ * that are about to come. Each change takes effect with the plan that follows it. Owns the claims.
  */
 #include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
@@ -14,6 +14,7 @@
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/queue.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void set_class(struct sched *sched, struct sched_client *client,
@@ -136,6 +137,65 @@ void sched_evict(struct sched *sched, struct sched_client *client, uint64_t now_
 {
     sched_evict_begin(client, now_ns);
     sched_plan_pending(sched, now_ns);
+}
+
+static struct sched_claim *find_claim(const struct sched *sched, const void *key,
+                                      const uint8_t *uuid)
+{
+    lockd_list_each (at, &sched->claims) {
+        struct sched_claim *claim = lockd_entry(at, struct sched_claim, link);
+
+        if (claim->key == key && memcmp(claim->uuid, uuid, sizeof claim->uuid) == 0)
+            return claim;
+    }
+    return NULL;
+}
+
+static struct sched_device *find_device(const struct sched *sched, const uint8_t *uuid)
+{
+    lockd_list_each (at, &sched->devices) {
+        struct sched_device *device = lockd_entry(at, struct sched_device, link);
+
+        if (memcmp(device->identity.uuid, uuid, sizeof device->identity.uuid) == 0)
+            return device;
+    }
+    return NULL;
+}
+
+bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint64_t bytes,
+                 uint64_t now_ns)
+{
+    struct sched_claim *claim = find_claim(sched, key, uuid);
+    struct sched_device *device = find_device(sched, uuid);
+
+    if (claim == NULL && bytes == 0)
+        return true;
+    if (claim == NULL) {
+        claim = calloc(1, sizeof *claim);
+        if (claim == NULL)
+            return false;
+        claim->key = key;
+        memcpy(claim->uuid, uuid, sizeof claim->uuid);
+        lockd_list_append(&sched->claims, &claim->link);
+    }
+    claim->bytes = bytes;
+    if (bytes == 0) {
+        lockd_list_remove(&claim->link);
+        free(claim);
+    }
+    if (device != NULL)
+        sched_plan(device, now_ns);
+    return true;
+}
+
+enum sched_claimed sched_claimed(const struct sched *sched, const uint8_t *uuid)
+{
+    const struct sched_device *device = find_device(sched, uuid);
+
+    if (device == NULL || device->books.sum.hold == 0)
+        return SCHED_CLAIM_NOTHING;
+    return device->books.sum.hold > device->space.capacity ? SCHED_CLAIM_PENDING
+                                                           : SCHED_CLAIM_MET;
 }
 
 static void pause_client(struct sched_client *client, bool paused, uint64_t now)

@@ -165,7 +165,7 @@ struct sched_client {
 struct sched {
     struct sched_settings settings;
     uint64_t created;
-    struct lockd_list clients, devices, groups, groups_marked, unsent, pending;
+    struct lockd_list clients, devices, groups, groups_marked, unsent, pending, claims;
     struct lockd_list totals; /* of devices, also of those that are gone */
     uint64_t groups_at;       /* when a group may come together again */
     bool groups_unsaid;

@@ -340,12 +340,14 @@ static void backfill_queue(struct sched_device *device, const struct sched_party
 }
 
 /* Does a party wait that can ever be served? Acts on a change of that. A shortage of memory
- * that cannot move does not queue; idle holders make room for it all the same. */
+ * that cannot move does not queue, and neither does a program that is about to come from another
+ * device; idle holders make room for them all the same. */
 static void note_waiters(struct sched_device *device, uint64_t now)
 {
-    const bool waiters = device->waiting.queue.count != 0 ||
-                         (device->turns.leases && device->space.short_bytes != 0) ||
-                         sched_together_is_awaited(device, false);
+    const bool waiters =
+        device->waiting.queue.count != 0 ||
+        (device->turns.leases && device->space.short_bytes + device->space.claimed != 0) ||
+        sched_together_is_awaited(device, false);
 
     if (waiters == device->turns.waiters)
         return;

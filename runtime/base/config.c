@@ -39,6 +39,25 @@ static void read_overcommit(struct gs_config *config)
     }
 }
 
+static void read_grain(struct gs_config *config)
+{
+    const char *text = secure_getenv("GPUSHARE_OVERCOMMIT_GRAIN");
+    static bool said;
+
+    config->grain = GS_GRAIN_BYTES;
+    if (text == NULL || *text == '\0')
+        return;
+    if (gs_size_parse(text, &config->grain) != 0 || config->grain == 0 ||
+        config->grain > GS_GRAIN_MOST || config->grain % GS_GRAIN_LEAST != 0) {
+        config->grain = GS_GRAIN_BYTES;
+        gs_say_once(
+            &said,
+            "GPUSHARE_OVERCOMMIT_GRAIN=%s is ignored: write a multiple of 2MiB, at most "
+            "128MiB",
+            text);
+    }
+}
+
 void gs_config_read(struct gs_config *config)
 {
     const char *limit = secure_getenv("GPUSHARE_DEVICE_LIMIT"),
@@ -52,6 +71,7 @@ void gs_config_read(struct gs_config *config)
     config->managed_memory = memory != NULL && strcmp(memory, "managed") == 0;
     config->stats = secure_getenv("GPUSHARE_STATS");
     read_overcommit(config);
+    read_grain(config);
     config->placed_once = placement != NULL && strcmp(placement, "once") == 0;
     if (placement != NULL && *placement != '\0' && !config->placed_once)
         gs_say_once(&said_placement, "GPUSHARE_PLACEMENT=%s is ignored: write once", placement);

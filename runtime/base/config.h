@@ -13,6 +13,11 @@
 #include <stdint.h>
 
 #define GS_OVERCOMMIT_AUTO UINT64_MAX
+/* Small ones let a kernel wait for the card and for the bus at once (swap/spread.h), large ones
+ * cost less in hand-offs. */
+#define GS_GRAIN_BYTES (8ull << 20)
+#define GS_GRAIN_LEAST (2ull << 20)
+#define GS_GRAIN_MOST  (128ull << 20)
 
 struct gs_config {
     bool disabled;      /* GPUSHARE_DISABLE=1: doors substitute nothing */
@@ -25,6 +30,7 @@ struct gs_config {
     bool overcommit_set;   /* GPUSHARE_OVERCOMMIT; else it is the daemon's setting */
     uint64_t overcommit;   /* bytes beyond the card; GS_OVERCOMMIT_AUTO */
     bool placed_once;      /* what is beyond the card stays there */
+    uint64_t grain;        /* bytes of a chunk where there is overcommit */
     const char *stats;     /* GPUSHARE_STATS: a file to write counters to at exit; NULL: none */
 };
 

@@ -14,6 +14,7 @@
 #include "runtime/gate/throttle.h"
 #include "runtime/memory/room.h"
 #include "runtime/memory/virtual.h"
+#include "runtime/range/graph_uses.h"
 #include "runtime/range/uses.h"
 
 #define LIKELY_FINE(pass, result)                                                              \
@@ -87,19 +88,28 @@
 #define USED_WORK(...)    ((void)0)
 #define USED_EVENT(...)   ((void)0)
 #define USED_ALLOC(...)   ((void)0)
-#define USED_CAPTURE(...) ((void)0)
+#define USED_CAPTURE(...) USED_CAPTURE_PICK(__VA_ARGS__, 0, 0)
 #define USED_QUERY(...)   ((void)0)
 
 #define USED_SPANS(bytes, ...) USED_SPANS_PICK(bytes, __VA_ARGS__, 0, 0, 0, 0, 0, 0)
 #define USED_SPANS_PICK(bytes, a, b, c, d, ...)                                                \
     (gs_uses_span(AS(CUdeviceptr, a), bytes), gs_uses_span(AS(CUdeviceptr, b), bytes),         \
      gs_uses_span(AS(CUdeviceptr, c), bytes), gs_uses_span(AS(CUdeviceptr, d), bytes))
+/* cuGraphInstantiate's kinds, and cuGraphExecUpdate's */
+#define USED_CAPTURE_PICK(a, b, ...)                                                           \
+    gs_graph_uses_made(exec_of(AS(CUgraphExec *, a), AS(CUgraphExec, a)), AS(CUgraph, b))
 /* cuLaunchKernel has its parameters in the tenth place and the eleventh, cuLaunchKernelEx in the
  * third and the fourth */
 #define USED_LAUNCH_PICK(a, b, c, d, e, f, g, h, i, j, k, ...)                                 \
+    gs_graph_uses_launched(AS(CUgraphExec, a));                                                \
     gs_uses_launch(HAS(CUfunction, a) ? AS(CUfunction, a) : AS(CUfunction, b),                 \
                    HAS(void **, j) ? AS(void **, j) : AS(void **, c),                          \
                    HAS(void **, k) ? AS(void **, k) : AS(void **, d))
+
+static CUgraphExec exec_of(const CUgraphExec *made, CUgraphExec known)
+{
+    return made != NULL ? *made : known;
+}
 
 static void bound_work(CUstream stream, unsigned call)
 {
@@ -134,8 +144,9 @@ static void bound_work(CUstream stream, unsigned call)
         }                                                                                      \
         if (result == CUDA_SUCCESS && pass == GS_PASS_WATCHED) {                               \
             BOUND(stream);                                                                     \
-            if (atomic_load_explicit(&gs_uses_noted, memory_order_relaxed))                    \
+            if (atomic_load_explicit(&gs_uses_noted, memory_order_relaxed)) {                  \
                 USED_##family args;                                                            \
+            }                                                                                  \
         }                                                                                      \
         gs_gate_leave(pass);                                                                   \
         if (result != CUDA_SUCCESS)                                                            \

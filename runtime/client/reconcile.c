@@ -33,6 +33,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"
+#include "runtime/range/graph_uses.h"
 #include "runtime/range/uses.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/dispose.h"
@@ -421,6 +422,7 @@ void gs_reconcile_after_fork(void)
     gs_exporter_after_fork();
     gs_placement_after_fork();
     gs_uses_after_fork();
+    gs_graph_uses_after_fork();
     gs_opener_after_fork();
     gs_relocate_after_fork();
     memset(&self, 0, sizeof self);

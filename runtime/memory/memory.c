@@ -55,7 +55,6 @@ static bool account_range(struct gs_range *range, struct gs_pool *pool)
 {
     bool joined;
 
-    gs_daemon_await_target(range->device); /* it says how much there is to have */
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     joined = gs_pool_join(range, pool);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -65,11 +64,15 @@ static bool account_range(struct gs_range *range, struct gs_pool *pool)
 /* Makes an empty range with address space of its own, and adds it to the accounts. */
 static CUresult make_range(const struct need *need, struct gs_range **made)
 {
-    struct gs_range *range = gs_range_new(
-        need->request->device, need->reserved,
-        need->reserved < GS_LARGE_RANGE_BYTES ? GS_CHUNK_BYTES : GS_LARGE_CHUNK_BYTES);
+    struct gs_device *device = need->request->device;
+    struct gs_range *range;
     CUresult result;
 
+    gs_daemon_await_target(device); /* it says how much there is to have */
+    range = gs_range_new(device, need->reserved,
+                         gs_over_chunk_bytes(device, need->reserved < GS_LARGE_RANGE_BYTES
+                                                         ? GS_CHUNK_BYTES
+                                                         : GS_LARGE_CHUNK_BYTES));
     if (range == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     range->context = need->context;

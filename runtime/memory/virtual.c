@@ -180,7 +180,8 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
     if (bytes > device->total + gs_over_limit(device)) /* also bounds the bookkeeping */
         return CUDA_ERROR_OUT_OF_MEMORY;
     own = calloc(1, sizeof *own);
-    range = gs_range_new(device, bytes, whole ? bytes : GS_CHUNK_BYTES);
+    range = gs_range_new(device, bytes,
+                         whole ? bytes : gs_over_chunk_bytes(device, GS_CHUNK_BYTES));
     if (own != NULL && range != NULL) {
         own->prop = *prop;
         own->references = 1;

@@ -48,6 +48,15 @@ uint64_t gs_over_limit(const struct gs_device *device)
     return half_of_host < device->total ? half_of_host : device->total;
 }
 
+uint64_t gs_over_chunk_bytes(const struct gs_device *device, uint64_t otherwise)
+{
+    const uint64_t grain = gs_runtime.config.grain;
+
+    return gs_over_limit(device) == 0 || grain > otherwise || grain % device->granule != 0
+               ? otherwise
+               : grain;
+}
+
 bool gs_over_suits(const struct gs_range *range)
 {
     return range->theirs == NULL &&
@@ -70,16 +79,11 @@ static bool claim_memory(uint64_t bytes)
     return false;
 }
 
+/* Of host memory that has been claimed. */
 static bool fill_chunk(struct gs_range *range, uint32_t index)
 {
-    const uint64_t bytes = gs_range_chunk_bytes(range, index);
-    CUresult result;
+    CUresult result = gs_vmm_create_on_host(range, index);
 
-    if (!claim_memory(bytes)) {
-        gs_log("no host memory for %llu bytes beyond the card", (unsigned long long)bytes);
-        return false;
-    }
-    result = gs_vmm_create_on_host(range, index);
     if (result == CUDA_SUCCESS && gs_range_is_mapped(range)) {
         result = gs_vmm_map(range, index);
         if (result != CUDA_SUCCESS)
@@ -88,21 +92,43 @@ static bool fill_chunk(struct gs_range *range, uint32_t index)
     if (result == CUDA_SUCCESS)
         return true;
     range->chunks[index].handle = 0;
-    gs_host_unclaim(bytes);
-    gs_log("%llu bytes beyond the card: CUresult %d", (unsigned long long)bytes, result);
+    gs_log("%llu bytes beyond the card: CUresult %d",
+           (unsigned long long)gs_range_chunk_bytes(range, index), result);
     return false;
 }
 
+static bool is_empty(const struct gs_chunk *chunk)
+{
+    return chunk->state == GS_CHUNK_OVER && chunk->handle == 0;
+}
+
+static uint64_t empty_bytes(const struct gs_range *range)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < range->chunk_count; i++)
+        bytes += is_empty(&range->chunks[i]) ? gs_range_chunk_bytes(range, i) : 0;
+    return bytes;
+}
+
+/* The daemon is asked once for all of it: each answer takes milliseconds. */
 bool gs_over_fill(struct gs_range *range)
 {
-    bool filled = true;
+    const uint64_t wanted = empty_bytes(range);
+    const bool claimed = wanted == 0 || claim_memory(wanted);
+    bool filled = claimed;
 
+    if (!claimed)
+        gs_log("no host memory for %llu bytes beyond the card", (unsigned long long)wanted);
     for (uint32_t i = 0; i < range->chunk_count && filled; i++)
-        if (range->chunks[i].state == GS_CHUNK_OVER && range->chunks[i].handle == 0)
+        if (is_empty(&range->chunks[i]))
             filled = fill_chunk(range, i);
-    /* what has none was never there */
-    for (uint32_t i = 0; i < range->chunk_count && !filled; i++)
-        if (range->chunks[i].state == GS_CHUNK_OVER && range->chunks[i].handle == 0)
+    if (filled)
+        return true;
+    if (claimed)
+        gs_host_unclaim(empty_bytes(range));
+    for (uint32_t i = 0; i < range->chunk_count; i++) /* what has none was never there */
+        if (is_empty(&range->chunks[i]))
             range->chunks[i].state = GS_CHUNK_ABSENT;
-    return filled;
+    return false;
 }

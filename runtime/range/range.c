@@ -142,19 +142,29 @@ void gs_range_unaccount(struct gs_device *device, uint64_t bytes)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
-/* Under the lock: its chunks from that one on that have no memory lie beyond the card, if the
- * program may have so much there. */
-static bool put_over(struct gs_range *range, uint32_t from, uint64_t limit)
+/* It is one of so many chunks that lie evenly between the others. */
+static bool is_picked(const struct gs_range *range, uint32_t chunk, uint32_t picked)
+{
+    const uint64_t count = range->chunk_count;
+
+    return (chunk + 1ull) * picked / count > (uint64_t)chunk * picked / count;
+}
+
+/* Under the lock: so many chunks, those of them that have no memory, lie beyond the card, if the
+ * program may have so much there. Evenly between the others: a kernel that goes over all of them
+ * waits for the card and for the bus at once. */
+static bool put_over(struct gs_range *range, uint32_t picked, uint64_t limit)
 {
     struct gs_accounts *accounts = &range->device->accounts;
     uint64_t bytes = 0;
 
-    for (uint32_t i = from; i < range->chunk_count; i++)
-        bytes += range->chunks[i].state == GS_CHUNK_ABSENT ? gs_range_chunk_bytes(range, i) : 0;
+    for (uint32_t i = 0; i < range->chunk_count; i++)
+        if (range->chunks[i].state == GS_CHUNK_ABSENT && is_picked(range, i, picked))
+            bytes += gs_range_chunk_bytes(range, i);
     if (!gs_over_suits(range) || bytes > limit || accounts->over > limit - bytes)
         return false;
-    for (uint32_t i = from; i < range->chunk_count; i++)
-        if (range->chunks[i].state == GS_CHUNK_ABSENT) {
+    for (uint32_t i = 0; i < range->chunk_count; i++)
+        if (range->chunks[i].state == GS_CHUNK_ABSENT && is_picked(range, i, picked)) {
             range->chunks[i].state = GS_CHUNK_OVER;
             range->chunks[i].handle = 0;
         }
@@ -171,9 +181,10 @@ static bool admit_both(struct gs_range *range, uint64_t limit)
     const uint64_t room = gs_device_room(device) > device->accounts.demand
                               ? gs_device_room(device) - device->accounts.demand
                               : 0;
-    const uint32_t first = (uint32_t)(room / range->chunk_bytes);
+    const uint64_t fit = room / range->chunk_bytes;
 
-    if (first >= range->chunk_count || !put_over(range, first, limit))
+    if (fit >= range->chunk_count ||
+        !put_over(range, range->chunk_count - (uint32_t)fit, limit))
         return false;
     device->accounts.demand += on_card(range);
     return true;
@@ -203,7 +214,7 @@ bool gs_range_go_over(struct gs_range *range)
     if (limit == 0)
         return false;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    put = put_over(range, 0, limit);
+    put = put_over(range, range->chunk_count, limit);
     if (put)
         range->device->accounts.demand -= range->over - before;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);

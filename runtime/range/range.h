@@ -16,7 +16,8 @@
 #include "runtime/range/range_tree.h"
 
 /* Physical memory is created, moved and released in chunks of this many bytes (the last of a
- * range may be smaller); 64 to 128 MiB is where the bus is used best (DESIGN.md, section 8). */
+ * range may be smaller); 64 to 128 MiB is where the bus is used best (DESIGN.md, section 8).
+ * With overcommit they are smaller (over.h). */
 #define GS_CHUNK_BYTES (64ull << 20)
 /* In large ranges an allocation costs what the driver's calls for each chunk cost, so their
  * chunks are larger. A hash or a host segment takes no more than this at a time. */
@@ -133,7 +134,7 @@ struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved,
                               uint64_t chunk_bytes);
 
 /* Takes the range from what the program may ever have: of the card as many chunks as there is
- * room for, from the first on, the others from beyond it, where they get memory at once. False:
+ * room for, the others from beyond it, evenly between those, where they get memory at once. False:
  * that is more than there is. Nobody else can reach the range. */
 bool gs_range_admit(struct gs_range *range);
 

@@ -22,7 +22,6 @@
 #include "runtime/range/range.h"
 
 #define PARAMS_MOST 256 /* parameters of a kernel */
-#define WORDS_MOST  512 /* words that are looked at for one launch */
 #define STARTS_MOST 8192
 
 /* An address that a kernel got. */
@@ -44,13 +43,13 @@ void gs_uses_begin(void)
 }
 
 /* under the lock */
-static void note_span(struct gs_range *range, uint64_t from, uint64_t to)
+static void note_span(struct gs_range *range, uint64_t from, uint64_t to, uint64_t times)
 {
     for (uint64_t i = from / range->chunk_bytes;
          i < range->chunk_count && i * range->chunk_bytes < to; i++) {
         const uint64_t start = i * range->chunk_bytes,
                        end = start + gs_range_chunk_bytes(range, (uint32_t)i);
-        const uint64_t bytes = (to < end ? to : end) - (from > start ? from : start);
+        const uint64_t bytes = ((to < end ? to : end) - (from > start ? from : start)) * times;
 
         range->chunks[i].used += bytes;
         sum += bytes;
@@ -69,7 +68,7 @@ void gs_uses_span(CUdeviceptr address, uint64_t bytes)
         const uint64_t from = address - range->node.base;
         const uint64_t most = range->reserved - from;
 
-        note_span(range, from, from + (bytes < most ? bytes : most));
+        note_span(range, from, from + (bytes < most ? bytes : most), 1);
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
@@ -114,8 +113,12 @@ static struct gs_range *movable_at(uint64_t address)
     return range != NULL && range->theirs == NULL && range->chunk_count != 0 ? range : NULL;
 }
 
-/* under the lock */
-static void note_word(uint64_t word)
+bool gs_uses_is_movable(uint64_t word)
+{
+    return movable_at(word) != NULL;
+}
+
+void gs_uses_word(uint64_t word, uint64_t times)
 {
     struct gs_range *range = movable_at(word);
     const uint64_t next = range != NULL ? note_start(word) : 0;
@@ -123,7 +126,8 @@ static void note_word(uint64_t word)
     while (range != NULL && word < next) {
         const uint64_t end = range->node.base + range->reserved;
 
-        note_span(range, word - range->node.base, (next < end ? next : end) - range->node.base);
+        note_span(range, word - range->node.base, (next < end ? next : end) - range->node.base,
+                  times);
         word = end;
         range = range->own != NULL ? movable_at(end) : NULL;
         if (range != NULL && range->own == NULL)
@@ -135,13 +139,13 @@ static void note_words(const uint64_t *words, unsigned count)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; i < count; i++)
-        note_word(words[i]);
+        gs_uses_word(words[i], 1);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 static unsigned add_words(uint64_t *words, unsigned count, const void *from, uint64_t bytes)
 {
-    for (uint64_t at = 0; at + 8 <= bytes && count < WORDS_MOST; at += 8)
+    for (uint64_t at = 0; at + 8 <= bytes && count < GS_USES_WORDS; at += 8)
         memcpy(&words[count++], (const char *)from + at, 8);
     return count;
 }
@@ -156,15 +160,13 @@ static bool parameter_bytes(CUfunction function, unsigned index, size_t *bytes)
                CUDA_SUCCESS;
 }
 
-void gs_uses_launch(CUfunction function, void **params, void **extra)
+unsigned gs_uses_words(CUfunction function, void **params, void **extra,
+                       uint64_t words[GS_USES_WORDS])
 {
-    uint64_t words[WORDS_MOST];
     unsigned count = 0;
     size_t bytes = 0;
     const void *buffer = NULL;
 
-    if (function == NULL)
-        return;
     for (unsigned i = 0;
          params != NULL && i < PARAMS_MOST && parameter_bytes(function, i, &bytes); i++)
         count = add_words(words, count, params[i], bytes);
@@ -173,8 +175,14 @@ void gs_uses_launch(CUfunction function, void **params, void **extra)
             buffer = extra[1];
         else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
             bytes = *(const size_t *)extra[1];
-    if (buffer != NULL)
-        count = add_words(words, count, buffer, bytes);
+    return buffer != NULL ? add_words(words, count, buffer, bytes) : count;
+}
+
+void gs_uses_launch(CUfunction function, void **params, void **extra)
+{
+    uint64_t words[GS_USES_WORDS];
+    const unsigned count = function != NULL ? gs_uses_words(function, params, extra, words) : 0;
+
     if (count != 0)
         note_words(words, count);
 }

@@ -25,6 +25,8 @@
 #include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/memory_lock.h"
+#include "runtime/range/over.h"
+#include "runtime/range/owners.h"
 #include "runtime/range/vmm.h"
 
 #define MAP_TRIES       16
@@ -41,6 +43,14 @@ static struct {
         const struct gs_device *device;
     } spare;
 } self;
+
+bool gs_exchange_is_free(const struct gs_range *range, uint32_t index)
+{
+    return range->life == GS_RANGE_LIVE && !range->pinned && range->exports == NULL &&
+           range->moving == 0 && !range->chunks[index].moving && !range->chunks[index].adrift &&
+           gs_over_suits(range) && gs_range_is_needed(range) &&
+           (range->own == NULL || !range->own->worked_on);
+}
 
 uint64_t gs_exchange_room(const struct gs_device *device)
 {

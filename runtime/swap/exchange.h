@@ -18,6 +18,9 @@ struct gs_exchange_chunk {
     uint64_t bytes, used;
 };
 
+/* Under gs_memory_lock: the chunk may change places. */
+bool gs_exchange_is_free(const struct gs_range *range, uint32_t index);
+
 /* Under gs_memory_lock: bytes that the card has for chunks from beyond it. */
 uint64_t gs_exchange_room(const struct gs_device *device);
 

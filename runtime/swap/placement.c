@@ -9,6 +9,8 @@
  * counted from when the device is drained: work that is queued already may take longer than the
  * window did.
  *
+ * Where use no longer decides, memory that is used alike is spread (spread.h).
+ *
  * How a chunk changes places: exchange.h. State: client thread only.
  */
 #include "runtime/swap/placement.h"
@@ -21,39 +23,35 @@
 #include "runtime/host/host.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/memory_lock.h"
-#include "runtime/range/over.h"
-#include "runtime/range/owners.h"
 #include "runtime/range/range.h"
 #include "runtime/range/uses.h"
+#include "runtime/range/graph_uses.h"
 #include "runtime/swap/exchange.h"
+#include "runtime/swap/spread.h"
 
-#define MS      1000000ull
-#define LOOK_NS (50 * MS)
-#define MEND_NS (10 * MS) /* until the next attempt to map what is adrift */
-#define WINDOW  4u
-#define HORIZON 20u
-#define MAPPING 1e6  /* ns: what an exchange takes besides, however small it is */
-#define COPYING 0.02 /* ns a byte, until it is measured: 50 GB/s */
+#define MS           1000000ull
+#define LOOK_NS      (50 * MS)
+#define MEND_NS      (10 * MS) /* until the next attempt to map what is adrift */
+#define WINDOW       4u
+#define HORIZON      20u
+#define MAPPING      1e6         /* ns: what an exchange takes besides, until it is measured */
+#define MAPPED       250e3       /* ns: what one takes at least, however small it is */
+#define SPREAD_NS    (1000 * MS) /* what spreading may take, and one part in so many of the time */
+#define SPREAD_SHARE 20u
+#define COPYING      0.02 /* ns a byte, until it is measured: 50 GB/s */
 
 static struct {
     bool pending;
-    uint64_t looked_at, window_from; /* ns */
-    uint64_t noted;                  /* bytes of this window */
-    uint64_t most;                   /* ns that the exchanges of this window may take */
-    uint64_t began;                  /* ns: the first of them; 0: none has begun */
-    double cost;                     /* ns a byte that changes places; 0: not measured */
+    uint64_t looked_at, window_from;  /* ns */
+    uint64_t noted;                   /* bytes of this window */
+    uint64_t most;                    /* ns that the exchanges of this window may take */
+    uint64_t began;                   /* ns: the first of them; 0: none has begun */
+    double cost;                      /* ns a byte that changes places; 0: not measured */
+    uint64_t first_window, spread_ns; /* when the first one began; what spreading took since */
+    bool spreads;                     /* the exchange that was chosen last */
 } self;
 
 /* --- choosing --- */
-
-/* Under the lock: it may change places. */
-static bool is_free(const struct gs_range *range, uint32_t index)
-{
-    return range->life == GS_RANGE_LIVE && !range->pinned && range->exports == NULL &&
-           range->moving == 0 && !range->chunks[index].moving && !range->chunks[index].adrift &&
-           gs_over_suits(range) && gs_range_is_needed(range) &&
-           (range->own == NULL || !range->own->worked_on);
-}
 
 static double density_of(const struct gs_exchange_chunk *choice)
 {
@@ -71,7 +69,8 @@ static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t l
             const struct gs_exchange_chunk it = {range, i, gs_range_chunk_bytes(range, i),
                                                  range->chunks[i].heat};
 
-            if (range->chunks[i].state != state || it.bytes < least || !is_free(range, i))
+            if (range->chunks[i].state != state || it.bytes < least ||
+                !gs_exchange_is_free(range, i))
                 continue;
             if (found->range == NULL ||
                 (state == GS_CHUNK_OVER ? density_of(&it) > density_of(found)
@@ -99,19 +98,20 @@ static double cost_of(const struct gs_exchange_chunk *hot, const struct gs_excha
 {
     const uint64_t bytes = hot->bytes + (cold->range != NULL ? cold->bytes : 0);
 
-    return MAPPING + (self.cost != 0 ? self.cost * (double)bytes : bus_ns((double)bytes));
+    if (self.cost == 0)
+        return MAPPING + bus_ns((double)bytes);
+    return self.cost * (double)bytes > MAPPED ? self.cost * (double)bytes : MAPPED;
 }
 
 /* Under the lock: what is to come in next, and what makes room for it (range NULL: nothing has
  * to). */
-static bool choose_exchange(const struct gs_device *device, struct gs_exchange_chunk *hot,
-                            struct gs_exchange_chunk *cold)
+static bool choose_by_use(const struct gs_device *device, struct gs_exchange_chunk *hot,
+                          struct gs_exchange_chunk *cold)
 {
     uint64_t room;
 
     *cold = (struct gs_exchange_chunk){.range = NULL};
-    if (device->accounts.over == 0 || device->accounts.missing != 0 || device->broken ||
-        !find_chunk(device, GS_CHUNK_OVER, 0, hot) || hot->used == 0)
+    if (!find_chunk(device, GS_CHUNK_OVER, 0, hot) || hot->used == 0)
         return false;
     room = gs_exchange_room(device);
     /* one that makes all of the room, if there is one */
@@ -123,14 +123,38 @@ static bool choose_exchange(const struct gs_device *device, struct gs_exchange_c
     return gain_of(hot, cold) > 2 * cost_of(hot, cold);
 }
 
-static bool choose_any(struct gs_exchange_chunk *hot, struct gs_exchange_chunk *cold)
+/* Under the lock. What is spread need not wait for the bus alone. Spreading has its own share of the
+ * time, since uneven use could make it go on for ever. */
+static bool choose_to_spread(const struct gs_device *device, uint64_t now,
+                             struct gs_exchange_chunk *hot, struct gs_exchange_chunk *cold)
+{
+    return self.spread_ns < SPREAD_NS + (now - self.first_window) / SPREAD_SHARE &&
+           gs_spread_choose(device, hot, cold) &&
+           bus_ns((double)hot->used) * HORIZON > 2 * cost_of(hot, cold);
+}
+
+/* Under the lock. */
+static bool choose_exchange(const struct gs_device *device, uint64_t now,
+                            struct gs_exchange_chunk *hot, struct gs_exchange_chunk *cold)
+{
+    if (device->accounts.over == 0 || device->accounts.missing != 0 || device->broken)
+        return false;
+    self.spreads = false;
+    if (choose_by_use(device, hot, cold))
+        return true;
+    self.spreads = choose_to_spread(device, now, hot, cold);
+    return self.spreads;
+}
+
+static bool choose_any(uint64_t now, struct gs_exchange_chunk *hot,
+                       struct gs_exchange_chunk *cold)
 {
     const struct gs_device *device;
     bool found = false;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; !found && (device = gs_device_at(i)) != NULL; i++)
-        found = choose_exchange(device, hot, cold);
+        found = choose_exchange(device, now, hot, cold);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return found;
 }
@@ -175,6 +199,8 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
         bytes += done ? hot->bytes : 0;
     }
     gs_driver.cuCtxPopCurrent_v2(&popped);
+    if (self.spreads)
+        self.spread_ns += gs_now() - from;
     if (bytes != 0) {
         learn_cost(from, bytes);
         atomic_fetch_add_explicit(&gs_runtime.exchanged, bytes, memory_order_relaxed);
@@ -245,11 +271,12 @@ uint64_t gs_placement_look(uint64_t now, bool may_run)
         return LOOK_NS - (now - self.looked_at);
     self.looked_at = now;
     if (self.window_from == 0)
-        self.window_from = now;
+        self.window_from = self.first_window = now;
+    gs_graph_uses_note();
     self.noted += gs_uses_take();
     if (self.noted >= WINDOW * all_memory()) {
         close_window(now);
-        self.pending = choose_any(&hot, &cold);
+        self.pending = choose_any(now, &hot, &cold);
         if (!self.pending)
             gs_host_give_up_claim();
     }
@@ -264,13 +291,14 @@ bool gs_placement_needs_stop(void)
 bool gs_placement_step(bool may_exchange)
 {
     struct gs_exchange_chunk hot, cold;
+    const uint64_t now = gs_now();
 
-    gs_exchange_mend(gs_now());
+    gs_exchange_mend(now);
     if (!self.pending || !may_exchange || gs_exchange_is_adrift())
         return false;
     if (self.began == 0)
-        self.began = gs_now();
-    if (gs_now() - self.began > self.most || !choose_any(&hot, &cold) ||
+        self.began = now;
+    if (now - self.began > self.most || !choose_any(now, &hot, &cold) ||
         !exchange_chunks(&hot, &cold))
         end_exchanges();
     return self.pending;
@@ -281,4 +309,5 @@ void gs_placement_after_fork(void)
     gs_exchange_after_fork();
     self.pending = false;
     self.looked_at = self.window_from = self.noted = self.most = self.began = 0;
+    self.first_window = self.spread_ns = 0;
 }

@@ -27,6 +27,8 @@
  *   poke           work of a stream of its own, which is not waited for
  *   capture        that stream is captured until ...
  *   captured       ... that, and what was recorded is run
+ *   graph I N      N launches of a graph of one kernel that makes all of block I zeros; the graph
+ *                is made the first time
  *   free I
  *   child          a forked process that does nothing until this one ends
  *   children       those end
@@ -62,7 +64,9 @@ static pid_t children[CHILDREN];
 static unsigned child_count;
 
 __attribute__((visibility("default"))) const struct simcuda_kernel simcuda_kernels[] = {
-    {"spin", work_spin_run, 1, (const uint32_t[]){sizeof(void *)}}, {NULL, NULL, 0, NULL}};
+    {"spin", work_spin_run, 1, (const uint32_t[]){sizeof(void *)}},
+    {"wipe", work_wipe_run, 2, (const uint32_t[]){sizeof(void *), sizeof(uint64_t)}},
+    {NULL, NULL, 0, NULL}};
 
 static CUresult allocate_block(size_t mib, bool zero, bool own)
 {
@@ -109,6 +113,17 @@ static CUresult write_span(const struct moves_block *block, size_t at, size_t by
     }
     block->shadow[at] ^= 0x55;
     return cuMemcpyHtoD(block->device + at, block->shadow + at, bytes);
+}
+
+static CUresult wipe_block(struct moves_block *block, size_t times)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    CHECK(block->device != 0);
+    memset(block->shadow, 0, block->bytes);
+    if (block->wipe == NULL)
+        result = work_wipe_graph(&block->wipe, block->device, block->bytes);
+    return result == CUDA_SUCCESS ? work_wipe(block->wipe, times) : result;
 }
 
 static CUresult make_contexts(size_t count)
@@ -273,6 +288,8 @@ static bool obey_line(const char *line, CUresult *result)
         *result = write_span(&blocks[i], at * MIB, 1, false);
     else if (strcmp(word, "clear") == 0 && words == 4 && i < BLOCKS)
         *result = write_span(&blocks[i], at * MIB, count * MIB, true);
+    else if (strcmp(word, "graph") == 0 && words == 3 && i < BLOCKS)
+        *result = wipe_block(&blocks[i], at);
     else if (strcmp(word, "contexts") == 0 && words == 2)
         *result = make_contexts(i);
     else if (strcmp(word, "green") == 0)

@@ -15,6 +15,7 @@ struct moves_block {
     CUdeviceptr device; /* 0: free */
     size_t bytes;
     uint8_t *shadow;
+    CUgraphExec wipe;                    /* NULL: not made */
     bool own;                            /* mapped by the program itself */
     CUmemGenericAllocationHandle handle; /* own: while it is not mapped */
 };

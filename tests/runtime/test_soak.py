@@ -85,6 +85,7 @@ def start_one(card, args, rng, seed, number):
     threads, memory, options = rng.choice([1, 1, 2, 4]), "36MiB", []
     if rng.random() < 0.25 and "GPUSHARE_MEMORY" not in more:  # larger than the card
         more["GPUSHARE_OVERCOMMIT"], memory = "64MiB", "96MiB"
+        more["GPUSHARE_OVERCOMMIT_GRAIN"] = rng.choice(["2MiB", "8MiB"])
     if args.mode == "storm":
         visible, group, pause = STORM[number]
         more.update(CUDA_VISIBLE_DEVICES=visible, GPUSHARE_GROUP=group)

@@ -6,6 +6,7 @@
 #include "tests/runtime/work.h"
 
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tests/runtime/check.h"
@@ -75,6 +76,44 @@ CUresult work_captured(void)
     if (result == CUDA_SUCCESS)
         result = cuGraphInstantiate(&exec, graph, 0);
     return result == CUDA_SUCCESS ? cuGraphLaunch(exec, side_stream()) : result;
+}
+
+void work_wipe_run(const struct simcuda_launch *launch)
+{
+    memset(*(void *const *)launch->params[0], 0, *(const uint64_t *)launch->params[1]);
+}
+
+CUresult work_wipe_graph(CUgraphExec *exec, CUdeviceptr memory, uint64_t bytes)
+{
+    CUfunction function;
+    CUmodule module;
+    CUgraph graph;
+    CUresult result = cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n");
+
+    if (result == CUDA_SUCCESS)
+        result = cuModuleGetFunction(&function, module, "wipe");
+    if (result == CUDA_SUCCESS)
+        result = work_capture();
+    if (result != CUDA_SUCCESS)
+        return result;
+    OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, side_stream(), (void *[]){&memory, &bytes},
+                      NULL));
+    OK(cuStreamEndCapture(side_stream(), &graph));
+    result = cuGraphInstantiate(exec, graph, 0);
+    OK(cuGraphDestroy(graph));
+    return result;
+}
+
+CUresult work_wipe(CUgraphExec exec, size_t times)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (size_t i = 0; i < times && result == CUDA_SUCCESS; i++) {
+        result = cuGraphLaunch(exec, side_stream());
+        if (result == CUDA_SUCCESS)
+            result = cuStreamSynchronize(side_stream());
+    }
+    return result;
 }
 
 void work_stop(void)

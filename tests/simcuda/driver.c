@@ -286,7 +286,7 @@ static void write_statistics(const char *path)
             "\"graph_launches\": %llu, \"to_device_bytes\": %llu, \"to_host_bytes\": %llu, "
             "\"on_device_bytes\": %llu, \"memory_bytes\": %llu, \"memory_peak_bytes\": %llu, "
             "\"managed_faults\": %llu, \"managed_remote\": %llu, "
-            "\"managed_evicted\": %llu, \"host_chunk_bytes\": %llu}\n",
+            "\"managed_evicted\": %llu, \"host_chunk_bytes\": %llu, \"memory_ns\": %llu}\n",
             (int)getpid(), (unsigned long long)sim_stats.calls,
             (unsigned long long)sim_stats.failures, (unsigned long long)sim_stats.launches,
             (unsigned long long)sim_stats.graph_launches,
@@ -298,7 +298,8 @@ static void write_statistics(const char *path)
             (unsigned long long)sim_stats.managed_faults,
             (unsigned long long)sim_stats.managed_remote,
             (unsigned long long)sim_stats.managed_evicted,
-            (unsigned long long)sim_stats.host_chunk_bytes);
+            (unsigned long long)sim_stats.host_chunk_bytes,
+            (unsigned long long)sim_stats.memory_ns);
     fclose(file);
 }
 

@@ -21,7 +21,7 @@
 #include "tests/simcuda/ledger.h"
 
 #define CARD_MAGIC   0x3144524143434d53u /* "SMCCARD1" */
-#define CARD_VERSION 7u
+#define CARD_VERSION 8u
 #define MIB          (1024ull * 1024u)
 
 uint64_t sim_now_ns(void)

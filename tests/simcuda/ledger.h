@@ -34,6 +34,7 @@ struct sim_properties {
                                 cost, and nothing is pushed out */
     uint64_t host_rate; /* bytes per second at which the card reaches host memory that is mapped
                                 for it; 0: as its own */
+    uint64_t card_rate; /* bytes per second of its own memory, beside host_rate; 0: no time */
     uint32_t timeslice; /* 1: one kernel at a time on the card */
     uint32_t driver_version;
     uint32_t cards;

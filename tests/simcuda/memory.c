@@ -323,7 +323,7 @@ CUresult sim_map(CUdeviceptr start, size_t size, struct sim_physical *physical, 
     }
     madvise(host_address(start), size, MADV_DONTFORK);
     physical->maps++;
-    if (physical->host && sim_host_chunk_map(start, size)) {
+    if (sim_host_chunk_map(start, size, physical->host)) {
         sim_unmap(mapping);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -338,8 +338,7 @@ void sim_unmap(struct sim_mapping *mapping)
     const struct sim_range range = mapping->range;
 
     sim_ranges_remove(&sim_mappings, &mapping->range);
-    if (physical->host)
-        sim_host_chunk_unmap(range.start);
+    sim_host_chunk_unmap(range.start);
     if (mmap(host_address(range.start), range.size, PROT_NONE,
              MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED)
         madvise(host_address(range.start), range.size, MADV_DONTFORK);
@@ -354,7 +353,7 @@ CUresult sim_protect(struct sim_mapping *mapping, unsigned access)
                            : access == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
                                                                         : PROT_NONE;
 
-    if (mapping->physical->host && sim_host_chunk_protect(mapping->range.start, protection)) {
+    if (sim_host_chunk_protect(mapping->range.start, protection)) {
         mapping->access = access;
         return CUDA_SUCCESS;
     }

@@ -80,7 +80,7 @@ CUresult sim_guarded_run(const struct sim_op *op, struct sim_context *context)
     sigjmp_buf here;
 
     sim_faults_catch();
-    sim_host_chunk_close();
+    sim_host_chunk_begin();
     if (sigsetjmp(here, 1)) {
         fault_return = NULL;
         return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -88,5 +88,6 @@ CUresult sim_guarded_run(const struct sim_op *op, struct sim_context *context)
     fault_return = &here;
     const CUresult result = op->run(op, context);
     fault_return = NULL;
+    sim_host_chunk_end();
     return result;
 }

@@ -61,6 +61,7 @@ int sim_properties_read(struct sim_properties *properties, bool *set, struct gs_
     rc = rc ? rc : read_rate("SIMCUDA_PCIE_GBPS", &properties->pcie_rate, set, err);
     rc = rc ? rc : read_rate("SIMCUDA_FAULT_GBPS", &properties->fault_rate, set, err);
     rc = rc ? rc : read_rate("SIMCUDA_HOST_GBPS", &properties->host_rate, set, err);
+    rc = rc ? rc : read_rate("SIMCUDA_CARD_GBPS", &properties->card_rate, set, err);
     rc = rc ? rc : read_number("SIMCUDA_KERNEL_NS", false, &properties->kernel_ns, set, err);
     rc = rc ? rc : read_number("SIMCUDA_LAUNCH_NS", false, &properties->launch_ns, set, err);
     rc = rc ? rc : read_number("SIMCUDA_TIMESLICE", false, &timeslice, set, err);

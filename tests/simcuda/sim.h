@@ -60,7 +60,7 @@ extern struct sim_driver sim;
 
 struct sim_stats {
     uint64_t to_device_bytes, to_host_bytes, on_device_bytes, launches, graph_launches, calls,
-        failures, managed_faults, managed_remote, managed_evicted, host_chunk_bytes;
+        failures, managed_faults, managed_remote, managed_evicted, host_chunk_bytes, memory_ns;
     uint64_t memory_bytes, memory_peak;
 };
 extern struct sim_stats sim_stats; /* relaxed atomics; memory_* under sim.lock */
@@ -277,12 +277,13 @@ CUresult sim_multicast_map(CUdeviceptr start, size_t size, size_t offset,
 CUresult sim_protect(struct sim_mapping *mapping, unsigned access);
 /* Host memory that the card reaches over its bus: no bytes of the card. */
 CUresult sim_physical_new_host(size_t size, struct sim_physical **physical);
-CUresult sim_host_chunk_map(CUdeviceptr start, size_t size);
+CUresult sim_host_chunk_map(CUdeviceptr start, size_t size, bool host);
 void sim_host_chunk_unmap(CUdeviceptr start);
 /* False: it is not watched, and the caller protects it. */
 bool sim_host_chunk_protect(CUdeviceptr start, int protection);
-/* An operation begins: its touch of each page takes time. */
-void sim_host_chunk_close(void);
+/* The thread begins an operation: its touch of each page takes time, which has passed at the end. */
+void sim_host_chunk_begin(void);
+void sim_host_chunk_end(void);
 /* An access faulted. True: the page is open now. */
 bool sim_host_chunk_touch(CUdeviceptr address);
 CUresult sim_block_new(unsigned device, size_t size, struct sim_block **block);

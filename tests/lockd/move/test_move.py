@@ -5,6 +5,7 @@ are, and who cannot be moved stays as it was.
 
 usage: test_move.py BUILD-FOLDER [unittest options]"""
 import os
+import subprocess
 import sys
 import time
 import threading
@@ -53,6 +54,46 @@ class MoveTest(unittest.TestCase):
         self.assertEqual(where.get(uuid(1), []), [])
         self.assert_right(mover)
         self.assert_right(other)
+
+    def start_idle(self, cards, mib, **environment):
+        """A patched program that computes nothing and has so much memory on the second card. It does what it is told by lines."""
+        idle = cards.spawn([BUILD + "/tests/runtime/moves"], {"CUDA_VISIBLE_DEVICES": "1", **environment}, stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.tell(idle, f"alloc {mib}")
+        wait_for(lambda: cards.state(idle, 1).get("resident", 0) >= mib * MIB, PATIENCE, "its memory to be on the second card")
+        return idle
+
+    def tell(self, idle, command):
+        idle.stdin.write(command + "\n")
+        self.assertEqual(idle.stdout.readline(), "ok\n", command)
+
+    def test_room_is_made(self):
+        """The other card is full of an idle program's memory, which leaves; it comes back as it was."""
+        cards = self.cards(options=["--reserve", "0"])
+        cards.start_daemon()
+        hog = cards.start_hog(20)
+        cards.await_use(hog, 0)
+        idle = self.start_idle(cards, 54)
+        code, said = cards.move(hog, 1)
+        self.assertEqual(code, 0, said)
+        cards.await_use(hog, 1)
+        self.tell(idle, "check")
+        self.assert_right(hog)
+
+    def test_room_that_is_not_there(self):
+        """The other card is full of memory that cannot leave: the program is not stopped, and the others have their memory again."""
+        cards = self.cards(options=["--reserve", "0"])
+        cards.start_daemon()
+        hog = cards.start_hog(20)
+        cards.await_use(hog, 0)
+        idle = self.start_idle(cards, 2)
+        taker = cards.spawn([BUILD + "/tests/runtime/moves"], {"CUDA_VISIBLE_DEVICES": "1", "GPUSHARE_DISABLE": "1"}, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.tell(taker, "alloc 50")
+        self.assert_stays(cards, hog, "no context can be made on that GPU: CUDA_ERROR_OUT_OF_MEMORY|there is no room on that GPU")
+        self.assertEqual(cards.state(hog, 0).get("state"), "runs")
+        self.tell(idle, "check")
+        self.assert_right(hog)
 
     def test_who_cannot_be_moved_stays(self):
         cards = self.cards()

@@ -231,6 +231,27 @@ class StepsTest(unittest.TestCase):
         scene.finish(asker)
         scene.await_place(1)
 
+    def test_room_is_kept_for_a_move_that_is_taken_up(self):
+        """The daemon that comes in the middle of a move keeps the other card's programs from taking what the program needs there."""
+        scene = self.scene()
+        idle = scene.cards.spawn([BUILD + "/tests/runtime/moves"], {"CUDA_VISIBLE_DEVICES": "1", "SIMCUDA_STOP": "", "SIMCUDA_FAIL": ""},
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        idle.stdin.write("alloc 20\n")
+        self.assertEqual(idle.stdout.readline(), "ok\n")
+
+        def short():
+            return next((d["short"] for d in scene.cards.devices() if d["uuid"] == uuid(1)), -1)
+        wait_for(lambda: short() == 0, PATIENCE, "the other card to be known")
+        asker, guard = scene.begin(RESTORE, 1, "")
+        scene.cards.kill_daemons()
+        scene.cards.start_daemon()
+        scene.await_guard_beside(guard)
+        wait_for(lambda: short() >= 1 << 20, PATIENCE, "room to be kept on the other card")
+        os.kill(guard, signal.SIGCONT)
+        scene.finish(asker)
+        scene.await_place(1)
+        wait_for(lambda: short() == 0, PATIENCE, "the room not to be kept any more")
+
     def test_restore_of_a_killed_guard_that_still_takes_place(self):
         """A driver restores in the program. The next guard's own call fails meanwhile, and is not taken for the end."""
         scene = self.scene()

@@ -108,6 +108,20 @@ class Ipc(unittest.TestCase):
             self.assertEqual(one.say("check 0 1"), ["ok"])
             self.all_is_there(card)
 
+    def test_small_chunks(self):
+        """A program with overcommit has its memory in small chunks: their descriptors take several messages."""
+        with Scene() as card:
+            one = card.process(GPUSHARE_OVERCOMMIT="64MiB", GPUSHARE_OVERCOMMIT_GRAIN="2MiB")
+            two = card.process()
+            _, handle = one.make(70 * MIB, 1)
+            piece = two.word(f"open {handle}")
+            self.assertEqual(two.say(f"check {piece} 1"), ["ok"])
+            self.assertEqual(two.say(f"fill {piece} 3"), ["ok"])
+            self.assertEqual(one.say("check 0 3"), ["ok"])
+            self.assertEqual(two.say(f"close {piece}"), ["ok"])
+            self.assertTrue(card.has_shared(one, 0))
+            self.all_is_there(card)
+
     def test_brought_in(self):
         """Memory that is not on the card comes in for the one that opens it, and stays while others want the card."""
         for options in ((), ("--hand-over", "no")):

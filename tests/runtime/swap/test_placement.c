@@ -284,15 +284,24 @@ static void go_on(void)
     }
 }
 
+static void use_block(const struct block *block)
+{
+    for (unsigned i = 0; i < 60; i++)
+        gs_uses_span(block->address, block->bytes);
+}
+
+/* By one block's use, or by that of all alike. */
 static void exchange_some(void)
 {
-    struct block *often = pick_block(true);
+    const struct block *often = pick_block(true);
+    const bool alike = draw(2) == 0;
     uint64_t now = gs_now();
 
     if (often == NULL)
         return;
-    for (unsigned i = 0; i < 60; i++)
-        gs_uses_span(often->address, often->bytes);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (self.blocks[i].address != 0 && (alike || often == &self.blocks[i]))
+            use_block(&self.blocks[i]);
     for (unsigned i = 0; i < 3; i++)
         gs_placement_look(now += 60000000, true);
     if (!gs_placement_needs_stop())
@@ -380,6 +389,7 @@ static void begin(uint64_t seed, double failing)
     self.random = seed * 0x9E3779B97F4A7C15ull | 1;
     self.failing = failing;
     gs_runtime.config.overcommit = BEYOND;
+    gs_runtime.config.grain = 64 * MIB;
     self.refuse_maps = 0;
 }
 
@@ -402,9 +412,11 @@ static size_t free_memory(void)
 
 static void run_seed(uint64_t seed, double failing, bool exact)
 {
+    static const uint64_t grains[] = {2 * MIB, 8 * MIB, 64 * MIB};
     size_t before;
 
     begin(seed, 0);
+    gs_runtime.config.grain = grains[draw(sizeof grains / sizeof *grains)];
     before = free_memory();
     self.failing = failing;
     for (unsigned i = 0; i < STEPS; i++) {
@@ -486,6 +498,82 @@ static void a_long_drain_takes_nothing_from_the_exchanges(void **state)
     check_contents();
     for (unsigned i = 0; i < 6; i++)
         free_block(&self.blocks[i]);
+    gs_memory_dispose_dead(true);
+    gs_idle_give_back(self.device, NULL, UINT64_MAX);
+}
+
+/* Chunks beyond the card, of so many of the range from the first one on. */
+static unsigned count_beyond(const struct gs_range *range, uint32_t first, uint32_t count)
+{
+    unsigned beyond = 0;
+
+    for (uint32_t i = first; i < first + count; i++)
+        beyond += range->chunks[i].state == GS_CHUNK_OVER;
+    return beyond;
+}
+
+static uint64_t exchange_after_even_use(void)
+{
+    const uint64_t before = atomic_load(&gs_runtime.exchanged);
+    uint64_t now = gs_now();
+
+    forget_uses(now);
+    for (unsigned i = 0; i < 6; i++)
+        use_block(&self.blocks[i]);
+    gs_placement_look(now + 1000000000, true);
+    if (gs_placement_needs_stop()) {
+        stop();
+        while (gs_placement_step(true))
+            continue;
+        go_on();
+    }
+    return atomic_load(&gs_runtime.exchanged) - before;
+}
+
+/* Two blocks of six lie beyond the card, all are used alike: each part of 16 chunks gets one that lies
+ * beyond it, with no more exchanges than that takes; and then all stays where it is. */
+static void even_use_spreads_what_is_beyond_the_card(void **state)
+{
+    const uint64_t grain = 2 * MIB, bytes = 64 * MIB;
+
+    (void)state;
+    begin(1, 0);
+    gs_runtime.config.grain = grain;
+    for (unsigned i = 0; i < 6; i++) {
+        assert_true(allocate_block(&self.blocks[i], bytes));
+        fill_block(&self.blocks[i], i + 1);
+    }
+    assert_int_equal(count_beyond(gs_range_at(self.blocks[0].address), 0, 32), 0);
+    assert_int_equal(count_beyond(gs_range_at(self.blocks[5].address), 0, 32), 32);
+    assert_int_equal(exchange_after_even_use(), 16 * grain);
+    for (unsigned i = 0; i < 12; i++)
+        assert_true(count_beyond(gs_range_at(self.blocks[i / 2].address), i % 2 * 16, 16) > 0);
+    assert_int_equal(gs_memory_accounts(self.device).over, 2 * bytes);
+    check_accounts();
+    check_contents();
+    assert_int_equal(exchange_after_even_use(), 0);
+    for (unsigned i = 0; i < 6; i++)
+        free_block(&self.blocks[i]);
+    gs_memory_dispose_dead(true);
+    gs_idle_give_back(self.device, NULL, UINT64_MAX);
+}
+
+/* An allocation that does not fit as a whole has its two kinds of chunks one between the other. */
+static void an_allocation_in_both_is_interleaved(void **state)
+{
+    const uint64_t grain = 2 * MIB;
+    const struct gs_range *range;
+
+    (void)state;
+    begin(1, 0);
+    gs_runtime.config.grain = grain;
+    assert_true(allocate_block(&self.blocks[0], ROOM + ROOM / 4));
+    range = gs_range_at(self.blocks[0].address);
+    for (uint32_t i = 0; i + 10 <= range->chunk_count; i += 10)
+        assert_int_equal(count_beyond(range, i, 10), 2);
+    assert_int_equal(gs_memory_accounts(self.device).over, ROOM / 4);
+    check_accounts();
+    free_block(&self.blocks[0]);
     gs_memory_dispose_dead(true);
     gs_idle_give_back(self.device, NULL, UINT64_MAX);
 }
@@ -574,6 +662,7 @@ static int begin_card(void **state)
     gs_driver.cuMemcpyDtoD_v2 = copy_or_fail;
     gs_runtime.config.device_limit = ROOM;
     gs_runtime.config.overcommit_set = true;
+    gs_runtime.config.grain = 64 * MIB;
     gs_runtime.config.overcommit = BEYOND;
     if (self.driver.cuInit(0) != CUDA_SUCCESS ||
         self.driver.cuCtxCreate_v2(&context, 0, 0) != CUDA_SUCCESS)
@@ -599,6 +688,8 @@ int main(void)
         cmocka_unit_test(failing_calls_lose_no_chunk),
         cmocka_unit_test(addresses_of_launches_divide_an_allocation),
         cmocka_unit_test(a_long_drain_takes_nothing_from_the_exchanges),
+        cmocka_unit_test(even_use_spreads_what_is_beyond_the_card),
+        cmocka_unit_test(an_allocation_in_both_is_interleaved),
     };
 
     return cmocka_run_group_tests(tests, begin_card, end_card);
