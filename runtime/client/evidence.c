@@ -19,6 +19,7 @@
 
 #include "lockd/protocol/wire.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/daemon.h"
 #include "runtime/base/log.h"
 #include "runtime/base/uncancelled.h"
 #include "runtime/base/worker.h"
@@ -40,6 +41,10 @@
 /* The key stays for so long after the last memory was closed: programs that pass memory on piece
  * by piece have none open in between. */
 #define CLOSED_NS 5000000000ull
+/* The first export waits for the look at the connections: at most so long, in pauses that grow. */
+#define TOLD_NS       1000000000ull
+#define PAUSE_NS      50000ull
+#define PAUSE_MOST_NS 2000000ull
 
 struct found {
     struct gs_evidence key;
@@ -55,8 +60,11 @@ static struct {
     _Atomic(bool) unsaid; /* some key is; read without the lock. Release, acquire */
     _Atomic(uint64_t) collect_at;
     _Atomic(bool) chosen;  /* by the user, when a device was last attached. Relaxed */
-    _Atomic(bool) expects; /* relaxed: a system call reads the mappings themselves */
+    _Atomic(bool) expects; /* a look, soon. Release, acquire: with `wanted` */
     _Atomic(bool) exports; /* memory for other processes. Relaxed */
+    _Atomic(uint32_t) wanted,
+        told;       /* looks that threads wait for, and those whose keys are sent */
+    uint32_t looks; /* client thread: `wanted` when it last looked */
     uint64_t looked_at, look_at, waits_since, beside_since; /* client thread */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -217,17 +225,38 @@ static void read_connections(void)
         add_key(GS_KIN_NCCL, keys[i], 0);
 }
 
+/* Until the daemon has been told what the next look finds: a kernel that waits for another rank
+ * must not run before the ranks are known as one job. */
+static void wait_told(uint32_t wanted)
+{
+    const uint64_t until = gs_now() + TOLD_NS;
+    uint64_t pause = PAUSE_NS;
+
+    while (atomic_load_explicit(&self.told, memory_order_acquire) < wanted &&
+           !gs_daemon_is_absent() && gs_now() < until) {
+        gs_pause(pause);
+        pause = pause < PAUSE_MOST_NS / 2 ? 2 * pause : PAUSE_MOST_NS;
+    }
+}
+
 void gs_evidence_exported(void)
 {
-    atomic_store_explicit(&self.exports, true, memory_order_relaxed);
+    uint32_t wanted;
+
+    if (is_chosen() || atomic_exchange_explicit(&self.exports, true, memory_order_relaxed)) {
+        gs_evidence_expect();
+        return;
+    }
+    wanted = atomic_fetch_add_explicit(&self.wanted, 1, memory_order_relaxed) + 1;
     gs_evidence_expect();
+    wait_told(wanted);
 }
 
 void gs_evidence_expect(void)
 {
     if (is_chosen() ||
         /* a look is expected already */
-        atomic_exchange_explicit(&self.expects, true, memory_order_relaxed))
+        atomic_exchange_explicit(&self.expects, true, memory_order_release))
         return;
     gs_worker_wake();
 }
@@ -259,7 +288,7 @@ uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now)
 {
     const uint64_t since = now - self.looked_at;
     const uint64_t at = plan_look(waiting, beside, now);
-    const bool expects = atomic_load_explicit(&self.expects, memory_order_relaxed);
+    const bool expects = atomic_load_explicit(&self.expects, memory_order_acquire);
 
     if (expects && since < EXPECT_NS)
         return EXPECT_NS - since;
@@ -267,6 +296,7 @@ uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now)
         return at == UINT64_MAX ? UINT64_MAX : at - now;
     atomic_store_explicit(&self.expects, false, memory_order_relaxed); /* before it looks */
     self.looked_at = now;
+    self.looks = atomic_load_explicit(&self.wanted, memory_order_relaxed);
     if (now >= at)
         self.look_at = now + find_pause(now);
     read_mappings();
@@ -382,6 +412,7 @@ int gs_evidence_send(int fd, uint64_t now)
                 return error;
             }
         }
+    atomic_store_explicit(&self.told, self.looks, memory_order_release);
     return end_closed(fd, now);
 }
 
