@@ -27,8 +27,8 @@
 #define SPARE_MOST                                                                             \
     (10000 * NS_PER_MS) /* of the floor's account, that bursts may use up at once */
 #define DEBT_MOST         (5000 * NS_PER_MS)
-#define LOOK_AGAIN        NS_PER_MS           /* at what is just not so yet */
-#define LOOK_PAUSE        (5 * NS_PER_MS)     /* between looks at what may be put off for ever */
+#define LOOK_AGAIN        NS_PER_MS       /* at what is just not so yet */
+#define LOOK_PAUSE        (5 * NS_PER_MS) /* between looks at what may be put off for ever */
 #define GRACE             (10000 * NS_PER_MS) /* a turn or a stop without progress */
 #define GRACE_SHORT       (1000 * NS_PER_MS)  /* ... that the driver has no memory for */
 #define SILENT            (1000 * NS_PER_MS)  /* without an echo */
