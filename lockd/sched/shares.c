@@ -11,7 +11,7 @@
  *   they are held off (the switches to and fro are part of that), and stands still otherwise. An
  *   interactive party that comes while it is below zero waits until it is not any more, so the
  *   wait is as long as what is owed: a moment after one burst too many, never a whole turn.
- * - the *fair share* of its user, then its own: what they had is remembered with a half-life.
+ * - the *fair share* of its user, then its own: what they had so is remembered with a half-life.
  *   Up to the fair share nothing more is asked. Beyond it the account must hold ever more, so a
  *   user with a great many bursts gets what the others leave, and takes nothing from another
  *   user's interactive programs.
@@ -160,7 +160,7 @@ static bool went_first(const struct sched_party *party)
 
 void sched_share_ran(struct sched_party *party, uint64_t ns, uint64_t now)
 {
-    if (party->share.first || party->bursts.long_turn == 0)
+    if (party->share.first)
         fade_add(&party->share.had, ns, now);
     if (party->share.user != NULL && went_first(party))
         fade_add(&party->share.user->had, ns, now);
