@@ -31,7 +31,8 @@
 #include <stdlib.h>
 
 #define HALF_LIFE (60000 * NS_PER_MS)
-#define BEYOND    4 /* by this part of a fair share one may exceed it */
+#define BEYOND    4                    /* by this part of a fair share one may exceed it */
+#define WORKED    (120000 * NS_PER_MS) /* one that is only tried after so much gives way */
 #define BEGUN     2 /* switches; one for which others stopped is not sent back for less */
 
 /* --- accounts that fade --- */
@@ -329,10 +330,16 @@ static uint64_t new_at(const struct sched_party *head, const struct sched_party 
     return sched_party_long_at(holder, now);
 }
 
+/* A holder that is only tried, after it has worked for long without being known to be interactive,
+ * as a training has, gives way to a head that is known to be. */
 uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched_party *holder,
                               uint64_t now)
 {
-    const uint64_t at = sched_max(sched_party_lasts_until(holder, now), pays_at(head, now));
+    const bool known = sched_party_class(head, now) == GS_CLASS_INTERACTIVE &&
+                       sched_party_class(holder, now) != GS_CLASS_INTERACTIVE &&
+                       holder->bursts.pile > WORKED;
+    const uint64_t lasts = known ? now : sched_party_lasts_until(holder, now),
+                   at = sched_max(lasts, pays_at(head, now));
 
     return sched_party_is_new(head) ? sched_max(at, new_at(head, holder, now)) : at;
 }
