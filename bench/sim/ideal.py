@@ -70,7 +70,10 @@ def by_what_is_left(jobs, side_by_side):
 
 SERVICE, MEMORY, CARD, MEAN = 0.801, 24.8 * 2 ** 30, 37.7 * 2 ** 30, 2.5  # of two-servers.ini
 BUS_IN = 55e9
+ALONE = SERVICE + (2 * MEMORY - CARD) / BUS_IN
 ENOUGH = 1.2  # what is asked for
+AHEAD = 20.0  # seconds
+FEW = 400  # requests of each server, for the bound
 
 
 def next_server(order, ready, now, arrivals, last, switch, alone):
@@ -84,27 +87,70 @@ def next_server(order, ready, now, arrivals, last, switch, alone):
     return last
 
 
-def serve_two(order, switch, count, seed):
-    """[(p50, p99)] of each server, over what it takes alone."""
-    chance, alone = random.Random(seed), SERVICE + (2 * MEMORY - CARD) / BUS_IN
-    arrivals, taken, at, now, last = [[], []], [[], []], [0, 0], 0.0, 0
+def arrivals_of_two(count, seed):
+    chance, arrivals = random.Random(seed), [[], []]
     for each in arrivals:
         time = 0.0
         for _ in range(count):
             time += chance.expovariate(1 / MEAN)
             each.append(time)
+    return arrivals
+
+
+def serve_two(order, switch, count, seed):
+    """[(p50, p99)] of each server, over what it takes alone."""
+    arrivals, taken, at, now, last = arrivals_of_two(count, seed), [[], []], [0, 0], 0.0, 0
     while max(at) < count:
         heads = [arrivals[i][at[i]] for i in (0, 1)]
         ready = [i for i in (0, 1) if heads[i] <= now]
         if not ready:
             now = min(heads)
             continue
-        server = ready[0] if len(ready) == 1 else next_server(order, ready, now, heads, last, switch, alone)
+        server = ready[0] if len(ready) == 1 else next_server(order, ready, now, heads, last, switch, ALONE)
         now += SERVICE + (switch if server != last else 0)
         taken[server].append(now - heads[server])
         at[server] += 1
         last = server
-    return [(quantile(each, .5) / alone, quantile(each, .99) / alone) for each in taken]
+    return [(quantile(each, .5) / ALONE, quantile(each, .99) / ALONE) for each in taken]
+
+
+def part_in_time(limit, switch, count, seed):
+    """The largest part of the first 2 * count requests, of both servers, that any order answers within `limit` seconds; each server answers its own in the
+    order in which they came. Over the number of requests answered, and how many of them are the left server's, it keeps for each last server the least
+    time for each number of requests in time. Schedules that are AHEAD s behind the fastest are dropped."""
+    arrivals = arrivals_of_two(count * 2, seed)
+    states = {(0, 0): [(0.0, 0)]}  # (requests of the left server, last server): [(time, requests in time)], both rising
+    for answered in range(2 * count):
+        after = {}
+        for (left, last), points in states.items():
+            for server in (0, 1):
+                arrived = arrivals[server][answered - left if server else left]
+                work = SERVICE + (switch if server != last else 0)
+                to = after.setdefault((left + 1 - server, server), [])
+                to += [(max(now, arrived) + work, good + (max(now, arrived) + work - arrived <= limit)) for now, good in points]
+        fastest = min(now for points in after.values() for now, _ in points)
+        states = {}
+        for key, points in after.items():
+            most, kept = -1, []
+            for now, good in sorted(points, key=lambda point: (point[0], -point[1])):
+                if good > most and now <= fastest + AHEAD:
+                    kept.append((now, good))
+                    most = good
+            if kept:
+                states[key] = kept
+    return max(good for points in states.values() for _, good in points) / (2 * count)
+
+
+def bound_of_p50(switch, count, seed, alone):
+    """The least p50 over `alone`, within 0.01; 1: half of the requests can be answered as if alone."""
+    low, high = 1.0, 4.0
+    while high - low > 0.01:
+        middle = (low + high) / 2
+        if part_in_time(middle * alone, switch, count, seed) >= 0.5:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def print_servers(count, seed):
@@ -112,6 +158,7 @@ def print_servers(count, seed):
         for order in ("the longest waiting", "until it rests", "in time"):
             p50, p99 = map(max, zip(*serve_two(order, switch, count, seed)))
             print(f"switch {switch:.2f} s  {order:20} p50 {p50:.2f}  p99 {p99:.2f}")
+        print(f"switch {switch:.2f} s  {'bound':20} p50 {bound_of_p50(switch, min(count, FEW), seed, ALONE):.2f}")
 
 
 def quantile(values, part):

@@ -13,6 +13,7 @@
 #define GROWN_MOST  (16 * BURST_MOST)  /* ... with what came while it lasted */
 #define GROWS       2                  /* times what comes usually may come while it lasts */
 #define HIDDEN_ROW  6 /* so many bursts in a row, one known to be interactive is not judged by */
+#define LONG_COUNTS 3 /* a longer one of such a party counts as so many times the longest */
 #define SHORT_STILL 2 /* an interactive one goes on being one with this part more */
 #define REST_LEAST  3 /* it rests for at least this part of a burst ... */
 #define REST_STILL  8 /* ... and goes on being interactive with this one */
@@ -37,12 +38,20 @@ static uint64_t usual_most(const struct sched_party *party)
     return BURST_MOST;
 }
 
+/* Its history says so, before the present burst. */
+static bool is_known(const struct sched_party *party)
+{
+    return party->bursts.usual != LOCKD_NEVER && party->bursts.is_short && party->bursts.rests;
+}
+
 static void note_usual(struct sched_party *party, uint64_t burst)
 {
     struct sched_party_bursts *bursts = &party->bursts;
     const uint64_t usual = bursts->usual;
     uint64_t most;
 
+    if (is_known(party))
+        burst = sched_min(burst, LONG_COUNTS * BURST_MOST);
     if (usual == LOCKD_NEVER) {
         bursts->usual = burst;
         bursts->off = burst * 3 / 10;
@@ -58,12 +67,6 @@ static void note_usual(struct sched_party *party, uint64_t burst)
 static uint32_t try_after(const struct sched_party_bursts *bursts)
 {
     return bursts->try_after == 0 ? TRY_AFTER : bursts->try_after;
-}
-
-/* Its history says so, before the present burst. */
-static bool is_known(const struct sched_party *party)
-{
-    return party->bursts.usual != LOCKD_NEVER && party->bursts.is_short && party->bursts.rests;
 }
 
 /* So many bursts waited that nothing is known of what they would be else: the present one is served
@@ -97,34 +100,38 @@ static uint64_t burst_most(const struct sched_party *party, uint64_t now)
     return sched_min(usual_most(party) + (uint64_t)grown, GROWN_MOST);
 }
 
-/* A burst that had to wait for longer than it ran, or for some time and is much longer than usual,
- * may be several short ones that came meanwhile, which had no time left to rest. One that is known to
- * be interactive stays so for a few of them: else it would have to wait longer, for ever longer ones. */
+/* A burst that had to wait says little about its length: it may be several short ones that came
+ * meanwhile, and it could not rest between them. */
 static bool is_hidden(const struct sched_party *party, uint64_t ran, uint64_t waited)
 {
-    const uint64_t usual = party->bursts.usual,
-                   coming = COMING * sched_device_switch(party->device);
+    const uint64_t coming = COMING * sched_device_switch(party->device),
+                   most = is_known(party) || ran > BURST_MOST ? ran / 4 : ran / 2;
 
-    if (party->device->sched->settings.quantum_ns != LOCKD_AUTO)
-        return false;
-    if (is_known(party))
-        return waited > sched_max(ran / 4, coming);
-    if (ran <= BURST_MOST)
-        return !party->bursts.rests && waited > sched_max(ran / 2, coming);
-    return (waited > ran && ran > usual / 2) ||
-           (waited > sched_max(ran / 4, coming) && usual != LOCKD_NEVER && ran > 2 * usual);
+    return party->device->sched->settings.quantum_ns == LOCKD_AUTO &&
+           (party->bursts.piled || waited > sched_max(most, coming));
 }
 
-/* What a burst that was served at once to see its length has shown counts alone. Where it was not
- * short, the next one is tried later. */
+/* A hidden burst does not count. A party that is known to be interactive stays so for a few of
+ * them: else it would have to wait longer, for ever longer ones. Of others a short one is short
+ * all the same. */
+static bool says_nothing(const struct sched_party *party, uint64_t ran)
+{
+    const struct sched_party_bursts *bursts = &party->bursts;
+
+    return bursts->waited != 0 && bursts->waited <= HIDDEN_ROW &&
+           (is_known(party) || ran > BURST_MOST);
+}
+
+/* A burst that was served at once to see its length: if it was short, the party's history begins
+ * anew with it. The next one is tried later, until the party is known to be interactive. */
 static void note_tried(struct sched_party_bursts *bursts, uint64_t burst, bool hidden)
 {
-    const bool shorter = !hidden && burst <= BURST_MOST;
-
-    bursts->try_after = shorter ? 0 : (uint32_t)sched_min(2ull * try_after(bursts), TRIES_MOST);
+    bursts->try_after = (uint32_t)sched_min(2ull * try_after(bursts), TRIES_MOST);
     bursts->waited = 0;
-    if (shorter)
-        bursts->usual = LOCKD_NEVER;
+    if (hidden || burst > BURST_MOST)
+        return;
+    bursts->usual = LOCKD_NEVER;
+    bursts->seen = 0;
 }
 
 /* It has had nothing to do for some time; how long did it have something? idle: ns of that it
@@ -135,23 +142,32 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     const uint64_t ran = bursts->now, waited = sched_less(now - bursts->began, ran);
     bool hidden;
 
-    bursts->now = bursts->long_turn = 0;
+    bursts->now = 0;
     bursts->rested = true;
     if (ran == 0)
         return;
     bursts->vain = 0;
+    bursts->pile = is_known(party) ? 0 : bursts->pile + ran;
+    if (bursts->pile == 0)
+        bursts->long_turn = 0;
+    hidden = is_hidden(party, ran, waited);
     if (!bursts->came_up) {
         bursts->came_up = true;
-        bursts->began_long = sched_less(ran, idle) > BURST_MOST && waited <= ran / 4;
+        bursts->began_long = !hidden && sched_less(ran, idle) > BURST_MOST;
+        bursts->piled = false;
         return;
     }
-    hidden = is_hidden(party, ran, waited);
-    if (is_tried(party))
+    if (bursts->piled)
+        bursts->waited = (uint32_t)sched_max(bursts->waited + 1, try_after(bursts));
+    else if (is_tried(party))
         note_tried(bursts, sched_less(ran, idle), hidden);
-    else
-        bursts->waited = hidden ? bursts->waited + 1 : 0;
-    if (!hidden || (is_known(party) && bursts->waited > HIDDEN_ROW))
+    else if (hidden)
+        bursts->waited++;
+    else if (is_known(party) || ran > BURST_MOST)
+        bursts->waited = 0;
+    if (!hidden || !says_nothing(party, sched_less(ran, idle)))
         note_usual(party, sched_less(ran, idle));
+    bursts->piled = false;
 }
 
 /* One that has just stopped may be between two calls: whether it has anything to do shows
@@ -224,6 +240,8 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
         return;
     }
     bursts->rests = bursts->rest >= bursts->usual / (bursts->rests ? REST_STILL : REST_LEAST);
+    if (is_known(party))
+        bursts->try_after = 0;
 }
 
 enum gs_wire_class sched_gang_class(const struct sched_gang *gang)
@@ -294,15 +312,14 @@ uint64_t sched_party_lasts_until(const struct sched_party *party, uint64_t now)
     return sched_party_shows_at(party, now);
 }
 
-/* Its bursts are short, but the present one is long, and it is not interactive: what came while it waited may have piled up. */
+/* Its present burst is long, and it is not interactive: what came while it waited may have piled
+ * up. One that has never rested has to have waited for its first turn. */
 bool sched_party_piles_up(const struct sched_party *party, uint64_t now)
 {
     const struct sched_party_bursts *bursts = &party->bursts;
 
-    const bool may_be_short = bursts->came_up && !bursts->began_long &&
-                              (bursts->is_short || bursts->seen < RESTS_SEEN);
-
-    return may_be_short && party->device->sched->settings.quantum_ns == LOCKD_AUTO &&
+    return (bursts->came_up || bursts->came_late) && party->gang->party_count == 1 &&
+           party->device->sched->settings.quantum_ns == LOCKD_AUTO &&
            sched_gang_class(party->gang) == GS_CLASS_AUTO &&
            burst_now(party, now) > usual_most(party) && !sched_party_is_interactive(party, now);
 }

@@ -190,11 +190,14 @@ struct sched_party_bursts {
     uint32_t waited;     /* so many bursts in a row say little, since they waited */
     uint32_t try_after;  /* ... after so many one is served at once; 0: as usual */
     uint64_t idle;       /* what it may idle therefore; 0: not known */
-    uint64_t long_turn;  /* policy_fair.c: it gets one once this burst was so long, ns */
-    bool first;          /* it was interactive when it came for its present turn */
-    bool is_short;       /* that is short enough for an interactive party */
-    bool rests;          /* long enough for its bursts to be an interactive party's */
-    uint64_t off; /* ... and how far from that; of the first one, nothing else being known,
+    uint64_t pile;       /* ns of bursts since it was last known to be interactive */
+    uint64_t long_turn;  /* policy_fair.c: it gets one once it ran for so long since then, ns */
+    bool came_late; /* policy_fair.c: its first turn did, so its first burst may be several */
+    bool piled;     /* policy_fair.c: it had a long turn in the present burst */
+    bool first;     /* it was interactive when it came for its present turn */
+    bool is_short;  /* that is short enough for an interactive party */
+    bool rests;     /* long enough for its bursts to be an interactive party's */
+    uint64_t off;   /* ... and how far from that; of the first one, nothing else being known,
                           three tenths */
 };
 

@@ -178,29 +178,34 @@ static uint64_t rest_of_burst(const struct sched_party *party)
 /* What came while a new one waited for its first turn takes as long again, or longer, as more comes
  * meanwhile. Where only one other party waits for it, that much is done in its first turn: a server
  * that is never done with it would never be seen to rest. */
-static uint64_t first_turn(const struct sched_party *party)
+static uint64_t first_turn(struct sched_party *party)
 {
     const uint64_t quantum = sched_device_quantum(party->device),
                    waited = sched_less(party->device->share.at, party->bursts.began);
 
     if (party->turn.count != 0 || !sched_party_is_new(party) || party->device->party_count > 2)
         return 0;
+    party->bursts.came_late = waited > quantum / 2;
     return sched_min(2 * waited, 2 * quantum);
 }
 
-/* Requests that come nearly as fast as a fair share serves them pile up once an interactive party is
- * none any more, since it waits for whole turns then; it would never rest again, and be slow for
+/* Requests that come nearly as fast as a fair share serves them pile up once an interactive party
+ * is none any more, since it waits for whole turns then; it would never rest again, and be slow for
  * ever, where it can be served at once. One long turn, charged like any other time, shows whether
- * its work ends. The next one is due when it has worked for twice as long. */
+ * its work ends. The next one is due when it has worked for twice as long in all, so that a program
+ * that works without an end, or in long bursts, has few. One that has never rested is more likely
+ * to be of the former kind, and first works for as long in turns. */
 static uint64_t rest_of_pile(struct sched_party *party)
 {
     struct sched_party_bursts *bursts = &party->bursts;
-    const uint64_t length = sched_device_quantum(party->device) * TURN_LONGEST;
+    const uint64_t length = sched_device_quantum(party->device) * TURN_LONGEST,
+                   least = bursts->came_up ? 0 : length, ran = bursts->pile + bursts->now;
 
-    if (bursts->now < bursts->long_turn ||
+    if (ran < sched_max(bursts->long_turn, least) ||
         !sched_party_piles_up(party, party->device->share.at))
         return 0;
-    bursts->long_turn = 2 * (bursts->now + length);
+    bursts->long_turn = 2 * (ran + length);
+    bursts->piled = true;
     return length;
 }
 
@@ -227,10 +232,18 @@ static uint64_t turn_length(struct sched_party *party)
                                        quantum / WORTH / 2, quantum * TURN_LONGEST));
 }
 
+/* What it has by going first is bounded by the accounts of shares.c. It uses up what it saved, but
+ * makes no debt: that would have to be paid all at once when the party is interactive no more. */
 static void count_ran(struct sched_party *party, uint64_t ns)
 {
+    const uint64_t level = party->device->fair.level;
+    uint64_t *has = &party->fair.virtual_ns;
+
     begin_credit(party);
-    party->fair.virtual_ns += to_virtual(party, ns);
+    if (party->bursts.first)
+        *has = sched_max(*has, sched_min(*has + to_virtual(party, ns), level));
+    else
+        *has += to_virtual(party, ns);
 }
 
 /* Others were kept off for it since then, and it did not run: that was no time away. */

@@ -11,7 +11,7 @@
  *   they are held off (the switches to and fro are part of that), and stands still otherwise. An
  *   interactive party that comes while it is below zero waits until it is not any more, so the
  *   wait is as long as what is owed: a moment after one burst too many, never a whole turn.
- * - the *fair share* of its user, then its own: what they had is remembered with a half-life.
+ * - the *fair share* of its user, then its own: what they had so is remembered with a half-life.
  *   Up to the fair share nothing more is asked. Beyond it the account must hold ever more, so a
  *   user with a great many bursts gets what the others leave, and takes nothing from another
  *   user's interactive programs.
@@ -31,7 +31,8 @@
 #include <stdlib.h>
 
 #define HALF_LIFE (60000 * NS_PER_MS)
-#define BEYOND    4 /* by this part of a fair share one may exceed it */
+#define BEYOND    4                    /* by this part of a fair share one may exceed it */
+#define WORKED    (120000 * NS_PER_MS) /* one that is only tried after so much gives way */
 #define BEGUN     2 /* switches; one for which others stopped is not sent back for less */
 
 /* --- accounts that fade --- */
@@ -160,7 +161,7 @@ static bool went_first(const struct sched_party *party)
 
 void sched_share_ran(struct sched_party *party, uint64_t ns, uint64_t now)
 {
-    if (party->share.first || party->bursts.long_turn == 0)
+    if (party->share.first)
         fade_add(&party->share.had, ns, now);
     if (party->share.user != NULL && went_first(party))
         fade_add(&party->share.user->had, ns, now);
@@ -329,10 +330,16 @@ static uint64_t new_at(const struct sched_party *head, const struct sched_party 
     return sched_party_long_at(holder, now);
 }
 
+/* A holder that is only tried, after it has worked for long without being known to be interactive,
+ * as a training has, gives way to a head that is known to be. */
 uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched_party *holder,
                               uint64_t now)
 {
-    const uint64_t at = sched_max(sched_party_lasts_until(holder, now), pays_at(head, now));
+    const bool known = sched_party_class(head, now) == GS_CLASS_INTERACTIVE &&
+                       sched_party_class(holder, now) != GS_CLASS_INTERACTIVE &&
+                       holder->bursts.pile > WORKED;
+    const uint64_t lasts = known ? now : sched_party_lasts_until(holder, now),
+                   at = sched_max(lasts, pays_at(head, now));
 
     return sched_party_is_new(head) ? sched_max(at, new_at(head, holder, now)) : at;
 }

@@ -171,6 +171,27 @@ interactive_work_without_an_end_after_much_work_goes_first_for_a_bounded_time(vo
     assert_false(is_found(h, 1));
 }
 
+/* What it had by going first is not held against it in turns: the other one has a turn or two, and not
+ * many in a row. */
+static void interactive_no_more_it_has_its_turns_at_once(void **state)
+{
+    struct harness *h = *state;
+    uint64_t waits = 0, longest = 0, quantum;
+
+    begin_both(h);
+    run_bursts(h, 60, 1000 * MS, 1500 * MS);
+    assert_true(is_found(h, 1));
+    goes_first_for(h, 60 * SECOND);
+    while (sched_party_goes_first(party_of(h, 1), h->now))
+        step_both(h, true);
+    quantum = sched_device_quantum(party_of(h, 1)->device);
+    for (uint64_t at = 0; at < 10 * quantum; at += STEP) {
+        waits = (step_both(h, true) & 2) != 0 ? 0 : waits + STEP;
+        longest = sched_max(longest, waits);
+    }
+    assert_in_range(longest, quantum / 2, 3 * quantum);
+}
+
 /* ... and pauses for an evaluation now and then. Its bursts wait while the other one has its turns, which
  * makes them no shorter. */
 static void interactive_long_bursts_that_wait_go_first_a_few_times(void **state)
@@ -287,6 +308,7 @@ int main(void)
         scenario(interactive_bursts_that_grow_long_end_it),
         scenario(interactive_work_without_an_end_goes_first_for_a_short_time),
         scenario(interactive_work_without_an_end_after_much_work_goes_first_for_a_bounded_time),
+        scenario(interactive_no_more_it_has_its_turns_at_once),
         scenario(interactive_long_bursts_that_wait_go_first_a_few_times),
         scenario(credit_falls_while_others_are_held_off_and_rises_while_they_run),
         scenario(credit_spent_the_others_keep_the_floor),
