@@ -92,9 +92,10 @@ class Bench:
             time.sleep(0.01)
 
     def tool(self, *command):
-        done = subprocess.run(command, env=self.tools, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        """Its output; remarks on stderr (NVML on a busy machine) are no part of it."""
+        done = subprocess.run(command, env=self.tools, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
-            raise Failed(f"{' '.join(command)}: status {done.returncode}: {done.stdout.strip()}")
+            raise Failed(f"{' '.join(command)}: status {done.returncode}: {(done.stdout + done.stderr).strip()}")
         return done.stdout
 
     def ctl(self, *words):
