@@ -54,7 +54,7 @@ class Daemon:
     def cards_of(self, pid):
         """UUIDs of the cards that the daemon shows it on, with its resident bytes."""
         code, said = self.ctl("status", "--json")
-        devices = json.loads(said)["devices"] if code == 0 else []
+        devices = json.JSONDecoder().raw_decode(said)[0]["devices"] if code == 0 else []  # a remark may follow
         return {device["uuid"]: program["resident"] for device in devices for program in device["programs"] if program["pid"] == pid}
 
 

@@ -52,7 +52,7 @@ class ConfigTest(unittest.TestCase):
         return result.stdout + result.stderr
 
     def settings(self):
-        return json.loads(self.ctl("status", "--json"))["daemon"]
+        return json.JSONDecoder().raw_decode(self.ctl("status", "--json"))[0]["daemon"]  # a remark may follow
 
     def check(self):
         result = subprocess.run([LOCKD, "--config", self.path, "--check"], capture_output=True, text=True, timeout=PATIENCE)
