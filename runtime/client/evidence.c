@@ -56,7 +56,7 @@ struct found {
 static struct {
     pthread_mutex_t lock;
     struct found found[GS_KIN_MOST];
-    unsigned count, hints, memory;
+    unsigned count, hints, memory, connections; /* connections: keys of them, ended ones too */
     _Atomic(bool) unsaid; /* some key is; read without the lock. Release, acquire */
     _Atomic(uint64_t) collect_at;
     _Atomic(bool) chosen;  /* by the user, when a device was last attached. Relaxed */
@@ -221,8 +221,14 @@ static void read_connections(void)
     uint64_t keys[GS_PEERS_MOST];
     const unsigned count = gs_peers_read(keys);
 
-    for (unsigned i = 0; i < count; i++)
-        add_key(GS_KIN_NCCL, keys[i], 0);
+    pthread_mutex_lock(&self.lock);
+    for (unsigned i = 0; i < count && self.connections < GS_PEERS_MOST; i++) {
+        const unsigned before = self.count;
+
+        find_or_add(GS_KIN_NCCL, keys[i], 0);
+        self.connections += self.count - before;
+    }
+    pthread_mutex_unlock(&self.lock);
 }
 
 /* Until the daemon has been told what the next look finds: a kernel that waits for another rank
@@ -288,13 +294,14 @@ uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now)
 {
     const uint64_t since = now - self.looked_at;
     const uint64_t at = plan_look(waiting, beside, now);
-    const bool expects = atomic_load_explicit(&self.expects, memory_order_acquire);
+    const bool expects = atomic_load_explicit(&self.expects, memory_order_relaxed);
 
     if (expects && since < EXPECT_NS)
         return EXPECT_NS - since;
     if (now < at && !expects)
         return at == UINT64_MAX ? UINT64_MAX : at - now;
-    atomic_store_explicit(&self.expects, false, memory_order_relaxed); /* before it looks */
+    /* before it looks; a later call of gs_evidence_expect() asks for another look */
+    atomic_exchange_explicit(&self.expects, false, memory_order_acq_rel);
     self.looked_at = now;
     self.looks = atomic_load_explicit(&self.wanted, memory_order_relaxed);
     if (now >= at)

@@ -116,6 +116,22 @@ struct keys {
     unsigned count;
 };
 
+/* Both ends have to keep the same ones of many: the smallest. */
+static void keep_key(struct keys *keys, uint64_t key)
+{
+    unsigned largest = 0;
+
+    if (keys->count < GS_PEERS_MOST) {
+        keys->keys[keys->count++] = key;
+        return;
+    }
+    for (unsigned i = 1; i < keys->count; i++)
+        if (keys->keys[i] > keys->keys[largest])
+            largest = i;
+    if (key < keys->keys[largest])
+        keys->keys[largest] = key;
+}
+
 /* The other end of one of ours, in another process. */
 static void keep_peer(const struct end *end, void *to)
 {
@@ -123,14 +139,14 @@ static void keep_peer(const struct end *end, void *to)
 
     if (find_own(end->inode) != NULL)
         return;
-    for (unsigned i = 0; i < self.count && keys->count < GS_PEERS_MOST; i++) {
+    for (unsigned i = 0; i < self.count; i++) {
         const struct end *own = &self.ends[i];
         const bool lower = own->local < own->remote;
         const uint64_t both[2] = {lower ? own->local : own->remote,
                                   lower ? own->remote : own->local};
 
         if (own->local != 0 && own->local == end->remote && own->remote == end->local)
-            keys->keys[keys->count++] = gs_evidence_hash(keys->hash, both, sizeof both);
+            keep_key(keys, gs_evidence_hash(keys->hash, both, sizeof both));
     }
 }
 

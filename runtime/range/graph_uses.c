@@ -27,6 +27,7 @@
 struct addresses {
     uint64_t word[WORDS_MOST];
     unsigned count;
+    bool full; /* of different ones: others are not collected */
 };
 
 static struct known_graph {
@@ -55,10 +56,13 @@ static void drop_doubles(struct addresses *all)
         if (kept == 0 || all->word[kept - 1] != all->word[i])
             all->word[kept++] = all->word[i];
     all->count = kept;
+    all->full = kept > WORDS_MOST * 3 / 4;
 }
 
 static void add_words(struct addresses *all, const uint64_t *words, unsigned count)
 {
+    if (all->full)
+        return;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; i < count && all->count < WORDS_MOST; i++)
         if (gs_uses_is_movable(words[i]))
@@ -162,6 +166,7 @@ void gs_graph_uses_made(CUgraphExec exec, CUgraph graph)
         return;
     }
     all->count = 0;
+    all->full = false;
     add_graph(all, graph, 1);
     drop_doubles(all);
     words = malloc((all->count + 1) * sizeof *words);
