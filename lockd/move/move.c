@@ -27,7 +27,7 @@ void lockd_move_init(struct lockd_moves *moves, int epoll, struct sched *sched,
 
 struct used {
     const uint8_t *from;
-    uint64_t pinned, gang_programs;
+    uint64_t gang_programs;
     bool found;
 };
 
@@ -39,10 +39,7 @@ static void look_at_member(void *context, const struct gs_wire_device *device, v
     (void)device, (void)owner;
     used->gang_programs = member->gang_programs > used->gang_programs ? member->gang_programs
                                                                       : used->gang_programs;
-    if (memcmp(member->uuid, used->from, 16) != 0)
-        return;
-    used->found = true;
-    used->pinned = member->pinned;
+    used->found = used->found || memcmp(member->uuid, used->from, 16) == 0;
 }
 
 /* Checks what the daemon itself knows about the program. */
@@ -121,7 +118,7 @@ int lockd_move_begin(struct lockd_moves *moves, struct lockd_move_program *progr
                : NULL;
     if (move == NULL)
         return gs_err_set(why, -ESRCH, "it has ended");
-    code = lockd_move_guard_ask(move, used.pinned);
+    code = lockd_move_guard_ask(move, lockd_move_pinned(program, from));
     if (code != 0) {
         lockd_move_free(move);
         *end = LOCKD_MOVE_NOBODY;

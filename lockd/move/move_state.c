@@ -79,22 +79,25 @@ void lockd_move_claim(struct lockd_move *move, const uint8_t uuid[16], uint64_t 
     sched_claim(move->moves->sched, move, uuid, bytes, lockd_now());
 }
 
-static void add_pinned(void *context, const struct gs_wire_device *device, void *owner,
-                       const struct gs_wire_client *member)
+uint64_t lockd_move_pinned(const struct lockd_move_program *program, const uint8_t uuid[16])
 {
-    uint64_t *pinned = context;
+    struct sched_load load;
+    uint64_t bytes = 0;
 
-    (void)device, (void)owner;
-    *pinned += member->pinned;
+    for (uint32_t i = 0; sched_client_load(program->client, i, &load, lockd_now()); i++)
+        if (memcmp(load.uuid, uuid, sizeof load.uuid) == 0)
+            bytes = load.pinned;
+    return bytes;
 }
 
 uint64_t lockd_move_needs(const struct lockd_move *move, const uint8_t uuid[16])
 {
     const struct lockd_seen *seen = lockd_sees_find(&move->program->sees, uuid);
-    uint64_t bytes = 0;
+    const struct lockd_guard_pair *pair = &move->order.pairs[0];
+    const uint8_t *other = memcmp(uuid, pair->to, sizeof pair->to) == 0 ? pair->from : pair->to;
 
-    sched_visit_client(move->program->client, add_pinned, &bytes, lockd_now());
-    return bytes + (seen != NULL ? seen->total / CONTEXT_PART : 0);
+    return lockd_move_pinned(move->program, other) +
+           (seen != NULL ? seen->total / CONTEXT_PART : 0);
 }
 
 void lockd_move_free(struct lockd_move *move)

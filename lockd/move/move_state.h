@@ -52,7 +52,10 @@ void lockd_move_free(struct lockd_move *move);
 void lockd_move_stop(struct lockd_move *move);
 /* Others make room for the program on a device until the move ends: so many bytes. */
 void lockd_move_claim(struct lockd_move *move, const uint8_t uuid[16], uint64_t bytes);
-/* Bytes of the program that cannot be moved, and what a context of it may take on that device. */
+/* Bytes of the program on that device that its library cannot move out, as far as it was allowed so many: it
+ * may say anything. */
+uint64_t lockd_move_pinned(const struct lockd_move_program *program, const uint8_t uuid[16]);
+/* Such bytes on the other device of the move, and what a context may take on that device. */
 uint64_t lockd_move_needs(const struct lockd_move *move, const uint8_t uuid[16]);
 
 /* Ends the move: the program continues where it was. Frees the move. */
