@@ -80,17 +80,55 @@ static void check_ended(struct model *model, const struct sched_device *device, 
     }
 }
 
+/* An interactive program that holds them off may have run for too long before anything happens. */
+static uint64_t held_off_until(const struct sched_device *device, uint32_t index, uint64_t from,
+                               uint64_t to)
+{
+    if (is_held_off(device, index, to))
+        return to;
+    while (to - from > NS_PER_MS) {
+        const uint64_t middle = from + (to - from) / 2;
+
+        if (is_held_off(device, index, middle))
+            from = middle;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+/* Up to now, if nothing has happened since the last check. */
+static void count_floor(struct model *model, const struct sched_device *device, uint32_t index)
+{
+    struct model_floor *floor = &model->floor[index];
+    const double keeps = TOLERANCE * model_keeps(device);
+    const uint64_t until =
+        floor->off ? held_off_until(device, index, floor->at, model->now) : floor->at;
+
+    floor->balance -= (double)(until - floor->at) * keeps;
+    if (floor->balance < -(double)DEBT_MOST)
+        floor->balance = -(double)DEBT_MOST;
+    floor->balance += (double)(model->now - until) * (1 - keeps);
+    if (floor->balance > (double)SPARE_MOST)
+        floor->balance = (double)SPARE_MOST;
+    floor->at = model->now;
+}
+
+void model_count_floor(struct model *model)
+{
+    for (const struct lockd_list *at = model->sched->devices.next; at != &model->sched->devices;
+         at = at->next) {
+        const struct sched_device *device = lockd_entry(at, struct sched_device, link);
+
+        count_floor(model, device, (uint32_t)device->identity.uuid[0] - 1);
+    }
+}
+
 void model_check_floor(struct model *model, const struct sched_device *device, uint32_t index)
 {
     struct model_floor *floor = &model->floor[index];
-    const double ns = (double)(model->now - floor->at), keeps = TOLERANCE * model_keeps(device);
 
-    floor->balance += floor->off ? -ns * keeps : ns * (1 - keeps);
-    if (floor->balance > (double)SPARE_MOST)
-        floor->balance = (double)SPARE_MOST;
-    if (floor->balance < -(double)DEBT_MOST)
-        floor->balance = -(double)DEBT_MOST;
-    floor->at = model->now;
+    count_floor(model, device, index); /* there is time to count only if the device is new */
     floor->off = is_held_off(device, index, model->now);
     if (model->options.policy == GS_POLICY_FAIR && model->now >= model->unsettled_until)
         check_ended(model, device, index);

@@ -226,6 +226,7 @@ static void lock_random_what_once_failed(void **state)
     options = plain;
     model_free(run_one(options, 10030));
     model_free(run_one(options, 3605));
+    model_free(run_one(options, 2305));
     options.stuck = options.kills = true;
     model_free(run_one(options, 1125));
 }
