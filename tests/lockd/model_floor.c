@@ -60,9 +60,41 @@ static bool is_held_off(const struct sched_device *device, uint32_t index, uint6
     return device->turns.leases && first && wanted && !runs;
 }
 
+/* Who has a turn there, and is not interactive? */
+static void note_turns(struct model *model, const struct sched_device *device, uint32_t index)
+{
+    for (const struct lockd_list *at = device->members.next; at != &device->members;
+         at = at->next) {
+        const struct sched_member *member = lockd_entry(at, struct sched_member, of_device);
+        const struct sched_party *party = member->party;
+        const bool has = party->turn.held && is_batch(party, model->now);
+
+        ((struct model_program *)member->client->owner)->side[index].turn_of =
+            has ? party : NULL;
+    }
+}
+
+/* ... and has it been ended before its time since then? The place of one that waits for memory that
+ * it cannot have is anybody's. */
+static bool was_cut(const struct sched_device *device, uint32_t index)
+{
+    for (const struct lockd_list *at = device->members.next; at != &device->members;
+         at = at->next) {
+        const struct sched_member *member = lockd_entry(at, struct sched_member, of_device);
+        const struct sched_party *party = member->party;
+
+        if (((struct model_program *)member->client->owner)->side[index].turn_of == party &&
+            !party->turn.held && party->turn.interrupted && !sched_party_hopeless(party))
+            return true;
+    }
+    return false;
+}
+
 /* An interactive program ends the turn of one that is not: is it paid for? */
 static void check_ended(struct model *model, const struct sched_device *device, uint32_t index)
 {
+    const bool cut = was_cut(device, index);
+
     for (const struct lockd_list *at = device->members.next; at != &device->members;
          at = at->next) {
         const struct sched_member *member = lockd_entry(at, struct sched_member, of_device);
@@ -71,7 +103,7 @@ static void check_ended(struct model *model, const struct sched_device *device, 
         const bool ends = party->turn.interrupts && party->share.first && !party->wait.first;
 
         /* one that joins a gang has not ended the turn that its gang ended before */
-        if (ends && !side->ends && side->ends_of == party &&
+        if (cut && ends && !side->ends && side->ends_of == party &&
             model->floor[index].balance < -(double)SLACK)
             model_fail(model, "floor: ns owed to others, and the bound", index,
                        (uint64_t)-model->floor[index].balance, SLACK);
@@ -121,6 +153,7 @@ void model_count_floor(struct model *model)
         const struct sched_device *device = lockd_entry(at, struct sched_device, link);
 
         count_floor(model, device, (uint32_t)device->identity.uuid[0] - 1);
+        note_turns(model, device, (uint32_t)device->identity.uuid[0] - 1);
     }
 }
 

@@ -35,6 +35,7 @@ struct model_side {
     double keeps_least;   /* of what the floor left to it meanwhile */
     bool ends;            /* its turn ended another one's */
     const void *ends_of;  /* ... that of this party */
+    const void *turn_of;  /* its party, not an interactive one, had its turn; else NULL */
     uint64_t turns_most;  /* the longest turns meanwhile, on all devices together */
     uint32_t seq, flags;
     bool work, want, running, moving;
