@@ -211,8 +211,8 @@ static double had_of_due(const struct sched_party *party, uint64_t now)
 
 /* --- the device's account --- */
 
-/* Until when one that has the device as an interactive party goes on being one, as far as is known
- * now: while it does not run its burst gets no longer, and when it does run is seen at the holders. */
+/* Until when one that has the device as an interactive party goes on being one. Its burst gets no
+ * longer while it does not run; when it begins to, the holders are looked at again. */
 static uint64_t goes_until(const struct sched_party *party, uint64_t now)
 {
     return party->books.running_members == 0 ? LOCKD_NEVER : sched_party_shows_at(party, now);
