@@ -84,6 +84,8 @@ static double measure_growth(const struct sched_party *party)
     const double left = 1 - sched_device_keeps(party->device), usual = (double)bursts->usual,
                  comes = GROWS * usual / (usual + (double)bursts->rest + 1);
 
+    if (!bursts->came_up || bursts->usual == LOCKD_NEVER || is_tried(party))
+        return 0;
     return comes < left ? comes : left;
 }
 
@@ -92,11 +94,8 @@ static double measure_growth(const struct sched_party *party)
  * training does after short bursts, is found by that. */
 static uint64_t burst_most(const struct sched_party *party, uint64_t now)
 {
-    const struct sched_party_bursts *bursts = &party->bursts;
-    const double grown = measure_growth(party) * (double)sched_less(now, bursts->began);
+    const double grown = measure_growth(party) * (double)sched_less(now, party->bursts.began);
 
-    if (!bursts->came_up || bursts->usual == LOCKD_NEVER || is_tried(party))
-        return usual_most(party);
     return sched_min(usual_most(party) + (uint64_t)grown, GROWN_MOST);
 }
 
@@ -296,12 +295,19 @@ bool sched_party_is_interactive(const struct sched_party *party, uint64_t now)
     return is_tried(party) || is_known(party);
 }
 
-/* When one that is interactive is none any more, if its present burst goes on. */
+/* When one that is interactive is none any more, if its present burst goes on. What comes meanwhile
+ * lets it be longer, so what is left shrinks more slowly than the time passes. */
 uint64_t sched_party_shows_at(const struct sched_party *party, uint64_t now)
 {
+    const uint64_t ran = burst_now(party, now), left = sched_less(burst_most(party, now), ran),
+                   most = sched_less(GROWN_MOST, ran);
+    const double shrinks = 1 - measure_growth(party);
+
     if (sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE)
         return LOCKD_NEVER;
-    return now + LOOK_AGAIN + sched_less(burst_most(party, now), burst_now(party, now));
+    if ((double)left >= (double)most * shrinks)
+        return now + LOOK_AGAIN + most;
+    return now + LOOK_AGAIN + (uint64_t)((double)left / shrinks);
 }
 
 /* ... one that has the device as an interactive party. */

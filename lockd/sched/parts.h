@@ -375,7 +375,7 @@ struct sched_device_share {
     uint64_t generation;
     bool batch_held, batch_runs;
     const struct sched_party *going,
-        *coming; /* the last interactive one, the last of the others */
+        *coming; /* the interactive one that goes on for longest, the last of the others */
 };
 
 /* policy_fair.c */

@@ -211,6 +211,13 @@ static double had_of_due(const struct sched_party *party, uint64_t now)
 
 /* --- the device's account --- */
 
+/* Until when one that has the device as an interactive party goes on being one. Its burst gets no
+ * longer while it does not run; when it begins to, the holders are looked at again. */
+static uint64_t goes_until(const struct sched_party *party, uint64_t now)
+{
+    return party->books.running_members == 0 ? LOCKD_NEVER : sched_party_shows_at(party, now);
+}
+
 /* The holders, as far as it matters here. */
 static const struct sched_device_share *look_at_holders(struct sched_device *device,
                                                         uint64_t now)
@@ -228,7 +235,8 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
         if (sched_party_is_background(party))
             continue;
         if (went_first(party) && sched_party_is_interactive(party, now)) {
-            share->going = party;
+            if (share->going == NULL || goes_until(party, now) >= goes_until(share->going, now))
+                share->going = party;
         } else if (!party->turn.backfilled) {
             share->batch_held = true;
             share->batch_runs = share->batch_runs || party->books.running_members != 0;
@@ -285,7 +293,7 @@ void sched_share_settle(struct sched_device *device, uint64_t now)
                (share->batch_queued != 0 || !share->batch_runs)) {
         share->held_off = true;
         if (sched_party_is_interactive(share->going, now))
-            share->off_until = sched_party_shows_at(share->going, now);
+            share->off_until = goes_until(share->going, now);
         else
             share->off_until = now;
     } else if (share->batch_runs) {

@@ -399,6 +399,8 @@ bool model_once(struct model *model, uint64_t until)
     }
     event = model_pop(model);
     model->now = sched_max(model->now, event.at);
+    if (!model->options.unchecked)
+        model_count_floor(model);
     handle_event(model, &event);
     model->figures.events++;
     model->figures.now_ns = model->now;

@@ -60,9 +60,41 @@ static bool is_held_off(const struct sched_device *device, uint32_t index, uint6
     return device->turns.leases && first && wanted && !runs;
 }
 
+/* Who has a turn there, and is not interactive? */
+static void note_turns(struct model *model, const struct sched_device *device, uint32_t index)
+{
+    for (const struct lockd_list *at = device->members.next; at != &device->members;
+         at = at->next) {
+        const struct sched_member *member = lockd_entry(at, struct sched_member, of_device);
+        const struct sched_party *party = member->party;
+        const bool has = party->turn.held && is_batch(party, model->now);
+
+        ((struct model_program *)member->client->owner)->side[index].turn_of =
+            has ? party : NULL;
+    }
+}
+
+/* ... and has it been ended before its time since then? The place of one that waits for memory that
+ * it cannot have is anybody's. */
+static bool was_cut(const struct sched_device *device, uint32_t index)
+{
+    for (const struct lockd_list *at = device->members.next; at != &device->members;
+         at = at->next) {
+        const struct sched_member *member = lockd_entry(at, struct sched_member, of_device);
+        const struct sched_party *party = member->party;
+
+        if (((struct model_program *)member->client->owner)->side[index].turn_of == party &&
+            !party->turn.held && party->turn.interrupted && !sched_party_hopeless(party))
+            return true;
+    }
+    return false;
+}
+
 /* An interactive program ends the turn of one that is not: is it paid for? */
 static void check_ended(struct model *model, const struct sched_device *device, uint32_t index)
 {
+    const bool cut = was_cut(device, index);
+
     for (const struct lockd_list *at = device->members.next; at != &device->members;
          at = at->next) {
         const struct sched_member *member = lockd_entry(at, struct sched_member, of_device);
@@ -71,7 +103,7 @@ static void check_ended(struct model *model, const struct sched_device *device, 
         const bool ends = party->turn.interrupts && party->share.first && !party->wait.first;
 
         /* one that joins a gang has not ended the turn that its gang ended before */
-        if (ends && !side->ends && side->ends_of == party &&
+        if (cut && ends && !side->ends && side->ends_of == party &&
             model->floor[index].balance < -(double)SLACK)
             model_fail(model, "floor: ns owed to others, and the bound", index,
                        (uint64_t)-model->floor[index].balance, SLACK);
@@ -80,17 +112,56 @@ static void check_ended(struct model *model, const struct sched_device *device, 
     }
 }
 
+/* An interactive program that holds them off may have run for too long before anything happens. */
+static uint64_t held_off_until(const struct sched_device *device, uint32_t index, uint64_t from,
+                               uint64_t to)
+{
+    if (is_held_off(device, index, to))
+        return to;
+    while (to - from > NS_PER_MS) {
+        const uint64_t middle = from + (to - from) / 2;
+
+        if (is_held_off(device, index, middle))
+            from = middle;
+        else
+            to = middle;
+    }
+    return from;
+}
+
+/* Up to now, if nothing has happened since the last check. */
+static void count_floor(struct model *model, const struct sched_device *device, uint32_t index)
+{
+    struct model_floor *floor = &model->floor[index];
+    const double keeps = TOLERANCE * model_keeps(device);
+    const uint64_t until =
+        floor->off ? held_off_until(device, index, floor->at, model->now) : floor->at;
+
+    floor->balance -= (double)(until - floor->at) * keeps;
+    if (floor->balance < -(double)DEBT_MOST)
+        floor->balance = -(double)DEBT_MOST;
+    floor->balance += (double)(model->now - until) * (1 - keeps);
+    if (floor->balance > (double)SPARE_MOST)
+        floor->balance = (double)SPARE_MOST;
+    floor->at = model->now;
+}
+
+void model_count_floor(struct model *model)
+{
+    for (const struct lockd_list *at = model->sched->devices.next; at != &model->sched->devices;
+         at = at->next) {
+        const struct sched_device *device = lockd_entry(at, struct sched_device, link);
+
+        count_floor(model, device, (uint32_t)device->identity.uuid[0] - 1);
+        note_turns(model, device, (uint32_t)device->identity.uuid[0] - 1);
+    }
+}
+
 void model_check_floor(struct model *model, const struct sched_device *device, uint32_t index)
 {
     struct model_floor *floor = &model->floor[index];
-    const double ns = (double)(model->now - floor->at), keeps = TOLERANCE * model_keeps(device);
 
-    floor->balance += floor->off ? -ns * keeps : ns * (1 - keeps);
-    if (floor->balance > (double)SPARE_MOST)
-        floor->balance = (double)SPARE_MOST;
-    if (floor->balance < -(double)DEBT_MOST)
-        floor->balance = -(double)DEBT_MOST;
-    floor->at = model->now;
+    count_floor(model, device, index); /* there is time to count only if the device is new */
     floor->off = is_held_off(device, index, model->now);
     if (model->options.policy == GS_POLICY_FAIR && model->now >= model->unsettled_until)
         check_ended(model, device, index);

@@ -35,6 +35,7 @@ struct model_side {
     double keeps_least;   /* of what the floor left to it meanwhile */
     bool ends;            /* its turn ended another one's */
     const void *ends_of;  /* ... that of this party */
+    const void *turn_of;  /* its party, not an interactive one, had its turn; else NULL */
     uint64_t turns_most;  /* the longest turns meanwhile, on all devices together */
     uint32_t seq, flags;
     bool work, want, running, moving;
@@ -113,6 +114,8 @@ static inline uint64_t model_room(const struct model_side *side)
 uint64_t model_resident(const struct model *model, uint32_t device);
 void model_check(struct model *model);
 void model_fail(struct model *model, const char *what, uint64_t device, uint64_t a, uint64_t b);
+/* An event is about to change things, at `now`. */
+void model_count_floor(struct model *model);
 void model_check_floor(struct model *model, const struct sched_device *device, uint32_t index);
 /* The part of the time that is kept for programs that are not interactive. */
 double model_keeps(const struct sched_device *device);

@@ -106,6 +106,24 @@ static void interactive_evaluation_pauses_are_not_enough(void **state)
     }
 }
 
+/* When a burst has been too long is known while it lasts, with what it may grow by until then. */
+static void interactive_end_of_a_long_burst_is_foreseen(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ends;
+
+    say_state(h, 1, 0, 6 * GIB, 0);
+    run_bursts(h, 6, 2 * SECOND, 4 * SECOND);
+    assert_true(is_found(h, 1));
+    for (int i = 0; i < 100; i++)
+        step_both(h, true);
+    ends = sched_party_shows_at(party_of(h, 1), h->now);
+    assert_in_range(ends, h->now + 12 * SECOND, h->now + 60 * SECOND);
+    while (is_found(h, 1))
+        step_both(h, true);
+    assert_in_range(h->now, ends - STEP, ends + STEP);
+}
+
 /* The rests are a small part of the time: a job that loads data now and then. */
 static void interactive_rests_that_are_gaps_are_not_enough(void **state)
 {
@@ -303,6 +321,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(interactive_short_bursts_are_found_within_three),
+        scenario(interactive_end_of_a_long_burst_is_foreseen),
         scenario(interactive_evaluation_pauses_are_not_enough),
         scenario(interactive_rests_that_are_gaps_are_not_enough),
         scenario(interactive_bursts_that_grow_long_end_it),
