@@ -39,7 +39,7 @@ static uint64_t usual_most(const struct sched_party *party)
 }
 
 /* Its history says so, before the present burst. */
-static bool is_known(const struct sched_party *party)
+bool sched_party_is_known(const struct sched_party *party)
 {
     return party->bursts.usual != LOCKD_NEVER && party->bursts.is_short && party->bursts.rests;
 }
@@ -50,7 +50,7 @@ static void note_usual(struct sched_party *party, uint64_t burst)
     const uint64_t usual = bursts->usual;
     uint64_t most;
 
-    if (is_known(party))
+    if (sched_party_is_known(party))
         burst = sched_min(burst, LONG_COUNTS * BURST_MOST);
     if (usual == LOCKD_NEVER) {
         bursts->usual = burst;
@@ -73,7 +73,7 @@ static uint32_t try_after(const struct sched_party_bursts *bursts)
  * at once, to see. */
 static bool is_tried(const struct sched_party *party)
 {
-    return !is_known(party) && party->bursts.waited >= try_after(&party->bursts);
+    return !sched_party_is_known(party) && party->bursts.waited >= try_after(&party->bursts);
 }
 
 /* The part of the time for which work comes, by its bursts and rests so far, with something to
@@ -104,7 +104,7 @@ static uint64_t burst_most(const struct sched_party *party, uint64_t now)
 static bool is_hidden(const struct sched_party *party, uint64_t ran, uint64_t waited)
 {
     const uint64_t coming = COMING * sched_device_switch(party->device),
-                   most = is_known(party) || ran > BURST_MOST ? ran / 4 : ran / 2;
+                   most = sched_party_is_known(party) || ran > BURST_MOST ? ran / 4 : ran / 2;
 
     return party->device->sched->settings.quantum_ns == LOCKD_AUTO &&
            (party->bursts.piled || waited > sched_max(most, coming));
@@ -118,7 +118,7 @@ static bool says_nothing(const struct sched_party *party, uint64_t ran)
     const struct sched_party_bursts *bursts = &party->bursts;
 
     return bursts->waited != 0 && bursts->waited <= HIDDEN_ROW &&
-           (is_known(party) || ran > BURST_MOST);
+           (sched_party_is_known(party) || ran > BURST_MOST);
 }
 
 /* A burst that was served at once to see its length: if it was short, the party's history begins
@@ -146,7 +146,7 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     if (ran == 0)
         return;
     bursts->vain = 0;
-    bursts->pile = is_known(party) ? 0 : bursts->pile + ran;
+    bursts->pile = sched_party_is_known(party) ? 0 : bursts->pile + ran;
     if (bursts->pile == 0)
         bursts->long_turn = 0;
     hidden = is_hidden(party, ran, waited);
@@ -162,7 +162,7 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
         note_tried(bursts, sched_less(ran, idle), hidden);
     else if (hidden)
         bursts->waited++;
-    else if (is_known(party) || ran > BURST_MOST)
+    else if (sched_party_is_known(party) || ran > BURST_MOST)
         bursts->waited = 0;
     if (!hidden || !says_nothing(party, sched_less(ran, idle)))
         note_usual(party, sched_less(ran, idle));
@@ -206,7 +206,7 @@ static void learn_idle(struct sched_party *party, uint64_t rest)
  * rest. There cannot be more of it than of the work that hides it. */
 static bool is_bound(const struct sched_party *party)
 {
-    return party->device->told.yield != 0 && !is_known(party);
+    return party->device->told.yield != 0 && !sched_party_is_known(party);
 }
 
 void sched_burst_begun(struct sched_party *party, uint64_t now)
@@ -239,7 +239,7 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
         return;
     }
     bursts->rests = bursts->rest >= bursts->usual / (bursts->rests ? REST_STILL : REST_LEAST);
-    if (is_known(party))
+    if (sched_party_is_known(party))
         bursts->try_after = 0;
 }
 
@@ -292,7 +292,7 @@ bool sched_party_is_interactive(const struct sched_party *party, uint64_t now)
         return false;
     if (bursts->usual == LOCKD_NEVER)
         return party->device->sched->settings.quantum_ns == LOCKD_AUTO && !bursts->began_long;
-    return is_tried(party) || is_known(party);
+    return is_tried(party) || sched_party_is_known(party);
 }
 
 /* When one that is interactive is none any more, if its present burst goes on. What comes meanwhile
@@ -354,6 +354,7 @@ enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t n
 
     if (class != GS_CLASS_AUTO)
         return class;
-    return is_known(party) && sched_party_is_interactive(party, now) ? GS_CLASS_INTERACTIVE
-                                                                     : GS_CLASS_BATCH;
+    return sched_party_is_known(party) && sched_party_is_interactive(party, now)
+               ? GS_CLASS_INTERACTIVE
+               : GS_CLASS_BATCH;
 }

@@ -10,6 +10,8 @@
 /* It has or has not had something to do since its last report. runs: it had the device. */
 void sched_burst_begun(struct sched_party *party, uint64_t now);
 void sched_burst_ended(struct sched_party *party, bool runs, uint64_t now);
+/* Does its history say that it is interactive, whatever its present burst does? */
+bool sched_party_is_known(const struct sched_party *party);
 /* Does it work in short bursts with rests between, or was it said to? */
 bool sched_party_is_interactive(const struct sched_party *party, uint64_t now);
 /* ... and is it known to be, so that it comes before all others? */

@@ -161,8 +161,9 @@ static bool went_first(const struct sched_party *party)
 
 void sched_share_ran(struct sched_party *party, uint64_t ns, uint64_t now)
 {
-    if (party->share.first)
-        fade_add(&party->share.had, ns, now);
+    if (party->share.first || sched_party_is_known(party))
+        fade_add(&party->share.had, ns,
+                 now); /* its ordinary turns, too: else both would add up */
     if (party->share.user != NULL && went_first(party))
         fade_add(&party->share.user->had, ns, now);
 }

@@ -211,7 +211,7 @@ static void interactive_no_more_it_has_its_turns_at_once(void **state)
 }
 
 /* ... and pauses for an evaluation now and then. Its bursts wait while the other one has its turns, which
- * makes them no shorter. */
+ * makes them no shorter: it goes first for less than a third of its time, and in the end not at all. */
 static void interactive_long_bursts_that_wait_go_first_a_few_times(void **state)
 {
     struct harness *h = *state;
@@ -223,7 +223,7 @@ static void interactive_long_bursts_that_wait_go_first_a_few_times(void **state)
         first += goes_first_for(h, 30 * SECOND);
         run_bursts(h, 1, 0, 10 * SECOND);
     }
-    assert_in_range(first, 0, 200 * SECOND);
+    assert_in_range(first, 0, 400 * SECOND);
     assert_false(is_found(h, 1));
 }
 
