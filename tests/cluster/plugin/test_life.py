@@ -84,7 +84,7 @@ class Life(PluginTest):
         daemon = subprocess.Popen([os.path.join(self.build, "lockd", "gpushare-lockd"), "--socket", path], stderr=subprocess.DEVNULL)
         self.addCleanup(daemon.wait)
         self.addCleanup(daemon.kill)
-        wait_for(lambda: os.path.exists(path), lambda: "no daemon")
+        wait_for(lambda: fake.can_connect(path), lambda: "no daemon")
         program = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.addCleanup(program.close)
         program.connect(path)
