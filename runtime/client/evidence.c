@@ -132,6 +132,8 @@ void gs_evidence_collect(void)
         return;
     if (read_chosen())
         return;
+    if (at == 0) /* the first look comes before the first report of a device */
+        atomic_store_explicit(&self.expects, true, memory_order_release);
     count = read_launcher(keys);
     for (unsigned i = 0; i < count; i++)
         add_key(keys[i].kind, keys[i].key, keys[i].ranks);
