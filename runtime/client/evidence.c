@@ -9,7 +9,6 @@
 #include "runtime/client/evidence.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 #include "lockd/protocol/wire.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/daemon.h"
+#include "runtime/base/lines.h"
 #include "runtime/base/log.h"
 #include "runtime/base/uncancelled.h"
 #include "runtime/base/worker.h"
@@ -32,7 +32,7 @@
 
 #define COLLECT_NS 1000000000ull
 #define LOOK_NS    1000000000ull  /* while it is young: communicators are made then */
-#define FIRST_NS   50000000ull    /* not while the program waits for its first turn */
+#define FIRST_NS   50000000ull    /* from the first report to the next look, while it waits */
 #define EXPECT_NS  50000000ull    /* from look to look: programs may register often */
 #define LOOK_LATER 15000000000ull /* after the program has waited for YOUNG_NS */
 #define YOUNG_NS   60000000000ull
@@ -165,7 +165,7 @@ static bool begins_with(const char *text, const char *with)
 
 /* Reads one line of /proc/self/maps: address, rights, offset, device, inode, path. A writable
  * shared mapping that is no file may be a way to wait for another process. */
-static void take_mapping(const char *line)
+static void take_mapping(char *line, void *context)
 {
     const char *rights = strchr(line, ' ');
     const char *offset = rights != NULL ? strchr(rights + 1, ' ') : NULL;
@@ -175,6 +175,7 @@ static void take_mapping(const char *line)
     char *end;
     uint64_t key;
 
+    (void)context;
     if (path == NULL || device == NULL || rights[2] != 'w' || rights[4] != 's')
         return;
     file[1] = strtoull(device, &end, 16);
@@ -192,29 +193,7 @@ static void take_mapping(const char *line)
 
 static void read_mappings(void)
 {
-    char text[4096 + 1];
-    size_t kept = 0, left = MAPS_MOST;
-    ssize_t got;
-    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return;
-    while (left != 0 && (got = read(fd, text + kept, sizeof text - 1 - kept)) > 0) {
-        char *line = text, *end;
-
-        text[kept + (size_t)got] = '\0';
-        left -= (size_t)got < left ? (size_t)got : left;
-        while ((end = strchr(line, '\n')) != NULL) {
-            *end = '\0';
-            take_mapping(line);
-            line = end + 1;
-        }
-        kept = strlen(line);
-        if (kept == sizeof text - 1)
-            kept = 0; /* a line longer than any path that we look for */
-        memmove(text, line, kept);
-    }
-    close(fd);
+    gs_lines_read("/proc/self/maps", MAPS_MOST, take_mapping, NULL);
 }
 
 /* A program may talk to any other; ranks of NCCL have exported memory, too, at both ends. */

@@ -7,13 +7,13 @@
  */
 #include "runtime/client/peers.h"
 
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/lines.h"
 #include "runtime/client/launcher.h"
 
 #define SOCKETS_MOST     256
@@ -64,36 +64,6 @@ static bool parse_line(char *line, struct end *end)
     return true;
 }
 
-/* Calls found(end, to) for each connection of a table. */
-static void read_table(const char *path, void (*found)(const struct end *, void *), void *to)
-{
-    char text[4096 + 1];
-    size_t kept = 0, left = TABLE_MOST;
-    ssize_t got;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return;
-    while (left != 0 && (got = read(fd, text + kept, sizeof text - 1 - kept)) > 0) {
-        char *line = text, *stop;
-        struct end end;
-
-        text[kept + (size_t)got] = '\0';
-        left -= (size_t)got < left ? (size_t)got : left;
-        while ((stop = strchr(line, '\n')) != NULL) {
-            *stop = '\0';
-            if (parse_line(line, &end))
-                found(&end, to);
-            line = stop + 1;
-        }
-        kept = strlen(line);
-        if (kept == sizeof text - 1)
-            kept = 0; /* no such line is as long */
-        memmove(text, line, kept);
-    }
-    close(fd);
-}
-
 static struct end *find_own(unsigned long long inode)
 {
     for (unsigned i = 0; i < self.count; i++)
@@ -102,13 +72,13 @@ static struct end *find_own(unsigned long long inode)
     return NULL;
 }
 
-static void keep_own(const struct end *end, void *to)
+static void keep_own(char *line, void *context)
 {
-    struct end *own = find_own(end->inode);
+    struct end end, *own = parse_line(line, &end) ? find_own(end.inode) : NULL;
 
-    (void)to;
+    (void)context;
     if (own != NULL)
-        *own = *end;
+        *own = end;
 }
 
 struct keys {
@@ -133,11 +103,12 @@ static void keep_key(struct keys *keys, uint64_t key)
 }
 
 /* The other end of one of ours, in another process. */
-static void keep_peer(const struct end *end, void *to)
+static void keep_peer(char *line, void *context)
 {
-    struct keys *keys = to;
+    struct keys *keys = context;
+    struct end end;
 
-    if (find_own(end->inode) != NULL)
+    if (!parse_line(line, &end) || find_own(end.inode) != NULL)
         return;
     for (unsigned i = 0; i < self.count; i++) {
         const struct end *own = &self.ends[i];
@@ -145,7 +116,7 @@ static void keep_peer(const struct end *end, void *to)
         const uint64_t both[2] = {lower ? own->local : own->remote,
                                   lower ? own->remote : own->local};
 
-        if (own->local != 0 && own->local == end->remote && own->remote == end->local)
+        if (own->local != 0 && own->local == end.remote && own->remote == end.local)
             keep_key(keys, gs_evidence_hash(keys->hash, both, sizeof both));
     }
 }
@@ -160,8 +131,8 @@ unsigned gs_peers_read(uint64_t found[GS_PEERS_MOST])
     keys.hash = gs_evidence_hash(0, space, size > 0 ? (size_t)size : 0);
     list_sockets();
     for (unsigned i = 0; i < 2 && self.count != 0; i++)
-        read_table(tables[i], keep_own, NULL);
+        gs_lines_read(tables[i], TABLE_MOST, keep_own, NULL);
     for (unsigned i = 0; i < 2 && self.count != 0; i++)
-        read_table(tables[i], keep_peer, &keys);
+        gs_lines_read(tables[i], TABLE_MOST, keep_peer, &keys);
     return keys.count;
 }
