@@ -37,7 +37,6 @@ OVERHEAD_MOST = 0.02
 NOISE_MOST = 0.05    # half of the interval: what is wider shows nothing
 NARROW = 0.01        # half of the interval: narrow enough to stop
 FEWEST_PAIRS, MOST_PAIRS = 8, 1000
-TURN_SECONDS = 0.1   # of work in a turn
 TURN_LIMIT = 60      # seconds: a turn that takes longer hangs
 ROUTED_LIMIT = 60    # seconds until the daemon must know of memory
 END_LIMIT = 120      # seconds from `end` to the end of a program
@@ -299,18 +298,18 @@ def same(program, alone, deadline):
     return cell("passed", result.split()[-1][:24])
 
 
-def iterations(plain):
-    """How many take about TURN_SECONDS. The shorter of two turns counts: one that was held up would make all turns too short."""
+def iterations(plain, seconds):
+    """How many take about so many seconds. The shorter of two turns counts: one that was held up would make all turns too short."""
     count = 1
-    while (took := min(plain.turn(count), plain.turn(count))) < TURN_SECONDS / 4:
+    while (took := min(plain.turn(count), plain.turn(count))) < seconds / 4:
         count *= 2
-    return max(1, round(count * TURN_SECONDS / took))
+    return max(1, round(count * seconds / took))
 
 
-def repeat(plain, patched, seconds):
+def repeat(plain, patched, how):
     """The times of turns, plain and patched, which alternate; only one program works at a time."""
-    end = time.monotonic() + seconds
-    count = iterations(plain)
+    end = time.monotonic() + how.seconds
+    count = iterations(plain, how.turn)
     times = {plain: [], patched: []}
     for number in range(-1, MOST_PAIRS):
         for program in (plain, patched) if number % 2 else (patched, plain):
@@ -324,11 +323,11 @@ def repeat(plain, patched, seconds):
     return times[plain], times[patched]
 
 
-def overhead(bench, row, plain, patched, seconds):
+def overhead(bench, row, plain, patched, how):
     if row.no_overhead:
         return cell("untested", row.no_overhead)
     try:
-        made = overhead_cell(*repeat(plain, patched, seconds))
+        made = overhead_cell(*repeat(plain, patched, how))
     except Failure as failure:
         if plain.is_lost:  # says nothing of gpushare
             return cell("untested", f"unpatched: {failure}")
@@ -354,7 +353,7 @@ def pair_cells(bench, run, alone, how, deadline):
     if cells["same"]["state"] != "passed":
         return {**cells, "overhead": cell("failed", "no right result")}
     if "overhead" in how.columns:
-        cells["overhead"] = attempt(lambda: overhead(bench, run.row, plain, patched, how.seconds))
+        cells["overhead"] = attempt(lambda: overhead(bench, run.row, plain, patched, how))
         if patched.is_lost:
             return cells  # the cell says so
     try:
@@ -499,6 +498,7 @@ def options():
     parser.add_argument("--budget", metavar="SECONDS", type=int, default=10**6, help="no row is begun after this time")
     parser.add_argument("--limit", metavar="SECONDS", type=int, default=300, help="for one run of a program (default: 300)")
     parser.add_argument("--seconds", type=float, default=8, help="repetitions of a row, unless the interval is narrow sooner (default: 8)")
+    parser.add_argument("--turn", metavar="SECONDS", type=float, default=0.1, help="work in a turn; longer ones vary less (default: 0.1)")
     parser.add_argument("--no-ahead", action="store_true", help="start the programs of a row only when the row before is done")
     parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=COLUMNS, help="only these columns")
     parser.add_argument("--build", metavar="DIR", default="build/gpu", help="build folder (default: build/gpu)")

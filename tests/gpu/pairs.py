@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two jobs of two ranks on two cards, beyond the limit of both, without any setting: pairs.py PYTHON LIMIT-GIB OUT (by pairs.sh).
+"""Two jobs of two ranks on two cards, beyond the limit of both, without any setting: pairs.py PYTHON LIMIT-GIB OUT [CASE]... (by pairs.sh).
 Compares checksums with those alone, and the time with one job after the other. The long cases have ten times the steps, for the
 ratio; the others repeat starts and ends. GS_PAIR_BUDGET: seconds for all of it; GS_PAIR_RUNS: repetitions of each kind (20);
 GS_PAIR_STEPS: of a short job (200). Writes OUT/pairs.json; a table last. Exit 1: something was not right."""
@@ -17,6 +17,10 @@ BUDGET, RUNS = float(os.environ.get("GS_PAIR_BUDGET", "560")), int(os.environ.ge
 STEPS, HANG = int(os.environ.get("GS_PAIR_STEPS", "200")), 240  # HANG: seconds after which a pair counts as hung
 JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "job_pair.py")
 END = time.monotonic() + BUDGET
+CASES = {"ddp": ("two DDP", ["ddp"] * 2, STEPS), "fsdp": ("two FSDP", ["fsdp"] * 2, STEPS),
+         "third": ("two DDP and one on a card", ["ddp", "ddp", "single"], STEPS),
+         "ddp-long": ("two DDP, long", ["ddp"] * 2, 10 * STEPS), "fsdp-long": ("two FSDP, long", ["fsdp"] * 2, 10 * STEPS)}
+CHOSEN = sys.argv[4:]
 
 
 class Jobs:
@@ -117,10 +121,12 @@ def measure_alone(crew, kind, steps):
 
 def main():
     crew, rows, alone = Crew(), [], {}
-    cases = [("two DDP", ["ddp"] * 2, STEPS), ("two FSDP", ["fsdp"] * 2, STEPS), ("two DDP and one on a card", ["ddp", "ddp", "single"], STEPS),
-             ("two DDP, long", ["ddp"] * 2, 10 * STEPS), ("two FSDP, long", ["fsdp"] * 2, 10 * STEPS)]
+    unknown = [name for name in CHOSEN if name not in CASES]
+    if unknown:
+        raise SystemExit(f"pairs.py: no case {unknown[0]}; there are: {', '.join(CASES)}")
+    cases = [CASES[name] for name in CHOSEN or CASES]
     crew.get(max(len(kinds) for _, kinds, _ in cases))
-    for kind in ("ddp", "fsdp", "single"):
+    for kind in sorted({kind for _, kinds, _ in cases for kind in kinds}):
         crew.together([kind], 1)  # files that are read for the first time
     for i, (name, kinds, steps) in enumerate(cases):
         alone.setdefault(steps, {}).update({kind: measure_alone(crew, kind, steps) for kind in kinds if kind not in alone.get(steps, {})})

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Two data-parallel jobs (DDP, FSDP) of two ranks each on two cards, beyond a limit, without any setting; then with a third job beside
-# them: tests/gpu/pairs.sh. Needs two cards and PyTorch; exit 77 without. Writes $OUT/pairs.json (OUT: default docs/results).
+# them: tests/gpu/pairs.sh [ddp|fsdp|third|ddp-long|fsdp-long]... (default: all). Needs two cards and
+# PyTorch; exit 77 without. Writes $OUT/pairs.json (OUT: default docs/results).
 # NVLink multicast stays off. Programs come from $GS_BUILD, build/gpu or build/dev, as for run.sh.
 #
 #   GS_GPU_LIMIT    GiB that each card is made to hold (default 16GiB)
@@ -18,4 +19,4 @@ make_pythons || { echo "pairs.sh: $detail" >&2; exit 1; }
 out=${OUT:-docs/results}
 mkdir -p "$out"
 export NCCL_NVLS_ENABLE=0
-"$python_patched" tests/gpu/pairs.py "$python_patched" "${limit%GiB}" "$out"
+"$python_patched" tests/gpu/pairs.py "$python_patched" "${limit%GiB}" "$out" "$@"

@@ -127,7 +127,7 @@ class Pairs(unittest.TestCase):
         self.row = Row("fake", "Fake", fake, ["fine"], {}, [], 1)
         self.status = [{"pid": 0, "demand": 9, "moved_out": 0}]
         self.enterContext(mock.patch.object(matrix, "status_of", lambda bench, programs: self.status))
-        self.how = types.SimpleNamespace(columns=["same", "overhead"], seconds=1)
+        self.how = types.SimpleNamespace(columns=["same", "overhead"], seconds=1, turn=0.1)
 
     @contextlib.contextmanager
     def bench(self):
