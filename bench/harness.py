@@ -204,8 +204,13 @@ class Program:
         return self.answer(timeout)
 
     def last_words(self):
+        """What a program that ends said last, or how it ended."""
+        try:
+            how = f"it said nothing and ended with status {self.child.wait(timeout=60)}"
+        except subprocess.TimeoutExpired:
+            how = "it said nothing and still runs"
         with open(self.log, encoding="utf-8", errors="replace") as file:
-            return (file.read().strip().splitlines() or ["it said nothing"])[-1]
+            return (file.read().strip().splitlines() or [how])[-1]
 
     def end(self):
         """Ends it by itself; it must have been right."""
