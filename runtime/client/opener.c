@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/daemon.h"
@@ -149,6 +150,14 @@ unsigned gs_opener_expects(void)
     return any ? GS_SHARE_MOST + 1 : 0;
 }
 
+/* An exporter of an earlier release sends a pipe. */
+static bool is_socket(int fd)
+{
+    struct stat what;
+
+    return fstat(fd, &what) == 0 && S_ISSOCK(what.st_mode);
+}
+
 /* The first part of an answer describes the whole. */
 static int begin_answer(struct gs_opening *opening, const struct gs_wire_share *share,
                         struct gs_descriptors *with)
@@ -169,6 +178,7 @@ static int begin_answer(struct gs_opening *opening, const struct gs_wire_share *
     opening->offset = share->offset;
     opening->size = share->size;
     opening->chunk_count = (uint32_t)chunks;
+    opening->tells = is_socket(with->fd[with->count - 1]);
     gs_own_fd_set(&opening->lifeline, with->fd[--with->count]);
     return 0;
 }
