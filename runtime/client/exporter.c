@@ -23,12 +23,13 @@
 #include "runtime/range/shares.h"
 #include "runtime/swap/remake.h"
 
-#define MS          1000000ull
-#define WAIT_NS     (30000 * MS) /* the opener does not wait for longer either */
-#define LOOK_NS     (250 * MS)   /* from look to look whether it is still open */
-#define UNASKED_NS  (10000 * MS)
-#define ASKED_MOST  256u
-#define REMADE_ONCE 8u /* chunks in one round */
+#define MS              1000000ull
+#define WAIT_NS         (30000 * MS) /* the opener does not wait for longer either */
+#define LOOK_NS         (250 * MS)   /* from look to look whether it is still open */
+#define LOOK_STOPPED_NS (30 * MS)
+#define UNASKED_NS      (10000 * MS)
+#define ASKED_MOST      256u
+#define REMADE_ONCE     8u /* chunks in one round */
 
 struct asked {
     struct asked *next;
@@ -89,7 +90,7 @@ void gs_exporter_lost(void)
 
 static void look_at_shares(uint64_t now)
 {
-    if (now - self.looked_at < LOOK_NS / 8)
+    if (now - self.looked_at < LOOK_STOPPED_NS)
         return;
     self.looked_at = now;
     gs_shares_look();
@@ -238,6 +239,7 @@ static void remark_unasked(uint64_t now)
 
 uint64_t gs_exporter_step(uint64_t now, bool stopped, int fd)
 {
+    const bool needed_stop = self.needs_stop;
     struct asked **at = &self.asked;
 
     look_at_shares(now);
@@ -250,8 +252,10 @@ uint64_t gs_exporter_step(uint64_t now, bool stopped, int fd)
             drop_asked(at);
     self.waits = self.asked != NULL;
     if (self.waits)
-        return self.needs_stop ? MS : 5 * MS;
-    return gs_shares_any() ? LOOK_NS : UINT64_MAX;
+        return !self.needs_stop ? 5 * MS : needed_stop ? MS : 0; /* 0: it stops at once */
+    if (!gs_shares_any())
+        return UINT64_MAX;
+    return stopped ? LOOK_STOPPED_NS : LOOK_NS; /* what ends may have to move out */
 }
 
 void gs_exporter_after_fork(void)

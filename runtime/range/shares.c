@@ -2,14 +2,16 @@
  *
  * shares.c: owns the list of the memory that other processes have open.
  *
- * State: the list, which only the client thread changes, and under gs_memory_lock. Invariant: a
- * live range has as many shares as there are entries here of its id.
+ * State: the list, which only the client thread changes, and under gs_memory_lock; whether there
+ * was ever one (atomic). Invariant: a live range has as many shares as there are entries here of
+ * its id.
  */
 #include "runtime/range/shares.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -29,6 +31,12 @@ struct gs_share {
 };
 
 static struct gs_share *shares;
+static _Atomic(bool) begun; /* relaxed */
+
+bool gs_shares_begun(void)
+{
+    return atomic_load_explicit(&begun, memory_order_relaxed);
+}
 
 bool gs_shares_any(void)
 {
@@ -131,6 +139,7 @@ struct gs_share *gs_share_begin(struct gs_range *range, const uint8_t token[16],
         *error = -ENOENT;
         return NULL;
     }
+    atomic_store_explicit(&begun, true, memory_order_relaxed);
     *theirs = ends[1];
     *error = 0;
     return share;
@@ -149,6 +158,7 @@ void gs_shares_freed(const struct gs_range *range, const uint8_t *token)
 
 void gs_shares_after_fork(void)
 {
+    atomic_store(&begun, false);
     while (shares != NULL) { /* these are the parent's memory */
         struct gs_share *share = shares;
 

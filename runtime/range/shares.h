@@ -30,6 +30,9 @@ void gs_shares_look(void);
 /* True if another process has memory of this one open. Client thread. */
 bool gs_shares_any(void);
 
+/* True if another process has ever opened memory of this one: it will open more. Any thread. */
+bool gs_shares_begun(void);
+
 /* Under gs_memory_lock: the program has freed the allocation with that token, or (NULL) the whole
  * range. Tells those that have it open. */
 void gs_shares_freed(const struct gs_range *range, const uint8_t *token);
