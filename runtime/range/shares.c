@@ -3,7 +3,7 @@
  * shares.c: owns the list of the memory that other processes have open.
  *
  * State: the list, which only the client thread changes, and under gs_memory_lock; whether there
- * was ever one (atomic). Invariant: a live range has as many shares as there are entries here of
+ * was ever one, and when the last one ended (atomic). Invariant: a live range has as many shares as there are entries here of
  * its id.
  */
 #include "runtime/range/shares.h"
@@ -17,10 +17,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/own_fd.h"
 #include "runtime/range/memory_lock.h"
+
+/* A report and a target, and the other side's release of what it keeps. The daemon checks figures
+ * that contradict others a second later. */
+#define SETTLED_NS 2000000000ull
 
 struct gs_share {
     struct gs_share *next;
@@ -31,7 +36,8 @@ struct gs_share {
 };
 
 static struct gs_share *shares;
-static _Atomic(bool) begun; /* relaxed */
+static _Atomic(bool) begun;          /* relaxed */
+static _Atomic(uint64_t) changed_at; /* ns: memory was freed, or unshared. Relaxed */
 
 bool gs_shares_begun(void)
 {
@@ -41,6 +47,18 @@ bool gs_shares_begun(void)
 bool gs_shares_any(void)
 {
     return shares != NULL;
+}
+
+bool gs_shares_unsettled(void)
+{
+    const uint64_t since = atomic_load_explicit(&changed_at, memory_order_relaxed);
+
+    return since != 0 && gs_now() - since < SETTLED_NS;
+}
+
+static void note_change(void)
+{
+    atomic_store_explicit(&changed_at, gs_now(), memory_order_relaxed);
 }
 
 /* Under the lock: the range of that share, or NULL if it has been freed. */
@@ -61,8 +79,10 @@ void gs_share_end(struct gs_share *share)
         at = &(*at)->next;
     *at = share->next;
     range = range_of(share);
-    if (range != NULL)
+    if (range != NULL) {
         gs_range_unshare(range);
+        note_change();
+    }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_own_fd_close(&share->line);
     gs_log("memory at %#llx is open in one process less", (unsigned long long)share->base);
@@ -151,14 +171,17 @@ void gs_shares_freed(const struct gs_range *range, const uint8_t *token)
 
     for (const struct gs_share *share = shares; share != NULL; share = share->next)
         if (share->id == range->id &&
-            (token == NULL || memcmp(share->token, token, sizeof share->token) == 0))
+            (token == NULL || memcmp(share->token, token, sizeof share->token) == 0)) {
             shutdown(gs_own_fd(&share->line), SHUT_WR);
+            note_change();
+        }
     errno = saved;
 }
 
 void gs_shares_after_fork(void)
 {
     atomic_store(&begun, false);
+    atomic_store(&changed_at, 0);
     while (shares != NULL) { /* these are the parent's memory */
         struct gs_share *share = shares;
 

@@ -33,6 +33,11 @@ bool gs_shares_any(void);
 /* True if another process has ever opened memory of this one: it will open more. Any thread. */
 bool gs_shares_begun(void);
 
+/* True for a moment after memory that was shared has been freed, or has become the program's alone:
+ * the daemon's figures do not know of it yet, so an allocation that seems too large may fit soon.
+ * Any thread. */
+bool gs_shares_unsettled(void);
+
 /* Under gs_memory_lock: the program has freed the allocation with that token, or (NULL) the whole
  * range. Tells those that have it open. */
 void gs_shares_freed(const struct gs_range *range, const uint8_t *token);
