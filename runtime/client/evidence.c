@@ -24,11 +24,11 @@
 #include "runtime/base/uncancelled.h"
 #include "runtime/base/worker.h"
 #include "runtime/client/connect.h"
-#include "runtime/client/exporter.h"
 #include "runtime/client/launcher.h"
 #include "runtime/client/peers.h"
 #include "runtime/memory/exports.h"
 #include "runtime/memory/openings.h"
+#include "runtime/range/shares.h"
 
 #define COLLECT_NS 1000000000ull
 #define LOOK_NS    1000000000ull  /* while it is young: communicators are made then */
@@ -341,7 +341,7 @@ static bool is_used(const struct found *found)
 
     gs_exports_number(own);
     return gs_openings_of(found->exporter) ||
-           (gs_exporter_shares() && memcmp(own, found->exporter, sizeof own) == 0);
+           (gs_shares_any() && memcmp(own, found->exporter, sizeof own) == 0);
 }
 
 /* True if the key has been out of use long enough, also for threads that open memory just now. */

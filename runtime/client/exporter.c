@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exporter.c: owns the requests of other processes to open memory of this one, and the list of
- * the memory that they have open (shares). Client thread only.
- *
- * Invariant: a live range has as many shares as there are entries here of its id. A range with a
- * handle is disposed of by this thread only, so a range that was found stays for the whole step.
+ * exporter.c: owns the requests of other processes to open memory of this one. Client thread
+ * only. A range with a handle is disposed of by this thread only, so a range that was found stays
+ * for the whole step.
  */
 #include "runtime/client/exporter.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,21 +14,22 @@
 #include "runtime/base/daemon.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
-#include "runtime/base/own_fd.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/evidence.h"
 #include "runtime/memory/exports.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/memory_lock.h"
+#include "runtime/range/shares.h"
 #include "runtime/swap/remake.h"
 
-#define MS          1000000ull
-#define WAIT_NS     (30000 * MS) /* the opener does not wait for longer either */
-#define LOOK_NS     (250 * MS)   /* from look to look whether it is still open */
-#define UNASKED_NS  (10000 * MS)
-#define ASKED_MOST  256u
-#define REMADE_ONCE 8u /* chunks in one round */
+#define MS              1000000ull
+#define WAIT_NS         (30000 * MS) /* the opener does not wait for longer either */
+#define LOOK_NS         (250 * MS)   /* from look to look whether it is still open */
+#define LOOK_STOPPED_NS (30 * MS)
+#define UNASKED_NS      (10000 * MS)
+#define ASKED_MOST      256u
+#define REMADE_ONCE     8u /* chunks in one round */
 
 struct asked {
     struct asked *next;
@@ -41,17 +38,9 @@ struct asked {
     uint32_t sent; /* chunks */
 };
 
-struct share {
-    struct share *next;
-    struct gs_own_fd open; /* the read end: end of file when no process has the memory open */
-    CUdeviceptr base;      /* of the range */
-    uint64_t id;           /* of the range; its address may be another range's by then */
-};
-
 static struct {
     struct asked *asked;
     unsigned asked_count;
-    struct share *shares;
     uint64_t looked_at;
     bool waits, needs_stop, said;
 } self;
@@ -59,11 +48,6 @@ static struct {
 bool gs_exporter_waits(void)
 {
     return self.waits;
-}
-
-bool gs_exporter_shares(void)
-{
-    return self.shares != NULL;
 }
 
 bool gs_exporter_needs_stop(void)
@@ -102,100 +86,28 @@ void gs_exporter_lost(void)
     self.waits = self.needs_stop = false;
 }
 
-/* --- shares --- */
-
-/* Under the lock: the range of that share, or NULL if it has been freed. */
-static struct gs_range *range_of(const struct share *share)
-{
-    struct gs_range *range = gs_range_at(share->base);
-
-    return range != NULL && range->id == share->id && range->pin.shares != 0 ? range : NULL;
-}
-
-static void end_share(struct share **at)
-{
-    struct share *share = *at;
-    struct gs_range *range;
-
-    *at = share->next;
-    gs_own_fd_close(&share->open);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range = range_of(share);
-    if (range != NULL)
-        gs_range_unshare(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_log("memory at %#llx is open in one process less", (unsigned long long)share->base);
-    free(share);
-}
-
-/* The other side has closed its end, or has died. If the program has closed our end, nothing is
- * known, and the memory stays in place. */
-static bool has_ended(const struct share *share)
-{
-    struct pollfd polled = {gs_own_fd(&share->open), POLLIN, 0};
-
-    return polled.fd >= 0 && poll(&polled, 1, 0) > 0 &&
-           (polled.revents & (POLLHUP | POLLERR)) != 0;
-}
+/* --- answers --- */
 
 static void look_at_shares(uint64_t now)
 {
-    struct share **at = &self.shares;
-
-    if (now - self.looked_at < LOOK_NS / 8)
+    if (now - self.looked_at < LOOK_STOPPED_NS)
         return;
     self.looked_at = now;
-    while (*at != NULL)
-        if (has_ended(*at))
-            end_share(at);
-        else
-            at = &(*at)->next;
+    gs_shares_look();
 }
 
-/* Counts one more process that has the range. False: the program has freed it meanwhile. */
-static bool count_share(struct gs_range *range)
+static struct gs_share *begin_share(const struct asked *asked, struct gs_range *range,
+                                    int *line, int *error)
 {
-    bool lives;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    lives = range->life == GS_RANGE_LIVE;
-    if (lives)
-        gs_range_share(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return lives;
-}
-
-/* Begins a share of the range with one more process. The write end of its pipe is in *fd, the
- * caller's. Between gs_handover_begin() and _end(). -ENOENT: it is freed; -EIO: no descriptor,
- * or no memory. */
-static int begin_share(struct gs_range *range, int *fd)
-{
-    struct share *share = calloc(1, sizeof *share);
+    struct gs_share *share = gs_share_begin(range, asked->open.token, line, error);
     uint8_t number[16];
-    int ends[2];
 
-    if (share == NULL || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
-        free(share);
-        return -EIO;
+    if (share != NULL) {
+        gs_exports_number(number);
+        gs_evidence_share(number);
     }
-    if (!count_share(range)) {
-        close(ends[0]);
-        close(ends[1]);
-        free(share);
-        return -ENOENT;
-    }
-    gs_own_fd_set(&share->open, ends[0]);
-    *fd = ends[1];
-    share->base = range->node.base;
-    share->id = range->id;
-    share->next = self.shares;
-    self.shares = share;
-    gs_exports_number(number);
-    gs_evidence_share(number);
-    return 0;
+    return share;
 }
-
-/* --- answers --- */
 
 static int refuse_open(const struct asked *asked, int fd, int code)
 {
@@ -241,28 +153,29 @@ static int send_chunks(struct asked *asked, const struct gs_exported *found, int
     struct gs_descriptors with = {.count = 0};
     bool made[GS_SHARE_MOST] = {false};
     struct gs_wire_share message;
-    int error, write_end = -1;
+    struct gs_share *share = NULL;
+    int error, line = -1;
 
     describe_share(&message, asked, found);
     error = lend_chunks(found->range, asked->sent, &with, made) ? 0 : -EIO;
     if (error == 0 && asked->sent == 0)
-        error = begin_share(found->range, &write_end);
+        share = begin_share(asked, found->range, &line, &error);
     message.count = with.count;
     if (error == 0) {
-        if (write_end >= 0)
-            with.fd[with.count++] = write_end;
+        if (share != NULL)
+            with.fd[with.count++] = line;
         error = gs_connect_send(fd, &message, sizeof message, &with);
         with.count = message.count;
     }
     for (unsigned i = 0; i < with.count; i++)
         if (made[i])
             close(with.fd[i]);
-    if (write_end >= 0)
-        close(write_end);
+    if (share != NULL)
+        close(line);
     if (error == 0)
         asked->sent += message.count;
-    else if (write_end >= 0)
-        end_share(&self.shares); /* the new share is the first one */
+    else if (share != NULL)
+        gs_share_end(share);
     return error;
 }
 
@@ -326,6 +239,7 @@ static void remark_unasked(uint64_t now)
 
 uint64_t gs_exporter_step(uint64_t now, bool stopped, int fd)
 {
+    const bool needed_stop = self.needs_stop;
     struct asked **at = &self.asked;
 
     look_at_shares(now);
@@ -338,19 +252,15 @@ uint64_t gs_exporter_step(uint64_t now, bool stopped, int fd)
             drop_asked(at);
     self.waits = self.asked != NULL;
     if (self.waits)
-        return self.needs_stop ? MS : 5 * MS;
-    return self.shares != NULL ? LOOK_NS : UINT64_MAX;
+        return !self.needs_stop ? 5 * MS : needed_stop ? MS : 0; /* 0: it stops at once */
+    if (!gs_shares_any())
+        return UINT64_MAX;
+    return stopped ? LOOK_STOPPED_NS : LOOK_NS; /* what ends may have to move out */
 }
 
 void gs_exporter_after_fork(void)
 {
     gs_exporter_lost();
-    while (self.shares != NULL) { /* these are the parent's memory */
-        struct share *share = self.shares;
-
-        self.shares = share->next;
-        gs_own_fd_close(&share->open);
-        free(share);
-    }
+    gs_shares_after_fork();
     self.said = false;
 }

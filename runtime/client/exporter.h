@@ -4,8 +4,7 @@
  * thread, unless marked.
  *
  * Such memory is brought in, and stays in place for as long as another process has it open. If no
- * descriptor can be made of it, it is made anew first. A pipe shows how long the other process
- * has it open: that process has the only write end.
+ * descriptor can be made of it, it is made anew first. range/shares.h keeps it in place.
  */
 #ifndef GS_RUNTIME_CLIENT_EXPORTER_H
 #define GS_RUNTIME_CLIENT_EXPORTER_H
@@ -28,8 +27,6 @@ uint64_t gs_exporter_step(uint64_t now, bool stopped, int fd);
 
 /* True if a process opens memory that has to come in first. */
 bool gs_exporter_waits(void);
-/* True if another process has memory of this one open. */
-bool gs_exporter_shares(void);
 
 /* True if memory must be made anew, for which the program has to stop for a moment. */
 bool gs_exporter_needs_stop(void);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/daemon.h"
@@ -24,8 +25,8 @@
 #include "runtime/client/evidence.h"
 #include "runtime/range/vmm.h"
 
-#define LOOK_NS     20000 /* the first pause; each is twice the last, to LOOK_MOST */
-#define LOOK_MOST   500000
+#define LOOK_NS     10000000 /* from look to look whether there is a daemon */
+#define BUSY_NS     20000
 #define AGAIN_NS    20000000
 #define CHUNKS_MOST (1u << 20)
 
@@ -36,6 +37,7 @@ struct request {
     uint32_t number; /* 0: not sent on this connection */
     bool busy, done;
     int code;
+    pthread_cond_t changed;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -69,11 +71,17 @@ static bool remove_request(struct request *request)
     return removed;
 }
 
-static bool is_done(const struct request *request)
+/* Waits for the answer, until that time at most. */
+static bool wait_for(struct request *request, uint64_t until)
 {
+    const struct timespec time = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    GS_UNCANCELLED cancel = gs_cancel_off();
     bool done;
 
     gs_lock(&lock, GS_LOCK_OPENER);
+    while (!request->done)
+        if (pthread_cond_timedwait(&request->changed, &lock, &time) != 0)
+            break;
     done = request->done;
     gs_unlock(&lock, GS_LOCK_OPENER);
     return done;
@@ -83,19 +91,17 @@ static int ask_once(const struct gs_ipc_handle *handle, struct gs_opening *openi
                     uint64_t until)
 {
     struct request request = {.handle = handle, .opening = opening, .code = -ETIMEDOUT};
-    uint64_t pause = LOOK_NS;
 
+    gs_condition_init(&request.changed);
     add_request(&request);
-    while (!is_done(&request) && gs_now() < until) {
+    while (!wait_for(&request, gs_now() + LOOK_NS) && gs_now() < until)
         if (gs_daemon_is_absent()) {
             request.code = -ECONNREFUSED;
             break;
         }
-        gs_pause(pause);
-        pause = pause < LOOK_MOST / 2 ? 2 * pause : LOOK_MOST;
-    }
     while (!remove_request(&request))
-        gs_pause(LOOK_NS);
+        gs_pause(BUSY_NS);
+    pthread_cond_destroy(&request.changed);
     return request.code;
 }
 
@@ -149,6 +155,14 @@ unsigned gs_opener_expects(void)
     return any ? GS_SHARE_MOST + 1 : 0;
 }
 
+/* An exporter of an earlier release sends a pipe. */
+static bool is_socket(int fd)
+{
+    struct stat what;
+
+    return fstat(fd, &what) == 0 && S_ISSOCK(what.st_mode);
+}
+
 /* The first part of an answer describes the whole. */
 static int begin_answer(struct gs_opening *opening, const struct gs_wire_share *share,
                         struct gs_descriptors *with)
@@ -169,6 +183,7 @@ static int begin_answer(struct gs_opening *opening, const struct gs_wire_share *
     opening->offset = share->offset;
     opening->size = share->size;
     opening->chunk_count = (uint32_t)chunks;
+    opening->tells = is_socket(with->fd[with->count - 1]);
     gs_own_fd_set(&opening->lifeline, with->fd[--with->count]);
     return 0;
 }
@@ -213,6 +228,14 @@ static int take_answer(struct gs_opening *opening, const struct gs_wire_share *s
     return code == 0 && opening->got < opening->chunk_count ? -EINPROGRESS : code;
 }
 
+/* Under the lock. */
+static void finish_request(struct request *request, int code)
+{
+    request->code = code;
+    request->done = true;
+    pthread_cond_signal(&request->changed);
+}
+
 void gs_opener_heard(const struct gs_wire_share *share, struct gs_descriptors *with)
 {
     struct request *request;
@@ -230,9 +253,8 @@ void gs_opener_heard(const struct gs_wire_share *share, struct gs_descriptors *w
     code = take_answer(request->opening, share, with);
     gs_lock(&lock, GS_LOCK_OPENER);
     request->busy = false;
-    request->done = code != -EINPROGRESS;
-    if (request->done)
-        request->code = code;
+    if (code != -EINPROGRESS)
+        finish_request(request, code);
     gs_unlock(&lock, GS_LOCK_OPENER);
 }
 
@@ -240,10 +262,8 @@ void gs_opener_lost(void)
 {
     gs_lock(&lock, GS_LOCK_OPENER);
     for (struct request *each = requests; each != NULL; each = each->next) {
-        if (each->number != 0 && !each->done) {
-            each->done = true;
-            each->code = -EAGAIN;
-        }
+        if (each->number != 0 && !each->done)
+            finish_request(each, -EAGAIN);
     }
     gs_unlock(&lock, GS_LOCK_OPENER);
 }

@@ -37,6 +37,7 @@
 #include "runtime/range/uses.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/dispose.h"
+#include "runtime/memory/openings.h"
 
 #define MS 1000000ull
 
@@ -384,6 +385,7 @@ uint64_t gs_reconcile(void)
     if (self.stopped && !more)
         more = gs_placement_step(all_may_run());
     due = smaller_of(due, gs_exporter_step(gs_now(), self.stopped, gs_session_fd()));
+    due = smaller_of(due, gs_openings_tend(gs_now(), !all_may_run()));
     now = gs_now();
     if (all_may_run() && something_leaves()) /* a budget below what is resident */
         gs_swap_settle();

@@ -21,6 +21,7 @@
 
 #include "common/packet.h"
 #include "lockd/protocol/move_record.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/log.h"
@@ -161,6 +162,7 @@ static const char *find_hindrance(int *code)
     bool opened, foreign;
 
     *code = -ENOTSUP;
+    gs_openings_tend(gs_now(), true);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     opened = gs_openings_any();
     foreign = gs_foreign_any();

@@ -18,6 +18,7 @@
 #include "runtime/base/device.h"
 #include "runtime/base/mutex.h"
 #include "runtime/range/memory_lock.h"
+#include "runtime/range/shares.h"
 #include "runtime/range/slab.h"
 
 static _Atomic(uint64_t)
@@ -154,8 +155,10 @@ void gs_exports_end(struct gs_range *range, CUdeviceptr base)
 {
     struct gs_export *export = export_of(range, base);
 
-    if (export != NULL)
-        export->base = 0; /* it stays on the list: see struct gs_range */
+    if (export == NULL)
+        return;
+    export->base = 0; /* it stays on the list: see struct gs_range */
+    gs_shares_freed(range, export->token);
 }
 
 void gs_exports_after_fork(void)

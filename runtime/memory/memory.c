@@ -24,6 +24,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/range/over.h"
+#include "runtime/range/shares.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/retire.h"
@@ -31,6 +32,7 @@
 
 #define GIVING_BACK_NS 5000000000ull
 #define LOOK_NS        500000ull
+#define SETTLE_NS      5000000ull
 
 /* An allocation under way: the request, and what follows from it. */
 struct need {
@@ -50,6 +52,18 @@ static void discard_range(struct gs_range *range)
     free(range);
 }
 
+/* The figures may not know yet what the program has just freed: waits for them. */
+static bool admit_soon(struct gs_range *range)
+{
+    while (!gs_range_admit(range)) {
+        if (!gs_shares_unsettled() || gs_daemon_is_absent())
+            return false;
+        gs_worker_wake();
+        gs_pause(SETTLE_NS);
+    }
+    return true;
+}
+
 /* false: that is more than the pool, or the program, may have */
 static bool account_range(struct gs_range *range, struct gs_pool *pool)
 {
@@ -58,7 +72,7 @@ static bool account_range(struct gs_range *range, struct gs_pool *pool)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     joined = gs_pool_join(range, pool);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return joined && gs_range_admit(range);
+    return joined && admit_soon(range);
 }
 
 /* Makes an empty range with address space of its own, and adds it to the accounts. */

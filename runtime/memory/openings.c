@@ -3,27 +3,35 @@
  * openings.c: owns the memory of other processes that is open here: a list, and the tree of its
  * addresses, under gs_memory_lock.
  *
- * Invariant: an opening is in the tree exactly while it has references. One without references
- * belongs to the thread that opens or closes it. Any thread.
+ * Invariants: an opening is in the tree exactly while it is OPEN, and in the list until it is
+ * freed, so that a forked child finds every lifeline. One that is NEW or CLOSING belongs to a
+ * thread. Of those that are not CLOSING no two have the same token and context. Any thread.
  */
 #include "runtime/memory/openings.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/uncancelled.h"
+#include "runtime/base/worker.h"
 #include "runtime/memory/synchronize.h"
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/vmm.h"
 
-#define PAUSE_NS 500000 /* while another thread opens the same */
+#define PAUSE_NS  500000 /* while another thread opens the same */
+#define KEPT_MOST 32
+#define KEEP_NS   250000000ull
+#define LOOK_NS   10000000ull /* from look to look whether what is kept was freed */
 
 static struct gs_range_tree tree;
 static struct gs_opening *openings;
+static unsigned kept_count;
 static uint64_t next_id = 1ull << 62; /* far from those of ranges */
 
 const struct gs_opening *gs_openings_at(CUdeviceptr address)
@@ -60,10 +68,11 @@ static uint64_t bytes_of(const struct gs_opening *opening, uint32_t chunk)
 
 static void unmap_chunks(struct gs_opening *opening, uint32_t count)
 {
+    if (opening->mapped == 0)
+        return;
     for (uint32_t i = 0; i < count; i++)
         gs_vmm_unmap_at(opening->mapped + i * opening->chunk_bytes, bytes_of(opening, i));
-    if (opening->mapped != 0)
-        gs_driver.cuMemAddressFree(opening->mapped, opening->bytes);
+    gs_driver.cuMemAddressFree(opening->mapped, opening->bytes);
     opening->mapped = 0;
 }
 
@@ -123,104 +132,241 @@ static CUresult map_opening(struct gs_opening *opening)
     return result;
 }
 
+/* Of a NEW or CLOSING one. */
 static void end_opening(struct gs_opening *opening)
-{
-    unmap_chunks(opening, opening->chunk_count);
-    gs_opening_drop(opening);
-    free(opening);
-}
-
-/* --- opening --- */
-
-/* Under the lock. */
-static void remove_opening(struct gs_opening *opening)
 {
     struct gs_opening **at = &openings;
 
+    unmap_chunks(opening, opening->chunk_count);
+    gs_opening_drop(opening);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     while (*at != opening)
         at = &(*at)->next;
     *at = opening->next;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    free(opening);
 }
 
-enum known { NEW, OPEN, UNDER_WAY };
-
-/* Adds a reference, or adds the new opening without references. */
-static enum known begin_open(struct gs_opening *fresh, CUdeviceptr *address)
+/* Under the lock: the one with the same token and context that is not CLOSING. */
+static struct gs_opening *find_same(const struct gs_opening *like)
 {
-    enum known known = NEW;
+    struct gs_opening *each = openings;
+
+    while (each != NULL &&
+           (each->state == GS_OPENING_CLOSING || each->context != like->context ||
+            memcmp(each->token, like->token, sizeof each->token) != 0))
+        each = each->next;
+    return each;
+}
+
+/* --- keeping --- */
+
+/* The exporter lives, and has not freed the memory. */
+static bool is_alive(const struct gs_opening *opening)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+    const int saved = errno;
+    struct pollfd polled = {gs_own_fd(&opening->lifeline), POLLIN, 0};
+    const bool alive = polled.fd >= 0 && poll(&polled, 1, 0) == 0;
+
+    errno = saved;
+    return alive;
+}
+
+/* A CLOSING one, which no work uses any more, stays mapped. False: it is to be ended. */
+static bool keep_opening(struct gs_opening *opening)
+{
+    bool kept, first;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    kept = opening->tells && kept_count < KEPT_MOST && find_same(opening) == NULL;
+    first = kept && kept_count == 0;
+    if (kept) {
+        opening->state = GS_OPENING_KEPT;
+        opening->kept_at = gs_now();
+        kept_count++;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (first) /* later ones are seen in the looks that follow */
+        gs_worker_wake_soon();
+    return kept;
+}
+
+/* Under the lock. */
+static void take_kept(struct gs_opening *opening, enum gs_opening_state state)
+{
+    opening->state = state;
+    kept_count--;
+}
+
+/* What is kept, as it is polled without the lock. */
+struct kept {
+    uint64_t ids[KEPT_MOST];
+    struct pollfd polled[KEPT_MOST];
+    unsigned count;
+};
+
+static void list_kept(struct kept *kept)
+{
+    kept->count = 0;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (const struct gs_opening *each = openings; each != NULL; each = each->next)
+        if (each->state == GS_OPENING_KEPT) {
+            kept->ids[kept->count] = each->id;
+            kept->polled[kept->count++] = (struct pollfd){
+                atomic_load_explicit(&each->lifeline.fd, memory_order_relaxed), POLLIN, 0};
+        }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+/* Under the lock: it is in the list, and nothing has come over its lifeline. */
+static bool was_quiet(const struct kept *kept, const struct gs_opening *opening)
+{
+    unsigned i = 0;
+
+    while (i < kept->count && kept->ids[i] != opening->id)
+        i++;
+    return i == kept->count || kept->polled[i].revents == 0;
+}
+
+/* One that is to be unmapped, CLOSING from now on; NULL: none. */
+static struct gs_opening *take_over(const struct kept *kept, uint64_t now, bool all)
+{
     struct gs_opening *each;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (each = openings; each != NULL; each = each->next)
-        if (each->context == fresh->context &&
-            memcmp(each->token, fresh->token, sizeof each->token) == 0)
+        if (each->state == GS_OPENING_KEPT &&
+            (all || now >= each->kept_at + KEEP_NS || !was_quiet(kept, each)))
             break;
-    if (each == NULL) {
+    if (each != NULL)
+        take_kept(each, GS_OPENING_CLOSING);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return each;
+}
+
+uint64_t gs_openings_tend(uint64_t now, bool all)
+{
+    struct gs_opening *opening;
+    struct kept kept;
+    bool more;
+
+    list_kept(&kept);
+    if (kept.count == 0)
+        return UINT64_MAX;
+    if (!all)
+        poll(kept.polled, kept.count, 0);
+    while ((opening = take_over(&kept, now, all)) != NULL)
+        end_opening(opening);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    more = kept_count != 0;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return more ? LOOK_NS : UINT64_MAX;
+}
+
+/* --- opening --- */
+
+enum known { NEW, OPEN, UNDER_WAY, KEPT };
+
+/* Adds a reference, or puts the new opening into the list, or makes a kept one NEW, which is
+ * *opening then. */
+static enum known begin_open(struct gs_opening *fresh, struct gs_opening **opening,
+                             CUdeviceptr *address)
+{
+    enum known known;
+    struct gs_opening *same;
+
+    *opening = fresh;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    same = find_same(fresh);
+    if (same == NULL) {
+        known = NEW;
         fresh->next = openings;
         openings = fresh;
-    } else if (each->references == 0) {
+    } else if (same->state == GS_OPENING_NEW) {
         known = UNDER_WAY;
+    } else if (same->state == GS_OPENING_KEPT) {
+        known = KEPT;
+        take_kept(same, GS_OPENING_NEW);
+        *opening = same;
     } else {
         known = OPEN;
-        each->references++;
-        *address = each->node.base;
+        same->references++;
+        *address = same->node.base;
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return known;
 }
 
-static void finish_open(struct gs_opening *opening, bool good)
+static void finish_open(struct gs_opening *opening)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (good) {
-        opening->node.base = opening->mapped + opening->offset;
-        opening->node.size = opening->size;
-        opening->references = 1;
-        opening->id = next_id++;
-        gs_range_tree_insert(&tree, &opening->node);
-    } else {
-        remove_opening(opening);
-    }
+    opening->node.base = opening->mapped + opening->offset;
+    opening->node.size = opening->size;
+    opening->state = GS_OPENING_OPEN;
+    opening->references = 1;
+    opening->id = next_id++;
+    gs_range_tree_insert(&tree, &opening->node);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+/* NULL: out of memory, or no context (*result). */
+static struct gs_opening *new_opening(const struct gs_ipc_handle *like,
+                                      struct gs_device *device, CUresult *result)
+{
+    struct gs_opening *fresh = calloc(1, sizeof *fresh);
+
+    *result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (fresh == NULL)
+        return NULL;
+    fresh->device = device;
+    memcpy(fresh->token, like->token, sizeof fresh->token);
+    memcpy(fresh->exporter, like->exporter, sizeof fresh->exporter);
+    atomic_store(&fresh->lifeline.fd, -1);
+    *result = gs_driver.cuCtxGetCurrent(&fresh->context);
+    if (*result == CUDA_SUCCESS)
+        return fresh;
+    free(fresh);
+    return NULL;
 }
 
 CUresult gs_openings_open(const struct gs_ipc_handle *like, struct gs_device *device,
                           int (*get)(const void *context, struct gs_opening *opening),
                           const void *context, CUdeviceptr *address, int *error)
 {
-    struct gs_opening *fresh = calloc(1, sizeof *fresh);
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    struct gs_opening *opening, *fresh;
     enum known known;
+    CUresult result;
 
     *error = 0;
+    fresh = new_opening(like, device, &result);
     if (fresh == NULL)
         return result;
-    fresh->device = device;
-    memcpy(fresh->token, like->token, sizeof fresh->token);
-    memcpy(fresh->exporter, like->exporter, sizeof fresh->exporter);
-    atomic_store(&fresh->lifeline.fd, -1);
-    result = gs_driver.cuCtxGetCurrent(&fresh->context);
-    if (result != CUDA_SUCCESS) {
-        free(fresh);
-        return result;
-    }
-    while ((known = begin_open(fresh, address)) == UNDER_WAY)
+    while ((known = begin_open(fresh, &opening, address)) == UNDER_WAY)
         gs_pause(PAUSE_NS); /* the other thread's wait is bounded */
-    if (known == OPEN) {
+    if (known != NEW)
         free(fresh);
+    if (known == OPEN)
         return CUDA_SUCCESS;
+    if (known == KEPT && !is_alive(opening)) {
+        unmap_chunks(opening, opening->chunk_count);
+        gs_opening_drop(opening);
+        known = NEW;
     }
-    *error = get(context, fresh);
-    result = *error == 0 ? map_opening(fresh) : CUDA_ERROR_MAP_FAILED;
-    finish_open(fresh, result == CUDA_SUCCESS);
-    if (result == CUDA_SUCCESS) {
-        *address = fresh->node.base;
-        return result;
+    if (known == NEW) {
+        *error = get(context, opening);
+        result = *error == 0 ? map_opening(opening) : CUDA_ERROR_MAP_FAILED;
     }
-    gs_opening_drop(fresh);
-    free(fresh);
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_ERROR_MAP_FAILED;
+    if (result != CUDA_SUCCESS) {
+        end_opening(opening);
+        return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_ERROR_MAP_FAILED;
+    }
+    finish_open(opening);
+    *address = opening->node.base;
+    return CUDA_SUCCESS;
 }
+
+/* --- closing --- */
 
 CUresult gs_openings_close(CUdeviceptr address, bool *ours)
 {
@@ -236,15 +382,16 @@ CUresult gs_openings_close(CUdeviceptr address, bool *ours)
         last = --opening->references == 0;
     if (last) {
         gs_range_tree_remove(&tree, address);
-        remove_opening(opening);
+        opening->state = GS_OPENING_CLOSING;
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (opening == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (!last)
         return CUDA_SUCCESS;
-    gs_synchronize_context(opening->context); /* work that was submitted may still use it */
-    end_opening(opening);
+    /* work that was submitted may still use it */
+    if (gs_synchronize_context(opening->context) != CUDA_SUCCESS || !keep_opening(opening))
+        end_opening(opening);
     return CUDA_SUCCESS;
 }
 
@@ -254,11 +401,14 @@ static struct gs_opening *take_of_context(CUcontext context)
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (opening = openings; opening != NULL; opening = opening->next)
-        if (opening->context == context && opening->references != 0)
+        if (opening->context == context &&
+            (opening->state == GS_OPENING_OPEN || opening->state == GS_OPENING_KEPT))
             break;
-    if (opening != NULL) {
+    if (opening != NULL && opening->state == GS_OPENING_KEPT)
+        take_kept(opening, GS_OPENING_CLOSING);
+    else if (opening != NULL) {
         gs_range_tree_remove(&tree, opening->node.base);
-        remove_opening(opening);
+        opening->state = GS_OPENING_CLOSING;
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return opening;
@@ -277,5 +427,6 @@ void gs_openings_after_fork(void)
     for (struct gs_opening *each = openings; each != NULL; each = each->next)
         gs_own_fd_close(&each->lifeline); /* the parent's alone; its books are left to it */
     openings = NULL;
+    kept_count = 0;
     tree.root = NULL;
 }

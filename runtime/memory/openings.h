@@ -2,6 +2,10 @@
  *
  * openings.h: memory of other processes that this one has open (CUDA IPC). It is mapped at
  * addresses of its own, chunk by chunk, and never moved by this process.
+ *
+ * Programs open and close the same memory again and again (PyTorch does with its segments). So
+ * memory that was closed stays mapped for a short time, for the next open of its handle. The
+ * program no longer sees it then.
  */
 #ifndef GS_RUNTIME_MEMORY_OPENINGS_H
 #define GS_RUNTIME_MEMORY_OPENINGS_H
@@ -16,6 +20,13 @@
 #include "runtime/memory/exports.h"
 #include "runtime/range/range_tree.h"
 
+enum gs_opening_state {
+    GS_OPENING_NEW,     /* a thread opens it */
+    GS_OPENING_OPEN,    /* the program has it */
+    GS_OPENING_CLOSING, /* a thread closes it; another one may open the memory anew */
+    GS_OPENING_KEPT,    /* closed, and mapped */
+};
+
 struct gs_opening {
     struct gs_range_tree_node node; /* the allocation, as the program knows it */
     struct gs_opening *next;
@@ -24,7 +35,9 @@ struct gs_opening {
     CUcontext context;    /* in which it was opened; it ends with it */
     struct gs_device *device;
     uint64_t id;
-    unsigned references; /* opens minus closes; 0: the first open is under way */
+    enum gs_opening_state state;
+    unsigned references; /* OPEN: opens minus closes */
+    uint64_t kept_at;    /* KEPT: ns */
 
     /* `got`: filled in by the answer (client/opener.c) */
     uint8_t uuid[16];            /* of the device whose memory it is */
@@ -33,6 +46,7 @@ struct gs_opening {
     uint32_t chunk_count, got;
     CUmemGenericAllocationHandle *handles;
     struct gs_own_fd lifeline; /* while it is open, the exporter keeps the memory in place */
+    bool tells; /* the exporter says over it when the memory is freed: it may be kept */
 
     CUdeviceptr mapped; /* address of the first chunk */
 };
@@ -44,9 +58,13 @@ CUresult gs_openings_open(const struct gs_ipc_handle *like, struct gs_device *de
                           int (*get)(const void *context, struct gs_opening *opening),
                           const void *context, CUdeviceptr *address, int *error);
 
-/* Ends one open; the last one unmaps the memory. *ours: the address is of such memory, else
- * nothing was done. Any thread, outside the gate. */
+/* Ends one open; after the last one the address is unknown. *ours: the address is of such memory,
+ * else nothing was done. Any thread, outside the gate. */
 CUresult gs_openings_close(CUdeviceptr address, bool *ours);
+
+/* Unmaps memory that is closed and was kept long enough, or that its exporter has freed; all: all
+ * that is kept. Returns ns until it should be called again. Client thread. */
+uint64_t gs_openings_tend(uint64_t now, bool all);
 
 /* Releases the parts that have come and are not mapped. */
 void gs_opening_drop(struct gs_opening *opening);
@@ -57,9 +75,9 @@ void gs_openings_context_ended(CUcontext context);
 /* Under gs_memory_lock: the opening that contains the address; NULL: none. */
 const struct gs_opening *gs_openings_at(CUdeviceptr address);
 
-/* Under gs_memory_lock: true if any memory is open, or being opened. */
+/* Under gs_memory_lock: true if any memory is open, being opened or closed, or kept. */
 bool gs_openings_any(void);
-/* True if memory of that process is open, or being opened. Any thread. */
+/* True if that is memory of that process. Any thread. */
 bool gs_openings_of(const uint8_t exporter[16]);
 
 void gs_openings_after_fork(void);

@@ -24,6 +24,7 @@
 #include "runtime/host/host.h"
 #include "runtime/base/mutex.h"
 #include "runtime/range/over.h"
+#include "runtime/range/shares.h"
 #include "runtime/range/slab.h"
 #include "runtime/range/uses.h"
 #include "runtime/range/owners.h"
@@ -400,8 +401,10 @@ void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
     if (!range->pinned)
         end_demand(range);
     range->device->accounts.over -= range->over;
-    if (range->pin.shares != 0)
+    if (range->pin.shares != 0) {
         range->device->accounts.shared -= range->reserved;
+        gs_shares_freed(range, NULL);
+    }
     range->pin.shares = 0; /* the driver keeps it for the processes that have it open */
     range->life = (uint8_t)life;
 }

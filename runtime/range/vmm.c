@@ -16,6 +16,7 @@
 #include "runtime/range/owners.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/memory_lock.h"
+#include "runtime/range/shares.h"
 
 #define ATTEMPTS 4 /* at releasing memory: a single call may fail for reasons of its own */
 
@@ -152,17 +153,24 @@ static CUmemAllocationProp plain_memory(const struct gs_device *device)
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->ordinal}};
 }
 
+/* Programs of which others have opened memory will have more of it opened: it need not be made
+ * anew then, for which they would have to stop. */
+static bool may_be_opened(const struct gs_range *range)
+{
+    return gs_shares_begun() && range->own == NULL && range->theirs == NULL &&
+           range->pool == NULL;
+}
+
 /* Makes memory of which descriptors can be made, if that is useful. If not, or if the driver has
  * no such memory, makes plain memory. */
-CUresult gs_vmm_create(struct gs_range *range, uint32_t index)
+static CUresult create_chunk(struct gs_range *range, uint32_t index, CUmemAllocationProp wanted,
+                             bool sendable)
 {
     struct gs_chunk *chunk = &range->chunks[index];
     const uint64_t bytes = gs_range_chunk_bytes(range, index);
-    CUmemAllocationProp wanted =
-        range->own != NULL ? range->own->prop : plain_memory(range->device);
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
-    chunk->sendable = range->exports != NULL || gs_handover_is_wanted(range, index);
+    chunk->sendable = sendable;
     if (chunk->sendable) {
         wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         result = gs_driver.cuMemCreate(&chunk->handle, bytes, &wanted, 0);
@@ -172,6 +180,13 @@ CUresult gs_vmm_create(struct gs_range *range, uint32_t index)
         wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
     }
     return gs_driver.cuMemCreate(&chunk->handle, bytes, &wanted, 0);
+}
+
+CUresult gs_vmm_create(struct gs_range *range, uint32_t chunk)
+{
+    return create_chunk(
+        range, chunk, range->own != NULL ? range->own->prop : plain_memory(range->device),
+        range->exports != NULL || gs_handover_is_wanted(range, chunk) || may_be_opened(range));
 }
 
 CUresult gs_vmm_create_on_host(struct gs_range *range, uint32_t chunk)
@@ -203,15 +218,13 @@ static CUresult place_chunk(struct gs_range *range, uint32_t chunk)
 /* maps memory for one chunk at its address, without access rights */
 static bool put_in_place(struct gs_range *range, uint32_t chunk)
 {
-    const CUmemAllocationProp plain = plain_memory(range->device);
-    const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
-    CUmemGenericAllocationHandle *handle = &range->chunks[chunk].handle;
+    const CUmemGenericAllocationHandle *handle = &range->chunks[chunk].handle;
 
-    range->chunks[chunk].sendable = false;
-    if (gs_driver.cuMemCreate(handle, bytes, &plain, 0) != CUDA_SUCCESS)
-        return false;
-    if (gs_driver.cuMemMap(gs_range_chunk_address(range, chunk), bytes, 0, *handle, 0) ==
+    if (create_chunk(range, chunk, plain_memory(range->device), may_be_opened(range)) !=
         CUDA_SUCCESS)
+        return false;
+    if (gs_driver.cuMemMap(gs_range_chunk_address(range, chunk),
+                           gs_range_chunk_bytes(range, chunk), 0, *handle, 0) == CUDA_SUCCESS)
         return true;
     gs_vmm_release(*handle);
     return false;

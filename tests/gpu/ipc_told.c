@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ipc_told.c: `ipc told`: commands of standard input, one a line (see commands[]). One thread.
+ * ipc_told.c: `ipc told`: commands of standard input, one a line (see commands[]). One thread, and
+ * those of `storm`.
  */
+#include <pthread.h>
 #include <unistd.h>
 
 #include "tests/gpu/ipc.h"
 
 #define HANDLE_BYTES ((size_t)64)
 #define PIECES       64
+#define STORMERS     4
 
 static struct piece {
     CUdeviceptr address;
@@ -89,21 +92,28 @@ static void tell_handle(const char *a, const char *b)
     printf("\n");
 }
 
-/* as many bytes as the driver says there are; the second word: flags, 1 without it */
-static void tell_open(const char *a, const char *b)
+static CUipcMemHandle parse_handle(const char *word)
 {
     unsigned char bytes[HANDLE_BYTES] = {0};
-    CUdeviceptr address = 0, base = 0;
     CUipcMemHandle handle;
-    size_t size = 0;
-    CUresult result;
 
-    for (size_t i = 0; i < sizeof bytes && strlen(a) >= 2 * i + 2; i++) {
-        const char digits[3] = {a[2 * i], a[2 * i + 1], 0};
+    for (size_t i = 0; i < sizeof bytes && strlen(word) >= 2 * i + 2; i++) {
+        const char digits[3] = {word[2 * i], word[2 * i + 1], 0};
 
         bytes[i] = (unsigned char)strtoul(digits, NULL, 16);
     }
     memcpy(&handle, bytes, sizeof handle);
+    return handle;
+}
+
+/* as many bytes as the driver says there are; the second word: flags, 1 without it */
+static void tell_open(const char *a, const char *b)
+{
+    const CUipcMemHandle handle = parse_handle(a);
+    CUdeviceptr address = 0, base = 0;
+    size_t size = 0;
+    CUresult result;
+
     result =
         ipc_open_handle(&handle, *b == '\0' ? 1u : (unsigned)strtoul(b, NULL, 10), &address);
     if (result == CUDA_SUCCESS)
@@ -196,6 +206,70 @@ static void tell_child(const char *a, const char *b)
     printf(child > 0 ? "ok %d\n" : "error %d\n", (int)child);
 }
 
+struct storm {
+    pthread_t thread;
+    CUcontext context;
+    CUipcMemHandle handle;
+    unsigned rounds, word;
+    CUresult result;
+    bool bad;
+};
+
+/* Opens and closes what the other threads open and close, too; the first word must be there. */
+static void *open_and_close(void *of)
+{
+    struct storm *storm = of;
+    CUdeviceptr address;
+
+    storm->result = CALL(cuCtxSetCurrent, cuCtxSetCurrent_v4000)(storm->context);
+    for (unsigned i = 0; i < storm->rounds && storm->result == CUDA_SUCCESS; i++) {
+        unsigned word = 0;
+
+        storm->result = ipc_open_handle(&storm->handle, 1, &address);
+        if (storm->result == CUDA_SUCCESS)
+            storm->result = CALL(cuMemcpyDtoH_v2, cuMemcpyDtoH_v3020)(&word, address, 4);
+        storm->bad |= word != storm->word;
+        if (storm->result == CUDA_SUCCESS)
+            storm->result = ipc_close_handle(address);
+    }
+    return NULL;
+}
+
+/* of a handle, by several threads at the same time, so many times */
+static void tell_storm(const char *a, const char *b)
+{
+    struct storm storms[STORMERS];
+    CUcontext context = NULL;
+    CUdeviceptr address = 0;
+    CUresult result = CALL(cuCtxGetCurrent, cuCtxGetCurrent_v4000)(&context);
+    const CUipcMemHandle handle = parse_handle(a);
+    unsigned word = 0;
+    bool bad = false;
+
+    if (result == CUDA_SUCCESS)
+        result = ipc_open_handle(&handle, 1, &address);
+    if (result == CUDA_SUCCESS)
+        result = CALL(cuMemcpyDtoH_v2, cuMemcpyDtoH_v3020)(&word, address, 4);
+    if (result == CUDA_SUCCESS)
+        result = ipc_close_handle(address);
+    for (unsigned i = 0; i < STORMERS; i++) {
+        storms[i] = (struct storm){.context = context,
+                                   .handle = handle,
+                                   .rounds = (unsigned)strtoul(b, NULL, 10),
+                                   .word = word};
+        pthread_create(&storms[i].thread, NULL, open_and_close, &storms[i]);
+    }
+    for (unsigned i = 0; i < STORMERS; i++) {
+        pthread_join(storms[i].thread, NULL);
+        bad |= storms[i].bad;
+        result = result == CUDA_SUCCESS ? storms[i].result : result;
+    }
+    if (result == CUDA_SUCCESS && bad)
+        printf("bad 0\n");
+    else
+        answer_result(result);
+}
+
 static const struct {
     const char *name;
     void (*run)(const char *a, const char *b);
@@ -204,7 +278,7 @@ static const struct {
     {"handle", tell_handle}, {"open", tell_open},   {"close", tell_close},
     {"free", tell_free},     {"copy", tell_copy},   {"same", tell_same},
     {"size", tell_size},     {"child", tell_child}, {"attributes", tell_attributes},
-    {"forget", tell_forget},
+    {"forget", tell_forget}, {"storm", tell_storm},
 };
 
 static void obey_line(char *line)

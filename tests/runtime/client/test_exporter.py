@@ -211,6 +211,60 @@ class Ipc(unittest.TestCase):
             self.assertEqual(two.say(f"open {handle}"), ["error", "1"])
             self.assertTrue(wait_for(lambda: any("GPUSHARE_MEMORY=native" in note["text"] for note in card.status()["notes"])))
 
+    def test_opened_again(self):
+        """What was closed a moment ago is there at once: the exporter is not asked. It is not kept for ever."""
+        with Scene() as card:
+            log = os.path.join(card.folder, "exporter.log")
+            one, two = card.process(GPUSHARE_LOG=log), card.process()
+            _, handle = one.make(4 * MIB, 1)
+
+            def asked():
+                with open(log, encoding="utf-8") as file:
+                    return file.read().count("is open in another process:")
+
+            def opens():
+                piece = two.word(f"open {handle}")
+                self.assertEqual(two.say(f"check {piece} 1"), ["ok"])
+                self.assertEqual(two.say(f"close {piece}"), ["ok"])
+                return asked()
+
+            self.assertTrue(wait_for(lambda: opens() == opens()))
+            self.assertTrue(card.has_shared(one, 0))
+            before = asked()
+            self.assertEqual(opens(), before + 1)
+            self.all_is_there(card)
+
+    def test_freed_when_it_was_closed(self):
+        """What is kept for the next open is not opened any more; an allocation and a small one."""
+        with Scene() as card:
+            one, two = card.process(), card.process()
+            for size in 3 * (4 * MIB, 64 << 10):
+                piece, handle = one.make(size, 1)
+                opened = two.word(f"open {handle}")
+                self.assertEqual(two.say(f"close {opened}"), ["ok"])
+                self.assertEqual(one.say(f"free {piece}"), ["ok"])
+                self.assertEqual(two.say(f"open {handle}"), ["error", "1"])
+            piece, handle = one.make(110 * MIB, 1)
+            opened = two.word(f"open {handle}")
+            self.assertEqual(two.say(f"close {opened}"), ["ok"])
+            self.assertEqual(one.say(f"free {piece}"), ["ok"])
+            piece, _ = one.make(140 * MIB, 2)  # there is no room for both
+            self.assertEqual(one.say(f"check {piece} 2"), ["ok"])
+            self.all_is_there(card)
+
+    def test_opened_by_threads(self):
+        """Four threads open and close the same memory, while it is freed at some time."""
+        with Scene() as card:
+            one, two = card.process(), card.process()
+            piece, handle = one.make(4 * MIB, 1)
+            self.assertEqual(two.say(f"storm {handle} 2000"), ["ok"])
+            two.tell(f"storm {handle} 300000")
+            time.sleep(0.1)
+            self.assertEqual(one.say(f"free {piece}"), ["ok"])
+            self.assertIn(two.answer(), (["ok"], ["error", "1"]))  # "ok": one of them had it open at any time
+            self.assertEqual(two.say(f"open {handle}"), ["error", "1"])
+            self.all_is_there(card)
+
     def test_killed(self):
         """Either side; and a free while it is open."""
         with Scene() as card:
@@ -277,6 +331,13 @@ class Ipc(unittest.TestCase):
             child = int(two.word("child 300"))
             try:
                 self.assertEqual(two.say(f"close {piece}"), ["ok"])
+                self.assertTrue(card.has_shared(one, 0))
+            finally:
+                os.kill(child, 9)
+            piece = two.word(f"open {handle}")
+            self.assertEqual(two.say(f"close {piece}"), ["ok"])
+            child = int(two.word("child 300"))  # as long as it is kept
+            try:
                 self.assertTrue(card.has_shared(one, 0))
             finally:
                 os.kill(child, 9)
