@@ -90,7 +90,8 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     state->pinned_arrays = atomic_load_explicit(&device->arrays, memory_order_relaxed);
     state->pinned = accounts.pinned + state->pinned_graphs + state->pinned_arrays + kept;
     state->shared = accounts.shared;
-    if ((wants_run && (accounts.missing != 0 || due != 0)) || (!report->running && state->resident > budget))
+    if ((wants_run && (accounts.missing != 0 || due != 0)) ||
+        (!report->running && state->resident > budget))
         state->flags |= GS_STATE_MOVING;
     state->flags |= (report->running ? GS_STATE_RUNNING : 0) |
                     (report->want ? GS_STATE_WANT : 0) | (report->stuck ? GS_STATE_STUCK : 0) |

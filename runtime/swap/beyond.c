@@ -28,6 +28,7 @@
 #define PATIENCE_NS 10000000000ull /* for room that does not come, or for a driver that fails */
 
 static struct {
+    bool asks;         /* for host memory */
     bool any;          /* some may be there */
     bool coming;       /* it is brought back */
     uint64_t since;    /* ns: it waits, or has got ahead */
@@ -83,10 +84,13 @@ static void book_chunk(const struct gs_exchange_chunk *it)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
-/* False: there is no host memory, at least not yet. */
+/* False: the driver refuses, or there is no host memory, at least not yet: the daemon is asked. */
 static bool put_chunk(const struct gs_exchange_chunk *it)
 {
-    if (gs_host_claim(it->bytes) != GS_HOST_CLAIMED)
+    const enum gs_host_claim claim = gs_host_claim(it->bytes);
+
+    self.asks = claim == GS_HOST_LATER;
+    if (claim != GS_HOST_CLAIMED)
         return false;
     if (!gs_over_make(it->range, it->index)) {
         gs_host_unclaim(it->bytes);
@@ -116,13 +120,17 @@ static void put_device(struct gs_device *device)
     gs_uses_begin();
 }
 
-void gs_beyond_put(void)
+void gs_beyond_put(bool closed)
 {
+    const bool asked = self.asks;
     struct gs_device *device;
 
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+    self.asks = false;
+    for (unsigned i = 0; closed && (device = gs_device_at(i)) != NULL; i++)
         if (is_told(device) && !device->managed && gs_memory_accounts(device).missing != 0)
             put_device(device);
+    if (asked && !self.asks)
+        gs_host_give_up_claim();
 }
 
 /* --- and back --- */
@@ -219,6 +227,6 @@ bool gs_beyond_step(uint64_t now)
 
 void gs_beyond_after_fork(void)
 {
-    self.any = self.coming = false;
+    self.asks = self.any = self.coming = false;
     self.since = self.retry_at = 0;
 }

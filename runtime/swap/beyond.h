@@ -11,8 +11,8 @@
 
 #include "runtime/base/device.h"
 
-/* Puts what is missing there, where the daemon says so. The gate is closed; work may still run. */
-void gs_beyond_put(void);
+/* Puts what is missing there, where the daemon says so, if the gate is closed. Work may still run. */
+void gs_beyond_put(bool closed);
 
 /* Bytes that are to come back to the card, and therefore part of the demand. */
 uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts *accounts);
