@@ -63,6 +63,7 @@ static const char *check_member(const struct sched_member *member, struct total 
     total->sum.kept += member->books.share.kept; /* this and the next one change with time */
     total->sum.given += member->books.share.given;
     total->sum.silent += member->books.share.silent; /* this too */
+    total->sum.beyond += member->beyond ? member->report.over : 0;
     total->sum.held += member->party->turn.held;
     if (member->books.share.silent != 0 &&
         member->books.share.silent != sched_less(hold, member->report.demand))
@@ -147,8 +148,8 @@ static bool is_equal(const struct sched_share *a, const struct sched_share *b)
 {
     return a->demand == b->demand && a->resident == b->resident && a->pinned == b->pinned &&
            a->hold == b->hold && a->kept == b->kept && a->given == b->given &&
-           a->silent == b->silent && a->held == b->held && a->unsure == b->unsure &&
-           a->unsure_most == b->unsure_most;
+           a->silent == b->silent && a->beyond == b->beyond && a->held == b->held &&
+           a->unsure == b->unsure && a->unsure_most == b->unsure_most;
 }
 
 /* A background program runs although another one that is not in the background wants the device. */

@@ -208,12 +208,14 @@ struct gs_wire_wish { /* a complete wish: the newest one replaces those before *
 /* Flags of gs_wire_target. RUN: the program may run. WAITERS: others wait for this device, so it
  * bounds unfinished work and stops when idle. PAUSED: somebody paused it. SOLE: no other program
  * is known on this device, so no other program can make room. GIVE: memory that leaves may be
- * handed over to others. */
+ * handed over to others. BEYOND: what the program lacks cannot come before it runs on: it puts that
+ * into host memory that the device reaches, until its turn ends. */
 #define GS_TARGET_RUN     0x01u
 #define GS_TARGET_WAITERS 0x02u
 #define GS_TARGET_PAUSED  0x04u
 #define GS_TARGET_SOLE    0x08u
 #define GS_TARGET_GIVE    0x10u
+#define GS_TARGET_BEYOND  0x20u
 
 struct gs_wire_target {
     struct gs_wire_header header;

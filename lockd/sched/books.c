@@ -109,6 +109,7 @@ static struct sched_share share_of(const struct sched_member *member, bool busy,
         .held = member->party->turn.held,
         .given = busy && !clings ? sched_less(member->budget, need) : 0,
         .silent = silent,
+        .beyond = member->beyond ? member->report.over : 0,
         .unsure = unsure ? member->report.resident : 0,
         .unsure_most = unsure ? sched_member_hold(member) : 0,
     };
@@ -126,6 +127,7 @@ static void count_share(struct sched_member *member, const struct sched_share *s
     sum->kept += share->kept - old->kept;
     sum->given += share->given - old->given;
     sum->silent += share->silent - old->silent;
+    sum->beyond += share->beyond - old->beyond;
     sum->held += share->held - old->held;
     sum->unsure += share->unsure - old->unsure;
     sum->unsure_most += share->unsure_most - old->unsure_most;

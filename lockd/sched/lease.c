@@ -254,7 +254,7 @@ static void end_party(struct sched_party *party, uint64_t now)
         policy->ended(party);
     party->turn.held = party->turn.begun = false;
     party->turn.backfilled = false;
-    party->turn.started = 0;
+    party->turn.started = party->turn.knotted = 0;
     lockd_list_remove(&party->turn.holder);
     device->turns.holder_count--;
     device->turns.generation++;
@@ -266,6 +266,7 @@ static void end_party(struct sched_party *party, uint64_t now)
 
         member->stopped = now;
         member->shortage.had = 0;
+        member->beyond = false;
         sched_agenda_touch(member);
     }
 }

@@ -36,6 +36,7 @@ struct sched_share {
     uint64_t held;  /* 1: its gang has a place there, and so it a share of the spare bytes */
     /* it does not read its targets: what it may hold beyond its demand, and does not give back */
     uint64_t silent;
+    uint64_t beyond; /* what it was told to put beyond the card, which comes back */
     /* it moves, or has not read a new budget: that may really be anything from 0 to the most */
     uint64_t unsure, unsure_most;
 };
@@ -162,6 +163,7 @@ struct sched_party_turn {
     uint64_t started;  /* when it first ran in this turn; 0: not yet */
     uint64_t length;   /* ns it may run when others wait */
     uint64_t until;    /* its turn is over then, if anybody waits */
+    uint64_t knotted;  /* it and others wait for each other's memory since then: stop.c; 0: not */
     uint64_t count;    /* of its turns */
 };
 
@@ -332,6 +334,7 @@ struct sched_device_turns {
     uint32_t holder_count;
     uint32_t elsewhere; /* parties that wait for another device first */
     uint32_t closing;   /* gangs whose turns are to end for its sake: together.c */
+    uint32_t knots;     /* holders that stop.c has to look at */
     bool leases, waiters;
     uint64_t generation; /* rises when holders or their needs change */
     uint64_t switches;

@@ -69,6 +69,7 @@ static uint32_t flags_for(const struct sched_member *member)
         run ? member->device->told.waiters : (member->sent.flags & GS_TARGET_WAITERS) != 0;
 
     return (run ? GS_TARGET_RUN : 0) | (waiters ? GS_TARGET_WAITERS : 0) |
+           (member->beyond ? GS_TARGET_BEYOND : 0) |
            (member->device->member_count == 1 ? GS_TARGET_SOLE : 0) |
            (member->party->gang->paused != 0 ? GS_TARGET_PAUSED : 0);
 }

@@ -53,6 +53,7 @@ struct sched_member {
     uint64_t trimmed_at; /* when spare bytes were last taken from it; 0: never */
     uint64_t last_run;   /* device->clock when it last ran: victims go in this order */
     uint64_t stopped;    /* when it was asked to stop: lease.c */
+    bool beyond;         /* what it lacks is to lie beyond the card, in this turn: stop.c */
     struct sched_member_agenda agenda;
     struct sched_member_report report;
     struct sched_member_sent sent;
@@ -196,7 +197,8 @@ static inline uint64_t sched_need(const struct sched_member *member)
 /* There is less than all together need, or some do not give back what they do not need. */
 static inline bool sched_device_crowded(const struct sched_device *device)
 {
-    return device->books.sum.demand + device->books.sum.silent > device->space.capacity;
+    return device->books.sum.demand + device->books.sum.silent + device->books.sum.beyond >
+           device->space.capacity;
 }
 
 /* Does its newest decision say RUN? */

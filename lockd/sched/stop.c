@@ -19,6 +19,8 @@
 #define SKIPPED_SWITCHES 4
 #define SKIPPED_ROUND    8
 
+#define KNOT_NS (3000 * NS_PER_MS) /* memory that is on its way has come by then */
+
 static bool needs_more(const struct sched_party *party)
 {
     bool more = false;
@@ -66,7 +68,8 @@ static int overflow_rank(const struct sched_party *party)
  * come to run. */
 void sched_stop_overflow(struct sched_device *device, uint64_t now)
 {
-    while (device->books.need_held + device->books.lost > device->space.capacity &&
+    while (device->books.need_held + device->books.lost + device->books.sum.beyond >
+               device->space.capacity &&
            device->turns.holder_count > 1) {
         struct sched_party *victim = NULL;
         int rank = -1;
@@ -86,6 +89,124 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
         if (!sched_together_stop(victim->gang, device, now))
             return;
         sched_lease_end(victim->gang, now);
+    }
+}
+
+/* --- gangs that wait for each other's memory --- */
+
+static bool lacks_memory(const struct sched_party *party)
+{
+    for (const struct lockd_list *at = party->members.next; at != &party->members;
+         at = at->next) {
+        if (!lockd_list_empty(&sched_member_of(at, of_party)->books.hungry))
+            return true;
+    }
+    return false;
+}
+
+/* Those of it that run may be in a collective, which ends once the ones that lack memory have come
+ * to run. */
+static bool is_blocked(const struct sched_gang *gang)
+{
+    bool runs = false, lacks = false;
+
+    if (gang->client_count < 2)
+        return false;
+    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
+         at = at->next) {
+        const struct sched_party *party = sched_party_of(at, of_gang);
+
+        runs = runs || party->books.running_members != 0;
+        lacks = lacks || lacks_memory(party);
+    }
+    return runs && lacks;
+}
+
+/* All other gangs that could leave it their memory here lack some elsewhere. What a program of one
+ * process has can be had. */
+static bool is_knotted(const struct sched_party *party)
+{
+    const struct sched_device *device = party->device;
+    bool knotted = false;
+
+    if (!lacks_memory(party) || !is_blocked(party->gang))
+        return false;
+    for (const struct lockd_list *at = device->turns.holders.next; at != &device->turns.holders;
+         at = at->next) {
+        const struct sched_gang *gang = sched_party_of(at, turn.holder)->gang;
+
+        if (gang == party->gang || gang->client_count < 2)
+            continue;
+        if (!is_blocked(gang))
+            return false;
+        knotted = true;
+    }
+    return knotted;
+}
+
+static void set_beyond(struct sched_member *member, bool beyond, uint64_t now)
+{
+    if (member->beyond == beyond)
+        return;
+    member->beyond = beyond;
+    sched_books_member(member, now);
+    sched_agenda_touch(member);
+}
+
+/* What it has beyond the card comes back once there is room for it. Returns whether some of it has
+ * not. */
+static bool look_beyond(struct sched_party *party, uint64_t now)
+{
+    const struct sched_device *device = party->device;
+    const uint64_t needs = device->books.need_held + device->books.lost;
+    bool beyond = false;
+
+    lockd_list_each (at, &party->members) {
+        struct sched_member *member = sched_member_of(at, of_party);
+
+        if (party->gang->closing.by == NULL &&
+            needs + member->report.over <= device->space.capacity)
+            set_beyond(member, false, now);
+        beyond = beyond || member->beyond;
+    }
+    return beyond;
+}
+
+/* It can neither stop nor get memory; to put what it lacks beyond the card is all that is left. */
+static void send_beyond(struct sched_party *party, uint64_t now)
+{
+    if (party->turn.knotted == 0)
+        party->turn.knotted = now;
+    if (now < party->turn.knotted + KNOT_NS || party->gang->closing.by == NULL) {
+        party->device->stop_at =
+            sched_min(party->device->stop_at,
+                      sched_max(party->turn.knotted + KNOT_NS, now + GRACE_SHORT));
+        return;
+    }
+    lockd_list_each (at, &party->members) {
+        struct sched_member *member = sched_member_of(at, of_party);
+
+        if (!lockd_list_empty(&member->books.hungry))
+            set_beyond(member, true, now);
+    }
+}
+
+void sched_stop_knots(struct sched_device *device, uint64_t now)
+{
+    const bool full = device->books.need_held + device->books.lost > device->space.capacity;
+
+    if (!full && device->turns.knots == 0)
+        return;
+    device->turns.knots = 0;
+    lockd_list_each (at, &device->turns.holders) {
+        struct sched_party *party = sched_party_of(at, turn.holder);
+        const bool knotted = full && is_knotted(party);
+
+        if (knotted)
+            send_beyond(party, now);
+        else
+            party->turn.knotted = 0;
+        device->turns.knots += look_beyond(party, now) || knotted;
     }
 }
 

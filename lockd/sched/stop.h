@@ -9,7 +9,10 @@
 
 /* Stops holders until the others fit together. */
 void sched_stop_overflow(struct sched_device *device, uint64_t now);
-/* ... those that idle or do not get ahead while others wait. */
+/* Gangs that cannot stop before they get memory that another one has, which cannot stop either:
+ * they are told to put it beyond the card. */
+void sched_stop_knots(struct sched_device *device, uint64_t now);
+/* Stops holders that idle or do not get ahead while others wait. */
 void sched_stop_idle(struct sched_device *device, uint64_t now);
 /* Asks the stuck ones again. */
 void sched_stop_watch(struct sched_device *device, uint64_t now);

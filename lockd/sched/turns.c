@@ -432,6 +432,7 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     settle_parties(device, now);
     stop_background(device, now);
     stop_forming(device, now);
+    sched_stop_knots(device, now);
     settle_parties(device, now);
     note_waiters(device, now);
     sched_stop_idle(device, now);

@@ -23,6 +23,7 @@
 #include "runtime/gate/gate.h"
 #include "runtime/gate/throttle.h"
 #include "runtime/base/log.h"
+#include "runtime/swap/beyond.h"
 #include "runtime/swap/moving.h"
 #include "runtime/swap/placement.h"
 #include "runtime/client/evidence.h"
@@ -101,7 +102,8 @@ static bool all_may_run(void)
  * opens it. */
 static bool must_stop(void)
 {
-    return !all_may_run() || gs_exporter_needs_stop() || gs_placement_needs_stop();
+    return !all_may_run() || gs_exporter_needs_stop() || gs_placement_needs_stop() ||
+           gs_beyond_needs_stop();
 }
 
 static bool somebody_waits(void)
@@ -373,17 +375,19 @@ uint64_t gs_reconcile(void)
     if (gs_session_fd() < 0)
         due = 20 * MS;
     gs_opener_send(gs_session_fd());
+    gs_beyond_look(now, all_may_run() && !exiting, self.stopped);
     if (must_stop() && !self.stopped)
         due = smaller_of(due, stop_program(now));
     else if (!must_stop() && self.started_to_stop)
         reopen_if_complete();
+    gs_beyond_put(self.stopped || self.started_to_stop);
     if (gs_memory_dispose_dead(self.stopped))
         due = smaller_of(due, MS);
     if (all_may_run() || self.stopped)
         more = gs_moving_step(now, self.stopped, !exiting, gs_session_fd());
     due = smaller_of(due, gs_placement_look(now, all_may_run() && !exiting));
     if (self.stopped && !more)
-        more = gs_placement_step(all_may_run());
+        more = gs_beyond_step(now) || gs_placement_step(all_may_run());
     due = smaller_of(due, gs_exporter_step(gs_now(), self.stopped, gs_session_fd()));
     due = smaller_of(due, gs_openings_tend(gs_now(), !all_may_run()));
     now = gs_now();
@@ -423,6 +427,7 @@ void gs_reconcile_after_fork(void)
     gs_evidence_after_fork();
     gs_exporter_after_fork();
     gs_placement_after_fork();
+    gs_beyond_after_fork();
     gs_uses_after_fork();
     gs_graph_uses_after_fork();
     gs_opener_after_fork();

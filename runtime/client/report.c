@@ -19,6 +19,7 @@
 #include "runtime/swap/kernels.h"
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"
+#include "runtime/swap/beyond.h"
 
 #define STEP_BYTES (64ull << 20) /* while memory moves: a message at least this often */
 #define ACCOUNT_NS 2000000ull    /* plain growth in the budget: at most one message */
@@ -73,6 +74,7 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     const uint64_t budget = atomic_load_explicit(&device->target.budget, memory_order_relaxed);
     const uint64_t kept = atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
     const struct gs_accounts accounts = gs_memory_accounts(device);
+    const uint64_t due = gs_beyond_due(device, &accounts);
 
     memset(state, 0, sizeof *state);
     state->header = (struct gs_wire_header){.magic = GS_WIRE_MAGIC,
@@ -82,13 +84,14 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     memcpy(state->uuid, device->uuid, sizeof state->uuid);
     state->target_seq = atomic_load_explicit(&device->target.seq, memory_order_acquire);
     state->device_total = device->total;
-    state->demand = accounts.demand - (kept < accounts.demand ? kept : accounts.demand);
+    state->demand = accounts.demand - (kept < accounts.demand ? kept : accounts.demand) + due;
     state->resident = accounts.resident - (kept < accounts.resident ? kept : accounts.resident);
     state->pinned_graphs = device->graphs.bytes;
     state->pinned_arrays = atomic_load_explicit(&device->arrays, memory_order_relaxed);
     state->pinned = accounts.pinned + state->pinned_graphs + state->pinned_arrays + kept;
     state->shared = accounts.shared;
-    if ((wants_run && accounts.missing != 0) || (!report->running && state->resident > budget))
+    if ((wants_run && (accounts.missing != 0 || due != 0)) ||
+        (!report->running && state->resident > budget))
         state->flags |= GS_STATE_MOVING;
     state->flags |= (report->running ? GS_STATE_RUNNING : 0) |
                     (report->want ? GS_STATE_WANT : 0) | (report->stuck ? GS_STATE_STUCK : 0) |

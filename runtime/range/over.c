@@ -79,8 +79,7 @@ static bool claim_memory(uint64_t bytes)
     return false;
 }
 
-/* Of host memory that has been claimed. */
-static bool fill_chunk(struct gs_range *range, uint32_t index)
+bool gs_over_make(struct gs_range *range, uint32_t index)
 {
     CUresult result = gs_vmm_create_on_host(range, index);
 
@@ -122,7 +121,7 @@ bool gs_over_fill(struct gs_range *range)
         gs_log("no host memory for %llu bytes beyond the card", (unsigned long long)wanted);
     for (uint32_t i = 0; i < range->chunk_count && filled; i++)
         if (is_empty(&range->chunks[i]))
-            filled = fill_chunk(range, i);
+            filled = gs_over_make(range, i);
     if (filled)
         return true;
     if (claimed)

@@ -26,4 +26,8 @@ bool gs_over_suits(const struct gs_range *range);
  * some may have theirs. Nobody else can reach the range; may wait, for the daemon to allow it. */
 bool gs_over_fill(struct gs_range *range);
 
+/* Memory for one chunk, of host memory that has been claimed, at its address. False: the driver
+ * refused it. */
+bool gs_over_make(struct gs_range *range, uint32_t index);
+
 #endif

@@ -11,52 +11,68 @@
 
 struct figures {
     uint64_t events, worst; /* worst: time of a run in thousandths of its work one by one */
-    unsigned trials;
+    unsigned trials, beyond;
 };
 
-static void run_one(uint64_t seed, bool late, struct figures *figures)
+enum kind { ANY, LATE, GROWN };
+
+/* Returns whether all jobs came to their end in time. */
+static bool run_world(struct trial_world *world, uint64_t seed, struct figures *figures)
+{
+    const uint64_t began = world->now, bound = began + 8 * world->work + 600000 * NS_PER_MS;
+
+    while (!trial_world_is_done(world) && world->now < bound) {
+        trial_world_step(world);
+        world->now += TRIAL_STEP;
+    }
+    figures->events += world->events;
+    figures->trials += world->said;
+    figures->beyond += world->beyond;
+    figures->worst = sched_max(figures->worst,
+                               (world->now - began) * 1000 / (world->work + 20000 * NS_PER_MS));
+    if (trial_world_is_done(world))
+        return true;
+    trial_world_print(world);
+    print_error("seed %llu: not done after %llu s (work of %llu s)\n", (unsigned long long)seed,
+                (unsigned long long)((world->now - began) / 1000000000),
+                (unsigned long long)(world->work / 1000000000));
+    return false;
+}
+
+static bool run_one(uint64_t seed, enum kind kind, struct figures *figures)
 {
     static const enum gs_policy policies[] = {GS_POLICY_FAIR, GS_POLICY_FAIR, GS_POLICY_RR,
                                               GS_POLICY_PRIORITY, GS_POLICY_FIFO};
     struct trial_world *world = calloc(1, sizeof *world);
-    uint64_t bound, began;
+    bool done;
 
     assert_non_null(world);
     world->random = seed * 0x9e3779b97f4a7c15u + 1;
-    world->late = late;
-    world->grown = late && getenv("GROWN") != NULL;
+    world->late = kind != ANY;
+    world->grown = kind == GROWN;
     for (int i = 0; i < 8; i++)
         trial_world_random(world, 1);
-    began = world->now = 1000 * NS_PER_MS;
-    world->devices = 1 + (unsigned)trial_world_random(world, TRIAL_DEVICES);
-    world->jobs = 1 + (unsigned)trial_world_random(world, TRIAL_JOBS);
+    world->now = 1000 * NS_PER_MS;
+    world->devices = world->grown ? 2 + (unsigned)trial_world_random(world, 2)
+                                  : 1 + (unsigned)trial_world_random(world, TRIAL_DEVICES);
+    world->jobs = world->grown ? 2 + (unsigned)trial_world_random(world, 2)
+                               : 1 + (unsigned)trial_world_random(world, TRIAL_JOBS);
     world->policy = policies[trial_world_random(world, sizeof policies / sizeof policies[0])];
     world->quantum = (uint64_t[]){LOCKD_AUTO, 200 * NS_PER_MS,
                                   1000 * NS_PER_MS}[trial_world_random(world, 3)];
     world->restart_at = trial_world_random(world, 3) == 0
                             ? world->now + trial_world_random(world, 20000) * NS_PER_MS
                             : LOCKD_NEVER;
+    if (world->grown)
+        world->grow_at = world->now + (45000 + trial_world_random(world, 20000)) * NS_PER_MS;
     trial_world_begin(world);
     for (unsigned j = 0; j < world->jobs; j++)
         trial_world_add_job(world, j);
-    bound = began + 8 * world->work + 600000 * NS_PER_MS;
-    while (!trial_world_is_done(world) && world->now < bound) {
-        trial_world_step(world);
-        world->now += TRIAL_STEP;
-    }
-    if (!trial_world_is_done(world)) {
-        trial_world_print(world);
-        fail_msg("seed %llu: not done after %llu s (work of %llu s)", (unsigned long long)seed,
-                 (unsigned long long)((world->now - began) / 1000000000),
-                 (unsigned long long)(world->work / 1000000000));
-    }
-    figures->events += world->events;
-    figures->trials += world->said;
-    figures->worst = sched_max(figures->worst,
-                               (world->now - began) * 1000 / (world->work + 20000 * NS_PER_MS));
+    done = run_world(world, seed, figures);
     kin_deinit(&world->kin);
     sched_free(world->sched);
     free(world);
+    return done;
 }
 
 static uint64_t from_environment(const char *name, uint64_t otherwise)
@@ -66,24 +82,28 @@ static uint64_t from_environment(const char *name, uint64_t otherwise)
     return text != NULL ? strtoull(text, NULL, 10) : otherwise;
 }
 
-static void run_many(bool late)
+static void run_many(enum kind kind)
 {
     const uint64_t runs = from_environment("GPUSHARE_TEST_RUNS", 300);
     const uint64_t seed = from_environment("GPUSHARE_TEST_SEED", 1);
     struct figures figures = {0};
+    unsigned blocked = 0;
 
     for (uint64_t i = 0; i < runs; i++)
-        run_one(seed + i, late, &figures);
-    print_message("%llu runs, %llu messages, %u remarks of trials; at most %.2f of the time of "
-                  "the jobs one after the other, and 20 s\n",
-                  (unsigned long long)runs, (unsigned long long)figures.events, figures.trials,
-                  (double)figures.worst / 1000);
+        blocked += !run_one(seed + i, kind, &figures);
+    print_message(
+        "%llu runs, %llu messages, %u remarks of trials, memory went %u times beyond the "
+        "card; at most %.2f of the time of the jobs one after the other, and 20 s\n",
+        (unsigned long long)runs, (unsigned long long)figures.events, figures.trials,
+        figures.beyond, (double)figures.worst / 1000);
+    if (blocked != 0)
+        fail_msg("%u runs did not come to their end", blocked);
 }
 
 static void trial_random_jobs_all_end(void **state)
 {
     (void)state;
-    run_many(false);
+    run_many(ANY);
 }
 
 /* Ranks come one after the other and compute meanwhile; those of several users; their memory
@@ -91,7 +111,15 @@ static void trial_random_jobs_all_end(void **state)
 static void trial_random_late_ranks_all_end(void **state)
 {
     (void)state;
-    run_many(true);
+    run_many(LATE);
+}
+
+/* Jobs that have formed and fit together grow at one moment, each on a device where the other one
+ * has memory that it cannot leave. */
+static void trial_random_grown_jobs_all_end(void **state)
+{
+    (void)state;
+    run_many(GROWN);
 }
 
 /* Trials had shown two jobs to be one, which was too large to run together; what trials had shown
@@ -101,7 +129,7 @@ static void trial_random_what_once_failed(void **state)
     struct figures figures = {0};
 
     (void)state;
-    run_one(21299, false, &figures);
+    assert_true(run_one(21299, ANY, &figures));
 }
 
 int main(void)
@@ -109,6 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trial_random_jobs_all_end),
         cmocka_unit_test(trial_random_late_ranks_all_end),
+        cmocka_unit_test(trial_random_grown_jobs_all_end),
         cmocka_unit_test(trial_random_what_once_failed),
     };
 

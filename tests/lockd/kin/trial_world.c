@@ -68,6 +68,7 @@ static void report_rank(struct trial_world *world, struct trial_rank *rank, unsi
                                   .device_free = UINT64_MAX,
                                   .demand = side->demand,
                                   .resident = side->resident,
+                                  .over = side->beyond,
                                   .calls = rank->calls};
     const bool may = (side->flags & GS_TARGET_RUN) != 0;
 
@@ -160,7 +161,8 @@ static void grow_rank(const struct trial_world *world, struct trial_rank *rank)
     for (unsigned i = 0; i < world->devices; i++) {
         struct trial_side *side = &rank->side[i];
 
-        if (!side->used || side->later == 0 || rank->round < side->grows_at)
+        if (!side->used || side->later == 0 || rank->round < side->grows_at ||
+            world->now < side->grows_when)
             continue;
         side->demand = side->later;
         side->later = 0;
@@ -221,16 +223,37 @@ static bool step_running(struct trial_world *world, struct trial_rank *rank)
            world->now - rank->stop_since < STUCK_AT + TRIAL_STEP;
 }
 
-static bool step_stopped(const struct trial_world *world, struct trial_rank *rank)
+/* What it lacks goes beyond the card, and comes back to it between two turns. */
+static bool step_beyond(struct trial_world *world, struct trial_side *side)
+{
+    const bool beyond = (side->flags & GS_TARGET_BEYOND) != 0;
+    const uint64_t lacks = sched_less(side->demand, side->resident);
+
+    if (beyond && lacks != 0) {
+        side->demand -= lacks;
+        side->beyond += lacks;
+        world->beyond++;
+    } else if (!beyond && side->beyond != 0) {
+        side->demand += side->beyond;
+        side->beyond = 0;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool step_stopped(struct trial_world *world, struct trial_rank *rank)
 {
     bool changed = false, complete = true;
 
     for (unsigned i = 0; i < world->devices; i++) {
         struct trial_side *side = &rank->side[i];
-        const uint64_t goal = sched_min(side->budget, side->demand);
+        uint64_t goal;
 
         if (!side->used)
             continue;
+        changed = step_beyond(world, side) || changed;
+        goal = sched_min(side->budget, side->demand);
         if (side->resident > side->budget) {
             side->resident -= sched_min(side->resident - side->budget, IN_STEP);
             changed = true;
@@ -312,10 +335,37 @@ static void make_late(struct trial_world *world, struct trial_job *job)
                 continue;
             side->later = side->demand;
             side->demand = (1 + trial_world_random(world, 1024)) * MIB;
-            side->grows_at =
-                (uint32_t)(world->grown ? job->rounds / 2 + trial_world_random(world, 3)
-                                        : trial_world_random(world, at_once ? 3 : 12));
+            side->grows_at = (uint32_t)trial_world_random(world, at_once ? 3 : 12);
         }
+    }
+}
+
+/* Jobs that have formed when they grow, all within half a second; any of them fits alone then. */
+static void make_grown(struct trial_world *world, struct trial_job *job)
+{
+    const uint64_t most = 9 * GIB / world->jobs / MIB;
+
+    job->evidence = true;
+    job->dies_at += job->dies_at != LOCKD_NEVER ? world->grow_at - world->now : 0;
+    job->user = (uint32_t)trial_world_random(world, 2);
+    job->says_ranks = trial_world_random(world, 2) == 0;
+    job->ranks = 2 + (unsigned)trial_world_random(world, world->devices - 1);
+    job->compute = (50 + trial_world_random(world, 300)) * NS_PER_MS;
+    job->rounds = (uint32_t)((world->grow_at - world->now) / job->compute) + 20;
+    memset(job->rank, 0, sizeof job->rank);
+    for (unsigned i = 0; i < job->ranks; i++) {
+        struct trial_side *side = &job->rank[i].side[i];
+
+        job->rank[i].job = job;
+        job->rank[i].left = 1 + job->compute;
+        job->rank[i].back_at = world->now + trial_world_random(world, 300) * NS_PER_MS;
+        *side = (struct trial_side){.used = true,
+                                    .demand = (1 + trial_world_random(world, most)) * MIB};
+        if (trial_world_random(world, 2) == 0)
+            continue;
+        side->later =
+            sched_max(side->demand, (4 * 1024 + trial_world_random(world, 5 * 1024)) * MIB);
+        side->grows_when = world->grow_at + trial_world_random(world, 200) * NS_PER_MS;
     }
 }
 
@@ -351,9 +401,11 @@ void trial_world_add_job(struct trial_world *world, unsigned number)
             side->demand = (1 + trial_world_random(world, 9)) * GIB;
         }
     }
-    world->work += job->rounds * (job->compute * 3 / 2 + 3 * TRIAL_STEP);
-    if (world->late)
+    if (world->grown)
+        make_grown(world, job);
+    else if (world->late)
         make_late(world, job);
+    world->work += job->rounds * (job->compute * 3 / 2 + 3 * TRIAL_STEP);
 }
 
 static void restart_daemon(struct trial_world *world)

@@ -23,6 +23,8 @@ struct trial_side {
     uint64_t demand, resident, budget;
     uint64_t later; /* its demand from the round grows_at on; 0: it does not grow */
     uint32_t grows_at;
+    uint64_t grows_when; /* ... and from that time on */
+    uint64_t beyond;     /* what lies beyond the card: not in its demand until its turn ends */
     uint32_t seq, flags;
     bool used, fresh; /* fresh: a target came that is not answered */
 };
@@ -55,13 +57,16 @@ struct trial_world {
     struct sched *sched;
     struct kin kin;
     struct trial_job job[TRIAL_JOBS];
-    unsigned jobs, devices, said;
+    unsigned jobs, devices, said, beyond; /* beyond: times that memory went there */
     uint64_t now, random, work, events, restart_at;
     enum gs_policy policy;
     uint64_t quantum;
-    bool grown;
     bool
         late; /* ranks compute as soon as they are there, come late, and need more memory later */
+    /* the same, but all jobs have ranks on the same devices and fit together until most of their
+     * ranks need more memory, around grow_at */
+    bool grown;
+    uint64_t grow_at;
 };
 
 /* Below that, from the world's own seed. */

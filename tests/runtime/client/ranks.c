@@ -3,12 +3,14 @@
  * ranks.c: one rank of a job, on the simulated card. In each round it computes, then meets the
  * others in a kernel that spins until the kernels of all ranks run, as collectives do.
  *
- *   ranks FILE RANK RANKS ROUNDS MIB WAY
+ *   ranks FILE RANK RANKS ROUNDS MIB WAY [GROWTH]
  *
  * FILE is memory that the ranks share. WAY: "env" sets MASTER_ADDR and MASTER_PORT (to a number
  * from the name of the file) after the start, as Python programs do; "register" maps FILE only
  * when the program has run for a while, and registers it with the driver, as NCCL does; "export" connects the ranks 0 and 1 by TCP,
  * and both export device memory, as NCCL does where GPUs reach each other; "connect" does only the first; "nccl" and "none" do nothing.
+ * With GROWTH (a file, too) this rank needs as much memory again in the middle, at the same moment as the rank
+ * of another job that has that file; the others of both jobs are in kernels that wait for them then.
  * Its last line is "ok" if its memory holds what it must.
  */
 #include <arpa/inet.h>
@@ -150,16 +152,35 @@ static void export_memory(CUdevice device)
     OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 }
 
+/* When both have come, and what has been launched on the other device runs. */
+static CUdeviceptr grow(const char *path, uint32_t rank, size_t bytes)
+{
+    struct meeting *both = map_meeting(path);
+    CUdeviceptr more;
+
+    OK(cuCtxSynchronize());
+    atomic_store(&both->at[rank], 1);
+    for (uint32_t i = 0; i < 2;)
+        if (atomic_load(&both->at[i]) != 0)
+            i++;
+        else
+            usleep(1000);
+    usleep(300000);
+    OK(cuMemAlloc(&more, bytes));
+    return more;
+}
+
 int main(int argc, char **argv)
 {
-    uint32_t rank = argc == 7 ? (uint32_t)strtoul(argv[2], NULL, 10) : RANKS_MOST;
-    uint32_t ranks = argc == 7 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
-    const uint32_t rounds = argc == 7 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0;
-    const size_t bytes = argc == 7 ? (size_t)strtoul(argv[5], NULL, 10) << 20 : 0;
-    const bool registers = argc == 7 && strcmp(argv[6], "register") == 0;
-    const bool exports = argc == 7 && strcmp(argv[6], "export") == 0;
+    const bool given = argc == 7 || argc == 8;
+    uint32_t rank = given ? (uint32_t)strtoul(argv[2], NULL, 10) : RANKS_MOST;
+    uint32_t ranks = given ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
+    const uint32_t rounds = given ? (uint32_t)strtoul(argv[4], NULL, 10) : 0;
+    const size_t bytes = given ? (size_t)strtoul(argv[5], NULL, 10) << 20 : 0;
+    const bool registers = given && strcmp(argv[6], "register") == 0;
+    const bool exports = given && strcmp(argv[6], "export") == 0;
     struct meeting *meeting = NULL;
-    CUdeviceptr memory;
+    CUdeviceptr memory, more = 0;
     CUfunction function;
     CUcontext context;
     CUmodule module;
@@ -199,13 +220,20 @@ int main(int argc, char **argv)
     puts("all");
     fflush(stdout);
     for (uint32_t round = 2; round < rounds + 2; round++) {
+        if (argc == 8 && round == rounds / 2)
+            more = grow(argv[7], rank, bytes);
         queue_work(memory, bytes, round);
+        if (more != 0)
+            queue_work(more, bytes, round + 1);
         OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL,
                           (void *[]){&meeting, &rank, &ranks, &round}, NULL));
         if (round % 2 == 0)
             OK(cuCtxSynchronize());
     }
     OK(cuCtxSynchronize());
-    puts(is_right(memory, bytes, rounds + 1) ? "ok" : "wrong");
+    puts(is_right(memory, bytes, rounds + 1) &&
+                 (more == 0 || is_right(more, bytes, rounds + 2))
+             ? "ok"
+             : "wrong");
     return 0;
 }

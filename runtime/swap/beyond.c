@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * beyond.c: memory that went beyond the card because it could not come to it.
+ *
+ * The daemon says BEYOND to a program of a job whose others wait for it in a kernel, while the memory
+ * that it lacks belongs to a program of another job that is in the same state. Only chunks that
+ * have no contents yet go there: everything else was on the card when the program ran last. While
+ * BEYOND is on, the memory is not part of the demand; without it, it is, and the program stops for as
+ * long as it takes to bring it to the card. With overcommit, placement.c decides about that instead.
+ *
+ * State: client thread only.
+ */
+#include "runtime/swap/beyond.h"
+
+#include "lockd/protocol/wire.h"
+#include "runtime/base/config.h"
+#include "runtime/base/driver.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mutex.h"
+#include "runtime/host/host.h"
+#include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
+#include "runtime/range/over.h"
+#include "runtime/range/range.h"
+#include "runtime/range/uses.h"
+#include "runtime/swap/exchange.h"
+
+#define PATIENCE_NS 10000000000ull /* for room that does not come, or for a driver that fails */
+
+static struct {
+    bool asks;         /* for host memory */
+    bool any;          /* some may be there */
+    bool coming;       /* it is brought back */
+    uint64_t since;    /* ns: it waits, or has got ahead */
+    uint64_t retry_at; /* ns */
+} self;
+
+static bool is_told(const struct gs_device *device)
+{
+    return (gs_device_flags(device) & GS_TARGET_BEYOND) != 0;
+}
+
+/* Under the lock: a chunk in that state, with at most so many bytes. */
+static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t most,
+                       struct gs_exchange_chunk *found)
+{
+    for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        for (uint32_t i = 0; i < range->chunk_count; i++)
+            if (range->chunks[i].state == state && gs_range_chunk_bytes(range, i) <= most &&
+                gs_exchange_is_free(range, i)) {
+                *found =
+                    (struct gs_exchange_chunk){range, i, gs_range_chunk_bytes(range, i), 0};
+                return true;
+            }
+    return false;
+}
+
+static bool find(const struct gs_device *device, uint8_t state, uint64_t most,
+                 struct gs_exchange_chunk *found)
+{
+    bool there;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    there = find_chunk(device, state, most, found);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return there;
+}
+
+/* --- there --- */
+
+/* The range may have ended meanwhile: then it is in no account any more. */
+static void book_chunk(const struct gs_exchange_chunk *it)
+{
+    struct gs_accounts *accounts = &it->range->device->accounts;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (it->range->life == GS_RANGE_LIVE) {
+        accounts->over += it->bytes;
+        accounts->demand -= it->bytes;
+        accounts->missing -= gs_range_is_needed(it->range) ? it->bytes : 0;
+    }
+    it->range->over += it->bytes;
+    it->range->chunks[it->index].state = GS_CHUNK_OVER;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+/* False: the driver refuses, or there is no host memory, at least not yet: the daemon is asked. */
+static bool put_chunk(const struct gs_exchange_chunk *it)
+{
+    const enum gs_host_claim claim = gs_host_claim(it->bytes);
+
+    self.asks = claim == GS_HOST_LATER;
+    if (claim != GS_HOST_CLAIMED)
+        return false;
+    if (!gs_over_make(it->range, it->index)) {
+        gs_host_unclaim(it->bytes);
+        return false;
+    }
+    book_chunk(it);
+    return true;
+}
+
+static void put_device(struct gs_device *device)
+{
+    const struct gs_context *context = gs_context_for(device);
+    struct gs_exchange_chunk it;
+    uint64_t bytes = 0;
+    CUcontext popped;
+
+    if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
+        return;
+    while (find(device, GS_CHUNK_ABSENT, UINT64_MAX, &it) && put_chunk(&it))
+        bytes += it.bytes;
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    if (bytes == 0)
+        return;
+    gs_log("%llu bytes went beyond the card: jobs wait for each other's memory",
+           (unsigned long long)bytes);
+    self.any = true;
+    gs_uses_begin();
+}
+
+void gs_beyond_put(bool closed)
+{
+    const bool asked = self.asks;
+    struct gs_device *device;
+
+    self.asks = false;
+    for (unsigned i = 0; closed && (device = gs_device_at(i)) != NULL; i++)
+        if (is_told(device) && !device->managed && gs_memory_accounts(device).missing != 0)
+            put_device(device);
+    if (asked && !self.asks)
+        gs_host_give_up_claim();
+}
+
+/* --- and back --- */
+
+uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts *accounts)
+{
+    const uint64_t room = gs_device_room(device);
+    uint64_t fits;
+
+    if (accounts->over == 0 || is_told(device) || gs_over_limit(device) != 0)
+        return 0;
+    fits = room > accounts->demand ? room - accounts->demand : 0;
+    return accounts->over < fits ? accounts->over : fits;
+}
+
+static uint64_t room_on(const struct gs_device *device)
+{
+    uint64_t room;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    room = gs_exchange_room(device);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return room;
+}
+
+/* A program that runs stops once, for all of it. */
+void gs_beyond_look(uint64_t now, bool may_run, bool stopped)
+{
+    struct gs_device *device;
+    bool due = false, any = false;
+
+    if (!self.any)
+        return;
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        const struct gs_accounts accounts = gs_memory_accounts(device);
+        const uint64_t bytes = gs_beyond_due(device, &accounts);
+        struct gs_exchange_chunk it;
+
+        any |= accounts.over != 0;
+        due |= bytes != 0 && (self.coming || stopped || room_on(device) >= bytes) &&
+               find(device, GS_CHUNK_OVER, bytes, &it);
+    }
+    if (!any)
+        gs_log("no memory is beyond the card any more");
+    self.any = any;
+    if (!due || !may_run || !self.coming)
+        self.since = now;
+    if (now - self.since > PATIENCE_NS)
+        self.retry_at = now + PATIENCE_NS;
+    due = due && may_run && now >= self.retry_at;
+    if (self.coming && !due)
+        gs_exchange_end();
+    self.coming = due;
+}
+
+bool gs_beyond_needs_stop(void)
+{
+    return self.coming;
+}
+
+static bool fetch_chunk(const struct gs_exchange_chunk *it)
+{
+    const struct gs_context *context = gs_context_for(it->range->device);
+    bool fetched;
+    CUcontext popped;
+
+    if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
+        return false;
+    fetched = gs_exchange_fetch(it);
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    return fetched;
+}
+
+bool gs_beyond_step(uint64_t now)
+{
+    struct gs_device *device;
+    struct gs_exchange_chunk it;
+
+    for (unsigned i = 0; self.coming && (device = gs_device_at(i)) != NULL; i++) {
+        const struct gs_accounts accounts = gs_memory_accounts(device);
+
+        if (gs_beyond_due(device, &accounts) == 0 ||
+            !find(device, GS_CHUNK_OVER, room_on(device), &it))
+            continue;
+        if (fetch_chunk(&it)) {
+            self.since = now;
+            return true;
+        }
+        self.retry_at = now + PATIENCE_NS;
+        return false;
+    }
+    return false;
+}
+
+void gs_beyond_after_fork(void)
+{
+    self.asks = self.any = self.coming = false;
+    self.since = self.retry_at = 0;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_knots.c: two jobs of two ranks that have formed and fit together need more memory at one
+ * moment: client 0 (of the first job) on the first device, client 3 (of the second) on the second
+ * one. Clients 1 and 2 are in a collective that ends only when these have come to run.
+ * tests/lockd/kin/test_trial.c has random jobs of that kind.
+ */
+#include "tests/lockd/harness.h"
+
+#define CLIENTS 4
+
+static bool is_told_beyond(const struct harness *h, int who)
+{
+    return (h->client[who].target.flags & GS_TARGET_BEYOND) != 0;
+}
+
+static void all_obey(struct harness *h)
+{
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < CLIENTS; i++)
+            if (h->client[i].client != NULL)
+                obey_target(h, i);
+    }
+}
+
+/* All of them run, with 4 GiB each. */
+static void begin_jobs(struct harness *h, bool evidence)
+{
+    for (int i = 0; i < CLIENTS; i++) {
+        struct harness_client *c = &h->client[i];
+        const struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
+
+        if (evidence) {
+            c->client = sched_client_add(h->sched, c);
+            sched_describe(h->sched, c->client, &hello, 1);
+            sched_kin(h->sched, c->client, 1 + (uint64_t)i / 2, h->now);
+            sched_rank(h->sched, c->client, 2, h->now);
+            c->state.uuid[0] = (uint8_t)(i % 2);
+        } else {
+            joins_group(h, i, i < 2 ? "one" : "two");
+        }
+        say_state(h, i, W, 4 * GIB, 0);
+    }
+    for (int second = 0; second < 30; second++) {
+        all_obey(h);
+        pass_time(h, 1000 * MS);
+    }
+    for (int i = 0; i < CLIENTS; i++)
+        assert_true(is_running(h, i));
+}
+
+/* client 1 waits for client 0 in a kernel, 2 for 3 */
+static int awaited_by(int who)
+{
+    return who == 1 ? 0 : who == 2 ? 3 : -1;
+}
+
+/* They go on for so many ms; what waits in a kernel neither stops nor ends before the client that it
+ * waits for runs. Returns whether one was told to put memory beyond the card. */
+static bool play(struct harness *h, int milliseconds, bool *waits, bool goes_beyond)
+{
+    bool told = false;
+
+    for (int ms = 0; ms < milliseconds; ms += 10) {
+        for (int i = 0; i < CLIENTS; i++) {
+            struct harness_client *c = &h->client[i];
+            const int awaited = awaited_by(i);
+
+            if (c->client == NULL)
+                continue;
+            if (awaited >= 0 && (h->client[awaited].client == NULL || is_running(h, awaited)))
+                waits[i] = false;
+            if (is_told_beyond(h, i) && goes_beyond && c->state.resident < c->state.demand) {
+                c->state.over += c->state.demand - c->state.resident;
+                c->state.demand = c->state.resident;
+            }
+            if (!is_told_beyond(h, i) && !is_running(h, i)) {
+                c->state.demand += c->state.over;
+                c->state.over = 0;
+            }
+            told = told || is_told_beyond(h, i);
+            if (waits[i])
+                say_state(h, i, has_run(h, i) ? R : R | GS_STATE_STUCK, c->state.demand,
+                          c->state.resident);
+            else
+                obey_target(h, i);
+        }
+        pass_time(h, 10 * MS);
+    }
+    return told;
+}
+
+static void grow_both(struct harness *h, bool *waits)
+{
+    waits[1] = waits[2] = true;
+    h->client[0].state.demand = h->client[3].state.demand = 7 * GIB;
+    say_state(h, 0, W, 7 * GIB, 4 * GIB);
+    say_state(h, 3, W, 7 * GIB, 4 * GIB);
+}
+
+static void check_they_part(struct harness *h)
+{
+    bool waits[CLIENTS] = {false};
+
+    grow_both(h, waits);
+    assert_false(play(h, 2000, waits, true)); /* memory may be on its way */
+    assert_true(play(h, 4000, waits, true));
+    assert_false(is_told_beyond(h, 1) || is_told_beyond(h, 2));
+    play(h, 20000, waits, true);
+    for (int i = 0; i < CLIENTS; i++)
+        assert_false(waits[i]);
+    play(h, 60000, waits, true);
+    for (int i = 0; i < CLIENTS; i++) { /* and it comes back when the turn is over */
+        assert_false(is_told_beyond(h, i));
+        assert_int_equal(h->client[i].state.over, 0);
+    }
+}
+
+static void knots_formed_jobs_grow_at_once_both_go_on(void **state)
+{
+    begin_jobs(*state, true);
+    check_they_part(*state);
+}
+
+static void knots_groups_grow_at_once_both_go_on(void **state)
+{
+    begin_jobs(*state, false);
+    check_they_part(*state);
+}
+
+/* The other job can stop: it makes room. */
+static void knots_one_job_grows_nothing_goes_beyond(void **state)
+{
+    struct harness *h = *state;
+    bool waits[CLIENTS] = {false};
+
+    begin_jobs(h, true);
+    waits[1] = true;
+    say_state(h, 0, W, 7 * GIB, 4 * GIB);
+    assert_false(play(h, 20000, waits, true));
+    assert_false(waits[1]);
+}
+
+static void knots_the_other_job_ends_what_it_lacks_comes(void **state)
+{
+    struct harness *h = *state;
+    bool waits[CLIENTS] = {false};
+
+    begin_jobs(h, true);
+    grow_both(h, waits);
+    assert_true(play(h, 6000, waits, false)); /* an old library, say */
+    end_client(h, 0);
+    end_client(h, 1);
+    play(h, 2000, waits, false);
+    assert_false(waits[2]);
+    assert_false(is_told_beyond(h, 3));
+    assert_true(is_running(h, 3));
+    assert_true(h->client[3].target.budget >= 7 * GIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(knots_formed_jobs_grow_at_once_both_go_on),
+        scenario(knots_groups_grow_at_once_both_go_on),
+        scenario(knots_one_job_grows_nothing_goes_beyond),
+        scenario(knots_the_other_job_ends_what_it_lacks_comes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

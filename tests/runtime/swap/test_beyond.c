@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_beyond.c: memory that cannot come to the card goes beyond it when the daemon says so, and comes
+ * back (beyond.c). The library's own files run on the simulated driver, without a daemon; one thread
+ * plays the program and the client thread.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lockd/protocol/wire.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/config.h"
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/gate/gate.h"
+#include "runtime/host/host.h"
+#include "runtime/memory/dispose.h"
+#include "runtime/memory/free.h"
+#include "runtime/memory/idle_ranges.h"
+#include "runtime/memory/memory.h"
+#include "runtime/range/range.h"
+#include "runtime/swap/beyond.h"
+#include "runtime/swap/swap.h"
+
+#define MIB    ((uint64_t)1 << 20)
+#define ROOM   (256 * MIB) /* of the card */
+#define HAD    (100 * MIB) /* what the program has when it grows */
+#define GROWTH (140 * MIB)
+#define S      1000000000ull
+
+static struct {
+    struct gs_device *device;
+    struct gs_driver driver; /* the simulated one, as it is */
+    CUdeviceptr had, more;
+    char folder[32];
+    bool refuse_host, refuse_map;
+} self;
+
+static CUresult create_or_refuse(CUmemGenericAllocationHandle *handle, size_t bytes,
+                                 const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    if (self.refuse_host && prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return self.driver.cuMemCreate(handle, bytes, prop, flags);
+}
+
+static CUresult map_or_refuse(CUdeviceptr address, size_t bytes, size_t offset,
+                              CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    return self.refuse_map ? CUDA_ERROR_UNKNOWN
+                           : self.driver.cuMemMap(address, bytes, offset, handle, flags);
+}
+
+static CUdeviceptr allocate(uint64_t bytes)
+{
+    const struct gs_request request = {.device = self.device, .bytes = bytes};
+    CUdeviceptr address;
+
+    assert_int_equal(gs_memory_allocate(&request, &address), CUDA_SUCCESS);
+    return address;
+}
+
+static void tell(uint32_t flags, uint64_t budget)
+{
+    atomic_store(&self.device->target.flags, flags);
+    atomic_store(&self.device->target.budget, budget);
+}
+
+static struct gs_accounts accounts(void)
+{
+    return gs_memory_accounts(self.device);
+}
+
+static uint64_t due(void)
+{
+    const struct gs_accounts now = accounts();
+
+    return gs_beyond_due(self.device, &now);
+}
+
+static void open_now(void)
+{
+    gs_gate_open(false);
+}
+
+static void stop(void)
+{
+    assert_true(gs_gate_close(S));
+    assert_int_equal(self.driver.cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+static void fill(CUdeviceptr address, uint64_t bytes, uint32_t value)
+{
+    for (uint64_t at = 0; at < bytes; at += 2 * MIB)
+        assert_int_equal(
+            self.driver.cuMemsetD32_v2(address + at, value + (uint32_t)(at / MIB), 16),
+            CUDA_SUCCESS);
+    assert_int_equal(self.driver.cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+static void check_contents(CUdeviceptr address, uint64_t bytes, uint32_t value)
+{
+    uint32_t word;
+
+    for (uint64_t at = 0; at < bytes; at += 2 * MIB) {
+        assert_int_equal(self.driver.cuMemcpyDtoH_v2(&word, address + at, sizeof word),
+                         CUDA_SUCCESS);
+        assert_int_equal(word, value + (uint32_t)(at / MIB));
+    }
+}
+
+/* The program has HAD, needs GROWTH more, and its gate is closed. */
+static int grow(void **state)
+{
+    (void)state;
+    self.refuse_host = self.refuse_map = false;
+    gs_host_set_budget(UINT64_MAX);
+    tell(GS_TARGET_RUN, HAD);
+    gs_gate_open(false);
+    self.had = allocate(HAD);
+    fill(self.had, HAD, 1000);
+    self.more = allocate(GROWTH);
+    assert_int_equal(accounts().missing, GROWTH);
+    tell(GS_TARGET_BEYOND, HAD);
+    stop();
+    return 0;
+}
+
+static int end(void **state)
+{
+    bool ours;
+
+    (void)state;
+    stop();
+    if (self.had != 0)
+        assert_int_equal(gs_memory_free(self.had, NULL, &ours), CUDA_SUCCESS);
+    if (self.more != 0)
+        assert_int_equal(gs_memory_free(self.more, NULL, &ours), CUDA_SUCCESS);
+    gs_memory_dispose_dead(true);
+    gs_idle_give_back(self.device, NULL, UINT64_MAX);
+    gs_beyond_look(gs_now(), false, true); /* what an exchange keeps for the next one */
+    assert_null(self.device->ranges);
+    assert_int_equal(accounts().over, 0);
+    assert_int_equal(accounts().demand, 0);
+    assert_int_equal(accounts().missing, 0);
+    assert_int_equal(accounts().resident, 0);
+    assert_int_equal(gs_host_claimed(), 0);
+    gs_beyond_after_fork(); /* its patience is another test's */
+    return 0;
+}
+
+static void put_all(void)
+{
+    gs_beyond_put(true);
+    assert_int_equal(accounts().missing, 0);
+    assert_int_equal(accounts().over, GROWTH);
+    assert_int_equal(accounts().demand, HAD);
+    assert_int_equal(accounts().resident, HAD);
+    assert_int_equal(gs_host_claimed(), GROWTH);
+    assert_true(gs_memory_if_complete(open_now));
+    fill(self.more, GROWTH, 5000);
+}
+
+static void beyond_told_it_goes_there_and_comes_back(void **state)
+{
+    (void)state;
+    put_all();
+    assert_int_equal(due(), 0);
+    gs_beyond_look(gs_now(), true, false);
+    assert_false(gs_beyond_needs_stop());
+    stop(); /* its turn ends: it is part of the demand again */
+    tell(0, HAD);
+    assert_int_equal(due(), GROWTH);
+    gs_beyond_look(gs_now(), false, true);
+    assert_false(gs_beyond_needs_stop());
+    tell(GS_TARGET_RUN, HAD); /* its next one, whose memory comes a little later */
+    gs_beyond_look(gs_now(), true, true);
+    assert_true(gs_beyond_needs_stop());
+    assert_false(gs_beyond_step(gs_now()));
+    tell(GS_TARGET_RUN, HAD + GROWTH);
+    while (gs_beyond_step(gs_now()))
+        continue;
+    gs_beyond_look(gs_now(), true, true);
+    assert_false(gs_beyond_needs_stop());
+    assert_int_equal(accounts().over, 0);
+    assert_int_equal(accounts().resident, HAD + GROWTH);
+    assert_int_equal(gs_host_claimed(), 0);
+    assert_true(gs_memory_if_complete(open_now));
+    check_contents(self.had, HAD, 1000);
+    check_contents(self.more, GROWTH, 5000);
+}
+
+static void beyond_program_runs_it_stops_once_there_is_room_for_all(void **state)
+{
+    (void)state;
+    put_all();
+    tell(GS_TARGET_RUN, HAD + GROWTH / 2);
+    gs_beyond_look(gs_now(), true, false);
+    assert_false(gs_beyond_needs_stop());
+    tell(GS_TARGET_RUN, HAD + GROWTH);
+    gs_beyond_look(gs_now(), true, false);
+    assert_true(gs_beyond_needs_stop());
+    stop();
+    while (gs_beyond_step(gs_now()))
+        continue;
+    assert_int_equal(accounts().over, 0);
+    assert_true(gs_memory_if_complete(open_now));
+    check_contents(self.more, GROWTH, 5000);
+}
+
+/* It does not wait for ever for memory that does not come. */
+static void beyond_room_does_not_come_the_program_goes_on(void **state)
+{
+    const uint64_t now = gs_now();
+
+    (void)state;
+    put_all();
+    stop();
+    tell(GS_TARGET_RUN, HAD);
+    gs_beyond_look(now, true, true);
+    assert_true(gs_beyond_needs_stop());
+    gs_beyond_look(now + 9 * S, true, true);
+    assert_true(gs_beyond_needs_stop());
+    gs_beyond_look(now + 11 * S, true, true);
+    assert_false(gs_beyond_needs_stop());
+    assert_true(gs_memory_if_complete(open_now));
+    check_contents(self.more, GROWTH, 5000);
+}
+
+static void check_it_is_missing(void)
+{
+    gs_beyond_put(true);
+    assert_int_equal(accounts().missing, GROWTH);
+    assert_int_equal(accounts().over, 0);
+    assert_int_equal(accounts().demand, HAD + GROWTH);
+    assert_int_equal(gs_host_claimed(), 0);
+    assert_false(gs_memory_if_complete(open_now));
+}
+
+static void beyond_driver_refuses_it_is_still_missing(void **state)
+{
+    (void)state;
+    self.refuse_host = true;
+    check_it_is_missing();
+    self.refuse_host = false;
+    self.refuse_map = true;
+    check_it_is_missing();
+    self.refuse_map = false;
+    put_all(); /* another attempt */
+    check_contents(self.had, HAD, 1000);
+}
+
+/* ... but asked for: the daemon raises the budget. */
+static void beyond_no_host_memory_it_is_still_missing(void **state)
+{
+    (void)state;
+    gs_host_set_budget(0);
+    check_it_is_missing();
+    assert_true(gs_host_wanted() != 0);
+    gs_beyond_put(false); /* it goes on without */
+    assert_int_equal(gs_host_wanted(), 0);
+    gs_host_set_budget(UINT64_MAX);
+    put_all();
+}
+
+static void beyond_not_told_nothing_goes_there(void **state)
+{
+    (void)state;
+    tell(0, HAD);
+    check_it_is_missing();
+}
+
+static void beyond_freed_there_nothing_is_left(void **state)
+{
+    bool ours;
+
+    (void)state;
+    put_all();
+    assert_int_equal(gs_memory_free(self.more, NULL, &ours), CUDA_SUCCESS);
+    self.more = 0;
+    gs_memory_dispose_dead(false);
+    assert_int_equal(accounts().over, 0);
+    assert_int_equal(gs_host_claimed(), 0);
+    tell(GS_TARGET_RUN, ROOM);
+    assert_int_equal(due(), 0);
+    gs_beyond_look(gs_now(), true, false);
+    assert_false(gs_beyond_needs_stop());
+}
+
+static bool nobody_to_wait_for(void)
+{
+    return false;
+}
+
+static int end_card(void **state)
+{
+    char command[64];
+
+    (void)state;
+    snprintf(command, sizeof command, "rm -r %s", self.folder);
+    return system(command); /* NOLINT(cert-env33-c): a folder of its own */
+}
+
+static int begin_card(void **state)
+{
+    CUcontext context;
+
+    (void)state;
+    strcpy(self.folder, "/tmp/gs-beyond-XXXXXX");
+    if (mkdtemp(self.folder) == NULL)
+        return -1;
+    setenv("SIMCUDA_CARD", self.folder, 1);
+    setenv("SIMCUDA_MEMORY", "320MiB", 1);
+    setenv("SIMCUDA_CONTEXT_MEMORY", "64KiB", 1);
+    gs_gate_init(nobody_to_wait_for);
+    if (!gs_driver_load())
+        return -1;
+    self.driver = gs_driver;
+    gs_driver.cuMemCreate = create_or_refuse;
+    gs_driver.cuMemMap = map_or_refuse;
+    gs_runtime.config.device_limit = ROOM;
+    gs_runtime.config.overcommit_set = true; /* it is off */
+    if (self.driver.cuInit(0) != CUDA_SUCCESS ||
+        self.driver.cuCtxCreate_v2(&context, 0, 0) != CUDA_SUCCESS)
+        return -1;
+    self.device = gs_device_get(0);
+    if (self.device == NULL || !gs_context_add(context, self.device))
+        return -1;
+    atomic_store(&self.device->target.seq, 1); /* else allocations wait for it */
+    return 0;
+}
+
+#define scenario(name) cmocka_unit_test_setup_teardown(name, grow, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(beyond_told_it_goes_there_and_comes_back),
+        scenario(beyond_program_runs_it_stops_once_there_is_room_for_all),
+        scenario(beyond_room_does_not_come_the_program_goes_on),
+        scenario(beyond_driver_refuses_it_is_still_missing),
+        scenario(beyond_no_host_memory_it_is_still_missing),
+        scenario(beyond_not_told_nothing_goes_there),
+        scenario(beyond_freed_there_nothing_is_left),
+    };
+
+    return cmocka_run_group_tests(tests, begin_card, end_card);
+}
