@@ -428,7 +428,8 @@ void balance_outcome(struct balance *balance, struct balance_program *program,
     if (outcome != BALANCE_LATER)
         program->lost = 0;
     if (outcome == BALANCE_MOVED) {
-        learn_cost(balance, ns, bytes);
+        if (ns != 0)
+            learn_cost(balance, ns, bytes);
         note_moved(balance, program, now_ns);
     } else if (ours && outcome == BALANCE_LATER) {
         program->failures.retry_at = now_ns + LATER;

@@ -125,8 +125,9 @@ uint64_t balance_tend(struct balance *balance, uint64_t now_ns);
 /* Takes the move that is to begin. False: there is none. */
 bool balance_next(struct balance *balance, struct balance_move *move);
 /* Takes the outcome of a move, exactly once; also of a move that a user requested. ns: from the
- * request to stop the program until it may continue; bytes: copied in that time, in both
- * directions. */
+ * request to stop the program until it may continue, 0: that says nothing about other moves; bytes:
+ * copied in that time, in both directions. A move that takes too long to wait for has two outcomes:
+ * NOT_IT, then the one that it has in the end, with ns 0. */
 void balance_outcome(struct balance *balance, struct balance_program *program,
                      enum balance_outcome outcome, uint64_t ns, uint64_t bytes,
                      uint64_t now_ns);

@@ -209,7 +209,7 @@ static char read_record(const struct move *move)
     return byte;
 }
 
-static bool write_record(const struct move *move, enum gs_move_record what)
+static bool try_write(const struct move *move, enum gs_move_record what)
 {
     const char byte = (char)what;
 
@@ -225,24 +225,65 @@ static bool is_writable(int fd)
     return flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) == O_RDWR;
 }
 
-/* A lock belongs to an open file, so the program's file is opened once more. Waits for a guard
- * that still works on it. */
-static bool take_record(struct move *move, int with)
+static CUprocessState read_state(const struct move *move)
+{
+    CUprocessState state = CU_PROCESS_STATE_FAILED;
+
+    if (move->driver->cuCheckpointProcessGetState(move->pid, &state) != CUDA_SUCCESS)
+        state = CU_PROCESS_STATE_FAILED;
+    return state;
+}
+
+/* Waits for a guard that still works on the record. begin: there can be none, so not for long. */
+static bool lock_record(const struct move *move, bool begin)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct timespec pause = {.tv_nsec = 20000000};
+    bool said = false;
+    int ms = 0;
+
+    for (; fcntl(move->record, F_OFD_SETLK, &whole) != 0; ms += ms < SETTLE_MS ? 20 : 0) {
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+            return false;
+        if (ms >= SETTLE_MS && begin)
+            return false;
+        if (ms >= SETTLE_MS && !said && read_state(move) != CU_PROCESS_STATE_RUNNING) {
+            lockd_guard_say(LOCKD_GUARD_HELD,
+                            "an earlier guard is still at work, the process is",
+                            lockd_guard_state(move->driver, move->pid));
+            said = true;
+        }
+        if (ms >= SETTLE_MS)
+            pause = (struct timespec){.tv_sec = 1};
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+/* A lock belongs to an open file, so the program's file is opened once more. It is a file in memory,
+ * or the program has sent something else, and to open that might take for ever. */
+static bool take_record(struct move *move, int with, bool begin)
+{
     char path[64];
-    int code;
 
     snprintf(path, sizeof path, "/proc/self/fd/%d", with);
-    move->record = with >= 0 && is_writable(with) ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (with >= 0 && is_writable(with) && fcntl(with, F_GET_SEALS) >= 0)
+        move->record = open(path, O_RDWR | O_CLOEXEC);
     if (with >= 0)
         close(with);
-    if (move->record < 0)
-        return false;
-    do
-        code = fcntl(move->record, F_OFD_SETLKW, &whole);
-    while (code != 0 && errno == EINTR);
-    return code == 0;
+    return move->record >= 0 && lock_record(move, begin);
+}
+
+/* Without a record nobody can tell where a program is that the driver has locked. One that runs is
+ * where it was, whatever it has sent as a record. */
+static void say_no_record(const struct move *move, bool begin)
+{
+    const bool runs = read_state(move) == CU_PROCESS_STATE_RUNNING;
+
+    lockd_guard_say(begin  ? LOCKD_GUARD_FAILED
+                    : runs ? LOCKD_GUARD_STAYED
+                           : LOCKD_GUARD_HELD,
+                    "the record of the move cannot be used", "");
 }
 
 /* --- the steps --- */
@@ -294,19 +335,26 @@ static void note_why(struct move *move, const char *what, CUresult result)
 }
 
 /* The program is on neither device for now. */
-static void hold_program(struct move *move, const char *what, CUresult result)
+static void hold_program(struct move *move, const char *what, const char *why)
 {
     const struct timespec second = {.tv_sec = 1};
     char text[LOCKD_GUARD_TEXT];
 
     if (!move->held_said) {
-        snprintf(text, sizeof text, "%s says %s (%s), the process is %s", what,
-                 lockd_guard_result(move->driver, result), move->why,
+        snprintf(text, sizeof text, "%s says %s (%s), the process is %s", what, why, move->why,
                  lockd_guard_state(move->driver, move->pid));
         lockd_guard_say(LOCKD_GUARD_HELD, text, "");
     }
     move->held_said = true;
     nanosleep(&second, NULL);
+}
+
+/* The program can make its file one that nobody may write: that stops itself, and not this guard's
+ * pauses. */
+static void write_record(struct move *move, enum gs_move_record what)
+{
+    if (!try_write(move, what))
+        hold_program(move, "the record of the move", strerror(errno));
 }
 
 /* A restore has failed. The driver restores within the program, by a thread of its own, so the
@@ -372,7 +420,7 @@ static void restore_back(struct move *move)
 
     if (result == CUDA_SUCCESS || has_settled_otherwise(move))
         return;
-    hold_program(move, "cuCheckpointProcessRestore", result);
+    hold_program(move, "cuCheckpointProcessRestore", lockd_guard_result(move->driver, result));
     write_record(move, GS_RECORD_ONTO); /* in turn, since either may have room the next time */
 }
 
@@ -381,12 +429,13 @@ static void unlock_program(struct move *move)
     const CUresult result = move->driver->cuCheckpointProcessUnlock(move->pid, NULL);
 
     if (result != CUDA_SUCCESS)
-        hold_program(move, "cuCheckpointProcessUnlock", result);
+        hold_program(move, "cuCheckpointProcessUnlock",
+                     lockd_guard_result(move->driver, result));
 }
 
 static void end_move(struct move *move, bool moved)
 {
-    write_record(move, moved ? GS_RECORD_MOVED : GS_RECORD_STAYED);
+    try_write(move, moved ? GS_RECORD_MOVED : GS_RECORD_STAYED);
     lockd_guard_say(moved ? LOCKD_GUARD_MOVED : LOCKD_GUARD_STAYED, moved ? "" : move->why, "");
 }
 
@@ -401,7 +450,7 @@ static bool make_step(struct move *move, CUprocessState state, bool *begin)
         return false;
     }
     if (record == GS_RECORD_NEW || (record == GS_RECORD_TAKEN && *begin)) {
-        if (!*begin || !write_record(move, GS_RECORD_TAKEN)) {
+        if (!*begin || !try_write(move, GS_RECORD_TAKEN)) {
             end_move(move, false);
             return false;
         }
@@ -418,7 +467,8 @@ static bool make_step(struct move *move, CUprocessState state, bool *begin)
     else if (state == CU_PROCESS_STATE_LOCKED)
         unlock_program(move);
     else if (state != CU_PROCESS_STATE_CHECKPOINTED)
-        hold_program(move, "cuCheckpointProcessGetState", CUDA_SUCCESS);
+        hold_program(move, "cuCheckpointProcessGetState",
+                     lockd_guard_result(move->driver, CUDA_SUCCESS));
     else if (record == GS_RECORD_TAKEN)
         write_record(move, GS_RECORD_ONTO);
     else if (record == GS_RECORD_ONTO)
@@ -446,9 +496,8 @@ int lockd_guard_move(const struct guard_driver *driver, const struct lockd_guard
         move.unsettled = true;
         snprintf(move.why, sizeof move.why, "its guard was killed");
     }
-    if (!take_record(&move, record)) {
-        lockd_guard_say(begin ? LOCKD_GUARD_FAILED : LOCKD_GUARD_HELD,
-                        "the record of the move cannot be opened", strerror(errno));
+    if (!take_record(&move, record, begin)) {
+        say_no_record(&move, begin);
         return 1;
     }
     if (begin && read_record(&move) != GS_RECORD_NEW)

@@ -52,14 +52,12 @@ static int call_service(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *named = getenv("GPUSHARE_GUARD_SOCKET");
-    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int code = fd < 0 ? -errno : 0;
 
     snprintf(address.sun_path, sizeof address.sun_path, "%s",
              named != NULL && *named != '\0' ? named : LOCKD_GUARD_SOCKET);
     if (code == 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) != 0)
-        code = -errno;
-    if (code == 0 && fcntl(fd, F_SETFL, O_NONBLOCK) != 0)
         code = -errno;
     if (code == 0)
         return fd;

@@ -11,6 +11,7 @@
 #include "lockd/base/log.h"
 #include "lockd/move/move_guard.h"
 #include "lockd/move/move_state.h"
+#include "lockd/protocol/wire_check.h"
 
 #include <errno.h>
 #include <string.h>
@@ -118,7 +119,8 @@ int lockd_move_begin(struct lockd_moves *moves, struct lockd_move_program *progr
                : NULL;
     if (move == NULL)
         return gs_err_set(why, -ESRCH, "it has ended");
-    code = lockd_move_guard_ask(move, lockd_move_pinned(program, from));
+    move->pinned = lockd_move_pinned(move);
+    code = lockd_move_guard_ask(move, move->pinned);
     if (code != 0) {
         lockd_move_free(move);
         *end = LOCKD_MOVE_NOBODY;
@@ -160,20 +162,38 @@ const uint8_t *lockd_move_source(const struct lockd_move_program *program, const
 
 /* --- messages of the program --- */
 
+/* From now on the program may send one descriptor: the record. */
+static void ask_record(const struct lockd_moves *moves,
+                       const struct lockd_move_program *program,
+                       const struct gs_wire_move *left)
+{
+    struct gs_wire_move message = {.number = left->number, .step = GS_MOVE_LEFT};
+
+    lockd_wire_header(&message.header, GS_WIRE_MOVE);
+    memcpy(message.from, left->from, sizeof message.from);
+    memcpy(message.to, left->to, sizeof message.to);
+    moves->calls->tell(program->owner, &message);
+}
+
 /* A program reconnects in the middle of a move whose daemon was killed. */
 static const char *adopt_move(struct lockd_moves *moves, struct lockd_move_program *program,
                               const struct gs_wire_move *message, struct gs_descriptors *with)
 {
     struct lockd_move *move;
 
-    if (with->count != 1 || program->taken_up || program->move != NULL ||
+    if (program->taken_up || program->move != NULL ||
         !lockd_identity_is_running(program->identity))
-        return "a move without a record";
+        return "it says more than once that it is being moved";
+    if (with->count == 0) {
+        ask_record(moves, program, message);
+        return NULL;
+    }
     program->taken_up = true;
     move = lockd_move_new(moves, program, message->from, message->to);
     if (move == NULL)
         return NULL;
     move->number = message->number;
+    move->pinned = message->pinned;
     lockd_move_guard_adopt(move, with->fd[--with->count]);
     lockd_log(LOCKD_LOG_INFO, "process %d (%s) was being moved when its daemon ended",
               (int)program->pid, program->name);
@@ -259,8 +279,12 @@ uint64_t lockd_move_tend(struct lockd_moves *moves, uint64_t now)
     lockd_list_each (at, &moves->list) {
         struct lockd_move *move = lockd_move_of(at);
 
-        if (moves->calls->is_gone(move->program->owner) ||
-            (move->stage == LOCKD_MOVE_GUARDED && move->guard >= 0))
+        if (moves->calls->is_gone(move->program->owner))
+            continue;
+        if (now >= move->late_at)
+            lockd_move_guard_late(move);
+        next = move->late_at < next ? move->late_at : next;
+        if (move->stage == LOCKD_MOVE_GUARDED && move->guard >= 0)
             continue;
         if (!tend_move(move, now))
             continue;

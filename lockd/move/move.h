@@ -38,7 +38,7 @@ enum lockd_move_end {
 
 /* The functions of the server that a move uses. owner: that of the program. */
 struct lockd_move_calls {
-    /* Sends the program a message. */
+    /* Sends the program a message; after STOP and LEFT it may send descriptors. */
     void (*tell)(void *owner, const struct gs_wire_move *message);
     /* Sends the answer to the connection with that id, if it still exists. */
     void (*answer)(void *context, uint64_t asker, const struct gs_wire_end *end);
@@ -48,8 +48,10 @@ struct lockd_move_calls {
     void (*remark)(void *owner, const char *text);
     /* The program has left that device. */
     void (*left)(void *owner, const uint8_t *uuid);
+    /* The move takes long, perhaps for ever: others do not wait for its end. */
+    void (*held)(void *owner);
     /* Each move that has begun ends with this call, unless the program has gone. ns: since it
-     * began; bytes: of the program's memory. */
+     * began, 0: it was held; bytes: of the program's memory. */
     void (*over)(void *owner, enum lockd_move_end end, uint64_t ns, uint64_t bytes);
     /* Closes a descriptor that came from the program. */
     void (*close)(void *owner, int fd);
@@ -69,7 +71,7 @@ struct lockd_move_program {
     struct lockd_tracks *tracks;
     struct lockd_sees sees;
     struct lockd_move *move; /* NULL: it is not being moved */
-    bool taken_up;           /* it has sent GS_MOVE_LEFT, which it does once on a connection */
+    bool taken_up; /* it has sent GS_MOVE_LEFT with a record, which it does once on a connection */
 };
 
 struct lockd_moves {

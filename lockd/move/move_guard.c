@@ -19,8 +19,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* before the second replacement of a killed guard, and before each further one */
-#define RETRY_NS 1000000000u
+/* Before the second replacement of a killed guard; twice as long before each further one, up to the
+ * fifth. */
+#define RETRY_NS     1000000000u
+#define RETRY_DOUBLE 5
+
+/* From GO on: the driver's calls have ended then, unless the program has much memory that only they can
+ * move, or somebody has stopped one of the two. */
+#define LATE_NS 30000000000u
 
 #define ROOM_NS 10000000000u /* others make room on the other device */
 #define LOOK_NS 100000000u   /* until the guard looks again */
@@ -78,12 +84,14 @@ static void begin_guarded(struct lockd_move *move, int record)
     move->record = record;
     move->stage = LOCKD_MOVE_GUARDED;
     move->guarded_since = lockd_now();
+    move->late_at = move->guarded_since + LATE_NS;
     name_pairs(move);
 }
 
 void lockd_move_guard_go(struct lockd_move *move, int record)
 {
     begin_guarded(move, record);
+    move->pinned = lockd_move_pinned(move);
     move->order.word = LOCKD_GUARD_GO;
     if (!lockd_guard_order(move->guard, &move->order, move->record))
         lockd_log(LOCKD_LOG_DEBUG, "the guard of process %d has ended already",
@@ -93,9 +101,25 @@ void lockd_move_guard_go(struct lockd_move *move, int record)
 void lockd_move_guard_adopt(struct lockd_move *move, int record)
 {
     begin_guarded(move, record);
+    move->adopted = true;
     move->until = move->guarded_since;
-    lockd_move_claim(move, move->order.pairs[0].to,
-                     lockd_move_needs(move, move->order.pairs[0].to));
+    lockd_move_claim_all(move, move->order.pairs[0].to);
+}
+
+void lockd_move_guard_late(struct lockd_move *move)
+{
+    lockd_log(LOCKD_LOG_WARNING, "the guard that moves process %d (%s) takes long",
+              (int)move->program->pid, move->program->name);
+    move->moves->calls->remark(move->program->owner,
+                               "it is being moved, and its guard takes long");
+    lockd_move_hold(move, false);
+}
+
+static uint64_t retry_pause(const struct lockd_move *move)
+{
+    const unsigned times = move->guards_lost > 2 ? move->guards_lost - 2 : 0;
+
+    return (uint64_t)RETRY_NS << (times < RETRY_DOUBLE ? times : RETRY_DOUBLE);
 }
 
 bool lockd_move_guard_again(struct lockd_move *move, uint64_t now)
@@ -118,7 +142,7 @@ static void take_loss(struct lockd_move *move, uint64_t now)
     }
     lockd_log(LOCKD_LOG_ERROR, "the guard that moves process %d (%s) was killed",
               (int)move->program->pid, move->program->name);
-    move->until = first ? now : now + RETRY_NS;
+    move->until = first ? now : now + retry_pause(move);
 }
 
 static void take_held(struct lockd_move *move, const char *text)
@@ -126,12 +150,7 @@ static void take_held(struct lockd_move *move, const char *text)
     const struct lockd_move_program *program = move->program;
     char remark[192];
 
-    move->held = true;
-    for (unsigned i = 0; i < 2; i++) { /* either will do */
-        const uint8_t *uuid = i == 0 ? move->order.pairs[0].from : move->order.pairs[0].to;
-
-        lockd_move_claim(move, uuid, lockd_move_needs(move, uuid));
-    }
+    lockd_move_hold(move, true);
     lockd_log(LOCKD_LOG_ERROR,
               "process %d (%s) cannot be brought back: %s; it is tried again every second",
               (int)program->pid, program->name, text);

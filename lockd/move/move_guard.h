@@ -18,6 +18,8 @@ void lockd_move_guard_go(struct lockd_move *move, int record);
 void lockd_move_guard_adopt(struct lockd_move *move, int record);
 /* The guard is to look again whether there is room on the other device. */
 void lockd_move_guard_look(struct lockd_move *move);
+/* The guard takes long, or there is none. */
+void lockd_move_guard_late(struct lockd_move *move);
 /* Replaces a killed guard. False: the next one could not be started. */
 bool lockd_move_guard_again(struct lockd_move *move, uint64_t now);
 /* The guard has sent a word, or has ended. */

@@ -69,6 +69,7 @@ struct lockd_move *lockd_move_new(struct lockd_moves *moves, struct lockd_move_p
     memcpy(move->order.pairs[0].to, to, sizeof move->order.pairs[0].to);
     move->began = lockd_now();
     move->until = move->began + ASK_NS;
+    move->late_at = LOCKD_NEVER;
     program->move = move;
     lockd_list_append(&moves->list, &move->link);
     return move;
@@ -79,25 +80,40 @@ void lockd_move_claim(struct lockd_move *move, const uint8_t uuid[16], uint64_t 
     sched_claim(move->moves->sched, move, uuid, bytes, lockd_now());
 }
 
-uint64_t lockd_move_pinned(const struct lockd_move_program *program, const uint8_t uuid[16])
+uint64_t lockd_move_pinned(const struct lockd_move *move)
 {
     struct sched_load load;
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; sched_client_load(program->client, i, &load, lockd_now()); i++)
-        if (memcmp(load.uuid, uuid, sizeof load.uuid) == 0)
+    for (uint32_t i = 0; sched_client_load(move->program->client, i, &load, lockd_now()); i++)
+        if (memcmp(load.uuid, move->order.pairs[0].from, sizeof load.uuid) == 0)
             bytes = load.pinned;
     return bytes;
 }
 
-uint64_t lockd_move_needs(const struct lockd_move *move, const uint8_t uuid[16])
+void lockd_move_claim_all(struct lockd_move *move, const uint8_t uuid[16])
 {
     const struct lockd_seen *seen = lockd_sees_find(&move->program->sees, uuid);
-    const struct lockd_guard_pair *pair = &move->order.pairs[0];
-    const uint8_t *other = memcmp(uuid, pair->to, sizeof pair->to) == 0 ? pair->from : pair->to;
 
-    return lockd_move_pinned(move->program, other) +
-           (seen != NULL ? seen->total / CONTEXT_PART : 0);
+    lockd_move_claim(move, uuid,
+                     move->pinned + (seen != NULL ? seen->total / CONTEXT_PART : 0));
+}
+
+void lockd_move_hold(struct lockd_move *move, bool away)
+{
+    const struct lockd_guard_pair *pair = &move->order.pairs[0];
+
+    if (!move->held)
+        move->moves->calls->held(move->program->owner);
+    move->held = true;
+    move->late_at = LOCKD_NEVER;
+    if (away) {
+        sched_away(move->moves->sched, move->program->client, true, lockd_now());
+        lockd_move_claim_all(move, pair->from);
+        lockd_move_claim_all(move, pair->to);
+    } else if (move->adopted) { /* nothing but its word says that it needs anything */
+        lockd_move_claim(move, pair->to, 0);
+    }
 }
 
 void lockd_move_free(struct lockd_move *move)
@@ -130,9 +146,11 @@ static void end_move(struct lockd_move *move, enum lockd_move_end end, int code,
     void *owner = move->program->owner;
 
     lockd_move_tell(move, GS_MOVE_OVER, code);
+    if (move->held)
+        sched_away(move->moves->sched, move->program->client, false, now);
     if (move->stopped != 0)
         calls->pause(owner, false);
-    calls->over(owner, end, now - move->began, move->bytes);
+    calls->over(owner, end, move->held ? 0 : now - move->began, move->bytes);
     lockd_move_free(move);
 }
 

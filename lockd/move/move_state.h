@@ -26,12 +26,15 @@ struct lockd_move {
     int guard, record; /* -1: none */
     uint64_t asker;    /* id of the connection that gets the answer; 0: none */
     bool program_may, guard_may;
-    /* It cannot be brought back for now, perhaps for long: other moves do not wait. */
+    /* It takes long, or the program cannot be brought back for now: other moves do not wait. */
     bool held;
+    bool adopted; /* of an earlier daemon: `pinned` is the program's word */
     /* The stage is abandoned then; GUARDED without a guard: the next guard is started. */
     uint64_t until;
     uint64_t began, stopped, guarded_since;
-    uint64_t bytes; /* of the program's memory; 0: not known */
+    uint64_t late_at; /* GUARDED: then it takes long; LOCKD_NEVER: that is known */
+    uint64_t bytes;   /* of the program's memory; 0: not known */
+    uint64_t pinned;  /* bytes that its library cannot move out: they go with it */
     unsigned guards_lost;
     uint64_t claimed;  /* bytes of the device that is taken, for which others make room */
     bool lacked;       /* there is no room for it yet */
@@ -52,11 +55,14 @@ void lockd_move_free(struct lockd_move *move);
 void lockd_move_stop(struct lockd_move *move);
 /* Others make room for the program on a device until the move ends: so many bytes. */
 void lockd_move_claim(struct lockd_move *move, const uint8_t uuid[16], uint64_t bytes);
-/* Bytes of the program on that device that its library cannot move out, as far as it was allowed so many: it
- * may say anything. */
-uint64_t lockd_move_pinned(const struct lockd_move_program *program, const uint8_t uuid[16]);
-/* Such bytes on the other device of the move, and what a context may take on that device. */
-uint64_t lockd_move_needs(const struct lockd_move *move, const uint8_t uuid[16]);
+/* Bytes of the program on the device that it leaves that its library cannot move out, as far as it was allowed
+ * so many: it may say anything. */
+uint64_t lockd_move_pinned(const struct lockd_move *move);
+/* Others make room on that device for what the program needs there: such bytes, and a context. */
+void lockd_move_claim_all(struct lockd_move *move, const uint8_t uuid[16]);
+/* Other moves do not wait for the end of this one any more. away: the driver says that the program
+ * is on neither device. Either will do, so others make room on both. */
+void lockd_move_hold(struct lockd_move *move, bool away);
 
 /* Ends the move: the program continues where it was. Frees the move. */
 void lockd_move_end_without(struct lockd_move *move, enum lockd_move_end end, const char *why);

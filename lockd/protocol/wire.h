@@ -288,8 +288,10 @@ struct gs_wire_sees {
 
 /* The steps of a move. The daemon asks ASK, then (the program is paused and its memory is leaving)
  * STOP, then sends OVER; the program answers the first two with the same step and a code. A program
- * that lost its daemon between STOP and OVER tells the next one LEFT. With the answer to STOP and
- * with LEFT comes a descriptor: the record of the move (lockd/protocol/move_record.h). */
+ * that lost its daemon between STOP and OVER tells the next one LEFT. The daemon answers with LEFT,
+ * and the program says it once more: a daemon that has asked for nothing takes no descriptors. With
+ * the answers to STOP and to LEFT comes one: the record of the move
+ * (lockd/protocol/move_record.h). */
 enum gs_move_step {
     GS_MOVE_ASK =
         1, /* may it change from one device to the other? From now on it exports no memory */
@@ -306,7 +308,9 @@ struct gs_wire_move {
     uint32_t step;            /* enum gs_move_step */
     int32_t code;             /* 0, or a negative errno */
     uint32_t zero;
-    char text[160]; /* with a code: why not */
+    uint64_t pinned; /* LEFT: bytes that go with it although they cannot leave the device by
+                      * themselves */
+    char text[160];  /* with a code: why not */
 };
 
 struct gs_wire_relocate { /* gpusharectl move */
@@ -529,7 +533,7 @@ _Static_assert(sizeof(struct gs_wire_open) == 40, "wire");
 _Static_assert(sizeof(struct gs_wire_share) == 80, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
 _Static_assert(sizeof(struct gs_wire_sees) == 112, "wire");
-_Static_assert(sizeof(struct gs_wire_move) == 224, "wire");
+_Static_assert(sizeof(struct gs_wire_move) == 232, "wire");
 _Static_assert(sizeof(struct gs_wire_relocate) == 40, "wire");
 _Static_assert(sizeof(struct gs_wire_kin) == 32, "wire");
 _Static_assert(sizeof(struct gs_wire_target) == 112, "wire");

@@ -206,9 +206,10 @@ static int check_move(struct gs_wire_move *move, struct gs_err *err)
 {
     CLEAN(move->text);
     if (move->step < GS_MOVE_ASK || move->step > GS_MOVE_LEFT || move->code > 0 ||
-        move->zero != 0)
-        return gs_err_set(err, -EBADMSG, "move: step %u, code %d, and %u where 0 must be",
-                          move->step, move->code, move->zero);
+        move->zero != 0 || move->pinned > LOCKD_BYTES_MAX)
+        return gs_err_set(err, -EBADMSG,
+                          "move: step %u, code %d, %llu bytes, and %u where 0 must be",
+                          move->step, move->code, (unsigned long long)move->pinned, move->zero);
     return 0;
 }
 

@@ -106,6 +106,9 @@ void sched_evict(struct sched *sched, struct sched_client *client, uint64_t now_
  * memory for it. A claim is known by its key and its device; bytes 0: it ends. False: no memory. */
 bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint64_t bytes,
                  uint64_t now_ns);
+/* A guard holds the client: nothing of it is on any device, whatever it reported last; or that is
+ * over. Its claims say what it will need. */
+void sched_away(struct sched *sched, struct sched_client *client, bool away, uint64_t now_ns);
 enum sched_claimed {
     SCHED_CLAIM_NOTHING, /* no program has memory there that could leave */
     SCHED_CLAIM_PENDING, /* they have more than there is beside the claims */

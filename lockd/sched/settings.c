@@ -188,6 +188,18 @@ bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint
     return true;
 }
 
+void sched_away(struct sched *sched, struct sched_client *client, bool away, uint64_t now_ns)
+{
+    client->away = away;
+    lockd_list_each (at, &client->members) {
+        struct sched_member *member = sched_member_of(at, of_client);
+
+        sched_books_member(member, now_ns);
+        sched_agenda_plan(member->device);
+    }
+    sched_plan_pending(sched, now_ns);
+}
+
 enum sched_claimed sched_claimed(const struct sched *sched, const uint8_t *uuid)
 {
     const struct sched_device *device = find_device(sched, uuid);

@@ -159,6 +159,7 @@ struct sched_client {
     uint64_t kin;   /* the group that it was found to be in; 0: none */
     uint32_t ranks; /* of its job on this machine; 1: not known how many; 0: it is no rank */
     bool paused;
+    bool away;                      /* a guard holds it: nothing of it is on any device */
     struct sched_client_left *left; /* NULL: it has left none */
     struct sched_client_host host;
 };
@@ -271,7 +272,7 @@ static inline bool sched_gang_wants(const struct sched_gang *gang)
 /* What it says is pinned, as far as it ever was allowed so much. */
 static inline uint64_t sched_member_pinned(const struct sched_member *member)
 {
-    return sched_min(member->report.pinned, member->sent.given);
+    return member->client->away ? 0 : sched_min(member->report.pinned, member->sent.given);
 }
 
 /* The most that it may have there, whatever the device has. */

@@ -12,6 +12,7 @@
 #include "lockd/server/ending.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/pause.h"
+#include "lockd/server/quota.h"
 #include "lockd/server/relations.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
@@ -27,8 +28,11 @@ static void tell_program(void *owner, const struct gs_wire_move *message)
 {
     struct lockd_connection *connection = owner;
 
-    if (!connection->dead)
-        lockd_outbox_send(connection, message, sizeof *message);
+    if (connection->dead)
+        return;
+    if (message->step == GS_MOVE_STOP || message->step == GS_MOVE_LEFT)
+        lockd_closer_allow(connection, true); /* the record comes with the answer */
+    lockd_outbox_send(connection, message, sizeof *message);
 }
 
 static void answer_asker(void *context, uint64_t asker, const struct gs_wire_end *end)
@@ -56,9 +60,18 @@ static void say_remark(void *owner, const char *text)
     lockd_remarks_say(owner, text);
 }
 
-static void trace_left(void *owner, const uint8_t *uuid)
+static void note_left(void *owner, const uint8_t *uuid)
 {
     lockd_trace_left(owner, uuid);
+    lockd_quota_left(owner, uuid);
+}
+
+static void pass_held(void *owner)
+{
+    struct lockd_connection *connection = owner;
+
+    if (!connection->dead)
+        lockd_relations_held(connection);
 }
 
 static void pass_end(void *owner, enum lockd_move_end end, uint64_t ns, uint64_t bytes)
@@ -102,7 +115,8 @@ void lockd_mover_init(struct lockd_server *server)
         .answer = answer_asker,
         .pause = pause_program,
         .remark = say_remark,
-        .left = trace_left,
+        .left = note_left,
+        .held = pass_held,
         .over = pass_end,
         .close = close_record,
         .refuse = refuse_program,

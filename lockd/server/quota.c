@@ -179,6 +179,18 @@ void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire
     }
 }
 
+void lockd_quota_left(struct lockd_connection *connection, const uint8_t *uuid)
+{
+    struct lockd_track *track = lockd_track_find(&connection->tracks, uuid);
+
+    if (track == NULL)
+        return;
+    hold_program(connection, track, false);
+    track->demand = track->quota.allowed = 0;
+    plan_telling(connection->server);
+    release_held(connection->server, connection->user, uuid);
+}
+
 void lockd_quota_gone(struct lockd_connection *connection)
 {
     connection->user->over -= connection->pause.over;

@@ -21,6 +21,8 @@ void lockd_quota_init(struct lockd_quotas *quotas);
 
 /* To be called before the scheduler is told of a state. */
 void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire_state *state);
+/* The program has left that device: nothing that it had there holds anybody back. */
+void lockd_quota_left(struct lockd_connection *connection, const uint8_t *uuid);
 /* The connection has left the list of connections. */
 void lockd_quota_gone(struct lockd_connection *connection);
 /* max-memory has a new value. */

@@ -117,6 +117,11 @@ void lockd_relations_moved(struct lockd_connection *connection, enum lockd_move_
     say_outcome(connection, outcomes[end], ns, bytes);
 }
 
+void lockd_relations_held(struct lockd_connection *connection)
+{
+    say_outcome(connection, BALANCE_NOT_IT, 0, 0);
+}
+
 /* A move that cannot begin is over at once. */
 static void begin_move(const struct balance_move *move)
 {

@@ -30,7 +30,7 @@ void lockd_reload_apply(struct lockd_server *server, const struct lockd_config *
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
         if (each->client != NULL)
-            lockd_closer_allow(each, server->config.hands_over);
+            lockd_closer_allow(each, server->config.hands_over || each->program.move != NULL);
         lockd_wish_reconsider(each, &classes);
     }
 }

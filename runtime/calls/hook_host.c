@@ -19,7 +19,7 @@ static CUresult register_host(typeof(*gs_driver.cuMemHostRegister_v2) *const *dr
         return CUDA_ERROR_NOT_INITIALIZED;
     result = (*driver)(address, bytes, flags);
     if (result == CUDA_SUCCESS && !gs_runtime.config.disabled)
-        gs_evidence_expect();
+        gs_evidence_registered(address);
     return result;
 }
 

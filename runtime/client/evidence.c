@@ -9,6 +9,7 @@
 #include "runtime/client/evidence.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -41,7 +42,8 @@
 /* The key stays for so long after the last memory was closed: programs that pass memory on piece
  * by piece have none open in between. */
 #define CLOSED_NS 5000000000ull
-/* The first export waits for the look at the connections: at most so long, in pauses that grow. */
+/* Threads of the program wait until the daemon has been told: all of them together at most so long, in
+ * pauses that grow. */
 #define TOLD_NS       1000000000ull
 #define PAUSE_NS      50000ull
 #define PAUSE_MOST_NS 2000000ull
@@ -63,8 +65,11 @@ static struct {
     _Atomic(bool) expects; /* a look, soon. Release, acquire: with `wanted` */
     _Atomic(bool) exports; /* memory for other processes. Relaxed */
     _Atomic(uint32_t) wanted,
-        told;       /* looks that threads wait for, and those whose keys are sent */
-    uint32_t looks; /* client thread: `wanted` when it last looked */
+        told;                 /* looks that threads wait for, and those whose keys are sent */
+    uint32_t added;           /* keys so far; under the lock */
+    _Atomic(uint32_t) sent;   /* ... that the daemon has been told. Release, acquire */
+    _Atomic(uint64_t) waited; /* ns, by threads of the program. Relaxed */
+    uint32_t looks;           /* client thread: `wanted` when it last looked */
     uint64_t looked_at, look_at, waits_since, beside_since; /* client thread */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -96,6 +101,7 @@ static struct found *find_or_add(uint32_t kind, uint64_t key, uint32_t ranks)
     self.hints += hint;
     self.memory += kind == GS_KIN_MEMORY;
     self.found[self.count] = (struct found){.key = {.key = key, .kind = kind, .ranks = ranks}};
+    self.added++;
     atomic_store_explicit(&self.unsaid, true, memory_order_release);
     return &self.found[self.count++];
 }
@@ -163,32 +169,49 @@ static bool begins_with(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
+struct mapping {
+    unsigned long long first, end;
+    uint64_t key;
+    uint32_t kind; /* GS_KIN_NONE: no evidence */
+};
+
 /* Reads one line of /proc/self/maps: address, rights, offset, device, inode, path. A writable
  * shared mapping that is no file may be a way to wait for another process. */
-static void take_mapping(char *line, void *context)
+static struct mapping parse_mapping(char *line)
 {
     const char *rights = strchr(line, ' ');
     const char *offset = rights != NULL ? strchr(rights + 1, ' ') : NULL;
     const char *device = offset != NULL ? strchr(offset + 1, ' ') : NULL;
     const char *path = strchr(line, '/');
     unsigned long long file[3]; /* inode, major and minor number of the device */
+    struct mapping mapping = {.kind = GS_KIN_NONE};
     char *end;
-    uint64_t key;
 
-    (void)context;
     if (path == NULL || device == NULL || rights[2] != 'w' || rights[4] != 's')
-        return;
+        return mapping;
+    mapping.first = strtoull(line, &end, 16);
+    mapping.end = *end == '-' ? strtoull(end + 1, NULL, 16) : 0;
     file[1] = strtoull(device, &end, 16);
     file[2] = *end == ':' ? strtoull(end + 1, &end, 16) : 0;
     file[0] = strtoull(end, &end, 10);
     if (file[0] == 0)
-        return;
-    key = gs_evidence_hash(0, file, sizeof file);
+        return mapping;
+    mapping.key = gs_evidence_hash(0, file, sizeof file);
     if (begins_with(path, "/dev/shm/nccl-"))
-        add_key(GS_KIN_NCCL, key, 0);
+        mapping.kind = GS_KIN_NCCL;
     else if (begins_with(path, "/dev/shm/") || begins_with(path, "/SYSV") ||
              begins_with(path, "/dev/zero"))
-        add_key(GS_KIN_SHARED, key, 0);
+        mapping.kind = GS_KIN_SHARED;
+    return mapping;
+}
+
+static void take_mapping(char *line, void *context)
+{
+    const struct mapping mapping = parse_mapping(line);
+
+    (void)context;
+    if (mapping.kind != GS_KIN_NONE)
+        add_key(mapping.kind, mapping.key, 0);
 }
 
 static void read_mappings(void)
@@ -212,18 +235,21 @@ static void read_connections(void)
     pthread_mutex_unlock(&self.lock);
 }
 
-/* Until the daemon has been told what the next look finds: a kernel that waits for another rank
- * must not run before the ranks are known as one job. */
-static void wait_told(uint32_t wanted)
+/* Until the daemon has been told: a kernel that waits for another rank must not run before the ranks
+ * are known as one job. */
+static void wait_told(_Atomic(uint32_t) *what, uint32_t wanted)
 {
-    const uint64_t until = gs_now() + TOLD_NS;
-    uint64_t pause = PAUSE_NS;
+    const uint64_t began = gs_now(),
+                   waited = atomic_load_explicit(&self.waited, memory_order_relaxed);
+    uint64_t pause = PAUSE_NS, now = began;
 
-    while (atomic_load_explicit(&self.told, memory_order_acquire) < wanted &&
-           !gs_daemon_is_absent() && gs_now() < until) {
+    while (atomic_load_explicit(what, memory_order_acquire) < wanted &&
+           !gs_daemon_is_absent() && waited + now - began < TOLD_NS) {
         gs_pause(pause);
         pause = pause < PAUSE_MOST_NS / 2 ? 2 * pause : PAUSE_MOST_NS;
+        now = gs_now();
     }
+    atomic_fetch_add_explicit(&self.waited, now - began, memory_order_relaxed);
 }
 
 void gs_evidence_exported(void)
@@ -236,7 +262,73 @@ void gs_evidence_exported(void)
     }
     wanted = atomic_fetch_add_explicit(&self.wanted, 1, memory_order_relaxed) + 1;
     gs_evidence_expect();
-    wait_told(wanted);
+    wait_told(&self.told, wanted);
+}
+
+/* --- registered memory --- */
+
+struct place {
+    unsigned long long address;
+    struct mapping mapping; /* where it is */
+};
+
+static void find_mapping(char *line, void *context)
+{
+    struct place *place = context;
+    const struct mapping mapping = parse_mapping(line);
+
+    if (mapping.first <= place->address && place->address < mapping.end)
+        place->mapping = mapping;
+}
+
+/* True if the page is there and no file's, nor shared with another process: proc_pid_pagemap(5). */
+static bool is_private(unsigned long long address)
+{
+    const unsigned long long there = 1ull << 63, file_or_shared = 1ull << 61;
+    uint64_t page = 0;
+    const int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    const off_t at = (off_t)(address / (unsigned long long)sysconf(_SC_PAGESIZE) * sizeof page);
+
+    if (fd < 0)
+        return false;
+    if (pread(fd, &page, sizeof page, at) != (ssize_t)sizeof page)
+        page = 0;
+    close(fd);
+    return (page & there) != 0 && (page & file_or_shared) == 0;
+}
+
+/* Adds the key of NCCL's memory. Returns the number of keys of which the daemon has to be told; 0: it
+ * is none. */
+static uint32_t add_registered(const struct mapping *mapping)
+{
+    uint32_t added = 0;
+
+    if (mapping->kind != GS_KIN_NCCL)
+        return 0;
+    pthread_mutex_lock(&self.lock);
+    if (find_or_add(mapping->kind, mapping->key, 0) != NULL)
+        added = self.added;
+    pthread_mutex_unlock(&self.lock);
+    return added;
+}
+
+void gs_evidence_registered(const void *address)
+{
+    struct place place = {.address = (unsigned long long)(uintptr_t)address};
+    GS_UNCANCELLED cancel = gs_cancel_off();
+    const int saved = errno;
+    uint32_t wanted;
+
+    if (!is_chosen() && !is_private(place.address)) {
+        gs_lines_read("/proc/self/maps", MAPS_MOST, find_mapping, &place);
+        wanted = add_registered(&place.mapping);
+        gs_evidence_expect();
+        if (wanted != 0) {
+            gs_worker_wake();
+            wait_told(&self.sent, wanted);
+        }
+    }
+    errno = saved;
 }
 
 void gs_evidence_expect(void)
@@ -385,8 +477,19 @@ static int end_closed(int fd, uint64_t now)
     }
 }
 
+static uint32_t count_added(void)
+{
+    uint32_t added;
+
+    pthread_mutex_lock(&self.lock);
+    added = self.added;
+    pthread_mutex_unlock(&self.lock);
+    return added;
+}
+
 int gs_evidence_send(int fd, uint64_t now)
 {
+    const uint32_t added = count_added();
     struct gs_evidence key;
 
     if (fd < 0)
@@ -401,6 +504,7 @@ int gs_evidence_send(int fd, uint64_t now)
             }
         }
     atomic_store_explicit(&self.told, self.looks, memory_order_release);
+    atomic_store_explicit(&self.sent, added, memory_order_release);
     return end_closed(fd, now);
 }
 

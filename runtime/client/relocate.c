@@ -62,6 +62,7 @@ static struct {
     struct gs_own_fd record;
     bool answer_due; /* the answer to STOP, or LEFT, is not sent yet */
     bool lost;       /* the connection on which the move began has ended */
+    bool asked;      /* ... and the daemon of this one has asked for the record */
 } self = {.record = GS_NO_FD};
 
 /* --- the devices --- */
@@ -186,6 +187,21 @@ static const char *find_hindrance(int *code)
 
 /* --- answers --- */
 
+/* Goes with it to the other device. The next daemon has no report from it. */
+static uint64_t pinned_bytes(void)
+{
+    const struct gs_device *device;
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        const struct gs_accounts accounts = gs_memory_accounts(device);
+
+        if (memcmp(device->uuid, self.from, sizeof self.from) == 0)
+            bytes = gs_memory_pinned(device, &accounts);
+    }
+    return bytes;
+}
+
 static int send_step(int fd, enum gs_move_step step, int code, const char *why, int record)
 {
     struct gs_wire_move message = {.number = self.number, .step = (uint32_t)step, .code = code};
@@ -194,6 +210,7 @@ static int send_step(int fd, enum gs_move_step step, int code, const char *why, 
     gs_connect_header(&message.header, GS_WIRE_MOVE, sizeof message);
     memcpy(message.from, self.from, sizeof message.from);
     memcpy(message.to, self.to, sizeof message.to);
+    message.pinned = step == GS_MOVE_LEFT ? pinned_bytes() : 0;
     snprintf(message.text, sizeof message.text, "%s", why);
     return gs_connect_send(fd, &message, sizeof message, record >= 0 ? &with : NULL);
 }
@@ -257,6 +274,9 @@ void gs_relocate_heard(const struct gs_wire_move *message)
             end_move(message->code == 0);
         else
             forget_move();
+    } else if (message->step == GS_MOVE_LEFT && self.stage == HELD && self.lost &&
+               message->number == self.number) {
+        self.asked = self.answer_due = true;
     } else if (message->step == GS_MOVE_ASK && self.stage == NONE) {
         self.stage = ASKED;
         self.number = message->number;
@@ -323,6 +343,7 @@ static void hold_still(int fd)
 /* Sends the answer that is due. */
 static int send_answer(int fd)
 {
+    const bool with = !self.lost || self.asked;
     int code = 0, record = -1, error;
     const char *why;
 
@@ -337,7 +358,8 @@ static int send_answer(int fd)
         record = gs_own_fd(&self.record);
         if (record < 0) /* closed by the program; the guard has its own */
             return 0;
-        error = send_step(fd, self.lost ? GS_MOVE_LEFT : GS_MOVE_STOP, 0, "", record);
+        error =
+            send_step(fd, self.lost ? GS_MOVE_LEFT : GS_MOVE_STOP, 0, "", with ? record : -1);
     }
     if (error == 0)
         self.answer_due = false;
@@ -406,6 +428,7 @@ void gs_relocate_lost(void)
 {
     seen.said = 0;
     self.lost = true;
+    self.asked = false;
     if (self.stage == HELD)
         self.answer_due = true;
     else

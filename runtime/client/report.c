@@ -88,7 +88,7 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     state->resident = accounts.resident - (kept < accounts.resident ? kept : accounts.resident);
     state->pinned_graphs = device->graphs.bytes;
     state->pinned_arrays = atomic_load_explicit(&device->arrays, memory_order_relaxed);
-    state->pinned = accounts.pinned + state->pinned_graphs + state->pinned_arrays + kept;
+    state->pinned = gs_memory_pinned(device, &accounts);
     state->shared = accounts.shared;
     if ((wants_run && (accounts.missing != 0 || due != 0)) ||
         (!report->running && state->resident > budget))

@@ -490,6 +490,13 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device)
     return accounts;
 }
 
+uint64_t gs_memory_pinned(const struct gs_device *device, const struct gs_accounts *accounts)
+{
+    return accounts->pinned + device->graphs.bytes +
+           atomic_load_explicit(&device->arrays, memory_order_relaxed) +
+           atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
+}
+
 static uint64_t adrift_bytes(const struct gs_range *range)
 {
     uint64_t adrift = 0;

@@ -227,6 +227,9 @@ bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes);
 
 /* Any thread. */
 struct gs_accounts gs_memory_accounts(const struct gs_device *device);
+/* Bytes of the device that cannot leave it, by these accounts of it: with arrays, the memory of
+ * graphs, and chunks that are kept. Client thread. */
+uint64_t gs_memory_pinned(const struct gs_device *device, const struct gs_accounts *accounts);
 
 /* Bytes on the device that no copy can reach: the program's own memory that it has not mapped or
  * not made accessible, and chunks that are adrift. Any thread. */

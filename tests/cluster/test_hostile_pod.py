@@ -258,7 +258,7 @@ def use_up(path, victim):
 
 # messages of which nobody has asked for one, or that end the connection
 MOVE, SEES, STATUS, CONTROL = 13, 12, 16, 17
-ODD = [message(MOVE, CARD + CARD[::-1] + struct.pack("<IIiI160s", 1, step, 0, 0, b"\x1b[2Jforged")) for step in (1, 2, 3, 4, 99)] + [
+ODD = [message(MOVE, CARD + CARD[::-1] + struct.pack("<IIiIQ160s", 1, step, 0, 0, GIB, b"\x1b[2Jforged")) for step in (1, 2, 3, 4, 99)] + [
     message(SEES, struct.pack("<16sQII64s", CARD, GIB, i, 64, b"card")) for i in (0, 1, 63, 64)] + [
     share_message(7), message(KIN, struct.pack("<QII", 1, 99, 0)), message(KIN, struct.pack("<QII", 0x1234, 7, 0)), message(STATUS, b""),
     message(200, b"x" * 100), b"short", hello("again")[:40]]

@@ -227,6 +227,8 @@ static void end_move(struct pool *pool, struct pool_program *program)
 
     if (pool_random(pool, 1000000) < pool->failing_ppm)
         outcome = failures[pool_random(pool, 4)];
+    if (program->fixed)
+        outcome = BALANCE_NOT_IT;
     program->moves = false;
     program->waits_since = pool->now;
     if (outcome == BALANCE_MOVED) {

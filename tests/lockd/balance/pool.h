@@ -24,6 +24,7 @@ struct pool_program {
     bool moves;          /* is on no card */
     uint64_t arrives_at; /* ... until then */
     uint32_t goes_to;
+    bool fixed; /* it cannot be moved */
     uint32_t class;
     uint64_t memory;
     uint64_t work, rest; /* lengths of its phases, ns; rest 0: it always works */

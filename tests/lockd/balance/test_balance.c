@@ -319,6 +319,59 @@ static void balance_one_that_cannot_move_keeps_no_other_one(void **state)
     pool_deinit(&pool);
 }
 
+/* Of eight programs on one of four cards two cannot be moved: by their own nature, or since they do
+ * not see the other cards. */
+static void balance_two_that_cannot_move_keep_no_others(void **state)
+{
+    (void)state;
+    for (int hidden = 0; hidden < 2; hidden++) {
+        struct pool pool;
+
+        pool_init(&pool, 4, 1);
+        pool.hidden = hidden ? 0xe : 0;
+        add_many(&pool, 2, 0);
+        pool.hidden = 0;
+        pool.programs[0].fixed = pool.programs[1].fixed = true;
+        add_many(&pool, 6, 0);
+        pool_run(&pool, 120 * S);
+        for (uint32_t card = 0; card < 4; card++)
+            assert_int_equal(pool_count(&pool, card), 2);
+        assert_int_equal(pool.moved, 6);
+        assert_true(pool.attempts <= 6 + (hidden ? 0 : 4));
+        pool_run(&pool, 3600 * S);
+        assert_int_equal(pool.moved, 6);
+        pool_deinit(&pool);
+    }
+}
+
+/* A guard holds a program that was to move: the others move meanwhile, and what that one takes in the
+ * end says nothing about them. */
+static void balance_held_program_keeps_no_other_one(void **state)
+{
+    struct pool pool;
+    uint32_t number = 0;
+    uint64_t overhead;
+
+    (void)state;
+    pool_init(&pool, 2, 1);
+    add_many(&pool, 5, 0);
+    while (pool.attempts == 0)
+        pool_run(&pool, POOL_STEP);
+    while (!pool.programs[number].moves)
+        number++;
+    pool.programs[number].arrives_at = UINT64_MAX;
+    balance_outcome(&pool.balance, pool.programs[number].balance, BALANCE_NOT_IT, 0, 0,
+                    pool.now);
+    pool_run(&pool, 600 * S);
+    assert_int_equal(pool_count(&pool, 0), 2);
+    assert_int_equal(pool_count(&pool, 1), 2);
+    overhead = pool.balance.overhead_ns;
+    balance_outcome(&pool.balance, pool.programs[number].balance, BALANCE_MOVED, 0, 60 * GB,
+                    pool.now);
+    assert_true(pool.balance.overhead_ns == overhead);
+    pool_deinit(&pool);
+}
+
 static void balance_one_that_ends_while_it_moves_leaves_the_way_free(void **state)
 {
     struct pool pool;
@@ -374,6 +427,8 @@ int main(void)
         cmocka_unit_test(balance_followed_program_moves_less_and_less),
         cmocka_unit_test(balance_failures_are_remembered),
         cmocka_unit_test(balance_one_that_cannot_move_keeps_no_other_one),
+        cmocka_unit_test(balance_two_that_cannot_move_keep_no_others),
+        cmocka_unit_test(balance_held_program_keeps_no_other_one),
         cmocka_unit_test(balance_one_that_ends_while_it_moves_leaves_the_way_free),
         cmocka_unit_test(balance_move_that_a_person_asked_for_is_not_undone),
     };

@@ -55,6 +55,17 @@ class MoveTest(unittest.TestCase):
         self.assert_right(mover)
         self.assert_right(other)
 
+    def test_daemon_that_hands_nothing_over(self):
+        """It takes no descriptors that it has not asked for: the record of the move is one that it has."""
+        cards = self.cards(options=["--hand-over", "no"])
+        cards.start_daemon()
+        hog = cards.start_hog(8)
+        cards.await_use(hog, 0)
+        code, said = cards.move(hog, 1)
+        self.assertEqual(code, 0, said)
+        cards.await_use(hog, 1)
+        self.assert_right(hog)
+
     def start_idle(self, cards, mib, **environment):
         """A patched program that computes nothing and has so much memory on the second card. It does what it is told by lines."""
         idle = cards.spawn([BUILD + "/tests/runtime/moves"], {"CUDA_VISIBLE_DEVICES": "1", **environment}, stdin=subprocess.PIPE,

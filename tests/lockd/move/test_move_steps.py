@@ -191,8 +191,8 @@ LIVES = (kill_daemon, kill_daemon_first)  # the guard does
 
 
 class StepsTest(unittest.TestCase):
-    def scene(self):
-        cards = Cards(BUILD)
+    def scene(self, options=()):
+        cards = Cards(BUILD, options)
         self.addCleanup(cards.__exit__)
         return Scene(cards)
 
@@ -306,6 +306,14 @@ class StepsTest(unittest.TestCase):
         self.assertEqual(scene.finish(asker)[0], 0)
         scene.cards.kill_daemons()
         scene.hog.send_signal(signal.SIGCONT)
+        scene.await_place(1)
+
+    def test_next_daemon_that_hands_nothing_over(self):
+        """Nor does it take descriptors of programs that it has not asked; the next guard needs the record."""
+        scene = self.scene(["--hand-over", "no"])
+        asker, guard = scene.begin(CHECKPOINT, 1, "")
+        kill_both(scene, guard)
+        scene.finish(asker)
         scene.await_place(1)
 
     def test_daemon_that_does_not_hear_the_end(self):

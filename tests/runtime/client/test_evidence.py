@@ -71,6 +71,9 @@ class EvidenceTest(unittest.TestCase):
     def test_nccl_memory_two_jobs_end(self):
         self.two_jobs("nccl", "NCCL")
 
+    def test_ranks_that_register_two_jobs_end(self):
+        self.two_jobs("register", "NCCL")
+
     def test_connected_ranks_that_export_two_jobs_end(self):
         self.two_jobs("export", "NCCL")
 

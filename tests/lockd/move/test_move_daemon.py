@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Moves as the daemon sees them, with programs and guards that say what the test wants: for how long a move keeps room, and others
+from moving; programs and guards that lie or say nothing.
+
+usage: test_move_daemon.py GPUSHARE-LOCKD GPUSHARECTL [unittest options]"""
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from fake import GIB, PATIENCE, RUN, RUNNING, STATE, TARGET, WANT, Daemon, Program, Target, message, state, wait_for  # noqa: E402
+
+LOCKD, CTL = sys.argv.pop(1), sys.argv.pop(1)
+SEES, MOVE = 12, 13
+ASK, STOP, OVER, LEFT = 1, 2, 3, 4
+TOTAL = 16 * GIB
+HERE, THERE = bytes([1]) * 16, bytes([2]) * 16
+CONTEXT = TOTAL // 64  # what is kept for one
+LATE = 30              # seconds: LATE_NS of lockd/move/move_guard.c
+ORDER = "<cBHiQ2048s"
+
+
+class Mover(Program):
+    """A program that sees both cards and is on the first one."""
+
+    def __init__(self, path, name="mover"):
+        super().__init__(path, name, TOTAL, uuid=HERE)
+        self.pinned, self.steps = 0, []
+        self.tell_devices()
+
+    def tell_devices(self):
+        for i, uuid in enumerate((HERE, THERE)):
+            self.socket.send(message(SEES, struct.pack("<16sQII64s", uuid, TOTAL, i, 2, b"Test card")))
+
+    def say_step(self, number, step, record=None, pinned=0):
+        data = message(MOVE, struct.pack("<16s16sIIiIQ160s", HERE, THERE, number, step, 0, 0, pinned, b""))
+        socket.send_fds(self.socket, [data], [] if record is None else [record])
+
+    def say_left(self, number, record, pinned=0):
+        """To the next daemon, which takes descriptors only when it has asked for them (since Linux 6.16)."""
+        self.say_step(number, LEFT, pinned=pinned)
+        self.await_step(LEFT)
+        self.say_step(number, LEFT, record, pinned)
+
+    def listen(self, until, what):
+        """Obeys targets, and keeps the steps of moves as (number, step, code), until until()."""
+        end = time.monotonic() + PATIENCE
+        while not until():
+            assert time.monotonic() < end, f"waited for {what}; steps {self.steps}, {self.target}"
+            self.socket.settimeout(0.1)
+            try:
+                data = self.socket.recv(4096)
+            except (socket.timeout, BlockingIOError):
+                continue
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                raise EOFError
+            kind = struct.unpack("<IHHII", data[:16])[2]
+            if kind == MOVE:
+                self.steps.append(struct.unpack("<IIi", data[48:60]))
+            elif kind == TARGET:
+                self.target = Target(data)
+                self.obey()
+
+    def await_step(self, step):
+        self.listen(lambda: self.steps and self.steps[-1][1] == step, f"step {step}")
+        return self.steps[-1]
+
+
+class Guard:
+    """A guard that the daemon has started, as the guard service would."""
+
+    def __init__(self, listener):
+        self.socket, _ = listener.accept()
+        self.socket.settimeout(PATIENCE)
+        self.word, self.record = self.hear()
+
+    def hear(self):
+        data, files, _, _ = socket.recv_fds(self.socket, 4096, 4)
+        return (struct.unpack(ORDER, data)[0].decode(), files[0] if files else None) if data else ("", None)
+
+    def say(self, word, text=""):
+        self.socket.send((word + text).encode())
+
+    def end(self):
+        self.socket.close()
+        if self.record is not None:
+            os.close(self.record)
+
+
+class MoveDaemonTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gpushare-test-")
+        self.addCleanup(shutil.rmtree, self.folder, True)
+        self.guards = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.guards.bind(self.folder + "/guard.sock")
+        self.guards.listen(16)
+        self.guards.settimeout(PATIENCE)
+        self.addCleanup(self.guards.close)
+
+    def start(self, *options):
+        self.daemon = Daemon(LOCKD, *options, folder=self.folder,
+                             env={**os.environ, "GPUSHARE_GUARD_SOCKET": self.folder + "/guard.sock"})
+        self.addCleanup(lambda daemon=self.daemon: daemon.process.poll() is None and daemon.end())
+
+    def kill_daemon(self):
+        self.daemon.process.kill()
+        self.daemon.process.wait()
+        self.daemon.log.close()
+
+    def devices(self):
+        done = subprocess.run([CTL, "status", "--json"], env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path},
+                              capture_output=True, text=True, timeout=PATIENCE, check=True)
+        return {d["uuid"]: d for d in json.loads(done.stdout)["devices"]}
+
+    def short(self):
+        """What is kept on both cards."""
+        devices = self.devices()
+        return [next((d["short"] for uuid, d in devices.items() if uuid.startswith("GPU-" + card[:4].hex())), None)
+                for card in (HERE, THERE)]
+
+    def request(self, program_pid=None):
+        """gpusharectl that asks for a move to the other card."""
+        text = THERE.hex()
+        uuid = "GPU-" + "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+        asker = subprocess.Popen([CTL, "move", str(program_pid or os.getpid()), uuid],
+                                 env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path}, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(asker.stdout.close)
+        self.addCleanup(asker.wait)
+        self.addCleanup(asker.kill)
+        return asker
+
+    def watch_cards(self):
+        """One more program on each card, so that there is something to see of both."""
+        for card in (HERE, THERE):
+            program = Program(self.daemon.path, "watcher", TOTAL, uuid=card)
+            program.say()
+            self.addCleanup(program.close)
+
+    def mover(self):
+        mover = Mover(self.daemon.path)
+        self.addCleanup(lambda: mover.close())
+        mover.say(demand=4 * GIB, flags=WANT)
+        mover.listen(lambda: mover.flags & RUNNING, "its turn")
+        return mover
+
+    def begin(self, mover):
+        """The guard and the asker of a move that has come to where the program's memory leaves."""
+        asker = self.request()
+        mover.await_step(ASK)
+        guard = Guard(self.guards)
+        self.addCleanup(guard.end)
+        self.assertEqual(guard.word, "V")
+        guard.say("K")
+        mover.say_step(mover.steps[-1][0], ASK)
+        mover.await_step(STOP)
+        return guard, asker
+
+    def go(self, mover, guard):
+        record = os.memfd_create("record")
+        self.addCleanup(os.close, record)
+        os.write(record, b"-")
+        mover.say_step(mover.steps[-1][0], STOP, record)
+        word, with_it = guard.hear()
+        self.assertEqual(word, "G")
+        os.close(with_it)
+        return record
+
+    def test_held_program_has_room_on_both_cards_also_after_the_daemon(self):
+        self.start("--reserve", "0")
+        mover = self.mover()
+        mover.pinned = 3 * GIB
+        guard, _ = self.begin(mover)
+        self.watch_cards()
+        mover.listen(lambda: mover.resident == 0, "its memory to leave")
+        self.say_pinned(mover, 3 * GIB)
+        record = self.go(mover, guard)
+        guard.say("H", "held")
+        wait_for(lambda: self.short() == [3 * GIB + CONTEXT] * 2, PATIENCE, "room on both cards")
+        self.kill_daemon()  # first: it would start another guard
+        guard.end()
+        mover.close()
+        self.start("--reserve", "0")
+        self.watch_cards()
+        again = Mover(self.daemon.path)
+        self.addCleanup(again.close)
+        again.say_left(7, record, 3 * GIB)
+        guard = Guard(self.guards)
+        self.assertEqual(guard.word, "W")
+        wait_for(lambda: self.short() == [0, 3 * GIB + CONTEXT], PATIENCE, "room where it is to come")
+        guard.say("H", "held")
+        wait_for(lambda: self.short() == [3 * GIB + CONTEXT] * 2, PATIENCE, "room on both cards again")
+        guard.say("S", "it stays")
+        self.assertEqual(again.await_step(OVER)[0], 7)
+        wait_for(lambda: self.short() == [0, 0], PATIENCE, "room not to be kept any more")
+        guard.end()
+
+    def say_pinned(self, mover, pinned):
+        """It was allowed as much before."""
+        mover.socket.send(state(seq=mover.target.seq, flags=0, total=TOTAL, demand=4 * GIB, resident=0, pinned=pinned, uuid=HERE))
+
+    def test_program_whose_word_nobody_confirms(self):
+        """It says that it is being moved, and its guard finds nothing out: it keeps neither room nor others' moves for long."""
+        self.start("--reserve", "0")
+        self.watch_cards()
+        liar = Mover(self.daemon.path, "liar")
+        self.addCleanup(liar.close)
+        record = os.memfd_create("record")
+        self.addCleanup(os.close, record)
+        liar.say_left(1, record, 12 * GIB)
+        guard = Guard(self.guards)
+        self.addCleanup(guard.end)
+        began = time.monotonic()
+        wait_for(lambda: self.short()[1] == 12 * GIB + CONTEXT, PATIENCE, "what it says")
+        honest = subprocess.Popen([sys.executable, os.path.abspath(__file__), LOCKD, CTL, "--honest-mover", self.daemon.path],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(honest.stdout.close)
+        self.addCleanup(honest.stdin.close)
+        self.addCleanup(honest.wait)
+        self.addCleanup(honest.kill)
+        self.assertEqual(honest.stdout.readline(), "runs\n")
+        first = self.request(honest.pid)
+        self.assertIn("another move is under way", first.communicate(timeout=PATIENCE)[0])
+        wait_for(lambda: self.short()[1] == 0, PATIENCE, "the room not to be kept any more")
+        self.assertGreaterEqual(time.monotonic() - began, LATE - 1)
+        self.request(honest.pid)
+        self.assertEqual(honest.stdout.readline(), "asked\n")
+        self.assertIn("takes long", self.daemon.said())
+
+    def test_guards_that_end_at_once(self):
+        """The next one comes later and later."""
+        self.start()
+        mover = Mover(self.daemon.path)
+        self.addCleanup(mover.close)
+        record = os.memfd_create("record")
+        self.addCleanup(os.close, record)
+        mover.say_left(1, record)
+        count, end = 0, time.monotonic() + 10
+        while time.monotonic() < end:
+            self.guards.settimeout(max(0.01, end - time.monotonic()))
+            try:
+                Guard(self.guards).end()
+            except socket.timeout:
+                break
+            count += 1
+        self.assertGreaterEqual(count, 2)
+        self.assertLessEqual(count, 6)
+        mover.socket.send(message(STATE, b""))  # the daemon still listens to it: this ends it
+        with self.assertRaises(EOFError):
+            mover.listen(lambda: False, "the end")
+
+    def test_program_that_came_to_have_too_much_while_it_moved(self):
+        """What held it back on the card that it left does not hold it back on the other one."""
+        self.start("--max-memory", str(5 * GIB))
+        mover = self.mover()
+        guard, asker = self.begin(mover)
+        mover.say(demand=7 * GIB)
+        wait_for(lambda: "held back" in self.daemon.said(), PATIENCE, "it to be held back")
+        mover.listen(lambda: mover.resident == 0, "its memory to leave")
+        self.go(mover, guard)
+        guard.say("M")
+        self.assertEqual(mover.await_step(OVER)[2], 0)
+        asker.communicate(timeout=PATIENCE)
+        mover.uuid, mover.target = THERE, None
+        mover.say(demand=GIB, resident=0, flags=WANT)
+        mover.listen(lambda: mover.target is not None and mover.target.flags & RUN, "it to run on the other card")
+
+
+def run_honest_mover(path):
+    """In a process of its own: runs, and says when it is asked whether it may be moved."""
+    mover = Mover(path, "honest")
+    mover.say(demand=GIB, flags=WANT)
+    mover.listen(lambda: mover.flags & RUNNING, "its turn")
+    print("runs", flush=True)
+    mover.await_step(ASK)
+    print("asked", flush=True)
+    mover.listen(lambda: False, "the end")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--honest-mover"]:
+        run_honest_mover(sys.argv[2])
+    unittest.main(warnings="ignore")
