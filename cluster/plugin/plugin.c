@@ -4,6 +4,7 @@
  * the GPUs' health and signals. One thread; the health of the GPUs has another.
  */
 #include "cluster/plugin/plugin.h"
+#include "lockd/ctl/ask.h"
 
 #include <errno.h>
 #include <fcntl.h>

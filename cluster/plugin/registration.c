@@ -5,6 +5,7 @@
  * accepts without watching, or without watching for long.
  */
 #include "cluster/plugin/registration.h"
+#include "lockd/ctl/ask.h"
 
 #include <errno.h>
 #include <stdio.h>
