@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * small_card.c: the simulated card on which test_placement.c and test_spreading.c run, the blocks of
+ * small_card.c: the simulated card on which test_placement.c and test_spread.c run, the blocks of
  * memory that they allocate there, and the recount of the accounts. State: `card`. One thread.
  */
 #include <setjmp.h>

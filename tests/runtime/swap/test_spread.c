@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_spreading.c: memory beyond the card is spread evenly over what a program uses alike, and the
+ * test_spread.c: memory beyond the card is spread evenly over what a program uses alike, and the
  * addresses that launches pass divide an allocation.
  */
 #include <setjmp.h>
