@@ -36,7 +36,7 @@
 #define HORIZON      20u
 #define MAPPING      1e6         /* ns: an exchange without its copies, until it is measured */
 #define MAPPED       250e3       /* ns: the same at least, however small the chunk is */
-#define SPREAD_NS    (1000 * MS) /* the most for spreading, beside one part of the time */
+#define SPREAD_NS    (1000 * MS) /* the time for spreading: this, and 1/20 of all time */
 #define SPREAD_SHARE 20u
 #define COPYING      0.02 /* ns a byte, until it is measured: 50 GB/s */
 
