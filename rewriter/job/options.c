@@ -201,8 +201,7 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
     if (options->lists.list || options->lists.restore_all || options->lists.repatch)
         return check_lists(options, err);
     if (options->lists.all_users)
-        return gs_err_set(err, -EINVAL,
-                          "--all-users needs --list, --restore-all or --repatch");
+        return gs_err_set(err, -EINVAL, "--all-users needs --list, --restore-all or --repatch");
     if (options->print + options->check + options->restore > 1)
         return gs_err_set(err, -EINVAL,
                           "--print, --check and --restore cannot be used together");
