@@ -7,7 +7,7 @@
  * status 0, or 1 after a CUDA error or a wrong line.
  *
  *   info             {"free", "total"}, by cuMemGetInfo
- *   bus BYTES        {"h2d", "d2h", "duplex"}: bytes a second of pinned copies
+ *   bus BYTES        {"h2d", "d2h", "duplex"}: bytes a second of copies from registered host memory
  *   mixed BYTES GRAIN N  {"ns", "make_ns", "drop_ns"}: one kernel over so much memory in chunks of
  *                    GRAIN bytes, of which each N-th is in host memory and the others on the card
  *                    (0: all), and how long it takes to make and map them, and to release them

@@ -26,7 +26,7 @@ void rest_ns(uint64_t ns);
  * thread waits for the card. */
 CUdevice open_device(unsigned how);
 
-/* The rate of plain copies between pinned host memory and the card, bytes in each direction.
+/* The rate of plain copies between registered host memory and the card, bytes in each direction.
  * Best of three. */
 struct bus measure_bus(uint64_t bytes);
 

@@ -2,7 +2,7 @@
  *
  * handoff_bench.c: how long it takes from the last work of one program to the first work of the
  * next, when the memory of the one must go out and that of the other come in; against the
- * rate of the bus, measured in the same run by plain pinned copies.
+ * rate of the bus, measured in the same run by plain copies.
  *
  *   handoff_bench [--all] [--gib N[,N...]] [--dirty-of N] [--share S] [--turns N] [--quantum
  * MS]

@@ -4,6 +4,7 @@
  * them, tells them what to do, asks the daemon. State: stage.
  */
 #include "bench/handoff.h"
+#include "lockd/ctl/ask.h"
 
 #include <dirent.h>
 #include <signal.h>

@@ -12,7 +12,7 @@
  * input it ends: exit status 0, or 1 after a CUDA error or a wrong line.
  *
  *   card                       {"card", "driver", "free", "total"}
- *   bus BYTES                  {"h2d", "d2h", "duplex"}: bytes a second of pinned copies
+ *   bus BYTES                  {"h2d", "d2h", "duplex"}: bytes a second of copies from registered host memory
  *   take BYTES                 allocates and fills: {}
  *   calibrate NS               a kernel alone takes about so long now: {"steps", "ns"}
  *   steps N                    of a kernel: {}

@@ -31,21 +31,14 @@ class Torch:
 
     def __init__(self):
         import torch
-        import transformers
-        self.torch, self.transformers, self.units = torch, transformers, 0
+        from random_llama import make_model
+        self.torch, self.make_model, self.units = torch, make_model, 0
 
     def take(self, kind, nbytes):
         torch, self.kind = self.torch, kind
         hidden, each = (2048, 8) if kind == "train" else (4096, 2)  # bytes a weight
         layers = max(1, round((nbytes / each - 2 * self.VOCABULARY * hidden) / (16 * hidden * hidden)))
-        config = self.transformers.LlamaConfig(
-            hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=layers, num_attention_heads=hidden // 128,
-            num_key_value_heads=hidden // 128, vocab_size=self.VOCABULARY, max_position_embeddings=4096)
-        torch.manual_seed(1)
-        torch.set_default_dtype(torch.bfloat16)
-        with torch.device("cuda"):
-            self.model = self.transformers.LlamaForCausalLM(config)
-        torch.set_default_dtype(torch.float32)
+        self.model = self.make_model(hidden, layers, self.VOCABULARY)
         self.draw = torch.Generator().manual_seed(1)
         if kind == "train":
             self.model.config.use_cache = False

@@ -40,8 +40,8 @@ class Torch:
 
     def __init__(self):
         import torch
-        import transformers
-        self.torch, self.transformers = torch, transformers
+        from random_llama import make_model
+        self.torch, self.make_model = torch, make_model
         self.reference, self.wrong, self.steps = {}, 0, 0
         self.scratch_bytes, self.kept = 0, None
 
@@ -51,14 +51,7 @@ class Torch:
         hidden = 4096 if weights > 4 << 30 else 2048
         layer = 16 * hidden * hidden * 2  # bytes
         layers = max(1, round((weights - 2 * self.VOCABULARY * hidden * 2) / layer))
-        config = self.transformers.LlamaConfig(
-            hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=layers, num_attention_heads=hidden // 128,
-            num_key_value_heads=hidden // 128, vocab_size=self.VOCABULARY, max_position_embeddings=4096)
-        torch.manual_seed(1)
-        torch.set_default_dtype(torch.bfloat16)
-        with torch.device("cuda"):
-            self.model = self.transformers.LlamaForCausalLM(config)
-        torch.set_default_dtype(torch.float32)
+        self.model = self.make_model(hidden, layers, self.VOCABULARY)
         draw = torch.Generator().manual_seed(1)
         if kind == "train":
             self.model.gradient_checkpointing_enable()

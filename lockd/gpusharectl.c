@@ -5,6 +5,8 @@
  */
 #include "common/complete.h"
 #include "common/fd.h"
+#include "lockd/ctl/ask.h"
+#include "lockd/ctl/complete.h"
 #include "lockd/ctl/ctl.h"
 
 #include <fcntl.h>

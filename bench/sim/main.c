@@ -25,15 +25,16 @@ static void print_help(void)
 {
     printf(
         "usage: gpushare-sim [options] SCENARIO\n"
-        "Simulates programs that share cards through gpushare-lockd's own scheduler, under a\n"
+        "Simulate programs that share cards through gpushare-lockd's own scheduler, under a\n"
         "virtual clock. Exit status: 0, 1 when an expectation of the scenario is not met, 2\n"
         "for a mistake in the call or the scenario.\n\n"
-        "  --set SECTION.KEY=VALUE  as if the scenario said so; program.KEY: all programs\n"
-        "  --replay TRACE           also the programs of a recorded trace (JSON)\n"
-        "  --memory SIZE            of each of these, whatever the trace says\n"
-        "  --programs               one line for each program, not for each kind\n"
-        "  --json                   everything as JSON\n"
-        "  -h, --help, -V, --version\n\n"
+        "  --set SECTION.KEY=VALUE  set a key of the scenario; program.KEY: of all programs\n"
+        "  --replay TRACE           add the programs of a recorded trace (JSON)\n"
+        "  --memory SIZE            give each program of the trace that much memory\n"
+        "  --programs               print a line for each program, not for each kind\n"
+        "  --json                   print everything as JSON\n"
+        "  -h, --help               show this help\n"
+        "  -V, --version            show the release\n\n"
         "A scenario has these sections and keys:\n");
     sim_scenario_help(stdout);
 }

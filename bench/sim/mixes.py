@@ -64,7 +64,7 @@ def scenario(mix, minutes, first):
     """first: the servers always go first."""
     training = mix["training"]
     text = (f"[run]\nfor = {minutes}min\nwarmup = {minutes / 6:.2f}min\nseed = {mix['seed'] % 2 ** 32}\n[card]\nmemory = {mix['card'] / 1e6:.0f}MB\n"
-            f"[lock]\npolicy = {'priority' if first else 'fair'}\n[program train]\nmemory = {training['memory'] / 1e6:.0f}MB\n"
+            f"[scheduler]\npolicy = {'priority' if first else 'fair'}\n[program train]\nmemory = {training['memory'] / 1e6:.0f}MB\n"
             f"gpu = {training['gpu'] * 1e6:.0f}us\ncpu = {training['cpu'] * 1e6:.0f}us\nstop = uniform 0ms 20ms\n")
     if "pause" in training:
         text += f"pause_every = {training['every']}\npause = exp {training['pause']:.3f}s\n"

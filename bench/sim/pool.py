@@ -93,7 +93,7 @@ def compare(options, folder):
         for cards in CARDS:
             first = [0] * len(programs)
             off = simulate(options.simulator, folder, programs, cards, first, seed)["totals"]
-            on = simulate(options.simulator, folder, programs, cards, first, seed, "lock.balance=1")["totals"]
+            on = simulate(options.simulator, folder, programs, cards, first, seed, "scheduler.balance=1")["totals"]
             placed = min(simulate(options.simulator, folder, programs, cards, places, seed)["totals"]["seconds"]
                          for places in placements(programs, cards))
             ratio, even = on["seconds"] / placed, shared_evenly(programs, cards) / placed
@@ -119,7 +119,7 @@ def check_random(options, folder):
                             draw.uniform(0, 300), draw.choice(("", "", "hidden = 1\n"))) for _ in range(count)]
         places = [draw.choice((0, 0, draw.randrange(cards))) for _ in programs]
         fails = draw.choice((0, 0.33))
-        found = simulate(options.simulator, folder, programs, cards, places, seed, "lock.balance=1", f"card.move_fails={fails}")
+        found = simulate(options.simulator, folder, programs, cards, places, seed, "scheduler.balance=1", f"card.move_fails={fails}")
         off = simulate(options.simulator, folder, programs, cards, places, seed)
         bound = max(count * (QUANTUM + SWITCH), *(each["wait_longest_s"] for each in off["programs"]))
         for each, program in zip(found["programs"], programs):

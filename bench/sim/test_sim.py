@@ -74,7 +74,7 @@ class Time(Simulation):
             self.assertAlmostEqual(program["ended_s"], 60, delta=0.01)
 
     def test_cpu_phases_overlap(self):
-        result = self.run_it(CARD + JOB.replace("10GB", "70GB") + "copies = 2\ncpu = 100s\n", "--set", "lock.quantum=1h")
+        result = self.run_it(CARD + JOB.replace("10GB", "70GB") + "copies = 2\ncpu = 100s\n", "--set", "scheduler.quantum=1h")
         ends = sorted(program["ended_s"] for program in result["programs"])
         self.assertAlmostEqual(ends[0], 160, delta=0.01)
         self.assertAlmostEqual(ends[1], 220 + 1.4, delta=1.5)
@@ -93,7 +93,7 @@ class Time(Simulation):
 
 
 class Gang(Simulation):
-    TWO = ("[card]\ncount = 2\n[lock]\nquantum = 10s\n[program a]\nmemory = 60GB\ngroup = g\ngpu = 100s\ncycles = 1\n"
+    TWO = ("[card]\ncount = 2\n[scheduler]\nquantum = 10s\n[program a]\nmemory = 60GB\ngroup = g\ngpu = 100s\ncycles = 1\n"
            "[program b]\nmemory = 60GB\ncard = 1\ngroup = g\ngpu = 100s\ncycles = 1\n")
 
     def test_alone_it_gets_on_like_one_program(self):
@@ -110,11 +110,11 @@ class Gang(Simulation):
 
 
 class Moves(Simulation):
-    TWO = ("[card]\ncount = 2\ncheckpoint = 3s\nrestore = 2s\n[lock]\nquantum = 10s\n[program p]\ncopies = 2\nmemory = 60GB\n"
+    TWO = ("[card]\ncount = 2\ncheckpoint = 3s\nrestore = 2s\n[scheduler]\nquantum = 10s\n[program p]\ncopies = 2\nmemory = 60GB\n"
            "gpu = 1s\ncycles = 100\n")
 
     def test_of_two_that_do_not_fit_one_moves(self):
-        result = self.run_it(CARD + self.TWO, "--set", "lock.balance=1")
+        result = self.run_it(CARD + self.TWO, "--set", "scheduler.balance=1")
         ends = [program["ended_s"] for program in result["programs"]]
         self.assertEqual(sorted(program["card"] for program in result["programs"]), [0, 1])
         self.assertEqual(result["totals"]["moves"], 1)
@@ -131,24 +131,24 @@ class Moves(Simulation):
         self.assertGreater(max(program["ended_s"] for program in result["programs"]), 200)
 
     def test_hidden_cards_are_no_targets(self):
-        result = self.run_it(CARD + self.TWO, "--set", "lock.balance=1", "--set", "program.hidden=1")
+        result = self.run_it(CARD + self.TWO, "--set", "scheduler.balance=1", "--set", "program.hidden=1")
         self.assertEqual(result["totals"]["moves"], 0)
 
     def test_moves_that_fail_change_nothing_but_cost_time(self):
-        result = self.run_it(CARD + self.TWO, "--set", "lock.balance=1", "--set", "card.move_fails=1")
+        result = self.run_it(CARD + self.TWO, "--set", "scheduler.balance=1", "--set", "card.move_fails=1")
         self.assertEqual([program["card"] for program in result["programs"]], [0, 0])
         attempts = sum(program["move_attempts"] for program in result["programs"])
         self.assertGreater(attempts, 0)
         self.assertLess(max(program["ended_s"] for program in result["programs"]), 230 + 7 * attempts)
 
     def test_programs_that_run_at_once_spread_too(self):
-        result = self.run_it(CARD + self.TWO.replace("60GB", "10GB"), "--set", "lock.balance=1")
+        result = self.run_it(CARD + self.TWO.replace("60GB", "10GB"), "--set", "scheduler.balance=1")
         self.assertEqual(sorted(program["card"] for program in result["programs"]), [0, 1])
         self.assertLess(max(program["ended_s"] for program in result["programs"]), 135)
 
     def test_gangs_stay(self):
         for memory in "60GB", "30GB":  # too large for one card together, and not
-            result = self.run_it(CARD + self.TWO.replace("60GB", memory) + "group = g\n", "--set", "lock.balance=1")
+            result = self.run_it(CARD + self.TWO.replace("60GB", memory) + "group = g\n", "--set", "scheduler.balance=1")
             self.assertEqual(result["totals"]["moves"], 0)
 
     def test_spread_programs_are_on_several_cards(self):
@@ -159,7 +159,7 @@ class Moves(Simulation):
 
 
 class Memory(Simulation):
-    TWO = "[run]\nfor = 1000s\n[lock]\nquantum = 10s\n[program p]\ncopies = 2\nmemory = 60GB\ngpu = 1s\n"
+    TWO = "[run]\nfor = 1000s\n[scheduler]\nquantum = 10s\n[program p]\ncopies = 2\nmemory = 60GB\ngpu = 1s\n"
 
     def test_a_switch_moves_the_shortfall_at_the_speed_of_the_bus(self):
         result = self.run_it(CARD + self.TWO)
@@ -190,7 +190,7 @@ class Memory(Simulation):
     def test_never_more_than_the_card_and_no_work_is_lost(self):
         dice = random.Random(7)
         for seed in range(25):
-            text = CARD + f"[run]\nfor = 2h\nseed = {seed}\n[lock]\nquantum = {dice.choice(['auto', '3s'])}\n"
+            text = CARD + f"[run]\nfor = 2h\nseed = {seed}\n[scheduler]\nquantum = {dice.choice(['auto', '3s'])}\n"
             copies = 0
             for kind in range(dice.randint(1, 4)):
                 copies += (some := dice.randint(1, 5))
@@ -211,17 +211,17 @@ class Ancestor(Simulation):
            "gpu = 100s\ncycles = 1\n")
 
     def test_first_come_first_served_without_an_end(self):
-        result = self.run_it(CARD + self.TWO, "--set", "lock.quantum=1000s")
+        result = self.run_it(CARD + self.TWO, "--set", "scheduler.quantum=1000s")
         # each faults its 60 GB in at 5 GB/s
         self.assertAlmostEqual(max(program["ended_s"] for program in result["programs"]), 20 + 2 * 112, delta=0.01)
 
     def test_faults_eat_the_quantum(self):
-        result = self.run_it(CARD + self.TWO, "--set", "lock.quantum=22s", "--set", "program.gpu=95s")
+        result = self.run_it(CARD + self.TWO, "--set", "scheduler.quantum=22s", "--set", "program.gpu=95s")
         # of every 22 s, 12 s go for faults: 9 whole turns of each, and one with 5 s of work
         self.assertAlmostEqual(max(program["ended_s"] for program in result["programs"]), 20 + 18 * 22 + 2 * 17, delta=0.1)
 
     def test_what_fits_is_faulted_in_once(self):
-        result = self.run_it(CARD + self.TWO.replace("60GB", "40GB"), "--set", "lock.quantum=10s")
+        result = self.run_it(CARD + self.TWO.replace("60GB", "40GB"), "--set", "scheduler.quantum=10s")
         self.assertAlmostEqual(max(program["ended_s"] for program in result["programs"]), 20 + 2 * 108, delta=0.1)
 
     def test_without_the_lock_everything_faults_always(self):
@@ -232,7 +232,7 @@ class Ancestor(Simulation):
 
     def test_the_lock_is_given_back_after_rest(self):
         text = CARD + self.TWO.replace("cpu = 20s", "cpu = 0s").replace("cycles = 1", "cycles = 2")
-        result = self.run_it(text + "start = 0s\n", "--set", "lock.quantum=1000s", "--set", "program p.cpu=50s")
+        result = self.run_it(text + "start = 0s\n", "--set", "scheduler.quantum=1000s", "--set", "program p.cpu=50s")
         self.assertGreater(result["totals"]["seconds"], 50 + 4 * 112)
 
 
@@ -309,18 +309,18 @@ class Use(Simulation):
         self.refused(CARD + JOB + "memory = lots\n", "not a size")
         self.refused(CARD + JOB + "gpu = uniform 3s 1s\n", "uniform 10ms 90ms")
         self.refused(CARD + JOB + "weight = 99999999\n", "range")
-        self.refused(CARD + JOB + "[lock]\npolicy = nice\n", "fair, fifo, rr, priority")
+        self.refused(CARD + JOB + "[scheduler]\npolicy = nice\n", "fair, fifo, rr or priority")
         self.refused(CARD + JOB + "[run]\nwarmup = 2h\n", "warmup")
         self.refused(CARD + JOB + "[run]\nway = unified\n", "quantum")
         self.refused(CARD + JOB + "spread = 2\n", "[program job] card = 1", "count = 1")
-        self.refused(CARD + JOB + "[run]\nway = unlocked\n[lock]\nbalance = 1\n", "balance", "way = gpushare")
+        self.refused(CARD + JOB + "[run]\nway = unlocked\n[scheduler]\nbalance = 1\n", "balance", "way = gpushare")
         self.refused(CARD + JOB + "[expect]\nbeauty = at least 1\n", "no 'beauty'")
         self.refused(CARD + JOB + "[expect]\njain = 1\n", "at least")
         self.refused(CARD + JOB + "nonsense\n", "scenario.ini:1")
         self.refused(CARD + "[program " + "x" * 60 + "]\ngpu = 1s\n", "31 characters")
         self.refused(CARD + JOB + "[program q]\ncopies = 1000000\ngpu = 1s\n", "at most 1000000")
         self.refused(CARD + JOB, "--set", options=("--set", "quantum=3s"))
-        self.refused(CARD + JOB, "has no 'quantums'", options=("--set", "lock.quantums=3s"))
+        self.refused(CARD + JOB, "has no 'quantums'", options=("--set", "scheduler.quantums=3s"))
         self.refused(CARD + JOB, "not a size", options=("--memory", "big"))
 
     def test_calls_without_a_scenario(self):

@@ -40,7 +40,7 @@ class Simulator:
         memory, solo, share = COLUMNS[column]
         settings = {"run.way": way, "program.copies": copies, "program.memory": f"{memory}GB", "program.cycles": cycles,
                     "program.gpu": f"{solo * share / cycles}s", "program.cpu": f"{solo * (1 - share) / cycles}s",
-                    "lock.quantum": "auto" if quantum is None else f"{quantum}s", **self.settings,
+                    "scheduler.quantum": "auto" if quantum is None else f"{quantum}s", **self.settings,
                     **{name.replace("__", "."): value for name, value in more.items()}}
         command = [self.program, "--json", self.scenario]
         for name, value in settings.items():
@@ -94,7 +94,7 @@ def old_way(sim, fault_cell, pass_cell):
 
 
 def our_way(sim, busy):
-    """Both programs through lockd's lock: the same quanta, the automatic one, and what taking turns comes to at the least."""
+    """Both programs through lockd's scheduler: the same quanta, the automatic one, and what taking turns comes to at the least."""
     cells = []
     for column, (_, solo, share) in COLUMNS.items():
         more = {"program__busy": busy} if column in KUBESHARE else {}
@@ -134,7 +134,7 @@ def table(old, ours):
             line += f"{cell['published']:8.0f}{cell['model']:8.0f}{cell['error'] * 100:+8.1f}{mark}" if cell else " " * 25
             line += f"{own['seconds']:8.0f} " if own else " " * 9
         print(line)
-    print("seconds for two copies (solo: one); * calibrated on this cell; ours: lockd's lock, copies over PCIe 3, same quantum")
+    print("seconds for two copies (solo: one); * calibrated on this cell; ours: lockd's scheduler, copies over PCIe 3, same quantum")
 
 
 def cell(text):

@@ -12,8 +12,8 @@ struct grpc_peer {
     int fd; /* -1: there is none */
     struct grpc_link *link;
     struct grpc_buffer out; /* taken from the link, not sent yet */
-    bool lingers; /* a server's: when all is said, it waits for the other side to close */
-    bool ended;   /* all is said; what still comes is not looked at */
+    bool lingers; /* a server's: after its last byte it waits for the other side to close */
+    bool ended;   /* the last byte was sent; later bytes of the other side are not read */
 };
 
 /* Takes over fd (non-blocking) and link, also when it fails: link may be NULL. 0, -ENOMEM. */

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GRPC_TEXT_SIZE 512 /* bytes, with the zero; what is longer is cut */
+#define GRPC_TEXT_SIZE 512 /* bytes, with the zero; a longer text is cut */
 
 /* The number of a status; 2 (unknown), if it is none. */
 unsigned grpc_text_status(const uint8_t *digits, size_t length);

@@ -119,5 +119,5 @@ void listen_run(struct grpc_peer *peer)
     if (grpc_peer_converse(peer, "a connection of kubelet") == 0)
         return;
     grpc_peer_deinit(peer);
-    malloc_trim(0); /* what one connection took is not kept for the next */
+    malloc_trim(0); /* the memory of one connection is not kept for the next */
 }

@@ -3,6 +3,7 @@
  * load.c: one question, as `gpusharectl status` asks it.
  */
 #include "cluster/plugin/load.h"
+#include "lockd/ctl/ask.h"
 
 #include <string.h>
 

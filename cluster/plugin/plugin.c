@@ -4,6 +4,7 @@
  * the GPUs' health and signals. One thread; the health of the GPUs has another.
  */
 #include "cluster/plugin/plugin.h"
+#include "lockd/ctl/ask.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -79,7 +80,7 @@ static int take_event(struct plugin *plugin, const struct inotify_event *event,
     if ((event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT)) != 0)
         return gs_err_set(err, -ENOENT, "%.300s was removed", plugin->set.folder);
     if ((event->mask & IN_Q_OVERFLOW) != 0) { /* kubelet's start may be among what is lost */
-        lockd_log(LOCKD_LOG_WARNING, "too much happens in %s", plugin->set.folder);
+        lockd_log(LOCKD_LOG_WARNING, "%s: events were lost", plugin->set.folder);
         return serve_again(plugin, err);
     }
     if (event->len == 0)

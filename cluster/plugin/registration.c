@@ -5,6 +5,7 @@
  * accepts without watching, or without watching for long.
  */
 #include "cluster/plugin/registration.h"
+#include "lockd/ctl/ask.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -82,7 +83,7 @@ static void take_answer(void *context, enum grpc_status status, const char *text
     if (plugin->draining || registration->peer.link == NULL)
         return; /* the connection was given up by us */
     if (status != GRPC_OK) {
-        lockd_log(LOCKD_LOG_WARNING, "kubelet did not take %s: %s (%d); tried again",
+        lockd_log(LOCKD_LOG_WARNING, "kubelet did not accept %s: %s (%d); it is tried again",
                   plugin->set.resource, text, (int)status);
         try_later(registration);
         return;

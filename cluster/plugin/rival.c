@@ -4,6 +4,7 @@
  * plugins and compares them with ours. Nothing depends on the answer; it is said in the log.
  */
 #include "cluster/plugin/rival.h"
+#include "lockd/ctl/ask.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
  * ListAndWatch, which lasts as long as kubelet's connection.
  */
 #include "cluster/plugin/service.h"
+#include "lockd/ctl/ask.h"
 
 #include <errno.h>
 #include <stdlib.h>

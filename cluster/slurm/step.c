@@ -116,7 +116,7 @@ int gs_step_mount(const struct gs_share_config *config, struct gs_err *err)
     snprintf(door, sizeof door, "%s", config->door);
     if (unshare(CLONE_NEWNS) != 0)
         return gs_err_errno(err, -errno, "no mount namespace for the task");
-    /* what is mounted outside later comes in; what is mounted here stays here */
+    /* later mounts outside appear here too; mounts made here do not appear outside */
     if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
         return gs_err_errno(err, -errno, "the task's mounts cannot be made private");
     return gs_child_run(&child, said, sizeof said, err);

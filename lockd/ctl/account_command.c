@@ -3,7 +3,10 @@
  * account_command.c: `gpusharectl account GROUP`: prints the sums of what the programs of a group
  * used, for batch systems that record them when a job's step has ended.
  */
+#include "lockd/ctl/ask.h"
 #include "lockd/ctl/ctl.h"
+#include "lockd/ctl/json.h"
+#include "lockd/ctl/words.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  */
 #include "common/fd.h"
 #include "common/place.h"
-#include "lockd/ctl/ctl.h"
+#include "lockd/ctl/ask.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -5,7 +5,10 @@
  * and their values from the table of settings. No state.
  */
 #include "common/complete.h"
-#include "lockd/ctl/ctl.h"
+#include "lockd/ctl/ask.h"
+#include "lockd/ctl/complete.h"
+#include "lockd/ctl/who.h"
+#include "lockd/ctl/words.h"
 #include "lockd/protocol/setting_table.h"
 
 #include <stdio.h>

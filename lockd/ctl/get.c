@@ -3,7 +3,10 @@
  * get.c: `gpusharectl get [NAME [PID]]`: prints the present settings of the daemon or of one
  * program.
  */
+#include "lockd/ctl/ask.h"
 #include "lockd/ctl/ctl.h"
+#include "lockd/ctl/json.h"
+#include "lockd/ctl/program.h"
 #include "lockd/protocol/setting_table.h"
 
 #include <errno.h>

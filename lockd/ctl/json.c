@@ -5,7 +5,10 @@
  */
 #include "common/fd.h"
 #include "lockd/base/text.h"
+#include "lockd/ctl/json.h"
 #include "lockd/ctl/rates.h"
+#include "lockd/ctl/who.h"
+#include "lockd/ctl/words.h"
 #include "lockd/protocol/figures.h"
 #include "lockd/protocol/names.h"
 

@@ -6,6 +6,8 @@
  */
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/rates.h"
+#include "lockd/ctl/who.h"
+#include "lockd/ctl/words.h"
 #include "lockd/protocol/figures.h"
 
 #include <stdlib.h>

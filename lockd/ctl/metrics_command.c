@@ -3,8 +3,11 @@
  * metrics_command.c: `gpusharectl metrics`: prints the figures once, for example for a node
  * exporter's textfile collector. `gpusharectl serve` serves them.
  */
+#include "lockd/ctl/ask.h"
+#include "lockd/ctl/json.h"
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/nvml.h"
+#include "lockd/ctl/who.h"
 
 #include <errno.h>
 #include <string.h>

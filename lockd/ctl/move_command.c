@@ -3,8 +3,11 @@
  * move_command.c: `gpusharectl move PID GPU`: moves a program to another GPU while it runs.
  */
 #include "common/fd.h"
+#include "lockd/ctl/ask.h"
 #include "lockd/ctl/ctl.h"
+#include "lockd/ctl/json.h"
 #include "lockd/ctl/nvml.h"
+#include "lockd/ctl/program.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,6 +5,7 @@
  * the kernel for ever. Owns that process. A process that does not answer is killed; until the
  * kernel lets it go there is no other one.
  */
+#include "lockd/ctl/ask.h"
 #include "lockd/ctl/nvml.h"
 #include "lockd/ctl/nvml_calls.h"
 

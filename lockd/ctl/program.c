@@ -3,7 +3,9 @@
  * program.c: `gpusharectl pause|resume|evict|suspend PID`: operations on one program or on all.
  * Also the function by which all commands request a change and print its outcome.
  */
-#include "lockd/ctl/ctl.h"
+#include "lockd/ctl/ask.h"
+#include "lockd/ctl/json.h"
+#include "lockd/ctl/program.h"
 
 #include <errno.h>
 #include <jansson.h>

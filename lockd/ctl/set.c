@@ -5,7 +5,10 @@
  * the daemon read its configuration again.
  */
 #include "common/help.h"
+#include "lockd/ctl/ask.h"
 #include "lockd/ctl/ctl.h"
+#include "lockd/ctl/json.h"
+#include "lockd/ctl/program.h"
 #include "lockd/protocol/setting_table.h"
 
 #include <stdio.h>

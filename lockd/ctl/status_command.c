@@ -3,8 +3,12 @@
  * status_command.c: `gpusharectl status`: devices, programs on them, remarks, as text or JSON.
  */
 #include "common/size.h"
+#include "lockd/ctl/ask.h"
+#include "lockd/ctl/json.h"
 #include "lockd/ctl/nvml.h"
 #include "lockd/ctl/status_table.h"
+#include "lockd/ctl/who.h"
+#include "lockd/ctl/words.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,6 +7,8 @@
 #include "lockd/base/text.h"
 #include "lockd/ctl/status_table.h"
 #include "lockd/ctl/terminal.h"
+#include "lockd/ctl/who.h"
+#include "lockd/ctl/words.h"
 #include "lockd/protocol/names.h"
 
 #include <stdarg.h>

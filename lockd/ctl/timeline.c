@@ -8,6 +8,7 @@
  * names "M".
  */
 #include "lockd/ctl/ctl.h"
+#include "lockd/ctl/json.h"
 #include "lockd/ctl/timeline.h"
 
 #include <errno.h>

@@ -4,6 +4,7 @@
  * in, wait, stop) for some seconds and writes them as a timeline.
  */
 #include "common/fd.h"
+#include "lockd/ctl/ask.h"
 #include "lockd/ctl/ctl.h"
 #include "lockd/ctl/timeline.h"
 

@@ -4,7 +4,7 @@
  * since a directory service may answer slowly and `top` and `serve` ask repeatedly. One thread.
  */
 #include "lockd/base/text.h"
-#include "lockd/ctl/ctl.h"
+#include "lockd/ctl/who.h"
 
 #include <pwd.h>
 #include <stdio.h>

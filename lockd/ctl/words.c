@@ -3,7 +3,7 @@
  * words.c: the words of gpusharectl's output. No state.
  */
 #include "common/size.h"
-#include "lockd/ctl/ctl.h"
+#include "lockd/ctl/words.h"
 
 #include "lockd/protocol/names.h"
 

@@ -89,7 +89,7 @@ static bool are_alike(const struct guard_driver *driver, CUdevice one, CUdevice 
            strcmp(name[0], name[1]) == 0 && total[0] == total[1];
 }
 
-/* What a context takes is not known before one is made. */
+/* The size of a context is not known before one is made. */
 static uint64_t context_bytes(const struct guard_driver *driver, CUdevice device)
 {
     size_t total = 0;

@@ -338,6 +338,7 @@ struct sched_device_turns {
     bool leases, waiters;
     uint64_t generation; /* rises when holders or their needs change */
     uint64_t switches;
+    uint64_t switch_ns; /* what one costs, measured: quantum.c; 0: not yet */
 };
 
 /* The last look for parties to stop for the head came to nothing, and would again: turns.c. */

@@ -57,8 +57,8 @@ static uint64_t switch_bytes(const struct sched_device *device)
 
 uint64_t sched_device_switch(const struct sched_device *device)
 {
-    if (device->switch_ns != 0)
-        return device->switch_ns;
+    if (device->turns.switch_ns != 0)
+        return device->turns.switch_ns;
     return SWITCH_BASE + switch_bytes(device) * 1000 / (SWITCH_RATE / 1000000);
 }
 
@@ -66,10 +66,11 @@ void sched_device_switched(struct sched_device *device, uint64_t ns)
 {
     if (ns == 0)
         ns = 1;
-    if (device->switch_ns == 0)
-        device->switch_ns = ns;
+    if (device->turns.switch_ns == 0)
+        device->turns.switch_ns = ns;
     else
-        device->switch_ns = device->switch_ns - device->switch_ns / 4 + ns / 4;
+        device->turns.switch_ns =
+            device->turns.switch_ns - device->turns.switch_ns / 4 + ns / 4;
 }
 
 uint64_t sched_device_quantum_by(const struct sched_device *device,

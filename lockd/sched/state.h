@@ -123,8 +123,7 @@ struct sched_device {
     struct lockd_list link; /* on sched->devices */
     struct lockd_list members, parties;
     uint32_t member_count, party_count;
-    uint64_t clock;     /* a counter, for the order of events */
-    uint64_t switch_ns; /* measured (quantum.c); 0: not yet */
+    uint64_t clock; /* a counter, for the order of events */
     /* The latest time to look again: at the whole device; at its holders, and at programs that
      * were asked to stop (stop.c); at programs whose memory is to leave (evict.c). */
     uint64_t deadline, grace_at, stop_at, evict_at;

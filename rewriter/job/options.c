@@ -181,7 +181,7 @@ static int check_lists(const struct elf_options *options, struct gs_err *err)
         options->folder.venv != NULL || options->output != NULL || options->print ||
         options->check || options->restore)
         return gs_err_set(err, -EINVAL,
-                          "--list, --restore-all and --repatch go without files and folders");
+                          "--list, --restore-all and --repatch take no files or folders");
     if (options->lists.all_users && geteuid() != 0)
         return gs_err_set(err, -EINVAL, "--all-users is for root");
     return 0;
@@ -201,8 +201,7 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
     if (options->lists.list || options->lists.restore_all || options->lists.repatch)
         return check_lists(options, err);
     if (options->lists.all_users)
-        return gs_err_set(err, -EINVAL,
-                          "--all-users goes with --list, --restore-all or --repatch");
+        return gs_err_set(err, -EINVAL, "--all-users needs --list, --restore-all or --repatch");
     if (options->print + options->check + options->restore > 1)
         return gs_err_set(err, -EINVAL,
                           "--print, --check and --restore cannot be used together");

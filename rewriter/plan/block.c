@@ -7,8 +7,8 @@
  * makes room for one header. Parts to which code or data may refer directly do not move, nor do
  * notes that may refer to something relative to their place. No state, any thread.
  */
-#include "rewriter/plan/plan.h"
-#include "rewriter/plan/plan_steps.h"
+#include "rewriter/plan/block.h"
+#include "rewriter/plan/init.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -10,9 +10,8 @@
  * nevertheless, since no search of the table finds an undefined symbol. No state, any thread.
  */
 #include "rewriter/elf/names.h"
-#include "rewriter/plan/plan.h"
+#include "rewriter/plan/imports.h"
 #include "rewriter/plan/changes.h"
-#include "rewriter/plan/plan_steps.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,8 +7,7 @@
  * it right behind the build id, for x86-64 alone. No state, any thread.
  */
 #include "rewriter/plan/changes.h"
-#include "rewriter/plan/plan.h"
-#include "rewriter/plan/plan_steps.h"
+#include "rewriter/plan/init.h"
 
 #include <errno.h>
 #include <stdlib.h>

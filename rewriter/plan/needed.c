@@ -8,9 +8,8 @@
  * need it, too. No state, any thread.
  */
 #include "rewriter/elf/dynamic.h"
-#include "rewriter/plan/plan.h"
+#include "rewriter/plan/needed.h"
 #include "rewriter/plan/changes.h"
-#include "rewriter/plan/plan_steps.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,9 +6,8 @@
  * No state, any thread; what is allocated belongs to the plan or the caller.
  */
 #include "rewriter/elf/dynamic.h"
-#include "rewriter/plan/plan.h"
+#include "rewriter/plan/imports.h"
 #include "rewriter/plan/origin.h"
-#include "rewriter/plan/plan_steps.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,10 @@
 #ifndef REWRITER_PLAN_ORIGIN_H
 #define REWRITER_PLAN_ORIGIN_H
 
-#include "rewriter/elf/image.h"
+#include "rewriter/plan/plan.h"
+
+/* The step: replaces $ORIGIN in the file's names. 0 or a negative errno. */
+int elf_plan_origin(struct elf_plan *plan);
 
 /* Whether a name of the dynamic section contains $ORIGIN. */
 bool elf_origin_is_used(const struct elf_image *image);

@@ -5,8 +5,15 @@
  * Frees everything in struct elf_plan except image and facts. Files are read only through the
  * image's source, and none is written. No state, any thread.
  */
+#include "rewriter/plan/imports.h"
+#include "rewriter/plan/init.h"
+#include "rewriter/plan/needed.h"
+#include "rewriter/plan/origin.h"
+#include "rewriter/plan/padding.h"
 #include "rewriter/plan/plan.h"
-#include "rewriter/plan/plan_steps.h"
+#include "rewriter/plan/sections.h"
+#include "rewriter/plan/slot.h"
+#include "rewriter/plan/tail.h"
 
 #include <errno.h>
 #include <stdlib.h>

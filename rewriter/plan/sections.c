@@ -6,9 +6,8 @@
  * Programs do not need section headers, but strip, debuggers and linters do. Sections keep their
  * numbers; the new one comes last. No state, any thread.
  */
-#include "rewriter/plan/plan.h"
 #include "rewriter/plan/changes.h"
-#include "rewriter/plan/plan_steps.h"
+#include "rewriter/plan/sections.h"
 
 #include <errno.h>
 #include <stdbool.h>

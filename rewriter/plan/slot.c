@@ -6,9 +6,9 @@
  * slot is used. GNU_STACK, GNU_EH_FRAME, GNU_RELRO and notes with information of their own are
  * never taken. No state, any thread.
  */
-#include "rewriter/plan/plan.h"
+#include "rewriter/plan/block.h"
 #include "rewriter/plan/changes.h"
-#include "rewriter/plan/plan_steps.h"
+#include "rewriter/plan/slot.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,9 @@
  * Patching may move them, but does not change them: each entry that libelf reads must be the
  * original's at the same distance from the start. No state, any thread.
  */
-#include "rewriter/verify/second_parts.h"
+#include "rewriter/verify/chains.h"
+#include "rewriter/verify/kinds.h"
+#include "rewriter/verify/session.h"
 
 #include <errno.h>
 #include <stdlib.h>

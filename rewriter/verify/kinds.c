@@ -5,7 +5,7 @@
  * On a 64-bit machine libelf's GElf types are those of <elf.h>. Constant tables; no state, any
  * thread.
  */
-#include "rewriter/verify/second_parts.h"
+#include "rewriter/verify/kinds.h"
 
 #include <errno.h>
 #include <string.h>

@@ -7,8 +7,11 @@
  * (ELF_C_READ, no mapping), and each table in its own short session of a few hundred KiB, so the
  * size of the file does not matter (session.c). No state, any thread.
  */
+#include "rewriter/verify/kinds.h"
 #include "rewriter/verify/second_parts.h"
 #include "rewriter/verify/second.h"
+#include "rewriter/verify/session.h"
+#include "rewriter/verify/tables.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,8 @@
  * An Elf handle belongs to the thread that opened it. No state but libelf's own, which is set
  * once.
  */
-#include "rewriter/verify/second_parts.h"
+#include "rewriter/verify/kinds.h"
+#include "rewriter/verify/session.h"
 
 #include <errno.h>
 #include <pthread.h>

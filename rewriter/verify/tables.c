@@ -8,7 +8,10 @@
  * read until the session ends. No state, any thread.
  */
 #include "rewriter/elf/names.h"
-#include "rewriter/verify/second_parts.h"
+#include "rewriter/verify/chains.h"
+#include "rewriter/verify/kinds.h"
+#include "rewriter/verify/session.h"
+#include "rewriter/verify/tables.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -29,7 +29,7 @@ struct gs_config {
     uint64_t device_limit; /* GPUSHARE_DEVICE_LIMIT, bytes; 0: none */
     bool overcommit_set;   /* GPUSHARE_OVERCOMMIT; else it is the daemon's setting */
     uint64_t overcommit;   /* bytes beyond the card; GS_OVERCOMMIT_AUTO */
-    bool placed_once;      /* what is beyond the card stays there */
+    bool placed_once;      /* memory beyond the card stays there */
     uint64_t grain;        /* bytes of a chunk where there is overcommit */
     const char *stats;     /* GPUSHARE_STATS: a file to write counters to at exit; NULL: none */
 };

@@ -116,7 +116,7 @@ static void register_segment(struct gs_host_segment *segment)
     result = gs_driver.cuMemHostRegister_v2(segment->memory, segment_bytes(segment),
                                             CU_MEMHOSTREGISTER_PORTABLE);
     if (result != CUDA_SUCCESS)
-        gs_log("the driver could not pin %llu bytes of host memory (CUresult %d): "
+        gs_log("the driver could not register %llu bytes of host memory (CUresult %d): "
                "copies will be slower",
                (unsigned long long)segment_bytes(segment), result);
     else

@@ -208,6 +208,6 @@ void gs_graph_uses_note(void)
 
 void gs_graph_uses_after_fork(void)
 {
-    memset(known, 0, sizeof known); /* a lock was perhaps held: what it had is left alone */
+    memset(known, 0, sizeof known); /* a lock was perhaps held: its memory is left alone */
     launch_count = 0;
 }

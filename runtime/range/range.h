@@ -95,7 +95,7 @@ struct gs_range_idle {
     uint64_t since; /* ns */
 };
 
-/* memory/retire.c: what its disposal waits for while it is DEAD */
+/* The event that its disposal waits for while it is DEAD: memory/retire.c. */
 struct gs_range_dead {
     struct gs_range *next; /* of its device */
     CUevent after;         /* disposed of when this has passed; NULL: at once */

@@ -34,9 +34,9 @@
 #define MEND_NS      (10 * MS) /* until the next attempt to map what is adrift */
 #define WINDOW       4u
 #define HORIZON      20u
-#define MAPPING      1e6         /* ns: what an exchange takes besides, until it is measured */
-#define MAPPED       250e3       /* ns: what one takes at least, however small it is */
-#define SPREAD_NS    (1000 * MS) /* what spreading may take, and one part in so many of the time */
+#define MAPPING      1e6         /* ns: an exchange without its copies, until it is measured */
+#define MAPPED       250e3       /* ns: the same at least, however small the chunk is */
+#define SPREAD_NS    (1000 * MS) /* the time for spreading: this, and 1/20 of all time */
 #define SPREAD_SHARE 20u
 #define COPYING      0.02 /* ns a byte, until it is measured: 50 GB/s */
 

@@ -195,30 +195,31 @@ static void check_wait(struct model *model, const struct sched_member *member, u
 
     if (!side->want || (side->running && side->resident == side->demand) || program->paused ||
         !can_run(gang) || may_starve(model, gang)) {
-        side->waits_since = side->turns_most = side->rounds_most = 0;
-        side->keeps_least = 0;
+        side->wait.since = side->wait.turns_most = side->wait.rounds_most = 0;
+        side->wait.keeps_least = 0;
         return;
     }
-    if (side->waits_since == 0)
-        side->waits_since = model->now;
+    if (side->wait.since == 0)
+        side->wait.since = model->now;
     for (uint32_t i = 0; i < model->options.devices; i++)
         turns += model->turn[i];
-    side->turns_most = sched_max(side->turns_most, turns);
-    side->rounds_most = sched_max(side->rounds_most, rounds_to_sit_out(gang));
-    bound = wait_bound(model, side->turns_most) * (1 + side->rounds_most);
+    side->wait.turns_most = sched_max(side->wait.turns_most, turns);
+    side->wait.rounds_most = sched_max(side->wait.rounds_most, rounds_to_sit_out(gang));
+    bound = wait_bound(model, side->wait.turns_most) * (1 + side->wait.rounds_most);
     /* A gang waits for its places one after the other. On a device with `keeps`, in a time T,
      * interactive ones keep it from running for (1 - keeps) T + SPARE_MOST + keeps L at most
      * (model_floor.c), and the others, in the rest of all times, for the bound so far. */
     if (model->options.policy == GS_POLICY_FAIR) {
         const double keeps = least_kept(gang), places = gang->party_count;
 
-        if (keeps > 0 && (side->keeps_least == 0 || keeps < side->keeps_least))
-            side->keeps_least = keeps;
-        bound = (uint64_t)(((double)bound + places * (double)SPARE_MOST) /
-                               (side->keeps_least == 0 ? 1 : side->keeps_least) +
-                           places * (double)(side->turns_most + 2 * longest_switch(model)));
+        if (keeps > 0 && (side->wait.keeps_least == 0 || keeps < side->wait.keeps_least))
+            side->wait.keeps_least = keeps;
+        bound =
+            (uint64_t)(((double)bound + places * (double)SPARE_MOST) /
+                           (side->wait.keeps_least == 0 ? 1 : side->wait.keeps_least) +
+                       places * (double)(side->wait.turns_most + 2 * longest_switch(model)));
     }
-    wait = model->now - sched_max(side->waits_since, sched_min(model->disturbed, model->now));
+    wait = model->now - sched_max(side->wait.since, sched_min(model->disturbed, model->now));
     model->figures.wait_worst_ns = sched_max(model->figures.wait_worst_ns, wait);
     model->figures.wait_part =
         sched_max(model->figures.wait_part, wait * 1000 / sched_max(bound, 1));
@@ -245,12 +246,12 @@ static void check_open(struct model *model, const struct sched_member *member, u
     if (!side->want || (side->running && side->resident == side->demand) || program->paused ||
         !can_run(member->party->gang) || !is_open(member->party->gang) ||
         model->now < model->unsettled_until)
-        side->open_since = 0;
-    else if (side->open_since == 0)
-        side->open_since = model->now;
-    else if (model->now - side->open_since > bound)
+        side->wait.open_since = 0;
+    else if (side->wait.open_since == 0)
+        side->wait.open_since = model->now;
+    else if (model->now - side->wait.open_since > bound)
         model_fail(model, "all fit, and it waits: ns, and the bound", index,
-                   model->now - side->open_since, bound);
+                   model->now - side->wait.open_since, bound);
 }
 
 /* One event may let a gang begin, be interrupted, and begin again beside the one that

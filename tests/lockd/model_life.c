@@ -147,7 +147,7 @@ void model_change_mind(struct model *model, struct model_program *program)
     } else if (side->kept != 0 && model_random(model, 4) == 0) {
         model_finds_a_place(model, program, device);
     } else if (side->demand == 0 || (options->grows && model_random(model, 2) == 0)) {
-        side->waits_since = 0;
+        side->wait.since = 0;
         model_resize(model, program, device, some_demand(model));
     } else {
         model_want(model, program, device, !side->work);

@@ -24,19 +24,24 @@ struct model_event {
     };
 };
 
+/* A program that wants to run on a device and does not: model_check.c. */
+struct model_wait {
+    uint64_t since;       /* 0: it does not wait */
+    uint64_t open_since;  /* it waits although all fit; 0: no such thing */
+    uint64_t rounds_most; /* that it had to sit out */
+    uint64_t turns_most;  /* the longest turns meanwhile, on all devices together */
+    double keeps_least;   /* of what the floor left to it meanwhile */
+};
+
 /* A program on one device, as it really is. */
 struct model_side {
     uint64_t demand, resident, budget, idle_ns, short_bytes, switch_ns;
     uint64_t kept; /* of resident: cannot leave */
     uint64_t step_at, idle_since, stuck_until, move_began;
-    uint64_t waits_since; /* it wants to run and does not; 0: no such thing */
-    uint64_t open_since;  /* ... although all fit; 0 */
-    uint64_t rounds_most; /* that it had to sit out */
-    double keeps_least;   /* of what the floor left to it meanwhile */
-    bool ends;            /* its turn ended another one's */
-    const void *ends_of;  /* ... that of this party */
-    const void *turn_of;  /* its party, not an interactive one, had its turn; else NULL */
-    uint64_t turns_most;  /* the longest turns meanwhile, on all devices together */
+    struct model_wait wait;
+    bool ends;           /* its turn ended another one's */
+    const void *ends_of; /* ... that of this party */
+    const void *turn_of; /* its party, not an interactive one, had its turn; else NULL */
     uint32_t seq, flags;
     bool work, want, running, moving;
     const void *party; /* ... that had so many turns at the last check */

@@ -76,6 +76,10 @@ class Rooms(unittest.TestCase):
         self.write("high/user.h", "int other_value(void); /* base_value() */\n", "a")
         self.check("high/user.h declares other_value(), which high/other.c defines")
 
+    def test_a_header_without_a_file_of_its_own_that_declares_a_function(self):
+        self.write("high/parts.h", "struct part { int (*user_value)(void); };\nint user_value(void);\n")
+        self.check("high/parts.h declares user_value(), which high/user.c defines")
+
     def test_a_static_function_with_one_word(self):
         self.write("high/user.c", "static const char *place(void)\n{\n    return 0;\n}\n", "a")
         self.check("high/user.c: place() says one word")

@@ -42,7 +42,7 @@ static void print_usage(FILE *out)
     fputs("usage: gpushare-door [-d FOLDER] -- PROGRAM [ARGUMENT...]\n"
           "       gpushare-door [-d FOLDER] --bind\n"
           "       gpushare-door --stage FOLDER | --find\n"
-          "Puts gpushare in the driver's place (libcuda.so.1), for programs and images that "
+          "Put gpushare in the driver's place (libcuda.so.1), for programs and images that "
           "cannot be changed.\n\n"
           "  -- PROGRAM             run one program in a mount namespace of its own, with the "
           "door\n"

@@ -23,7 +23,7 @@
 #elif defined(__aarch64__)
 #define OUR_MACHINE EM_AARCH64
 #else
-#error "which machine is this?"
+#error "neither x86-64 nor aarch64"
 #endif
 
 static bool is_ours(const char *path)

@@ -12,7 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lockd/ctl/cdi/cdi.h"
+#include "lockd/ctl/ask.h"
+#include "lockd/ctl/cdi/cdi_host.h"
+#include "lockd/ctl/cdi/cdi_make.h"
+#include "lockd/ctl/cdi/cdi_source.h"
 #include "lockd/ctl/ctl.h"
 
 #define VERSION_DEFAULT                                                                        \

@@ -3,7 +3,6 @@
  * cdi_host.c: finds the driver's device nodes, libraries and UUIDs on this host, for hosts without
  * nvidia-ctk. Reads /dev, /proc/driver/nvidia and the folder of libcuda.so.1.
  */
-#include "lockd/ctl/cdi/cdi.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,6 +19,7 @@
 #include <unistd.h>
 
 #include "common/fd.h"
+#include "lockd/ctl/cdi/cdi_host.h"
 
 #if defined(__x86_64__)
 #define GS_MACHINE_FOLDER "/usr/lib/x86_64-linux-gnu"

@@ -4,7 +4,6 @@
  * path of libcuda, so that the hooks that make links and the loader's cache find it; the driver's
  * own library is in a folder beside it that ldconfig does not read.
  */
-#include "lockd/ctl/cdi/cdi.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/paths.h"
+#include "lockd/ctl/cdi/cdi_make.h"
 
 static json_t *read_only_mount(const char *host, const char *container)
 {

@@ -2,7 +2,6 @@
  *
  * cdi_source.c: finds the specification that nvidia-ctk has written, in JSON or YAML.
  */
-#include "lockd/ctl/cdi/cdi.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -12,6 +11,8 @@
 #include <string.h>
 
 #include "common/fd.h"
+#include "lockd/ctl/cdi/cdi_source.h"
+#include "lockd/ctl/cdi/cdi_yaml.h"
 
 #define TEXT_MOST (4u << 20) /* bytes; nvidia-ctk writes some tens of KiB */
 

@@ -3,7 +3,8 @@
  * cdi_yaml.c: reads the part of YAML that nvidia-ctk writes (cdi.h). Anything else is refused, not
  * guessed. Recursion ends at DEPTH_MOST. No state.
  */
-#include "lockd/ctl/cdi/cdi.h"
+
+#include "lockd/ctl/cdi/cdi_yaml.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor.h: the checks of `gpusharectl doctor`. Each file adds findings; doctor_command.c
- * prints them.
+ * doctor.h: what the checks of `gpusharectl doctor` share. Each file adds findings;
+ * doctor_command.c prints them.
  */
 #ifndef GS_LOCKD_CTL_DOCTOR_DOCTOR_H
 #define GS_LOCKD_CTL_DOCTOR_DOCTOR_H
@@ -39,67 +39,5 @@ struct doctor {
     size_t count;
     bool full; /* the last finding had no room */
 };
-
-/* Adds a finding; advice may be NULL. */
-void doctor_add(struct doctor *doctor, const char *check, enum doctor_level level,
-                const char *advice, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
-
-/* Adds a command to paste to the last finding. */
-void doctor_command(struct doctor *doctor, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-/* Quotes a path for a shell. Returns buffer. */
-#define DOCTOR_QUOTED (4 * 4096 + 8)
-const char *doctor_quote(const char *path, char *buffer);
-
-/* doctor_tool.c: the path of a tool beside this program, else its name, to be found on the PATH.
- * Returns buffer. */
-const char *doctor_tool_find(const char *name, char *buffer, size_t size);
-/* Runs a tool and reads the beginning of its output to that stream. Returns its exit code, or
- * -errno. */
-int doctor_tool_run(char *const argv[], int stream, char *text, size_t size);
-
-/* doctor_config.c: lockd.conf; and GPUSHARE_CLASS (value may be NULL). */
-void doctor_config(struct doctor *doctor);
-void doctor_class(struct doctor *doctor, const char *value, const char *whose);
-/* doctor_libraries.c: libraries that a file needs and that are not found. */
-void doctor_libraries(struct doctor *doctor, const char *file);
-/* doctor_container.c: the specification for containers; whether the process lives in a
- * container, and whether it sees the daemon there. */
-void doctor_containers(struct doctor *doctor);
-bool doctor_is_contained(const struct doctor *doctor);
-void doctor_namespaces(struct doctor *doctor);
-/* doctor_wheel.c: Python environments that gpushare was installed in by pip. */
-void doctor_wheel(struct doctor *doctor);
-/* doctor_daemon.c: the socket, its folder, the daemon, and the process as the daemon knows it. */
-void doctor_daemon(struct doctor *doctor);
-/* doctor_system.c: driver, devices, MIG, MPS, host memory, the library. */
-void doctor_system(struct doctor *doctor);
-/* A libcuda.so.1 to link with, which comes with the toolkit. */
-bool doctor_is_stub(const char *path);
-#define DOCTOR_STUB_ADVICE "take the toolkit's stubs folder out of LD_LIBRARY_PATH"
-#define DOCTOR_STUB_COMMAND                                                                    \
-    "export LD_LIBRARY_PATH=$(tr : '\\n' <<<\"$LD_LIBRARY_PATH\" | grep -v stubs | paste "     \
-    "-sd:)"
-#define DOCTOR_GROUP_COMMAND "sudo usermod -aG gpushare \"$USER\""
-/* doctor_environment.c: variables that prevent or change sharing. environment: NAME=VALUE
- * strings, each ended by a zero byte. whose: for the messages. */
-void doctor_environment(struct doctor *doctor, const char *environment, size_t size,
-                        const char *whose);
-/* The value of a variable in it, NULL if it is not there. */
-const char *doctor_variable(const char *environment, size_t size, const char *name);
-/* doctor_file.c: whether a program is prepared, and whether it can be. path: the file to read;
- * name: for the messages. */
-void doctor_file(struct doctor *doctor, const char *path, const char *name);
-/* The answer of gpushare-patch about a file. */
-enum doctor_patched {
-    DOCTOR_UNKNOWN, /* gpushare-patch is missing, or there is no such file */
-    DOCTOR_UNPATCHED,
-    DOCTOR_PATCHED,
-    DOCTOR_ORPHANED, /* patched, but its library is missing */
-};
-enum doctor_patched doctor_patched(const char *path);
-/* doctor_process.c: a running program: its file, its maps, its environment, its namespaces. */
-void doctor_process(struct doctor *doctor);
 
 #endif

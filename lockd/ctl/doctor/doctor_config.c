@@ -4,7 +4,9 @@
  * program's environment names. No state.
  */
 #include "common/paths.h"
-#include "lockd/ctl/doctor/doctor.h"
+#include "lockd/ctl/doctor/doctor_config.h"
+#include "lockd/ctl/doctor/doctor_tool.h"
+#include "lockd/ctl/doctor/findings.h"
 #include "lockd/protocol/setting_table.h"
 
 #include <stdio.h>

@@ -4,7 +4,8 @@
  * which their runtime provides it, and the daemon's socket inside. No state.
  */
 #include "common/fd.h"
-#include "lockd/ctl/doctor/doctor.h"
+#include "lockd/ctl/doctor/doctor_container.h"
+#include "lockd/ctl/doctor/findings.h"
 
 #include <glob.h>
 #include <jansson.h>

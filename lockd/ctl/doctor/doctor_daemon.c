@@ -5,7 +5,10 @@
  */
 #include "common/place.h"
 #include "common/size.h"
-#include "lockd/ctl/doctor/doctor.h"
+#include "lockd/ctl/ask.h"
+#include "lockd/ctl/doctor/doctor_daemon.h"
+#include "lockd/ctl/doctor/findings.h"
+#include "lockd/ctl/words.h"
 
 #include <errno.h>
 #include <string.h>

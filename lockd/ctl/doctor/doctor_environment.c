@@ -2,7 +2,9 @@
  *
  * doctor_environment.c: checks variables of a program that prevent or change sharing. No state.
  */
-#include "lockd/ctl/doctor/doctor.h"
+#include "lockd/ctl/doctor/doctor_config.h"
+#include "lockd/ctl/doctor/doctor_environment.h"
+#include "lockd/ctl/doctor/findings.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,9 @@
  * header is read. No state.
  */
 #include "common/fd.h"
-#include "lockd/ctl/doctor/doctor.h"
+#include "lockd/ctl/doctor/doctor_file.h"
+#include "lockd/ctl/doctor/doctor_tool.h"
+#include "lockd/ctl/doctor/findings.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -4,7 +4,9 @@
  * asks the loader itself, as ldd does, but by a trusted path: this runs no code of the file. No
  * state.
  */
-#include "lockd/ctl/doctor/doctor.h"
+#include "lockd/ctl/doctor/doctor_libraries.h"
+#include "lockd/ctl/doctor/doctor_tool.h"
+#include "lockd/ctl/doctor/findings.h"
 
 #include <stdio.h>
 #include <stdlib.h>

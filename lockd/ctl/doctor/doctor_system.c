@@ -6,7 +6,8 @@
 #include "common/fd.h"
 #include "common/size.h"
 #include "lockd/base/hostmem.h"
-#include "lockd/ctl/doctor/doctor.h"
+#include "lockd/ctl/doctor/doctor_system.h"
+#include "lockd/ctl/doctor/findings.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -3,6 +3,7 @@
  * doctor_tool.c: runs another tool and reads its output. No state.
  */
 #include "lockd/ctl/doctor/doctor.h"
+#include "lockd/ctl/doctor/doctor_tool.h"
 
 #include <errno.h>
 #include <fcntl.h>

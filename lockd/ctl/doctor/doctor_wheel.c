@@ -4,7 +4,9 @@
  * alone changes nothing: the interpreter must be prepared as well, and must be restored before the
  * package is removed. No state.
  */
-#include "lockd/ctl/doctor/doctor.h"
+#include "lockd/ctl/doctor/doctor_file.h"
+#include "lockd/ctl/doctor/doctor_wheel.h"
+#include "lockd/ctl/doctor/findings.h"
 
 #include <glob.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
  *
  * findings.c: adds and prints findings. State: struct doctor.
  */
-#include "lockd/ctl/doctor/doctor.h"
+#include "lockd/ctl/doctor/findings.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -3,7 +3,9 @@
  * history.c: owns a ring of samples, one per second, each with the state and memory of all
  * programs. One thread.
  */
+#include "lockd/ctl/json.h"
 #include "lockd/ctl/serve/history.h"
+#include "lockd/ctl/words.h"
 
 #include <jansson.h>
 #include <stdlib.h>

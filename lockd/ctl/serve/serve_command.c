@@ -5,11 +5,14 @@
  * loopback address, since every user of the machine can reach it. One thread.
  */
 #include "common/fd.h"
+#include "lockd/ctl/ask.h"
 #include "lockd/ctl/ctl.h"
+#include "lockd/ctl/json.h"
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/nvml.h"
 #include "lockd/ctl/serve/history.h"
 #include "lockd/ctl/serve/http.h"
+#include "lockd/ctl/who.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -7,6 +7,7 @@
 #define GS_LOCKD_CTL_TOP_TOP_H
 
 #include "lockd/ctl/nvml.h"
+#include "lockd/ctl/program.h"
 #include "lockd/ctl/rates.h"
 
 #define TOP_DEVICES 32  /* devices with a history */

@@ -3,6 +3,8 @@
  * top_command.c: `gpusharectl top`: shows the status on a terminal as it changes (top_draw.c,
  * top_keys.c). With --json it prints one object for each look, including rates.
  */
+#include "lockd/ctl/ask.h"
+#include "lockd/ctl/json.h"
 #include "lockd/ctl/top/top_draw.h"
 #include "lockd/ctl/top/top_keys.h"
 #include "lockd/ctl/top/top_look.h"

@@ -12,6 +12,8 @@
 #include "lockd/ctl/top/top_keys.h"
 #include "lockd/ctl/top/top_lines.h"
 #include "lockd/ctl/top/top_look.h"
+#include "lockd/ctl/who.h"
+#include "lockd/ctl/words.h"
 
 #include <ncurses.h>
 #include <stdarg.h>

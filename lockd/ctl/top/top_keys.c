@@ -3,9 +3,11 @@
  * top_keys.c: the table of keys, from which the help is made, and their actions. An action that
  * changes a program needs a confirmation, and applies to the program that the question named.
  */
+#include "lockd/ctl/program.h"
 #include "lockd/ctl/top/top_keys.h"
 #include "lockd/ctl/top/top_lines.h"
 #include "lockd/ctl/top/top_process.h"
+#include "lockd/ctl/who.h"
 
 #include <ctype.h>
 #include <ncurses.h>

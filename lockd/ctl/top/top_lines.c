@@ -4,6 +4,7 @@
  * line. The chosen program stays the same when its line moves.
  */
 #include "lockd/ctl/top/top_lines.h"
+#include "lockd/ctl/words.h"
 
 #include <stdlib.h>
 #include <string.h>

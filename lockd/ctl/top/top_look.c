@@ -2,7 +2,10 @@
  *
  * top_look.c: keeps the last two answers of the daemon, and for each device a history of samples.
  */
+#include "lockd/ctl/ask.h"
 #include "lockd/ctl/top/top_look.h"
+#include "lockd/ctl/who.h"
+#include "lockd/ctl/words.h"
 
 #include <stdlib.h>
 #include <string.h>

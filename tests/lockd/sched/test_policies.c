@@ -204,7 +204,7 @@ static void policy_fair_turn_is_as_long_as_bursts_that_are_known(void **state)
 static uint64_t may_idle(struct harness *h)
 {
     run_with(h, 0, 7 * GIB);
-    device_of(h)->switch_ns = 100 * MS;
+    device_of(h)->turns.switch_ns = 100 * MS;
     say_state(h, 1, W, 7 * GIB, 0);
     say_state(h, 1, 0, 7 * GIB, 0);
     return h->client[0].target.idle_ns;

@@ -14,11 +14,11 @@ import sys
 import tempfile
 import time
 import unittest
-import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../top"))
 from fake import GIB, PATIENCE, RUNNING, WANT, Daemon, Program
+from page import serve_page
 from screen import Screen
 
 LOCKD, CTL, NVML = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
@@ -166,36 +166,22 @@ class FaultsTest(unittest.TestCase):
                 self.look_at_page(fault)
 
     def look_at_page(self, fault):
-        server = subprocess.Popen([CTL, "serve", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  env=self.environment(fault, GPUSHARE_NVML_WAIT="0.2" if "hang" in fault else "60"))
+        server, get = serve_page(self, CTL, self.environment(fault, GPUSHARE_NVML_WAIT="0.2" if "hang" in fault else "60"),
+                                 stderr=subprocess.PIPE)
         try:
-            port, token = re.match(r"serving http://127\.0\.0\.1:(\d+)/\?token=(\S+)", server.stdout.readline()).groups()
             for _ in range(3):
-                request = urllib.request.Request(f"http://127.0.0.1:{port}/status.json", headers={"Authorization": "Bearer " + token})
-                with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
-                    self.assertEqual(self.busy(reply.read().decode()), (None, None))
+                self.assertEqual(self.busy(get("/status.json")), (None, None))
                 time.sleep(0.15)  # more than for how long an answer is shown again
         finally:
             server.send_signal(signal.SIGTERM)
             self.assertEqual(server.wait(PATIENCE), 0)
             said = server.stderr.read()
-            server.stdout.close()
             server.stderr.close()
         if "crash" in fault:
             self.expect_remark(said, r"crashed \(Segmentation fault\)")
 
     def test_page_keeps_one_asker(self):
-        server = subprocess.Popen([CTL, "serve", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True, env=self.environment("", GPUSHARE_NVML_WAIT="60"))
-        self.addCleanup(server.stdout.close)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.kill)
-        port, token = re.match(r"serving http://127\.0\.0\.1:(\d+)/\?token=(\S+)", server.stdout.readline()).groups()
-
-        def get(path):
-            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": "Bearer " + token})
-            with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
-                return reply.read().decode()
-
+        server, get = serve_page(self, CTL, self.environment("", GPUSHARE_NVML_WAIT="60"))
         end = time.monotonic() + PATIENCE
         while self.busy(get("/status.json")) != (17, 13):
             self.assertLess(time.monotonic(), end)

@@ -15,10 +15,10 @@ import subprocess
 import sys
 import termios
 import unittest
-import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 from fake import GIB, MIB, PATIENCE, RUNNING, WANT, Daemon, Program
+from page import serve_page
 
 LOCKD, CTL, NVML = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
 CARD = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
@@ -96,18 +96,7 @@ class PeopleTest(unittest.TestCase):
         self.assertIn("# TYPE gpushare_program_busy_ratio gauge", self.ctl("metrics", "--list"))
 
     def test_page_has_the_real_use(self):
-        server = subprocess.Popen([CTL, "serve", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True,
-                                  env=self.environment(FAKE_NVML=f"{CARD}:17,{PID}:13"))
-        self.addCleanup(server.stdout.close)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.kill)
-        port, token = re.match(r"serving http://127\.0\.0\.1:(\d+)/\?token=(\S+)", server.stdout.readline()).groups()
-
-        def get(path):
-            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": "Bearer " + token})
-            with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
-                return reply.read().decode()
-
+        _, get = serve_page(self, CTL, self.environment(FAKE_NVML=f"{CARD}:17,{PID}:13"))
         device = json.loads(get("/status.json"))["devices"][0]
         self.assertEqual((device["busy_percent"], device["programs"][0]["busy_percent"]), (17, 13))
         self.assertIn("\ngpushare_device_busy_ratio{", get("/metrics"))

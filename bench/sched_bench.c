@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lock_bench.c: what gpushare-lockd costs with a thousand programs, against what was promised.
+ * sched_bench.c: what gpushare-lockd costs with a thousand programs, against what was promised.
  *
  * Two parts. The scheduler alone, in this process: modelled programs (tests/lockd/model.h) report,
  * the time inside the scheduler is taken for each report. Then a daemon: so many programs connect,
  * report and echo; how much memory the daemon has grown by, and what it uses of a processor
  * when all of them are quiet. One thread.
  *
- *   lock_bench --lockd PROGRAM [--programs N] [--events N] [--idle SECONDS] [--json FILE]
+ *   sched_bench --lockd PROGRAM [--programs N] [--events N] [--idle SECONDS] [--json FILE]
  *
  * Exit status 1: the daemon has more than MEMORY_MOST for each program (times depend on the
  * machine, so they only print), or something went wrong.
@@ -86,7 +86,7 @@ static int measure_decisions(const struct options *options, const char *rate_nam
     figures = model_figures(model);
     failure = model_run(model, options->events);
     if (failure != NULL) {
-        fprintf(stderr, "lock_bench: %s\n", failure);
+        fprintf(stderr, "sched_bench: %s\n", failure);
     } else {
         add_row(rate_name, "decisions/s",
                 (double)figures->states * 1e9 / (double)sched_max(figures->decision_ns, 1),
@@ -304,10 +304,11 @@ static int write_json(const struct options *options)
     if (file == NULL)
         return -errno;
     strftime(date, sizeof date, "%F", gmtime_r(&now, &day));
-    fprintf(file,
-            "{\"benchmark\": \"lock\", \"date\": \"%s\", \"card\": \"none\", \"driver\": null, "
-            "\"programs\": %u, \"scale\": \"part of what is asked for\", \"rows\": [\n",
-            date, options->programs);
+    fprintf(
+        file,
+        "{\"benchmark\": \"sched\", \"date\": \"%s\", \"card\": \"none\", \"driver\": null, "
+        "\"programs\": %u, \"scale\": \"part of what is asked for\", \"rows\": [\n",
+        date, options->programs);
     for (unsigned i = 0; i < row_count; i++)
         fprintf(file,
                 "  {\"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"ceiling\": %g, "
@@ -348,7 +349,7 @@ int main(int argc, char **argv)
     int error;
 
     if (read_options(argc, argv, &options) != 0) {
-        fprintf(stderr, "usage: lock_bench --lockd PROGRAM [--programs 1..2000] [--events N] "
+        fprintf(stderr, "usage: sched_bench --lockd PROGRAM [--programs 1..2000] [--events N] "
                         "[--idle SECONDS] [--json FILE]\n");
         return 2;
     }
@@ -356,16 +357,17 @@ int main(int argc, char **argv)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    error = measure_decisions(&options, "lock: all fit", "lock: all fit, p99", 64 * MIB);
+    error =
+        measure_decisions(&options, "scheduler: all fit", "scheduler: all fit, p99", 64 * MIB);
     if (error == 0)
-        error = measure_decisions(&options, "lock: ten times the device",
-                                  "lock: ten times the device, p99", 3 * GIB);
+        error = measure_decisions(&options, "scheduler: ten times the device",
+                                  "scheduler: ten times the device, p99", 3 * GIB);
     if (error == 0)
         error = daemon_part(&options);
     if (error == 0 && options.json != NULL)
         error = write_json(&options);
     if (error != 0) {
-        fprintf(stderr, "lock_bench: %s: %s\n", options.lockd, strerror(-error));
+        fprintf(stderr, "sched_bench: %s: %s\n", options.lockd, strerror(-error));
         return 1;
     }
     for (unsigned i = 0; i < row_count; i++) {

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cdi_host.h: a specification made of what this host has.
+ */
+#ifndef GS_LOCKD_CTL_CDI_CDI_HOST_H
+#define GS_LOCKD_CTL_CDI_CDI_HOST_H
+
+#include "common/err.h"
+
+#include <jansson.h>
+
+/* Makes what cdi_source_read() reads from this host: device nodes, the driver's libraries and
+ * nvidia-smi, at the same paths in the container. root: the folder at which this process sees the
+ * host's files (a container's mount), "": its own. NULL: no driver, no devices. */
+json_t *cdi_host_read(const char *root, struct gs_err *err);
+
+/* Adds devices by UUID where the source has only indices. */
+void cdi_host_name_devices(json_t *spec);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * json.h: the daemon's answer as JSON (docs/protocol.md).
+ */
+#ifndef GS_LOCKD_CTL_JSON_H
+#define GS_LOCKD_CTL_JSON_H
+
+#include "lockd/ctl/ctl.h"
+
+/* The one option of most commands; its value is a bool. */
+extern const struct lockd_option ctl_json_option[];
+
+struct json_t;
+/* A JSON string of any bytes. */
+struct json_t *ctl_json_text(const char *bytes);
+/* Makes one JSON object of the answer. NULL: no memory. */
+struct json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer);
+/* Prints it. 0 or -ENOMEM. */
+int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer);
+/* Prints it on one line, with the rates since `before`. */
+int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
+                 const struct ctl_answer *before, uint64_t elapsed_ns);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * program.h: operations on one program or on all.
+ */
+#ifndef GS_LOCKD_CTL_PROGRAM_H
+#define GS_LOCKD_CTL_PROGRAM_H
+
+#include "lockd/ctl/ctl.h"
+
+struct ctl_act {
+    uint32_t op; /* enum gs_control_op */
+    int32_t pid;
+    uint64_t value;
+    bool json;
+    /* Such as "paused": printed with the number of programs; NULL: prints nothing. */
+    const char *done;
+};
+/* Carries out one control operation: sends the request and prints the outcome ("paused", for
+ * example, and the number of programs) or the error, as text or as JSON. */
+enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act);
+/* The same without printing anything. 0: *end is the daemon's answer; else -errno, with the
+ * error in ctl->err. */
+int ctl_control(struct ctl *ctl, const struct ctl_act *act, struct gs_wire_end *end);
+/* Prints the outcome of an operation as JSON. error: its text, or NULL. */
+void ctl_print_outcome(int code, uint32_t programs, const char *error);
+/* Reads a process id from the command line. 0 or -EINVAL. */
+int ctl_pid(const char *text, int32_t *pid);
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * slot.h: the place for the program header of the new segment.
+ */
+#ifndef REWRITER_PLAN_SLOT_H
+#define REWRITER_PLAN_SLOT_H
+
+#include "rewriter/plan/plan.h"
+
+/* Both return 0 or a negative errno. */
+int elf_plan_slot(struct elf_plan *plan);
+int elf_plan_slot_finish(struct elf_plan *plan);
+
+#endif

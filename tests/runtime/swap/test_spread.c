@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_spread.c: memory beyond the card is spread evenly over what a program uses alike, and the
+ * addresses that launches pass divide an allocation.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/config.h"
+#include "runtime/range/chunk.h"
+#include "runtime/range/range.h"
+#include "runtime/range/uses.h"
+#include "runtime/swap/placement.h"
+#include "tests/runtime/swap/small_card.h"
+
+/* Chunks beyond the card, of so many of the range from the first one on. */
+static unsigned count_beyond(const struct gs_range *range, uint32_t first, uint32_t count)
+{
+    unsigned beyond = 0;
+
+    for (uint32_t i = first; i < first + count; i++)
+        beyond += range->chunks[i].state == GS_CHUNK_OVER;
+    return beyond;
+}
+
+static uint64_t exchange_after_even_use(void)
+{
+    const uint64_t before = atomic_load(&gs_runtime.exchanged);
+    uint64_t now = gs_now();
+
+    card_forget_uses(now);
+    for (unsigned i = 0; i < 6; i++)
+        card_use(&card.blocks[i]);
+    gs_placement_look(now + 1000000000, true);
+    if (gs_placement_needs_stop()) {
+        card_stop();
+        while (gs_placement_step(true))
+            continue;
+        card_go_on();
+    }
+    return atomic_load(&gs_runtime.exchanged) - before;
+}
+
+/* So many bytes at least. On a slow machine the exchanges' time is over before, and counts anew. */
+static uint64_t exchange_at_least(uint64_t wanted)
+{
+    uint64_t exchanged = 0;
+
+    for (unsigned i = 0; i < 100 && exchanged < wanted; i++)
+        exchanged += exchange_after_even_use();
+    return exchanged;
+}
+
+/* Two blocks of six lie beyond the card, all are used alike: each part of 16 chunks gets one that lies
+ * beyond it, with no more exchanges than that takes; and then all stays where it is. */
+static void even_use_spreads_what_is_beyond_the_card(void **state)
+{
+    const uint64_t grain = 2 * MIB, bytes = 64 * MIB;
+
+    (void)state;
+    card_begin(1, 0);
+    gs_runtime.config.grain = grain;
+    for (unsigned i = 0; i < 6; i++) {
+        assert_true(card_allocate(&card.blocks[i], bytes));
+        card_fill(&card.blocks[i], i + 1);
+    }
+    assert_int_equal(count_beyond(gs_range_at(card.blocks[0].address), 0, 32), 0);
+    assert_int_equal(count_beyond(gs_range_at(card.blocks[5].address), 0, 32), 32);
+    assert_int_equal(exchange_at_least(16 * grain), 16 * grain);
+    for (unsigned i = 0; i < 12; i++)
+        assert_true(count_beyond(gs_range_at(card.blocks[i / 2].address), i % 2 * 16, 16) > 0);
+    assert_int_equal(gs_memory_accounts(card.device).over, 2 * bytes);
+    card_check_accounts();
+    card_check_contents();
+    assert_int_equal(exchange_after_even_use(), 0);
+    card_return_memory();
+}
+
+/* An allocation that does not fit as a whole has its two kinds of chunks one between the other. */
+static void an_allocation_in_both_is_interleaved(void **state)
+{
+    const uint64_t grain = 2 * MIB;
+    const struct gs_range *range;
+
+    (void)state;
+    card_begin(1, 0);
+    gs_runtime.config.grain = grain;
+    assert_true(card_allocate(&card.blocks[0], CARD_ROOM + CARD_ROOM / 4));
+    range = gs_range_at(card.blocks[0].address);
+    for (uint32_t i = 0; i + 10 <= range->chunk_count; i += 10)
+        assert_int_equal(count_beyond(range, i, 10), 2);
+    assert_int_equal(gs_memory_accounts(card.device).over, CARD_ROOM / 4);
+    card_check_accounts();
+    card_return_memory();
+}
+
+static void launch_with(CUdeviceptr address)
+{
+    size_t bytes = sizeof address;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &address, CU_LAUNCH_PARAM_BUFFER_SIZE,
+                     &bytes, CU_LAUNCH_PARAM_END};
+
+    gs_uses_launch((CUfunction)&bytes, NULL, extra); /* any but NULL: it is not asked then */
+}
+
+static void assert_used(const struct gs_range *range, uint64_t first, uint64_t second,
+                        uint64_t third)
+{
+    assert_int_equal(range->chunks[0].used, first);
+    assert_int_equal(range->chunks[1].used, second);
+    assert_int_equal(range->chunks[2].used, third);
+}
+
+/* What a kernel gets the address of ends where that begins which another one gets. */
+static void addresses_of_launches_divide_an_allocation(void **state)
+{
+    const uint64_t chunk = GS_CHUNK_BYTES;
+    struct card_block *block = &card.blocks[0];
+    struct gs_range *range;
+
+    (void)state;
+    card_begin(1, 0);
+    assert_true(card_allocate(block, 3 * chunk));
+    range = gs_range_at(block->address);
+    card_forget_uses(gs_now());
+    launch_with(block->address);
+    assert_used(range, chunk, chunk, chunk);
+    launch_with(block->address + chunk + 10 * MIB);
+    assert_used(range, chunk, 2 * chunk - 10 * MIB, 2 * chunk);
+    launch_with(block->address);
+    assert_used(range, 2 * chunk, 2 * chunk, 2 * chunk);
+    assert_int_equal(gs_uses_take(), 6 * chunk);
+    for (unsigned i = 0; i < 2; i++) { /* not had for a window: it divides nothing any more */
+        gs_uses_age();
+        launch_with(block->address);
+    }
+    assert_used(range, 4 * chunk, 3 * chunk + 10 * MIB, 3 * chunk);
+    card_return_memory();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_of_launches_divide_an_allocation),
+        cmocka_unit_test(even_use_spreads_what_is_beyond_the_card),
+        cmocka_unit_test(an_allocation_in_both_is_interleaved),
+    };
+
+    return cmocka_run_group_tests(tests, card_setup, card_teardown);
+}
