@@ -95,7 +95,7 @@ static void stop_begin(struct sim_program *program)
     if (sim_timer_is_set(&program->link.stop_timer))
         return;
     if (has_work(program))
-        after = sim_draw(&program->class->stop, &program->noise);
+        after = sim_draw(&program->class->stop, &program->noise, program->figures.turns);
     if (program->link.yield_ns != 0)
         after = smaller_of(after, program->link.yield_ns);
     sim_clock_set(&program->world->clock, &program->link.stop_timer, now_of(program) + after);

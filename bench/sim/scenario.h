@@ -16,13 +16,17 @@
 #define SIM_CLASSES       64
 #define SIM_EXPECTS       32
 #define SIM_PROGRAMS_MOST 1000000
+#define SIM_TURNS         8
 
-enum sim_spread_kind { SIM_FIXED, SIM_EXPONENTIAL, SIM_UNIFORM };
+enum sim_spread_kind { SIM_FIXED, SIM_EXPONENTIAL, SIM_UNIFORM, SIM_TURN };
 
-/* A duration that varies: "50ms", "exp 50ms" (the mean), "uniform 10ms 90ms". */
+/* A duration that varies: "50ms", "exp 50ms" (the mean), "uniform 10ms 90ms", "turn 8s 8s 50s" (one
+ * after the other, again and again). */
 struct sim_spread {
     enum sim_spread_kind kind;
-    double a, b;
+    double a, b; /* turn: a is the mean */
+    double turns[SIM_TURNS];
+    uint64_t turn_count;
 };
 
 struct sim_burst { /* of a recorded program */

@@ -63,30 +63,45 @@ static int set_time(const struct sim_key *key, void *at, const char *text, struc
     return 0;
 }
 
+static const struct {
+    const char *word;
+    enum sim_spread_kind kind;
+    unsigned least, most; /* times */
+} spreads[] = {{"", SIM_FIXED, 1, 1},
+               {"exp ", SIM_EXPONENTIAL, 1, 1},
+               {"uniform ", SIM_UNIFORM, 2, 2},
+               {"turn ", SIM_TURN, 2, SIM_TURNS}};
+
 static int set_spread(const struct sim_key *key, void *at, const char *text, struct gs_err *err)
 {
+    static const char why[] = "write 50ms, exp 50ms (mean), uniform 10ms 90ms, turn 50ms 2s 2s "
+                              "(at most 8, one after the other)";
     struct sim_spread spread = {.kind = SIM_FIXED};
+    double seconds[SIM_TURNS] = {0}, sum = 0;
     const char *next = text;
-    double seconds[2] = {0};
+    size_t like = 0;
 
-    if (strncmp(text, "exp ", 4) == 0) {
-        spread.kind = SIM_EXPONENTIAL;
-        next += 4;
-    } else if (strncmp(text, "uniform ", 8) == 0) {
-        spread.kind = SIM_UNIFORM;
-        next += 8;
-    }
-    for (int i = 0; i < (spread.kind == SIM_UNIFORM ? 2 : 1); i++) {
-        if (read_time(next, &next, &seconds[i]) != 0)
-            return refuse_value(err, key, text,
-                                "write 50ms, exp 50ms (mean), uniform 10ms 90ms");
-        if (seconds[i] < key->low || seconds[i] > key->high)
+    for (size_t i = 1; i < sizeof spreads / sizeof spreads[0]; i++)
+        if (strncmp(text, spreads[i].word, strlen(spreads[i].word)) == 0)
+            like = i;
+    spread.kind = spreads[like].kind;
+    next += strlen(spreads[like].word);
+    while (spread.turn_count < spreads[like].most && *next != '\0') {
+        double *time = &seconds[spread.turn_count];
+
+        if (read_time(next, &next, time) != 0)
+            return refuse_value(err, key, text, why);
+        if (*time < key->low || *time > key->high)
             return refuse_value(err, key, text, "out of range");
+        sum += *time;
+        spread.turns[spread.turn_count++] = *time * 1e9;
     }
-    if (*next != '\0' || (spread.kind == SIM_UNIFORM && seconds[1] < seconds[0]))
-        return refuse_value(err, key, text, "write 50ms, exp 50ms (mean), uniform 10ms 90ms");
-    spread.a = seconds[0] * 1e9;
-    spread.b = seconds[1] * 1e9;
+    if (*next != '\0' || spread.turn_count < spreads[like].least ||
+        (spread.kind == SIM_UNIFORM && seconds[1] < seconds[0]))
+        return refuse_value(err, key, text, why);
+    spread.a =
+        spread.kind == SIM_TURN ? sum / (double)spread.turn_count * 1e9 : spread.turns[0];
+    spread.b = spread.turns[1];
     *(struct sim_spread *)at = spread;
     return 0;
 }

@@ -63,6 +63,7 @@ struct sim_figures {
 struct sim_program_work {
     enum sim_phase phase;
     uint64_t cycles; /* done */
+    uint64_t pauses;
     uint64_t cpu_began;
     double gpu_left;   /* of this burst when it is not computing, ns of solo time */
     double gpu_begun;  /* what was left when its work was last counted */
@@ -77,7 +78,8 @@ struct sim_program_work {
 /* work.c: the requests that the program serves. */
 struct sim_program_requests {
     struct sim_timer arrival_timer;
-    uint64_t *due; /* when those not yet served were to arrive */
+    uint64_t arrivals; /* so far; those that come together are one */
+    uint64_t *due;     /* when those not yet served were to arrive */
     size_t first, count, room;
     bool serving;        /* the first of them */
     uint64_t ideal_free; /* when a card of its own would be done with all served so far */
@@ -220,6 +222,7 @@ void sim_unified_program(struct sim_program *program);
 double sim_unified_speed(const struct sim_card *card, double speed);
 
 double sim_random(uint64_t *state); /* 0 <= x < 1 */
-uint64_t sim_draw(const struct sim_spread *spread, uint64_t *random);
+/* number: of the draw, for values that come one after the other */
+uint64_t sim_draw(const struct sim_spread *spread, uint64_t *random, uint64_t number);
 
 #endif

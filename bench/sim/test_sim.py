@@ -79,6 +79,20 @@ class Time(Simulation):
         self.assertAlmostEqual(ends[0], 160, delta=0.01)
         self.assertAlmostEqual(ends[1], 220 + 1.4, delta=1.5)
 
+    def test_times_come_in_turn(self):
+        result = self.run_it(CARD + JOB.replace("gpu = 60s", "gpu = turn 10s 20s 5s") + "cpu = turn 1s 2s\ncycles = 5\n")
+        self.assertAlmostEqual(result["programs"][0]["gpu_s"], 10 + 20 + 5 + 10 + 20, places=3)
+        self.assertAlmostEqual(result["programs"][0]["cpu_s"], 1 + 2 + 1 + 2 + 1, places=3)
+
+    def test_a_time_in_turn_goes_for_a_whole_request(self):
+        result = self.run_it(CARD + "[run]\nfor = 99s\n[program p]\nmemory = 1GB\nkernels = 3\ngpu = turn 1s 5s\nrequest = turn 10s 20s\n")
+        self.assertEqual(result["programs"][0]["requests"], 5)  # after 10, 30, 40, 60 and 70 s; the one of 90 s is not done
+        self.assertAlmostEqual(result["programs"][0]["gpu_s"], 3 * 3 * 1 + 2 * 3 * 5 + 9, delta=0.01)
+
+    def test_a_time_in_turn_goes_up_to_the_next_pause(self):
+        result = self.run_it(CARD + JOB.replace("gpu = 60s", "gpu = turn 1s 3s") + "pause_every = 4\npause = 7s\ncycles = 11\n")
+        self.assertAlmostEqual(result["programs"][0]["gpu_s"], 3 * 1 + 4 * 3 + 4 * 1, places=3)
+
     def test_requests_alone_are_ideal(self):
         result = self.run_it(CARD + "[run]\nfor = 10h\n[program p]\nmemory = 1GB\ngpu = uniform 1s 3s\nrequest = exp 10s\n")
         self.assertGreater(result["totals"]["requests"], 3300)
@@ -308,6 +322,8 @@ class Use(Simulation):
         self.refused(CARD + JOB + "copies = 1.5\n", "whole number")
         self.refused(CARD + JOB + "memory = lots\n", "not a size")
         self.refused(CARD + JOB + "gpu = uniform 3s 1s\n", "uniform 10ms 90ms")
+        self.refused(CARD + JOB + "gpu = turn 3s\n", "turn 50ms 2s 2s")
+        self.refused(CARD + JOB + "gpu = turn" + 9 * " 1s" + "\n", "at most 8")
         self.refused(CARD + JOB + "weight = 99999999\n", "range")
         self.refused(CARD + JOB + "[scheduler]\npolicy = nice\n", "fair, fifo, rr or priority")
         self.refused(CARD + JOB + "[run]\nwarmup = 2h\n", "warmup")

@@ -25,13 +25,15 @@ double sim_random(uint64_t *state)
     return (double)(mixed >> 11) * 0x1p-53;
 }
 
-uint64_t sim_draw(const struct sim_spread *spread, uint64_t *random)
+uint64_t sim_draw(const struct sim_spread *spread, uint64_t *random, uint64_t number)
 {
     switch (spread->kind) {
     case SIM_EXPONENTIAL:
         return (uint64_t)(-log(1 - sim_random(random)) * spread->a);
     case SIM_UNIFORM:
         return (uint64_t)(spread->a + sim_random(random) * (spread->b - spread->a));
+    case SIM_TURN:
+        return (uint64_t)spread->turns[number % spread->turn_count];
     default:
         return (uint64_t)spread->a;
     }
@@ -194,7 +196,8 @@ static void request_arrives(void *owner)
     for (uint64_t i = 0; i < program->class->cluster; i++)
         request_queue(program);
     sim_clock_set(&program->world->clock, &program->asked.arrival_timer,
-                  now_of(program) + sim_draw(&program->class->request, &program->arrivals));
+                  now_of(program) + sim_draw(&program->class->request, &program->arrivals,
+                                             ++program->asked.arrivals));
     if (program->work.phase == SIM_REST && rests)
         cycle_next(program);
 }
@@ -237,21 +240,30 @@ static uint64_t hide_cpu(const struct sim_program *program, uint64_t cpu)
     return cpu > hidden ? cpu - hidden : 0;
 }
 
+/* Of values that come one after the other each goes for a whole request, or from one pause to the next. */
+static uint64_t draw_number(const struct sim_program *program)
+{
+    if (program->class->request.a > 0)
+        return program->figures.requests;
+    return program->class->pause_every != 0 ? program->work.pauses : program->work.cycles;
+}
+
 /* The work of the next cycle. */
 static uint64_t cycle_draw(struct sim_program *program)
 {
     const struct sim_class *class = program->class;
+    const uint64_t number = draw_number(program);
     uint64_t cpu;
 
     if (class->burst_count != 0) {
         program->work.gpu_next = class->bursts[program->work.cycles].gpu_ns;
         return class->bursts[program->work.cycles].cpu_ns;
     }
-    cpu = hide_cpu(program, sim_draw(&class->cpu, &program->random));
-    program->work.gpu_next = sim_draw(&class->gpu, &program->random);
+    cpu = hide_cpu(program, sim_draw(&class->cpu, &program->random, number));
+    program->work.gpu_next = sim_draw(&class->gpu, &program->random, number);
     if (class->pause_every != 0 &&
         program->work.cycles % class->pause_every == class->pause_every - 1)
-        cpu += sim_draw(&class->pause, &program->random);
+        cpu += sim_draw(&class->pause, &program->random, program->work.pauses++);
     return cpu;
 }
 
@@ -295,7 +307,8 @@ static void arrive_request(void *owner)
     program->world->way->arrive(program);
     if (program->class->request.a > 0)
         sim_clock_set(&program->world->clock, &program->asked.arrival_timer,
-                      now_of(program) + sim_draw(&program->class->request, &program->arrivals));
+                      now_of(program) +
+                          sim_draw(&program->class->request, &program->arrivals, 0));
     else
         cycle_next(program);
 }

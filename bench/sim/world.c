@@ -267,7 +267,7 @@ static void programs_init(struct sim_world *world)
             program->arrivals = program->random + 1;
             program->noise = program->random + 2;
             program->started = start;
-            start += sim_draw(&class->spacing, &program->arrivals);
+            start += sim_draw(&class->spacing, &program->arrivals, copy);
             sim_work_init(program);
             gang_join(world, program);
             sim_client_init(program);
