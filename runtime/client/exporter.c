@@ -90,16 +90,19 @@ void gs_exporter_lost(void)
 
 static void look_at_shares(uint64_t now)
 {
+    struct gs_share *ended;
+
     if (now - self.looked_at < LOOK_STOPPED_NS)
         return;
     self.looked_at = now;
-    gs_shares_look();
+    while ((ended = gs_shares_ended()) != NULL)
+        gs_exports_unshare(ended);
 }
 
-static struct gs_share *begin_share(const struct asked *asked, struct gs_range *range,
+static struct gs_share *begin_share(const struct asked *asked, const struct gs_exported *found,
                                     int *line, int *error)
 {
-    struct gs_share *share = gs_share_begin(range, asked->open.token, line, error);
+    struct gs_share *share = gs_exports_share(found, asked->open.token, line, error);
     uint8_t number[16];
 
     if (share != NULL) {
@@ -159,7 +162,7 @@ static int send_chunks(struct asked *asked, const struct gs_exported *found, int
     describe_share(&message, asked, found);
     error = lend_chunks(found->range, asked->sent, &with, made) ? 0 : -EIO;
     if (error == 0 && asked->sent == 0)
-        share = begin_share(asked, found->range, &line, &error);
+        share = begin_share(asked, found, &line, &error);
     message.count = with.count;
     if (error == 0) {
         if (share != NULL)
@@ -175,7 +178,7 @@ static int send_chunks(struct asked *asked, const struct gs_exported *found, int
     if (error == 0)
         asked->sent += message.count;
     else if (share != NULL)
-        gs_share_end(share);
+        gs_exports_unshare(share);
     return error;
 }
 
@@ -261,6 +264,5 @@ uint64_t gs_exporter_step(uint64_t now, bool stopped, int fd)
 void gs_exporter_after_fork(void)
 {
     gs_exporter_lost();
-    gs_shares_after_fork();
     self.said = false;
 }

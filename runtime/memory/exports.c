@@ -16,6 +16,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/device.h"
+#include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/shares.h"
@@ -137,6 +138,61 @@ bool gs_exports_find(const uint8_t token[16], bool opens, struct gs_exported *fo
     return there;
 }
 
+/* Counts it. False: the program has freed the memory. */
+static bool add_share(struct gs_share *share, struct gs_range *range)
+{
+    struct gs_exported found;
+    bool lives;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    lives = range->life == GS_RANGE_LIVE && find_in(range, share->token, &found);
+    if (lives) {
+        gs_range_share(range);
+        gs_share_link(share, range);
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return lives;
+}
+
+struct gs_share *gs_exports_share(const struct gs_exported *found, const uint8_t token[16],
+                                  int *theirs, int *error)
+{
+    struct gs_share *share = gs_share_new(token, theirs);
+
+    *error = -EIO;
+    if (share == NULL)
+        return NULL;
+    *error = 0;
+    if (add_share(share, found->range))
+        return share;
+    gs_share_free(share);
+    close(*theirs);
+    *error = -ENOENT;
+    return NULL;
+}
+
+/* Under the lock: the range of that share, or NULL if it has been freed. */
+static struct gs_range *range_of(const struct gs_share *share)
+{
+    struct gs_range *range = gs_range_at(share->base);
+
+    return range != NULL && range->id == share->id && range->pin.shares != 0 ? range : NULL;
+}
+
+void gs_exports_unshare(struct gs_share *share)
+{
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_share_unlink(share);
+    range = range_of(share);
+    if (range != NULL)
+        gs_range_unshare(range);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_log("memory at %#llx is open in one process less", (unsigned long long)share->base);
+    gs_share_free(share);
+}
+
 void gs_exports_number(uint8_t exporter[16])
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
@@ -165,4 +221,5 @@ void gs_exports_after_fork(void)
 {
     atomic_store(&unasked_since, 0);
     memset(number, 0, sizeof number);
+    gs_shares_after_fork();
 }

@@ -13,6 +13,7 @@
 #include <cudaTypedefs.h>
 
 #include "runtime/range/range.h"
+#include "runtime/range/shares.h"
 
 #define GS_IPC_MAGIC "gpushIPC"
 
@@ -46,6 +47,15 @@ struct gs_exported {
 /* Finds the live allocation of that token. Its range stays until the client thread goes on.
  * opens: another process asks for it. */
 bool gs_exports_find(const uint8_t token[16], bool opens, struct gs_exported *found);
+
+/* Begins a share of it with one more process (range/shares.h). The other end of its line is in
+ * *theirs, the caller's. *error: 0; or, with NULL, -ENOENT: it has been freed meanwhile; -EIO: out
+ * of memory or descriptors. Client thread, between gs_handover_begin() and _end(). */
+struct gs_share *gs_exports_share(const struct gs_exported *found, const uint8_t token[16],
+                                  int *theirs, int *error);
+
+/* Ends it: the other process has closed the memory, or did not get it. Client thread. */
+void gs_exports_unshare(struct gs_share *share);
 
 /* The number of this process that is in its handles. Any thread. */
 void gs_exports_number(uint8_t exporter[16]);
