@@ -104,11 +104,11 @@ static bool lacks_memory(const struct sched_party *party)
     return false;
 }
 
-/* Those of it that run may be in a collective, which ends once the ones that lack memory have come
- * to run. */
+/* Those of it that run may be in a collective, which ends once the ones that lack memory, or a place,
+ * have come to run. */
 static bool is_blocked(const struct sched_gang *gang)
 {
-    bool runs = false, lacks = false;
+    bool runs = false, lacks = !gang->runs;
 
     if (gang->client_count < 2)
         return false;
@@ -122,8 +122,8 @@ static bool is_blocked(const struct sched_gang *gang)
     return runs && lacks;
 }
 
-/* All other gangs that could leave it their memory here lack some elsewhere. What a program of one
- * process has can be had. */
+/* All other gangs that could leave it their memory here lack some elsewhere, or are stuck and wait for
+ * their places. What a program of one process has can be had. */
 static bool is_knotted(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
@@ -131,15 +131,15 @@ static bool is_knotted(const struct sched_party *party)
 
     if (!lacks_memory(party) || !is_blocked(party->gang))
         return false;
-    for (const struct lockd_list *at = device->turns.holders.next; at != &device->turns.holders;
+    for (const struct lockd_list *at = device->parties.next; at != &device->parties;
          at = at->next) {
-        const struct sched_gang *gang = sched_party_of(at, turn.holder)->gang;
+        const struct sched_party *other = sched_party_of(at, of_device);
 
-        if (gang == party->gang || gang->client_count < 2)
+        if (other->gang == party->gang || other->gang->client_count < 2)
             continue;
-        if (!is_blocked(gang))
+        if (other->turn.held && !is_blocked(other->gang))
             return false;
-        knotted = true;
+        knotted = knotted || other->turn.held || other->books.counted_stuck;
     }
     return knotted;
 }
@@ -255,7 +255,7 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
     if (now < end || (none && sched_together_is_patient(party->gang, now))) {
         party->device->grace_at =
             sched_min(party->device->grace_at, sched_max(end, now + GRACE_SHORT));
-    } else if (none && party->gang->forming != NULL &&
+    } else if (none && (party->gang->forming != NULL || is_blocked(party->gang)) &&
                !sched_together_stop(party->gang, party->device, now)) {
         return; /* others of its gang run, and may wait for it in a kernel */
     } else if (none) {
