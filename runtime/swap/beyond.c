@@ -41,7 +41,7 @@ static bool is_told(const struct gs_device *device)
 }
 
 /* Under the lock: a chunk in that state, with at most so many bytes. */
-static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t most,
+static bool pick_chunk(const struct gs_device *device, uint8_t state, uint64_t most,
                        struct gs_exchange_chunk *found)
 {
     for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
@@ -55,13 +55,13 @@ static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t m
     return false;
 }
 
-static bool find(const struct gs_device *device, uint8_t state, uint64_t most,
-                 struct gs_exchange_chunk *found)
+static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t most,
+                       struct gs_exchange_chunk *found)
 {
     bool there;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    there = find_chunk(device, state, most, found);
+    there = pick_chunk(device, state, most, found);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return there;
 }
@@ -109,7 +109,7 @@ static void put_device(struct gs_device *device)
 
     if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
         return;
-    while (find(device, GS_CHUNK_ABSENT, UINT64_MAX, &it) && put_chunk(&it))
+    while (find_chunk(device, GS_CHUNK_ABSENT, UINT64_MAX, &it) && put_chunk(&it))
         bytes += it.bytes;
     gs_driver.cuCtxPopCurrent_v2(&popped);
     if (bytes == 0)
@@ -171,7 +171,7 @@ void gs_beyond_look(uint64_t now, bool may_run, bool stopped)
 
         any |= accounts.over != 0;
         due |= bytes != 0 && (self.coming || stopped || room_on(device) >= bytes) &&
-               find(device, GS_CHUNK_OVER, bytes, &it);
+               find_chunk(device, GS_CHUNK_OVER, bytes, &it);
     }
     if (!any)
         gs_log("no memory is beyond the card any more");
@@ -213,7 +213,7 @@ bool gs_beyond_step(uint64_t now)
         const struct gs_accounts accounts = gs_memory_accounts(device);
 
         if (gs_beyond_due(device, &accounts) == 0 ||
-            !find(device, GS_CHUNK_OVER, room_on(device), &it))
+            !find_chunk(device, GS_CHUNK_OVER, room_on(device), &it))
             continue;
         if (fetch_chunk(&it)) {
             self.since = now;
