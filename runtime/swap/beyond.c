@@ -25,7 +25,8 @@
 #include "runtime/range/uses.h"
 #include "runtime/swap/exchange.h"
 
-#define PATIENCE_NS 10000000000ull /* for room that does not come, or for a driver that fails */
+#define PATIENCE_NS 10000000000ull /* for room that does not come */
+#define AGAIN_NS    20000000ull
 
 static struct {
     bool asks;         /* for host memory */
@@ -117,7 +118,9 @@ static void put_device(struct gs_device *device)
     gs_log("%llu bytes went beyond the card: jobs wait for each other's memory",
            (unsigned long long)bytes);
     self.any = true;
-    gs_uses_begin();
+    if (gs_over_limit(device) !=
+        0) /* placement.c goes by the uses, which cost each call something */
+        gs_uses_begin();
 }
 
 void gs_beyond_put(bool closed)
@@ -157,13 +160,13 @@ static uint64_t room_on(const struct gs_device *device)
 }
 
 /* A program that runs stops once, for all of it. */
-void gs_beyond_look(uint64_t now, bool may_run, bool stopped)
+uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped)
 {
     struct gs_device *device;
     bool due = false, any = false;
 
     if (!self.any)
-        return;
+        return UINT64_MAX;
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
         const uint64_t bytes = gs_beyond_due(device, &accounts);
@@ -184,6 +187,7 @@ void gs_beyond_look(uint64_t now, bool may_run, bool stopped)
     if (self.coming && !due)
         gs_exchange_end();
     self.coming = due;
+    return due ? AGAIN_NS : UINT64_MAX;
 }
 
 bool gs_beyond_needs_stop(void)
@@ -215,12 +219,10 @@ bool gs_beyond_step(uint64_t now)
         if (gs_beyond_due(device, &accounts) == 0 ||
             !find_chunk(device, GS_CHUNK_OVER, room_on(device), &it))
             continue;
-        if (fetch_chunk(&it)) {
-            self.since = now;
-            return true;
-        }
-        self.retry_at = now + PATIENCE_NS;
-        return false;
+        if (!fetch_chunk(&it)) /* others' memory may be about to become free */
+            return false;
+        self.since = now;
+        return true;
     }
     return false;
 }
