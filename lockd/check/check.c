@@ -116,7 +116,7 @@ static const char *check_party(const struct sched_party *party, struct total *to
         members++;
         busy += sched_member_busy(member);
         demand += member->report.demand;
-        silent += member->books.share.silent;
+        silent += member->books.share.silent + member->books.share.beyond;
         wrong = wrong != NULL ? wrong : check_member(member, total);
     }
     need = device->sched->settings.exclusive

@@ -143,8 +143,11 @@ static uint64_t party_need(const struct sched_party *party)
 
     if (device->sched->settings.exclusive)
         return device->space.capacity;
-    lockd_list_each (at, &party->members)
-        need += sched_member_of(at, of_party)->books.share.silent;
+    lockd_list_each (at, &party->members) {
+        const struct sched_share *share = &sched_member_of(at, of_party)->books.share;
+
+        need += share->silent + share->beyond;
+    }
     return sched_min(need, device->space.capacity);
 }
 

@@ -68,8 +68,7 @@ static int overflow_rank(const struct sched_party *party)
  * come to run. */
 void sched_stop_overflow(struct sched_device *device, uint64_t now)
 {
-    while (device->books.need_held + device->books.lost + device->books.sum.beyond >
-               device->space.capacity &&
+    while (device->books.need_held + device->books.lost > device->space.capacity &&
            device->turns.holder_count > 1) {
         struct sched_party *victim = NULL;
         int rank = -1;
@@ -104,11 +103,11 @@ static bool lacks_memory(const struct sched_party *party)
     return false;
 }
 
-/* Those of it that run may be in a collective, which ends once the ones that lack memory have come
- * to run. */
+/* Those of it that run may be in a collective, which ends once the ones that lack memory, or a place,
+ * have come to run. */
 static bool is_blocked(const struct sched_gang *gang)
 {
-    bool runs = false, lacks = false;
+    bool runs = false, lacks = !gang->runs;
 
     if (gang->client_count < 2)
         return false;
@@ -122,8 +121,8 @@ static bool is_blocked(const struct sched_gang *gang)
     return runs && lacks;
 }
 
-/* All other gangs that could leave it their memory here lack some elsewhere. What a program of one
- * process has can be had. */
+/* All other gangs that could leave it their memory here lack some elsewhere, or are stuck and wait for
+ * their places. What a program of one process has can be had. */
 static bool is_knotted(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
@@ -131,45 +130,27 @@ static bool is_knotted(const struct sched_party *party)
 
     if (!lacks_memory(party) || !is_blocked(party->gang))
         return false;
-    for (const struct lockd_list *at = device->turns.holders.next; at != &device->turns.holders;
+    for (const struct lockd_list *at = device->parties.next; at != &device->parties;
          at = at->next) {
-        const struct sched_gang *gang = sched_party_of(at, turn.holder)->gang;
+        const struct sched_party *other = sched_party_of(at, of_device);
 
-        if (gang == party->gang || gang->client_count < 2)
+        if (other->gang == party->gang || other->gang->client_count < 2)
             continue;
-        if (!is_blocked(gang))
+        if (other->turn.held && !is_blocked(other->gang))
             return false;
-        knotted = true;
+        knotted = knotted || other->turn.held || other->books.counted_stuck;
     }
     return knotted;
 }
 
-static void set_beyond(struct sched_member *member, bool beyond, uint64_t now)
+static bool has_beyond(const struct sched_party *party)
 {
-    if (member->beyond == beyond)
-        return;
-    member->beyond = beyond;
-    sched_books_member(member, now);
-    sched_agenda_touch(member);
-}
-
-/* What it has beyond the card comes back once there is room for it. Returns whether some of it has
- * not. */
-static bool look_beyond(struct sched_party *party, uint64_t now)
-{
-    const struct sched_device *device = party->device;
-    const uint64_t needs = device->books.need_held + device->books.lost;
-    bool beyond = false;
-
-    lockd_list_each (at, &party->members) {
-        struct sched_member *member = sched_member_of(at, of_party);
-
-        if (party->gang->closing.by == NULL &&
-            needs + member->report.over <= device->space.capacity)
-            set_beyond(member, false, now);
-        beyond = beyond || member->beyond;
+    for (const struct lockd_list *at = party->members.next; at != &party->members;
+         at = at->next) {
+        if (sched_member_of(at, of_party)->beyond)
+            return true;
     }
-    return beyond;
+    return false;
 }
 
 /* It can neither stop nor get memory; to put what it lacks beyond the card is all that is left. */
@@ -186,9 +167,22 @@ static void send_beyond(struct sched_party *party, uint64_t now)
     lockd_list_each (at, &party->members) {
         struct sched_member *member = sched_member_of(at, of_party);
 
-        if (!lockd_list_empty(&member->books.hungry))
-            set_beyond(member, true, now);
+        if (lockd_list_empty(&member->books.hungry) || member->beyond)
+            continue;
+        member->beyond = true;
+        sched_books_member(member, now);
+        sched_agenda_touch(member);
     }
+}
+
+/* What lies beyond the card comes back between two turns: its turn ends once there is room. */
+static void fetch_beyond(struct sched_party *party, uint64_t now)
+{
+    struct sched_device *device = party->device;
+
+    if (device->books.need_held + device->books.lost <= device->space.capacity &&
+        sched_together_stop(party->gang, device, now))
+        sched_lease_end(party->gang, now);
 }
 
 void sched_stop_knots(struct sched_device *device, uint64_t now)
@@ -206,7 +200,9 @@ void sched_stop_knots(struct sched_device *device, uint64_t now)
             send_beyond(party, now);
         else
             party->turn.knotted = 0;
-        device->turns.knots += look_beyond(party, now) || knotted;
+        device->turns.knots += knotted || has_beyond(party);
+        if (!knotted && has_beyond(party))
+            fetch_beyond(party, now);
     }
 }
 
@@ -255,8 +251,7 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
     if (now < end || (none && sched_together_is_patient(party->gang, now))) {
         party->device->grace_at =
             sched_min(party->device->grace_at, sched_max(end, now + GRACE_SHORT));
-    } else if (none && party->gang->forming != NULL &&
-               !sched_together_stop(party->gang, party->device, now)) {
+    } else if (none && !sched_together_stop(party->gang, party->device, now)) {
         return; /* others of its gang run, and may wait for it in a kernel */
     } else if (none) {
         party->turn.skipped++;
@@ -274,8 +269,7 @@ void sched_stop_idle(struct sched_device *device, uint64_t now)
         device->grace_at = LOCKD_NEVER;
         return;
     }
-    if (now < device->grace_at &&
-        (device->turns.closing == 0 || lockd_list_empty(&device->sched->forming.gangs)))
+    if (now < device->grace_at && device->turns.closing == 0)
         return; /* one that is being stopped here is looked at with each plan */
     device->grace_at = LOCKD_NEVER;
     lockd_list_each (at, &device->turns.holders) {

@@ -438,7 +438,6 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     settle_parties(device, now);
     stop_background(device, now);
     stop_forming(device, now);
-    sched_stop_knots(device, now);
     settle_parties(device, now);
     note_waiters(device, now);
     sched_stop_idle(device, now);
@@ -466,6 +465,8 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
     change_mode(device, now);
     settle_parties(device, now);
     sched_together_begin_plan(device);
+    sched_stop_knots(device, now);
+    settle_parties(device, now);
     if (device->turns.leases) {
         int rounds = 0;
 

@@ -375,7 +375,7 @@ uint64_t gs_reconcile(void)
     if (gs_session_fd() < 0)
         due = 20 * MS;
     gs_opener_send(gs_session_fd());
-    gs_beyond_look(now, all_may_run() && !exiting, self.stopped);
+    due = smaller_of(due, gs_beyond_look(now, all_may_run() && !exiting, self.stopped));
     if (must_stop() && !self.stopped)
         due = smaller_of(due, stop_program(now));
     else if (!must_stop() && self.started_to_stop)

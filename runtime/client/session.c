@@ -101,7 +101,9 @@ static void apply_target(const struct gs_wire_target *target, struct gs_descript
         atomic_store_explicit(&device->target.seq, target->seq, memory_order_release);
         gs_log("target %u: %s%s budget %llu of %llu MiB", target->seq,
                (target->flags & GS_TARGET_RUN) != 0 ? "run" : "wait",
-               (target->flags & GS_TARGET_WAITERS) != 0 ? " (others wait)" : "",
+               (target->flags & GS_TARGET_BEYOND) != 0    ? " (beyond the card)"
+               : (target->flags & GS_TARGET_WAITERS) != 0 ? " (others wait)"
+                                                          : "",
                (unsigned long long)(target->budget >> 20),
                (unsigned long long)(target->capacity >> 20));
     }

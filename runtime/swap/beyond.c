@@ -25,7 +25,8 @@
 #include "runtime/range/uses.h"
 #include "runtime/swap/exchange.h"
 
-#define PATIENCE_NS 10000000000ull /* for room that does not come, or for a driver that fails */
+#define PATIENCE_NS 10000000000ull /* for room that does not come */
+#define AGAIN_NS    20000000ull
 
 static struct {
     bool asks;         /* for host memory */
@@ -41,7 +42,7 @@ static bool is_told(const struct gs_device *device)
 }
 
 /* Under the lock: a chunk in that state, with at most so many bytes. */
-static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t most,
+static bool pick_chunk(const struct gs_device *device, uint8_t state, uint64_t most,
                        struct gs_exchange_chunk *found)
 {
     for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
@@ -55,13 +56,13 @@ static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t m
     return false;
 }
 
-static bool find(const struct gs_device *device, uint8_t state, uint64_t most,
-                 struct gs_exchange_chunk *found)
+static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t most,
+                       struct gs_exchange_chunk *found)
 {
     bool there;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    there = find_chunk(device, state, most, found);
+    there = pick_chunk(device, state, most, found);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return there;
 }
@@ -109,7 +110,7 @@ static void put_device(struct gs_device *device)
 
     if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
         return;
-    while (find(device, GS_CHUNK_ABSENT, UINT64_MAX, &it) && put_chunk(&it))
+    while (find_chunk(device, GS_CHUNK_ABSENT, UINT64_MAX, &it) && put_chunk(&it))
         bytes += it.bytes;
     gs_driver.cuCtxPopCurrent_v2(&popped);
     if (bytes == 0)
@@ -117,7 +118,9 @@ static void put_device(struct gs_device *device)
     gs_log("%llu bytes went beyond the card: jobs wait for each other's memory",
            (unsigned long long)bytes);
     self.any = true;
-    gs_uses_begin();
+    if (gs_over_limit(device) !=
+        0) /* placement.c goes by the uses, which cost each call something */
+        gs_uses_begin();
 }
 
 void gs_beyond_put(bool closed)
@@ -157,13 +160,13 @@ static uint64_t room_on(const struct gs_device *device)
 }
 
 /* A program that runs stops once, for all of it. */
-void gs_beyond_look(uint64_t now, bool may_run, bool stopped)
+uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped)
 {
     struct gs_device *device;
     bool due = false, any = false;
 
     if (!self.any)
-        return;
+        return UINT64_MAX;
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
         const uint64_t bytes = gs_beyond_due(device, &accounts);
@@ -171,7 +174,7 @@ void gs_beyond_look(uint64_t now, bool may_run, bool stopped)
 
         any |= accounts.over != 0;
         due |= bytes != 0 && (self.coming || stopped || room_on(device) >= bytes) &&
-               find(device, GS_CHUNK_OVER, bytes, &it);
+               find_chunk(device, GS_CHUNK_OVER, bytes, &it);
     }
     if (!any)
         gs_log("no memory is beyond the card any more");
@@ -184,6 +187,7 @@ void gs_beyond_look(uint64_t now, bool may_run, bool stopped)
     if (self.coming && !due)
         gs_exchange_end();
     self.coming = due;
+    return due ? AGAIN_NS : UINT64_MAX;
 }
 
 bool gs_beyond_needs_stop(void)
@@ -213,14 +217,12 @@ bool gs_beyond_step(uint64_t now)
         const struct gs_accounts accounts = gs_memory_accounts(device);
 
         if (gs_beyond_due(device, &accounts) == 0 ||
-            !find(device, GS_CHUNK_OVER, room_on(device), &it))
+            !find_chunk(device, GS_CHUNK_OVER, room_on(device), &it))
             continue;
-        if (fetch_chunk(&it)) {
-            self.since = now;
-            return true;
-        }
-        self.retry_at = now + PATIENCE_NS;
-        return false;
+        if (!fetch_chunk(&it)) /* others' memory may be about to become free */
+            return false;
+        self.since = now;
+        return true;
     }
     return false;
 }

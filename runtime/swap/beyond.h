@@ -17,8 +17,9 @@ void gs_beyond_put(bool closed);
 /* Bytes that are to come back to the card, and therefore part of the demand. */
 uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts *accounts);
 
-/* Looks whether memory is to come back now; the program has to stop for that. */
-void gs_beyond_look(uint64_t now, bool may_run, bool stopped);
+/* Looks whether memory is to come back now; the program has to stop for that. Returns ns until the
+ * next look. */
+uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped);
 bool gs_beyond_needs_stop(void);
 
 /* Brings one chunk back. The gate is closed, and everything submitted has finished. True: there is

@@ -14,7 +14,7 @@ struct figures {
     unsigned trials, beyond;
 };
 
-enum kind { ANY, LATE, GROWN };
+enum kind { ANY, LATE, GROWN, GROUPED };
 
 /* Returns whether all jobs came to their end in time. */
 static bool run_world(struct trial_world *world, uint64_t seed, struct figures *figures)
@@ -50,6 +50,7 @@ static bool run_one(uint64_t seed, enum kind kind, struct figures *figures)
     world->random = seed * 0x9e3779b97f4a7c15u + 1;
     world->late = kind != ANY;
     world->grown = kind == GROWN;
+    world->grouped = kind == GROUPED;
     for (int i = 0; i < 8; i++)
         trial_world_random(world, 1);
     world->now = 1000 * NS_PER_MS;
@@ -122,6 +123,13 @@ static void trial_random_grown_jobs_all_end(void **state)
     run_many(GROWN);
 }
 
+/* Jobs that name groups are not forming. */
+static void trial_random_late_groups_all_end(void **state)
+{
+    (void)state;
+    run_many(GROUPED);
+}
+
 /* Trials had shown two jobs to be one, which was too large to run together; what trials had shown
  * was never forgotten. */
 static void trial_random_what_once_failed(void **state)
@@ -138,6 +146,7 @@ int main(void)
         cmocka_unit_test(trial_random_jobs_all_end),
         cmocka_unit_test(trial_random_late_ranks_all_end),
         cmocka_unit_test(trial_random_grown_jobs_all_end),
+        cmocka_unit_test(trial_random_late_groups_all_end),
         cmocka_unit_test(trial_random_what_once_failed),
     };
 

@@ -9,6 +9,7 @@
  */
 #include "tests/lockd/kin/trial_world.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "lockd/check/check.h"
@@ -94,6 +95,8 @@ static void learn_keys(struct trial_world *world, const struct trial_rank *rank)
 {
     const uint64_t job = rank->job->number;
 
+    if (world->grouped)
+        return;
     if (rank->job->evidence)
         kin_learn(&world->kin, rank->program, 100 + job, GS_KIN_MASTER,
                   rank->job->says_ranks ? rank->job->ranks : 0, world->now);
@@ -103,8 +106,10 @@ static void learn_keys(struct trial_world *world, const struct trial_rank *rank)
 
 static void connect_rank(struct trial_world *world, struct trial_rank *rank)
 {
-    const struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
+    struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
 
+    if (world->grouped && rank->job->ranks > 1)
+        snprintf(hello.group, sizeof hello.group, "%u", rank->job->number);
     rank->identity = (struct lockd_identity){.uid = 1 + rank->job->user, .pid = 1};
     rank->client = sched_client_add(world->sched, rank);
     if (world->late)
@@ -223,12 +228,14 @@ static bool step_running(struct trial_world *world, struct trial_rank *rank)
            world->now - rank->stop_since < STUCK_AT + TRIAL_STEP;
 }
 
-/* What it lacks goes beyond the card, and comes back to it between two turns. */
+/* What it lacks goes beyond the card unless it has been on it, and comes back between two turns. */
 static bool step_beyond(struct trial_world *world, struct trial_side *side)
 {
     const bool beyond = (side->flags & GS_TARGET_BEYOND) != 0;
-    const uint64_t lacks = sched_less(side->demand, side->resident);
+    uint64_t lacks;
 
+    side->had = sched_max(side->had, side->resident);
+    lacks = sched_less(side->demand, side->had);
     if (beyond && lacks != 0) {
         side->demand -= lacks;
         side->beyond += lacks;
@@ -319,6 +326,7 @@ static void make_late(struct trial_world *world, struct trial_job *job)
     const bool at_once = trial_world_random(world, 3) != 0;
     const uint64_t apart = at_once ? 200 : 8000;
 
+    job->evidence = job->evidence || (world->grouped && job->ranks > 1);
     job->user = (uint32_t)trial_world_random(world, 3);
     job->says_ranks = trial_world_random(world, 2) == 0;
     for (unsigned i = 0; i < job->ranks; i++) {

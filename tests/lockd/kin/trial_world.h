@@ -24,6 +24,7 @@ struct trial_side {
     uint64_t later; /* its demand from the round grows_at on; 0: it does not grow */
     uint32_t grows_at;
     uint64_t grows_when; /* ... and from that time on */
+    uint64_t had;        /* the most that was on the card */
     uint64_t beyond;     /* what lies beyond the card: not in its demand until its turn ends */
     uint32_t seq, flags;
     bool used, fresh; /* fresh: a target came that is not answered */
@@ -67,6 +68,7 @@ struct trial_world {
      * ranks need more memory, around grow_at */
     bool grown;
     uint64_t grow_at;
+    bool grouped; /* late, and the jobs name groups instead of having evidence */
 };
 
 /* Below that, from the world's own seed. */

@@ -41,7 +41,7 @@ static struct {
     struct gs_driver driver; /* the simulated one, as it is */
     CUdeviceptr had, more;
     char folder[32];
-    bool refuse_host, refuse_map;
+    bool refuse_host, refuse_map, refuse_card;
 } self;
 
 static CUresult create_or_refuse(CUmemGenericAllocationHandle *handle, size_t bytes,
@@ -49,6 +49,8 @@ static CUresult create_or_refuse(CUmemGenericAllocationHandle *handle, size_t by
 {
     if (self.refuse_host && prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (self.refuse_card && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return self.driver.cuMemCreate(handle, bytes, prop, flags);
 }
 
@@ -121,7 +123,7 @@ static void check_contents(CUdeviceptr address, uint64_t bytes, uint32_t value)
 static int grow(void **state)
 {
     (void)state;
-    self.refuse_host = self.refuse_map = false;
+    self.refuse_host = self.refuse_map = self.refuse_card = false;
     gs_host_set_budget(UINT64_MAX);
     tell(GS_TARGET_RUN, HAD);
     gs_gate_open(false);
@@ -186,6 +188,11 @@ static void beyond_told_it_goes_there_and_comes_back(void **state)
     assert_true(gs_beyond_needs_stop());
     assert_false(gs_beyond_step(gs_now()));
     tell(GS_TARGET_RUN, HAD + GROWTH);
+    self.refuse_card = true; /* ... even later than the daemon says */
+    assert_false(gs_beyond_step(gs_now()));
+    assert_true(gs_beyond_look(gs_now(), true, true) < S);
+    assert_true(gs_beyond_needs_stop());
+    self.refuse_card = false;
     while (gs_beyond_step(gs_now()))
         continue;
     gs_beyond_look(gs_now(), true, true);
