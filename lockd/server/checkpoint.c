@@ -270,7 +270,8 @@ static void look_at_member(void *context, const struct gs_wire_device *device, v
 
     (void)device;
     if (member->condition == GS_CONDITION_STUCK && (member->flags & GS_CLIENT_LEASE) == 0 &&
-        connection->checkpoint == NULL && !connection->dead && !connection->peer.foreign &&
+        connection->checkpoint == NULL && connection->program.move == NULL &&
+        !connection->dead && !connection->peer.foreign &&
         look->now >= connection->checkpoint_at)
         look->found = connection;
 }
