@@ -260,6 +260,19 @@ class MoveDaemonTest(unittest.TestCase):
         with self.assertRaises(EOFError):
             mover.listen(lambda: False, "the end")
 
+    def test_setting_that_changes_while_its_memory_leaves(self):
+        """The daemon still takes the record, although it hands nothing over (it may refuse descriptors since Linux 6.16)."""
+        self.start("--hand-over", "no")
+        mover = self.mover()
+        guard, asker = self.begin(mover)
+        subprocess.run([CTL, "set", "quantum", "100"], env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path}, check=True,
+                       timeout=PATIENCE)
+        mover.listen(lambda: mover.resident == 0, "its memory to leave")
+        self.go(mover, guard)
+        guard.say("M")
+        self.assertEqual(mover.await_step(OVER)[2], 0)
+        self.assertEqual(asker.wait(PATIENCE), 0)
+
     def test_stuck_program_is_not_checkpointed_while_it_is_moved(self):
         """Two guards would lock and unlock it in turn."""
         self.start("--stuck", "checkpoint")
