@@ -273,6 +273,26 @@ class MoveDaemonTest(unittest.TestCase):
         self.assertEqual(mover.await_step(OVER)[2], 0)
         self.assertEqual(asker.wait(PATIENCE), 0)
 
+    def test_process_that_ends_and_leaves_its_connection_to_another_one(self):
+        """Its number may be another process's by then, which no guard may touch."""
+        self.start()
+        mover = subprocess.Popen([sys.executable, os.path.abspath(__file__), LOCKD, CTL, "--leaving-mover", self.daemon.path],
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(mover.stdout.close)
+        self.addCleanup(mover.stdin.close)
+        self.assertEqual(mover.stdout.readline(), "runs\n")
+        asker = self.request(mover.pid)
+        guard = Guard(self.guards)
+        self.addCleanup(guard.end)
+        self.assertEqual(guard.word, "V")
+        guard.say("K")
+        self.assertEqual(mover.stdout.readline(), "stops\n")
+        mover.stdin.write("\n")
+        mover.stdin.flush()
+        mover.wait(PATIENCE)
+        self.assertEqual(guard.hear()[0], "")
+        self.assertIn("it has ended", asker.communicate(timeout=PATIENCE)[0])
+
     def test_stuck_program_is_not_checkpointed_while_it_is_moved(self):
         """Two guards would lock and unlock it in turn."""
         self.start("--stuck", "checkpoint")
@@ -320,7 +340,31 @@ def run_honest_mover(path):
     mover.listen(lambda: False, "the end")
 
 
+def run_leaving_mover(path):
+    """Its child has the connection, and answers STOP when this process has ended."""
+    mover = Mover(path, "leaving")
+    mover.say(demand=GIB, flags=WANT)
+    mover.listen(lambda: mover.flags & RUNNING, "its turn")
+    parent = os.getpid()
+    if os.fork() != 0:
+        sys.stdin.readline()
+        os._exit(0)
+    print("runs", flush=True)
+    mover.say_step(mover.await_step(ASK)[0], ASK)
+    mover.await_step(STOP)
+    mover.listen(lambda: mover.resident == 0, "its memory to leave")
+    print("stops", flush=True)
+    wait_for(lambda: os.getppid() != parent, PATIENCE, "the other process to end")
+    record = os.memfd_create("record")
+    os.write(record, b"-")
+    mover.say_step(mover.steps[-1][0], STOP, record)
+    mover.listen(lambda: mover.steps[-1][1] == OVER, "the end")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--leaving-mover"]:
+        run_leaving_mover(sys.argv[2])
+        sys.exit()
     if sys.argv[1:2] == ["--honest-mover"]:
         run_honest_mover(sys.argv[2])
     unittest.main(warnings="ignore")
