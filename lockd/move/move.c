@@ -236,6 +236,11 @@ const char *lockd_move_take(struct lockd_moves *moves, struct lockd_move_program
     return NULL;
 }
 
+uint64_t lockd_move_took(const struct lockd_move_program *program, uint64_t now)
+{
+    return program->move != NULL ? now - program->move->began : 0;
+}
+
 void lockd_move_gone(struct lockd_move_program *program)
 {
     if (program->move == NULL)

@@ -20,7 +20,7 @@ from fake import (GIB, PATIENCE, RUN, RUNNING, STATE, STUCK, TARGET, WANT, Daemo
                   wait_for)
 
 LOCKD, CTL = sys.argv.pop(1), sys.argv.pop(1)
-SEES, MOVE = 12, 13
+SEES, MOVE, RELOCATE = 12, 13, 29
 ASK, STOP, OVER, LEFT = 1, 2, 3, 4
 TOTAL = 16 * GIB
 HERE, THERE = bytes([1]) * 16, bytes([2]) * 16
@@ -292,6 +292,69 @@ class MoveDaemonTest(unittest.TestCase):
         mover.wait(PATIENCE)
         self.assertEqual(guard.hear()[0], "")
         self.assertIn("it has ended", asker.communicate(timeout=PATIENCE)[0])
+
+    def test_moves_of_one_user_leave_time_for_others(self):
+        """A move that took long for nothing is followed by the same user's next one after as long a time only."""
+        if os.geteuid() != 0:
+            self.skipTest("this process cannot become another user")
+        os.chmod(self.folder, 0o750)
+        os.chown(self.folder, 0, 65534)
+        self.start()
+        told, tell = os.pipe()
+        child = os.fork()
+        if child == 0:
+            self.ask_as_another_user(tell)
+        os.close(tell)
+        if os.read(told, 2) != b"+\n":
+            os.waitpid(child, 0)
+            self.skipTest("this process cannot become another user")
+        first = Guard(self.guards)
+        first.say("K")
+        with os.fdopen(told) as lines:
+            self.assertIn("it does not answer", lines.readline())
+            self.assertIn("so its next one waits", lines.readline())
+            second = Guard(self.guards)
+            self.assertIn("may be moved?", lines.readline())
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        for each in (first, second):
+            each.end()
+
+    def ask_as_another_user(self, tell):
+        """Requests moves of a program that never answers, and tells what comes of them, a line each."""
+        def say(text):
+            os.write(tell, text.encode() + b"\n")
+        try:
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                mover = Mover(self.daemon.path)
+            except OSError:
+                say("-")
+                os._exit(0)
+            mover.say(demand=GIB, flags=WANT)
+            mover.listen(lambda: mover.flags & RUNNING, "its turn")
+            say("+")
+            say(self.relocate())
+            say(self.relocate())
+            wait_for(lambda: self.relocate(0.2) is None, PATIENCE, "a move to begin")
+            mover.steps.clear()
+            mover.await_step(ASK)
+            say("may be moved?")
+            os._exit(0)
+        finally:
+            os._exit(1)
+
+    def relocate(self, timeout=PATIENCE):
+        """The answer to a request for the other card; None: none in time."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asker:
+            asker.settimeout(timeout)
+            asker.connect(self.daemon.path)
+            asker.send(message(RELOCATE, struct.pack("<16siI", THERE, os.getpid(), 0)))
+            try:
+                return asker.recv(4096)[24:].rstrip(b"\0").decode()
+            except socket.timeout:
+                return None
 
     def test_stuck_program_is_not_checkpointed_while_it_is_moved(self):
         """Two guards would lock and unlock it in turn."""
