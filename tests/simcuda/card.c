@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * card.c: simcuda-card, which shows the simulated cards as nvidia-smi shows real ones, or
- * removes them. Invariants: showing changes nothing, but for entries of dead processes. Threads: one.
+ * removes them. Invariants: showing changes nothing, but for entries of dead processes. Threads:
+ * one.
  */
 #include <errno.h>
 #include <stdio.h>
