@@ -71,7 +71,7 @@ struct lockd_move_program {
     struct lockd_tracks *tracks;
     struct lockd_sees sees;
     struct lockd_move *move; /* NULL: it is not being moved */
-    bool taken_up; /* it has sent GS_MOVE_LEFT with a record: once on a connection */
+    bool taken_up;           /* it has sent GS_MOVE_LEFT with a record: once on a connection */
 };
 
 struct lockd_moves {
