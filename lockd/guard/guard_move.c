@@ -260,8 +260,8 @@ static bool lock_record(const struct move *move, bool begin)
     return true;
 }
 
-/* A lock belongs to an open file, so the program's file is opened once more. It is a file in memory,
- * or the program has sent something else, and to open that might take for ever. */
+/* A lock belongs to an open file, so the program's file is opened once more. It is a file in
+ * memory, or the program has sent something else, and to open that might take for ever. */
 static bool take_record(struct move *move, int with, bool begin)
 {
     char path[64];

@@ -200,6 +200,15 @@ static const char *adopt_move(struct lockd_moves *moves, struct lockd_move_progr
     return NULL;
 }
 
+/* Another process may hold the connection of one that has ended, and a guard goes by the number. */
+static bool has_ended(struct lockd_move *move)
+{
+    if (lockd_identity_is_running(move->program->identity))
+        return false;
+    lockd_move_end_without(move, LOCKD_MOVE_NOT_IT, "it has ended");
+    return true;
+}
+
 const char *lockd_move_take(struct lockd_moves *moves, struct lockd_move_program *program,
                             const struct gs_wire_move *message, struct gs_descriptors *with)
 {
@@ -219,11 +228,17 @@ const char *lockd_move_take(struct lockd_moves *moves, struct lockd_move_program
             lockd_move_stop(move);
     } else if (message->step == GS_MOVE_STOP && move->stage == LOCKD_MOVE_STOPPING &&
                with->count == 1) {
-        lockd_move_guard_go(move, with->fd[--with->count]);
+        if (!has_ended(move))
+            lockd_move_guard_go(move, with->fd[--with->count]);
     } else {
         lockd_move_end_without(move, LOCKD_MOVE_NOT_IT, "it does not keep to the protocol");
     }
     return NULL;
+}
+
+uint64_t lockd_move_took(const struct lockd_move_program *program, uint64_t now)
+{
+    return program->move != NULL ? now - program->move->began : 0;
 }
 
 void lockd_move_gone(struct lockd_move_program *program)
@@ -259,7 +274,7 @@ static bool tend_move(struct lockd_move *move, uint64_t now)
     if (now < move->until)
         return true;
     if (move->stage == LOCKD_MOVE_GUARDED)
-        return !lockd_move_guard_again(move, now);
+        return !has_ended(move) && !lockd_move_guard_again(move, now);
     if (move->lacked) {
         lockd_move_end_without(move, LOCKD_MOVE_NOT_THERE,
                                "there is no room on that GPU, and no other program made any");

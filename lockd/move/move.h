@@ -71,7 +71,7 @@ struct lockd_move_program {
     struct lockd_tracks *tracks;
     struct lockd_sees sees;
     struct lockd_move *move; /* NULL: it is not being moved */
-    bool taken_up; /* it has sent GS_MOVE_LEFT with a record, which it does once on a connection */
+    bool taken_up;           /* it has sent GS_MOVE_LEFT with a record: once on a connection */
 };
 
 struct lockd_moves {
@@ -104,6 +104,8 @@ bool lockd_move_event(struct lockd_moves *moves, const void *tag);
 /* Abandons moves that take too long, and continues those of killed guards. Returns when to look
  * again. */
 uint64_t lockd_move_tend(struct lockd_moves *moves, uint64_t now);
+/* The time since the program's move began, ns. */
+uint64_t lockd_move_took(const struct lockd_move_program *program, uint64_t now);
 /* The program disconnects. Its guard finishes a move that it has begun. */
 void lockd_move_gone(struct lockd_move_program *program);
 

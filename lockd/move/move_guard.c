@@ -24,8 +24,8 @@
 #define RETRY_NS     1000000000u
 #define RETRY_DOUBLE 5
 
-/* From GO on: the driver's calls have ended then, unless the program has much memory that only they can
- * move, or somebody has stopped one of the two. */
+/* From GO on: the driver's calls have ended then, unless the program has much memory that only
+ * they can move, or somebody has stopped one of the two. */
 #define LATE_NS 30000000000u
 
 #define ROOM_NS 10000000000u /* others make room on the other device */

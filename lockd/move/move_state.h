@@ -55,8 +55,8 @@ void lockd_move_free(struct lockd_move *move);
 void lockd_move_stop(struct lockd_move *move);
 /* Others make room for the program on a device until the move ends: so many bytes. */
 void lockd_move_claim(struct lockd_move *move, const uint8_t uuid[16], uint64_t bytes);
-/* Bytes of the program on the device that it leaves that its library cannot move out, as far as it was allowed
- * so many: it may say anything. */
+/* Bytes of the program on the device that it leaves that its library cannot move out, as far as it
+ * was allowed so many: it may say anything. */
 uint64_t lockd_move_pinned(const struct lockd_move *move);
 /* Others make room on that device for what the program needs there: such bytes, and a context. */
 void lockd_move_claim_all(struct lockd_move *move, const uint8_t uuid[16]);

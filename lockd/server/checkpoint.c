@@ -152,6 +152,8 @@ static void replace_guard(struct lockd_checkpoint *checkpoint, uint64_t now)
     const int lost = checkpoint->guard;
     int code = ++checkpoint->guards_lost < GUARDS_MOST ? 0 : -EIO;
 
+    if (code == 0 && !lockd_identity_is_running(&connection->peer.identity))
+        code = -ESRCH; /* its number may be another process's */
     if (code == 0)
         code = start_guard(connection->server, checkpoint, LOCKD_GUARD_ADOPT);
     lockd_log(LOCKD_LOG_ERROR, "the guard of process %d (%s) was killed%s%s",
@@ -270,7 +272,8 @@ static void look_at_member(void *context, const struct gs_wire_device *device, v
 
     (void)device;
     if (member->condition == GS_CONDITION_STUCK && (member->flags & GS_CLIENT_LEASE) == 0 &&
-        connection->checkpoint == NULL && !connection->dead && !connection->peer.foreign &&
+        connection->checkpoint == NULL && connection->program.move == NULL &&
+        !connection->dead && !connection->peer.foreign &&
         look->now >= connection->checkpoint_at)
         look->found = connection;
 }

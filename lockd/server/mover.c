@@ -5,6 +5,7 @@
  */
 #include "lockd/server/mover.h"
 
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/move/move.h"
 #include "lockd/server/closer.h"
@@ -21,6 +22,19 @@
 
 #include <errno.h>
 #include <string.h>
+
+#define SECOND  1000000000u
+#define HELD_NS (60ull * SECOND) /* the user's next move, after one that is held */
+
+/* One move begins at a time. So that one user cannot keep the others from moving with programs that
+ * do not answer, its next request comes as long after a failure as that move took. */
+static void note_failure(const struct lockd_connection *connection, uint64_t ns)
+{
+    const uint64_t at = lockd_now() + ns;
+
+    if (at > connection->user->move_at)
+        connection->user->move_at = at;
+}
 
 /* --- functions for lockd/move; the owner of a program is its connection --- */
 
@@ -70,6 +84,7 @@ static void pass_held(void *owner)
 {
     struct lockd_connection *connection = owner;
 
+    note_failure(connection, HELD_NS);
     if (!connection->dead)
         lockd_relations_held(connection);
 }
@@ -78,6 +93,8 @@ static void pass_end(void *owner, enum lockd_move_end end, uint64_t ns, uint64_t
 {
     struct lockd_connection *connection = owner;
 
+    if (end != LOCKD_MOVE_DONE)
+        note_failure(connection, ns);
     if (!connection->dead)
         lockd_relations_moved(connection, end, ns, bytes);
 }
@@ -142,6 +159,8 @@ void lockd_mover_came(struct lockd_connection *connection)
 
 void lockd_mover_gone(struct lockd_connection *connection)
 {
+    if (connection->program.move != NULL)
+        note_failure(connection, lockd_move_took(&connection->program, lockd_now()));
     lockd_move_gone(&connection->program);
     lockd_sees_deinit(&connection->program.sees);
 }
@@ -166,6 +185,14 @@ void lockd_mover_ask(struct lockd_connection *connection,
                              ? "no program with that process id is connected"
                              : "only root, the user of gpushare-lockd, its control group "
                                "and the program's owner may do that");
+        return;
+    }
+    if (!connection->peer.controls && lockd_now() < found->user->move_at) {
+        lockd_outbox_end(connection, -EBUSY, 0,
+                         "process %d is not moved: the last move of a program of its user took "
+                         "long for nothing, so its next one waits for %u s",
+                         relocate->pid,
+                         (unsigned)((found->user->move_at - lockd_now()) / SECOND) + 1);
         return;
     }
     from = lockd_move_source(&found->program, relocate->uuid, &why);

@@ -29,7 +29,8 @@ void lockd_reload_apply(struct lockd_server *server, const struct lockd_config *
     lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        if (each->client != NULL)
+        /* else one that was asked for a descriptor may be about to send it */
+        if (each->client != NULL && handed_over != server->config.hands_over)
             lockd_closer_allow(each, server->config.hands_over || each->program.move != NULL);
         lockd_wish_reconsider(each, &classes);
     }

@@ -27,7 +27,8 @@ struct lockd_user {
     uint32_t connections, programs, trace_listeners;
     uint32_t over; /* devices on which quota.c holds a program back, over all programs */
     struct lockd_closing closing;
-    size_t queued; /* bytes that wait until the user's connections read them */
+    size_t queued;    /* bytes that wait until the user's connections read them */
+    uint64_t move_at; /* not before then may it request a move of its programs (mover.c) */
     uint64_t bucket;
     uint64_t said;     /* the bucket for lines in the log */
     uint32_t left_out; /* lines left out since the last one in the log */

@@ -42,8 +42,8 @@
 /* The key stays for so long after the last memory was closed: programs that pass memory on piece
  * by piece have none open in between. */
 #define CLOSED_NS 5000000000ull
-/* Threads of the program wait until the daemon has been told: all of them together at most so long, in
- * pauses that grow. */
+/* Threads of the program wait until the daemon has been told: all of them together at most so
+ * long, in pauses that grow. */
 #define TOLD_NS       1000000000ull
 #define PAUSE_NS      50000ull
 #define PAUSE_MOST_NS 2000000ull
@@ -235,8 +235,8 @@ static void read_connections(void)
     pthread_mutex_unlock(&self.lock);
 }
 
-/* Until the daemon has been told: a kernel that waits for another rank must not run before the ranks
- * are known as one job. */
+/* Until the daemon has been told: a kernel that waits for another rank must not run before the
+ * ranks are known as one job. */
 static void wait_told(_Atomic(uint32_t) *what, uint32_t wanted)
 {
     const uint64_t began = gs_now(),
@@ -297,8 +297,8 @@ static bool is_private(unsigned long long address)
     return (page & there) != 0 && (page & file_or_shared) == 0;
 }
 
-/* Adds the key of NCCL's memory. Returns the number of keys of which the daemon has to be told; 0: it
- * is none. */
+/* Adds the key of NCCL's memory. Returns the number of keys of which the daemon has to be told; 0:
+ * it is none. */
 static uint32_t add_registered(const struct mapping *mapping)
 {
     uint32_t added = 0;

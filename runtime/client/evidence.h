@@ -24,9 +24,9 @@ void gs_evidence_share(const uint8_t exporter[16]);
  * a second at most. Any thread of the program. */
 void gs_evidence_exported(void);
 
-/* Host memory was registered with the driver. NCCL registers what its ranks share: the daemon is told
- * of that before this returns, if it listens. Waits of all threads together last a second at most.
- * Memory of the process's own costs a look at one page. Any thread of the program. */
+/* Host memory was registered with the driver. NCCL registers what its ranks share: the daemon is
+ * told of that before this returns, if it listens. Waits of all threads together last a second at
+ * most. Memory of the process's own costs a look at one page. Any thread of the program. */
 void gs_evidence_registered(const void *address);
 
 /* The process's mappings have changed in a way that may show peers, so they are looked at soon.

@@ -205,13 +205,15 @@ static int open_card(const char *folder, unsigned index, bool create, struct sim
     return rc;
 }
 
-static int lock_folder(const char *folder, struct gs_err *err)
+static int lock_folder(const char *folder, bool create, struct gs_err *err)
 {
     char path[512];
     struct stat status;
 
-    if (mkdir(folder, 0700) && errno != EEXIST)
+    if (create && mkdir(folder, 0700) && errno != EEXIST)
         return gs_err_errno(err, -errno, "making %s for the simulated cards", folder);
+    if (!create && access(folder, F_OK) != 0 && errno == ENOENT)
+        return gs_err_set(err, -ENOENT, "there is no %s", folder);
     if (stat(folder, &status) || status.st_uid != geteuid() || (status.st_mode & 022))
         return gs_err_set(err, -EPERM, "%s must be yours alone: set SIMCUDA_CARD", folder);
     snprintf(path, sizeof path, "%s/lock", folder);
@@ -269,7 +271,7 @@ int sim_card_join(unsigned index, struct sim_card **card, unsigned *client, stru
 
     if (sim_card_folder(folder, sizeof folder))
         return gs_err_set(err, -ENAMETOOLONG, "SIMCUDA_CARD is too long");
-    GS_CLOSE_FD int lock = lock_folder(folder, err);
+    GS_CLOSE_FD int lock = lock_folder(folder, true, err);
     if (lock < 0)
         return lock;
     int rc = open_card(folder, index, true, card, err);
@@ -279,6 +281,15 @@ int sim_card_join(unsigned index, struct sim_card **card, unsigned *client, stru
     if (rc)
         sim_card_unmap(*card);
     return rc;
+}
+
+int sim_card_hold(struct gs_err *err)
+{
+    char folder[400];
+
+    if (sim_card_folder(folder, sizeof folder))
+        return gs_err_set(err, -ENAMETOOLONG, "SIMCUDA_CARD is too long");
+    return lock_folder(folder, false, err);
 }
 
 int sim_card_look(unsigned index, struct sim_card **card, struct gs_err *err)

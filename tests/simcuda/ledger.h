@@ -102,7 +102,13 @@ void sim_card_uuid(unsigned index, uint8_t uuid[16]);
  * -errno with err filled. */
 int sim_card_join(unsigned index, struct sim_card **card, unsigned *client, struct gs_err *err);
 
-/* Maps an existing card without entering. 0 or -errno. */
+/* Nobody makes or enters a card until the descriptor is closed. -ENOENT: nobody ever did; or
+ * another -errno. */
+int sim_card_hold(struct gs_err *err);
+
+/* Maps an existing card without entering. 0 or -errno. A process that has not entered takes the
+ * card's lock only while it holds the cards: the next one to enter an empty card makes the lock
+ * anew. */
 int sim_card_look(unsigned index, struct sim_card **card, struct gs_err *err);
 void sim_card_unmap(struct sim_card *card);
 

@@ -3,12 +3,15 @@
  * test_process.c: several processes on one card: memory, the bus, time slices, and the death of
  * one of them.
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "tests/simcuda/testkit.h"
 
@@ -200,6 +203,28 @@ static void card_tool(void)
     CHECK(system(command) == 0);
     // NOLINTNEXTLINE(cert-env33-c): a fixed command
     CHECK(WEXITSTATUS(system(SIMCUDA_CARD_TOOL " --nonsense 2>/dev/null")) == 2);
+}
+
+/* It takes locks that the process which makes a card, or is the first to use it, makes anew. */
+static void card_tool_waits_for_a_card_in_the_making(void)
+{
+    const struct timespec second = {.tv_sec = 1};
+    char path[512];
+
+    kit_context();
+    snprintf(path, sizeof path, "%s/lock", getenv("SIMCUDA_CARD"));
+    const int lock = open(path, O_RDWR | O_CLOEXEC);
+    CHECK(lock >= 0 && flock(lock, LOCK_EX) == 0);
+    const pid_t tool = fork();
+    if (tool == 0) {
+        execl(SIMCUDA_CARD_TOOL, "simcuda-card", (char *)NULL);
+        _exit(127);
+    }
+    nanosleep(&second, NULL);
+    CHECK(tool > 0 && waitpid(tool, NULL, WNOHANG) == 0);
+    close(lock);
+    int status = 0;
+    CHECK(waitpid(tool, &status, 0) == tool && status == 0);
 }
 
 static void broken_card_file(void)
@@ -455,6 +480,7 @@ TEST(no_time_slices, "SIMCUDA_KERNEL_NS=20000000", "SIMCUDA_TIMESLICE=0", NULL)
 TEST(killed_frees_the_card, NULL)
 TEST(bus_is_shared, "SIMCUDA_PCIE_GBPS=0.1", NULL)
 TEST(card_tool, NULL)
+TEST(card_tool_waits_for_a_card_in_the_making, NULL)
 TEST(broken_card_file, NULL)
 TEST(other_settings_when_alone, NULL)
 TEST(settings_of_the_first, NULL)
@@ -473,6 +499,7 @@ int kit_run_process(void)
         cmocka_unit_test(test_killed_frees_the_card),
         cmocka_unit_test(test_bus_is_shared),
         cmocka_unit_test(test_card_tool),
+        cmocka_unit_test(test_card_tool_waits_for_a_card_in_the_making),
         cmocka_unit_test(test_broken_card_file),
         cmocka_unit_test(test_other_settings_when_alone),
         cmocka_unit_test(test_settings_of_the_first),

@@ -344,8 +344,8 @@ static void balance_two_that_cannot_move_keep_no_others(void **state)
     }
 }
 
-/* A guard holds a program that was to move: the others move meanwhile, and what that one takes in the
- * end says nothing about them. */
+/* A guard holds a program that was to move: the others move meanwhile, and what that one takes in
+ * the end says nothing about them. */
 static void balance_held_program_keeps_no_other_one(void **state)
 {
     struct pool pool;

@@ -5,6 +5,7 @@ are, and who cannot be moved stays as it was.
 
 usage: test_move.py BUILD-FOLDER [unittest options]"""
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -54,6 +55,42 @@ class MoveTest(unittest.TestCase):
         self.assertEqual(where.get(uuid(1), []), [])
         self.assert_right(mover)
         self.assert_right(other)
+
+    def test_two_programs_change_places(self):
+        """Each has more than half of its card. One move begins at a time."""
+        cards = self.cards()
+        cards.start_daemon()
+        one = cards.start_hog(20, share="0.7")
+        cards.await_use(one, 0)
+        self.assertEqual(cards.move(one, 1)[0], 0)
+        cards.await_use(one, 1)
+        other = cards.start_hog(20, share="0.7")
+        cards.await_use(other, 0)
+        for hog, card in ((one, 0), (other, 1)):
+            code, said = 1, "another move is under way"
+            while "another move is under way" in said:
+                code, said = cards.move(hog, card)
+            self.assertEqual(code, 0, said)
+        for hog, card in ((one, 0), (other, 1)):
+            cards.await_use(hog, card)
+            self.assertEqual(cards.used(hog, 1 - card), 0)
+        self.assert_right(one)
+        self.assert_right(other)
+
+    def test_stopped_program_stays(self):
+        """By a signal; it continues as if nobody had asked for a move."""
+        cards = self.cards()
+        cards.start_daemon()
+        hog = cards.start_hog(20)
+        cards.await_use(hog, 0)
+        hog.send_signal(signal.SIGSTOP)
+        code, said = cards.move(hog, 1)
+        self.assertEqual(code, 1)
+        self.assertIn("it does not answer", said)
+        hog.send_signal(signal.SIGCONT)
+        code, said = cards.move(hog, 1)
+        self.assertEqual(code, 0, said)
+        self.assert_right(hog)
 
     def test_daemon_that_hands_nothing_over(self):
         """It takes no descriptors that it has not asked for: the record of the move is one that it has."""

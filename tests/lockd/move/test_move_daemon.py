@@ -16,10 +16,11 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from fake import GIB, PATIENCE, RUN, RUNNING, STATE, TARGET, WANT, Daemon, Program, Target, message, state, wait_for  # noqa: E402
+from fake import (GIB, PATIENCE, RUN, RUNNING, STATE, STUCK, TARGET, WANT, Daemon, Program, Target, message, state,  # noqa: E402
+                  wait_for)
 
 LOCKD, CTL = sys.argv.pop(1), sys.argv.pop(1)
-SEES, MOVE = 12, 13
+SEES, MOVE, RELOCATE = 12, 13, 29
 ASK, STOP, OVER, LEFT = 1, 2, 3, 4
 TOTAL = 16 * GIB
 HERE, THERE = bytes([1]) * 16, bytes([2]) * 16
@@ -40,8 +41,8 @@ class Mover(Program):
         for i, uuid in enumerate((HERE, THERE)):
             self.socket.send(message(SEES, struct.pack("<16sQII64s", uuid, TOTAL, i, 2, b"Test card")))
 
-    def say_step(self, number, step, record=None, pinned=0):
-        data = message(MOVE, struct.pack("<16s16sIIiIQ160s", HERE, THERE, number, step, 0, 0, pinned, b""))
+    def say_step(self, number, step, record=None, pinned=0, code=0):
+        data = message(MOVE, struct.pack("<16s16sIIiIQ160s", HERE, THERE, number, step, code, 0, pinned, b""))
         socket.send_fds(self.socket, [data], [] if record is None else [record])
 
     def say_left(self, number, record, pinned=0):
@@ -259,6 +260,121 @@ class MoveDaemonTest(unittest.TestCase):
         with self.assertRaises(EOFError):
             mover.listen(lambda: False, "the end")
 
+    def test_setting_that_changes_while_its_memory_leaves(self):
+        """The daemon still takes the record, although it hands nothing over (it may refuse descriptors since Linux 6.16)."""
+        self.start("--hand-over", "no")
+        mover = self.mover()
+        guard, asker = self.begin(mover)
+        subprocess.run([CTL, "set", "quantum", "100"], env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path}, check=True,
+                       timeout=PATIENCE)
+        mover.listen(lambda: mover.resident == 0, "its memory to leave")
+        self.go(mover, guard)
+        guard.say("M")
+        self.assertEqual(mover.await_step(OVER)[2], 0)
+        self.assertEqual(asker.wait(PATIENCE), 0)
+
+    def test_process_that_ends_and_leaves_its_connection_to_another_one(self):
+        """Its number may be another process's by then, which no guard may touch."""
+        self.start()
+        mover = subprocess.Popen([sys.executable, os.path.abspath(__file__), LOCKD, CTL, "--leaving-mover", self.daemon.path],
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(mover.stdout.close)
+        self.addCleanup(mover.stdin.close)
+        self.assertEqual(mover.stdout.readline(), "runs\n")
+        asker = self.request(mover.pid)
+        guard = Guard(self.guards)
+        self.addCleanup(guard.end)
+        self.assertEqual(guard.word, "V")
+        guard.say("K")
+        self.assertEqual(mover.stdout.readline(), "stops\n")
+        mover.stdin.write("\n")
+        mover.stdin.flush()
+        mover.wait(PATIENCE)
+        self.assertEqual(guard.hear()[0], "")
+        self.assertIn("it has ended", asker.communicate(timeout=PATIENCE)[0])
+
+    def test_moves_of_one_user_leave_time_for_others(self):
+        """A move that took long for nothing is followed by the same user's next one after as long a time only."""
+        if os.geteuid() != 0:
+            self.skipTest("this process cannot become another user")
+        os.chmod(self.folder, 0o750)
+        os.chown(self.folder, 0, 65534)
+        self.start()
+        told, tell = os.pipe()
+        child = os.fork()
+        if child == 0:
+            self.ask_as_another_user(tell)
+        os.close(tell)
+        if os.read(told, 2) != b"+\n":
+            os.waitpid(child, 0)
+            self.skipTest("this process cannot become another user")
+        first = Guard(self.guards)
+        first.say("K")
+        with os.fdopen(told) as lines:
+            self.assertIn("it does not answer", lines.readline())
+            self.assertIn("so its next one waits", lines.readline())
+            second = Guard(self.guards)
+            self.assertIn("may be moved?", lines.readline())
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        for each in (first, second):
+            each.end()
+
+    def ask_as_another_user(self, tell):
+        """Requests moves of a program that never answers, and tells what comes of them, a line each."""
+        def say(text):
+            os.write(tell, text.encode() + b"\n")
+        try:
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                mover = Mover(self.daemon.path)
+            except OSError:
+                say("-")
+                os._exit(0)
+            mover.say(demand=GIB, flags=WANT)
+            mover.listen(lambda: mover.flags & RUNNING, "its turn")
+            say("+")
+            say(self.relocate())
+            say(self.relocate())
+            wait_for(lambda: self.relocate(0.2) is None, PATIENCE, "a move to begin")
+            mover.steps.clear()
+            mover.await_step(ASK)
+            say("may be moved?")
+            os._exit(0)
+        finally:
+            os._exit(1)
+
+    def relocate(self, timeout=PATIENCE):
+        """The answer to a request for the other card; None: none in time."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asker:
+            asker.settimeout(timeout)
+            asker.connect(self.daemon.path)
+            asker.send(message(RELOCATE, struct.pack("<16siI", THERE, os.getpid(), 0)))
+            try:
+                return asker.recv(4096)[24:].rstrip(b"\0").decode()
+            except socket.timeout:
+                return None
+
+    def test_stuck_program_is_not_checkpointed_while_it_is_moved(self):
+        """Two guards would lock and unlock it in turn."""
+        self.start("--stuck", "checkpoint")
+        mover = self.mover()
+        other = Program(self.daemon.path, "other", TOTAL, uuid=HERE)
+        self.addCleanup(other.close)
+        other.say(demand=14 * GIB, flags=WANT)  # a program is stuck if others wait for it
+        guard, asker = self.begin(mover)
+        mover.say(flags=RUNNING | WANT | STUCK)
+        wait_for(lambda: "stuck" in [p["state"] for d in self.devices().values() for p in d["programs"]], PATIENCE, "it to be stuck")
+        self.guards.settimeout(5)
+        with self.assertRaises(socket.timeout):
+            self.guards.accept()
+        self.guards.settimeout(PATIENCE)
+        mover.say_step(mover.steps[-1][0], STOP, code=-16)
+        self.assertEqual(asker.wait(PATIENCE), 1)
+        wait_for(lambda: guard.hear()[0] == "", PATIENCE, "the guard to be left alone")
+        self.assertEqual(Guard(self.guards).word, "Z")
+
     def test_program_that_came_to_have_too_much_while_it_moved(self):
         """What held it back on the card that it left does not hold it back on the other one."""
         self.start("--max-memory", str(5 * GIB))
@@ -287,7 +403,31 @@ def run_honest_mover(path):
     mover.listen(lambda: False, "the end")
 
 
+def run_leaving_mover(path):
+    """Its child has the connection, and answers STOP when this process has ended."""
+    mover = Mover(path, "leaving")
+    mover.say(demand=GIB, flags=WANT)
+    mover.listen(lambda: mover.flags & RUNNING, "its turn")
+    parent = os.getpid()
+    if os.fork() != 0:
+        sys.stdin.readline()
+        os._exit(0)
+    print("runs", flush=True)
+    mover.say_step(mover.await_step(ASK)[0], ASK)
+    mover.await_step(STOP)
+    mover.listen(lambda: mover.resident == 0, "its memory to leave")
+    print("stops", flush=True)
+    wait_for(lambda: os.getppid() != parent, PATIENCE, "the other process to end")
+    record = os.memfd_create("record")
+    os.write(record, b"-")
+    mover.say_step(mover.steps[-1][0], STOP, record)
+    mover.listen(lambda: mover.steps[-1][1] == OVER, "the end")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--leaving-mover"]:
+        run_leaving_mover(sys.argv[2])
+        sys.exit()
     if sys.argv[1:2] == ["--honest-mover"]:
         run_honest_mover(sys.argv[2])
     unittest.main(warnings="ignore")

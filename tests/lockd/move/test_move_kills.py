@@ -69,20 +69,40 @@ def is_in_one_place(cards, program):
     return len(places) == 1 and cards.used(program, places[0]) != 0 and cards.used(program, 1 - places[0]) == 0
 
 
+def logged(cards):
+    """The end of what all programs have logged."""
+    with open(cards.folder + "/programs", encoding="utf-8", errors="replace") as log:
+        return log.read()[-8000:]
+
+
+def record_of(cards, program):
+    """What is known of a program that does nothing: where its threads are, what it and the others have logged, what the daemon shows."""
+    said = []
+    for task in os.listdir(f"/proc/{program.pid}/task"):
+        for name in ("comm", "wchan", "syscall", "stat"):
+            try:
+                with open(f"/proc/{program.pid}/task/{task}/{name}", encoding="utf-8", errors="replace") as file:
+                    said.append(f"{task} {name}: {file.read().strip()}")
+            except OSError as error:
+                said.append(f"{task} {name}: {error}")
+    return "\n".join([*said, logged(cards), cards.ctl("status")[1], cards.show(), cards.said()])
+
+
 def wait_for_begin(cards, program, seed):
     try:
         wait_for(lambda: program.poll() is not None or cards.used(program, 0) + cards.used(program, 1) != 0, PATIENCE, "a program to begin")
     except AssertionError as error:
-        raise AssertionError(f"seed {seed}: {error}\n{cards.show()}{cards.said()}") from None
+        raise AssertionError(f"seed {seed}: {error}: process {program.pid}\n{record_of(cards, program)}") from None
     if program.poll() is not None:
-        raise AssertionError(f"seed {seed}: exit {program.returncode} at its start: {program.communicate(timeout=PATIENCE)}\n{cards.said()}")
+        raise AssertionError(f"seed {seed}: exit {program.returncode} at its start: {program.communicate(timeout=PATIENCE)}\n{logged(cards)}{cards.said()}")
 
 
 def run_seed(build, seed, seconds, counts):
     dice = random.Random(seed)
     with Cards(build, SIMCUDA_PCIE_GBPS=dice.choice(("0.2", "0.5", "2"))) as cards:
         cards.start_daemon()
-        programs = [cards.start_hog(seconds + 6, share=share) for share in ("0.4", "0.6", "0.3")]
+        log = cards.folder + "/programs"
+        programs = [cards.start_hog(seconds + 6, share=share, GPUSHARE_LOG=log) for share in ("0.4", "0.6", "0.3")]
         for program in programs:
             wait_for_begin(cards, program, seed)
         end = time.monotonic() + seconds

@@ -5,17 +5,19 @@ import ctypes
 import errno
 import os
 import shutil
+import struct
 import sys
 import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..")]
-from fake import MIB, PATIENCE, TOKEN, Daemon, Peer, control_group, wait_for  # noqa: E402
+from fake import CONTROL, MIB, PATIENCE, TOKEN, Daemon, Peer, control_group, message, wait_for  # noqa: E402
 from other_user import make_folder  # noqa: E402  (in the folder above fake's)
 
 LOCKD = sys.argv.pop(1)
 NEWUSER = 0x10000000
+SET_QUANTUM = 1  # lockd/protocol/settings.def
 
 
 def enter(group):
@@ -60,6 +62,24 @@ class ShareTest(unittest.TestCase):
         self.assertNotEqual(exporter.asked()[2], number)
         for fd in [*files, out]:
             os.close(fd)
+
+    def test_setting_that_changes_meanwhile(self):
+        """A daemon that hands nothing over still takes what it has asked for (it may refuse descriptors since Linux 6.16)."""
+        self.assertEqual(self.daemon.end(), 0)
+        self.daemon = Daemon(LOCKD, "--hand-over", "no", folder=self.daemon.folder)
+        exporter, opener = self.peer(1001), self.peer(1002)
+        opener.open(1001, 77)
+        number = exporter.asked()[2]
+        asker = self.peer(1003).socket
+        asker.send(message(CONTROL, struct.pack("<IiQ", SET_QUANTUM, 0, 100_000_000)))
+        code = struct.unpack("<i", asker.recv(4096)[16:20])[0]
+        self.assertEqual(code, 0)
+        chunk = os.memfd_create("chunk")
+        out, into = os.pipe()
+        exporter.share(number, count=1, files=[chunk, into])
+        self.assertEqual(opener.told()[:4], (77, 0, 0, 1))
+        for each in (chunk, out, into):
+            os.close(each)
 
     def test_nothing_stays_with_the_daemon(self):
         exporter, opener = self.peer(1001), self.peer(1002)

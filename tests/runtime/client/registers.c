@@ -4,9 +4,9 @@
  *
  *   registers FILE COUNT
  *
- * First COUNT pages of its own, one by one; then it writes a line with the bytes that the process has
- * read meanwhile. Then a page of FILE, which it maps as memory that processes share; as soon as that is
- * registered it writes "registered". Then it waits to be killed.
+ * First COUNT pages of its own, one by one; then it writes a line with the bytes that the process
+ * has read meanwhile. Then a page of FILE, which it maps as memory that processes share; as soon as
+ * that is registered it writes "registered". Then it waits to be killed.
  */
 #include <fcntl.h>
 #include <stdio.h>
