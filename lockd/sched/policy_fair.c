@@ -119,7 +119,7 @@ static void credit_rest(struct sched_party *party)
                    owed = (uint64_t)((double)away * GS_WEIGHT_DEFAULT /
                                      (double)sched_max(device->books.weights, 1)),
                    most = turn_of(party) * turns_saved(party);
-    uint64_t paid;
+    uint64_t paid, least;
 
     begin_credit(party);
     if (away == 0)
@@ -130,8 +130,10 @@ static void credit_rest(struct sched_party *party)
             sched_less(owed, sched_less(device->fair.level, party->time.level_then)));
     else
         paid = sched_less(sched_max(party->fair.virtual_ns, device->fair.level), owed);
-    party->fair.virtual_ns = sched_max(sched_min(party->fair.virtual_ns, paid),
-                                       sched_less(device->fair.level, most));
+    least = sched_less(device->fair.level, most);
+    if (!party->bursts.rested) /* what it is owed since others were served stays its own */
+        least = sched_min(least, party->fair.virtual_ns);
+    party->fair.virtual_ns = sched_max(sched_min(party->fair.virtual_ns, paid), least);
     party->bursts.rested = false;
 }
 

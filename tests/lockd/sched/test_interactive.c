@@ -143,7 +143,7 @@ static void interactive_bursts_that_grow_long_end_it(void **state)
     begin_both(h);
     run_bursts(h, 5, 500 * MS, 4 * SECOND);
     assert_true(is_found(h, 1));
-    run_bursts(h, 8, 40 * SECOND, 10 * SECOND);
+    run_bursts(h, 10, 40 * SECOND, 10 * SECOND);
     assert_false(is_found(h, 1));
     run_bursts(h, 30, 500 * MS, 4 * SECOND); /* ... and short ones bring it back */
     assert_true(is_found(h, 1));
@@ -269,6 +269,54 @@ static void credit_spent_the_others_keep_the_floor(void **state)
     assert_true(ran >= (h->now - began) * 29 / 100);
 }
 
+/* ... nor while one that goes first at other times, and has had its due, takes an ordinary turn: else it
+ * would pay for the one with the other. */
+static void credit_does_not_rise_in_ordinary_turns_of_one_that_went_first(void **state)
+{
+    struct harness *h = *state;
+    double before, change = 0;
+    int turns = 0;
+
+    begin_both(h);
+    run_bursts(h, 60, 1000 * MS, 1500 * MS);
+    goes_first_for(h, 60 * SECOND);
+    while (sched_party_goes_first(party_of(h, 1), h->now))
+        step_both(h, true);
+    for (bool alone = false; turns < 500;) {
+        before = device_of(h)->share.spare;
+        if (step_both(h, true) != 2 || party_of(h, 1)->share.first) {
+            alone = false;
+            continue;
+        }
+        change += alone ? device_of(h)->share.spare - before : 0;
+        turns += alone;
+        alone = true;
+    }
+    assert_true(change < 0);
+}
+
+/* What the others are owed is not lost when a turn of theirs is ended and they compute on the CPU for a moment. */
+static void credit_of_one_that_is_interrupted_stays(void **state)
+{
+    struct harness *h = *state;
+    struct sched_party *other;
+    uint64_t owed;
+
+    begin_both(h);
+    run_bursts(h, 5, 500 * MS, 4 * SECOND);
+    other = sched_member_find(h->client[0].client, h->client[0].state.uuid)->party;
+    owed = 3 * sched_device_quantum(other->device);
+    other->fair.virtual_ns = other->device->fair.level - owed;
+    for (int i = 0; i < 20; i++)
+        step_both(h, true);
+    assert_true(is_running(h, 1));
+    say_state(h, 0, 0, 8 * GIB,
+              h->client[0].state.resident); /* between two calls when it stopped */
+    run_bursts(h, 1, 300 * MS, 5 * STEP);
+    assert_true(is_running(h, 0));
+    assert_in_range(other->device->fair.level - other->fair.virtual_ns, owed - 10 * STEP, owed);
+}
+
 /* --- new programs --- */
 
 static void new_one_goes_at_once_where_the_other_one_has_long_computed(void **state)
@@ -331,6 +379,8 @@ int main(void)
         scenario(interactive_long_bursts_that_wait_go_first_a_few_times),
         scenario(credit_falls_while_others_are_held_off_and_rises_while_they_run),
         scenario(credit_spent_the_others_keep_the_floor),
+        scenario(credit_does_not_rise_in_ordinary_turns_of_one_that_went_first),
+        scenario(credit_of_one_that_is_interrupted_stays),
         scenario(new_one_goes_at_once_where_the_other_one_has_long_computed),
         scenario(new_one_waits_for_the_turn_of_one_that_has_just_begun),
         scenario(new_ones_in_a_row_leave_the_floor),
