@@ -308,8 +308,7 @@ void sched_share_settle(struct sched_device *device, uint64_t now)
     share->off_until = LOCKD_NEVER;
     if ((!leases && share->batch_runs) || (share->batch_queued == 0 && !share->batch_held)) {
         share->held_off = false;
-    } else if (leases && share->going != NULL &&
-               (share->batch_queued != 0 || !share->batch_runs)) {
+    } else if (leases && share->going != NULL && !share->batch_runs) {
         share->held_off = true;
         if (sched_party_is_interactive(share->going, now))
             share->off_until = goes_until(share->going, now);
