@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random mixes of servers and a training job on gpushare-sim: are the servers found and served first, and does training keep its floor?
 
-usage: mixes.py GPUSHARE_SIM [--mixes N] [--first SEED] [--only SEED] [--minutes M] [--sweep] [--step RATE] [--jobs N] [--json FILE] [-v]
+usage: mixes.py GPUSHARE_SIM [--mixes N] [--first SEED] [--only SEED] [--minutes M] [--wild] [--sweep] [--step RATE] [--jobs N] [--json FILE] [-v]
 
 Each seed is another mix: one to five servers with requests of 10 ms to 5 s (regular, Poisson, or several at once; kernels of 10 us to 100 ms with
 CPU time between), one training job (half of them with pauses for evaluation), memory that does not fit. Nothing says which program is which.
 Each mix runs twice: as it is, and with `policy priority` and the servers before the training job, which is what always going first would
-give. --sweep: one server beside training, its rate from 0.1 to 0.6 requests a second in small steps; no step may be a cliff. --only prints the
+give. --wild: more kinds of each: requests whose length varies, notebooks that are used each 30 s, up to three training jobs, programs that start later,
+several users, memory of any size. --sweep: one server beside training, its rate from 0.1 to 0.6 requests a second in small steps; no step may be a cliff. --only prints the
 scenario of one seed. Exit status 1 if a bound is broken.
 """
 import argparse
@@ -57,21 +58,70 @@ def make_mix(seed):
     whole = dice.uniform(0.05, 0.4)
     parts = [dice.random() + 0.2 for _ in range(count)]
     servers = [make_server(dice, card, training["memory"], whole * part / sum(parts)) for part in parts]
-    return {"seed": seed, "card": card, "training": training, "servers": servers, "load": whole, "users": dice.random() < 0.5}
+    users = dice.random() < 0.5
+    for i, each in enumerate([training] + servers):
+        each["user"], each["start"] = i if users else 0, 0
+    return {"seed": seed, "card": card, "trainings": [training], "servers": servers, "load": whole}
+
+
+def make_wild_training(dice, card):
+    training = {"memory": card * dice.uniform(0.3, 0.95), "gpu": log_uniform(dice, 0.001, 0.5), "cpu": log_uniform(dice, 1e-5, 0.05)}
+    if dice.random() < 0.6:
+        training["pause"] = log_uniform(dice, 0.3, 60)
+        training["every"] = max(1, round(log_uniform(dice, 15, 300) / (training["gpu"] + training["cpu"])))
+    return training
+
+
+def make_wild_server(dice, card, training, load):
+    """As make_server, but of any size; or a notebook."""
+    if dice.random() < 0.25:
+        memory, burst, kernels = dice.uniform(0.02, 0.9) * card, log_uniform(dice, 0.05, 5), dice.choice((1, 10, 100))
+        return {"memory": memory, "gpu": burst / kernels, "cpu": burst / kernels * dice.uniform(0.01, 1), "kernels": kernels, "between": dice.uniform(20, 40),
+                "arrivals": "notebook", "cluster": 1, "burst": burst, "regular": dice.random() < 0.3, "spread": "exp"}
+    server = make_server(dice, card, training, load)
+    server["spread"] = dice.choice(("", "", "exp", "turn"))
+    return server
+
+
+def make_wild(seed):
+    dice = random.Random(seed)
+    card = dice.choice((16, 24, 40, 80)) * 1e9
+    trainings = [make_wild_training(dice, card) for _ in range(dice.choice((1, 1, 1, 2, 3)))]
+    count = dice.choice((1, 1, 2, 2, 3, 4, 5))
+    whole = dice.uniform(0.03, 0.4)
+    parts = [dice.random() + 0.2 for _ in range(count)]
+    servers = [make_wild_server(dice, card, trainings[0]["memory"], whole * part / sum(parts)) for part in parts]
+    short = 1.02 * card - sum(each["memory"] for each in trainings + servers)
+    trainings[0]["memory"] = min(0.95 * card, trainings[0]["memory"] + max(0.0, short))  # they take turns
+    users = dice.choice((1, 2, 9))
+    for i, each in enumerate(trainings + servers):
+        each["user"], each["start"] = i % users, dice.choice((0.0, 0.0, dice.uniform(0, 200)))
+    return {"seed": seed, "card": card, "trainings": trainings, "servers": servers, "load": whole}
+
+
+def spread_of(server, seconds):
+    """The GPU time of a kernel, whose mean is so many seconds."""
+    if server.get("spread") == "exp" and server["kernels"] == 1:
+        return f"exp {seconds * 1e6:.0f}us"
+    if server.get("spread") in ("exp", "turn"):  # the whole request is longer or shorter
+        return "turn " + " ".join(f"{seconds * part * 1e6:.1f}us" for part in (0.3, 1.2, 0.6, 2.2, 0.7, 1.0))
+    return f"{seconds * 1e6:.0f}us"
 
 
 def scenario(mix, minutes, first):
     """first: the servers always go first."""
-    training = mix["training"]
     text = (f"[run]\nfor = {minutes}min\nwarmup = {minutes / 6:.2f}min\nseed = {mix['seed'] % 2 ** 32}\n[card]\nmemory = {mix['card'] / 1e6:.0f}MB\n"
-            f"[scheduler]\npolicy = {'priority' if first else 'fair'}\n[program train]\nmemory = {training['memory'] / 1e6:.0f}MB\n"
-            f"gpu = {training['gpu'] * 1e6:.0f}us\ncpu = {training['cpu'] * 1e6:.0f}us\nstop = uniform 0ms 20ms\n")
-    if "pause" in training:
-        text += f"pause_every = {training['every']}\npause = exp {training['pause']:.3f}s\n"
+            f"[scheduler]\npolicy = {'priority' if first else 'fair'}\n")
+    for i, training in enumerate(mix["trainings"]):
+        text += (f"[program train{i}]\nmemory = {training['memory'] / 1e6:.0f}MB\ngpu = {training['gpu'] * 1e6:.0f}us\n"
+                 f"cpu = {training['cpu'] * 1e6:.0f}us\nstop = uniform 0ms 20ms\nuser = {training['user']}\nstart = {training['start']:.1f}s\n")
+        if "pause" in training:
+            text += f"pause_every = {training['every']}\npause = exp {training['pause']:.3f}s\n"
     for i, server in enumerate(mix["servers"]):
-        text += (f"[program serve{i}]\nmemory = {server['memory'] / 1e6:.0f}MB\ngpu = {server['gpu'] * 1e6:.0f}us\ncpu = {server['cpu'] * 1e6:.0f}us\n"
+        text += (f"[program serve{i}]\nmemory = {server['memory'] / 1e6:.0f}MB\ngpu = {spread_of(server, server['gpu'])}\ncpu = {server['cpu'] * 1e6:.0f}us\n"
                  f"kernels = {server['kernels']}\nrequest = {'' if server['regular'] else 'exp '}{server['between']:.4f}s\n"
-                 f"cluster = {server['cluster']}\nstop = uniform 0ms 5ms\nuser = {i + 1 if mix['users'] else 0}\npriority = {1 if first else 0}\n")
+                 f"cluster = {server['cluster']}\nstop = uniform 0ms 5ms\nuser = {server['user']}\nstart = {server['start']:.1f}s\n"
+                 f"priority = {1 if first else 0}\n")
     return text
 
 
@@ -86,10 +136,13 @@ def simulate(simulator, text, *options):
 
 
 def look_at(run):
-    train, *servers = run["programs"]
-    wanted = train["gpu_s"] + train["wait_s"]
-    return {"training": train["gpu_s"] / run["totals"]["seconds"], "kept": train["gpu_s"] / wanted if wanted else 1.0, "wanted_s": wanted,
-            "mistaken": train["interactive"], "yielded_s": train["yielded_s"], "waited_s": train["wait_s"],
+    trains = [each for each in run["programs"] if each["program"].startswith("train")]
+    servers = [each for each in run["programs"] if not each["program"].startswith("train")]
+    # their time on the CPU between kernels is part of a turn
+    kept, wanted = min((each["held_s"] / max(each["held_s"] + each["wait_s"], 1e-9), each["held_s"] + each["wait_s"]) for each in trains)
+    return {"training": sum(each["gpu_s"] for each in trains) / run["totals"]["seconds"], "kept": kept, "wanted_s": wanted, "programs": len(run["programs"]),
+            "mistaken": max(each["interactive"] for each in trains), "yielded_s": sum(each["yielded_s"] for each in trains),
+            "waited_s": sum(each["wait_s"] for each in trains),
             "servers": [{key: each[key] for key in ("latency_p50_ms", "latency_p99_ms", "ideal_p50_ms", "ideal_p99_ms", "interactive", "requests")}
                         for each in servers]}
 
@@ -97,7 +150,7 @@ def look_at(run):
 def faults_of(row):
     """The promises that are not kept, in words."""
     default, first, faults = row["default"], row["first"], []
-    fair = 1 / (1 + len(default["servers"]))
+    fair = 1 / default["programs"]
     floor = FLOOR * fair * max(0.0, 1 - SPARE / max(default["wanted_s"], 1))
     if default["kept"] < 0.97 * floor:
         faults.append(f"training keeps {default['kept']:.3f} of its time, less than the floor of {floor:.3f}")
@@ -117,10 +170,10 @@ def faults_of(row):
     return faults
 
 
-def run_mix(simulator, seed, minutes):
-    mix = make_mix(seed)
+def run_mix(simulator, seed, minutes, make):
+    mix = make(seed)
     row = {"seed": seed, "load": mix["load"], "count": len(mix["servers"]), "bursts_s": [round(each["burst"], 3) for each in mix["servers"]],
-           "arrivals": [each["arrivals"] for each in mix["servers"]], "pauses": "pause" in mix["training"],
+           "arrivals": [each["arrivals"] for each in mix["servers"]], "pauses": any("pause" in each for each in mix["trainings"]),
            "default": look_at(simulate(simulator, scenario(mix, minutes, False))),
            "first": look_at(simulate(simulator, scenario(mix, minutes, True)))}
     row["faults"] = faults_of(row)
@@ -130,7 +183,7 @@ def run_mix(simulator, seed, minutes):
 def ratios(rows, part):
     return sorted(each[f"latency_{part}_ms"] / max(best[f"latency_{part}_ms"], best[f"ideal_{part}_ms"])
                   for row in rows for each, best in zip(row["default"]["servers"], row["first"]["servers"])
-                  if each["requests"] >= 20 and row["first"]["kept"] > 1.1 / (1 + row["count"]))
+                  if each["requests"] >= 20 and row["first"]["kept"] > 1.1 / row["default"]["programs"])
 
 
 # --- a sweep of rates ---
@@ -184,14 +237,16 @@ def main():
     parser.add_argument("--first", type=int, default=1, metavar="SEED")
     parser.add_argument("--only", type=int, metavar="SEED")
     parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--wild", action="store_true")
     parser.add_argument("--sweep", action="store_true")
     parser.add_argument("--step", type=float, default=STEP, metavar="RATE")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("-v", "--verbose", action="store_true")
     options = parser.parse_args()
+    make = make_wild if options.wild else make_mix
     if options.only is not None:
-        print(scenario(make_mix(options.only), options.minutes, False), end="")
+        print(scenario(make(options.only), options.minutes, False), end="")
         return 0
     faults, rows, sweep = 0, [], []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
@@ -202,7 +257,7 @@ def main():
             for fault in cliffs_of(sweep, options.step / STEP):
                 print("BROKEN", fault)
                 faults += 1
-        for row in pool.map(lambda seed: run_mix(options.simulator, seed, options.minutes), range(options.first, options.first + options.mixes)):
+        for row in pool.map(lambda seed: run_mix(options.simulator, seed, options.minutes, make), range(options.first, options.first + options.mixes)):
             rows.append(row)
             faults += len(row["faults"])
             if options.verbose or row["faults"]:
@@ -216,7 +271,7 @@ def main():
             print(f"{part} over that of always going first: median {values[len(values) // 2]:.2f}, 95 % {values[int(0.95 * (len(values) - 1))]:.2f}, "
                   f"worst {values[-1]:.2f}, of {len(values)} servers")
     if rows:
-        print(f"{len(rows)} mixes; training keeps at least {min(row['default']['kept'] * (1 + row['count']) for row in rows):.2f} of its fair share; "
+        print(f"{len(rows)} mixes; training keeps at least {min(row['default']['kept'] * row['default']['programs'] for row in rows):.2f} of its fair share; "
               f"{sum(row['default']['mistaken'] > 0.02 for row in rows)} found interactive")
     print(f"{faults} bounds broken")
     if options.json:

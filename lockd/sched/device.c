@@ -43,6 +43,7 @@ static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid,
     device->share.at = now; /* nothing is saved up yet */
     memcpy(device->identity.uuid, uuid, sizeof device->identity.uuid);
     device->deadline = device->grace_at = device->stop_at = device->revoke.at = LOCKD_NEVER;
+    device->waiting.again_at = LOCKD_NEVER;
     device->told.exact_at = device->evict_at = LOCKD_NEVER;
     device->fair.level = LEVEL_START;
     lockd_list_append(&sched->devices, &device->link);

@@ -20,6 +20,7 @@
 #define RESTS_SEEN  4 /* before that it is taken to rest for long enough */
 #define VAIN        4 /* times in a row that it wanted to run and did not */
 #define TRIES_MOST  64
+#define AGAIN_FOR   2 /* switches; one that is interactive again can run for so long, at least */
 #define TRY_AFTER   2 /* bursts that waited; twice as many when that was in vain */
 #define IDLE_STEP   10
 #define IDLE_PART   8
@@ -308,6 +309,20 @@ uint64_t sched_party_shows_at(const struct sched_party *party, uint64_t now)
     if ((double)left >= (double)most * shrinks)
         return now + LOOK_AGAIN + most;
     return now + LOOK_AGAIN + (uint64_t)((double)left / shrinks);
+}
+
+/* When one that is known to be interactive, but whose present burst has been too long, is so again while it waits: the
+ * burst does not get longer, and what comes meanwhile lets it be; for long enough to be worth the switches. LOCKD_NEVER: not before it runs. */
+uint64_t sched_party_again_at(const struct sched_party *party, uint64_t now)
+{
+    const uint64_t ran = burst_now(party, now) + AGAIN_FOR * sched_device_switch(party->device);
+    const double grows = measure_growth(party);
+
+    if (sched_gang_class(party->gang) != GS_CLASS_AUTO || !sched_party_is_known(party) ||
+        ran > GROWN_MOST || grows <= 0)
+        return LOCKD_NEVER;
+    return party->bursts.began + LOOK_AGAIN +
+           (uint64_t)((double)sched_less(ran, usual_most(party)) / grows);
 }
 
 /* ... one that has the device as an interactive party. */

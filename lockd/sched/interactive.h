@@ -29,6 +29,8 @@ uint64_t sched_party_long_at(const struct sched_party *party, uint64_t now);
 bool sched_party_is_new(const struct sched_party *party);
 /* When one that is interactive is none any more if its present burst goes on; LOCKD_NEVER: it was said to be one. */
 uint64_t sched_party_shows_at(const struct sched_party *party, uint64_t now);
+/* When one that waits, and is known to be interactive but for its present burst, is so again; LOCKD_NEVER: not before it runs. */
+uint64_t sched_party_again_at(const struct sched_party *party, uint64_t now);
 /* When one that has the device as an interactive party is none any more if it goes on like that;
  * LOCKD_NEVER: it was said to be one. */
 uint64_t sched_party_lasts_until(const struct sched_party *party, uint64_t now);

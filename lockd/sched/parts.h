@@ -196,10 +196,11 @@ struct sched_party_bursts {
     uint64_t long_turn;  /* policy_fair.c: it gets one once it ran for so long since then, ns */
     bool came_late; /* policy_fair.c: its first turn did, so its first burst may be several */
     bool piled;     /* policy_fair.c: it had a long turn in the present burst */
-    bool first;     /* it was interactive when it came for its present turn */
-    bool is_short;  /* that is short enough for an interactive party */
-    bool rests;     /* long enough for its bursts to be an interactive party's */
-    uint64_t off;   /* ... and how far from that; of the first one, nothing else being known,
+    bool
+        first; /* it was interactive when it came for its present turn, or has become so while it waits */
+    bool is_short; /* that is short enough for an interactive party */
+    bool rests;    /* long enough for its bursts to be an interactive party's */
+    uint64_t off;  /* ... and how far from that; of the first one, nothing else being known,
                           three tenths */
 };
 
@@ -326,6 +327,7 @@ struct sched_device_books {
 struct sched_device_waiting {
     struct sched_order queue, hopeless;
     struct sched_order forming; /* they wait for their gangs' forming turns: together.c */
+    uint64_t again_at;          /* when one of them may have become interactive; LOCKD_NEVER */
 };
 
 /* Parties that have it: lease.c, turns.c. */

@@ -40,7 +40,8 @@ static void note_deadline(struct sched_device *device)
 {
     device->deadline = sched_min(device->grace_at, device->stop_at);
     if (device->waiting.queue.count + device->waiting.hopeless.count != 0)
-        device->deadline = sched_min(device->deadline, device->revoke.at);
+        device->deadline =
+            sched_min(sched_min(device->deadline, device->revoke.at), device->waiting.again_at);
     if (device->space.short_bytes != 0)
         device->deadline = sched_min(device->deadline, device->space.short_until);
     device->deadline = sched_min(device->deadline, device->told.exact_at);

@@ -29,8 +29,9 @@
  *
  * A gang does not go first there if its own turn was ended for another before its time, or if it
  * was stopped for one that still waits: two that may end each other's turns would do nothing
- * else. For the same reason an interactive party whose turn was ended so ends none itself; but it
- * keeps its place among the interactive ones, which would pass it again and again otherwise.
+ * else. For the same reason an interactive party whose turn was ended so ends none itself, unless it was
+ * none meanwhile and is one again (queue.c); but it keeps its place among the interactive ones, which
+ * would pass it again and again otherwise.
  *
  * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
  * waiting for DEBT_ROUNDS at most.
@@ -119,7 +120,7 @@ static void credit_rest(struct sched_party *party)
                    owed = (uint64_t)((double)away * GS_WEIGHT_DEFAULT /
                                      (double)sched_max(device->books.weights, 1)),
                    most = turn_of(party) * turns_saved(party);
-    uint64_t paid;
+    uint64_t paid, least;
 
     begin_credit(party);
     if (away == 0)
@@ -130,8 +131,10 @@ static void credit_rest(struct sched_party *party)
             sched_less(owed, sched_less(device->fair.level, party->time.level_then)));
     else
         paid = sched_less(sched_max(party->fair.virtual_ns, device->fair.level), owed);
-    party->fair.virtual_ns = sched_max(sched_min(party->fair.virtual_ns, paid),
-                                       sched_less(device->fair.level, most));
+    least = sched_less(device->fair.level, most);
+    if (!party->bursts.rested) /* what it is owed since others were served stays its own */
+        least = sched_min(least, party->fair.virtual_ns);
+    party->fair.virtual_ns = sched_max(sched_min(party->fair.virtual_ns, paid), least);
     party->bursts.rested = false;
 }
 

@@ -59,6 +59,15 @@ static void find_place(struct sched_party *party)
         sched_max(party->wait.queued.number, party->wait.behind_number + 1);
 }
 
+static void note_again(struct sched_party *party, uint64_t now)
+{
+    const uint64_t at = sched_party_again_at(party, now);
+
+    if (!party->bursts.first && at > now &&
+        party->device->sched->settings.policy == GS_POLICY_FAIR)
+        party->device->waiting.again_at = sched_min(party->device->waiting.again_at, at);
+}
+
 void sched_queue_enter(struct sched_party *party, uint64_t now)
 {
     struct sched_device *device = party->device;
@@ -79,6 +88,7 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
         find_place(party);
     sched_order_insert(of, &party->wait.queued);
     party->wait.queued_of = of;
+    note_again(party, now);
     sched_share_note(party, now);
     sched_books_party(party, now);
 }
@@ -155,6 +165,29 @@ void sched_queue_renew(struct sched_party *party, uint64_t now)
     sched_queue_drop(party);
     sched_books_party(party, now);
     sched_agenda_settle(party);
+}
+
+void sched_queue_look_again(struct sched_device *device, uint64_t now)
+{
+    struct sched_node *next;
+
+    if (now < device->waiting.again_at)
+        return;
+    device->waiting.again_at = LOCKD_NEVER;
+    for (struct sched_node *at = sched_order_first(&device->waiting.queue); at != NULL;
+         at = next) {
+        struct sched_party *party = sched_party_of(at, wait.queued);
+
+        next = sched_order_next(at);
+        if (party->bursts.first || !sched_party_goes_first(party, now) ||
+            sched_party_again_at(party, now) > now) {
+            note_again(party, now);
+            continue;
+        }
+        device->turns.generation++;      /* a holder may have to give way now */
+        party->turn.interrupted = false; /* that was for one that it was not as good as then */
+        sched_queue_renew(party, now);
+    }
 }
 
 void sched_queue_renew_gang(struct sched_gang *gang, uint64_t now)

@@ -14,6 +14,8 @@ void sched_queue_leave(struct sched_party *party, uint64_t now);
 void sched_queue_drop(struct sched_party *party);
 /* Its place may be another one now. */
 void sched_queue_renew(struct sched_party *party, uint64_t now);
+/* ... those that have become interactive while they wait. */
+void sched_queue_look_again(struct sched_device *device, uint64_t now);
 /* ... and those of all parties of the gang, whose priority may be another one. */
 void sched_queue_renew_gang(struct sched_gang *gang, uint64_t now);
 /* What its turn takes of the device. */

@@ -463,6 +463,7 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
     sched_share_count(device, now);
     sched_stop_watch(device, now);
     change_mode(device, now);
+    sched_queue_look_again(device, now);
     settle_parties(device, now);
     sched_together_begin_plan(device);
     sched_stop_knots(device, now);

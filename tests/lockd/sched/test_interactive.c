@@ -143,7 +143,7 @@ static void interactive_bursts_that_grow_long_end_it(void **state)
     begin_both(h);
     run_bursts(h, 5, 500 * MS, 4 * SECOND);
     assert_true(is_found(h, 1));
-    run_bursts(h, 8, 40 * SECOND, 10 * SECOND);
+    run_bursts(h, 10, 40 * SECOND, 10 * SECOND);
     assert_false(is_found(h, 1));
     run_bursts(h, 30, 500 * MS, 4 * SECOND); /* ... and short ones bring it back */
     assert_true(is_found(h, 1));
@@ -210,6 +210,31 @@ static void interactive_no_more_it_has_its_turns_at_once(void **state)
     assert_in_range(longest, quantum / 2, 3 * quantum);
 }
 
+/* One whose burst was a little too long is interactive again as soon as what may have come meanwhile accounts for
+ * it, and not only when the other one's turn, which may be long, is over. */
+static void interactive_again_it_goes_first_while_it_waits(void **state)
+{
+    struct harness *h = *state;
+    struct sched_party *other;
+    uint64_t waits = 0, longest = 0, quantum;
+
+    begin_both(h);
+    run_bursts(h, 10, 1000 * MS, 1500 * MS);
+    assert_true(is_found(h, 1));
+    while (sched_party_goes_first(party_of(h, 1), h->now))
+        step_both(h, true);
+    other = sched_member_find(h->client[0].client, h->client[0].state.uuid)->party;
+    other->device->switch_ns = 500 * MS;
+    other->device->share.spare = (double)SPARE_MOST; /* it can be paid for */
+    quantum = sched_device_quantum(other->device);
+    other->fair.virtual_ns = other->device->fair.level - 2 * quantum;
+    for (uint64_t at = 0; at < 3 * quantum; at += STEP) {
+        waits = (step_both(h, true) & 2) != 0 ? 0 : waits + STEP;
+        longest = sched_max(longest, waits);
+    }
+    assert_in_range(longest, 5 * STEP, quantum);
+}
+
 /* ... and pauses for an evaluation now and then. Its bursts wait while the other one has its turns, which
  * makes them no shorter: it goes first for less than a third of its time, and in the end not at all. */
 static void interactive_long_bursts_that_wait_go_first_a_few_times(void **state)
@@ -267,6 +292,95 @@ static void credit_spent_the_others_keep_the_floor(void **state)
     for (int i = 0; i < 400; i++)
         run_burst(h, 500 * MS, 50 * MS, &ran);
     assert_true(ran >= (h->now - began) * 29 / 100);
+}
+
+/* ... nor while one that goes first at other times, and has had its due, takes an ordinary turn: else it
+ * would pay for the one with the other. */
+static void credit_does_not_rise_in_ordinary_turns_of_one_that_went_first(void **state)
+{
+    struct harness *h = *state;
+    double before, change = 0;
+    int turns = 0;
+
+    begin_both(h);
+    run_bursts(h, 60, 1000 * MS, 1500 * MS);
+    goes_first_for(h, 60 * SECOND);
+    while (sched_party_goes_first(party_of(h, 1), h->now))
+        step_both(h, true);
+    for (bool alone = false; turns < 500;) {
+        before = device_of(h)->share.spare;
+        if (step_both(h, true) != 2 || party_of(h, 1)->share.first) {
+            alone = false;
+            continue;
+        }
+        change += alone ? device_of(h)->share.spare - before : 0;
+        turns += alone;
+        alone = true;
+    }
+    assert_true(change < 0);
+}
+
+/* It holds nobody off while it runs beside one of them: that one's turn is what the next one waits for. */
+static void credit_rises_while_one_of_the_others_runs_beside(void **state)
+{
+    struct harness *h = *state;
+    double before, change = 0;
+    int count = 0;
+
+    say_state(h, 0, W, 8 * GIB, 0);
+    obey_target(h, 0);
+    say_state(h, 1, 0, 1 * GIB, 0);
+    for (int i = 0; i < 6; i++) {
+        for (int step = 0; step < 50; step++) {
+            obey_target(h, 0);
+            obey_target(h, 1);
+            pass_time(h, STEP);
+        }
+        say_state(h, 1, GS_STATE_RUNNING, 1 * GIB, 1 * GIB);
+        for (int step = 0; step < 300; step++) {
+            obey_target(h, 0);
+            pass_time(h, STEP);
+        }
+    }
+    assert_true(is_found(h, 1));
+    say_state(h, 2, W, 8 * GIB, 0);
+    for (int step = 0; step < 500; step++) {
+        const bool beside = is_running(h, 1) && (is_running(h, 0) || is_running(h, 2));
+
+        before = device_of(h)->share.spare;
+        for (int who = 0; who < 3; who++)
+            obey_target(h, who);
+        pass_time(h, STEP);
+        if (!beside || !is_running(h, 1) || !(is_running(h, 0) || is_running(h, 2)) ||
+            device_of(h)->share.batch_queued != 1)
+            continue;
+        change += device_of(h)->share.spare - before;
+        count++;
+    }
+    assert_in_range(count, 100, 500);
+    assert_true(change > 0);
+}
+
+/* What the others are owed is not lost when a turn of theirs is ended and they compute on the CPU for a moment. */
+static void credit_of_one_that_is_interrupted_stays(void **state)
+{
+    struct harness *h = *state;
+    struct sched_party *other;
+    uint64_t owed;
+
+    begin_both(h);
+    run_bursts(h, 5, 500 * MS, 4 * SECOND);
+    other = sched_member_find(h->client[0].client, h->client[0].state.uuid)->party;
+    owed = 3 * sched_device_quantum(other->device);
+    other->fair.virtual_ns = other->device->fair.level - owed;
+    for (int i = 0; i < 20; i++)
+        step_both(h, true);
+    assert_true(is_running(h, 1));
+    say_state(h, 0, 0, 8 * GIB,
+              h->client[0].state.resident); /* between two calls when it stopped */
+    run_bursts(h, 1, 300 * MS, 5 * STEP);
+    assert_true(is_running(h, 0));
+    assert_in_range(other->device->fair.level - other->fair.virtual_ns, owed - 10 * STEP, owed);
 }
 
 /* --- new programs --- */
@@ -328,9 +442,13 @@ int main(void)
         scenario(interactive_work_without_an_end_goes_first_for_a_short_time),
         scenario(interactive_work_without_an_end_after_much_work_goes_first_for_a_bounded_time),
         scenario(interactive_no_more_it_has_its_turns_at_once),
+        scenario(interactive_again_it_goes_first_while_it_waits),
         scenario(interactive_long_bursts_that_wait_go_first_a_few_times),
         scenario(credit_falls_while_others_are_held_off_and_rises_while_they_run),
         scenario(credit_spent_the_others_keep_the_floor),
+        scenario(credit_does_not_rise_in_ordinary_turns_of_one_that_went_first),
+        scenario(credit_rises_while_one_of_the_others_runs_beside),
+        scenario(credit_of_one_that_is_interrupted_stays),
         scenario(new_one_goes_at_once_where_the_other_one_has_long_computed),
         scenario(new_one_waits_for_the_turn_of_one_that_has_just_begun),
         scenario(new_ones_in_a_row_leave_the_floor),
