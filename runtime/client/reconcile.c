@@ -39,6 +39,7 @@
 #include "runtime/swap/swap.h"
 #include "runtime/memory/dispose.h"
 #include "runtime/memory/openings.h"
+#include "runtime/memory/room.h"
 
 #define MS 1000000ull
 
@@ -309,7 +310,8 @@ static uint64_t report_all(uint64_t now)
 {
     struct gs_report report = {
         .running = !self.stopped,
-        .want = gs_gate_waiting() != 0 || (!self.stopped && !self.idle) || gs_exporter_waits(),
+        .want = gs_gate_waiting() != 0 || (!self.stopped && !self.idle) ||
+                gs_exporter_waits() || gs_room_is_wanted(),
         .stuck = self.stuck,
         .partial = atomic_load_explicit(&gs_runtime.partial, memory_order_relaxed),
     };
@@ -432,6 +434,7 @@ void gs_reconcile_after_fork(void)
     gs_graph_uses_after_fork();
     gs_opener_after_fork();
     gs_relocate_after_fork();
+    gs_room_after_fork();
     memset(&self, 0, sizeof self);
     gs_report_after_fork();
     self.stopped = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * room.c: makes room on a full card. No state.
+ * room.c: makes room on a full card. State: the number of threads that wait for room.
  */
 #include "runtime/memory/room.h"
 
@@ -27,6 +27,19 @@
 
 #define SHORT_STEP_MIN (2ull << 20)
 #define SHORT_STEP_MAX (512ull << 20)
+
+/* Relaxed: the client thread is woken after a rise, and a fall may be seen later. */
+static _Atomic(unsigned) waiting;
+
+bool gs_room_is_wanted(void)
+{
+    return atomic_load_explicit(&waiting, memory_order_relaxed) != 0;
+}
+
+void gs_room_after_fork(void)
+{
+    atomic_store(&waiting, 0);
+}
 
 /* Asks others to leave this device, and more of them the longer it lasts (seconds). False:
  * nothing helps (no daemon, or no other program). */
@@ -99,6 +112,7 @@ static bool may_ask(const struct gs_device *device, unsigned attempt)
 bool gs_room_make(struct gs_device *device, unsigned attempt)
 {
     const int saved = errno;
+    bool asked;
 
     if (device == NULL)
         device = gs_device_current();
@@ -110,14 +124,15 @@ bool gs_room_make(struct gs_device *device, unsigned attempt)
         errno = saved;
         return true;
     }
-    if (!may_ask(device, attempt) || !ask_for_room(device, attempt / A_SECOND)) {
-        errno = saved;
-        return false;
+    atomic_fetch_add_explicit(&waiting, 1, memory_order_relaxed);
+    asked = may_ask(device, attempt) && ask_for_room(device, attempt / A_SECOND);
+    if (asked) {
+        gs_log("the driver has no memory for an allocation that cannot be moved: asked "
+               "the daemon for room, attempt %u",
+               attempt + 1);
+        gs_pause(100000000);
     }
-    gs_log("the driver has no memory for an allocation that cannot be moved: asked "
-           "the daemon for room, attempt %u",
-           attempt + 1);
-    gs_pause(100000000);
+    atomic_fetch_sub_explicit(&waiting, 1, memory_order_relaxed);
     errno = saved;
-    return true;
+    return asked;
 }

@@ -224,7 +224,7 @@ static void interactive_again_it_goes_first_while_it_waits(void **state)
     while (sched_party_goes_first(party_of(h, 1), h->now))
         step_both(h, true);
     other = sched_member_find(h->client[0].client, h->client[0].state.uuid)->party;
-    other->device->switch_ns = 500 * MS;
+    other->device->turns.switch_ns = 500 * MS;
     other->device->share.spare = (double)SPARE_MOST; /* it can be paid for */
     quantum = sched_device_quantum(other->device);
     other->fair.virtual_ns = other->device->fair.level - 2 * quantum;
