@@ -76,6 +76,7 @@ struct sched_member_sent {
     uint32_t turn_seq; /* the last target that changed RUN or the budget */
     uint32_t stop_seq; /* ... that first said RUN off */
     uint32_t run_seq;  /* ... on */
+    uint32_t back_seq; /* ... that first said BEYOND off */
     uint32_t flags;
     uint64_t told_capacity; /* the device's; what is sent may be less: its limit */
     uint64_t budget, capacity, idle, host, shortfall, yield, at;

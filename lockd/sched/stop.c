@@ -42,57 +42,6 @@ static bool is_silent(const struct sched_party *party)
     return silent;
 }
 
-/* How little is lost when it stops; -1: nothing is won. The memory of one that is silent does not
- * come at once. */
-static int overflow_rank(const struct sched_party *party)
-{
-    const bool more = needs_more(party), silent = is_silent(party);
-
-    if (party->books.need == 0)
-        return -1;
-    if (!sched_gang_wants(party->gang) && !silent)
-        return 6;
-    if (sched_gang_has_forming_turn(party->gang))
-        return more ? 0 : 1;
-    if (silent)
-        return 5;
-    if (more)
-        return 4;
-    return party->books.running_members == 0 ? 3 : 2;
-}
-
-/* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
- * ones, then those that do not answer, then the one that needs more than it was given (it cannot
- * run anyway), then the one that came last. A gang that is forming is the last to stop, all the
- * more if it needs more: the others of it may wait for that program, and cannot stop before it has
- * come to run. */
-void sched_stop_overflow(struct sched_device *device, uint64_t now)
-{
-    while (device->books.need_held + device->books.lost > device->space.capacity &&
-           device->turns.holder_count > 1) {
-        struct sched_party *victim = NULL;
-        int rank = -1;
-
-        lockd_list_each (at, &device->turns.holders) {
-            struct sched_party *party = sched_party_of(at, turn.holder);
-            const int mine = overflow_rank(party);
-
-            if (mine >= rank && mine >= 0) {
-                rank = mine;
-                victim = party;
-            }
-        }
-        if (victim == NULL)
-            return;
-        sched_together_outgrew(victim->gang, device->sched, now);
-        if (!sched_together_stop(victim->gang, device, now))
-            return;
-        sched_lease_end(victim->gang, now);
-    }
-}
-
-/* --- gangs that wait for each other's memory --- */
-
 static bool lacks_memory(const struct sched_party *party)
 {
     for (const struct lockd_list *at = party->members.next; at != &party->members;
@@ -120,6 +69,57 @@ static bool is_blocked(const struct sched_gang *gang)
     }
     return runs && lacks;
 }
+
+/* How little is lost when it stops; -1: nothing is won. The memory of one that is silent does not
+ * come at once. */
+static int overflow_rank(const struct sched_party *party)
+{
+    const bool more = needs_more(party), silent = is_silent(party);
+
+    if (party->books.need == 0)
+        return -1;
+    if (!sched_gang_wants(party->gang) && !silent)
+        return 6;
+    if (sched_gang_has_forming_turn(party->gang) || is_blocked(party->gang))
+        return more ? 0 : 1;
+    if (silent)
+        return 5;
+    if (more)
+        return 4;
+    return party->books.running_members == 0 ? 3 : 2;
+}
+
+/* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
+ * ones, then those that do not answer, then the one that needs more than it was given (it cannot
+ * run anyway), then the one that came last. A gang that is forming, or lacks something while others of
+ * it run, is the last to stop, all the more if it needs more: the others of it may wait for that
+ * program, and cannot stop before it has come to run. */
+void sched_stop_overflow(struct sched_device *device, uint64_t now)
+{
+    while (device->books.need_held + device->books.lost > device->space.capacity &&
+           device->turns.holder_count > 1) {
+        struct sched_party *victim = NULL;
+        int rank = -1;
+
+        lockd_list_each (at, &device->turns.holders) {
+            struct sched_party *party = sched_party_of(at, turn.holder);
+            const int mine = overflow_rank(party);
+
+            if (mine >= rank && mine >= 0) {
+                rank = mine;
+                victim = party;
+            }
+        }
+        if (victim == NULL)
+            return;
+        sched_together_outgrew(victim->gang, device->sched, now);
+        if (!sched_together_stop(victim->gang, device, now))
+            return;
+        sched_lease_end(victim->gang, now);
+    }
+}
+
+/* --- gangs that wait for each other's memory --- */
 
 /* All other gangs that could leave it their memory here lack some elsewhere, or are stuck and wait for
  * their places. What a program of one process has can be had. */
