@@ -89,7 +89,7 @@ static void sort_victim(struct sched_member *member, bool busy)
     sched_order_insert(of, &member->books.victim);
 }
 
-/* What it was told to put beyond the card, until it has said that it is part of its demand again. */
+/* What it was told to put beyond the card, until it has counted that in its demand again. */
 static uint64_t beyond_bytes(const struct sched_member *member)
 {
     return member->beyond || (member->sent.flags & GS_TARGET_BEYOND) != 0 ||

@@ -164,7 +164,7 @@ struct sched_party_turn {
     uint64_t started;  /* when it first ran in this turn; 0: not yet */
     uint64_t length;   /* ns it may run when others wait */
     uint64_t until;    /* its turn is over then, if anybody waits */
-    uint64_t knotted;  /* it and others wait for each other's memory since then: stop.c; 0: not */
+    uint64_t knotted;  /* it and others wait for each other's memory since then: stop.c; 0 */
     uint64_t count;    /* of its turns */
 };
 

@@ -52,8 +52,8 @@ static bool lacks_memory(const struct sched_party *party)
     return false;
 }
 
-/* Those of it that run may be in a collective, which ends once the ones that lack memory, or a place,
- * have come to run. */
+/* Those of it that run may be in a collective, which ends once the ones that lack memory, or a
+ * place, have come to run. */
 static bool is_blocked(const struct sched_gang *gang)
 {
     bool runs = false, lacks = !gang->runs;
@@ -91,9 +91,9 @@ static int overflow_rank(const struct sched_party *party)
 
 /* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
  * ones, then those that do not answer, then the one that needs more than it was given (it cannot
- * run anyway), then the one that came last. A gang that is forming, or lacks something while others of
- * it run, is the last to stop, all the more if it needs more: the others of it may wait for that
- * program, and cannot stop before it has come to run. */
+ * run anyway), then the one that came last. A gang that is forming, or lacks something while
+ * others of it run, is the last to stop, all the more if it needs more: the others of it may wait
+ * for that program, and cannot stop before it has come to run. */
 void sched_stop_overflow(struct sched_device *device, uint64_t now)
 {
     while (device->books.need_held + device->books.lost > device->space.capacity &&
@@ -121,8 +121,8 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
 
 /* --- gangs that wait for each other's memory --- */
 
-/* All other gangs that could leave it their memory here lack some elsewhere, or are stuck and wait for
- * their places. What a program of one process has can be had. */
+/* All other gangs that could leave it their memory here lack some elsewhere, or are stuck and wait
+ * for their places. What a program of one process has can be had. */
 static bool is_knotted(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
