@@ -58,7 +58,7 @@ static bool is_blocked(const struct sched_gang *gang)
 {
     bool runs = false, lacks = !gang->runs;
 
-    if (gang->client_count < 2)
+    if (gang->client_count < 2 || gang->party_count < 2)
         return false;
     for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
          at = at->next) {
@@ -251,7 +251,8 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
     if (now < end || (none && sched_together_is_patient(party->gang, now))) {
         party->device->grace_at =
             sched_min(party->device->grace_at, sched_max(end, now + GRACE_SHORT));
-    } else if (none && !sched_together_stop(party->gang, party->device, now)) {
+    } else if (none && party->gang->party_count > 1 &&
+               !sched_together_stop(party->gang, party->device, now)) {
         return; /* others of its gang run, and may wait for it in a kernel */
     } else if (none) {
         party->turn.skipped++;
@@ -265,17 +266,23 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
  * passed over. */
 void sched_stop_idle(struct sched_device *device, uint64_t now)
 {
+    const bool closing_alone =
+        now < device->grace_at && lockd_list_empty(&device->sched->forming.gangs);
+
     if (!device->turns.waiters) {
         device->grace_at = LOCKD_NEVER;
         return;
     }
     if (now < device->grace_at && device->turns.closing == 0)
         return; /* one that is being stopped here is looked at with each plan */
-    device->grace_at = LOCKD_NEVER;
+    if (!closing_alone)
+        device->grace_at = LOCKD_NEVER;
     lockd_list_each (at, &device->turns.holders) {
         struct sched_party *party = sched_party_of(at, turn.holder);
         const struct sched_gang *gang = party->gang;
 
+        if (closing_alone && (gang->closing.by != device || gang->party_count < 2))
+            continue;
         if (!sched_gang_wants(gang))
             sched_lease_end(party->gang, now);
         else if (gang->runs &&
