@@ -63,7 +63,7 @@ static const char *check_member(const struct sched_member *member, struct total 
     total->sum.kept += member->books.share.kept; /* this and the next one change with time */
     total->sum.given += member->books.share.given;
     total->sum.silent += member->books.share.silent; /* this too */
-    total->sum.beyond += member->beyond ? member->report.over : 0;
+    total->sum.beyond += member->books.share.beyond;
     total->sum.held += member->party->turn.held;
     if (member->books.share.silent != 0 &&
         member->books.share.silent != sched_less(hold, member->report.demand))

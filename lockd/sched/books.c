@@ -89,6 +89,15 @@ static void sort_victim(struct sched_member *member, bool busy)
     sched_order_insert(of, &member->books.victim);
 }
 
+/* What it was told to put beyond the card, until it has counted that in its demand again. */
+static uint64_t beyond_bytes(const struct sched_member *member)
+{
+    return member->beyond || (member->sent.flags & GS_TARGET_BEYOND) != 0 ||
+                   member->report.echoed < member->sent.back_seq
+               ? member->report.over
+               : 0;
+}
+
 static struct sched_share share_of(const struct sched_member *member, bool busy, uint64_t now)
 {
     const uint64_t silent = silent_bytes(member, now),
@@ -109,7 +118,7 @@ static struct sched_share share_of(const struct sched_member *member, bool busy,
         .held = member->party->turn.held,
         .given = busy && !clings ? sched_less(member->budget, need) : 0,
         .silent = silent,
-        .beyond = member->beyond ? member->report.over : 0,
+        .beyond = beyond_bytes(member),
         .unsure = unsure ? member->report.resident : 0,
         .unsure_most = unsure ? sched_member_hold(member) : 0,
     };

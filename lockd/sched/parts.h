@@ -76,6 +76,7 @@ struct sched_member_sent {
     uint32_t turn_seq; /* the last target that changed RUN or the budget */
     uint32_t stop_seq; /* ... that first said RUN off */
     uint32_t run_seq;  /* ... on */
+    uint32_t back_seq; /* ... that first said BEYOND off */
     uint32_t flags;
     uint64_t told_capacity; /* the device's; what is sent may be less: its limit */
     uint64_t budget, capacity, idle, host, shortfall, yield, at;
@@ -163,7 +164,7 @@ struct sched_party_turn {
     uint64_t started;  /* when it first ran in this turn; 0: not yet */
     uint64_t length;   /* ns it may run when others wait */
     uint64_t until;    /* its turn is over then, if anybody waits */
-    uint64_t knotted;  /* it and others wait for each other's memory since then: stop.c; 0: not */
+    uint64_t knotted;  /* it and others wait for each other's memory since then: stop.c; 0 */
     uint64_t count;    /* of its turns */
 };
 

@@ -172,6 +172,8 @@ void sched_send_member(struct sched_member *member, uint64_t now)
         member->sent.stop_seq = member->sent.seq;
     if ((flags & ~member->sent.flags & GS_TARGET_RUN) != 0)
         member->sent.run_seq = member->sent.seq;
+    if ((~flags & member->sent.flags & GS_TARGET_BEYOND) != 0)
+        member->sent.back_seq = member->sent.seq;
     outstanding_push(member, member->sent.seq, member->budget);
     member->sent.flags = flags;
     member->sent.budget = member->budget;

@@ -42,6 +42,34 @@ static bool is_silent(const struct sched_party *party)
     return silent;
 }
 
+static bool lacks_memory(const struct sched_party *party)
+{
+    for (const struct lockd_list *at = party->members.next; at != &party->members;
+         at = at->next) {
+        if (!lockd_list_empty(&sched_member_of(at, of_party)->books.hungry))
+            return true;
+    }
+    return false;
+}
+
+/* Those of it that run may be in a collective, which ends once the ones that lack memory, or a
+ * place, have come to run. */
+static bool is_blocked(const struct sched_gang *gang)
+{
+    bool runs = false, lacks = !gang->runs;
+
+    if (gang->client_count < 2 || gang->party_count < 2)
+        return false;
+    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
+         at = at->next) {
+        const struct sched_party *party = sched_party_of(at, of_gang);
+
+        runs = runs || party->books.running_members != 0;
+        lacks = lacks || lacks_memory(party);
+    }
+    return runs && lacks;
+}
+
 /* How little is lost when it stops; -1: nothing is won. The memory of one that is silent does not
  * come at once. */
 static int overflow_rank(const struct sched_party *party)
@@ -52,7 +80,7 @@ static int overflow_rank(const struct sched_party *party)
         return -1;
     if (!sched_gang_wants(party->gang) && !silent)
         return 6;
-    if (sched_gang_has_forming_turn(party->gang))
+    if (sched_gang_has_forming_turn(party->gang) || is_blocked(party->gang))
         return more ? 0 : 1;
     if (silent)
         return 5;
@@ -63,9 +91,9 @@ static int overflow_rank(const struct sched_party *party)
 
 /* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
  * ones, then those that do not answer, then the one that needs more than it was given (it cannot
- * run anyway), then the one that came last. A gang that is forming is the last to stop, all the
- * more if it needs more: the others of it may wait for that program, and cannot stop before it has
- * come to run. */
+ * run anyway), then the one that came last. A gang that is forming, or lacks something while
+ * others of it run, is the last to stop, all the more if it needs more: the others of it may wait
+ * for that program, and cannot stop before it has come to run. */
 void sched_stop_overflow(struct sched_device *device, uint64_t now)
 {
     while (device->books.need_held + device->books.lost > device->space.capacity &&
@@ -93,36 +121,8 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
 
 /* --- gangs that wait for each other's memory --- */
 
-static bool lacks_memory(const struct sched_party *party)
-{
-    for (const struct lockd_list *at = party->members.next; at != &party->members;
-         at = at->next) {
-        if (!lockd_list_empty(&sched_member_of(at, of_party)->books.hungry))
-            return true;
-    }
-    return false;
-}
-
-/* Those of it that run may be in a collective, which ends once the ones that lack memory, or a place,
- * have come to run. */
-static bool is_blocked(const struct sched_gang *gang)
-{
-    bool runs = false, lacks = !gang->runs;
-
-    if (gang->client_count < 2)
-        return false;
-    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
-         at = at->next) {
-        const struct sched_party *party = sched_party_of(at, of_gang);
-
-        runs = runs || party->books.running_members != 0;
-        lacks = lacks || lacks_memory(party);
-    }
-    return runs && lacks;
-}
-
-/* All other gangs that could leave it their memory here lack some elsewhere, or are stuck and wait for
- * their places. What a program of one process has can be had. */
+/* All other gangs that could leave it their memory here lack some elsewhere, or are stuck and wait
+ * for their places. What a program of one process has can be had. */
 static bool is_knotted(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
@@ -251,7 +251,8 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
     if (now < end || (none && sched_together_is_patient(party->gang, now))) {
         party->device->grace_at =
             sched_min(party->device->grace_at, sched_max(end, now + GRACE_SHORT));
-    } else if (none && !sched_together_stop(party->gang, party->device, now)) {
+    } else if (none && party->gang->party_count > 1 &&
+               !sched_together_stop(party->gang, party->device, now)) {
         return; /* others of its gang run, and may wait for it in a kernel */
     } else if (none) {
         party->turn.skipped++;
@@ -265,17 +266,23 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
  * passed over. */
 void sched_stop_idle(struct sched_device *device, uint64_t now)
 {
+    const bool closing_alone =
+        now < device->grace_at && lockd_list_empty(&device->sched->forming.gangs);
+
     if (!device->turns.waiters) {
         device->grace_at = LOCKD_NEVER;
         return;
     }
     if (now < device->grace_at && device->turns.closing == 0)
         return; /* one that is being stopped here is looked at with each plan */
-    device->grace_at = LOCKD_NEVER;
+    if (!closing_alone)
+        device->grace_at = LOCKD_NEVER;
     lockd_list_each (at, &device->turns.holders) {
         struct sched_party *party = sched_party_of(at, turn.holder);
         const struct sched_gang *gang = party->gang;
 
+        if (closing_alone && (gang->closing.by != device || gang->party_count < 2))
+            continue;
         if (!sched_gang_wants(gang))
             sched_lease_end(party->gang, now);
         else if (gang->runs &&

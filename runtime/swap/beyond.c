@@ -2,11 +2,12 @@
  *
  * beyond.c: memory that went beyond the card because it could not come to it.
  *
- * The daemon says BEYOND to a program of a job whose others wait for it in a kernel, while the memory
- * that it lacks belongs to a program of another job that is in the same state. Only chunks that
- * have no contents yet go there: everything else was on the card when the program ran last. While
- * BEYOND is on, the memory is not part of the demand; without it, it is, and the program stops for as
- * long as it takes to bring it to the card. With overcommit, placement.c decides about that instead.
+ * The daemon says BEYOND to a program of a job whose others wait for it in a kernel, while the
+ * memory that it lacks belongs to a program of another job that is in the same state. Only chunks
+ * that have no contents yet go there: everything else was on the card when the program ran last.
+ * While BEYOND is on, the memory is not part of the demand. Without it, it is, and the program
+ * stops for as long as it takes to bring it to the card. With overcommit, placement.c decides about
+ * that instead.
  *
  * State: client thread only.
  */

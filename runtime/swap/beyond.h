@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * beyond.h: puts memory that cannot come to the card into host memory at the same addresses when the
- * daemon says so (GS_TARGET_BEYOND), and brings it back in a later turn. Client thread.
+ * beyond.h: puts memory that cannot come to the card into host memory at the same addresses when
+ * the daemon says so (GS_TARGET_BEYOND), and brings it back in a later turn. Client thread.
  */
 #ifndef GS_RUNTIME_SWAP_BEYOND_H
 #define GS_RUNTIME_SWAP_BEYOND_H
@@ -11,7 +11,8 @@
 
 #include "runtime/base/device.h"
 
-/* Puts what is missing there, where the daemon says so, if the gate is closed. Work may still run. */
+/* Puts what is missing there, where the daemon says so, if the gate is closed. Work may still
+ * run. */
 void gs_beyond_put(bool closed);
 
 /* Bytes that are to come back to the card, and therefore part of the demand. */

@@ -55,8 +55,8 @@ static int awaited_by(int who)
     return who == 1 ? 0 : who == 2 ? 3 : -1;
 }
 
-/* They go on for so many ms; what waits in a kernel neither stops nor ends before the client that it
- * waits for runs. Returns whether one was told to put memory beyond the card. */
+/* They go on for so many ms; what waits in a kernel neither stops nor ends before the client that
+ * it waits for runs. Returns whether one was told to put memory beyond the card. */
 static bool play(struct harness *h, int milliseconds, bool *waits, bool goes_beyond)
 {
     bool told = false;

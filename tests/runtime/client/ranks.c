@@ -9,8 +9,9 @@
  * from the name of the file) after the start, as Python programs do; "register" maps FILE only
  * when the program has run for a while, and registers it with the driver, as NCCL does; "export" connects the ranks 0 and 1 by TCP,
  * and both export device memory, as NCCL does where GPUs reach each other; "connect" does only the first; "nccl" and "none" do nothing.
- * With GROWTH (a file, too) this rank needs as much memory again in the middle, at the same moment as the rank
- * of another job that has that file; the others of both jobs are in kernels that wait for them then.
+ * With GROWTH (a file, too) this rank needs as much memory again in the middle, at the same moment
+ * as the rank of another job that has that file; the others of both jobs are in kernels that wait
+ * for them then.
  * Its last line is "ok" if its memory holds what it must.
  */
 #include <arpa/inet.h>
@@ -231,8 +232,7 @@ int main(int argc, char **argv)
             OK(cuCtxSynchronize());
     }
     OK(cuCtxSynchronize());
-    puts(is_right(memory, bytes, rounds + 1) &&
-                 (more == 0 || is_right(more, bytes, rounds + 2))
+    puts(is_right(memory, bytes, rounds + 1) && (more == 0 || is_right(more, bytes, rounds + 2))
              ? "ok"
              : "wrong");
     return 0;

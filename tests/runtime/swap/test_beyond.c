@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_beyond.c: memory that cannot come to the card goes beyond it when the daemon says so, and comes
- * back (beyond.c). The library's own files run on the simulated driver, without a daemon; one thread
- * plays the program and the client thread.
+ * test_beyond.c: memory that cannot come to the card goes beyond it when the daemon says so, and
+ * comes back (beyond.c). The library's own files run on the simulated driver, without a daemon; one
+ * thread plays the program and the client thread.
  */
 #include <setjmp.h>
 #include <stdarg.h>
