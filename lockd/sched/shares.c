@@ -30,11 +30,10 @@
 
 #include <stdlib.h>
 
-#define HALF_LIFE  (60000 * NS_PER_MS)
-#define BEYOND     4                    /* by this part of a fair share one may exceed it */
-#define WORKED     (120000 * NS_PER_MS) /* one that is only tried after so much gives way */
-#define WHOLE_MOST 0.9
-#define BEGUN      2 /* switches; one for which others stopped is not sent back for less */
+#define HALF_LIFE (60000 * NS_PER_MS)
+#define BEYOND    4                    /* by this part of a fair share one may exceed it */
+#define WORKED    (120000 * NS_PER_MS) /* one that is only tried after so much gives way */
+#define BEGUN     2 /* switches; one for which others stopped is not sent back for less */
 
 /* --- accounts that fade --- */
 
@@ -195,8 +194,8 @@ static double due_to_interactive(const struct sched_device *device)
 }
 
 /* What it had, and what its user's interactive programs had, as parts of what is due to them;
- * the larger. One that takes ordinary turns at other times has those, too: nine tenths of what the
- * floor leaves are the most that is due to all of it. */
+ * the larger. One that is known to be interactive, and takes ordinary turns at other times, has those,
+ * too: what the floor leaves is due to all of that. One that is only tried has to be seen first. */
 static double had_of_due(const struct sched_party *party, uint64_t now)
 {
     const struct sched_device *device = party->device;
@@ -204,8 +203,8 @@ static double had_of_due(const struct sched_party *party, uint64_t now)
     const double all = (double)device->share.weights, leaves = 1 - sched_device_keeps(device),
                  own = faded_part(&party->share.had, now) * all /
                        (double)sched_max(party->share.weight, 1),
-                 whole = faded_part(&party->share.all, now) / (leaves * WHOLE_MOST);
-    const double part = larger_of(own, whole);
+                 whole = faded_part(&party->share.all, now) / leaves;
+    const double part = sched_party_is_known(party) ? larger_of(own, whole) : own;
     double users = 0;
 
     if (user == NULL || mean_weight(user) == 0)
