@@ -221,7 +221,8 @@ struct sched_user {
 
 /* What a party has had, and how it counts among those that want the device: shares.c. */
 struct sched_party_share {
-    struct sched_faded had;
+    struct sched_faded had;  /* by going first, and while it is known to be interactive */
+    struct sched_faded all;  /* in any way */
     struct sched_user *user; /* while it wants the device; NULL: its user has no account */
     uint32_t weight;
     bool wants, first, batch_queued, batch_beside;

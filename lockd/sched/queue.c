@@ -78,6 +78,8 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
 
     if (party->wait.queued_of == of && party->wait.first == first)
         return;
+    if (party->bursts.rested) /* what it was stopped in has come to its end */
+        party->wait.keeps_place = party->turn.interrupted = false;
     if (!party->wait.keeps_place && party->wait.queued_of == NULL)
         party->wait.arrival = ++device->clock;
     sched_queue_drop(party);

@@ -8,14 +8,13 @@
  *
  * - the *floor*: of the time in which both want the device, the others keep at least `floor` of
  *   their fair share. The device's account `spare` rises while one of them runs, falls while
- *   they are held off (the switches to and fro are part of that), and stands still otherwise. It falls, too,
- *   in the ordinary turns of a party that has had its due by going first. An
+ *   they are held off (the switches to and fro are part of that), and stands still otherwise. An
  *   interactive party that comes while it is below zero waits until it is not any more, so the
  *   wait is as long as what is owed: a moment after one burst too many, never a whole turn.
  * - the *fair share* of its user, then its own: what they had so is remembered with a half-life.
  *   Up to the fair share nothing more is asked. Beyond it the account must hold ever more, so a
  *   user with a great many bursts gets what the others leave, and takes nothing from another
- *   user's interactive programs.
+ *   user's interactive programs. The party's ordinary turns count against what the floor leaves.
  *
  * A party that is new has shown nothing. It goes in turn, but ends the turn of one that has computed
  * for longer than a turn without a rest, within the same bounds: most new ones are short. Of two
@@ -35,7 +34,6 @@
 #define BEYOND    4                    /* by this part of a fair share one may exceed it */
 #define WORKED    (120000 * NS_PER_MS) /* one that is only tried after so much gives way */
 #define BEGUN     2 /* switches; one for which others stopped is not sent back for less */
-#define HALF_DUE  2
 
 /* --- accounts that fade --- */
 
@@ -166,6 +164,7 @@ void sched_share_ran(struct sched_party *party, uint64_t ns, uint64_t now)
     if (party->share.first || sched_party_is_known(party))
         fade_add(&party->share.had, ns,
                  now); /* its ordinary turns, too: else both would add up */
+    fade_add(&party->share.all, ns, now);
     if (party->share.user != NULL && went_first(party))
         fade_add(&party->share.user->had, ns, now);
 }
@@ -194,20 +193,19 @@ static double due_to_interactive(const struct sched_device *device)
                       first / all);
 }
 
-/* What it had as an interactive party, as a part of what is due to it. */
-static double own_of_due(const struct sched_party *party, uint64_t now)
-{
-    return faded_part(&party->share.had, now) * (double)party->device->share.weights /
-           (double)sched_max(party->share.weight, 1);
-}
-
 /* What it had, and what its user's interactive programs had, as parts of what is due to them;
- * the larger. */
+ * the larger. One that is known to be interactive, and takes ordinary turns at other times, has those,
+ * too: what the floor leaves is due to all of that. One that is only tried has to be seen first. */
 static double had_of_due(const struct sched_party *party, uint64_t now)
 {
     const struct sched_device *device = party->device;
     const struct sched_user *user = party->share.user;
-    double users = 0, part = own_of_due(party, now);
+    const double all = (double)device->share.weights, leaves = 1 - sched_device_keeps(device),
+                 own = faded_part(&party->share.had, now) * all /
+                       (double)sched_max(party->share.weight, 1),
+                 whole = faded_part(&party->share.all, now) / leaves;
+    const double part = sched_party_is_known(party) ? larger_of(own, whole) : own;
+    double users = 0;
 
     if (user == NULL || mean_weight(user) == 0)
         return part;
@@ -254,25 +252,14 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
     return share;
 }
 
-/* One that goes first at other times is none of those that are to keep something: its ordinary turn
- * counts like time for which they are held off, in full if it had half of its due by going first. */
-static double counts_as_held_off(struct sched_device *device)
-{
-    const struct sched_device_share *share = &device->share;
-
-    if (!share->batch_runs || share->generation != device->turns.generation)
-        return 0;
-    return smaller_of(1, own_of_due(share->coming, share->at) * HALF_DUE);
-}
-
 static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
 {
     struct sched_device_share *share = &device->share;
-    const double off = held_off ? 1 : counts_as_held_off(device), part = (double)ns;
+    const double keeps = sched_device_keeps(device), part = (double)ns;
 
     if (held_off)
         share->held_off_ns += ns;
-    share->spare += part * (1 - sched_device_keeps(device) - off);
+    share->spare += held_off ? -part * keeps : part * (1 - keeps);
     share->spare = smaller_of(share->spare, (double)SPARE_MOST);
     share->spare = larger_of(share->spare, -(double)DEBT_MOST);
 }

@@ -294,32 +294,6 @@ static void credit_spent_the_others_keep_the_floor(void **state)
     assert_true(ran >= (h->now - began) * 29 / 100);
 }
 
-/* ... nor while one that goes first at other times, and has had its due, takes an ordinary turn: else it
- * would pay for the one with the other. */
-static void credit_does_not_rise_in_ordinary_turns_of_one_that_went_first(void **state)
-{
-    struct harness *h = *state;
-    double before, change = 0;
-    int turns = 0;
-
-    begin_both(h);
-    run_bursts(h, 60, 1000 * MS, 1500 * MS);
-    goes_first_for(h, 60 * SECOND);
-    while (sched_party_goes_first(party_of(h, 1), h->now))
-        step_both(h, true);
-    for (bool alone = false; turns < 500;) {
-        before = device_of(h)->share.spare;
-        if (step_both(h, true) != 2 || party_of(h, 1)->share.first) {
-            alone = false;
-            continue;
-        }
-        change += alone ? device_of(h)->share.spare - before : 0;
-        turns += alone;
-        alone = true;
-    }
-    assert_true(change < 0);
-}
-
 /* It holds nobody off while it runs beside one of them: that one's turn is what the next one waits for. */
 static void credit_rises_while_one_of_the_others_runs_beside(void **state)
 {
@@ -446,7 +420,6 @@ int main(void)
         scenario(interactive_long_bursts_that_wait_go_first_a_few_times),
         scenario(credit_falls_while_others_are_held_off_and_rises_while_they_run),
         scenario(credit_spent_the_others_keep_the_floor),
-        scenario(credit_does_not_rise_in_ordinary_turns_of_one_that_went_first),
         scenario(credit_rises_while_one_of_the_others_runs_beside),
         scenario(credit_of_one_that_is_interrupted_stays),
         scenario(new_one_goes_at_once_where_the_other_one_has_long_computed),
