@@ -63,6 +63,9 @@ class Overhead(unittest.TestCase):
         self.assertEqual(one["state"], "untested")
         self.assertIn("too noisy", one["text"])
 
+    def test_a_wide_interval_below_the_most_passes(self):
+        self.assertEqual(matrix.overhead_cell([1.0] * 8, [0.5, 0.8] * 4)["state"], "passed")
+
     def test_the_interval_holds_the_mean(self):
         mean, low, high = matrix.interval([1.0, 1.0, 1.0], [1.1, 1.0, 1.2])
         self.assertTrue(low <= mean <= high)
