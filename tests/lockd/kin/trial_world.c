@@ -371,8 +371,7 @@ static void make_grown(struct trial_world *world, struct trial_job *job)
                                     .demand = (1 + trial_world_random(world, most)) * MIB};
         if (trial_world_random(world, 2) == 0)
             continue;
-        side->later =
-            sched_max(side->demand, (4 * 1024 + trial_world_random(world, 5 * 1024)) * MIB);
+        side->later = sched_max(side->demand, (4096 + trial_world_random(world, 5120)) * MIB);
         side->grows_when = world->grow_at + trial_world_random(world, 200) * NS_PER_MS;
     }
 }

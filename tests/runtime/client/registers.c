@@ -23,12 +23,14 @@
 
 static unsigned long long bytes_read(void)
 {
+    static const char name[] = "rchar: ";
     FILE *file = fopen("/proc/self/io", "re");
-    unsigned long long bytes = 0;
+    char line[64];
 
-    CHECK(file != NULL && fscanf(file, "rchar: %llu", &bytes) == 1);
+    CHECK(file != NULL && fgets(line, sizeof line, file) != NULL);
     fclose(file);
-    return bytes;
+    CHECK(strncmp(line, name, strlen(name)) == 0);
+    return strtoull(line + strlen(name), NULL, 10);
 }
 
 static void *map_page(const char *path)
