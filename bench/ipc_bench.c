@@ -275,11 +275,12 @@ static int write_json(const struct options *options, const struct row *rows, uns
             "\"bytes\": %llu, \"rounds\": %u, \"rows\": [",
             date, card, driver_version, (unsigned long long)options->bytes, options->rounds);
     for (unsigned i = 0; i < count; i++)
-        fprintf(file,
-                "%s\n  {\"name\": \"%s\", \"value\": %.3f, \"unit\": \"us\", \"ceiling\": %.3f, "
-                "\"ratio\": %.4f, \"against\": \"the driver's own\"}",
-                i == 0 ? "" : ",", rows[i].what, rows[i].routed, rows[i].own,
-                rows[i].routed / rows[i].own);
+        fprintf(
+            file,
+            "%s\n  {\"name\": \"%s\", \"value\": %.3f, \"unit\": \"us\", \"ceiling\": %.3f, "
+            "\"ratio\": %.4f, \"against\": \"the driver's own\"}",
+            i == 0 ? "" : ",", rows[i].what, rows[i].routed, rows[i].own,
+            rows[i].routed / rows[i].own);
     fprintf(file, "\n]}\n");
     return fclose(file);
 }
