@@ -279,6 +279,7 @@ static void copy_history(struct sched_party *to, const struct sched_party *from,
     to->time.level_then = from->time.level_then;
     to->bursts = from->bursts;
     to->share.had = from->share.had;
+    to->share.all = from->share.all;
 }
 
 static void move_member(struct sched_member *member, struct sched_gang *to, uint64_t now)
@@ -291,6 +292,7 @@ static void move_member(struct sched_member *member, struct sched_gang *to, uint
     from->books.demand -= member->books.share.demand;
     party_leave(member, now);
     member->party = party;
+    member->beyond = false; /* that was for a turn of its old party */
     lockd_list_append(&party->members, &member->of_party);
     party->member_count++;
     party->books.demand += member->books.share.demand;

@@ -203,8 +203,8 @@ static void learn_idle(struct sched_party *party, uint64_t rest)
         sched_max(bursts->idle, sched_clamp(2 * bursts->gap, full / IDLE_PART, full));
 }
 
-/* The setting `yield` lets it submit little ahead, so time on the CPU that this would hide looks like a
- * rest. There cannot be more of it than of the work that hides it. */
+/* The setting `yield` lets it submit little ahead, so time on the CPU that this would hide looks
+ * like a rest. There cannot be more of it than of the work that hides it. */
 static bool is_bound(const struct sched_party *party)
 {
     return party->device->told.yield != 0 && !sched_party_is_known(party);
@@ -311,8 +311,9 @@ uint64_t sched_party_shows_at(const struct sched_party *party, uint64_t now)
     return now + LOOK_AGAIN + (uint64_t)((double)left / shrinks);
 }
 
-/* When one that is known to be interactive, but whose present burst has been too long, is so again while it waits: the
- * burst does not get longer, and what comes meanwhile lets it be; for long enough to be worth the switches. LOCKD_NEVER: not before it runs. */
+/* When one that is known to be interactive, but whose present burst has been too long, is so
+ * again while it waits: the burst does not get longer, and what comes meanwhile lets it be; for
+ * long enough to be worth the switches. LOCKD_NEVER: not before it runs. */
 uint64_t sched_party_again_at(const struct sched_party *party, uint64_t now)
 {
     const uint64_t ran = burst_now(party, now) + AGAIN_FOR * sched_device_switch(party->device);

@@ -401,7 +401,7 @@ struct sched_client_left {
     bool valid;
     struct sched_member_time time;
     struct sched_party_bursts bursts;
-    struct sched_faded had;
+    struct sched_faded had, all;
     uint64_t turns, last_ran;
 };
 

@@ -29,9 +29,9 @@
  *
  * A gang does not go first there if its own turn was ended for another before its time, or if it
  * was stopped for one that still waits: two that may end each other's turns would do nothing
- * else. For the same reason an interactive party whose turn was ended so ends none itself, unless it was
- * none meanwhile and is one again (queue.c); but it keeps its place among the interactive ones, which
- * would pass it again and again otherwise.
+ * else. For the same reason an interactive party whose turn was ended so ends none itself, unless
+ * it was none meanwhile and is one again (queue.c); but it keeps its place among the interactive
+ * ones, which would pass it again and again otherwise.
  *
  * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
  * waiting for DEBT_ROUNDS at most.

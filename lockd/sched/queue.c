@@ -78,7 +78,8 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
 
     if (party->wait.queued_of == of && party->wait.first == first)
         return;
-    if (party->bursts.rested) /* what it was stopped in has come to its end */
+    if (party->bursts.rested && device->sched->settings.policy == GS_POLICY_FAIR)
+        /* what it was stopped in has come to its end; other policies do not look at bursts */
         party->wait.keeps_place = party->turn.interrupted = false;
     if (!party->wait.keeps_place && party->wait.queued_of == NULL)
         party->wait.arrival = ++device->clock;

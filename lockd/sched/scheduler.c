@@ -83,6 +83,7 @@ static void member_settle_in(struct sched_member *member, uint64_t now)
     if (party->member_count == 1) {
         party->bursts = left->bursts;
         party->share.had = left->had;
+        party->share.all = left->all;
         party->turn.count = left->turns;
         party->time.last_ran = left->last_ran;
         party->time.level_then = member->device->fair.level;
@@ -373,6 +374,7 @@ void sched_left(struct sched *sched, struct sched_client *client, const uint8_t 
             .time = member->time,
             .bursts = member->party->bursts,
             .had = member->party->share.had,
+            .all = member->party->share.all,
             .turns = member->party->turn.count,
             .last_ran = member->party->time.last_ran,
         };

@@ -200,7 +200,8 @@ static double had_of_due(const struct sched_party *party, uint64_t now)
 {
     const struct sched_device *device = party->device;
     const struct sched_user *user = party->share.user;
-    const double all = (double)device->share.weights, leaves = 1 - sched_device_keeps(device),
+    const double all = (double)device->share.weights,
+                 leaves = larger_of(1 - sched_device_keeps(device), 0.01),
                  own = faded_part(&party->share.had, now) * all /
                        (double)sched_max(party->share.weight, 1),
                  whole = faded_part(&party->share.all, now) / leaves;
@@ -365,5 +366,6 @@ bool sched_share_waits(const struct sched_party *party)
 
     /* one that only runs beside others is not served yet: else it would make its place free */
     return party->share.first && share->batch_queued + share->batch_beside != 0 &&
-           !share->batch_held && asked_for(had_of_due(party, share->at)) > share->spare + begun;
+           (!share->batch_held || share->batch_queued != 0) &&
+           asked_for(had_of_due(party, share->at)) > share->spare + begun;
 }

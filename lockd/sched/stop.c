@@ -80,7 +80,7 @@ static int overflow_rank(const struct sched_party *party)
         return -1;
     if (!sched_gang_wants(party->gang) && !silent)
         return 6;
-    if (sched_gang_has_forming_turn(party->gang) || is_blocked(party->gang))
+    if (sched_gang_has_forming_turn(party->gang))
         return more ? 0 : 1;
     if (silent)
         return 5;
@@ -91,9 +91,9 @@ static int overflow_rank(const struct sched_party *party)
 
 /* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
  * ones, then those that do not answer, then the one that needs more than it was given (it cannot
- * run anyway), then the one that came last. A gang that is forming, or lacks something while
- * others of it run, is the last to stop, all the more if it needs more: the others of it may wait
- * for that program, and cannot stop before it has come to run. */
+ * run anyway), then the one that came last. A gang that is forming is the last to stop, all the
+ * more if it needs more: the others of it may wait for that program, and cannot stop before it
+ * has come to run. */
 void sched_stop_overflow(struct sched_device *device, uint64_t now)
 {
     while (device->books.need_held + device->books.lost > device->space.capacity &&
@@ -121,7 +121,7 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
 
 /* --- gangs that wait for each other's memory --- */
 
-/* All other gangs that could leave it their memory here lack some elsewhere, or are stuck and wait
+/* All other gangs that could leave it memory here lack some elsewhere, or are stuck and wait
  * for their places. What a program of one process has can be had. */
 static bool is_knotted(const struct sched_party *party)
 {
@@ -134,7 +134,8 @@ static bool is_knotted(const struct sched_party *party)
          at = at->next) {
         const struct sched_party *other = sched_party_of(at, of_device);
 
-        if (other->gang == party->gang || other->gang->client_count < 2)
+        if (other->gang == party->gang || other->gang->client_count < 2 ||
+            (other->books.need == 0 && other->books.lost == 0))
             continue;
         if (other->turn.held && !is_blocked(other->gang))
             return false;

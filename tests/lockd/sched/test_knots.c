@@ -158,6 +158,67 @@ static void knots_the_other_job_ends_what_it_lacks_comes(void **state)
     assert_true(h->client[3].target.budget >= 7 * GIB);
 }
 
+/* Another group is there, which keeps neither memory nor its turn. */
+static void knots_a_group_without_memory_changes_nothing(void **state)
+{
+    struct harness *h = *state;
+
+    begin_jobs(h, true);
+    for (int i = CLIENTS; i < CLIENTS + 2; i++) {
+        joins_group(h, i, "idle");
+        say_state(h, i, W, 0, 0);
+    }
+    for (int i = CLIENTS; i < CLIENTS + 2; i++)
+        obey_target(h, i);
+    check_they_part(h);
+}
+
+/* What client 1 says while client 0 of its group runs for ever: it needs all of the device
+ * whenever it has a turn. */
+static void pretend(struct harness *h, bool begun)
+{
+    const struct harness_client *c = &h->client[1];
+    const uint64_t demand = has_run(h, 1) ? 9 * GIB : GIB / 4;
+    uint64_t resident = sched_min(c->target.budget, demand);
+
+    say_state(h, 0,
+              !begun          ? W
+              : has_run(h, 0) ? R
+                              : R | GS_STATE_STUCK,
+              GIB / 4, begun ? GIB / 4 : 0);
+    if (!has_run(h, 1))
+        resident = sched_min(resident, c->state.resident);
+    say_state(h, 1, W, demand, resident);
+}
+
+/* A group on two devices, of which one runs, and the other one only says what it needs. */
+static void knots_a_group_that_pretends_starves_nobody(void **state)
+{
+    struct harness *h = *state;
+    unsigned ran = 0;
+    bool begun = false;
+
+    joins_group(h, 0, "pretends");
+    joins_group(h, 1, "pretends");
+    say_state(h, 0, W, GIB / 4, 0);
+    say_state(h, 1, W, GIB / 4, 0);
+    for (int who = 3; who < 6; who += 2) {
+        h->client[who].state.uuid[0] = 1;
+        say_state(h, who, W, 4 * GIB, 0);
+    }
+    for (unsigned i = 0; i < 15000; i++) {
+        for (int who = 3; who < 6; who += 2) {
+            obey_target(h, who);
+            obey_target(h, who);
+        }
+        begun = begun || (has_run(h, 0) && h->client[0].target.budget >= GIB / 4);
+        pretend(h, begun);
+        pass_time(h, 20 * MS);
+        ran += is_running(h, 3);
+    }
+    assert_in_range(ran, 15000 / 3, 15000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +226,8 @@ int main(void)
         scenario(knots_groups_grow_at_once_both_go_on),
         scenario(knots_one_job_grows_nothing_goes_beyond),
         scenario(knots_the_other_job_ends_what_it_lacks_comes),
+        scenario(knots_a_group_without_memory_changes_nothing),
+        scenario(knots_a_group_that_pretends_starves_nobody),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -372,10 +372,43 @@ static void exclusive_alone_nobody_takes_turns(void **state)
     assert_false(device_of(h)->turns.leases);
 }
 
+/* One that had a burst and a rest before it waits keeps its place, too. */
+static void policy_fifo_a_new_setting_changes_no_order(void **state)
+{
+    struct harness *h = *state;
+    struct sched_settings settings;
+
+    choose_policy(h, GS_POLICY_FIFO, false);
+    run_with(h, 3, GIB);
+    pass_time(h, 100 * MS);
+    say_state(h, 3, 0, GIB, GIB);
+    pass_time(h, 2000 * MS);
+    say_state(h, 0, W, 9 * GIB, 0);
+    for (int i = 0; i < 20; i++) {
+        obey_target(h, 3);
+        obey_target(h, 0);
+        pass_time(h, 20 * MS);
+    }
+    assert_true(is_running(h, 0));
+    for (int who = 3; who > 0; who--) {
+        say_state(h, who, W, 9 * GIB, h->client[who].state.resident);
+        pass_time(h, 100 * MS);
+    }
+    settings = *sched_settings(h->sched);
+    settings.quantum_max_ns += 1000 * MS;
+    sched_set(h->sched, &settings, h->now);
+    harness_take(h);
+    end_client(h, 0);
+    pass_time(h, 100 * MS);
+    assert_true(has_run(h, 3));
+    assert_false(has_run(h, 2) || has_run(h, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(policy_fifo_first_runs_while_it_has_work),
+        scenario(policy_fifo_a_new_setting_changes_no_order),
         scenario(policy_rr_a_quantum_each_whatever_the_weight),
         scenario(policy_fair_time_by_weight),
         scenario(policy_fair_short_burst_goes_before_the_end_of_a_long_turn),
