@@ -59,6 +59,8 @@ static void begin_party(struct sched_party *party, uint64_t length, uint64_t now
     party->turn.measured = true;
     party->device->turns.generation++; /* there is a time now when it must stop */
     party->turn.progress = now;
+    lockd_list_each (at, &party->members)
+        sched_member_of(at, of_party)->books.most = 0;
     party->time.ran = 0;
     party->time.counted_at = now;
     /* one that only keeps its place for the others of the gang has begun */

@@ -105,6 +105,7 @@ struct sched_member_books {
     uint64_t offered; /* it cannot stop for want of memory: since when there is some for it that
                          it has not taken; LOCKD_NEVER */
     bool refuses;     /* ... for so long that it cannot be true */
+    uint64_t most;    /* that was resident in this turn; to come and go gets nobody ahead */
 };
 
 /* Where a member's time went, up to counted_at: books.c. */

@@ -238,8 +238,10 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
     /* it cannot have more than it was ever given, whatever it says */
     const uint64_t resident = sched_min(state->resident, member->sent.given);
 
-    if (resident > member->report.resident)
+    if (resident > member->report.resident &&
+        (!member->party->turn.begun || resident > member->books.most))
         sched_books_ahead(member, now);
+    member->books.most = sched_max(member->books.most, resident);
     if (resident < member->report.resident || state->target_seq > member->report.echoed)
         member->books.owes = LOCKD_NEVER; /* it is at it */
     member->report.flags = state->flags;

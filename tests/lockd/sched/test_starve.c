@@ -219,9 +219,35 @@ static void lock_newcomer_that_runs_and_fits_goes_on(void **state)
     assert_int_equal(condition_of(h, 1), GS_CONDITION_RUNS);
 }
 
+/* One that never runs, and whose memory comes and goes all the time, gets nowhere: the turn is the
+ * other one's. */
+static void starve_one_whose_memory_comes_and_goes_is_passed_over(void **state)
+{
+    struct harness *h = *state;
+    int ran = 0;
+
+    say_state(h, 0, W, 7 * GIB, 0);
+    say_state(h, 1, W, 7 * GIB, 0);
+    for (int step = 0; step < 15000; step++) {
+        uint64_t resident = sched_min(h->client[0].target.budget, 7 * GIB);
+
+        obey_target(h, 1);
+        obey_target(h, 1);
+        if (!has_run(h, 0))
+            resident = sched_min(resident, h->client[0].state.resident);
+        else if (step / 50 % 2 != 0)
+            resident /= 2;
+        say_state(h, 0, W, 7 * GIB, resident);
+        pass_time(h, 20 * MS);
+        ran += is_running(h, 1);
+    }
+    assert_in_range(ran, 15000 / 4, 15000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        scenario(starve_one_whose_memory_comes_and_goes_is_passed_over),
         scenario(lock_fair_party_that_never_runs_others_get_two_thirds),
         scenario(lock_rr_party_that_never_runs_others_get_a_fifth),
         scenario(lock_never_opens_its_gate_is_skipped_while_others_come_and_go),
