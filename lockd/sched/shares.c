@@ -245,7 +245,8 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
             if (share->going == NULL || goes_until(party, now) >= goes_until(share->going, now))
                 share->going = party;
         } else if (!party->turn.backfilled) {
-            share->batch_held = true;
+            /* one whose turn is over only stays because nobody would gain by its place */
+            share->batch_held = share->batch_held || party->turn.until > now;
             share->batch_runs = share->batch_runs || party->books.running_members != 0;
             share->coming = party;
         }
@@ -366,6 +367,6 @@ bool sched_share_waits(const struct sched_party *party)
 
     /* one that only runs beside others is not served yet: else it would make its place free */
     return party->share.first && share->batch_queued + share->batch_beside != 0 &&
-           (!share->batch_held || share->batch_queued != 0) &&
+           !share->batch_held &&
            asked_for(had_of_due(party, share->at)) > share->spare + begun;
 }
