@@ -23,6 +23,7 @@
 #include "runtime/gate/gate.h"
 #include "runtime/host/host.h"
 #include "runtime/memory/dispose.h"
+#include "runtime/memory/exports.h"
 #include "runtime/memory/free.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/memory/memory.h"
@@ -42,11 +43,25 @@ static struct {
     CUdeviceptr had, more;
     char folder[32];
     bool refuse_host, refuse_map, refuse_card;
+    bool export_first; /* a handle is made while the first host memory is */
 } self;
+
+/* A handle for other processes, as cuIpcGetMemHandle makes it. */
+static bool export_more(void)
+{
+    struct gs_ipc_handle handle;
+    bool ours;
+
+    return gs_exports_handle(self.more, &handle, &ours) == CUDA_SUCCESS && ours;
+}
 
 static CUresult create_or_refuse(CUmemGenericAllocationHandle *handle, size_t bytes,
                                  const CUmemAllocationProp *prop, unsigned long long flags)
 {
+    if (self.export_first && prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) {
+        self.export_first = false;
+        assert_true(export_more());
+    }
     if (self.refuse_host && prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (self.refuse_card && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
@@ -302,6 +317,61 @@ static void beyond_freed_there_nothing_is_left(void **state)
     assert_false(gs_beyond_needs_stop());
 }
 
+static void fetch_all(void)
+{
+    stop();
+    tell(GS_TARGET_RUN, HAD + GROWTH);
+    gs_beyond_look(gs_now(), true, true);
+    while (gs_beyond_step(gs_now()))
+        continue;
+    assert_int_equal(accounts().over, 0);
+    assert_int_equal(accounts().resident, HAD + GROWTH);
+    assert_true(gs_memory_if_complete(open_now));
+    check_contents(self.more, GROWTH, 5000);
+}
+
+/* The program, which never chose overcommit, exports what it has there. */
+static void beyond_exported_there_it_comes_back(void **state)
+{
+    (void)state;
+    put_all();
+    assert_true(export_more());
+    stop();
+    tell(0, HAD);
+    assert_int_equal(due(), GROWTH);
+    fetch_all();
+}
+
+/* With overcommit it may stay there for ever. */
+static void beyond_overcommit_what_is_there_has_no_handle(void **state)
+{
+    (void)state;
+    put_all();
+    gs_runtime.config.overcommit = ROOM;
+    assert_false(export_more());
+    gs_runtime.config.overcommit = 0;
+    assert_true(export_more());
+}
+
+/* What has a handle does not go there any more, but a part may have gone just before. */
+static void beyond_exported_meanwhile_the_first_part_comes_back(void **state)
+{
+    (void)state;
+    self.export_first = true;
+    gs_beyond_put(true);
+    assert_false(self.export_first);
+    assert_in_range(accounts().over, 1, GROWTH - 1);
+    assert_int_equal(accounts().missing, GROWTH - accounts().over);
+    tell(GS_TARGET_RUN, HAD + GROWTH);
+    gs_beyond_look(gs_now(), true, true);
+    while (gs_beyond_step(gs_now()))
+        continue;
+    gs_beyond_look(gs_now(), true, true);
+    assert_int_equal(accounts().over, 0);
+    assert_int_equal(gs_host_claimed(), 0);
+    assert_int_equal(accounts().demand, HAD + GROWTH);
+}
+
 static bool nobody_to_wait_for(void)
 {
     return false;
@@ -357,6 +427,9 @@ int main(void)
         scenario(beyond_no_host_memory_it_is_still_missing),
         scenario(beyond_not_told_nothing_goes_there),
         scenario(beyond_freed_there_nothing_is_left),
+        scenario(beyond_exported_there_it_comes_back),
+        scenario(beyond_overcommit_what_is_there_has_no_handle),
+        scenario(beyond_exported_meanwhile_the_first_part_comes_back),
     };
 
     return cmocka_run_group_tests(tests, begin_card, end_card);
