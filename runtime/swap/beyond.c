@@ -14,6 +14,7 @@
 #include "runtime/swap/beyond.h"
 
 #include "lockd/protocol/wire.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/log.h"
@@ -28,6 +29,7 @@
 
 #define PATIENCE_NS 10000000000ull /* for room that does not come */
 #define AGAIN_NS    20000000ull
+#define ROUND_NS    100000000ull /* the driver takes 20 ms for 64 MiB; the daemon wants answers */
 
 static struct {
     bool asks;         /* for host memory */
@@ -102,39 +104,47 @@ static bool put_chunk(const struct gs_exchange_chunk *it)
     return true;
 }
 
-static void put_device(struct gs_device *device)
+/* True: the time is up, and there may be more. */
+static bool put_device(struct gs_device *device, uint64_t until)
 {
     const struct gs_context *context = gs_context_for(device);
     struct gs_exchange_chunk it;
     uint64_t bytes = 0;
+    bool late = false;
     CUcontext popped;
 
     if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
-        return;
-    while (find_chunk(device, GS_CHUNK_ABSENT, UINT64_MAX, &it) && put_chunk(&it))
+        return false;
+    while (!late && find_chunk(device, GS_CHUNK_ABSENT, UINT64_MAX, &it) && put_chunk(&it)) {
         bytes += it.bytes;
+        late = gs_now() >= until;
+    }
     gs_driver.cuCtxPopCurrent_v2(&popped);
     if (bytes == 0)
-        return;
+        return false;
     gs_log("%llu bytes went beyond the card: jobs wait for each other's memory",
            (unsigned long long)bytes);
     self.any = true;
     if (gs_over_limit(device) !=
         0) /* placement.c goes by the uses, which cost each call something */
         gs_uses_begin();
+    return late;
 }
 
-void gs_beyond_put(bool closed)
+bool gs_beyond_put(bool closed)
 {
+    const uint64_t until = gs_now() + ROUND_NS;
     const bool asked = self.asks;
     struct gs_device *device;
+    bool late = false;
 
     self.asks = false;
-    for (unsigned i = 0; closed && (device = gs_device_at(i)) != NULL; i++)
+    for (unsigned i = 0; closed && !late && (device = gs_device_at(i)) != NULL; i++)
         if (is_told(device) && !device->managed && gs_memory_accounts(device).missing != 0)
-            put_device(device);
+            late = put_device(device, until);
     if (asked && !self.asks)
         gs_host_give_up_claim();
+    return late;
 }
 
 /* --- and back --- */
