@@ -149,15 +149,29 @@ bool gs_beyond_put(bool closed)
 
 /* --- and back --- */
 
+/* Of the chunks that may come. Not of what was pinned there, which stays. */
+static uint64_t bytes_that_fit(const struct gs_device *device, uint64_t room)
+{
+    uint64_t bytes = 0;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        for (uint32_t i = 0; i < range->chunk_count && range->over != 0; i++)
+            if (range->chunks[i].state == GS_CHUNK_OVER && gs_exchange_is_free(range, i) &&
+                gs_range_chunk_bytes(range, i) <= room - bytes)
+                bytes += gs_range_chunk_bytes(range, i);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return bytes;
+}
+
 uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts *accounts)
 {
     const uint64_t room = gs_device_room(device);
-    uint64_t fits;
 
-    if (accounts->over == 0 || is_told(device) || gs_over_limit(device) != 0)
+    if (accounts->over == 0 || is_told(device) || gs_over_limit(device) != 0 ||
+        room <= accounts->demand)
         return 0;
-    fits = room > accounts->demand ? room - accounts->demand : 0;
-    return accounts->over < fits ? accounts->over : fits;
+    return bytes_that_fit(device, room - accounts->demand);
 }
 
 static uint64_t room_on(const struct gs_device *device)
@@ -181,11 +195,9 @@ uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped)
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
         const uint64_t bytes = gs_beyond_due(device, &accounts);
-        struct gs_exchange_chunk it;
 
         any |= accounts.over != 0;
-        due |= bytes != 0 && (self.coming || stopped || room_on(device) >= bytes) &&
-               find_chunk(device, GS_CHUNK_OVER, bytes, &it);
+        due |= bytes != 0 && (self.coming || stopped || room_on(device) >= bytes);
     }
     if (!any)
         gs_log("no memory is beyond the card any more");

@@ -20,6 +20,7 @@
 #include "runtime/base/config.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
+#include "runtime/base/mutex.h"
 #include "runtime/gate/gate.h"
 #include "runtime/host/host.h"
 #include "runtime/memory/dispose.h"
@@ -27,6 +28,7 @@
 #include "runtime/memory/free.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/memory/memory.h"
+#include "runtime/range/memory_lock.h"
 #include "runtime/range/range.h"
 #include "runtime/swap/beyond.h"
 #include "runtime/swap/swap.h"
@@ -348,6 +350,35 @@ static void beyond_driver_takes_long_it_goes_there_in_rounds(void **state)
     check_contents(self.had, HAD, 1000);
 }
 
+/* What can never come is no reason to count as one whose memory moves. */
+static void beyond_pinned_there_nothing_is_due(void **state)
+{
+    (void)state;
+    put_all();
+    tell(0, HAD);
+    assert_int_equal(due(), GROWTH);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_range_pin(gs_range_at(self.more));
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    assert_int_equal(due(), 0);
+}
+
+static void beyond_program_has_grown_what_fits_is_due(void **state)
+{
+    CUdeviceptr third;
+    bool ours;
+
+    (void)state;
+    put_all();
+    tell(GS_TARGET_RUN, HAD);
+    third = allocate(150 * MIB); /* 6 MiB are left, and the smallest piece has 12 */
+    assert_int_equal(due(), 0);
+    assert_int_equal(gs_memory_free(third, NULL, &ours), CUDA_SUCCESS);
+    third = allocate(ROOM - HAD - 70 * MIB);
+    assert_int_equal(due(), 64 * MIB);
+    assert_int_equal(gs_memory_free(third, NULL, &ours), CUDA_SUCCESS);
+}
+
 /* The program, which never chose overcommit, exports what it has there. */
 static void beyond_exported_there_it_comes_back(void **state)
 {
@@ -447,6 +478,8 @@ int main(void)
         scenario(beyond_not_told_nothing_goes_there),
         scenario(beyond_freed_there_nothing_is_left),
         scenario(beyond_driver_takes_long_it_goes_there_in_rounds),
+        scenario(beyond_pinned_there_nothing_is_due),
+        scenario(beyond_program_has_grown_what_fits_is_due),
         scenario(beyond_exported_there_it_comes_back),
         scenario(beyond_overcommit_what_is_there_has_no_handle),
         scenario(beyond_exported_meanwhile_the_first_part_comes_back),
