@@ -172,7 +172,7 @@ class MoveTest(unittest.TestCase):
             self.assert_right(each)
 
     def test_memory_beyond_the_card_stays(self):
-        cards = self.cards()
+        cards = self.cards(SIMCUDA_CONTEXT_MEMORY="64KiB")  # else the program takes all of the card before the daemon notices its context
         cards.start_daemon()
         hog = cards.start_hog(8, share="0.7", GPUSHARE_OVERCOMMIT="64MiB")
         cards.await_use(hog, 0)
