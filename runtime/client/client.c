@@ -9,6 +9,7 @@
 
 #include "runtime/client/reconcile.h"
 #include "runtime/gate/drain.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/worker.h"
 #include "runtime/base/daemon.h"
@@ -17,6 +18,7 @@
 #include "runtime/client/evidence.h"
 #include "runtime/client/relocate.h"
 #include "runtime/client/session.h"
+#include "runtime/memory/openings.h"
 #include "runtime/base/stats.h"
 #include "runtime/swap/swap.h"
 #include "runtime/base/uncancelled.h"
@@ -67,12 +69,14 @@ static void *client_main(void *unused)
 
 /* Runs before the driver's own exit handlers, which were registered when it was loaded. From
  * here on the client thread calls the driver only while a thread of the program waits for it
- * (that thread then delays the driver's end as well). Work that does not end is not waited for,
- * as without gpushare. */
+ * (that thread then delays the driver's end as well). So what is kept open of other processes'
+ * memory, which they could not move until the process has ended, is closed here. Work that does not
+ * end is not waited for, as without gpushare. */
 static void at_exit(void)
 {
     gs_reconcile_exiting();
     gs_worker_park_for(EXIT_LIMIT_NS);
+    gs_openings_tend(gs_now(), true);
     gs_worker_unpark();
 }
 

@@ -67,7 +67,7 @@ static struct {
     _Atomic(uint32_t) wanted,
         told;                 /* looks that threads wait for, and those whose keys are sent */
     uint32_t added;           /* keys so far; under the lock */
-    _Atomic(uint32_t) sent;   /* ... that the daemon has been told. Release, acquire */
+    _Atomic(uint32_t) sent;   /* ... that this daemon has been told. Release, acquire */
     _Atomic(uint64_t) waited; /* ns, by threads of the program. Relaxed */
     uint32_t looks;           /* client thread: `wanted` when it last looked */
     uint64_t looked_at, look_at, waits_since, beside_since; /* client thread */
@@ -514,6 +514,7 @@ void gs_evidence_lost(void)
     for (unsigned i = 0; i < self.count; i++)
         self.found[i].said = false;
     pthread_mutex_unlock(&self.lock);
+    atomic_store_explicit(&self.sent, 0, memory_order_relaxed);
     atomic_store_explicit(&self.unsaid, true, memory_order_release);
 }
 

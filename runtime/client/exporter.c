@@ -182,15 +182,15 @@ static int send_chunks(struct asked *asked, const struct gs_exported *found, int
     return error;
 }
 
-/* Brings the range in, and makes memory of which descriptors can be made. -EAGAIN: not ready
- * yet. */
+/* Brings the range in, and makes memory of which descriptors can be made. What lies beyond the
+ * card comes back by itself (swap/beyond.c). -EAGAIN: not ready yet. */
 static int make_ready(struct gs_range *range, bool stopped)
 {
     CUresult result = CUDA_SUCCESS;
     bool whole;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    whole = gs_range_is_whole(range);
+    whole = gs_range_is_whole(range) && range->over == 0;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!whole || range->moving != 0)
         return -EAGAIN;

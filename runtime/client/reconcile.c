@@ -382,7 +382,8 @@ uint64_t gs_reconcile(void)
         due = smaller_of(due, stop_program(now));
     else if (!must_stop() && self.started_to_stop)
         reopen_if_complete();
-    gs_beyond_put(self.stopped || self.started_to_stop);
+    if (gs_beyond_put(self.stopped || self.started_to_stop))
+        due = 0;
     if (gs_memory_dispose_dead(self.stopped))
         due = smaller_of(due, MS);
     if (all_may_run() || self.stopped)

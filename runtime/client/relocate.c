@@ -148,6 +148,8 @@ static const char *hindrance_on(const struct gs_device *device)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (device->accounts.managed != 0 || device->accounts.loose != 0)
         why = "it has managed memory";
+    if (device->accounts.over != 0) /* no driver was seen to restore that */
+        why = "it has memory beyond the card, in host memory";
     for (const struct gs_range *range = device->ranges; range != NULL && why == NULL;
          range = range->next)
         why = hindrance_of(range);

@@ -19,6 +19,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
 #include "runtime/range/memory_lock.h"
+#include "runtime/range/over.h"
 #include "runtime/range/shares.h"
 #include "runtime/range/slab.h"
 
@@ -26,12 +27,13 @@ static _Atomic(uint64_t)
     unasked_since;         /* ns; UINT64_MAX: a process has asked for one. Relaxed */
 static uint8_t number[16]; /* of this process; zeros: it has made no handle */
 
-/* Under the lock: base and size of the allocation there; false: it can have no handle. */
+/* Under the lock: base and size of the allocation there; false: it can have no handle. What the
+ * daemon has put beyond the card comes back (swap/beyond.c). With overcommit it may stay there. */
 static bool allocation_at(const struct gs_range *range, CUdeviceptr address, CUdeviceptr *base,
                           uint64_t *bytes)
 {
     if (range == NULL || range->own != NULL || range->pool != NULL || range->theirs != NULL ||
-        range->over != 0 || range->device->managed)
+        (range->over != 0 && gs_over_is_on(range->device)) || range->device->managed)
         return false;
     *base = range->node.base;
     *bytes = range->node.size;

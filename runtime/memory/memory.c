@@ -33,6 +33,7 @@
 #define GIVING_BACK_NS 5000000000ull
 #define LOOK_NS        500000ull
 #define SETTLE_NS      5000000ull
+#define SETTLED_NS     2000000000ull /* as in shares.c */
 
 /* An allocation under way: the request, and what follows from it. */
 struct need {
@@ -52,11 +53,14 @@ static void discard_range(struct gs_range *range)
     free(range);
 }
 
-/* The figures may not know yet what the program has just freed: waits for them. */
+/* The figures may not know yet what the program has just freed: waits for them, but not for what
+ * other threads free meanwhile. */
 static bool admit_soon(struct gs_range *range)
 {
+    const uint64_t until = gs_now() + SETTLED_NS;
+
     while (!gs_range_admit(range)) {
-        if (!gs_shares_unsettled() || gs_daemon_is_absent())
+        if (!gs_shares_unsettled() || gs_daemon_is_absent() || gs_now() >= until)
             return false;
         gs_worker_wake();
         gs_pause(SETTLE_NS);

@@ -63,7 +63,7 @@ CUresult gs_openings_open(const struct gs_ipc_handle *like, struct gs_device *de
 CUresult gs_openings_close(CUdeviceptr address, bool *ours);
 
 /* Unmaps memory that is closed and was kept long enough, or that its exporter has freed; all: all
- * that is kept. Returns ns until it should be called again. Client thread. */
+ * that is kept. Returns ns until it should be called again. Client thread, or at exit. */
 uint64_t gs_openings_tend(uint64_t now, bool all);
 
 /* Releases the parts that have come and are not mapped. */

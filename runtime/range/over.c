@@ -33,15 +33,25 @@ static void look_at_host(void)
     half_of_host = available == UINT64_MAX ? UINT64_MAX : available / 2;
 }
 
+/* 0: overcommit is off */
+static uint64_t chosen_limit(const struct gs_device *device)
+{
+    if (device->managed)
+        return 0;
+    return gs_runtime.config.overcommit_set
+               ? gs_runtime.config.overcommit
+               : atomic_load_explicit(&device->target.overcommit, memory_order_relaxed);
+}
+
+bool gs_over_is_on(const struct gs_device *device)
+{
+    return chosen_limit(device) != 0;
+}
+
 uint64_t gs_over_limit(const struct gs_device *device)
 {
-    const uint64_t limit =
-        gs_runtime.config.overcommit_set
-            ? gs_runtime.config.overcommit
-            : atomic_load_explicit(&device->target.overcommit, memory_order_relaxed);
+    const uint64_t limit = chosen_limit(device);
 
-    if (limit == 0 || device->managed)
-        return 0;
     if (limit != GS_OVERCOMMIT_AUTO)
         return limit < MOST ? limit : MOST;
     pthread_once(&once, look_at_host);

@@ -16,6 +16,9 @@
  * Any thread, without gs_memory_lock. */
 uint64_t gs_over_limit(const struct gs_device *device);
 
+/* Overcommit is on. Any thread. */
+bool gs_over_is_on(const struct gs_device *device);
+
 /* Bytes of a chunk of new memory: so many, or fewer where there is overcommit. */
 uint64_t gs_over_chunk_bytes(const struct gs_device *device, uint64_t otherwise);
 

@@ -14,6 +14,7 @@
 #include "runtime/swap/beyond.h"
 
 #include "lockd/protocol/wire.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/log.h"
@@ -28,6 +29,7 @@
 
 #define PATIENCE_NS 10000000000ull /* for room that does not come */
 #define AGAIN_NS    20000000ull
+#define ROUND_NS    100000000ull /* the driver takes 20 ms for 64 MiB; the daemon wants answers */
 
 static struct {
     bool asks;         /* for host memory */
@@ -102,52 +104,74 @@ static bool put_chunk(const struct gs_exchange_chunk *it)
     return true;
 }
 
-static void put_device(struct gs_device *device)
+/* True: the time is up, and there may be more. */
+static bool put_device(struct gs_device *device, uint64_t until)
 {
     const struct gs_context *context = gs_context_for(device);
     struct gs_exchange_chunk it;
     uint64_t bytes = 0;
+    bool late = false;
     CUcontext popped;
 
     if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
-        return;
-    while (find_chunk(device, GS_CHUNK_ABSENT, UINT64_MAX, &it) && put_chunk(&it))
+        return false;
+    while (!late && find_chunk(device, GS_CHUNK_ABSENT, UINT64_MAX, &it) && put_chunk(&it)) {
         bytes += it.bytes;
+        late = gs_now() >= until;
+    }
     gs_driver.cuCtxPopCurrent_v2(&popped);
     if (bytes == 0)
-        return;
+        return false;
     gs_log("%llu bytes went beyond the card: jobs wait for each other's memory",
            (unsigned long long)bytes);
     self.any = true;
     if (gs_over_limit(device) !=
         0) /* placement.c goes by the uses, which cost each call something */
         gs_uses_begin();
+    return late;
 }
 
-void gs_beyond_put(bool closed)
+bool gs_beyond_put(bool closed)
 {
+    const uint64_t until = gs_now() + ROUND_NS;
     const bool asked = self.asks;
     struct gs_device *device;
+    bool late = false;
 
     self.asks = false;
-    for (unsigned i = 0; closed && (device = gs_device_at(i)) != NULL; i++)
+    for (unsigned i = 0; closed && !late && (device = gs_device_at(i)) != NULL; i++)
         if (is_told(device) && !device->managed && gs_memory_accounts(device).missing != 0)
-            put_device(device);
+            late = put_device(device, until);
     if (asked && !self.asks)
         gs_host_give_up_claim();
+    return late;
 }
 
 /* --- and back --- */
 
+/* Of the chunks that may come. Not of what was pinned there, which stays. */
+static uint64_t bytes_that_fit(const struct gs_device *device, uint64_t room)
+{
+    uint64_t bytes = 0;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        for (uint32_t i = 0; i < range->chunk_count && range->over != 0; i++)
+            if (range->chunks[i].state == GS_CHUNK_OVER && gs_exchange_is_free(range, i) &&
+                gs_range_chunk_bytes(range, i) <= room - bytes)
+                bytes += gs_range_chunk_bytes(range, i);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return bytes;
+}
+
 uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts *accounts)
 {
     const uint64_t room = gs_device_room(device);
-    uint64_t fits;
 
-    if (accounts->over == 0 || is_told(device) || gs_over_limit(device) != 0)
+    if (accounts->over == 0 || is_told(device) || gs_over_limit(device) != 0 ||
+        room <= accounts->demand)
         return 0;
-    fits = room > accounts->demand ? room - accounts->demand : 0;
-    return accounts->over < fits ? accounts->over : fits;
+    return bytes_that_fit(device, room - accounts->demand);
 }
 
 static uint64_t room_on(const struct gs_device *device)
@@ -171,11 +195,9 @@ uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped)
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
         const uint64_t bytes = gs_beyond_due(device, &accounts);
-        struct gs_exchange_chunk it;
 
         any |= accounts.over != 0;
-        due |= bytes != 0 && (self.coming || stopped || room_on(device) >= bytes) &&
-               find_chunk(device, GS_CHUNK_OVER, bytes, &it);
+        due |= bytes != 0 && (self.coming || stopped || room_on(device) >= bytes);
     }
     if (!any)
         gs_log("no memory is beyond the card any more");

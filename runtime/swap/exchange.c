@@ -46,7 +46,8 @@ static struct {
 
 bool gs_exchange_is_free(const struct gs_range *range, uint32_t index)
 {
-    return range->life == GS_RANGE_LIVE && !range->pinned && range->exports == NULL &&
+    return range->life == GS_RANGE_LIVE && !range->pinned &&
+           (range->exports == NULL || range->chunks[index].state == GS_CHUNK_OVER) &&
            range->moving == 0 && !range->chunks[index].moving && !range->chunks[index].adrift &&
            gs_over_suits(range) && gs_range_is_needed(range) &&
            (range->own == NULL || !range->own->worked_on);

@@ -18,7 +18,8 @@ struct gs_exchange_chunk {
     uint64_t bytes, used;
 };
 
-/* Under gs_memory_lock: the chunk may change places. */
+/* Under gs_memory_lock: the chunk may change places. One of which there is a handle comes to the
+ * card, where other processes can open it, and does not leave it. */
 bool gs_exchange_is_free(const struct gs_range *range, uint32_t index);
 
 /* Under gs_memory_lock: bytes that the card has for chunks from beyond it. */

@@ -206,6 +206,25 @@ static void tell_child(const char *a, const char *b)
     printf(child > 0 ? "ok %d\n" : "error %d\n", (int)child);
 }
 
+static bool lingers;
+
+static void linger(void)
+{
+    while (lingers && getchar() != EOF)
+        continue;
+}
+
+/* ends, and does not get beyond its exit handlers before the end of standard input */
+static void tell_linger(const char *a, const char *b)
+{
+    (void)a;
+    (void)b;
+    lingers = true;
+    printf("ok\n");
+    fflush(stdout);
+    exit(0); /* NOLINT(concurrency-mt-unsafe): it has no other threads */
+}
+
 struct storm {
     pthread_t thread;
     CUcontext context;
@@ -278,7 +297,7 @@ static const struct {
     {"handle", tell_handle}, {"open", tell_open},   {"close", tell_close},
     {"free", tell_free},     {"copy", tell_copy},   {"same", tell_same},
     {"size", tell_size},     {"child", tell_child}, {"attributes", tell_attributes},
-    {"forget", tell_forget}, {"storm", tell_storm},
+    {"forget", tell_forget}, {"storm", tell_storm}, {"linger", tell_linger},
 };
 
 static void obey_line(char *line)
@@ -301,8 +320,10 @@ static void obey_line(char *line)
 int ipc_told(int ordinal)
 {
     char line[512];
-    const CUresult result = ipc_begin_driver(ordinal);
+    CUresult result = CUDA_ERROR_UNKNOWN;
 
+    if (atexit(linger) == 0) /* the handlers of the library and the driver run before it */
+        result = ipc_begin_driver(ordinal);
     answer_result(result);
     fflush(stdout);
     while (result == CUDA_SUCCESS && fgets(line, sizeof line, stdin) != NULL)

@@ -171,6 +171,15 @@ class MoveTest(unittest.TestCase):
         for each in (hog, hidden, native, *ranks):
             self.assert_right(each)
 
+    def test_memory_beyond_the_card_stays(self):
+        cards = self.cards(SIMCUDA_CONTEXT_MEMORY="64KiB")  # else the program takes all of the card before the daemon notices its context
+        cards.start_daemon()
+        hog = cards.start_hog(8, share="0.7", GPUSHARE_OVERCOMMIT="64MiB")
+        cards.await_use(hog, 0)
+        wait_for(lambda: cards.state(hog, 0).get("over", 0) > 0, PATIENCE, "memory beyond the card")
+        self.assert_stays(cards, hog, "it has memory beyond the card")
+        self.assert_right(hog)
+
     def test_driver_that_is_too_old(self):
         cards = self.cards()
         cards.start_daemon(SIMCUDA_FAIL="cuDriverGetVersion:1:3")  # as one that says nothing

@@ -11,7 +11,8 @@
  * and both export device memory, as NCCL does where GPUs reach each other; "connect" does only the first; "nccl" and "none" do nothing.
  * With GROWTH (a file, too) this rank needs as much memory again in the middle, at the same moment
  * as the rank of another job that has that file; the others of both jobs are in kernels that wait
- * for them then.
+ * for them then. It makes a handle of that memory (CUDA IPC), and another rank opens and reads it at
+ * the end.
  * Its last line is "ok" if its memory holds what it must.
  */
 #include <arpa/inet.h>
@@ -37,7 +38,11 @@
 struct meeting {
     _Atomic(uint32_t) at[RANKS_MOST]; /* the round that each has come to */
     _Atomic(uint32_t) port;
+    _Atomic(uint32_t) exported; /* the stages of the growth that another rank opens */
+    CUipcMemHandle handle;
 };
+
+enum { HAS_HANDLE = 1, IS_WRITTEN, IS_READ };
 
 static void meet_run(const struct simcuda_launch *launch)
 {
@@ -171,6 +176,32 @@ static CUdeviceptr grow(const char *path, uint32_t rank, size_t bytes)
     return more;
 }
 
+/* The library waits 30 s for memory that is beyond the card to come back. */
+static bool is_right_opened(struct meeting *meeting, size_t bytes, uint32_t round)
+{
+    CUdeviceptr there;
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    bool right;
+
+    while (atomic_load(&meeting->exported) < IS_WRITTEN)
+        usleep(1000);
+    for (unsigned i = 0; i < 5 && result != CUDA_SUCCESS; i++)
+        result =
+            cuIpcOpenMemHandle(&there, meeting->handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    OK(result);
+    right = is_right(there, bytes, round);
+    OK(cuIpcCloseMemHandle(there));
+    atomic_store(&meeting->exported, IS_READ);
+    return right;
+}
+
+static void be_opened(struct meeting *meeting)
+{
+    atomic_store(&meeting->exported, IS_WRITTEN);
+    while (atomic_load(&meeting->exported) != IS_READ)
+        usleep(1000);
+}
+
 int main(int argc, char **argv)
 {
     const bool given = argc == 7 || argc == 8;
@@ -186,6 +217,7 @@ int main(int argc, char **argv)
     CUcontext context;
     CUmodule module;
     CUdevice device;
+    bool right;
 
     if (rank >= RANKS_MOST || ranks > RANKS_MOST)
         return 2;
@@ -226,14 +258,22 @@ int main(int argc, char **argv)
         queue_work(memory, bytes, round);
         if (more != 0)
             queue_work(more, bytes, round + 1);
+        if (more != 0 && atomic_load(&meeting->exported) == 0) {
+            OK(cuIpcGetMemHandle(&meeting->handle, more));
+            atomic_store(&meeting->exported, HAS_HANDLE);
+        }
         OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL,
                           (void *[]){&meeting, &rank, &ranks, &round}, NULL));
         if (round % 2 == 0)
             OK(cuCtxSynchronize());
     }
     OK(cuCtxSynchronize());
-    puts(is_right(memory, bytes, rounds + 1) && (more == 0 || is_right(more, bytes, rounds + 2))
-             ? "ok"
-             : "wrong");
+    right =
+        is_right(memory, bytes, rounds + 1) && (more == 0 || is_right(more, bytes, rounds + 2));
+    if (more != 0)
+        be_opened(meeting);
+    else if (atomic_load(&meeting->exported) != 0)
+        right &= is_right_opened(meeting, bytes, rounds + 2);
+    puts(right ? "ok" : "wrong");
     return 0;
 }

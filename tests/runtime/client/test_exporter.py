@@ -108,6 +108,20 @@ class Ipc(unittest.TestCase):
             self.assertEqual(one.say("check 0 1"), ["ok"])
             self.all_is_there(card)
 
+    def test_exit_that_takes_long(self):
+        """What was closed a moment before is not kept while the program ends."""
+        with Scene() as card:
+            one, two = card.process(), card.process()
+            _, handle = one.make(24 * MIB, 1)
+            for _ in range(2):
+                piece = two.word(f"open {handle}")
+                self.assertTrue(card.has_shared(one, 24 * MIB), card.figures(one.pid))
+                self.assertEqual(two.say(f"close {piece}"), ["ok"])
+            self.assertEqual(two.say("linger"), ["ok"])
+            self.assertTrue(card.has_shared(one, 0), card.figures(one.pid))
+            self.assertIsNone(two.child.poll())
+            self.all_is_there(card)
+
     def test_small_chunks(self):
         """A program with overcommit has its memory in small chunks: their descriptors take several messages."""
         with Scene() as card:

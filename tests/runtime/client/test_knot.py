@@ -22,7 +22,7 @@ class Knot(BuildTest):
                        "20", "none"]
             if rank == grows:
                 command.append(os.path.join(card.folder, "growth"))
-            ranks.append(card.start(command, CUDA_VISIBLE_DEVICES=str(rank), GPUSHARE_GROUP=name,
+            ranks.append(card.start(command, CUDA_VISIBLE_DEVICES=f"{rank},{1 - rank}", GPUSHARE_GROUP=name,
                                     GPUSHARE_LOG=os.path.join(card.folder, f"{name}{rank}.log"), **more))
         return ranks
 
@@ -42,7 +42,7 @@ class Knot(BuildTest):
         return found
 
     def test_both_jobs_end(self):
-        """What one of them lacks goes beyond the card, comes back in a later turn, and holds what was written to it."""
+        """What one of them lacks goes beyond the card, comes back in a later turn, and holds what was written to it, also for a process that opens it."""
         with Card(self.build, memory="64MiB", options=["--quantum", "200"], SIMCUDA_DEVICES="2", SIMCUDA_TIMESLICE="0", **Told.SMALL_CONTEXTS) as card:
             self.end(self.job(card, "a", 0) + self.job(card, "b", 1))
             went = self.logs(card, "went beyond the card")

@@ -20,12 +20,15 @@
 #include "runtime/base/config.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
+#include "runtime/base/mutex.h"
 #include "runtime/gate/gate.h"
 #include "runtime/host/host.h"
 #include "runtime/memory/dispose.h"
+#include "runtime/memory/exports.h"
 #include "runtime/memory/free.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/memory/memory.h"
+#include "runtime/range/memory_lock.h"
 #include "runtime/range/range.h"
 #include "runtime/swap/beyond.h"
 #include "runtime/swap/swap.h"
@@ -42,11 +45,28 @@ static struct {
     CUdeviceptr had, more;
     char folder[32];
     bool refuse_host, refuse_map, refuse_card;
+    bool slow_host;    /* each piece takes longer than a round may */
+    bool export_first; /* a handle is made while the first host memory is */
 } self;
+
+/* A handle for other processes, as cuIpcGetMemHandle makes it. */
+static bool export_more(void)
+{
+    struct gs_ipc_handle handle;
+    bool ours;
+
+    return gs_exports_handle(self.more, &handle, &ours) == CUDA_SUCCESS && ours;
+}
 
 static CUresult create_or_refuse(CUmemGenericAllocationHandle *handle, size_t bytes,
                                  const CUmemAllocationProp *prop, unsigned long long flags)
 {
+    if (self.export_first && prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) {
+        self.export_first = false;
+        assert_true(export_more());
+    }
+    if (self.slow_host && prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+        usleep(150000);
     if (self.refuse_host && prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (self.refuse_card && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
@@ -161,7 +181,8 @@ static int end(void **state)
 
 static void put_all(void)
 {
-    gs_beyond_put(true);
+    while (gs_beyond_put(true))
+        continue;
     assert_int_equal(accounts().missing, 0);
     assert_int_equal(accounts().over, GROWTH);
     assert_int_equal(accounts().demand, HAD);
@@ -302,6 +323,105 @@ static void beyond_freed_there_nothing_is_left(void **state)
     assert_false(gs_beyond_needs_stop());
 }
 
+static void fetch_all(void)
+{
+    stop();
+    tell(GS_TARGET_RUN, HAD + GROWTH);
+    gs_beyond_look(gs_now(), true, true);
+    while (gs_beyond_step(gs_now()))
+        continue;
+    assert_int_equal(accounts().over, 0);
+    assert_int_equal(accounts().resident, HAD + GROWTH);
+    assert_true(gs_memory_if_complete(open_now));
+    check_contents(self.more, GROWTH, 5000);
+}
+
+/* Messages are read and sent between the rounds. */
+static void beyond_driver_takes_long_it_goes_there_in_rounds(void **state)
+{
+    (void)state;
+    self.slow_host = true;
+    assert_true(gs_beyond_put(true));
+    assert_int_equal(accounts().over, 64 * MIB);
+    assert_true(gs_beyond_put(true));
+    assert_int_equal(accounts().over, 128 * MIB);
+    self.slow_host = false;
+    put_all();
+    check_contents(self.had, HAD, 1000);
+}
+
+/* What can never come is no reason to count as one whose memory moves. */
+static void beyond_pinned_there_nothing_is_due(void **state)
+{
+    (void)state;
+    put_all();
+    tell(0, HAD);
+    assert_int_equal(due(), GROWTH);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_range_pin(gs_range_at(self.more));
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    assert_int_equal(due(), 0);
+}
+
+static void beyond_program_has_grown_what_fits_is_due(void **state)
+{
+    CUdeviceptr third;
+    bool ours;
+
+    (void)state;
+    put_all();
+    tell(GS_TARGET_RUN, HAD);
+    third = allocate(150 * MIB); /* 6 MiB are left, and the smallest piece has 12 */
+    assert_int_equal(due(), 0);
+    assert_int_equal(gs_memory_free(third, NULL, &ours), CUDA_SUCCESS);
+    third = allocate(ROOM - HAD - 70 * MIB);
+    assert_int_equal(due(), 64 * MIB);
+    assert_int_equal(gs_memory_free(third, NULL, &ours), CUDA_SUCCESS);
+}
+
+/* The program, which never chose overcommit, exports what it has there. */
+static void beyond_exported_there_it_comes_back(void **state)
+{
+    (void)state;
+    put_all();
+    assert_true(export_more());
+    stop();
+    tell(0, HAD);
+    assert_int_equal(due(), GROWTH);
+    fetch_all();
+}
+
+/* With overcommit it may stay there for ever. */
+static void beyond_overcommit_what_is_there_has_no_handle(void **state)
+{
+    (void)state;
+    put_all();
+    gs_runtime.config.overcommit = ROOM;
+    assert_false(export_more());
+    gs_runtime.config.overcommit = 0;
+    assert_true(export_more());
+}
+
+/* What has a handle does not go there any more, but a part may have gone just before. */
+static void beyond_exported_meanwhile_the_first_part_comes_back(void **state)
+{
+    (void)state;
+    self.export_first = true;
+    while (gs_beyond_put(true))
+        continue;
+    assert_false(self.export_first);
+    assert_in_range(accounts().over, 1, GROWTH - 1);
+    assert_int_equal(accounts().missing, GROWTH - accounts().over);
+    tell(GS_TARGET_RUN, HAD + GROWTH);
+    gs_beyond_look(gs_now(), true, true);
+    while (gs_beyond_step(gs_now()))
+        continue;
+    gs_beyond_look(gs_now(), true, true);
+    assert_int_equal(accounts().over, 0);
+    assert_int_equal(gs_host_claimed(), 0);
+    assert_int_equal(accounts().demand, HAD + GROWTH);
+}
+
 static bool nobody_to_wait_for(void)
 {
     return false;
@@ -357,6 +477,12 @@ int main(void)
         scenario(beyond_no_host_memory_it_is_still_missing),
         scenario(beyond_not_told_nothing_goes_there),
         scenario(beyond_freed_there_nothing_is_left),
+        scenario(beyond_driver_takes_long_it_goes_there_in_rounds),
+        scenario(beyond_pinned_there_nothing_is_due),
+        scenario(beyond_program_has_grown_what_fits_is_due),
+        scenario(beyond_exported_there_it_comes_back),
+        scenario(beyond_overcommit_what_is_there_has_no_handle),
+        scenario(beyond_exported_meanwhile_the_first_part_comes_back),
     };
 
     return cmocka_run_group_tests(tests, begin_card, end_card);
