@@ -238,7 +238,7 @@ const char *lockd_move_take(struct lockd_moves *moves, struct lockd_move_program
 
 uint64_t lockd_move_took(const struct lockd_move_program *program, uint64_t now)
 {
-    return program->move != NULL ? now - program->move->began : 0;
+    return program->move != NULL && !program->move->held ? now - program->move->began : 0;
 }
 
 void lockd_move_gone(struct lockd_move_program *program)

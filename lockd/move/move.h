@@ -104,7 +104,7 @@ bool lockd_move_event(struct lockd_moves *moves, const void *tag);
 /* Abandons moves that take too long, and continues those of killed guards. Returns when to look
  * again. */
 uint64_t lockd_move_tend(struct lockd_moves *moves, uint64_t now);
-/* The time since the program's move began, ns. */
+/* The time since the program's move began, ns; 0: others do not wait for its end. */
 uint64_t lockd_move_took(const struct lockd_move_program *program, uint64_t now);
 /* The program disconnects. Its guard finishes a move that it has begun. */
 void lockd_move_gone(struct lockd_move_program *program);

@@ -168,6 +168,7 @@ void lockd_mover_gone(struct lockd_connection *connection)
 void lockd_mover_ask(struct lockd_connection *connection,
                      const struct gs_wire_relocate *relocate)
 {
+    const uint64_t now = lockd_now();
     struct lockd_connection *found = NULL;
     enum lockd_move_end end;
     struct gs_err why = {0};
@@ -187,12 +188,12 @@ void lockd_mover_ask(struct lockd_connection *connection,
                                "and the program's owner may do that");
         return;
     }
-    if (!connection->peer.controls && lockd_now() < found->user->move_at) {
+    if (!connection->peer.controls && now < found->user->move_at) {
         lockd_outbox_end(connection, -EBUSY, 0,
                          "process %d is not moved: the last move of a program of its user took "
                          "long for nothing, so its next one waits for %u s",
                          relocate->pid,
-                         (unsigned)((found->user->move_at - lockd_now()) / SECOND) + 1);
+                         (unsigned)((found->user->move_at - now) / SECOND) + 1);
         return;
     }
     from = lockd_move_source(&found->program, relocate->uuid, &why);
