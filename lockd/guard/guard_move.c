@@ -31,7 +31,7 @@ struct move {
     CUcheckpointGpuPair pairs[LOCKD_GUARD_PAIRS];
     unsigned pair_count;
     bool all_named; /* pairs names each device that the guard sees */
-    bool held_said; /* HELD */
+    char said;      /* 0, WAITS or HELD */
     bool unsettled; /* a killed guard's last call may still be carried out, in the program */
     char why[LOCKD_GUARD_TEXT / 2]; /* it is not on the other device */
 };
@@ -234,11 +234,19 @@ static CUprocessState read_state(const struct move *move)
     return state;
 }
 
+/* The word for a program that cannot go on. HELD has others make room for it on both devices, so
+ * the driver must have said that it is on neither. */
+static enum lockd_guard_word held_word(CUprocessState state)
+{
+    return state == CU_PROCESS_STATE_CHECKPOINTED ? LOCKD_GUARD_HELD : LOCKD_GUARD_WAITS;
+}
+
 /* Waits for a guard that still works on the record. begin: there can be none, so not for long. */
 static bool lock_record(const struct move *move, bool begin)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct timespec pause = {.tv_nsec = 20000000};
+    CUprocessState state;
     bool said = false;
     int ms = 0;
 
@@ -247,8 +255,9 @@ static bool lock_record(const struct move *move, bool begin)
             return false;
         if (ms >= SETTLE_MS && begin)
             return false;
-        if (ms >= SETTLE_MS && !said && read_state(move) != CU_PROCESS_STATE_RUNNING) {
-            lockd_guard_say(LOCKD_GUARD_HELD,
+        state = ms >= SETTLE_MS ? read_state(move) : CU_PROCESS_STATE_RUNNING;
+        if (!said && state != CU_PROCESS_STATE_RUNNING) {
+            lockd_guard_say(held_word(state),
                             "an earlier guard is still at work, the process is",
                             lockd_guard_state(move->driver, move->pid));
             said = true;
@@ -278,11 +287,11 @@ static bool take_record(struct move *move, int with, bool begin)
  * where it was, whatever it has sent as a record. */
 static void say_no_record(const struct move *move, bool begin)
 {
-    const bool runs = read_state(move) == CU_PROCESS_STATE_RUNNING;
+    const CUprocessState state = read_state(move);
 
-    lockd_guard_say(begin  ? LOCKD_GUARD_FAILED
-                    : runs ? LOCKD_GUARD_STAYED
-                           : LOCKD_GUARD_HELD,
+    lockd_guard_say(begin                               ? LOCKD_GUARD_FAILED
+                    : state == CU_PROCESS_STATE_RUNNING ? LOCKD_GUARD_STAYED
+                                                        : held_word(state),
                     "the record of the move cannot be used", "");
 }
 
@@ -334,18 +343,19 @@ static void note_why(struct move *move, const char *what, CUresult result)
                  lockd_guard_result(move->driver, result));
 }
 
-/* The program is on neither device for now. */
+/* The program cannot go on for now. WAITS may become HELD. */
 static void hold_program(struct move *move, const char *what, const char *why)
 {
     const struct timespec second = {.tv_sec = 1};
+    const enum lockd_guard_word word = held_word(read_state(move));
     char text[LOCKD_GUARD_TEXT];
 
-    if (!move->held_said) {
+    if (move->said == 0 || (move->said == LOCKD_GUARD_WAITS && word == LOCKD_GUARD_HELD)) {
         snprintf(text, sizeof text, "%s says %s (%s), the process is %s", what, why, move->why,
                  lockd_guard_state(move->driver, move->pid));
-        lockd_guard_say(LOCKD_GUARD_HELD, text, "");
+        lockd_guard_say(word, text, "");
+        move->said = (char)word;
     }
-    move->held_said = true;
     nanosleep(&second, NULL);
 }
 

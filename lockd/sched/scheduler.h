@@ -109,6 +109,8 @@ bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint
 /* A guard holds the client: nothing of it is on any device, whatever it reported last; or that is
  * over. Its claims say what it will need. */
 void sched_away(struct sched *sched, struct sched_client *client, bool away, uint64_t now_ns);
+/* Bytes of a device that a client has named, else 0. */
+uint64_t sched_device_total(const struct sched *sched, const uint8_t *uuid);
 enum sched_claimed {
     SCHED_CLAIM_NOTHING, /* no program has memory there that could leave */
     SCHED_CLAIM_PENDING, /* they have more than there is beside the claims */

@@ -200,6 +200,13 @@ void sched_away(struct sched *sched, struct sched_client *client, bool away, uin
     sched_plan_pending(sched, now_ns);
 }
 
+uint64_t sched_device_total(const struct sched *sched, const uint8_t *uuid)
+{
+    const struct sched_device *device = find_device(sched, uuid);
+
+    return device != NULL ? device->measure.total : 0;
+}
+
 enum sched_claimed sched_claimed(const struct sched *sched, const uint8_t *uuid)
 {
     const struct sched_device *device = find_device(sched, uuid);

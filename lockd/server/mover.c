@@ -89,6 +89,21 @@ static void pass_held(void *owner)
         lockd_relations_held(connection);
 }
 
+/* It counts whatever comes of it: its program alone says that it is one. */
+static bool note_adopted(void *owner)
+{
+    struct lockd_connection *connection = owner;
+    const bool soon = lockd_now() < connection->user->move_at && !connection->peer.controls;
+
+    note_failure(connection, HELD_NS);
+    return soon;
+}
+
+static uint64_t find_room(void *owner, const uint8_t *uuid)
+{
+    return lockd_quota_room(owner, uuid);
+}
+
 static void pass_end(void *owner, enum lockd_move_end end, uint64_t ns, uint64_t bytes)
 {
     struct lockd_connection *connection = owner;
@@ -135,6 +150,8 @@ void lockd_mover_init(struct lockd_server *server)
         .left = note_left,
         .held = pass_held,
         .over = pass_end,
+        .adopted = note_adopted,
+        .room = find_room,
         .close = close_record,
         .refuse = refuse_program,
         .is_gone = is_dead,
@@ -192,8 +209,7 @@ void lockd_mover_ask(struct lockd_connection *connection,
         lockd_outbox_end(connection, -EBUSY, 0,
                          "process %d is not moved: the last move of a program of its user took "
                          "long for nothing, so its next one waits for %u s",
-                         relocate->pid,
-                         (unsigned)((found->user->move_at - now) / SECOND) + 1);
+                         relocate->pid, (unsigned)((found->user->move_at - now) / SECOND) + 1);
         return;
     }
     from = lockd_move_source(&found->program, relocate->uuid, &why);

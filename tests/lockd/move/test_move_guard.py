@@ -107,6 +107,18 @@ class GuardTest(unittest.TestCase):
         guard.order("W")
         self.assertEqual(guard.hear()[0], "H")
 
+    def test_no_record_of_a_process_that_the_driver_does_not_know(self):
+        """Nobody makes room for it."""
+        self.program.stdin.close()
+        self.program.wait(PATIENCE)
+        stranger = subprocess.Popen(["sleep", str(PATIENCE)])
+        self.addCleanup(stranger.wait)
+        self.addCleanup(stranger.kill)
+        guard = Guard(self.cards, stranger.pid)
+        self.addCleanup(guard.socket.close)
+        guard.order("W")
+        self.assertEqual(guard.hear()[0], "L")
+
     def test_record_that_cannot_be_written(self):
         """The guard does not try it as often as it can."""
         self.checkpoint()
