@@ -241,7 +241,19 @@ static enum lockd_guard_word held_word(CUprocessState state)
     return state == CU_PROCESS_STATE_CHECKPOINTED ? LOCKD_GUARD_HELD : LOCKD_GUARD_WAITS;
 }
 
-/* Waits for a guard that still works on the record. begin: there can be none, so not for long. */
+/* This guard has done nothing yet, so it need not wait for a daemon that has gone, or that does not
+ * want the move any more, nor for a process that has ended. */
+static bool is_wanted(const struct move *move)
+{
+    struct pollfd daemon = {.fd = STDIN_FILENO};
+    CUprocessState state;
+
+    return poll(&daemon, 1, 0) <= 0 &&
+           move->driver->cuCheckpointProcessGetState(move->pid, &state) == CUDA_SUCCESS;
+}
+
+/* Waits for a guard that still works on the record: the program too can lock it. begin: there can
+ * be no such guard, so not for long. */
 static bool lock_record(const struct move *move, bool begin)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -253,7 +265,7 @@ static bool lock_record(const struct move *move, bool begin)
     for (; fcntl(move->record, F_OFD_SETLK, &whole) != 0; ms += ms < SETTLE_MS ? 20 : 0) {
         if (errno != EAGAIN && errno != EACCES && errno != EINTR)
             return false;
-        if (ms >= SETTLE_MS && begin)
+        if (ms >= SETTLE_MS && (begin || !is_wanted(move)))
             return false;
         state = ms >= SETTLE_MS ? read_state(move) : CU_PROCESS_STATE_RUNNING;
         if (!said && state != CU_PROCESS_STATE_RUNNING) {
@@ -270,14 +282,15 @@ static bool lock_record(const struct move *move, bool begin)
 }
 
 /* A lock belongs to an open file, so the program's file is opened once more. It is a file in
- * memory, or the program has sent something else, and to open that might take for ever. */
+ * memory, or the program has sent something else, and to open that might take for ever. A lease
+ * of the program's would make it wait too. */
 static bool take_record(struct move *move, int with, bool begin)
 {
     char path[64];
 
     snprintf(path, sizeof path, "/proc/self/fd/%d", with);
     if (with >= 0 && is_writable(with) && fcntl(with, F_GET_SEALS) >= 0)
-        move->record = open(path, O_RDWR | O_CLOEXEC);
+        move->record = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (with >= 0)
         close(with);
     return move->record >= 0 && lock_record(move, begin);
