@@ -124,7 +124,7 @@ void lockd_move_hold(struct lockd_move *move, bool away)
         move->away = true;
         if (move->adopted)
             bound_pinned(move);
-        sched_away(move->moves->sched, move->program->client, true, lockd_now());
+        sched_away(move->program->client, true, lockd_now());
         lockd_move_claim_with_context(move, pair->from, move->pinned);
         lockd_move_claim_with_context(move, pair->to, move->pinned);
     } else if (move->adopted && !move->away) { /* nothing but its word says that it needs any */
@@ -163,11 +163,11 @@ static void end_move(struct lockd_move *move, enum lockd_move_end end, int code,
     void *owner = move->program->owner;
 
     lockd_move_tell(move, GS_MOVE_OVER, code);
-    if (move->away)
-        sched_away(move->moves->sched, move->program->client, false, now);
     if (move->stopped != 0)
         calls->pause(owner, false);
     calls->over(owner, end, move->held ? 0 : now - move->began, move->bytes);
+    if (move->away)
+        sched_away(move->program->client, false, now);
     lockd_move_free(move);
 }
 
