@@ -45,7 +45,7 @@ static void tell_program(void *owner, const struct gs_wire_move *message)
     if (connection->dead)
         return;
     if (message->step == GS_MOVE_STOP || message->step == GS_MOVE_LEFT)
-        lockd_closer_allow(connection, true); /* the record comes with the answer */
+        lockd_closer_ask(connection); /* the record comes with the answer */
     lockd_outbox_send(connection, message, sizeof *message);
 }
 

@@ -310,6 +310,27 @@ class MoveDaemonTest(unittest.TestCase):
         self.assertEqual(mover.await_step(OVER)[2], 0)
         self.assertEqual(asker.wait(PATIENCE), 0)
 
+    def test_setting_that_changes_while_it_is_asked_for_its_record(self):
+        """The same for a program that comes in the middle of a move."""
+        config = self.folder + "/lockd.conf"
+        with open(config, "w", encoding="utf-8") as file:
+            file.write("[scheduling]\nhand-over = yes\n")
+        self.start("--config", config)
+        mover = Mover(self.daemon.path)
+        self.addCleanup(mover.close)
+        record = os.memfd_create("record")
+        self.addCleanup(os.close, record)
+        mover.say_step(1, LEFT)
+        mover.await_step(LEFT)
+        with open(config, "w", encoding="utf-8") as file:
+            file.write("[scheduling]\nhand-over = no\n")
+        subprocess.run([CTL, "reload"], env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path}, check=True,
+                       timeout=PATIENCE)
+        mover.say_step(1, LEFT, record)
+        guard = Guard(self.guards)
+        self.addCleanup(guard.end)
+        self.assertEqual(guard.word, "W")
+
     def test_process_that_ends_and_leaves_its_connection_to_another_one(self):
         """Its number may be another process's by then, which no guard may touch."""
         self.start()
