@@ -450,9 +450,11 @@ class MoveDaemonTest(unittest.TestCase):
             say("+")
             say(self.relocate())
             say(self.relocate())
-            wait_for(lambda: self.relocate(0.2) is None, PATIENCE, "a move to begin")
-            mover.steps.clear()
-            mover.await_step(ASK)
+
+            def is_asked_again():
+                self.relocate(0.2)
+                return [step for _, step, _ in mover.steps].count(ASK) >= 2
+            mover.listen(is_asked_again, "a second move to begin")
             say("may be moved?")
             os._exit(0)
         finally:
