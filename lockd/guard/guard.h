@@ -34,6 +34,7 @@ enum lockd_guard_word {
     LOCKD_GUARD_MOVED = 'M',   /* it runs on the other device: the guard ends */
     LOCKD_GUARD_STAYED = 'S',  /* it runs where it was: the guard ends */
     LOCKD_GUARD_HELD = 'H',    /* on neither device: it tries each second, then tells */
+    LOCKD_GUARD_WAITS = 'L',   /* the same, but the driver does not say that it has left both */
 };
 
 struct lockd_guard_pair {

@@ -31,7 +31,7 @@ struct move {
     CUcheckpointGpuPair pairs[LOCKD_GUARD_PAIRS];
     unsigned pair_count;
     bool all_named; /* pairs names each device that the guard sees */
-    bool held_said; /* HELD */
+    char said;      /* 0, WAITS or HELD */
     bool unsettled; /* a killed guard's last call may still be carried out, in the program */
     char why[LOCKD_GUARD_TEXT / 2]; /* it is not on the other device */
 };
@@ -234,21 +234,42 @@ static CUprocessState read_state(const struct move *move)
     return state;
 }
 
-/* Waits for a guard that still works on the record. begin: there can be none, so not for long. */
+/* The word for a program that cannot go on. HELD has others make room for it on both devices, so
+ * the driver must have said that it is on neither. */
+static enum lockd_guard_word held_word(CUprocessState state)
+{
+    return state == CU_PROCESS_STATE_CHECKPOINTED ? LOCKD_GUARD_HELD : LOCKD_GUARD_WAITS;
+}
+
+/* This guard has done nothing yet, so it need not wait for a daemon that has gone, or that does not
+ * want the move any more, nor for a process that has ended. */
+static bool is_wanted(const struct move *move)
+{
+    struct pollfd daemon = {.fd = STDIN_FILENO};
+    CUprocessState state;
+
+    return poll(&daemon, 1, 0) <= 0 &&
+           move->driver->cuCheckpointProcessGetState(move->pid, &state) == CUDA_SUCCESS;
+}
+
+/* Waits for a guard that still works on the record: the program too can lock it. begin: there can
+ * be no such guard, so not for long. */
 static bool lock_record(const struct move *move, bool begin)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct timespec pause = {.tv_nsec = 20000000};
+    CUprocessState state;
     bool said = false;
     int ms = 0;
 
     for (; fcntl(move->record, F_OFD_SETLK, &whole) != 0; ms += ms < SETTLE_MS ? 20 : 0) {
         if (errno != EAGAIN && errno != EACCES && errno != EINTR)
             return false;
-        if (ms >= SETTLE_MS && begin)
+        if (ms >= SETTLE_MS && (begin || !is_wanted(move)))
             return false;
-        if (ms >= SETTLE_MS && !said && read_state(move) != CU_PROCESS_STATE_RUNNING) {
-            lockd_guard_say(LOCKD_GUARD_HELD,
+        state = ms >= SETTLE_MS ? read_state(move) : CU_PROCESS_STATE_RUNNING;
+        if (!said && state != CU_PROCESS_STATE_RUNNING) {
+            lockd_guard_say(held_word(state),
                             "an earlier guard is still at work, the process is",
                             lockd_guard_state(move->driver, move->pid));
             said = true;
@@ -261,14 +282,15 @@ static bool lock_record(const struct move *move, bool begin)
 }
 
 /* A lock belongs to an open file, so the program's file is opened once more. It is a file in
- * memory, or the program has sent something else, and to open that might take for ever. */
+ * memory, or the program has sent something else, and to open that might take for ever. A lease
+ * of the program's would make it wait too. */
 static bool take_record(struct move *move, int with, bool begin)
 {
     char path[64];
 
     snprintf(path, sizeof path, "/proc/self/fd/%d", with);
     if (with >= 0 && is_writable(with) && fcntl(with, F_GET_SEALS) >= 0)
-        move->record = open(path, O_RDWR | O_CLOEXEC);
+        move->record = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (with >= 0)
         close(with);
     return move->record >= 0 && lock_record(move, begin);
@@ -278,11 +300,11 @@ static bool take_record(struct move *move, int with, bool begin)
  * where it was, whatever it has sent as a record. */
 static void say_no_record(const struct move *move, bool begin)
 {
-    const bool runs = read_state(move) == CU_PROCESS_STATE_RUNNING;
+    const CUprocessState state = read_state(move);
 
-    lockd_guard_say(begin  ? LOCKD_GUARD_FAILED
-                    : runs ? LOCKD_GUARD_STAYED
-                           : LOCKD_GUARD_HELD,
+    lockd_guard_say(begin                               ? LOCKD_GUARD_FAILED
+                    : state == CU_PROCESS_STATE_RUNNING ? LOCKD_GUARD_STAYED
+                                                        : held_word(state),
                     "the record of the move cannot be used", "");
 }
 
@@ -334,18 +356,19 @@ static void note_why(struct move *move, const char *what, CUresult result)
                  lockd_guard_result(move->driver, result));
 }
 
-/* The program is on neither device for now. */
+/* The program cannot go on for now. WAITS may become HELD. */
 static void hold_program(struct move *move, const char *what, const char *why)
 {
     const struct timespec second = {.tv_sec = 1};
+    const enum lockd_guard_word word = held_word(read_state(move));
     char text[LOCKD_GUARD_TEXT];
 
-    if (!move->held_said) {
+    if (move->said == 0 || (move->said == LOCKD_GUARD_WAITS && word == LOCKD_GUARD_HELD)) {
         snprintf(text, sizeof text, "%s says %s (%s), the process is %s", what, why, move->why,
                  lockd_guard_state(move->driver, move->pid));
-        lockd_guard_say(LOCKD_GUARD_HELD, text, "");
+        lockd_guard_say(word, text, "");
+        move->said = (char)word;
     }
-    move->held_said = true;
     nanosleep(&second, NULL);
 }
 

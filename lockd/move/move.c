@@ -194,7 +194,8 @@ static const char *adopt_move(struct lockd_moves *moves, struct lockd_move_progr
         return NULL;
     move->number = message->number;
     move->pinned = message->pinned;
-    lockd_move_guard_adopt(move, with->fd[--with->count]);
+    lockd_move_guard_adopt(move, with->fd[--with->count],
+                           moves->calls->adopted(program->owner));
     lockd_log(LOCKD_LOG_INFO, "process %d (%s) was being moved when its daemon ended",
               (int)program->pid, program->name);
     return NULL;
@@ -238,7 +239,7 @@ const char *lockd_move_take(struct lockd_moves *moves, struct lockd_move_program
 
 uint64_t lockd_move_took(const struct lockd_move_program *program, uint64_t now)
 {
-    return program->move != NULL ? now - program->move->began : 0;
+    return program->move != NULL && !program->move->held ? now - program->move->began : 0;
 }
 
 void lockd_move_gone(struct lockd_move_program *program)

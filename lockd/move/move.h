@@ -55,6 +55,11 @@ struct lockd_move_calls {
     void (*over)(void *owner, enum lockd_move_end end, uint64_t ns, uint64_t bytes);
     /* Closes a descriptor that came from the program. */
     void (*close)(void *owner, int fd);
+    /* The program comes in the middle of a move of an earlier daemon. True: others do not wait for
+     * the end of it, since the user had such a move a short time ago. */
+    bool (*adopted)(void *owner);
+    /* Bytes that the program's user may still have on a device. */
+    uint64_t (*room)(void *owner, const uint8_t *uuid);
     /* The reason why the program may not be moved now; NULL: it may. */
     const char *(*refuse)(void *owner);
     /* The program has gone, and lockd_move_gone() will follow. */
@@ -71,7 +76,8 @@ struct lockd_move_program {
     struct lockd_tracks *tracks;
     struct lockd_sees sees;
     struct lockd_move *move; /* NULL: it is not being moved */
-    bool taken_up;           /* it has sent GS_MOVE_LEFT with a record: once on a connection */
+    uint64_t away_bytes; /* on neither device, and only by its word: they count for its user */
+    bool taken_up;       /* it has sent GS_MOVE_LEFT with a record: once on a connection */
 };
 
 struct lockd_moves {
@@ -104,7 +110,7 @@ bool lockd_move_event(struct lockd_moves *moves, const void *tag);
 /* Abandons moves that take too long, and continues those of killed guards. Returns when to look
  * again. */
 uint64_t lockd_move_tend(struct lockd_moves *moves, uint64_t now);
-/* The time since the program's move began, ns. */
+/* The time since the program's move began, ns; 0: others do not wait for its end. */
 uint64_t lockd_move_took(const struct lockd_move_program *program, uint64_t now);
 /* The program disconnects. Its guard finishes a move that it has begun. */
 void lockd_move_gone(struct lockd_move_program *program);

@@ -98,12 +98,15 @@ void lockd_move_guard_go(struct lockd_move *move, int record)
                   (int)move->program->pid); /* the state in which it will be found */
 }
 
-void lockd_move_guard_adopt(struct lockd_move *move, int record)
+void lockd_move_guard_adopt(struct lockd_move *move, int record, bool aside)
 {
     begin_guarded(move, record);
     move->adopted = true;
     move->until = move->guarded_since;
-    lockd_move_claim_all(move, move->order.pairs[0].to);
+    if (aside)
+        lockd_move_hold(move, false);
+    else
+        lockd_move_claim_with_context(move, move->order.pairs[0].to, 0);
 }
 
 void lockd_move_guard_late(struct lockd_move *move)
@@ -145,12 +148,12 @@ static void take_loss(struct lockd_move *move, uint64_t now)
     move->until = first ? now : now + retry_pause(move);
 }
 
-static void take_held(struct lockd_move *move, const char *text)
+static void take_held(struct lockd_move *move, const char *text, bool away)
 {
     const struct lockd_move_program *program = move->program;
     char remark[192];
 
-    lockd_move_hold(move, true);
+    lockd_move_hold(move, away);
     lockd_log(LOCKD_LOG_ERROR,
               "process %d (%s) cannot be brought back: %s; it is tried again every second",
               (int)program->pid, program->name, text);
@@ -221,7 +224,8 @@ static void take_word(struct lockd_move *move, const char *word, uint64_t now)
         take_lack(move, word + 1, now);
         break;
     case LOCKD_GUARD_HELD:
-        take_held(move, word + 1);
+    case LOCKD_GUARD_WAITS:
+        take_held(move, word + 1, word[0] == LOCKD_GUARD_HELD);
         break;
     case LOCKD_GUARD_MOVED:
         lockd_move_end_moved(move);

@@ -14,8 +14,8 @@ int lockd_move_guard_ask(struct lockd_move *move, uint64_t bytes);
  * move owns from now on. */
 void lockd_move_guard_go(struct lockd_move *move, int record);
 /* The daemon that began the move has gone, perhaps its guard too: continues the move by its
- * record, which the move owns from now on. */
-void lockd_move_guard_adopt(struct lockd_move *move, int record);
+ * record, which the move owns from now on. aside: others do not wait for its end. */
+void lockd_move_guard_adopt(struct lockd_move *move, int record, bool aside);
 /* The guard is to look again whether there is room on the other device. */
 void lockd_move_guard_look(struct lockd_move *move);
 /* The guard takes long, or there is none. */

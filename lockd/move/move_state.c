@@ -91,12 +91,25 @@ uint64_t lockd_move_pinned(const struct lockd_move *move)
     return bytes;
 }
 
-void lockd_move_claim_all(struct lockd_move *move, const uint8_t uuid[16])
+void lockd_move_claim_with_context(struct lockd_move *move, const uint8_t uuid[16],
+                                   uint64_t bytes)
 {
-    const struct lockd_seen *seen = lockd_sees_find(&move->program->sees, uuid);
+    if (lockd_sees_find(&move->program->sees, uuid) != NULL)
+        lockd_move_claim(move, uuid,
+                         bytes + sched_device_total(move->moves->sched, uuid) / CONTEXT_PART);
+}
 
-    lockd_move_claim(move, uuid,
-                     move->pinned + (seen != NULL ? seen->total / CONTEXT_PART : 0));
+/* Whatever it says, it goes with no more than its user may have. */
+static void bound_pinned(struct lockd_move *move)
+{
+    struct lockd_move_program *program = move->program;
+    const struct lockd_guard_pair *pair = &move->order.pairs[0];
+    const uint64_t from = move->moves->calls->room(program->owner, pair->from),
+                   to = move->moves->calls->room(program->owner, pair->to),
+                   most = from < to ? from : to;
+
+    move->pinned = move->pinned < most ? move->pinned : most;
+    program->away_bytes = move->pinned;
 }
 
 void lockd_move_hold(struct lockd_move *move, bool away)
@@ -107,11 +120,14 @@ void lockd_move_hold(struct lockd_move *move, bool away)
         move->moves->calls->held(move->program->owner);
     move->held = true;
     move->late_at = LOCKD_NEVER;
-    if (away) {
-        sched_away(move->moves->sched, move->program->client, true, lockd_now());
-        lockd_move_claim_all(move, pair->from);
-        lockd_move_claim_all(move, pair->to);
-    } else if (move->adopted) { /* nothing but its word says that it needs anything */
+    if (away && !move->away) {
+        move->away = true;
+        if (move->adopted)
+            bound_pinned(move);
+        sched_away(move->program->client, true, lockd_now());
+        lockd_move_claim_with_context(move, pair->from, move->pinned);
+        lockd_move_claim_with_context(move, pair->to, move->pinned);
+    } else if (move->adopted && !move->away) { /* nothing but its word says that it needs any */
         lockd_move_claim(move, pair->to, 0);
     }
 }
@@ -122,6 +138,7 @@ void lockd_move_free(struct lockd_move *move)
     lockd_move_claim(move, move->order.pairs[0].to, 0);
     lockd_list_remove(&move->link);
     move->program->move = NULL;
+    move->program->away_bytes = 0;
     if (move->guard >= 0)
         close(move->guard);
     if (move->record >= 0)
@@ -146,11 +163,11 @@ static void end_move(struct lockd_move *move, enum lockd_move_end end, int code,
     void *owner = move->program->owner;
 
     lockd_move_tell(move, GS_MOVE_OVER, code);
-    if (move->held)
-        sched_away(move->moves->sched, move->program->client, false, now);
     if (move->stopped != 0)
         calls->pause(owner, false);
     calls->over(owner, end, move->held ? 0 : now - move->began, move->bytes);
+    if (move->away)
+        sched_away(move->program->client, false, now);
     lockd_move_free(move);
 }
 

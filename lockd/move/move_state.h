@@ -28,6 +28,7 @@ struct lockd_move {
     bool program_may, guard_may;
     /* It takes long, or the program cannot be brought back for now: other moves do not wait. */
     bool held;
+    bool away;    /* a guard has read from the driver that it is on neither device */
     bool adopted; /* of an earlier daemon: `pinned` is the program's word */
     /* The stage is abandoned then; GUARDED without a guard: the next guard is started. */
     uint64_t until;
@@ -58,8 +59,10 @@ void lockd_move_claim(struct lockd_move *move, const uint8_t uuid[16], uint64_t 
 /* Bytes of the program on the device that it leaves that its library cannot move out, as far as it
  * was allowed so many: it may say anything. */
 uint64_t lockd_move_pinned(const struct lockd_move *move);
-/* Others make room on that device for what the program needs there: such bytes, and a context. */
-void lockd_move_claim_all(struct lockd_move *move, const uint8_t uuid[16]);
+/* ... so many bytes and a context. The size of a context follows from that of the device as other
+ * programs know it. No claim on a device that this program does not see. */
+void lockd_move_claim_with_context(struct lockd_move *move, const uint8_t uuid[16],
+                                   uint64_t bytes);
 /* Other moves do not wait for the end of this one any more. away: the driver says that the program
  * is on neither device. Either will do, so others make room on both. */
 void lockd_move_hold(struct lockd_move *move, bool away);

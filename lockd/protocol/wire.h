@@ -35,7 +35,7 @@
 #include <stdint.h>
 
 #define GS_WIRE_MAGIC   0x48535047u /* "GPSH" */
-#define GS_WIRE_VERSION 4
+#define GS_WIRE_VERSION 5
 
 /* Bounds of what a program or gpusharectl may ask for. */
 #define GS_WEIGHT_DEFAULT 100

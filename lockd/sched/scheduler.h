@@ -107,8 +107,11 @@ void sched_evict(struct sched *sched, struct sched_client *client, uint64_t now_
 bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint64_t bytes,
                  uint64_t now_ns);
 /* A guard holds the client: nothing of it is on any device, whatever it reported last; or that is
- * over. Its claims say what it will need. */
-void sched_away(struct sched *sched, struct sched_client *client, bool away, uint64_t now_ns);
+ * over. Its claims say what it will need: nothing is planned before the next sched_claim(), so
+ * that nothing counts twice, or not at all, in between. */
+void sched_away(struct sched_client *client, bool away, uint64_t now_ns);
+/* Bytes of a device that a client has named, else 0. */
+uint64_t sched_device_total(const struct sched *sched, const uint8_t *uuid);
 enum sched_claimed {
     SCHED_CLAIM_NOTHING, /* no program has memory there that could leave */
     SCHED_CLAIM_PENDING, /* they have more than there is beside the claims */

@@ -168,8 +168,10 @@ bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint
     struct sched_claim *claim = find_claim(sched, key, uuid);
     struct sched_device *device = find_device(sched, uuid);
 
-    if (claim == NULL && bytes == 0)
+    if (claim == NULL && bytes == 0) {
+        sched_plan_pending(sched, now_ns);
         return true;
+    }
     if (claim == NULL) {
         claim = calloc(1, sizeof *claim);
         if (claim == NULL)
@@ -188,7 +190,7 @@ bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint
     return true;
 }
 
-void sched_away(struct sched *sched, struct sched_client *client, bool away, uint64_t now_ns)
+void sched_away(struct sched_client *client, bool away, uint64_t now_ns)
 {
     client->away = away;
     lockd_list_each (at, &client->members) {
@@ -197,7 +199,13 @@ void sched_away(struct sched *sched, struct sched_client *client, bool away, uin
         sched_books_member(member, now_ns);
         sched_agenda_plan(member->device);
     }
-    sched_plan_pending(sched, now_ns);
+}
+
+uint64_t sched_device_total(const struct sched *sched, const uint8_t *uuid)
+{
+    const struct sched_device *device = find_device(sched, uuid);
+
+    return device != NULL ? device->measure.total : 0;
 }
 
 enum sched_claimed sched_claimed(const struct sched *sched, const uint8_t *uuid)

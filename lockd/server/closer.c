@@ -81,6 +81,12 @@ void lockd_closer_allow(struct lockd_connection *connection, bool allow)
         connection->descriptors |= allow; /* some may be in flight when it ends */
 }
 
+void lockd_closer_ask(struct lockd_connection *connection)
+{
+    connection->asked = true;
+    lockd_closer_allow(connection, true);
+}
+
 /* --- threads --- */
 
 static void *close_descriptors(void *argument)

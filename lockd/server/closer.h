@@ -35,6 +35,8 @@ struct lockd_closing {
 void lockd_closer_init(struct lockd_server *server);
 /* Lets this connection accept descriptors, or not. */
 void lockd_closer_allow(struct lockd_connection *connection, bool allow);
+/* It is about to be asked for some, and is let send them from now on, whatever the settings say. */
+void lockd_closer_ask(struct lockd_connection *connection);
 
 /* Closes descriptors of that user in a thread of their own; with->count is 0 afterwards. */
 void lockd_closer_take(struct lockd_server *server, struct lockd_user *user,

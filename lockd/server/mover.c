@@ -45,7 +45,7 @@ static void tell_program(void *owner, const struct gs_wire_move *message)
     if (connection->dead)
         return;
     if (message->step == GS_MOVE_STOP || message->step == GS_MOVE_LEFT)
-        lockd_closer_allow(connection, true); /* the record comes with the answer */
+        lockd_closer_ask(connection); /* the record comes with the answer */
     lockd_outbox_send(connection, message, sizeof *message);
 }
 
@@ -87,6 +87,21 @@ static void pass_held(void *owner)
     note_failure(connection, HELD_NS);
     if (!connection->dead)
         lockd_relations_held(connection);
+}
+
+/* It counts whatever comes of it: its program alone says that it is one. */
+static bool note_adopted(void *owner)
+{
+    struct lockd_connection *connection = owner;
+    const bool soon = lockd_now() < connection->user->move_at && !connection->peer.controls;
+
+    note_failure(connection, HELD_NS);
+    return soon;
+}
+
+static uint64_t find_room(void *owner, const uint8_t *uuid)
+{
+    return lockd_quota_room(owner, uuid);
 }
 
 static void pass_end(void *owner, enum lockd_move_end end, uint64_t ns, uint64_t bytes)
@@ -135,6 +150,8 @@ void lockd_mover_init(struct lockd_server *server)
         .left = note_left,
         .held = pass_held,
         .over = pass_end,
+        .adopted = note_adopted,
+        .room = find_room,
         .close = close_record,
         .refuse = refuse_program,
         .is_gone = is_dead,
@@ -168,6 +185,7 @@ void lockd_mover_gone(struct lockd_connection *connection)
 void lockd_mover_ask(struct lockd_connection *connection,
                      const struct gs_wire_relocate *relocate)
 {
+    const uint64_t now = lockd_now();
     struct lockd_connection *found = NULL;
     enum lockd_move_end end;
     struct gs_err why = {0};
@@ -187,12 +205,11 @@ void lockd_mover_ask(struct lockd_connection *connection,
                                "and the program's owner may do that");
         return;
     }
-    if (!connection->peer.controls && lockd_now() < found->user->move_at) {
+    if (!connection->peer.controls && now < found->user->move_at) {
         lockd_outbox_end(connection, -EBUSY, 0,
                          "process %d is not moved: the last move of a program of its user took "
                          "long for nothing, so its next one waits for %u s",
-                         relocate->pid,
-                         (unsigned)((found->user->move_at - lockd_now()) / SECOND) + 1);
+                         relocate->pid, (unsigned)((found->user->move_at - now) / SECOND) + 1);
         return;
     }
     from = lockd_move_source(&found->program, relocate->uuid, &why);

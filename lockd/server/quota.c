@@ -191,6 +191,22 @@ void lockd_quota_left(struct lockd_connection *connection, const uint8_t *uuid)
     release_held(connection->server, connection->user, uuid);
 }
 
+uint64_t lockd_quota_room(const struct lockd_connection *connection, const uint8_t *uuid)
+{
+    const uint64_t most = connection->server->config.set.max_memory;
+    uint64_t sum;
+
+    if (most == UINT64_MAX)
+        return most;
+    sum = sum_demand(connection->server, connection->user, uuid);
+    lockd_list_each (at, &connection->server->connections.all) {
+        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        sum += each->user == connection->user ? each->program.away_bytes : 0;
+    }
+    return most > sum ? most - sum : 0;
+}
+
 void lockd_quota_gone(struct lockd_connection *connection)
 {
     connection->user->over -= connection->pause.over;

@@ -21,6 +21,8 @@ void lockd_quota_init(struct lockd_quotas *quotas);
 
 /* To be called before the scheduler is told of a state. */
 void lockd_quota_state(struct lockd_connection *connection, const struct gs_wire_state *state);
+/* Bytes that the program's user may still have on that device. */
+uint64_t lockd_quota_room(const struct lockd_connection *connection, const uint8_t *uuid);
 /* The program has left that device: nothing that it had there holds anybody back. */
 void lockd_quota_left(struct lockd_connection *connection, const uint8_t *uuid);
 /* The connection has left the list of connections. */

@@ -31,7 +31,7 @@ void lockd_reload_apply(struct lockd_server *server, const struct lockd_config *
 
         /* else one that was asked for a descriptor may be about to send it */
         if (each->client != NULL && handed_over != server->config.hands_over)
-            lockd_closer_allow(each, server->config.hands_over || each->program.move != NULL);
+            lockd_closer_allow(each, server->config.hands_over || each->asked);
         lockd_wish_reconsider(each, &classes);
     }
 }

@@ -124,7 +124,7 @@ static bool ask_next(struct lockd_server *server, unsigned i)
     asking->exporter = exporter->id;
     asking->asked = true;
     asking->number = asking->what.number = ++server->shares.last_number;
-    lockd_closer_allow(exporter, true);
+    lockd_closer_ask(exporter);
     lockd_outbox_send(exporter, &asking->what, sizeof asking->what);
     return true;
 }

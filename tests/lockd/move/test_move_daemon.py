@@ -7,6 +7,7 @@ usage: test_move_daemon.py GPUSHARE-LOCKD GPUSHARECTL [unittest options]"""
 import json
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -198,7 +199,7 @@ class MoveDaemonTest(unittest.TestCase):
         again.say_left(7, record, 3 * GIB)
         guard = Guard(self.guards)
         self.assertEqual(guard.word, "W")
-        wait_for(lambda: self.short() == [0, 3 * GIB + CONTEXT], PATIENCE, "room where it is to come")
+        wait_for(lambda: self.short() == [0, CONTEXT], PATIENCE, "room where it is to come, for what is sure")
         guard.say("H", "held")
         wait_for(lambda: self.short() == [3 * GIB + CONTEXT] * 2, PATIENCE, "room on both cards again")
         guard.say("S", "it stays")
@@ -222,14 +223,8 @@ class MoveDaemonTest(unittest.TestCase):
         guard = Guard(self.guards)
         self.addCleanup(guard.end)
         began = time.monotonic()
-        wait_for(lambda: self.short()[1] == 12 * GIB + CONTEXT, PATIENCE, "what it says")
-        honest = subprocess.Popen([sys.executable, os.path.abspath(__file__), LOCKD, CTL, "--honest-mover", self.daemon.path],
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.addCleanup(honest.stdout.close)
-        self.addCleanup(honest.stdin.close)
-        self.addCleanup(honest.wait)
-        self.addCleanup(honest.kill)
-        self.assertEqual(honest.stdout.readline(), "runs\n")
+        wait_for(lambda: self.short()[1] == CONTEXT, PATIENCE, "room for a context, whatever it says")
+        honest = self.honest()
         first = self.request(honest.pid)
         self.assertIn("another move is under way", first.communicate(timeout=PATIENCE)[0])
         wait_for(lambda: self.short()[1] == 0, PATIENCE, "the room not to be kept any more")
@@ -237,6 +232,48 @@ class MoveDaemonTest(unittest.TestCase):
         self.request(honest.pid)
         self.assertEqual(honest.stdout.readline(), "asked\n")
         self.assertIn("takes long", self.daemon.said())
+
+    def honest(self):
+        """A program in a process of its own, which has its turn."""
+        honest = subprocess.Popen([sys.executable, os.path.abspath(__file__), LOCKD, CTL, "--honest-mover", self.daemon.path],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(honest.stdout.close)
+        self.addCleanup(honest.stdin.close)
+        self.addCleanup(honest.wait)
+        self.addCleanup(honest.kill)
+        self.assertEqual(honest.stdout.readline(), "runs\n")
+        return honest
+
+    def adopt(self, pinned, name="liar"):
+        """A program that says that it was being moved, and its guard."""
+        liar = Mover(self.daemon.path, name)
+        self.addCleanup(liar.close)
+        record = os.memfd_create("record")
+        self.addCleanup(os.close, record)
+        liar.say_left(1, record, pinned)
+        guard = Guard(self.guards)
+        self.addCleanup(guard.end)
+        return liar, guard
+
+    def test_program_whose_guard_does_not_see_it_leave(self):
+        """It has locked itself, say: it may be on any device, and nothing is kept for it."""
+        self.start("--reserve", "0")
+        self.watch_cards()
+        _, guard = self.adopt(12 * GIB)
+        wait_for(lambda: self.short() == [0, CONTEXT], PATIENCE, "room for a context")
+        guard.say("L", "locked")
+        wait_for(lambda: self.short() == [0, 0], PATIENCE, "no room for it")
+        self.assertIn("cannot be brought back: locked", self.daemon.said())
+        guard.say("H", "checkpointed")
+        wait_for(lambda: self.short() == [12 * GIB + CONTEXT] * 2, PATIENCE, "room when it has left")
+
+    def test_program_that_says_more_than_its_user_may_have(self):
+        self.start("--reserve", "0", "--max-memory", str(5 * GIB))
+        self.watch_cards()
+        for pinned, kept in ((4 * GIB, 4 * GIB + CONTEXT), (5 * GIB, 5 * GIB + 2 * CONTEXT)):  # the second one: what is left
+            _, guard = self.adopt(pinned)
+            guard.say("H", "held")
+            wait_for(lambda kept=kept: self.short() == [kept] * 2, PATIENCE, "what its user may have")
 
     def test_guards_that_end_at_once(self):
         """The next one comes later and later."""
@@ -272,6 +309,27 @@ class MoveDaemonTest(unittest.TestCase):
         guard.say("M")
         self.assertEqual(mover.await_step(OVER)[2], 0)
         self.assertEqual(asker.wait(PATIENCE), 0)
+
+    def test_setting_that_changes_while_it_is_asked_for_its_record(self):
+        """The same for a program that comes in the middle of a move."""
+        config = self.folder + "/lockd.conf"
+        with open(config, "w", encoding="utf-8") as file:
+            file.write("[scheduling]\nhand-over = yes\n")
+        self.start("--config", config)
+        mover = Mover(self.daemon.path)
+        self.addCleanup(mover.close)
+        record = os.memfd_create("record")
+        self.addCleanup(os.close, record)
+        mover.say_step(1, LEFT)
+        mover.await_step(LEFT)
+        with open(config, "w", encoding="utf-8") as file:
+            file.write("[scheduling]\nhand-over = no\n")
+        subprocess.run([CTL, "reload"], env={**os.environ, "GPUSHARE_SOCKET": self.daemon.path}, check=True,
+                       timeout=PATIENCE)
+        mover.say_step(1, LEFT, record)
+        guard = Guard(self.guards)
+        self.addCleanup(guard.end)
+        self.assertEqual(guard.word, "W")
 
     def test_process_that_ends_and_leaves_its_connection_to_another_one(self):
         """Its number may be another process's by then, which no guard may touch."""
@@ -319,6 +377,61 @@ class MoveDaemonTest(unittest.TestCase):
         for each in (first, second):
             each.end()
 
+    def test_user_that_says_again_and_again_that_it_was_being_moved(self):
+        """The next one within a minute keeps nothing, and others from nothing."""
+        if os.geteuid() != 0:
+            self.skipTest("this process cannot become another user")
+        os.chmod(self.folder, 0o750)
+        os.chown(self.folder, 0, 65534)
+        self.start("--reserve", "0")
+        self.watch_cards()
+        told, tell = os.pipe()
+        child = os.fork()
+        if child == 0:
+            self.lie_as_another_user(tell)
+        os.close(tell)
+        with os.fdopen(told) as lines:
+            if lines.readline() != "+\n":
+                os.waitpid(child, 0)
+                self.skipTest("this process cannot become another user")
+            guard = Guard(self.guards)
+            wait_for(lambda: self.short() == [0, CONTEXT], PATIENCE, "room for a context")
+            os.kill(child, signal.SIGUSR1)
+            self.assertEqual(lines.readline(), "again\n")
+            guard.end()
+            guard = Guard(self.guards)
+            self.assertEqual(guard.word, "W")
+            self.assertEqual(self.short(), [0, 0])
+            honest = self.honest()
+            self.request(honest.pid)
+            self.assertEqual(honest.stdout.readline(), "asked\n")
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+    def lie_as_another_user(self, tell):
+        """Says that it was being moved, and the same again on another connection when it gets a signal."""
+        try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                mover = Mover(self.daemon.path, "liar")
+            except OSError:
+                os.write(tell, b"-\n")
+                os._exit(0)
+            record = os.memfd_create("record")
+            mover.say_left(1, record, 12 * GIB)
+            os.write(tell, b"+\n")
+            signal.sigwait([signal.SIGUSR1])
+            mover.close()
+            mover = Mover(self.daemon.path, "liar")
+            mover.say_left(1, record, 12 * GIB)
+            os.write(tell, b"again\n")
+            mover.listen(lambda: False, "the end")
+        finally:
+            os._exit(1)
+
     def ask_as_another_user(self, tell):
         """Requests moves of a program that never answers, and tells what comes of them, a line each."""
         def say(text):
@@ -337,9 +450,11 @@ class MoveDaemonTest(unittest.TestCase):
             say("+")
             say(self.relocate())
             say(self.relocate())
-            wait_for(lambda: self.relocate(0.2) is None, PATIENCE, "a move to begin")
-            mover.steps.clear()
-            mover.await_step(ASK)
+
+            def is_asked_again():
+                self.relocate(0.2)
+                return [step for _, step, _ in mover.steps].count(ASK) >= 2
+            mover.listen(is_asked_again, "a second move to begin")
             say("may be moved?")
             os._exit(0)
         finally:

@@ -6,6 +6,7 @@ test is the daemon, and the program one without gpushare.
 usage: test_move_guard.py BUILD-FOLDER [unittest options]"""
 import fcntl
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -56,13 +57,18 @@ class GuardTest(unittest.TestCase):
     def setUp(self):
         self.cards = Cards(BUILD)
         self.addCleanup(self.cards.__exit__)
-        self.program = self.cards.spawn([BUILD + "/tests/runtime/moves"], {"GPUSHARE_DISABLE": "1"}, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, bufsize=1)
-        self.tell("alloc 8")
+        self.program = self.start_program()
 
-    def tell(self, command):
-        self.program.stdin.write(command + "\n")
-        self.assertEqual(self.program.stdout.readline(), "ok\n", command)
+    def start_program(self):
+        program = self.cards.spawn([BUILD + "/tests/runtime/moves"], {"GPUSHARE_DISABLE": "1"}, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.tell("alloc 8", program)
+        return program
+
+    def tell(self, command, program=None):
+        program = program or self.program
+        program.stdin.write(command + "\n")
+        self.assertEqual(program.stdout.readline(), "ok\n", command)
 
     def record(self, byte, flags=0):
         fd = os.memfd_create("record", flags | os.MFD_CLOEXEC)
@@ -107,6 +113,18 @@ class GuardTest(unittest.TestCase):
         guard.order("W")
         self.assertEqual(guard.hear()[0], "H")
 
+    def test_no_record_of_a_process_that_the_driver_does_not_know(self):
+        """Nobody makes room for it."""
+        self.program.stdin.close()
+        self.program.wait(PATIENCE)
+        stranger = subprocess.Popen(["sleep", str(PATIENCE)])
+        self.addCleanup(stranger.wait)
+        self.addCleanup(stranger.kill)
+        guard = Guard(self.cards, stranger.pid)
+        self.addCleanup(guard.socket.close)
+        guard.order("W")
+        self.assertEqual(guard.hear()[0], "L")
+
     def test_record_that_cannot_be_written(self):
         """The guard does not try it as often as it can."""
         self.checkpoint()
@@ -135,6 +153,37 @@ class GuardTest(unittest.TestCase):
         self.assertEqual(guard.hear()[0], "M")
         self.tell("check")
         self.assertGreater(self.cards.used(self.program, 1), 8 << 20)
+
+    def test_record_that_the_program_keeps_locked_for_ever(self):
+        """The guard waits for no longer than its daemon or the program are there."""
+        record = self.record(b"T")
+        self.addCleanup(os.close, self.lock(record))
+        left, lost = self.guard(), self.guard()
+        for guard in (left, lost):
+            guard.order("W", record)
+        left.socket.close()
+        left.process.wait(PATIENCE)
+        self.program.kill()
+        self.program.wait(PATIENCE)
+        self.start_program()  # the simulated card forgets the dead when others use it
+        lost.process.wait(PATIENCE)
+
+    def test_record_with_a_lease(self):
+        """To open it waits until the program has given the lease up: that is no record."""
+        with open("/proc/sys/fs/lease-break-time", encoding="ascii") as file:
+            most = int(file.read())
+        before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGIO, before)
+        record = self.record(b"-")
+        guard = self.guard()
+        guard.order("V")
+        self.assertEqual(guard.hear()[0], "K")
+        fcntl.fcntl(record, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        began = time.monotonic()
+        guard.order("G", record)
+        self.assertEqual(guard.hear()[0], "N")
+        self.assertLess(time.monotonic() - began, most - 5)
+        self.tell("check")
 
     def test_record_that_the_program_keeps_locked(self):
         """A move that begins has no earlier guard: it does not take place."""

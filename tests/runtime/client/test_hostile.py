@@ -18,8 +18,8 @@ import threading
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "lockd")]
 from card import MIB, OPTIONS, BuildTest, Card, check, main  # noqa: E402  (in the folder above)
-from fake import (END, GIVE, PAUSED, RUN, SOLE, STATE, TARGET, TARGET_FORMAT, WAITERS, header, message, open_message,  # noqa: E402
-                  share_message)
+from fake import (END, GIVE, MAGIC, PAUSED, RUN, SOLE, STATE, TARGET, TARGET_FORMAT, VERSION, WAITERS, header, message,  # noqa: E402
+                  open_message, share_message)
 
 BURSTS = [1, 500, 500, 500, 500]  # messages at a time, on a connection: with pauses, in which memory moves, and without
 STATE_HEAD = "<IHHII16sIIQ"  # up to the device's size
@@ -57,7 +57,7 @@ class Hostile:
         good = dice.random() < 0.5  # else nothing goes on for long
         budget, capacity = (64 * MIB, 90 * MIB) if good else (self.number(), self.number())
         idle = 5_000_000 if dice.random() < 0.8 else self.number()
-        return struct.pack(TARGET_FORMAT, 0x48535047, 4, TARGET, struct.calcsize(TARGET_FORMAT), 0,
+        return struct.pack(TARGET_FORMAT, MAGIC, VERSION, TARGET, struct.calcsize(TARGET_FORMAT), 0,
                            device.uuid if dice.random() < 0.97 else dice.randbytes(16), seq, flags, budget, capacity, idle,
                            self.number() if dice.random() < 0.5 else 2**64 - 1, self.number(), handed_bytes, handed, 0,
                            0 if dice.random() < 0.5 else self.number(), 0 if dice.random() < 0.5 else self.number())

@@ -15,7 +15,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "lockd")]
 from card import MIB, PATIENCE, Card  # noqa: E402  (in the folder above)
-from fake import KIN, RUN, STATE, TARGET, TARGET_FORMAT  # noqa: E402
+from fake import KIN, MAGIC, RUN, STATE, TARGET, TARGET_FORMAT, VERSION  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop(1))
 NCCL = 6  # enum gs_kin_kind
@@ -53,7 +53,7 @@ class Listener:
             if kind == KIN:
                 self.kinds.append(struct.unpack("<QHHI", data[16:])[1])
             elif kind == STATE and struct.unpack("<16sI", data[16:36])[1] == 0:
-                self.connection.send(struct.pack(TARGET_FORMAT, 0x48535047, 4, TARGET, struct.calcsize(TARGET_FORMAT), 0, data[16:32], 1,
+                self.connection.send(struct.pack(TARGET_FORMAT, MAGIC, VERSION, TARGET, struct.calcsize(TARGET_FORMAT), 0, data[16:32], 1,
                                                  RUN, 32 * MIB, 60 * MIB, 0, 2**64 - 1, 0, 0, 0, 0, 0, 0))
 
     def close(self):
