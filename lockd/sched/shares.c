@@ -367,6 +367,5 @@ bool sched_share_waits(const struct sched_party *party)
 
     /* one that only runs beside others is not served yet: else it would make its place free */
     return party->share.first && share->batch_queued + share->batch_beside != 0 &&
-           !share->batch_held &&
-           asked_for(had_of_due(party, share->at)) > share->spare + begun;
+           !share->batch_held && asked_for(had_of_due(party, share->at)) > share->spare + begun;
 }
