@@ -245,8 +245,7 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
             if (share->going == NULL || goes_until(party, now) >= goes_until(share->going, now))
                 share->going = party;
         } else if (!party->turn.backfilled) {
-            /* one whose turn is over only stays because nobody would gain by its place */
-            share->batch_held = share->batch_held || party->turn.until > now;
+            share->batch_held = true;
             share->batch_runs = share->batch_runs || party->books.running_members != 0;
             share->coming = party;
         }
