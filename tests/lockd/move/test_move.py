@@ -86,7 +86,7 @@ class MoveTest(unittest.TestCase):
         hog.send_signal(signal.SIGSTOP)
         code, said = cards.move(hog, 1)
         self.assertEqual(code, 1)
-        self.assertIn("it does not answer", said)
+        self.assertRegex(said, "it does not (answer|stop)")  # on a busy machine its answer may have been under way
         hog.send_signal(signal.SIGCONT)
         code, said = cards.move(hog, 1)
         self.assertEqual(code, 0, said)
