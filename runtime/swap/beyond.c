@@ -125,8 +125,8 @@ static bool put_device(struct gs_device *device, uint64_t until)
     gs_log("%llu bytes went beyond the card: jobs wait for each other's memory",
            (unsigned long long)bytes);
     self.any = true;
-    if (gs_over_limit(device) !=
-        0) /* placement.c goes by the uses, which cost each call something */
+    /* placement.c goes by the uses, which cost each call something */
+    if (gs_over_limit(device) != 0)
         gs_uses_begin();
     return late;
 }
