@@ -148,6 +148,7 @@ class MoveDaemonTest(unittest.TestCase):
             program = Program(self.daemon.path, "watcher", TOTAL, uuid=card)
             program.say()
             self.addCleanup(program.close)
+        wait_for(lambda: None not in self.short(), PATIENCE, "the daemon to know both cards")
 
     def mover(self):
         mover = Mover(self.daemon.path)
