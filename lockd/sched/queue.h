@@ -18,6 +18,10 @@ void sched_queue_renew(struct sched_party *party, uint64_t now);
 void sched_queue_look_again(struct sched_device *device, uint64_t now);
 /* ... and those of all parties of the gang, whose priority may be another one. */
 void sched_queue_renew_gang(struct sched_gang *gang, uint64_t now);
+/* What stuck ones keep from it. Not what gangs keep that wait for a place themselves, when it is of
+ * such a gang, too: each might wait for the other for ever. What it lacks then goes beyond the card
+ * (stop.c). */
+uint64_t sched_queue_lost(const struct sched_party *party);
 /* What its turn takes of the device. */
 uint64_t sched_queue_takes(const struct sched_party *party);
 /* The one to be served next, or NULL. */

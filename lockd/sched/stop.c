@@ -154,12 +154,16 @@ static bool has_beyond(const struct sched_party *party)
     return false;
 }
 
-/* It can neither stop nor get memory; to put what it lacks beyond the card is all that is left. */
+/* It can neither stop nor get memory; to put what it lacks beyond the card is all that is left.
+ * Beside others that hold it has been asked to stop first. */
 static void send_beyond(struct sched_party *party, uint64_t now)
 {
+    const bool asked =
+        party->gang->closing.by != NULL || party->device->turns.holder_count == 1;
+
     if (party->turn.knotted == 0)
         party->turn.knotted = now;
-    if (now < party->turn.knotted + KNOT_NS || party->gang->closing.by == NULL) {
+    if (now < party->turn.knotted + KNOT_NS || !asked) {
         party->device->stop_at =
             sched_min(party->device->stop_at,
                       sched_max(party->turn.knotted + KNOT_NS, now + GRACE_SHORT));

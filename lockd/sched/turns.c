@@ -108,8 +108,10 @@ static void settle_parties(struct sched_device *device, uint64_t now)
 
 static bool has_room(const struct sched_device *device, const struct sched_party *head)
 {
-    return device->books.need_busy - head->books.need_busy + sched_queue_takes(head) <=
-           device->space.capacity;
+    const uint64_t others = device->books.need_busy - head->books.need_busy,
+                   in_vain = device->books.lost - head->books.lost - sched_queue_lost(head);
+
+    return others - in_vain + sched_queue_takes(head) <= device->space.capacity;
 }
 
 /* A background program does not run beside one that is not; but one that cannot stop before it got
@@ -279,7 +281,7 @@ static void forget_look(struct sched_device *device)
  * on the way out. */
 static bool revoke_holders(struct sched_device *device, struct sched_party *head, uint64_t now)
 {
-    const uint64_t needs = device->books.lost - head->books.lost + sched_queue_takes(head);
+    const uint64_t needs = sched_queue_lost(head) + sched_queue_takes(head);
     uint64_t staying = device->books.need_held + needs;
     struct sched_party *victim;
 
@@ -306,8 +308,7 @@ static bool revoke_holders(struct sched_device *device, struct sched_party *head
             return true;
         }
         end_turn(victim, head, now);
-        staying = device->books.need_held + device->books.lost - head->books.lost +
-                  sched_queue_takes(head);
+        staying = device->books.need_held + sched_queue_lost(head) + sched_queue_takes(head);
     }
     return true;
 }

@@ -44,7 +44,7 @@
 #define CLOSED_NS 5000000000ull
 /* Threads of the program wait until the daemon has been told: all of them together at most so
  * long, in pauses that grow. */
-#define TOLD_NS       1000000000ull
+#define TOLD_NS       10000000000ull
 #define PAUSE_NS      50000ull
 #define PAUSE_MOST_NS 2000000ull
 

@@ -23,19 +23,29 @@ static void all_obey(struct harness *h)
     }
 }
 
+static void come_alone(struct harness *h, int who)
+{
+    const struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
+    struct harness_client *c = &h->client[who];
+
+    c->client = sched_client_add(h->sched, c);
+    sched_describe(h->sched, c->client, &hello, 1);
+    c->state.uuid[0] = (uint8_t)(who % 2);
+}
+
+static void join_job(struct harness *h, int who)
+{
+    sched_kin(h->sched, h->client[who].client, 1 + (uint64_t)who / 2, h->now);
+    sched_rank(h->sched, h->client[who].client, 2, h->now);
+}
+
 /* All of them run, with 4 GiB each. */
 static void begin_jobs(struct harness *h, bool evidence)
 {
     for (int i = 0; i < CLIENTS; i++) {
-        struct harness_client *c = &h->client[i];
-        const struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
-
         if (evidence) {
-            c->client = sched_client_add(h->sched, c);
-            sched_describe(h->sched, c->client, &hello, 1);
-            sched_kin(h->sched, c->client, 1 + (uint64_t)i / 2, h->now);
-            sched_rank(h->sched, c->client, 2, h->now);
-            c->state.uuid[0] = (uint8_t)(i % 2);
+            come_alone(h, i);
+            join_job(h, i);
         } else {
             joins_group(h, i, i < 2 ? "one" : "two");
         }
@@ -158,6 +168,34 @@ static void knots_the_other_job_ends_what_it_lacks_comes(void **state)
     assert_true(h->client[3].target.budget >= 7 * GIB);
 }
 
+/* The kernels of clients 1 and 2 run, and wait for the others, before anybody knows of a job. */
+static void knots_jobs_are_known_too_late_both_go_on(void **state)
+{
+    static const int order[CLIENTS] = {1, 2, 0, 3};
+    struct harness *h = *state;
+    bool waits[CLIENTS] = {false, true, true, false};
+
+    for (int i = 0; i < CLIENTS; i++) {
+        come_alone(h, order[i]);
+        say_state(h, order[i], W, 7 * GIB, 0);
+        for (int round = 0; round < 4 && i < 2; round++) {
+            obey_target(h, order[i]);
+            pass_time(h, 10 * MS);
+        }
+    }
+    assert_true(is_running(h, 1) && is_running(h, 2));
+    for (int i = 0; i < CLIENTS; i++)
+        join_job(h, i);
+    play(h, 40000, waits, true);
+    for (int i = 0; i < CLIENTS; i++)
+        assert_false(waits[i]);
+    play(h, 120000, waits, true);
+    for (int i = 0; i < CLIENTS; i++) {
+        assert_false(is_told_beyond(h, i));
+        assert_int_equal(h->client[i].state.over, 0);
+    }
+}
+
 /* Another group is there, which keeps neither memory nor its turn. */
 static void knots_a_group_without_memory_changes_nothing(void **state)
 {
@@ -226,6 +264,7 @@ int main(void)
         scenario(knots_groups_grow_at_once_both_go_on),
         scenario(knots_one_job_grows_nothing_goes_beyond),
         scenario(knots_the_other_job_ends_what_it_lacks_comes),
+        scenario(knots_jobs_are_known_too_late_both_go_on),
         scenario(knots_a_group_without_memory_changes_nothing),
         scenario(knots_a_group_that_pretends_starves_nobody),
     };
