@@ -60,8 +60,7 @@ void kin_tell(struct kin *kin, struct kin_program *program, uint64_t now_ns)
     sched_kin(kin->sched, program->client, kin_set_of(program), now_ns);
 }
 
-/* Moves all programs of one set into the other. */
-static void rename_set(struct kin *kin, uint64_t from, uint64_t to, uint64_t now_ns)
+void kin_rename_set(struct kin *kin, uint64_t from, uint64_t to, uint64_t now_ns)
 {
     lockd_list_each (at, &kin->programs) {
         struct kin_program *program = kin_program_of(at);
@@ -83,7 +82,7 @@ void kin_join(struct kin *kin, struct kin_program *a, struct kin_program *b, uin
         (a->set != 0 && a->set == b->set))
         return;
     if (a->set != 0 && b->set != 0) {
-        rename_set(kin, b->set, a->set, now_ns);
+        kin_rename_set(kin, b->set, a->set, now_ns);
         return;
     }
     if (set == 0)

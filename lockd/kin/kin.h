@@ -83,6 +83,8 @@ static inline uint64_t kin_set_of(const struct kin_program *program)
 {
     return program->trial != 0 ? program->trial : program->set;
 }
+/* Moves all programs of one set into the other. */
+void kin_rename_set(struct kin *kin, uint64_t from, uint64_t to, uint64_t now_ns);
 /* Tells the scheduler the program's set. */
 void kin_tell(struct kin *kin, struct kin_program *program, uint64_t now_ns);
 

@@ -242,7 +242,8 @@ static void begin_trial(struct kin *kin, struct kin_program *hung, struct kin_pr
         enter_trial(kin, chosen[i], trial->set, now);
 }
 
-/* The combination that helped becomes a set. Nothing changes for the scheduler. */
+/* The combination that helped becomes a set, with those that have joined one of it meanwhile.
+ * Nothing changes for the scheduler but that. */
 static void end_trial(struct kin *kin, struct kin_trial *trial, bool helped, uint64_t now)
 {
     lockd_list_remove(&trial->link);
@@ -251,11 +252,13 @@ static void end_trial(struct kin *kin, struct kin_trial *trial, bool helped, uin
 
         if (each->trial != trial->set)
             continue;
-        if (helped) {
-            each->why = each->set == 0 ? GS_KIN_TRIED : each->why;
-            each->set = trial->set;
-        }
         each->trial = 0;
+        if (helped && each->set == 0) {
+            each->why = GS_KIN_TRIED;
+            each->set = trial->set;
+        } else if (helped && each->set != trial->set) {
+            kin_rename_set(kin, each->set, trial->set, now);
+        }
         kin_tell(kin, each, now);
     }
     if (helped)

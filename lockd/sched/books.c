@@ -222,6 +222,23 @@ static uint64_t party_lost(const struct sched_party *party, uint64_t now)
     return lost;
 }
 
+/* Whether its gang is split concerns all devices on which parties of it are. */
+static void count_split(struct sched_party *party)
+{
+    struct sched_gang *gang = party->gang;
+    const bool before = sched_gang_is_split(gang), computing = sched_party_busy(party),
+               idling = !computing && party->books.demand != 0;
+
+    gang->computing += computing - (uint32_t)party->books.counted_computing;
+    gang->idling += idling - (uint32_t)party->books.counted_idling;
+    party->books.counted_computing = computing;
+    party->books.counted_idling = idling;
+    if (before == sched_gang_is_split(gang))
+        return;
+    lockd_list_each (at, &gang->parties)
+        sched_agenda_plan(sched_party_of(at, of_gang)->device);
+}
+
 /* The party's own sums, from those of its members. */
 static void count_party(struct sched_party *party, uint64_t now)
 {
@@ -248,6 +265,7 @@ static void count_party(struct sched_party *party, uint64_t now)
     party->books.lost = lost;
     party->books.counted_stopping = stopping;
     party->books.counted_stuck = stuck;
+    count_split(party);
     /* what is still stopping, and what waits on other devices too, runs past nobody */
     sched_order_value(&party->wait.queued,
                       sched_party_busy(party) || party->gang->party_count > 1

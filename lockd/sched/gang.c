@@ -210,6 +210,8 @@ static void party_free(struct sched_party *party)
     device->books.stopping_parties -= party->books.counted_stopping;
     device->books.weights -= party->weight;
     device->turns.elsewhere -= party->wait.elsewhere;
+    party->gang->computing -= party->books.counted_computing;
+    party->gang->idling -= party->books.counted_idling;
     device->turns.generation++;
     free(party);
 }

@@ -243,7 +243,7 @@ struct sched_party_books {
     uint32_t busy_members, running_members, stuck_members;
     uint32_t blocked_members; /* stuck, and they lack memory */
     uint32_t deaf_members;    /* stuck, and they have not even read that they are to stop */
-    bool counted_stopping, counted_stuck;
+    bool counted_stopping, counted_stuck, counted_computing, counted_idling;
 };
 
 /* --- of a gang --- */

@@ -110,39 +110,28 @@ void sched_queue_leave(struct sched_party *party, uint64_t now)
     sched_books_party(party, now);
 }
 
-/* Some of it compute on one device, and others wait for a place, or for memory, on another one: for
- * as long as they do, a kernel of the first may not end. */
-static bool is_split(const struct sched_gang *gang)
-{
-    bool computes = false, waits = false;
-
-    if (gang->client_count < 2)
-        return false;
-    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
-         at = at->next) {
-        const struct sched_party *party = sched_party_of(at, of_gang);
-
-        computes = computes || sched_party_busy(party);
-        waits = waits || (!sched_party_busy(party) && party->books.demand != 0);
-    }
-    return computes && waits;
-}
-
-uint64_t sched_queue_lost(const struct sched_party *party)
+/* What split gangs keep from one of another split gang. */
+static uint64_t in_vain(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
-    uint64_t lost = device->books.lost - party->books.lost;
+    uint64_t bytes = 0;
 
-    if (device->books.stuck_parties == 0 || sched_party_busy(party) || !is_split(party->gang))
-        return lost;
+    if (device->books.stuck_parties == 0 || sched_party_busy(party) ||
+        !sched_gang_is_split(party->gang))
+        return 0;
     for (const struct lockd_list *at = device->parties.next; at != &device->parties;
          at = at->next) {
         const struct sched_party *other = sched_party_of(at, of_device);
 
-        if (other != party && other->books.counted_stuck && is_split(other->gang))
-            lost -= other->books.lost;
+        if (other != party && other->books.counted_stuck && sched_gang_is_split(other->gang))
+            bytes += other->books.lost;
     }
-    return lost;
+    return bytes;
+}
+
+uint64_t sched_queue_lost(const struct sched_party *party)
+{
+    return party->device->books.lost - party->books.lost - in_vain(party);
 }
 
 /* What stuck ones leave of the device. */
@@ -151,14 +140,13 @@ static uint64_t room_for(const struct sched_party *party)
     return sched_less(party->device->space.capacity, sched_queue_lost(party));
 }
 
-/* What its turn takes. With exclusive turns that is all there is: stuck ones cannot be kept
- * off.
- */
+/* What its turn takes. With exclusive turns that is all there is: stuck ones cannot be kept off.
+ * The same if it gets its place beside one that waits for it. */
 uint64_t sched_queue_takes(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
 
-    if (device->sched->settings.exclusive)
+    if (device->sched->settings.exclusive || in_vain(party) != 0)
         return sched_max(sched_min(party->books.demand, device->space.capacity),
                          room_for(party));
     return party->books.need;

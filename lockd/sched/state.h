@@ -87,14 +87,15 @@ struct sched_gang {
     struct lockd_list parties;
     struct sched_group *group; /* whose clients these are, all of them; NULL: one client */
     uint32_t party_count, held_count, client_count;
-    uint32_t wanting;  /* members with something to run */
-    uint32_t weight;   /* the highest of its members' */
-    uint32_t paused;   /* clients */
-    uint32_t deaf;     /* members that do not answer: nothing can come of a turn */
-    uint32_t evicting; /* members whose memory is to go out */
-    bool runs;         /* all parties are held */
-    bool gives_way;    /* had its place somewhere for too long and could not use it */
-    uint64_t retry_at; /* ... until then */
+    uint32_t wanting;           /* members with something to run */
+    uint32_t weight;            /* the highest of its members' */
+    uint32_t paused;            /* clients */
+    uint32_t deaf;              /* members that do not answer: nothing can come of a turn */
+    uint32_t evicting;          /* members whose memory is to go out */
+    uint32_t computing, idling; /* parties that compute, and others that have something to do */
+    bool runs;                  /* all parties are held */
+    bool gives_way;             /* had its place somewhere for too long and could not use it */
+    uint64_t retry_at;          /* ... until then */
     uint64_t complete; /* all that had something to run did: the turn's time counts from here */
     bool out;          /* was evicted; comes back when it has something to run */
     struct sched_gang_closing closing;
@@ -263,6 +264,13 @@ static inline bool sched_gang_has_forming_turn(const struct sched_gang *gang)
 static inline bool sched_gang_wants(const struct sched_gang *gang)
 {
     return gang->wanting != 0 && gang->paused == 0 && gang->evicting == 0 && gang->deaf == 0;
+}
+
+/* Some of it compute on one device, and others wait for a place, or for memory, on another one: for
+ * as long as they do, a kernel of the first may not end. */
+static inline bool sched_gang_is_split(const struct sched_gang *gang)
+{
+    return gang->client_count > 1 && gang->computing != 0 && gang->idling != 0;
 }
 
 #define sched_member_of(at, link) lockd_entry(at, struct sched_member, link)

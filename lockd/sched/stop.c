@@ -82,8 +82,8 @@ static int overflow_rank(const struct sched_party *party)
         return 6;
     if (sched_gang_has_forming_turn(party->gang))
         return more ? 0 : 1;
-    if (silent)
-        return 5;
+    if (silent || party->gang->closing.by != NULL)
+        return 5; /* the latter: another one would be asked from the beginning, and again */
     if (more)
         return 4;
     return party->books.running_members == 0 ? 3 : 2;

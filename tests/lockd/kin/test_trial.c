@@ -14,7 +14,7 @@ struct figures {
     unsigned trials, beyond;
 };
 
-enum kind { ANY, LATE, GROWN, GROUPED };
+enum kind { ANY, LATE, GROWN, GROUPED, UNAWARE };
 
 /* Returns whether all jobs came to their end in time. */
 static bool run_world(struct trial_world *world, uint64_t seed, struct figures *figures)
@@ -51,6 +51,7 @@ static bool run_one(uint64_t seed, enum kind kind, struct figures *figures)
     world->late = kind != ANY;
     world->grown = kind == GROWN;
     world->grouped = kind == GROUPED;
+    world->unaware = kind == UNAWARE;
     for (int i = 0; i < 8; i++)
         trial_world_random(world, 1);
     world->now = 1000 * NS_PER_MS;
@@ -130,6 +131,13 @@ static void trial_random_late_groups_all_end(void **state)
     run_many(GROUPED);
 }
 
+/* The daemon learns of jobs whose ranks are in kernels that wait for each other. */
+static void trial_random_unaware_ranks_all_end(void **state)
+{
+    (void)state;
+    run_many(UNAWARE);
+}
+
 /* Trials had shown two jobs to be one, which was too large to run together; what trials had shown
  * was never forgotten. */
 static void trial_random_what_once_failed(void **state)
@@ -138,6 +146,10 @@ static void trial_random_what_once_failed(void **state)
 
     (void)state;
     assert_true(run_one(21299, ANY, &figures));
+    /* a trial that helped tore a job apart of which the daemon had learned meanwhile */
+    assert_true(run_one(1713, UNAWARE, &figures));
+    /* of two jobs with memory beyond the card now one was asked to stop and now the other one */
+    assert_true(run_one(1610, GROUPED, &figures));
 }
 
 int main(void)
@@ -147,6 +159,7 @@ int main(void)
         cmocka_unit_test(trial_random_late_ranks_all_end),
         cmocka_unit_test(trial_random_grown_jobs_all_end),
         cmocka_unit_test(trial_random_late_groups_all_end),
+        cmocka_unit_test(trial_random_unaware_ranks_all_end),
         cmocka_unit_test(trial_random_what_once_failed),
     };
 

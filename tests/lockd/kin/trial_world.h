@@ -24,7 +24,6 @@ struct trial_side {
     uint64_t later; /* its demand from the round grows_at on; 0: it does not grow */
     uint32_t grows_at;
     uint64_t grows_when; /* ... and from that time on */
-    uint64_t had;        /* the most that was on the card */
     uint64_t beyond;     /* what lies beyond the card: not in its demand until its turn ends */
     uint32_t seq, flags;
     bool used, fresh; /* fresh: a target came that is not answered */
@@ -41,7 +40,8 @@ struct trial_rank {
     uint32_t round;
     uint64_t left; /* ns of the computation at hand */
     uint64_t calls, stop_since;
-    uint64_t back_at; /* it connects then; LOCKD_NEVER */
+    uint64_t back_at;  /* it connects then; LOCKD_NEVER */
+    uint64_t knows_at; /* it says then that it is of the job; 0: at once, or it has */
 };
 
 struct trial_job {
@@ -68,6 +68,7 @@ struct trial_world {
      * ranks need more memory, around grow_at */
     bool grown;
     uint64_t grow_at;
+    bool unaware; /* late, and ranks say after they have begun that they are of a job */
     bool grouped; /* late, and the jobs name groups instead of having evidence */
 };
 
