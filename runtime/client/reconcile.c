@@ -382,7 +382,7 @@ uint64_t gs_reconcile(void)
         due = smaller_of(due, stop_program(now));
     else if (!must_stop() && self.started_to_stop)
         reopen_if_complete();
-    if (gs_beyond_put(self.stopped || self.started_to_stop))
+    if (gs_beyond_put(self.stopped || self.started_to_stop, self.stopped))
         due = 0;
     if (gs_memory_dispose_dead(self.stopped))
         due = smaller_of(due, MS);

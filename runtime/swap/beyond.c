@@ -3,8 +3,9 @@
  * beyond.c: memory that went beyond the card because it could not come to it.
  *
  * The daemon says BEYOND to a program of a job whose others wait for it in a kernel, while the
- * memory that it lacks belongs to a program of another job that is in the same state. Only chunks
- * that have no contents yet go there: everything else was on the card when the program ran last.
+ * memory that it lacks belongs to a program of another job that is in the same state. Chunks go
+ * there that have no contents yet, and once the program has stopped also those on the host: their
+ * contents are copied.
  * While BEYOND is on, the memory is not part of the demand. Without it, it is, and the program
  * stops for as long as it takes to bring it to the card. With overcommit, placement.c decides about
  * that instead.
@@ -20,12 +21,14 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
 #include "runtime/host/host.h"
+#include "runtime/range/backend.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/over.h"
 #include "runtime/range/range.h"
 #include "runtime/range/uses.h"
 #include "runtime/swap/exchange.h"
+#include "runtime/swap/swap.h"
 
 #define PATIENCE_NS 10000000000ull /* for room that does not come */
 #define AGAIN_NS    20000000ull
@@ -59,6 +62,19 @@ static bool pick_chunk(const struct gs_device *device, uint8_t state, uint64_t m
     return false;
 }
 
+/* What is missing. */
+static bool find_missing(const struct gs_device *device, bool stopped,
+                         struct gs_exchange_chunk *found)
+{
+    bool there;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    there = pick_chunk(device, GS_CHUNK_ABSENT, UINT64_MAX, found) ||
+            (stopped && pick_chunk(device, GS_CHUNK_HOST, UINT64_MAX, found));
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return there;
+}
+
 static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t most,
                        struct gs_exchange_chunk *found)
 {
@@ -76,6 +92,8 @@ static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t m
 static void book_chunk(const struct gs_exchange_chunk *it)
 {
     struct gs_accounts *accounts = &it->range->device->accounts;
+    struct gs_chunk *chunk = &it->range->chunks[it->index];
+    struct gs_host_block *stale;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (it->range->life == GS_RANGE_LIVE) {
@@ -84,8 +102,11 @@ static void book_chunk(const struct gs_exchange_chunk *it)
         accounts->missing -= gs_range_is_needed(it->range) ? it->bytes : 0;
     }
     it->range->over += it->bytes;
-    it->range->chunks[it->index].state = GS_CHUNK_OVER;
+    chunk->state = GS_CHUNK_OVER;
+    stale = chunk->host;
+    chunk->host = NULL;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_host_put(stale);
 }
 
 /* False: the driver refuses, or there is no host memory, at least not yet: the daemon is asked. */
@@ -100,12 +121,18 @@ static bool put_chunk(const struct gs_exchange_chunk *it)
         gs_host_unclaim(it->bytes);
         return false;
     }
+    if (it->range->chunks[it->index].state == GS_CHUNK_HOST &&
+        !gs_swap_fill(it->range, it->index)) {
+        gs_backend_of(it->range)->remove(it->range, it->index);
+        gs_host_unclaim(it->bytes);
+        return false;
+    }
     book_chunk(it);
     return true;
 }
 
 /* True: the time is up, and there may be more. */
-static bool put_device(struct gs_device *device, uint64_t until)
+static bool put_device(struct gs_device *device, bool stopped, uint64_t until)
 {
     const struct gs_context *context = gs_context_for(device);
     struct gs_exchange_chunk it;
@@ -115,7 +142,7 @@ static bool put_device(struct gs_device *device, uint64_t until)
 
     if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
         return false;
-    while (!late && find_chunk(device, GS_CHUNK_ABSENT, UINT64_MAX, &it) && put_chunk(&it)) {
+    while (!late && find_missing(device, stopped, &it) && put_chunk(&it)) {
         bytes += it.bytes;
         late = gs_now() >= until;
     }
@@ -131,7 +158,7 @@ static bool put_device(struct gs_device *device, uint64_t until)
     return late;
 }
 
-bool gs_beyond_put(bool closed)
+bool gs_beyond_put(bool closed, bool stopped)
 {
     const uint64_t until = gs_now() + ROUND_NS;
     const bool asked = self.asks;
@@ -141,7 +168,7 @@ bool gs_beyond_put(bool closed)
     self.asks = false;
     for (unsigned i = 0; closed && !late && (device = gs_device_at(i)) != NULL; i++)
         if (is_told(device) && !device->managed && gs_memory_accounts(device).missing != 0)
-            late = put_device(device, until);
+            late = put_device(device, stopped, until);
     if (asked && !self.asks)
         gs_host_give_up_claim();
     return late;

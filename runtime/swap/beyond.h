@@ -11,9 +11,9 @@
 
 #include "runtime/base/device.h"
 
-/* Puts what is missing there, where the daemon says so, if the gate is closed. Work may still
- * run. True: it has taken long, and the next round goes on. */
-bool gs_beyond_put(bool closed);
+/* Puts what is missing there, where the daemon says so, if the gate is closed. Work may still run,
+ * unless stopped. True: it has taken long, and the next round goes on. */
+bool gs_beyond_put(bool closed, bool stopped);
 
 /* Bytes that are to come back to the card, and therefore part of the demand. */
 uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts *accounts);

@@ -16,6 +16,7 @@
 
 #include "runtime/range/backend.h"
 #include "runtime/base/driver.h"
+#include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
@@ -396,6 +397,24 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news
     if (moved)
         return GS_SWAP_MOVED;
     return result == CUDA_SUCCESS ? GS_SWAP_NOTHING : GS_SWAP_SHORT;
+}
+
+bool gs_swap_fill(struct gs_range *range, uint32_t index)
+{
+    const struct gs_mover *mover = gs_mover_enter(range->device);
+    struct gs_job job = {.range = range,
+                         .chunk = &range->chunks[index],
+                         .index = index,
+                         .address = gs_range_chunk_address(range, index),
+                         .bytes = gs_range_chunk_bytes(range, index)};
+    CUresult result, finished;
+
+    if (mover == NULL)
+        return false;
+    result = gs_job_copy_in(&job, mover->copies);
+    finished = gs_driver.cuStreamSynchronize(mover->copies); /* some copies may be under way */
+    gs_mover_leave();
+    return result == CUDA_SUCCESS && finished == CUDA_SUCCESS;
 }
 
 /* under the lock: takes up to DROPPED host copies of chunks that are on the device */

@@ -34,6 +34,10 @@ enum gs_swap_result gs_swap_out(struct gs_device *device, uint64_t excess);
 enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news,
                                uint64_t *lacking);
 
+/* Copies what the host has of a chunk to its address, where memory has been made for it, and waits.
+ * The state stays as it is. False: the driver refuses. */
+bool gs_swap_fill(struct gs_range *range, uint32_t index);
+
 /* Waits for everything under way on all devices, and settles where it is. Chunks that were
  * chosen but not begun stay where they were. To be called before the gate opens, before a
  * context ends, and before a range with chunks under way is disposed of. */

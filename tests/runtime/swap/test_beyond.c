@@ -181,7 +181,7 @@ static int end(void **state)
 
 static void put_all(void)
 {
-    while (gs_beyond_put(true))
+    while (gs_beyond_put(true, true))
         continue;
     assert_int_equal(accounts().missing, 0);
     assert_int_equal(accounts().over, GROWTH);
@@ -265,7 +265,7 @@ static void beyond_room_does_not_come_the_program_goes_on(void **state)
 
 static void check_it_is_missing(void)
 {
-    gs_beyond_put(true);
+    gs_beyond_put(true, true);
     assert_int_equal(accounts().missing, GROWTH);
     assert_int_equal(accounts().over, 0);
     assert_int_equal(accounts().demand, HAD + GROWTH);
@@ -293,7 +293,7 @@ static void beyond_no_host_memory_it_is_still_missing(void **state)
     gs_host_set_budget(0);
     check_it_is_missing();
     assert_true(gs_host_wanted() != 0);
-    gs_beyond_put(false); /* it goes on without */
+    gs_beyond_put(false, false); /* it goes on without */
     assert_int_equal(gs_host_wanted(), 0);
     gs_host_set_budget(UINT64_MAX);
     put_all();
@@ -341,9 +341,9 @@ static void beyond_driver_takes_long_it_goes_there_in_rounds(void **state)
 {
     (void)state;
     self.slow_host = true;
-    assert_true(gs_beyond_put(true));
+    assert_true(gs_beyond_put(true, true));
     assert_int_equal(accounts().over, 64 * MIB);
-    assert_true(gs_beyond_put(true));
+    assert_true(gs_beyond_put(true, true));
     assert_int_equal(accounts().over, 128 * MIB);
     self.slow_host = false;
     put_all();
@@ -407,7 +407,7 @@ static void beyond_exported_meanwhile_the_first_part_comes_back(void **state)
 {
     (void)state;
     self.export_first = true;
-    while (gs_beyond_put(true))
+    while (gs_beyond_put(true, true))
         continue;
     assert_false(self.export_first);
     assert_in_range(accounts().over, 1, GROWTH - 1);
@@ -420,6 +420,44 @@ static void beyond_exported_meanwhile_the_first_part_comes_back(void **state)
     assert_int_equal(accounts().over, 0);
     assert_int_equal(gs_host_claimed(), 0);
     assert_int_equal(accounts().demand, HAD + GROWTH);
+}
+
+static CUresult refuse_copy(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+    (void)to, (void)from, (void)bytes, (void)stream;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The program has run before, and what it had is on the host: nobody knew that it has a job. */
+static void beyond_on_the_host_its_contents_go_there(void **state)
+{
+    (void)state;
+    tell(0, 0);
+    while (gs_swap_out(self.device, accounts().resident) == GS_SWAP_MOVED)
+        continue;
+    assert_int_equal(accounts().resident, 0);
+    tell(GS_TARGET_RUN | GS_TARGET_BEYOND, 0);
+    while (gs_beyond_put(true, false)) /* work may still run: none that was on the card */
+        continue;
+    assert_int_equal(accounts().over, GROWTH);
+    gs_driver.cuMemcpyHtoDAsync_v2 = refuse_copy;
+    assert_false(gs_beyond_put(true, true));
+    assert_int_equal(accounts().over, GROWTH);
+    assert_int_equal(gs_host_claimed(), GROWTH);
+    gs_driver.cuMemcpyHtoDAsync_v2 = self.driver.cuMemcpyHtoDAsync_v2;
+    while (gs_beyond_put(true, true))
+        continue;
+    assert_int_equal(accounts().missing, 0);
+    assert_int_equal(accounts().demand, 0);
+    assert_int_equal(accounts().over, HAD + GROWTH);
+    assert_int_equal(gs_host_claimed(), HAD + GROWTH);
+    for (uint32_t i = 0; i < gs_range_at(self.had)->chunk_count; i++)
+        assert_null(gs_range_at(self.had)->chunks[i].host);
+    assert_true(gs_memory_if_complete(open_now));
+    check_contents(self.had, HAD, 1000);
+    fill(self.more, GROWTH, 5000);
+    fetch_all();
+    check_contents(self.had, HAD, 1000);
 }
 
 static bool nobody_to_wait_for(void)
@@ -482,6 +520,7 @@ int main(void)
         scenario(beyond_program_has_grown_what_fits_is_due),
         scenario(beyond_exported_there_it_comes_back),
         scenario(beyond_overcommit_what_is_there_has_no_handle),
+        scenario(beyond_on_the_host_its_contents_go_there),
         scenario(beyond_exported_meanwhile_the_first_part_comes_back),
     };
 
