@@ -3,12 +3,14 @@
  * ranks.c: one rank of a job, on the simulated card. In each round it computes, then meets the
  * others in a kernel that spins until the kernels of all ranks run, as collectives do.
  *
- *   ranks FILE RANK RANKS ROUNDS MIB WAY [GROWTH]
+ *   ranks FILE RANK RANKS ROUNDS MIB WAY [GROWTH | NCCL]
  *
  * FILE is memory that the ranks share. WAY: "env" sets MASTER_ADDR and MASTER_PORT (to a number
  * from the name of the file) after the start, as Python programs do; "register" maps FILE only
  * when the program has run for a while, and registers it with the driver, as NCCL does; "export" connects the ranks 0 and 1 by TCP,
  * and both export device memory, as NCCL does where GPUs reach each other; "connect" does only the first; "nccl" and "none" do nothing.
+ * "late" waits for nobody on the host, and maps the file NCCL, which shows that the ranks are one
+ * job, once it is there.
  * With GROWTH (a file, too) this rank needs as much memory again in the middle, at the same moment
  * as the rank of another job that has that file; the others of both jobs are in kernels that wait
  * for them then. It makes a handle of that memory (CUDA IPC), and another rank opens and reads it at
@@ -18,6 +20,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,6 +106,14 @@ static struct meeting *map_meeting(const char *path)
     CHECK(meeting != MAP_FAILED);
     close(fd);
     return meeting;
+}
+
+static void *map_when_there(void *path)
+{
+    while (access(path, F_OK) != 0)
+        usleep(1000);
+    map_meeting(path);
+    return NULL;
 }
 
 static unsigned port_of(const char *file)
@@ -211,6 +222,9 @@ int main(int argc, char **argv)
     const size_t bytes = given ? (size_t)strtoul(argv[5], NULL, 10) << 20 : 0;
     const bool registers = given && strcmp(argv[6], "register") == 0;
     const bool exports = given && strcmp(argv[6], "export") == 0;
+    const bool late = argc == 8 && strcmp(argv[6], "late") == 0;
+    const char *const growth = argc == 8 && !late ? argv[7] : NULL;
+    pthread_t looks;
     struct meeting *meeting = NULL;
     CUdeviceptr memory, more = 0;
     CUfunction function;
@@ -223,6 +237,8 @@ int main(int argc, char **argv)
         return 2;
     if (!registers)
         meeting = map_meeting(argv[1]);
+    if (late)
+        CHECK(pthread_create(&looks, NULL, map_when_there, argv[7]) == 0);
     if (strcmp(argv[6], "env") == 0)
         set_environment(argv[1]);
     if (exports || strcmp(argv[6], "connect") == 0)
@@ -244,7 +260,7 @@ int main(int argc, char **argv)
         register_shared(meeting, rank);
     }
     atomic_store(&meeting->at[rank], 1); /* a communicator begins on the host */
-    for (uint32_t i = 0; i < ranks;) {
+    for (uint32_t i = 0; i < ranks && !late;) {
         if (atomic_load(&meeting->at[i]) != 0)
             i++;
         else
@@ -253,8 +269,8 @@ int main(int argc, char **argv)
     puts("all");
     fflush(stdout);
     for (uint32_t round = 2; round < rounds + 2; round++) {
-        if (argc == 8 && round == rounds / 2)
-            more = grow(argv[7], rank, bytes);
+        if (growth != NULL && round == rounds / 2)
+            more = grow(growth, rank, bytes);
         queue_work(memory, bytes, round);
         if (more != 0)
             queue_work(more, bytes, round + 1);
@@ -264,6 +280,10 @@ int main(int argc, char **argv)
         }
         OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL,
                           (void *[]){&meeting, &rank, &ranks, &round}, NULL));
+        if (late && round == 2) {
+            puts("launched");
+            fflush(stdout);
+        }
         if (round % 2 == 0)
             OK(cuCtxSynchronize());
     }

@@ -24,7 +24,8 @@ def programs(card):
 
 class EvidenceTest(unittest.TestCase):
     def setUp(self):
-        self.card = Card(BUILD, memory="64MiB", options=["--quantum", "200"], SIMCUDA_DEVICES="2", **Told.SMALL_CONTEXTS)
+        self.card = Card(BUILD, memory="64MiB", options=["--quantum", "200"], SIMCUDA_DEVICES="2", SIMCUDA_TIMESLICE="0",
+                         **Told.SMALL_CONTEXTS)
         self.addCleanup(self.card.__exit__)
         self.shared = []
         self.addCleanup(lambda: [os.unlink(path) for path in self.shared if os.path.exists(path)])
@@ -90,6 +91,26 @@ class EvidenceTest(unittest.TestCase):
         job = self.job("a", "register", rounds=100000)
         gang = self.gangs([job])[0]
         self.assertEqual([(each["gang_why"], each["gang_programs"]) for each in gang], [("NCCL", 2)] * 2)
+
+    def test_jobs_known_when_their_kernels_wait_for_each_other_end(self):
+        """A rank of each has a card, where the other job's other rank waits for it."""
+        jobs, files = {}, {name: f"/dev/shm/nccl-test-{os.getpid()}-{name}" for name in "ab"}
+        self.shared += files.values()
+        for name, rank in (("a", 0), ("b", 1), ("a", 1), ("b", 0)):
+            started = self.card.start([RANKS, os.path.join(self.card.folder, name), str(rank), "2", "150", "40", "late", files[name]],
+                                      CUDA_VISIBLE_DEVICES=str(rank))
+            jobs[name + str(rank)] = started
+            if len(jobs) == 2:
+                for first in jobs.values():
+                    self.assertEqual([first.stdout.readline().strip() for _ in range(2)], ["all", "launched"])
+        waiting = [jobs["a1"].pid, jobs["b0"].pid]
+        self.assertTrue(wait_for(lambda: sorted(each["pid"] for each in programs(self.card) if each["state"] == "waits") == sorted(waiting)),
+                        f"{waiting} {programs(self.card)}")
+        for path in files.values():
+            with open(path, "wb"):
+                pass
+        self.end([jobs["a0"], jobs["b1"]], ("ok",))
+        self.end([jobs["a1"], jobs["b0"]], ("all", "launched", "ok"))
 
     def test_daemon_restarted_in_the_middle_two_jobs_end(self):
         def restart():
