@@ -9,6 +9,10 @@
  * stops for as long as it takes to bring it to the card. With overcommit, placement.c decides about
  * that instead.
  *
+ * With overcommit memory goes beyond the card also when less of the card is left than the program's
+ * part of it, since others' contexts came later: chunks without contents first, then chunks that
+ * are on the card, each of which makes room for one that is not.
+ *
  * State: client thread only.
  */
 #include "runtime/swap/beyond.h"
@@ -35,6 +39,7 @@ static struct {
     bool asks;         /* for host memory */
     bool any;          /* some may be there */
     bool coming;       /* it is brought back */
+    bool excess;       /* the card has become too small for the program's part */
     uint64_t since;    /* ns: it waits, or has got ahead */
     uint64_t retry_at; /* ns */
 } self;
@@ -42,6 +47,25 @@ static struct {
 static bool is_told(const struct gs_device *device)
 {
     return (gs_device_flags(device) & GS_TARGET_BEYOND) != 0;
+}
+
+/* The bytes that may go beyond the card because it has become too small; 0: it has not. Not in
+ * others' turns: it may be large enough again in the program's own. */
+static uint64_t most_of_excess(const struct gs_device *device)
+{
+    const struct gs_accounts accounts = gs_memory_accounts(device);
+    const uint64_t limit = gs_over_limit(device);
+
+    return (gs_device_flags(device) & GS_TARGET_RUN) != 0 && accounts.missing != 0 &&
+                   accounts.demand - accounts.managed > gs_device_room(device) &&
+                   limit > accounts.over
+               ? limit - accounts.over
+               : 0;
+}
+
+static uint64_t most_beyond(const struct gs_device *device)
+{
+    return is_told(device) ? UINT64_MAX : most_of_excess(device);
 }
 
 /* Under the lock: a chunk in that state, with at most so many bytes. */
@@ -104,31 +128,33 @@ static bool put_chunk(const struct gs_exchange_chunk *it)
     return true;
 }
 
-/* True: the time is up, and there may be more. */
+static void note_beyond(const struct gs_device *device, uint64_t bytes)
+{
+    gs_log("%llu bytes went beyond the card: %s", (unsigned long long)bytes,
+           is_told(device) ? "jobs wait for each other's memory" : "others have more of it");
+    self.any = true;
+    /* placement.c goes by the uses, which cost each call something */
+    if (gs_over_limit(device) != 0)
+        gs_uses_begin();
+}
+
+/* True: some went, and there may be more. */
 static bool put_device(struct gs_device *device, uint64_t until)
 {
     const struct gs_context *context = gs_context_for(device);
     struct gs_exchange_chunk it;
     uint64_t bytes = 0;
-    bool late = false;
     CUcontext popped;
 
     if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
         return false;
-    while (!late && find_chunk(device, GS_CHUNK_ABSENT, UINT64_MAX, &it) && put_chunk(&it)) {
+    while ((bytes == 0 || gs_now() < until) &&
+           find_chunk(device, GS_CHUNK_ABSENT, most_beyond(device), &it) && put_chunk(&it))
         bytes += it.bytes;
-        late = gs_now() >= until;
-    }
     gs_driver.cuCtxPopCurrent_v2(&popped);
-    if (bytes == 0)
-        return false;
-    gs_log("%llu bytes went beyond the card: jobs wait for each other's memory",
-           (unsigned long long)bytes);
-    self.any = true;
-    /* placement.c goes by the uses, which cost each call something */
-    if (gs_over_limit(device) != 0)
-        gs_uses_begin();
-    return late;
+    if (bytes != 0)
+        note_beyond(device, bytes);
+    return bytes != 0;
 }
 
 bool gs_beyond_put(bool closed)
@@ -136,15 +162,15 @@ bool gs_beyond_put(bool closed)
     const uint64_t until = gs_now() + ROUND_NS;
     const bool asked = self.asks;
     struct gs_device *device;
-    bool late = false;
+    bool more = false;
 
     self.asks = false;
-    for (unsigned i = 0; closed && !late && (device = gs_device_at(i)) != NULL; i++)
-        if (is_told(device) && !device->managed && gs_memory_accounts(device).missing != 0)
-            late = put_device(device, until);
+    for (unsigned i = 0; closed && !more && (device = gs_device_at(i)) != NULL; i++)
+        if (!device->managed && gs_memory_accounts(device).missing != 0)
+            more = put_device(device, until);
     if (asked && !self.asks)
         gs_host_give_up_claim();
-    return late;
+    return more;
 }
 
 /* --- and back --- */
@@ -185,7 +211,7 @@ static uint64_t room_on(const struct gs_device *device)
 }
 
 /* A program that runs stops once, for all of it. */
-uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped)
+static uint64_t look_for_return(uint64_t now, bool may_run, bool stopped)
 {
     struct gs_device *device;
     bool due = false, any = false;
@@ -213,22 +239,52 @@ uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped)
     return due ? AGAIN_NS : UINT64_MAX;
 }
 
-bool gs_beyond_needs_stop(void)
+uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped)
 {
-    return self.coming;
+    const uint64_t due = look_for_return(now, may_run, stopped);
+    const struct gs_device *device;
+
+    self.excess = false;
+    for (unsigned i = 0; may_run && (device = gs_device_at(i)) != NULL; i++)
+        self.excess |= most_of_excess(device) != 0;
+    return self.excess ? AGAIN_NS : due;
 }
 
-static bool fetch_chunk(const struct gs_exchange_chunk *it)
+bool gs_beyond_needs_stop(void)
+{
+    return self.coming || self.excess;
+}
+
+static bool change_chunk(const struct gs_exchange_chunk *it,
+                         bool (*change)(const struct gs_exchange_chunk *it))
 {
     const struct gs_context *context = gs_context_for(it->range->device);
-    bool fetched;
+    bool changed;
     CUcontext popped;
 
     if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
         return false;
-    fetched = gs_exchange_fetch(it);
+    changed = change(it);
     gs_driver.cuCtxPopCurrent_v2(&popped);
-    return fetched;
+    return changed;
+}
+
+/* What has contents leaves the card, if nothing without contents is left. */
+static bool send_excess(void)
+{
+    const struct gs_device *device;
+    struct gs_exchange_chunk it;
+
+    for (unsigned i = 0; self.excess && (device = gs_device_at(i)) != NULL; i++) {
+        if (!find_chunk(device, GS_CHUNK_RESIDENT, most_of_excess(device), &it))
+            continue;
+        if (change_chunk(&it, gs_exchange_send_beyond)) {
+            note_beyond(device, it.bytes);
+            return true;
+        }
+        self.asks = true; /* the host may have no memory yet */
+    }
+    return false;
 }
 
 bool gs_beyond_step(uint64_t now)
@@ -236,13 +292,16 @@ bool gs_beyond_step(uint64_t now)
     struct gs_device *device;
     struct gs_exchange_chunk it;
 
+    if (send_excess())
+        return true;
     for (unsigned i = 0; self.coming && (device = gs_device_at(i)) != NULL; i++) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
 
         if (gs_beyond_due(device, &accounts) == 0 ||
             !find_chunk(device, GS_CHUNK_OVER, room_on(device), &it))
             continue;
-        if (!fetch_chunk(&it)) /* others' memory may be about to become free */
+        if (!change_chunk(&it,
+                          gs_exchange_fetch)) /* others' memory may be about to become free */
             return false;
         self.since = now;
         return true;
@@ -252,6 +311,6 @@ bool gs_beyond_step(uint64_t now)
 
 void gs_beyond_after_fork(void)
 {
-    self.asks = self.any = self.coming = false;
+    self.asks = self.any = self.coming = self.excess = false;
     self.since = self.retry_at = 0;
 }
