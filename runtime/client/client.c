@@ -69,15 +69,14 @@ static void *client_main(void *unused)
 
 /* Runs before the driver's own exit handlers, which were registered when it was loaded. From
  * here on the client thread calls the driver only while a thread of the program waits for it
- * (that thread then delays the driver's end as well). So what is kept open of other processes'
- * memory, which they could not move until the process has ended, is closed here. Work that does not
- * end is not waited for, as without gpushare. */
+ * (that thread then delays the driver's end as well). So the exporters of memory that is kept open
+ * hear here that it is closed. Work that does not end is not waited for, as without gpushare. */
 static void at_exit(void)
 {
     gs_reconcile_exiting();
     gs_worker_park_for(EXIT_LIMIT_NS);
-    gs_openings_tend(gs_now(), true);
     gs_worker_unpark();
+    gs_openings_let_go();
 }
 
 /* Without the thread nothing takes turns, moves memory or opens the gate later: the gate stays

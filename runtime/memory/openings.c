@@ -245,6 +245,15 @@ static struct gs_opening *take_over(const struct kept *kept, uint64_t now, bool 
     return each;
 }
 
+void gs_openings_let_go(void)
+{
+    const struct kept none = {.count = 0};
+    struct gs_opening *opening;
+
+    while ((opening = take_over(&none, 0, true)) != NULL)
+        gs_own_fd_close(&opening->lifeline);
+}
+
 uint64_t gs_openings_tend(uint64_t now, bool all)
 {
     struct gs_opening *opening;

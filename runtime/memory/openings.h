@@ -63,8 +63,12 @@ CUresult gs_openings_open(const struct gs_ipc_handle *like, struct gs_device *de
 CUresult gs_openings_close(CUdeviceptr address, bool *ours);
 
 /* Unmaps memory that is closed and was kept long enough, or that its exporter has freed; all: all
- * that is kept. Returns ns until it should be called again. Client thread, or at exit. */
+ * that is kept. Returns ns until it should be called again. Client thread. */
 uint64_t gs_openings_tend(uint64_t now, bool all);
+
+/* At exit: tells the exporters that what is kept is closed. The driver is not asked to unmap it:
+ * that may wait for work, and comes with the end of the process. */
+void gs_openings_let_go(void);
 
 /* Releases the parts that have come and are not mapped. */
 void gs_opening_drop(struct gs_opening *opening);

@@ -6,9 +6,13 @@
  * memory that it lacks belongs to a program of another job that is in the same state. Chunks go
  * there that have no contents yet, and once the program has stopped also those on the host: their
  * contents are copied.
+ *
  * While BEYOND is on, the memory is not part of the demand. Without it, it is, and the program
  * stops for as long as it takes to bring it to the card. With overcommit, placement.c decides about
  * that instead.
+ *
+ * With overcommit memory goes beyond the card in the same way when less of the card is left than the
+ * program's part of it, since others' contexts came later.
  *
  * State: client thread only.
  */
@@ -38,6 +42,7 @@ static struct {
     bool asks;         /* for host memory */
     bool any;          /* some may be there */
     bool coming;       /* it is brought back */
+    bool excess;       /* the card has become too small for the program's part */
     uint64_t since;    /* ns: it waits, or has got ahead */
     uint64_t retry_at; /* ns */
 } self;
@@ -45,6 +50,25 @@ static struct {
 static bool is_told(const struct gs_device *device)
 {
     return (gs_device_flags(device) & GS_TARGET_BEYOND) != 0;
+}
+
+/* The bytes that may go beyond the card because it has become too small; 0: it has not. Not in
+ * others' turns: it may be large enough again in the program's own. */
+static uint64_t most_of_excess(const struct gs_device *device)
+{
+    const struct gs_accounts accounts = gs_memory_accounts(device);
+    const uint64_t limit = gs_over_limit(device);
+
+    return (gs_device_flags(device) & GS_TARGET_RUN) != 0 && accounts.missing != 0 &&
+                   accounts.demand - accounts.managed > gs_device_room(device) &&
+                   limit > accounts.over
+               ? limit - accounts.over
+               : 0;
+}
+
+static uint64_t most_beyond(const struct gs_device *device)
+{
+    return is_told(device) ? UINT64_MAX : most_of_excess(device);
 }
 
 /* Under the lock: a chunk in that state, with at most so many bytes. */
@@ -66,11 +90,12 @@ static bool pick_chunk(const struct gs_device *device, uint8_t state, uint64_t m
 static bool find_missing(const struct gs_device *device, bool stopped,
                          struct gs_exchange_chunk *found)
 {
+    const uint64_t most = most_beyond(device);
     bool there;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    there = pick_chunk(device, GS_CHUNK_ABSENT, UINT64_MAX, found) ||
-            (stopped && pick_chunk(device, GS_CHUNK_HOST, UINT64_MAX, found));
+    there = pick_chunk(device, GS_CHUNK_ABSENT, most, found) ||
+            (stopped && pick_chunk(device, GS_CHUNK_HOST, most, found));
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return there;
 }
@@ -131,31 +156,33 @@ static bool put_chunk(const struct gs_exchange_chunk *it)
     return true;
 }
 
-/* True: the time is up, and there may be more. */
+static void note_beyond(const struct gs_device *device, uint64_t bytes)
+{
+    gs_log("%llu bytes went beyond the card: %s", (unsigned long long)bytes,
+           is_told(device) ? "jobs wait for each other's memory" : "others have more of it");
+    self.any = true;
+    /* placement.c goes by the uses, which cost each call something */
+    if (gs_over_limit(device) != 0)
+        gs_uses_begin();
+}
+
+/* True: some went, and there may be more. */
 static bool put_device(struct gs_device *device, bool stopped, uint64_t until)
 {
     const struct gs_context *context = gs_context_for(device);
     struct gs_exchange_chunk it;
     uint64_t bytes = 0;
-    bool late = false;
     CUcontext popped;
 
     if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
         return false;
-    while (!late && find_missing(device, stopped, &it) && put_chunk(&it)) {
+    while ((bytes == 0 || gs_now() < until) && find_missing(device, stopped, &it) &&
+           put_chunk(&it))
         bytes += it.bytes;
-        late = gs_now() >= until;
-    }
     gs_driver.cuCtxPopCurrent_v2(&popped);
-    if (bytes == 0)
-        return false;
-    gs_log("%llu bytes went beyond the card: jobs wait for each other's memory",
-           (unsigned long long)bytes);
-    self.any = true;
-    /* placement.c goes by the uses, which cost each call something */
-    if (gs_over_limit(device) != 0)
-        gs_uses_begin();
-    return late;
+    if (bytes != 0)
+        note_beyond(device, bytes);
+    return bytes != 0;
 }
 
 bool gs_beyond_put(bool closed, bool stopped)
@@ -163,15 +190,15 @@ bool gs_beyond_put(bool closed, bool stopped)
     const uint64_t until = gs_now() + ROUND_NS;
     const bool asked = self.asks;
     struct gs_device *device;
-    bool late = false;
+    bool more = false;
 
     self.asks = false;
-    for (unsigned i = 0; closed && !late && (device = gs_device_at(i)) != NULL; i++)
-        if (is_told(device) && !device->managed && gs_memory_accounts(device).missing != 0)
-            late = put_device(device, stopped, until);
+    for (unsigned i = 0; closed && !more && (device = gs_device_at(i)) != NULL; i++)
+        if (!device->managed && gs_memory_accounts(device).missing != 0)
+            more = put_device(device, stopped, until);
     if (asked && !self.asks)
         gs_host_give_up_claim();
-    return late;
+    return more;
 }
 
 /* --- and back --- */
@@ -212,7 +239,7 @@ static uint64_t room_on(const struct gs_device *device)
 }
 
 /* A program that runs stops once, for all of it. */
-uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped)
+static uint64_t look_for_return(uint64_t now, bool may_run, bool stopped)
 {
     struct gs_device *device;
     bool due = false, any = false;
@@ -240,9 +267,20 @@ uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped)
     return due ? AGAIN_NS : UINT64_MAX;
 }
 
+uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped)
+{
+    const uint64_t due = look_for_return(now, may_run, stopped);
+    const struct gs_device *device;
+
+    self.excess = false;
+    for (unsigned i = 0; may_run && (device = gs_device_at(i)) != NULL; i++)
+        self.excess |= most_of_excess(device) != 0;
+    return self.excess ? AGAIN_NS : due;
+}
+
 bool gs_beyond_needs_stop(void)
 {
-    return self.coming;
+    return self.coming || self.excess;
 }
 
 static bool fetch_chunk(const struct gs_exchange_chunk *it)
@@ -279,6 +317,6 @@ bool gs_beyond_step(uint64_t now)
 
 void gs_beyond_after_fork(void)
 {
-    self.asks = self.any = self.coming = false;
+    self.asks = self.any = self.coming = self.excess = false;
     self.since = self.retry_at = 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * beyond.h: puts memory that cannot come to the card into host memory at the same addresses when
- * the daemon says so (GS_TARGET_BEYOND), and brings it back in a later turn. Client thread.
+ * beyond.h: puts memory that cannot come to the card into host memory at the same addresses: when
+ * the daemon says so (GS_TARGET_BEYOND), and brings it back in a later turn; with overcommit, when
+ * the card has become too small for what the program has there. Client thread.
  */
 #ifndef GS_RUNTIME_SWAP_BEYOND_H
 #define GS_RUNTIME_SWAP_BEYOND_H
@@ -11,15 +12,15 @@
 
 #include "runtime/base/device.h"
 
-/* Puts what is missing there, where the daemon says so, if the gate is closed. Work may still run,
- * unless stopped. True: it has taken long, and the next round goes on. */
+/* Puts what is missing there, if the gate is closed. Work may still run, unless stopped. True: some
+ * of it went, and the next round goes on. */
 bool gs_beyond_put(bool closed, bool stopped);
 
 /* Bytes that are to come back to the card, and therefore part of the demand. */
 uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts *accounts);
 
-/* Looks whether memory is to come back now; the program has to stop for that. Returns ns until the
- * next look. */
+/* Looks whether memory is to come back or to leave now; the program has to stop for that. Returns ns
+ * until the next look. */
 uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped);
 bool gs_beyond_needs_stop(void);
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import MIB, BuildTest, Card, Told, check, main  # noqa: E402  (beside this file)
+from card import MIB, BuildTest, Card, Told, check, main, wait_for  # noqa: E402  (beside this file)
 
 CARD = 128  # MiB
 OPTIONS = ["--idle", "5"]
@@ -182,6 +182,25 @@ class Overcommit(BuildTest):
             with open(stats, encoding="utf-8") as file:
                 moved = json.load(file)
             check(0 < moved["moved_out"] <= 8 * CARD * MIB, f"the card's part moves: {moved}")
+
+    def test_contexts_come_later(self):
+        """Others' contexts take memory for good that a program had: as much of its memory goes beyond the card."""
+        with Beyond(self.build) as card:
+            told = card.program(100, 20)
+            others = [card.program(GPUSHARE_OVERCOMMIT="0") for _ in range(10)]
+            for other in others:
+                ok(other, "check")
+            check(wait_for(lambda: card.status()["devices"][0]["external"] >= 20 * MIB), f"the contexts count: {card.status()}")
+            ok(others[0], "zero 60")
+            ok(others[0], "free 0")
+            ok(told, "change 0 3")
+            ok(told, "change 1 3")
+            ok(told, "check")
+            entry = told.until(lambda entry: entry["over"] >= 8 * MIB)
+            check(entry["over"] >= 8 * MIB, f"some lies beyond the card: {entry}")
+            for other in others:
+                other.end()
+            told.end()
 
     def test_suspended(self):
         """Suspended, its part of the card goes to others."""

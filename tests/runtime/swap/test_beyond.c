@@ -8,9 +8,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -27,23 +24,18 @@
 #include "runtime/memory/exports.h"
 #include "runtime/memory/free.h"
 #include "runtime/memory/idle_ranges.h"
-#include "runtime/memory/memory.h"
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/range.h"
 #include "runtime/swap/beyond.h"
 #include "runtime/swap/swap.h"
+#include "tests/runtime/swap/small_card.h"
 
-#define MIB    ((uint64_t)1 << 20)
-#define ROOM   (256 * MIB) /* of the card */
 #define HAD    (100 * MIB) /* what the program has when it grows */
 #define GROWTH (140 * MIB)
 #define S      1000000000ull
 
 static struct {
-    struct gs_device *device;
-    struct gs_driver driver; /* the simulated one, as it is */
     CUdeviceptr had, more;
-    char folder[32];
     bool refuse_host, refuse_map, refuse_card;
     bool slow_host;    /* each piece takes longer than a round may */
     bool export_first; /* a handle is made while the first host memory is */
@@ -71,19 +63,19 @@ static CUresult create_or_refuse(CUmemGenericAllocationHandle *handle, size_t by
         return CUDA_ERROR_NOT_SUPPORTED;
     if (self.refuse_card && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return self.driver.cuMemCreate(handle, bytes, prop, flags);
+    return card.driver.cuMemCreate(handle, bytes, prop, flags);
 }
 
 static CUresult map_or_refuse(CUdeviceptr address, size_t bytes, size_t offset,
                               CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     return self.refuse_map ? CUDA_ERROR_UNKNOWN
-                           : self.driver.cuMemMap(address, bytes, offset, handle, flags);
+                           : card.driver.cuMemMap(address, bytes, offset, handle, flags);
 }
 
 static CUdeviceptr allocate(uint64_t bytes)
 {
-    const struct gs_request request = {.device = self.device, .bytes = bytes};
+    const struct gs_request request = {.device = card.device, .bytes = bytes};
     CUdeviceptr address;
 
     assert_int_equal(gs_memory_allocate(&request, &address), CUDA_SUCCESS);
@@ -92,20 +84,20 @@ static CUdeviceptr allocate(uint64_t bytes)
 
 static void tell(uint32_t flags, uint64_t budget)
 {
-    atomic_store(&self.device->target.flags, flags);
-    atomic_store(&self.device->target.budget, budget);
+    atomic_store(&card.device->target.flags, flags);
+    atomic_store(&card.device->target.budget, budget);
 }
 
 static struct gs_accounts accounts(void)
 {
-    return gs_memory_accounts(self.device);
+    return gs_memory_accounts(card.device);
 }
 
 static uint64_t due(void)
 {
     const struct gs_accounts now = accounts();
 
-    return gs_beyond_due(self.device, &now);
+    return gs_beyond_due(card.device, &now);
 }
 
 static void open_now(void)
@@ -116,16 +108,16 @@ static void open_now(void)
 static void stop(void)
 {
     assert_true(gs_gate_close(S));
-    assert_int_equal(self.driver.cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_int_equal(card.driver.cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
 static void fill(CUdeviceptr address, uint64_t bytes, uint32_t value)
 {
     for (uint64_t at = 0; at < bytes; at += 2 * MIB)
         assert_int_equal(
-            self.driver.cuMemsetD32_v2(address + at, value + (uint32_t)(at / MIB), 16),
+            card.driver.cuMemsetD32_v2(address + at, value + (uint32_t)(at / MIB), 16),
             CUDA_SUCCESS);
-    assert_int_equal(self.driver.cuCtxSynchronize(), CUDA_SUCCESS);
+    assert_int_equal(card.driver.cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
 static void check_contents(CUdeviceptr address, uint64_t bytes, uint32_t value)
@@ -133,7 +125,7 @@ static void check_contents(CUdeviceptr address, uint64_t bytes, uint32_t value)
     uint32_t word;
 
     for (uint64_t at = 0; at < bytes; at += 2 * MIB) {
-        assert_int_equal(self.driver.cuMemcpyDtoH_v2(&word, address + at, sizeof word),
+        assert_int_equal(card.driver.cuMemcpyDtoH_v2(&word, address + at, sizeof word),
                          CUDA_SUCCESS);
         assert_int_equal(word, value + (uint32_t)(at / MIB));
     }
@@ -145,6 +137,8 @@ static int grow(void **state)
     (void)state;
     self.refuse_host = self.refuse_map = self.refuse_card = false;
     gs_host_set_budget(UINT64_MAX);
+    gs_runtime.config.overcommit = 0;
+    atomic_store(&card.device->target.capacity, CARD_ROOM);
     tell(GS_TARGET_RUN, HAD);
     gs_gate_open(false);
     self.had = allocate(HAD);
@@ -167,9 +161,9 @@ static int end(void **state)
     if (self.more != 0)
         assert_int_equal(gs_memory_free(self.more, NULL, &ours), CUDA_SUCCESS);
     gs_memory_dispose_dead(true);
-    gs_idle_give_back(self.device, NULL, UINT64_MAX);
+    gs_idle_give_back(card.device, NULL, UINT64_MAX);
     gs_beyond_look(gs_now(), false, true); /* what an exchange keeps for the next one */
-    assert_null(self.device->ranges);
+    assert_null(card.device->ranges);
     assert_int_equal(accounts().over, 0);
     assert_int_equal(accounts().demand, 0);
     assert_int_equal(accounts().missing, 0);
@@ -317,7 +311,7 @@ static void beyond_freed_there_nothing_is_left(void **state)
     gs_memory_dispose_dead(false);
     assert_int_equal(accounts().over, 0);
     assert_int_equal(gs_host_claimed(), 0);
-    tell(GS_TARGET_RUN, ROOM);
+    tell(GS_TARGET_RUN, CARD_ROOM);
     assert_int_equal(due(), 0);
     gs_beyond_look(gs_now(), true, false);
     assert_false(gs_beyond_needs_stop());
@@ -374,7 +368,7 @@ static void beyond_program_has_grown_what_fits_is_due(void **state)
     third = allocate(150 * MIB); /* 6 MiB are left, and the smallest piece has 12 */
     assert_int_equal(due(), 0);
     assert_int_equal(gs_memory_free(third, NULL, &ours), CUDA_SUCCESS);
-    third = allocate(ROOM - HAD - 70 * MIB);
+    third = allocate(CARD_ROOM - HAD - 70 * MIB);
     assert_int_equal(due(), 64 * MIB);
     assert_int_equal(gs_memory_free(third, NULL, &ours), CUDA_SUCCESS);
 }
@@ -396,7 +390,7 @@ static void beyond_overcommit_what_is_there_has_no_handle(void **state)
 {
     (void)state;
     put_all();
-    gs_runtime.config.overcommit = ROOM;
+    gs_runtime.config.overcommit = CARD_ROOM;
     assert_false(export_more());
     gs_runtime.config.overcommit = 0;
     assert_true(export_more());
@@ -433,7 +427,7 @@ static void beyond_on_the_host_its_contents_go_there(void **state)
 {
     (void)state;
     tell(0, 0);
-    while (gs_swap_out(self.device, accounts().resident) == GS_SWAP_MOVED)
+    while (gs_swap_out(card.device, accounts().resident) == GS_SWAP_MOVED)
         continue;
     assert_int_equal(accounts().resident, 0);
     tell(GS_TARGET_RUN | GS_TARGET_BEYOND, 0);
@@ -444,7 +438,7 @@ static void beyond_on_the_host_its_contents_go_there(void **state)
     assert_false(gs_beyond_put(true, true));
     assert_int_equal(accounts().over, GROWTH);
     assert_int_equal(gs_host_claimed(), GROWTH);
-    gs_driver.cuMemcpyHtoDAsync_v2 = self.driver.cuMemcpyHtoDAsync_v2;
+    gs_driver.cuMemcpyHtoDAsync_v2 = card.driver.cuMemcpyHtoDAsync_v2;
     while (gs_beyond_put(true, true))
         continue;
     assert_int_equal(accounts().missing, 0);
@@ -460,46 +454,104 @@ static void beyond_on_the_host_its_contents_go_there(void **state)
     check_contents(self.had, HAD, 1000);
 }
 
-static bool nobody_to_wait_for(void)
+/* With overcommit: so much of the card is left for it, in its turn. */
+static void leave(uint64_t bytes)
 {
-    return false;
+    gs_runtime.config.overcommit = CARD_ROOM;
+    atomic_store(&card.device->target.capacity, bytes);
+    tell(GS_TARGET_RUN, HAD + GROWTH); /* as for one that does not fit */
+    stop();
 }
 
-static int end_card(void **state)
+static void check_it_is_split(uint64_t room)
 {
-    char command[64];
+    gs_beyond_look(gs_now(), true, true);
+    assert_false(gs_beyond_needs_stop());
+    assert_int_equal(accounts().missing, 0);
+    assert_in_range(accounts().demand, room - 64 * MIB, room);
+    assert_int_equal(accounts().resident, accounts().demand);
+    assert_int_equal(accounts().over, HAD + GROWTH - accounts().demand);
+    assert_int_equal(gs_host_claimed(), accounts().over);
+    assert_true(gs_memory_if_complete(open_now));
+}
 
+static void bring_in(uint64_t room)
+{
+    uint64_t lacking;
+
+    if (room > accounts().resident)
+        while (gs_swap_in(card.device, room - accounts().resident, -1, &lacking) ==
+               GS_SWAP_MOVED)
+            continue;
+}
+
+/* What is missing has no contents. */
+static void beyond_card_became_too_small_it_goes_there(void **state)
+{
     (void)state;
-    snprintf(command, sizeof command, "rm -r %s", self.folder);
-    return system(command); /* NOLINT(cert-env33-c): a folder of its own */
+    leave(180 * MIB);
+    gs_beyond_look(gs_now(), false, true);
+    assert_false(gs_beyond_needs_stop());
+    gs_beyond_look(gs_now(), true, false);
+    assert_true(gs_beyond_needs_stop());
+    assert_false(gs_beyond_put(false, false)); /* others' threads are still inside */
+    while (gs_beyond_put(true, true))
+        continue;
+    assert_int_equal(accounts().over, 64 * MIB);
+    bring_in(180 * MIB);
+    check_it_is_split(180 * MIB);
+    fill(self.more, GROWTH, 5000);
+    check_contents(self.had, HAD, 1000);
+    check_contents(self.more, GROWTH, 5000);
+}
+
+/* All of it has contents, and lies on the host. */
+static void beyond_card_became_too_small_contents_go_there(void **state)
+{
+    (void)state;
+    tell(GS_TARGET_RUN, HAD + GROWTH);
+    bring_in(HAD + GROWTH);
+    assert_true(gs_memory_if_complete(open_now));
+    fill(self.more, GROWTH, 5000);
+    stop();
+    tell(0, 0);
+    while (gs_swap_out(card.device, accounts().resident) == GS_SWAP_MOVED)
+        continue;
+    assert_int_equal(accounts().resident, 0);
+    leave(130 * MIB);
+    for (unsigned i = 0; i < 10; i++) {
+        bring_in(130 * MIB);
+        gs_beyond_look(gs_now(), true, true);
+        while (gs_beyond_put(true, true))
+            continue;
+    }
+    check_it_is_split(130 * MIB);
+    check_contents(self.had, HAD, 1000);
+    check_contents(self.more, GROWTH, 5000);
+}
+
+/* The program's limit holds. */
+static void beyond_card_became_too_small_no_more_than_it_may(void **state)
+{
+    (void)state;
+    leave(130 * MIB);
+    gs_runtime.config.overcommit = 70 * MIB;
+    gs_beyond_look(gs_now(), true, true);
+    while (gs_beyond_put(true, true) || gs_beyond_step(gs_now()))
+        continue;
+    assert_in_range(accounts().over, 1, 70 * MIB);
+    gs_runtime.config.overcommit = 0;
+    gs_beyond_look(gs_now(), true, true);
+    assert_false(gs_beyond_needs_stop());
 }
 
 static int begin_card(void **state)
 {
-    CUcontext context;
-
-    (void)state;
-    strcpy(self.folder, "/tmp/gs-beyond-XXXXXX");
-    if (mkdtemp(self.folder) == NULL)
+    if (card_setup(state) != 0)
         return -1;
-    setenv("SIMCUDA_CARD", self.folder, 1);
-    setenv("SIMCUDA_MEMORY", "320MiB", 1);
-    setenv("SIMCUDA_CONTEXT_MEMORY", "64KiB", 1);
-    gs_gate_init(nobody_to_wait_for);
-    if (!gs_driver_load())
-        return -1;
-    self.driver = gs_driver;
     gs_driver.cuMemCreate = create_or_refuse;
     gs_driver.cuMemMap = map_or_refuse;
-    gs_runtime.config.device_limit = ROOM;
-    gs_runtime.config.overcommit_set = true; /* it is off */
-    if (self.driver.cuInit(0) != CUDA_SUCCESS ||
-        self.driver.cuCtxCreate_v2(&context, 0, 0) != CUDA_SUCCESS)
-        return -1;
-    self.device = gs_device_get(0);
-    if (self.device == NULL || !gs_context_add(context, self.device))
-        return -1;
-    atomic_store(&self.device->target.seq, 1); /* else allocations wait for it */
+    gs_runtime.config.overcommit = 0;
     return 0;
 }
 
@@ -522,7 +574,10 @@ int main(void)
         scenario(beyond_overcommit_what_is_there_has_no_handle),
         scenario(beyond_on_the_host_its_contents_go_there),
         scenario(beyond_exported_meanwhile_the_first_part_comes_back),
+        scenario(beyond_card_became_too_small_it_goes_there),
+        scenario(beyond_card_became_too_small_contents_go_there),
+        scenario(beyond_card_became_too_small_no_more_than_it_may),
     };
 
-    return cmocka_run_group_tests(tests, begin_card, end_card);
+    return cmocka_run_group_tests(tests, begin_card, card_teardown);
 }
