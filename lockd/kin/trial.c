@@ -11,9 +11,10 @@
  * been tried, the pause between two trials of that program grows.
  *
  * A trial can be wrong: the program that the hung one waited for may have run beside it by chance.
- * Such sets would grow until they are too large for a device, where a set cannot run together. So a
- * set that only trials have made falls apart if it hangs and every combination has been tried; then
- * the search begins anew.
+ * Such sets would grow until they are too large for a device, where a set cannot run together. So
+ * what trials have added to a set that is too large leaves it: the rest may be a job that must run
+ * together. And a set that only trials have made falls apart if it hangs and every combination has
+ * been tried; then the search begins anew.
  */
 #include "lockd/kin/trial.h"
 
@@ -278,7 +279,7 @@ static void tend_trial(struct kin *kin, struct kin_trial *trial, uint64_t now)
     }
     progress = sched_client_progress(trial->of->client, now);
     if (progress.calls != trial->calls) {
-        end_trial(kin, trial, progress.turns > trial->turns, now);
+        end_trial(kin, trial, progress.turns > trial->turns && !progress.apart, now);
     } else if (now >= trial->until || progress.turns >= trial->turns + TURNS_MOST) {
         trial->of->watch.tries++;
         end_trial(kin, trial, false, now);
@@ -293,6 +294,8 @@ static void look_at_program(struct kin *kin, struct kin_program *program, uint64
     uint32_t why = 0;
 
     watch_program(program, &progress, now);
+    if (progress.apart && program->trial == 0 && program->why == GS_KIN_TRIED)
+        kin_forget_tried(kin, program->set, now);
     if (program->trial != 0 || now < program->watch.try_at || !is_hung(program, &progress, now))
         return;
     count = next_combination(kin, program, &progress, now, chosen, &why);

@@ -61,7 +61,9 @@ static uint64_t bit_of(const struct sched_device *device)
 
 struct sched_progress sched_client_progress(const struct sched_client *client, uint64_t now_ns)
 {
-    struct sched_progress progress = {0};
+    struct sched_progress progress = {
+        .apart = client->in_group != NULL && client->in_group->apart,
+    };
 
     for (const struct lockd_list *at = client->members.next; at != &client->members;
          at = at->next) {

@@ -162,6 +162,7 @@ struct sched_progress {
     bool waits;       /* it has work and may not run somewhere */
     bool stuck;       /* it was asked to stop and has not */
     bool leases;      /* turns are taken on one of its devices */
+    bool apart;       /* its group is too large for a device */
 };
 struct sched_progress sched_client_progress(const struct sched_client *client, uint64_t now_ns);
 

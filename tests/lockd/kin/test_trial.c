@@ -148,6 +148,9 @@ static void trial_random_what_once_failed(void **state)
     assert_true(run_one(21299, ANY, &figures));
     /* a trial that helped tore a job apart of which the daemon had learned meanwhile */
     assert_true(run_one(1713, UNAWARE, &figures));
+    /* a trial had added a program to a job with evidence, which was too large with it */
+    assert_true(run_one(5353, UNAWARE, &figures));
+    assert_true(run_one(20068, UNAWARE, &figures));
     /* of two jobs with memory beyond the card now one was asked to stop and now the other one */
     assert_true(run_one(1610, GROUPED, &figures));
 }
