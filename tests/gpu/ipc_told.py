@@ -15,8 +15,8 @@ class Process:
 
     def __init__(self, program, device=0, patience=PATIENCE, **more):
         self.patience = patience
-        self.child = subprocess.Popen([program, "told", str(device)], text=True, bufsize=1, stdin=subprocess.PIPE,
-                                      stdout=subprocess.PIPE, **more)
+        # nothing is read ahead: select() does not know of lines that are
+        self.child = subprocess.Popen([program, "told", str(device)], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **more)
         self.begun = False
 
     @property
@@ -29,12 +29,11 @@ class Process:
             first = self.answer()
             if first != ["ok"]:
                 raise RuntimeError(f"no CUDA: {first}")
-        self.child.stdin.write(command + "\n")
-        self.child.stdin.flush()
+        self.child.stdin.write(f"{command}\n".encode())
 
     def answer(self):
         ready, _, _ = select.select([self.child.stdout], [], [], self.patience)
-        return self.child.stdout.readline().split() if ready else ["no", "answer"]
+        return self.child.stdout.readline().decode().split() if ready else ["no", "answer"]
 
     def say(self, command):
         self.tell(command)
