@@ -141,17 +141,17 @@ class Told:
         environment = dict(card.environment)
         environment.update(more)
         program = os.path.join(card.build, "tests", "runtime", command[0])
-        self.child = subprocess.Popen([program, *command[1:]], env=environment, preexec_fn=prepare, text=True,
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=1)
+        # nothing is read ahead: select() does not know of lines that are
+        self.child = subprocess.Popen([program, *command[1:]], env=environment, preexec_fn=prepare, bufsize=0,
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         card.children.append(self.child)
 
     def tell(self, command):
-        self.child.stdin.write(command + "\n")
-        self.child.stdin.flush()
+        self.child.stdin.write(f"{command}\n".encode())
 
     def answer(self, timeout=PATIENCE):
         ready, _, _ = select.select([self.child.stdout], [], [], timeout)
-        return self.child.stdout.readline().strip() if ready else "no answer"
+        return self.child.stdout.readline().decode().strip() if ready else "no answer"
 
     def say(self, command, timeout=PATIENCE):
         self.tell(command)
@@ -174,7 +174,7 @@ class Told:
             if entry is not None and (true(entry) or time.monotonic() > end):
                 return entry
             if self.child.poll() is not None:
-                raise RuntimeError(f"moves: exit {self.child.returncode}: {self.child.stderr.read()}")
+                raise RuntimeError(f"moves: exit {self.child.returncode}: {self.child.stderr.read().decode()}")
             time.sleep(0.01)
 
     def ask_for_all(self, timeout=PATIENCE):
@@ -212,7 +212,7 @@ class Told:
 
     def end(self, silent=True):
         """Ends it: 0, and nothing on stderr unless silent is False, or an exception. Returns stderr."""
-        out, err = self.child.communicate(timeout=PATIENCE)
+        out, err = (text.decode() for text in self.child.communicate(timeout=PATIENCE))
         if self.child.returncode != 0 or out or (err and silent):
             raise RuntimeError(f"moves: exit {self.child.returncode}: {out} {err}")
         return err

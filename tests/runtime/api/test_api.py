@@ -185,6 +185,15 @@ class Calls(OnCard):
         self.assertTrue(wait_for(lambda: self.told.say("begun") == "yes"))
         self.assertEqual(self.told.say("read 0 1 19"), "1")
 
+    def test_suspended_without_a_daemon_its_memory_leaves_with_the_next_one(self):
+        self.assertEqual(self.told.say("alloc 20"), "0")
+        self.told.until(lambda entry: entry["resident"] != 0)
+        self.card.stop_daemon()
+        self.assertEqual(self.told.say("suspend"), "0")
+        self.card.start_daemon()
+        gone = self.told.until(lambda entry: entry["paused"] and entry["demand"] != 0 and entry["resident"] == 0)
+        self.assertEqual(gone["resident"], 0, gone)
+
     def test_suspended_it_stays_so_with_the_next_daemon_and_gpusharectl_ends_it(self):
         self.assertEqual(self.told.say("alloc 20"), "0")
         self.assertEqual(self.told.say("suspend"), "0")
