@@ -27,9 +27,9 @@
 #define LEAVE_MS    60000u /* after which the process is killed; another one is tried later */
 #define RETRY_MS    60000u /* the driver may be loaded after the page is first served */
 #define WAIT_MAX_S  3600u
-#define REAP_ROUNDS 500
-#define REAP_NS                                                                                \
-    100000 /* between two processes: a killed one is gone by then, unless the kernel holds it */
+#define REAP_NS     100000u /* between two looks whether the process has ended */
+#define REAP_ROUNDS 500     /* a killed one is gone by then, unless the kernel holds it */
+#define END_ROUNDS  10000   /* one that has closed its end is about to end by itself */
 #define PERCENT_MAX 100u
 
 struct ctl_nvml {
@@ -112,7 +112,7 @@ const char *ctl_nvml_remark(struct ctl_nvml *nvml)
 /* The process closed its end without an answer, or sent an invalid one. */
 static void leave_broken(struct ctl_nvml *nvml)
 {
-    const int status = nvml->fd >= 0 ? reap_child(nvml, REAP_ROUNDS) : -1;
+    const int status = nvml->fd >= 0 ? reap_child(nvml, END_ROUNDS) : -1;
     char what[64] = "ended the process that asked it";
 
     if (status >= 0 && WIFSIGNALED(status))

@@ -51,8 +51,11 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         return result.stdout + result.stderr
 
+    def status(self):
+        return json.JSONDecoder().raw_decode(self.ctl("status", "--json"))[0]  # a remark may follow
+
     def settings(self):
-        return json.JSONDecoder().raw_decode(self.ctl("status", "--json"))[0]["daemon"]  # a remark may follow
+        return self.status()["daemon"]
 
     def check(self):
         result = subprocess.run([LOCKD, "--config", self.path, "--check"], capture_output=True, text=True, timeout=PATIENCE)
@@ -285,7 +288,7 @@ class ConfigTest(unittest.TestCase):
         self.ctl("reload")
 
     def programs(self):
-        return {p["name"]: p for d in json.loads(self.ctl("status", "--json"))["devices"] for p in d["programs"]}
+        return {p["name"]: p for d in self.status()["devices"] for p in d["programs"]}
 
     def test_memory_of_a_user_is_bounded_on_each_device_by_itself(self):
         self.write("[limits]\nmax-memory = 8GiB\n")
