@@ -109,10 +109,19 @@ const char *ctl_nvml_remark(struct ctl_nvml *nvml)
     return text;
 }
 
+static bool has_closed(const struct ctl_nvml *nvml)
+{
+    char byte;
+    const ssize_t got = recv(nvml->fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+
+    return got == 0 || (got < 0 && errno == ECONNRESET);
+}
+
 /* The process closed its end without an answer, or sent an invalid one. */
 static void leave_broken(struct ctl_nvml *nvml)
 {
-    const int status = nvml->fd >= 0 ? reap_child(nvml, END_ROUNDS) : -1;
+    const int status =
+        nvml->fd >= 0 ? reap_child(nvml, has_closed(nvml) ? END_ROUNDS : REAP_ROUNDS) : -1;
     char what[64] = "ended the process that asked it";
 
     if (status >= 0 && WIFSIGNALED(status))

@@ -48,6 +48,13 @@ uint64_t sched_client_resident(const struct sched_client *client, const uint8_t 
     return member != NULL ? member->report.resident : 0;
 }
 
+uint64_t sched_client_demand(const struct sched_client *client, const uint8_t *uuid)
+{
+    const struct sched_member *member = sched_member_find(client, uuid);
+
+    return member != NULL ? member->report.demand : 0;
+}
+
 static uint64_t bit_of(const struct sched_device *device)
 {
     const struct lockd_list *devices = &device->sched->devices;

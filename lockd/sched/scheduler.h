@@ -150,8 +150,10 @@ uint32_t sched_client_weight(const struct sched_client *client);
 enum gs_wire_class sched_client_class(const struct sched_client *client);
 int32_t sched_client_priority(const struct sched_client *client);
 bool sched_client_unused(const struct sched_client *client); /* it has not named a device */
-/* What it has on that device, as far as it is believed; bytes, 0: it has not named it. */
+/* What it has on that device, as far as it is believed, and what it needs there; bytes, 0: it has
+ * not named it. */
 uint64_t sched_client_resident(const struct sched_client *client, const uint8_t *uuid);
+uint64_t sched_client_demand(const struct sched_client *client, const uint8_t *uuid);
 
 /* What a client does, as far as it matters for a hang. */
 struct sched_progress {

@@ -186,6 +186,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
 static void take_state(struct lockd_connection *connection, struct gs_wire_state *state,
                        struct gs_descriptors *with)
 {
+    uint64_t before;
     int code;
 
     if (connection->client == NULL) {
@@ -194,6 +195,7 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
     }
     if (lockd_checkpoint_holds(connection))
         return;
+    before = sched_client_demand(connection->client, state->uuid);
     lockd_handover_offer(connection, state, with);
     lockd_quota_state(connection, state);
     lockd_trace_state(connection, state);
@@ -206,6 +208,8 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
             LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->peer.uid);
     else if (code != 0)
         lockd_connection_kill(connection, "state refused: %s", strerror(-code));
+    else if (state->demand > before)
+        lockd_wish_grown(connection);
 }
 
 static void take_request(struct lockd_connection *connection,

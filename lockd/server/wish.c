@@ -77,3 +77,9 @@ void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_w
                     lockd_wish_granted(connection), lockd_now());
     }
 }
+
+void lockd_wish_grown(struct lockd_connection *connection)
+{
+    if (connection->pause.wished)
+        sched_evict(connection->server->scheduler, connection->client, lockd_now());
+}

@@ -317,13 +317,11 @@ static uint64_t report_all(uint64_t now)
     };
     struct gs_device *device;
     uint64_t due = UINT64_MAX;
-    struct gs_wire_wish wish;
-    const bool wishes = gs_wish_news(&wish);
-    bool sent = true;
     int unsaid;
 
     if (!has_begun())
         return UINT64_MAX;
+    gs_session_send_wish();
     unsaid = gs_evidence_send(gs_session_fd(), now);
     if (unsaid >= 0)
         unsaid = gs_relocate_send(gs_session_fd());
@@ -337,17 +335,12 @@ static uint64_t report_all(uint64_t now)
 
         if (asked != 0 && device->report.short_bytes == 0)
             device->report.short_bytes = asked;
-        /* the memory that a wish is about is told first */
-        device->report.anew = device->report.anew || wishes;
         error = gs_report_send(device, &report, now, &after);
         if (error < 0 && error != -EAGAIN)
             gs_session_failed(now);
-        sent = sent && error == 0;
         if (after < due)
             due = after;
     }
-    if (wishes && sent)
-        gs_session_send_wish(&wish);
     gs_session_send_note();
     return due;
 }

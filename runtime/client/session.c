@@ -343,14 +343,18 @@ void gs_session_send_note(void)
     gs_connect_send(fd, &note, sizeof note, NULL);
 }
 
-void gs_session_send_wish(struct gs_wire_wish *wish)
+void gs_session_send_wish(void)
 {
     const int fd = gs_session_fd();
+    struct gs_wire_wish wish;
 
-    if (fd < 0)
+    if (fd < 0 || !gs_wish_news(&wish))
         return;
-    gs_connect_header(&wish->header, GS_WIRE_WISH, sizeof *wish);
-    if (gs_connect_send(fd, wish, sizeof *wish, NULL) == 0)
+    wish.header = (struct gs_wire_header){.magic = GS_WIRE_MAGIC,
+                                          .version = GS_WIRE_VERSION,
+                                          .type = GS_WIRE_WISH,
+                                          .length = sizeof wish};
+    if (gs_connect_send(fd, &wish, sizeof wish, NULL) == 0)
         gs_wish_sent(); /* else in one of the next rounds */
 }
 

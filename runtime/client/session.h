@@ -8,8 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct gs_wire_wish;
-
 /* Connects if it is time to, and obeys the daemon's messages. Without a daemon everything is
  * allowed. */
 void gs_session_turn(uint64_t now);
@@ -23,8 +21,8 @@ void gs_session_failed(uint64_t now);
 /* Sends the note that gs_daemon_remark() left. */
 void gs_session_send_note(void);
 
-/* Sends the program's wish, which gs_wish_news() has filled in, after the state of each device. */
-void gs_session_send_wish(struct gs_wire_wish *wish);
+/* Sends the program's wishes, if the daemon does not know them (api/wish.h). */
+void gs_session_send_wish(void);
 
 /* Any thread: run without a daemon from now on, saying why once. */
 void gs_session_give_up(const char *why);

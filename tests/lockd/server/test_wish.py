@@ -68,6 +68,20 @@ class WishTest(unittest.TestCase):
             program.say(flags=WANT | RUNNING, resident=GIB)
             self.assertFalse(self.entry()["paused"])
 
+    def test_memory_that_is_heard_of_later_leaves_too_and_never_runs(self):
+        """A program says that it suspends itself before its state: it had no daemon, or has just allocated."""
+        program = Program(self.daemon.path)
+        program.socket.send(wish(SUSPEND))
+        for demand in (GIB, 2 * GIB):
+            program.say(flags=WANT, demand=demand, resident=demand)
+            while program.target is None or program.target.budget != 0:
+                self.hear(program)
+                self.assertFalse(program.target.flags & RUN)
+            program.say(resident=0)
+        program.socket.send(wish(0))
+        while not (program.target.flags & RUN and program.target.budget >= 2 * GIB):
+            self.hear(program)
+
     def test_a_person_resumes_it_and_its_old_wish_does_not_count_again(self):
         program = self.running()
         program.socket.send(wish(SUSPEND))
@@ -76,7 +90,9 @@ class WishTest(unittest.TestCase):
         self.assertFalse(self.entry()["paused"])
         program.socket.send(wish(SUSPEND | CLASS, 1))
         program.socket.send(wish(SUSPEND | CLASS, 3))
-        program.say()
+        program.say(flags=WANT | RUNNING, demand=2 * GIB)
+        while program.target.budget < 2 * GIB:
+            self.hear(program)
         self.assertFalse(self.entry()["paused"])
 
     def test_what_a_person_paused_a_wish_does_not_resume(self):

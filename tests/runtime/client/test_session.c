@@ -55,6 +55,12 @@ static uint16_t word_kind = GS_WIRE_TARGET;
 
 /* --- what session.c stands on --- */
 
+bool gs_wish_news(struct gs_wire_wish *wish)
+{
+    (void)wish;
+    return false;
+}
+
 void gs_wish_sent(void)
 {
 }
@@ -72,11 +78,6 @@ int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why)
     ended = 0;
     gs_own_fd_set(connection, dup(STDERR_FILENO)); /* to be closed */
     return 0;
-}
-
-void gs_connect_header(struct gs_wire_header *out, uint16_t type, uint32_t length)
-{
-    *out = (struct gs_wire_header){.type = type, .length = length};
 }
 
 int gs_connect_send(int fd, const void *message, uint32_t length,

@@ -38,7 +38,8 @@ int gs_connect_send(int fd, const void *message, uint32_t length,
     return 0;
 }
 
-/* Not hidden: ThreadSanitizer's library asks for nanosleep(), too, and a program that hides it cannot be linked with that. */
+/* Not hidden: ThreadSanitizer's library asks for nanosleep(), too, and a program that hides it
+ * cannot be linked with that. */
 __attribute__((visibility("default"))) int __wrap_nanosleep(const struct timespec *pause,
                                                             struct timespec *left);
 int __wrap_nanosleep(const struct timespec *pause, struct timespec *left)
