@@ -31,7 +31,7 @@ struct start {
 };
 
 _Atomic(bool) gs_uses_noted;
-static uint64_t sum;
+static uint64_t sum, fresh_until;        /* see gs_uses_take() */
 static struct start starts[STARTS_MOST]; /* by address */
 static unsigned start_count;
 
@@ -51,8 +51,10 @@ static void note_span(struct gs_range *range, uint64_t from, uint64_t to, uint64
                        end = start + gs_range_chunk_bytes(range, (uint32_t)i);
         const uint64_t bytes = ((to < end ? to : end) - (from > start ? from : start)) * times;
 
-        range->chunks[i].used += bytes;
         sum += bytes;
+        if (range->chunks[i].used == 0)
+            fresh_until = sum;
+        range->chunks[i].used += bytes;
     }
 }
 
@@ -135,11 +137,22 @@ void gs_uses_word(uint64_t word, uint64_t times)
     }
 }
 
+static bool is_among(uint64_t word, const uint64_t *words, unsigned count)
+{
+    bool is = false;
+
+    for (unsigned i = 0; i < count && !is; i++)
+        is = words[i] == word;
+    return is;
+}
+
+/* Kernels of libraries get the same address in several parameters: that is one use. */
 static void note_words(const uint64_t *words, unsigned count)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; i < count; i++)
-        gs_uses_word(words[i], 1);
+        if (movable_at(words[i]) != NULL && !is_among(words[i], words, i))
+            gs_uses_word(words[i], 1);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
@@ -187,13 +200,14 @@ void gs_uses_launch(CUfunction function, void **params, void **extra)
         note_words(words, count);
 }
 
-uint64_t gs_uses_take(void)
+uint64_t gs_uses_take(uint64_t *fresh)
 {
     uint64_t taken;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     taken = sum;
-    sum = 0;
+    *fresh = fresh_until;
+    sum = fresh_until = 0;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return taken;
 }
@@ -214,5 +228,5 @@ void gs_uses_after_fork(void)
 {
     start_count = 0;
     atomic_store(&gs_uses_noted, false);
-    sum = 0;
+    sum = fresh_until = 0;
 }

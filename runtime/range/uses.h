@@ -39,8 +39,9 @@ bool gs_uses_is_movable(uint64_t word);
 /* Under gs_memory_lock: so many launches got that address. */
 void gs_uses_word(uint64_t word, uint64_t times);
 
-/* Bytes noted since the last call. Client thread. */
-uint64_t gs_uses_take(void);
+/* Bytes noted since the last call. *fresh: so many of them until a chunk was used for the first time
+ * in this window; 0: none was. Client thread. */
+uint64_t gs_uses_take(uint64_t *fresh);
 
 /* A window has ended: forgets addresses that no launch in it had. Client thread. */
 void gs_uses_age(void);

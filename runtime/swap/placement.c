@@ -2,9 +2,11 @@
  *
  * placement.c: exchanges chunks between the card and the host memory beyond it.
  *
- * Uses are counted in windows. A window ends when the program, as its calls show, has used WINDOW
- * times as many bytes as it has. So memory that is used in turns is used about as often in every
- * window, however long a turn takes, and stays where it is. An exchange must win twice its cost
+ * Uses are counted in windows. A window is four *rounds* of the program, which goes over its memory
+ * again and again: it has used WINDOW times as many bytes as it has, as its calls show, and also
+ * WINDOW times as many as until it came to the last chunk that is new in this window, and most of what
+ * it used before. So memory that is used in turns is used about as often in every window, however
+ * long a turn takes, and stays where it is. An exchange must win twice its cost
  * within HORIZON such windows. All exchanges of a window take no more than half of its time,
  * counted from when the device is drained: work that is queued already may take longer than the
  * window did.
@@ -33,6 +35,8 @@
 #define LOOK_NS      (50 * MS)
 #define MEND_NS      (10 * MS) /* until the next attempt to map what is adrift */
 #define WINDOW       4u
+#define WINDOW_MOST  128u /* times as many bytes: the longest window */
+#define UNUSED       8u   /* this part of what was used before need not be used in a window */
 #define HORIZON      20u
 #define MAPPING      1e6         /* ns: an exchange without its copies, until it is measured */
 #define MAPPED       250e3       /* ns: the same at least, however small the chunk is */
@@ -42,11 +46,11 @@
 
 static struct {
     bool pending;
-    uint64_t looked_at, window_from;  /* ns */
-    uint64_t noted;                   /* bytes of this window */
-    uint64_t most;                    /* ns that the exchanges of this window may take */
-    uint64_t began;                   /* ns: the first of them; 0: none has begun */
-    double cost;                      /* ns a byte that changes places; 0: not measured */
+    uint64_t looked_at, window_from; /* ns */
+    uint64_t noted, fresh_at; /* bytes of this window; when a chunk was used first in it */
+    uint64_t most;            /* ns that the exchanges of this window may take */
+    uint64_t began;           /* ns: the first of them; 0: none has begun */
+    double cost;              /* ns a byte that changes places; 0: not measured */
     uint64_t first_window, spread_ns; /* when the first one began; what spreading took since */
     bool spreads;                     /* the exchange that was chosen last */
 } self;
@@ -210,6 +214,19 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
 
 /* --- when --- */
 
+static uint64_t all_memory(void)
+{
+    const struct gs_device *device;
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        const struct gs_accounts accounts = gs_memory_accounts(device);
+
+        bytes += accounts.demand + accounts.over;
+    }
+    return bytes;
+}
+
 /* A window has ended. Its uses count twice as much as those of the window before. */
 static void close_window(uint64_t now)
 {
@@ -226,20 +243,41 @@ static void close_window(uint64_t now)
     gs_uses_age();
     self.most = (now - self.window_from) / 2;
     self.window_from = now;
-    self.noted = 0;
+    self.noted = self.fresh_at = 0;
 }
 
-static uint64_t all_memory(void)
+/* Of what was used in the windows before, most is used in this one, too. */
+static bool has_come_round(void)
 {
     const struct gs_device *device;
-    uint64_t bytes = 0;
+    uint64_t known = 0, used = 0;
 
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
-        const struct gs_accounts accounts = gs_memory_accounts(device);
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
+            for (uint32_t k = 0; k < range->chunk_count; k++) {
+                const struct gs_chunk *chunk = &range->chunks[k];
+                const uint64_t bytes = gs_range_chunk_bytes(range, k);
 
-        bytes += accounts.demand + accounts.over;
-    }
-    return bytes;
+                known += chunk->used != 0 || chunk->heat > bytes / UNUSED ? bytes : 0;
+                used += chunk->used != 0 ? bytes : 0;
+            }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return known - used <= known / UNUSED;
+}
+
+static bool window_is_over(void)
+{
+    const uint64_t all = all_memory();
+    uint64_t fresh;
+    const uint64_t taken = gs_uses_take(&fresh);
+
+    if (fresh != 0)
+        self.fresh_at = self.noted + fresh;
+    self.noted += taken;
+    return self.noted >= WINDOW_MOST * all ||
+           (self.noted >= WINDOW * all && self.noted >= WINDOW * self.fresh_at &&
+            has_come_round());
 }
 
 /* The time of the exchanges is not the program's, so it does not count in the open window. */
@@ -273,8 +311,7 @@ uint64_t gs_placement_look(uint64_t now, bool may_run)
     if (self.window_from == 0)
         self.window_from = self.first_window = now;
     gs_graph_uses_note();
-    self.noted += gs_uses_take();
-    if (self.noted >= WINDOW * all_memory()) {
+    if (window_is_over()) {
         close_window(now);
         self.pending = choose_any(now, &hot, &cold);
         if (!self.pending)
@@ -308,6 +345,6 @@ void gs_placement_after_fork(void)
 {
     gs_exchange_after_fork();
     self.pending = false;
-    self.looked_at = self.window_from = self.noted = self.most = self.began = 0;
+    self.looked_at = self.window_from = self.noted = self.fresh_at = self.most = self.began = 0;
     self.first_window = self.spread_ns = 0;
 }

@@ -18,6 +18,7 @@ STEPS, HANG = int(os.environ.get("GS_PAIR_STEPS", "200")), 240  # HANG: seconds 
 JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "job_pair.py")
 END = time.monotonic() + BUDGET
 CASES = {"ddp": ("two DDP", ["ddp"] * 2, STEPS), "fsdp": ("two FSDP", ["fsdp"] * 2, STEPS),
+         "grow": ("two DDP that grow, met by a file", ["grow"] * 2, STEPS),
          "third": ("two DDP and one on a card", ["ddp", "ddp", "single"], STEPS),
          "ddp-long": ("two DDP, long", ["ddp"] * 2, 10 * STEPS), "fsdp-long": ("two FSDP, long", ["fsdp"] * 2, 10 * STEPS)}
 CHOSEN = sys.argv[4:]
@@ -136,10 +137,10 @@ def main():
         with open(os.path.join(OUT, "pairs.json"), "w", encoding="ascii") as file:
             json.dump({"limit_gib": LIMIT, "alone": alone, "rows": rows}, file, indent=1)
     crew.end()
-    print(f"\n{'case':28} {'runs':>5} {'right':>6} {'hangs':>6} {'median s':>9} {'serial s':>9} {'ratio':>6}")
+    print(f"\n{'case':32} {'runs':>5} {'right':>6} {'hangs':>6} {'median s':>9} {'serial s':>9} {'ratio':>6}")
     for row in rows:
         median = f"{statistics.median(row['seconds']):.1f}" if row["seconds"] else "-"
-        print(f"{row['case']:28} {row['runs']:5} {row['right']:6} {row['hangs']:6} {median:>9} {row['serial']:9.1f} {row['ratio'] or '-':>6}"
+        print(f"{row['case']:32} {row['runs']:5} {row['right']:6} {row['hangs']:6} {median:>9} {row['serial']:9.1f} {row['ratio'] or '-':>6}"
               f"  {'; '.join(sorted(set(row['wrong'])))}")
     return 0 if all(row["runs"] and row["right"] == row["runs"] for row in rows) else 1
 

@@ -65,6 +65,9 @@ static void exchange_some(void)
     if (often == NULL)
         return;
     for (unsigned i = 0; i < CARD_BLOCKS; i++)
+        if (card.blocks[i].address != 0)
+            gs_uses_span(card.blocks[i].address, card.blocks[i].bytes);
+    for (unsigned i = 0; i < CARD_BLOCKS; i++)
         if (card.blocks[i].address != 0 && (alike || often == &card.blocks[i]))
             card_use(&card.blocks[i]);
     for (unsigned i = 0; i < 3; i++)
@@ -247,12 +250,44 @@ static void a_long_drain_takes_nothing_from_the_exchanges(void **state)
     card_return_memory();
 }
 
+/* Each block is used for longer than a window lasts else, and then the next one: once all were used, all
+ * are used alike, and stay. */
+static void a_round_longer_than_a_window_moves_nothing(void **state)
+{
+    uint64_t now = 100000000, exchanged = 0;
+
+    (void)state;
+    card_begin(1, 0);
+    for (unsigned i = 0; i < 6; i++) {
+        assert_true(card_allocate(&card.blocks[i], 64 * MIB));
+        card_fill(&card.blocks[i], i + 1);
+    }
+    card_forget_uses(now);
+    for (unsigned i = 0; i < 90; i++) {
+        if (i == 30)
+            exchanged = atomic_load(&gs_runtime.exchanged);
+        for (unsigned k = 0; k < 10; k++)
+            gs_uses_span(card.blocks[i % 6].address, card.blocks[i % 6].bytes);
+        gs_placement_look(now += 60000000, true);
+        if (gs_placement_needs_stop()) {
+            card_stop();
+            while (gs_placement_step(true))
+                continue;
+            card_go_on();
+        }
+    }
+    assert_int_equal(atomic_load(&gs_runtime.exchanged) - exchanged, 0);
+    card_check_contents();
+    card_return_memory();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accounts_are_those_of_a_recount),
         cmocka_unit_test(failing_calls_lose_no_chunk),
         cmocka_unit_test(a_long_drain_takes_nothing_from_the_exchanges),
+        cmocka_unit_test(a_round_longer_than_a_window_moves_nothing),
     };
 
     return cmocka_run_group_tests(tests, card_setup, card_teardown);

@@ -108,6 +108,17 @@ static void launch_with(CUdeviceptr address)
     gs_uses_launch((CUfunction)&bytes, NULL, extra); /* any but NULL: it is not asked then */
 }
 
+/* In two parameters, as kernels of libraries do. */
+static void launch_with_twice(CUdeviceptr address)
+{
+    CUdeviceptr both[] = {address, address};
+    size_t bytes = sizeof both;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, both, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+
+    gs_uses_launch((CUfunction)&bytes, NULL, extra);
+}
+
 static void assert_used(const struct gs_range *range, uint64_t first, uint64_t second,
                         uint64_t third)
 {
@@ -122,6 +133,7 @@ static void addresses_of_launches_divide_an_allocation(void **state)
     const uint64_t chunk = GS_CHUNK_BYTES;
     struct card_block *block = &card.blocks[0];
     struct gs_range *range;
+    uint64_t fresh;
 
     (void)state;
     card_begin(1, 0);
@@ -134,12 +146,16 @@ static void addresses_of_launches_divide_an_allocation(void **state)
     assert_used(range, chunk, 2 * chunk - 10 * MIB, 2 * chunk);
     launch_with(block->address);
     assert_used(range, 2 * chunk, 2 * chunk, 2 * chunk);
-    assert_int_equal(gs_uses_take(), 6 * chunk);
+    assert_int_equal(gs_uses_take(&fresh), 6 * chunk);
     for (unsigned i = 0; i < 2; i++) { /* not had for a window: it divides nothing any more */
         gs_uses_age();
         launch_with(block->address);
     }
     assert_used(range, 4 * chunk, 3 * chunk + 10 * MIB, 3 * chunk);
+    gs_uses_take(&fresh);
+    launch_with_twice(block->address);
+    assert_int_equal(gs_uses_take(&fresh), 3 * chunk);
+    assert_int_equal(fresh, 0);
     card_return_memory();
 }
 
