@@ -11,7 +11,8 @@ Each line is answered by a line of JSON; times are ns of CLOCK_MONOTONIC, {"oom"
                               "bytes": the most allocated, "reserved": the most that the allocator has held}
 
 A unit is a step of training (bf16, fused Adam, CHECKPOINT 1: gradient checkpointing) on BATCH sequences, which says its loss, or a request:
-BATCH prompts and TOKENS more tokens of each by greedy generation, which says a sum of these. torch: a Llama-like model of random weights.
+BATCH prompts and TOKENS more tokens of each by greedy generation, which says the sum of the first ones (the later ones differ from
+request to request also unpatched, alone on a card). torch: a Llama-like model of random weights.
 stub: the driver alone, by ctypes, on pieces of memory of which those allocated last are used most. It is what runs on the simulated card.
 """
 import ctypes
@@ -79,7 +80,7 @@ class Torch:
         prompts = self.torch.randint(3, self.VOCABULARY, (batch, self.PROMPT), generator=draw).cuda()
         with self.torch.inference_mode():
             words = self.model.generate(prompts, max_new_tokens=self.TOKENS, min_new_tokens=self.TOKENS, do_sample=False, pad_token_id=0)
-        return words[:, self.PROMPT:].sum().item()
+        return words[:, self.PROMPT].sum().item()
 
     def tokens(self, batch):
         return batch * (self.SEQUENCE if self.kind == "train" else self.TOKENS)

@@ -31,7 +31,9 @@ struct start {
 };
 
 _Atomic(bool) gs_uses_noted;
-static uint64_t sum, fresh_until;        /* see gs_uses_take() */
+static uint64_t sum;
+static uint64_t anchor;                  /* address; 0: that of the next use */
+static bool came_back;                   /* that memory was used again */
 static struct start starts[STARTS_MOST]; /* by address */
 static unsigned start_count;
 
@@ -45,16 +47,20 @@ void gs_uses_begin(void)
 /* under the lock */
 static void note_span(struct gs_range *range, uint64_t from, uint64_t to, uint64_t times)
 {
+    const uint64_t base = range->node.base;
+
+    if (anchor == 0)
+        anchor = base + from;
+    else
+        came_back |= base + from <= anchor && anchor < base + to;
     for (uint64_t i = from / range->chunk_bytes;
          i < range->chunk_count && i * range->chunk_bytes < to; i++) {
         const uint64_t start = i * range->chunk_bytes,
                        end = start + gs_range_chunk_bytes(range, (uint32_t)i);
         const uint64_t bytes = ((to < end ? to : end) - (from > start ? from : start)) * times;
 
-        sum += bytes;
-        if (range->chunks[i].used == 0)
-            fresh_until = sum;
         range->chunks[i].used += bytes;
+        sum += bytes;
     }
 }
 
@@ -200,16 +206,34 @@ void gs_uses_launch(CUfunction function, void **params, void **extra)
         note_words(words, count);
 }
 
-uint64_t gs_uses_take(uint64_t *fresh)
+uint64_t gs_uses_take(void)
 {
     uint64_t taken;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     taken = sum;
-    *fresh = fresh_until;
-    sum = fresh_until = 0;
+    sum = 0;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return taken;
+}
+
+bool gs_uses_came_back(void)
+{
+    bool came;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    came = came_back;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return came;
+}
+
+void gs_uses_anchor(bool anew)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    came_back = false;
+    if (anew)
+        anchor = 0;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 void gs_uses_age(void)
@@ -228,5 +252,6 @@ void gs_uses_after_fork(void)
 {
     start_count = 0;
     atomic_store(&gs_uses_noted, false);
-    sum = fresh_until = 0;
+    sum = anchor = 0;
+    came_back = false;
 }

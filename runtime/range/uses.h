@@ -39,9 +39,14 @@ bool gs_uses_is_movable(uint64_t word);
 /* Under gs_memory_lock: so many launches got that address. */
 void gs_uses_word(uint64_t word, uint64_t times);
 
-/* Bytes noted since the last call. *fresh: so many of them until a chunk was used for the first time
- * in this window; 0: none was. Client thread. */
-uint64_t gs_uses_take(uint64_t *fresh);
+/* Bytes noted since the last call. Client thread. */
+uint64_t gs_uses_take(void);
+
+/* True if the memory has been used again that was used first after gs_uses_anchor(). */
+bool gs_uses_came_back(void);
+
+/* Looks out for it from now on; anew: for the memory that is used next. Client thread, both. */
+void gs_uses_anchor(bool anew);
 
 /* A window has ended: forgets addresses that no launch in it had. Client thread. */
 void gs_uses_age(void);

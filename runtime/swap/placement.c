@@ -2,11 +2,11 @@
  *
  * placement.c: exchanges chunks between the card and the host memory beyond it.
  *
- * Uses are counted in windows. A window is four *rounds* of the program, which goes over its memory
- * again and again: it has used WINDOW times as many bytes as it has, as its calls show, and also
- * WINDOW times as many as until it came to the last chunk that is new in this window, and most of what
- * it used before. So memory that is used in turns is used about as often in every window, however
- * long a turn takes, and stays where it is. An exchange must win twice its cost
+ * Uses are counted in windows. A window is one round of the program, which goes over its memory again
+ * and again, or some: it has used WINDOW times as many bytes as it has, as its calls show, and most of what
+ * it used before, and comes to where the window began. So memory that is used in turns is used
+ * about as often in every window, however long a turn takes, and stays where it is. A program that no
+ * longer comes round has a window of WINDOW_MOST times its bytes. An exchange must win twice its cost
  * within HORIZON such windows. All exchanges of a window take no more than half of its time,
  * counted from when the device is drained: work that is queued already may take longer than the
  * window did.
@@ -47,10 +47,12 @@
 static struct {
     bool pending;
     uint64_t looked_at, window_from; /* ns */
-    uint64_t noted, fresh_at; /* bytes of this window; when a chunk was used first in it */
-    uint64_t most;            /* ns that the exchanges of this window may take */
-    uint64_t began;           /* ns: the first of them; 0: none has begun */
-    double cost;              /* ns a byte that changes places; 0: not measured */
+    uint64_t noted;                  /* bytes of this window */
+    uint64_t
+        complete_at; /* of noted: it ends at the next use of that with which it began; 0: not yet */
+    uint64_t most;                    /* ns that the exchanges of this window may take */
+    uint64_t began;                   /* ns: the first of them; 0: none has begun */
+    double cost;                      /* ns a byte that changes places; 0: not measured */
     uint64_t first_window, spread_ns; /* when the first one began; what spreading took since */
     bool spreads;                     /* the exchange that was chosen last */
 } self;
@@ -243,7 +245,9 @@ static void close_window(uint64_t now)
     gs_uses_age();
     self.most = (now - self.window_from) / 2;
     self.window_from = now;
-    self.noted = self.fresh_at = 0;
+    self.noted = 0;
+    self.complete_at = 0;
+    gs_uses_anchor(true);
 }
 
 /* Of what was used in the windows before, most is used in this one, too. */
@@ -255,7 +259,7 @@ static bool has_come_round(void)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
-            for (uint32_t k = 0; k < range->chunk_count; k++) {
+            for (uint32_t k = 0; range->life == GS_RANGE_LIVE && k < range->chunk_count; k++) {
                 const struct gs_chunk *chunk = &range->chunks[k];
                 const uint64_t bytes = gs_range_chunk_bytes(range, k);
 
@@ -269,15 +273,15 @@ static bool has_come_round(void)
 static bool window_is_over(void)
 {
     const uint64_t all = all_memory();
-    uint64_t fresh;
-    const uint64_t taken = gs_uses_take(&fresh);
 
-    if (fresh != 0)
-        self.fresh_at = self.noted + fresh;
-    self.noted += taken;
-    return self.noted >= WINDOW_MOST * all ||
-           (self.noted >= WINDOW * all && self.noted >= WINDOW * self.fresh_at &&
-            has_come_round());
+    self.noted += gs_uses_take();
+    if (self.complete_at != 0) /* that may have been freed */
+        return gs_uses_came_back() || self.noted >= 2 * self.complete_at;
+    if (self.noted >= WINDOW * all && (self.noted >= WINDOW_MOST * all || has_come_round())) {
+        self.complete_at = self.noted;
+        gs_uses_anchor(false);
+    }
+    return false;
 }
 
 /* The time of the exchanges is not the program's, so it does not count in the open window. */
@@ -345,6 +349,7 @@ void gs_placement_after_fork(void)
 {
     gs_exchange_after_fork();
     self.pending = false;
-    self.looked_at = self.window_from = self.noted = self.fresh_at = self.most = self.began = 0;
-    self.first_window = self.spread_ns = 0;
+    self.looked_at = self.window_from = self.noted = self.most = self.began = 0;
+    self.complete_at = self.first_window = self.spread_ns = 0;
+    gs_uses_anchor(true);
 }

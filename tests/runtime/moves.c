@@ -29,6 +29,7 @@
  *   captured       ... that, and what was recorded is run
  *   graph I N      N launches of a graph of one kernel that makes all of block I zeros; the graph
  *                is made the first time
+ *   launch I N     N launches of that kernel, not waited for
  *   free I
  *   child          a forked process that does nothing until this one ends
  *   children       those end
@@ -124,6 +125,13 @@ static CUresult wipe_block(struct moves_block *block, size_t times)
     if (block->wipe == NULL)
         result = work_wipe_graph(&block->wipe, block->device, block->bytes);
     return result == CUDA_SUCCESS ? work_wipe(block->wipe, times) : result;
+}
+
+static CUresult launch_wipes(struct moves_block *block, size_t times)
+{
+    CHECK(block->device != 0);
+    memset(block->shadow, 0, block->bytes);
+    return work_wipe_now(block->device, block->bytes, times);
 }
 
 static CUresult make_contexts(size_t count)
@@ -290,6 +298,8 @@ static bool obey_line(const char *line, CUresult *result)
         *result = write_span(&blocks[i], at * MIB, count * MIB, true);
     else if (strcmp(word, "graph") == 0 && words == 3 && i < BLOCKS)
         *result = wipe_block(&blocks[i], at);
+    else if (strcmp(word, "launch") == 0 && words == 3 && i < BLOCKS)
+        *result = launch_wipes(&blocks[i], at);
     else if (strcmp(word, "contexts") == 0 && words == 2)
         *result = make_contexts(i);
     else if (strcmp(word, "green") == 0)

@@ -145,6 +145,34 @@ class Overcommit(BuildTest):
         spread, once = self.memory_seconds(**rates), self.memory_seconds(GPUSHARE_PLACEMENT="once", **rates)
         check(spread < 0.97 * once, f"{spread:.3f} s spread, {once:.3f} s as allocated")
 
+    def train(self, steps, **more):
+        """MiB over the bus by the kernels of a program that uses its memory as training does: four weights, four gradients, eight
+        moments, which only the end of a step uses, and twelve activations, on the way there and on the way back."""
+        weights, gradients, moments, activations = range(4), range(4, 8), range(8, 16), range(16, 28)
+        with Beyond(self.build, GPUSHARE_OVERCOMMIT_GRAIN="2MiB", SIMCUDA_HOST_GBPS="1", SIMCUDA_CARD_GBPS="24") as card:
+            driver = os.path.join(card.folder, "driver")
+            told = card.program(*[6] * 28, SIMCUDA_STATS=driver, **more)
+            for _ in range(steps):
+                for number, block in enumerate(activations):
+                    ok(told, f"launch {weights[number // 3]} 2")
+                    ok(told, f"launch {block} 3")
+                for number, block in reversed(list(enumerate(activations))):
+                    ok(told, f"launch {block} 5")
+                    ok(told, f"launch {weights[number // 3]} 2")
+                    ok(told, f"launch {gradients[number // 3]} 1")
+                for block in (*weights, *gradients, *moments):
+                    ok(told, f"launch {block} 1")
+                ok(told, "touch")
+            ok(told, "check")
+            told.end()
+            with open(driver, encoding="utf-8") as file:
+                return json.load(file)["host_chunk_bytes"] >> 20
+
+    def test_training(self):
+        """What each step uses least lies beyond the card after some steps."""
+        placed, once = self.train(16), self.train(16, GPUSHARE_PLACEMENT="once")
+        check(placed < 0.6 * once, f"{placed} MiB over the bus, {once} as allocated")
+
     def test_placed_once(self):
         """With placement disabled nothing comes in, however much it is used."""
         with Beyond(self.build) as card:

@@ -83,15 +83,31 @@ void work_wipe_run(const struct simcuda_launch *launch)
     memset(*(void *const *)launch->params[0], 0, *(const uint64_t *)launch->params[1]);
 }
 
+static CUresult find_wipe(CUfunction *function)
+{
+    CUmodule module;
+    const CUresult result = cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n");
+
+    return result == CUDA_SUCCESS ? cuModuleGetFunction(function, module, "wipe") : result;
+}
+
+CUresult work_wipe_now(CUdeviceptr memory, uint64_t bytes, size_t times)
+{
+    static CUfunction function;
+    CUresult result = function == NULL ? find_wipe(&function) : CUDA_SUCCESS;
+
+    for (size_t i = 0; i < times && result == CUDA_SUCCESS; i++)
+        result = cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL,
+                                (void *[]){&memory, &bytes}, NULL);
+    return result;
+}
+
 CUresult work_wipe_graph(CUgraphExec *exec, CUdeviceptr memory, uint64_t bytes)
 {
     CUfunction function;
-    CUmodule module;
     CUgraph graph;
-    CUresult result = cuModuleLoadData(&module, ".version 8.0\n.target sm_90\n");
+    CUresult result = find_wipe(&function);
 
-    if (result == CUDA_SUCCESS)
-        result = cuModuleGetFunction(&function, module, "wipe");
     if (result == CUDA_SUCCESS)
         result = work_capture();
     if (result != CUDA_SUCCESS)

@@ -26,6 +26,9 @@ CUresult work_captured(void);
 /* The kernel "wipe", parameters: memory and 64 bits, so many bytes there become zeros. */
 void work_wipe_run(const struct simcuda_launch *launch);
 
+/* So many launches of it, none waited for. */
+CUresult work_wipe_now(CUdeviceptr memory, uint64_t bytes, size_t times);
+
 /* A graph of one such kernel; and so many launches of it, each waited for. */
 CUresult work_wipe_graph(CUgraphExec *exec, CUdeviceptr memory, uint64_t bytes);
 CUresult work_wipe(CUgraphExec exec, size_t times);

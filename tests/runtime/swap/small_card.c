@@ -243,10 +243,8 @@ void card_use(const struct card_block *block)
 
 void card_forget_uses(uint64_t now)
 {
-    uint64_t fresh;
-
     gs_placement_after_fork();
-    gs_uses_take(&fresh);
+    gs_uses_take();
     gs_placement_look(now, true);
 }
 

@@ -235,6 +235,8 @@ static void a_long_drain_takes_nothing_from_the_exchanges(void **state)
         gs_uses_span(card.blocks[4].address, bytes);
         gs_uses_span(card.blocks[5].address, bytes);
     }
+    gs_placement_look(gs_now() / 5, true);
+    gs_uses_span(card.blocks[4].address, bytes);
     gs_placement_look(gs_now() / 4, true);
     assert_true(gs_placement_needs_stop());
     card_stop();

@@ -34,9 +34,11 @@ static uint64_t exchange_after_even_use(void)
     uint64_t now = gs_now();
 
     card_forget_uses(now);
-    for (unsigned i = 0; i < 6; i++)
-        card_use(&card.blocks[i]);
-    gs_placement_look(now + 1000000000, true);
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < 6; i++)
+            card_use(&card.blocks[i]);
+        gs_placement_look(now += 500000000, true);
+    }
     if (gs_placement_needs_stop()) {
         card_stop();
         while (gs_placement_step(true))
@@ -133,7 +135,6 @@ static void addresses_of_launches_divide_an_allocation(void **state)
     const uint64_t chunk = GS_CHUNK_BYTES;
     struct card_block *block = &card.blocks[0];
     struct gs_range *range;
-    uint64_t fresh;
 
     (void)state;
     card_begin(1, 0);
@@ -146,16 +147,15 @@ static void addresses_of_launches_divide_an_allocation(void **state)
     assert_used(range, chunk, 2 * chunk - 10 * MIB, 2 * chunk);
     launch_with(block->address);
     assert_used(range, 2 * chunk, 2 * chunk, 2 * chunk);
-    assert_int_equal(gs_uses_take(&fresh), 6 * chunk);
+    assert_int_equal(gs_uses_take(), 6 * chunk);
     for (unsigned i = 0; i < 2; i++) { /* not had for a window: it divides nothing any more */
         gs_uses_age();
         launch_with(block->address);
     }
     assert_used(range, 4 * chunk, 3 * chunk + 10 * MIB, 3 * chunk);
-    gs_uses_take(&fresh);
+    gs_uses_take();
     launch_with_twice(block->address);
-    assert_int_equal(gs_uses_take(&fresh), 3 * chunk);
-    assert_int_equal(fresh, 0);
+    assert_int_equal(gs_uses_take(), 3 * chunk);
     card_return_memory();
 }
 
