@@ -59,9 +59,9 @@ def serve(how, short, long):
         long.tell(f"work {times[-1]}")
     short.tell(request_line(1, times))
     ends = short.answer()["ends"]
-    batches = long.answer()["ends"] if long is not None else []
-    window = (times[-1] - times[0]) / 1e9
-    return [ended - arrived for arrived, ended in zip(times, ends)], how.queue * sum(times[0] <= at < times[-1] for at in batches) / window
+    batches = [at for at in long.answer()["ends"] if times[0] <= at < times[-1]] if long is not None else []
+    rate = how.queue * (len(batches) - 1) / (batches[-1] - batches[0]) * 1e9 if len(batches) > 1 else 0
+    return [ended - arrived for arrived, ended in zip(times, ends)], rate
 
 
 def beside(bench, how, steps, limit=None, environment=()):
@@ -124,7 +124,7 @@ def body():
             results[name] = {"p50_ms": p50, "p99_ms": p99, "training": kept / rate}
             print(f"{name:24}{p50:10.2f}{p99:10.2f}{kept / rate:12.3f}   [{bench.seconds():.0f} s]", flush=True)
             rows += [row(f"{name}: p50", p50, "ms", own[0.5], "alone"), row(f"{name}: p99", p99, "ms", own[0.99], "alone"),
-                     row(f"{name}: training", kept / rate, other=True)]
+                     row(f"{name}: training", kept / rate, "of alone", 1, "alone", other=True)]
         write(how.json, "spatial", card, rows, cases=results, alone_ms={"p50": own[0.5], "p99": own[0.99]}, queue=how.queue,
               kernel_ms=how.kernel_ms, mean_ms=how.mean_ms, title="Short requests beside training, both on the card",
               note="From the scheduled arrival; the mark is the request alone")
