@@ -303,20 +303,21 @@ def measure(how):
     return results.rows + ([{"met": False}] if results.failed else [])
 
 
-def numbers(option, text):
+def numbers(option, text, zero=False):
+    """zero: 0 is allowed, too."""
     try:
         found = [float(each) for each in text.split(",")]
     except ValueError:
-        found = [0]
-    if not all(0 < each < 1e6 for each in found):
-        raise Failed(f"{option} {text}: write numbers above 0 with commas between them")
+        found = [-1]
+    if not all(0 < each < 1e6 or zero and each == 0 for each in found):
+        raise Failed(f"{option} {text}: write numbers {'from 0 on' if zero else 'above 0'} with commas between them")
     return found
 
 
 def check_options(how):
     """Takes lists apart; what cannot be asked for is said."""
     how.rates, how.yield_ms, how.classes = numbers("--rates", how.rates), numbers("--yield-ms", how.yield_ms), how.classes.split(",")
-    how.bounds = how.bounds and [float(each) for each in how.bounds.split(",")]
+    how.bounds = how.bounds and numbers("--bounds", how.bounds, zero=True)
     wrong = set(how.classes) - set(CLASSES)
     if wrong:
         raise Failed(f"--classes: {', '.join(sorted(wrong))}: there are {', '.join(CLASSES)}")

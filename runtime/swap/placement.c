@@ -2,11 +2,12 @@
  *
  * placement.c: exchanges chunks between the card and the host memory beyond it.
  *
- * Uses are counted in windows. A window is one round of the program, which goes over its memory again
- * and again, or some: it has used WINDOW times as many bytes as it has, as its calls show, and most of what
- * it used before, and comes to where the window began. So memory that is used in turns is used
- * about as often in every window, however long a turn takes, and stays where it is. A program that no
- * longer comes round has a window of WINDOW_MOST times its bytes. An exchange must win twice its cost
+ * Uses are counted in windows. A window is a whole number of *rounds* of the program, which goes over
+ * its memory again and again: by its calls it has used WINDOW times as many bytes as it has, among them
+ * most of what it used before, and it is back at the memory with which the window began. So memory that
+ * is used in turns is used about as often in every window, however long a turn takes, and stays
+ * where it is. If the program no longer comes round (it does something else now), the window ends
+ * after WINDOW_MOST times its bytes. An exchange must win twice its cost
  * within HORIZON such windows. All exchanges of a window take no more than half of its time,
  * counted from when the device is drained: work that is queued already may take longer than the
  * window did.
@@ -46,10 +47,8 @@
 
 static struct {
     bool pending;
-    uint64_t looked_at, window_from; /* ns */
-    uint64_t noted;                  /* bytes of this window */
-    uint64_t
-        complete_at; /* of noted: it ends at the next use of that with which it began; 0: not yet */
+    uint64_t looked_at, window_from;  /* ns */
+    uint64_t noted, complete_at;      /* bytes of this window; those until it was complete */
     uint64_t most;                    /* ns that the exchanges of this window may take */
     uint64_t began;                   /* ns: the first of them; 0: none has begun */
     double cost;                      /* ns a byte that changes places; 0: not measured */
@@ -275,7 +274,7 @@ static bool window_is_over(void)
     const uint64_t all = all_memory();
 
     self.noted += gs_uses_take();
-    if (self.complete_at != 0) /* that may have been freed */
+    if (self.complete_at != 0) /* the memory may have been freed, and never come back */
         return gs_uses_came_back() || self.noted >= 2 * self.complete_at;
     if (self.noted >= WINDOW * all && (self.noted >= WINDOW_MOST * all || has_come_round())) {
         self.complete_at = self.noted;

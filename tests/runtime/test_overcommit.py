@@ -170,7 +170,7 @@ class Overcommit(BuildTest):
 
     def test_training(self):
         """What each step uses least lies beyond the card after some steps."""
-        placed, once = self.train(16), self.train(16, GPUSHARE_PLACEMENT="once")
+        placed, once = self.train(12), self.train(12, GPUSHARE_PLACEMENT="once")
         check(placed < 0.6 * once, f"{placed} MiB over the bus, {once} as allocated")
 
     def test_placed_once(self):
