@@ -5,7 +5,8 @@
  * The daemon says BEYOND to a program of a job whose others wait for it in a kernel, while the
  * memory that it lacks belongs to a program of another job that is in the same state. Chunks go
  * there that have no contents yet, and once the program has stopped also those on the host: their
- * contents are copied.
+ * contents are copied. The driver makes and maps memory while kernels run (H200, 580.159.04: 0.6 ms
+ * for 64 MiB of the card, 15 ms for as much host memory).
  *
  * While BEYOND is on, the memory is not part of the demand. Without it, it is, and the program
  * stops for as long as it takes to bring it to the card. With overcommit, placement.c decides about
