@@ -27,7 +27,8 @@
 /* An address that a kernel got. */
 struct start {
     uint64_t address;
-    bool old; /* seen in the window before, and not in this one */
+    uint64_t launch; /* the last one that had it */
+    bool old;        /* seen in the window before, and not in this one */
 };
 
 _Atomic(bool) gs_uses_noted;
@@ -36,6 +37,7 @@ static uint64_t anchor;                  /* address; 0: that of the next use */
 static bool came_back;                   /* that memory was used again */
 static struct start starts[STARTS_MOST]; /* by address */
 static unsigned start_count;
+static uint64_t launch; /* the number of the one that is noted */
 
 void gs_uses_begin(void)
 {
@@ -97,7 +99,8 @@ static unsigned find_start(uint64_t address)
     return low;
 }
 
-/* Under the lock: notes this start, and returns the next one behind it. */
+/* Under the lock: notes this start, and returns the next one behind it. 0: this launch had it
+ * already, since kernels of libraries get an address in several parameters. */
 static uint64_t note_start(uint64_t address)
 {
     unsigned at = find_start(address);
@@ -106,9 +109,12 @@ static uint64_t note_start(uint64_t address)
         if (start_count == STARTS_MOST)
             at = start_count = 0; /* the table is full: forgets all */
         memmove(&starts[at + 1], &starts[at], (start_count - at) * sizeof starts[0]);
-        starts[at].address = address;
+        starts[at] = (struct start){.address = address};
         start_count++;
     }
+    if (starts[at].launch == launch)
+        return 0;
+    starts[at].launch = launch;
     starts[at].old = false;
     return at + 1 < start_count ? starts[at + 1].address : UINT64_MAX;
 }
@@ -126,7 +132,8 @@ bool gs_uses_is_movable(uint64_t word)
     return movable_at(word) != NULL;
 }
 
-void gs_uses_word(uint64_t word, uint64_t times)
+/* under the lock */
+static void note_word(uint64_t word, uint64_t times)
 {
     struct gs_range *range = movable_at(word);
     const uint64_t next = range != NULL ? note_start(word) : 0;
@@ -143,22 +150,18 @@ void gs_uses_word(uint64_t word, uint64_t times)
     }
 }
 
-static bool is_among(uint64_t word, const uint64_t *words, unsigned count)
+void gs_uses_word(uint64_t word, uint64_t times)
 {
-    bool is = false;
-
-    for (unsigned i = 0; i < count && !is; i++)
-        is = words[i] == word;
-    return is;
+    launch++;
+    note_word(word, times);
 }
 
-/* Kernels of libraries get the same address in several parameters: that is one use. */
 static void note_words(const uint64_t *words, unsigned count)
 {
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    launch++;
     for (unsigned i = 0; i < count; i++)
-        if (movable_at(words[i]) != NULL && !is_among(words[i], words, i))
-            gs_uses_word(words[i], 1);
+        note_word(words[i], 1);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 

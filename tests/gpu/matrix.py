@@ -499,8 +499,9 @@ def options():
     parser.add_argument("-k", metavar="PATTERN", action="append", help="only rows whose key or title contains PATTERN; may be repeated")
     parser.add_argument("--budget", metavar="SECONDS", type=int, default=10**6, help="no row is begun after this time")
     parser.add_argument("--limit", metavar="SECONDS", type=int, default=300, help="for one run of a program (default: 300)")
-    parser.add_argument("--seconds", type=float, default=8, help="repetitions of a row, unless the interval is narrow sooner (default: 8)")
-    parser.add_argument("--turn", metavar="SECONDS", type=float, default=0.1, help="work in a turn; longer ones vary less (default: 0.1)")
+    parser.add_argument("--seconds", type=float, default=40, help="repetitions of a row, unless the interval is narrow sooner (default: 40)")
+    parser.add_argument("--turn", metavar="SECONDS", type=float, default=0.1,
+                        help="work in a turn; many short turns show more than a few long ones (default: 0.1)")
     parser.add_argument("--no-ahead", action="store_true", help="start the programs of a row only when the row before is done")
     parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=COLUMNS, help="only these columns")
     parser.add_argument("--build", metavar="DIR", default="build/gpu", help="build folder (default: build/gpu)")
