@@ -10,7 +10,9 @@
  *   their fair share. The device's account `spare` rises while one of them runs, falls while
  *   they are held off (the switches to and fro are part of that), and stands still otherwise. An
  *   interactive party that comes while it is below zero waits until it is not any more, so the
- *   wait is as long as what is owed: a moment after one burst too many, never a whole turn.
+ *   wait is as long as what is owed: a moment after one burst too many, never a whole turn. Where
+ *   the next one of them would be served if there were no interactive parties, they are held off,
+ *   although a small one may run all the time beside all others.
  * - the *fair share* of its user, then its own: what they had so is remembered with a half-life.
  *   Up to the fair share nothing more is asked. Beyond it the account must hold ever more, so a
  *   user with a great many bursts gets what the others leave, and takes nothing from another
@@ -21,7 +23,8 @@
  * that begin together neither ends the other's turn.
  *
  * Fair shares are those of the parties that want the device now, by weight; of users, by the mean
- * weight of their parties. All is O(1), but for a look at the holders when they changed.
+ * weight of their parties. All is O(1), but for a look at the holders when they changed, and, where
+ * one of the others has a turn, at holders and queue while an interactive party goes first.
  */
 #include "lockd/sched/shares.h"
 
@@ -225,6 +228,11 @@ static uint64_t goes_until(const struct sched_party *party, uint64_t now)
     return party->books.running_members == 0 ? LOCKD_NEVER : sched_party_shows_at(party, now);
 }
 
+static bool is_going(const struct sched_party *party, uint64_t now)
+{
+    return went_first(party) && sched_party_is_interactive(party, now);
+}
+
 /* The holders, as far as it matters here. */
 static const struct sched_device_share *look_at_holders(struct sched_device *device,
                                                         uint64_t now)
@@ -241,7 +249,7 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
 
         if (sched_party_is_background(party))
             continue;
-        if (went_first(party) && sched_party_is_interactive(party, now)) {
+        if (is_going(party, now)) {
             if (share->going == NULL || goes_until(party, now) >= goes_until(share->going, now))
                 share->going = party;
         } else if (!party->turn.backfilled) {
@@ -251,6 +259,33 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
         }
     }
     return share;
+}
+
+/* Would the first of the others that wait be served now if there were no interactive parties? It
+ * has to fit beside those of the others whose turn is not over: the rest would give way to it. */
+static bool is_kept_off(const struct sched_device *device, uint64_t now)
+{
+    const struct sched_party *waits = NULL;
+    uint64_t need = 0;
+
+    for (const struct sched_node *at = sched_order_first(&device->waiting.queue);
+         at != NULL && waits == NULL; at = sched_order_next(at)) {
+        const struct sched_party *party = sched_party_of(at, wait.queued);
+
+        waits = party->share.batch_queued ? party : NULL;
+    }
+    if (waits == NULL || device->sched->settings.exclusive)
+        return false;
+    for (const struct lockd_list *at = device->turns.holders.next; at != &device->turns.holders;
+         at = at->next) {
+        const struct sched_party *party = sched_party_of(at, turn.holder);
+
+        if (!sched_party_is_background(party) && !party->turn.backfilled &&
+            now < party->turn.until && !is_going(party, now))
+            need += party->books.need;
+    }
+    need += waits->books.need + device->books.lost - waits->books.lost;
+    return need <= device->space.capacity;
 }
 
 static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
@@ -265,8 +300,8 @@ static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
     share->spare = larger_of(share->spare, -(double)DEBT_MOST);
 }
 
-/* Held off are the others while an interactive party has the device or comes to it, and until one
- * of them runs again; one that is slow to come is so for reasons of its own. */
+/* Held off are the others while an interactive party has the device or comes to it, and until the
+ * one of them that comes runs; one that is slow to come is so for reasons of its own. */
 void sched_share_count(struct sched_device *device, uint64_t now)
 {
     struct sched_device_share *share = &device->share;
@@ -286,27 +321,34 @@ void sched_share_count(struct sched_device *device, uint64_t now)
 void sched_share_settle(struct sched_device *device, uint64_t now)
 {
     struct sched_device_share *share = &device->share;
-    const struct sched_party *comes = device->cleared.party;
-    const bool leases = device->turns.leases;
+    const struct sched_party *cleared = device->cleared.party;
+    const bool leases = device->turns.leases, comes = cleared != NULL && went_first(cleared);
+    bool ends, kept;
 
     sched_share_count(device, now);
     look_at_holders(device, now);
     if (share->first_weights != 0)
         share->due = due_to_interactive(device);
     share->off_until = LOCKD_NEVER;
+    /* an interactive one has had its turn, and has not stopped yet */
+    ends = share->held_off && device->books.stopping_parties > device->books.stuck_parties;
+    kept = leases && share->batch_held && (share->going != NULL || comes || ends) &&
+           is_kept_off(device, now);
     if ((!leases && share->batch_runs) || (share->batch_queued == 0 && !share->batch_held)) {
         share->held_off = false;
-    } else if (leases && share->going != NULL && !share->batch_runs) {
+    } else if (leases && share->going != NULL && (kept || !share->batch_runs)) {
         share->held_off = true;
         if (sched_party_is_interactive(share->going, now))
             share->off_until = goes_until(share->going, now);
         else
             share->off_until = now;
-    } else if (share->batch_runs) {
-        share->held_off = false;
-    } else if (share->batch_held) {
-        share->off_until = share->coming->turn.progress + COMING * sched_device_switch(device);
-    } else if (comes != NULL && went_first(comes)) {
+    } else if (share->batch_held && !kept) {
+        if (share->coming->books.running_members != 0)
+            share->held_off = false;
+        else
+            share->off_until =
+                share->coming->turn.progress + COMING * sched_device_switch(device);
+    } else if (comes) {
         share->held_off = true;
     }
 }
@@ -358,13 +400,19 @@ uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched
     return sched_party_is_new(head) ? sched_max(at, new_at(head, holder, now)) : at;
 }
 
+/* While one of the others has a turn it is only the floor that counts. What its user had does not:
+ * a small one may have a turn at any time, and the party would wait for ever. */
 bool sched_share_waits(const struct sched_party *party)
 {
+    const struct sched_device *device = party->device;
     const struct sched_device_share *share =
         look_at_holders(party->device, party->device->share.at);
-    const double begun = BEGUN * (double)sched_device_switch(party->device);
+    const double begun = BEGUN * (double)sched_device_switch(device);
 
     /* one that only runs beside others is not served yet: else it would make its place free */
-    return party->share.first && share->batch_queued + share->batch_beside != 0 &&
-           !share->batch_held && asked_for(had_of_due(party, share->at)) > share->spare + begun;
+    if (!party->share.first || share->batch_queued + share->batch_beside == 0)
+        return false;
+    if (share->batch_held)
+        return share->spare + begun < 0 && is_kept_off(device, share->at);
+    return asked_for(had_of_due(party, share->at)) > share->spare + begun;
 }

@@ -405,6 +405,58 @@ static void new_ones_in_a_row_leave_the_floor(void **state)
     assert_true(ran >= (h->now - began) * 27 / 100);
 }
 
+static void begin_of_user(struct harness *h, int who, uint32_t user, uint64_t bytes)
+{
+    const struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
+
+    h->client[who].client = sched_client_add(h->sched, &h->client[who]);
+    sched_describe(h->sched, h->client[who].client, &hello, user);
+    say_state(h, who, W, bytes, 0);
+    obey_target(h, who);
+}
+
+/* A program with bursts of 2 s and rests of 0.9 s takes a step of 20 ms. */
+static void step_bursts(struct harness *h, int who, int *ran, int *rests)
+{
+    if (*rests > 0) {
+        say_state(h, who, --*rests > 0 ? 0 : W, 7 * GIB,
+                  has_run(h, who)
+                      ? h->client[who].state.resident
+                      : sched_min(h->client[who].state.resident, h->client[who].target.budget));
+        return;
+    }
+    obey_target(h, who);
+    obey_target(h, who);
+    if (is_running(h, who) && ++*ran >= 100) {
+        *ran = 0;
+        *rests = 45;
+    }
+}
+
+/* Four interactive programs of user 1, who also has a small one that always computes and fits beside
+ * all others: the training of user 2 keeps the floor. */
+static void credit_spent_training_beside_a_small_holder_keeps_the_floor(void **state)
+{
+    struct harness *h = *state;
+    int ran[4] = {0}, rests[4] = {0}, count = 0;
+
+    begin_of_user(h, 0, 1, GIB / 16);
+    begin_of_user(h, 1, 2, 7 * GIB);
+    for (int i = 0; i < 4; i++)
+        begin_of_user(h, 2 + i, 1, 7 * GIB);
+    for (int step = 0; step < 60000; step++) {
+        for (int who = 0; who < 2; who++) {
+            obey_target(h, who);
+            obey_target(h, who);
+        }
+        for (int i = 0; i < 4; i++)
+            step_bursts(h, 2 + i, &ran[i], &rests[i]);
+        pass_time(h, 20 * MS);
+        count += step >= 30000 && is_running(h, 1);
+    }
+    assert_in_range(count, 30000 * 28 / 100, 30000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +474,7 @@ int main(void)
         scenario(credit_spent_the_others_keep_the_floor),
         scenario(credit_rises_while_one_of_the_others_runs_beside),
         scenario(credit_of_one_that_is_interrupted_stays),
+        scenario(credit_spent_training_beside_a_small_holder_keeps_the_floor),
         scenario(new_one_goes_at_once_where_the_other_one_has_long_computed),
         scenario(new_one_waits_for_the_turn_of_one_that_has_just_begun),
         scenario(new_ones_in_a_row_leave_the_floor),
