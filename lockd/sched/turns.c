@@ -175,6 +175,17 @@ static uint64_t ahead_at(const struct sched_party *party, const struct sched_par
     return policy->ahead(head, party, now);
 }
 
+/* A member was stuck before this turn, and has not said otherwise since: if the turn ended now, it
+ * would free nothing. */
+static bool is_still_stuck(const struct sched_party *party)
+{
+    for (const struct lockd_list *at = party->members.next; at != &party->members;
+         at = at->next)
+        if ((sched_member_of(at, of_party)->report.flags & GS_STATE_STUCK) != 0)
+            return true;
+    return false;
+}
+
 /* Must it give way when the head of the queue needs its room? */
 static bool is_revocable(const struct sched_party *party, const struct sched_party *head,
                          uint64_t now)
@@ -190,7 +201,7 @@ static bool is_revocable(const struct sched_party *party, const struct sched_par
         return true;
     if (now >= party->turn.until)
         return policy->stays == NULL || head->wait.first || !policy->stays(party, head);
-    return now >= ahead_at(party, head, now);
+    return now >= ahead_at(party, head, now) && !is_still_stuck(party);
 }
 
 /* The one to stop when so many bytes are missing: the first in order that is enough alone, else

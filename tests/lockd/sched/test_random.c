@@ -216,7 +216,8 @@ static void lock_random_mixed_fifo(void **state)
  * beside the others, and then took its room. A target that gave more, and
  * less again before it was sent, hid what the one before it had given. The time in which the others
  * were held off ended too soon in the scheduler's account: with the last interactive holder's burst,
- * where another one ran on, or with what a burst is without what comes meanwhile. */
+ * where another one ran on, or with what a burst is without what comes meanwhile. An interactive one
+ * ended the turn of a stuck gang, which freed nothing, so that the gang was served again at once. */
 static void lock_random_what_once_failed(void **state)
 {
     struct model_options options = plain;
@@ -235,6 +236,7 @@ static void lock_random_what_once_failed(void **state)
     options.hidden = 0;
     options.stuck = options.kills = true;
     model_free(run_one(options, 1125));
+    model_free(run_one(options, 10011));
 }
 
 /* With a quantum shorter than a switch, what came to run first used up the turns of its gang; a
