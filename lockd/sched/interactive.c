@@ -335,12 +335,17 @@ uint64_t sched_party_lasts_until(const struct sched_party *party, uint64_t now)
 }
 
 /* Its present burst is long, and it is not interactive: what came while it waited may have piled
- * up. One that has never rested has to have waited for its first turn. */
+ * up. One that has never rested has to have waited for its first turn. Where more than one other
+ * would have to wait for it, its bursts so far have to speak for it. */
 bool sched_party_piles_up(const struct sched_party *party, uint64_t now)
 {
     const struct sched_party_bursts *bursts = &party->bursts;
+    const bool may_be_short = bursts->came_up && !bursts->began_long &&
+                              (bursts->is_short || bursts->seen < RESTS_SEEN);
 
-    return (bursts->came_up || bursts->came_late) && party->gang->party_count == 1 &&
+    return (may_be_short ||
+            (party->device->party_count <= 2 && (bursts->came_up || bursts->came_late))) &&
+           party->gang->party_count == 1 &&
            party->device->sched->settings.quantum_ns == LOCKD_AUTO &&
            sched_gang_class(party->gang) == GS_CLASS_AUTO &&
            burst_now(party, now) > usual_most(party) && !sched_party_is_interactive(party, now);
