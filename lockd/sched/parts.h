@@ -253,6 +253,7 @@ struct sched_gang_closing {
     struct sched_device *by;        /* for whose sake; NULL: it is not to end */
     uint64_t began, until, open_ns; /* until: of the phase */
     bool closed, wanted;
+    bool passed; /* because it does not get ahead, not because its turn is over */
 };
 
 /* What a gang has while it is forming: together.c. */

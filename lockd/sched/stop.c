@@ -246,6 +246,18 @@ static uint64_t gang_patience_ends(const struct sched_gang *gang)
     return end;
 }
 
+/* Before a gang is passed over all of it stops; false: it has. */
+static bool is_closed_first(const struct sched_party *party, uint64_t now)
+{
+    struct sched_gang *gang = party->gang;
+    const bool begins = gang->closing.by == NULL;
+
+    if (gang->party_count < 2 || sched_together_stop(gang, party->device, now))
+        return false;
+    gang->closing.passed = gang->closing.passed || begins;
+    return true;
+}
+
 /* It has its places and does not get ahead: it is passed over; where some of it run, their time
  * counts without the others. */
 static void stop_waiting(struct sched_party *party, uint64_t now)
@@ -256,8 +268,7 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
     if (now < end || (none && sched_together_is_patient(party->gang, now))) {
         party->device->grace_at =
             sched_min(party->device->grace_at, sched_max(end, now + GRACE_SHORT));
-    } else if (none && party->gang->party_count > 1 &&
-               !sched_together_stop(party->gang, party->device, now)) {
+    } else if (none && is_closed_first(party, now)) {
         return; /* others of its gang run, and may wait for it in a kernel */
     } else if (none) {
         party->turn.skipped++;
@@ -286,7 +297,7 @@ void sched_stop_idle(struct sched_device *device, uint64_t now)
         struct sched_party *party = sched_party_of(at, turn.holder);
         const struct sched_gang *gang = party->gang;
 
-        if (closing_alone && (gang->closing.by != device || gang->party_count < 2))
+        if (closing_alone && (gang->closing.by != device || !gang->closing.passed))
             continue;
         if (!sched_gang_wants(gang))
             sched_lease_end(party->gang, now);
