@@ -52,6 +52,7 @@ CLASSES = {"default": ("auto", "auto"), "interactive": ("auto", "interactive"), 
 PRESSURE = tuple(Kind(name, "serve", 0.42, 0.5, 3, 0.42) for name in ("server", "server 2"))
 HELPS = {"none": "without", "pressure": "on_pressure", "discard": "discard"}
 RESIDENT = (Kind("training", "train", 0.4, 0, 0), Kind("server", "serve", 0.2, 0.03, 0.25))
+YIELD_MS = (0.5, 1, 2, 4)  # bounds to try, of resident
 SLACK = 1.25  # of a window: its last requests
 
 
@@ -128,7 +129,7 @@ def end_group(results, case, group):
 
 def run_plain(card, results, case, until):
     how = card.how
-    settings = [("", None)] if how.bounds is None else [(f", yield {bound:g} ms", bound) for bound in how.bounds]
+    settings = [(f", yield {bound:g} ms", bound) for bound in how.yield_ms] or [("", None)]
     with Group(card, PLAIN[case], how.way) as group:
         group.settle()
         least = 4 * max(group.means())
@@ -143,6 +144,8 @@ def run_plain(card, results, case, until):
             found, said = group.measure(seconds)
             results.add(case + words, rows_of(case, found, words), {"programs": found, **said}, *map(told, found),
                         f"{said['missing_bytes'] / GIB:.2f} GiB missing, switch {said['switch_s']:.3f} s, window {seconds:.0f} s, {said['stolen']:.1%} of the processors' time stolen")
+        if how.yield_ms:
+            card.bench.ctl("set", "yield", "0")
         end_group(results, case, group)
 
 
@@ -213,7 +216,7 @@ def ways(card, results, case):
 
 
 def bounds(how):
-    return [0.0] + how.yield_ms
+    return sorted({0.0, *(how.yield_ms or YIELD_MS)})
 
 
 def run_resident(card, results, case, until):
@@ -316,8 +319,8 @@ def numbers(option, text, zero=False):
 
 def check_options(how):
     """Takes lists apart; what cannot be asked for is said."""
-    how.rates, how.yield_ms, how.classes = numbers("--rates", how.rates), numbers("--yield-ms", how.yield_ms), how.classes.split(",")
-    how.bounds = how.bounds and numbers("--bounds", how.bounds, zero=True)
+    how.rates, how.classes = numbers("--rates", how.rates), how.classes.split(",")
+    how.yield_ms = numbers("--yield-ms", how.yield_ms, zero=True) if how.yield_ms else []
     wrong = set(how.classes) - set(CLASSES)
     if wrong:
         raise Failed(f"--classes: {', '.join(sorted(wrong))}: there are {', '.join(CLASSES)}")
@@ -337,8 +340,7 @@ def body():
         ("--limit", {"type": float, "default": 37.7, "metavar": "GIB", "help": "what is left of the card (default 37.7)"}),
         ("--rates", {"default": "0.1,0.2,0.3,0.4,0.5,0.6", "help": "of the frontier: requests a second"}),
         ("--classes", {"default": ",".join(CLASSES), "help": f"of the frontier (default {','.join(CLASSES)})"}),
-        ("--bounds", {"metavar": "MS", "help": "of the first cases: measured with the setting yield at each, not as the daemon has it"}),
-        ("--yield-ms", {"default": "0.5,1,2,4", "help": "bounds to try, of resident (default 0.5,1,2,4)"}),
+        ("--yield-ms", {"help": "bounds to try (default: of resident 0.5,1,2,4; of server, two, notebook and three the daemon's own)"}),
         ("--seconds", {"type": float, "default": 150, "help": "that are measured, at most, of each row (default 150)"}),
         ("--budget", {"type": float, "default": 540, "help": "seconds for everything (default 540)"}),
         ("--settle", {"type": float, "default": 25, "help": "seconds that the programs run at once before (default 25)"}),

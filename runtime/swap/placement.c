@@ -215,19 +215,6 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
 
 /* --- when --- */
 
-static uint64_t all_memory(void)
-{
-    const struct gs_device *device;
-    uint64_t bytes = 0;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
-        const struct gs_accounts accounts = gs_memory_accounts(device);
-
-        bytes += accounts.demand + accounts.over;
-    }
-    return bytes;
-}
-
 /* A window has ended. Its uses count twice as much as those of the window before. */
 static void close_window(uint64_t now)
 {
@@ -247,6 +234,19 @@ static void close_window(uint64_t now)
     self.noted = 0;
     self.complete_at = 0;
     gs_uses_anchor(true);
+}
+
+static uint64_t all_memory(void)
+{
+    const struct gs_device *device;
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+        const struct gs_accounts accounts = gs_memory_accounts(device);
+
+        bytes += accounts.demand + accounts.over;
+    }
+    return bytes;
 }
 
 /* Of what was used in the windows before, most is used in this one, too. */
@@ -274,9 +274,11 @@ static bool window_is_over(void)
     const uint64_t all = all_memory();
 
     self.noted += gs_uses_take();
+    if (self.noted >= WINDOW_MOST * all)
+        return true;
     if (self.complete_at != 0) /* the memory may have been freed, and never come back */
         return gs_uses_came_back() || self.noted >= 2 * self.complete_at;
-    if (self.noted >= WINDOW * all && (self.noted >= WINDOW_MOST * all || has_come_round())) {
+    if (self.noted >= WINDOW * all && has_come_round()) {
         self.complete_at = self.noted;
         gs_uses_anchor(false);
     }

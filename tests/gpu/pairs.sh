@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Two data-parallel jobs (DDP, FSDP) of two ranks each on two cards, beyond a limit, without any setting; then with a third job beside
-# them: tests/gpu/pairs.sh [ddp|fsdp|grow|third|ddp-long|fsdp-long]... (default: all). Needs two cards and
+# Two data-parallel jobs (DDP, FSDP) of two ranks each on two cards, beyond a limit, without any setting; with memory that grows; then with a
+# third job beside them: tests/gpu/pairs.sh [ddp|fsdp|grow|third|ddp-long|fsdp-long]... (default: all). Needs two cards and
 # PyTorch; exit 77 without. Writes $OUT/pairs.json (OUT: default docs/results).
 # NVLink multicast stays off. Programs come from $GS_BUILD, build/gpu or build/dev, as for run.sh.
 #

@@ -248,6 +248,16 @@ void card_forget_uses(uint64_t now)
     gs_placement_look(now, true);
 }
 
+void card_exchange(void)
+{
+    if (!gs_placement_needs_stop())
+        return;
+    card_stop();
+    while (gs_placement_step(true))
+        continue;
+    card_go_on();
+}
+
 void card_begin(uint64_t seed, double failing)
 {
     card.random = seed * 0x9E3779B97F4A7C15ull | 1;

@@ -58,6 +58,8 @@ void card_free(struct card_block *block);
 void card_use(const struct card_block *block);
 /* Forgets all uses; the window of the placement begins at that time. */
 void card_forget_uses(uint64_t now);
+/* The exchanges that the placement has chosen, if any, in a stop of their own. */
+void card_exchange(void);
 
 /* Closes the gate and waits for the device. */
 void card_stop(void);

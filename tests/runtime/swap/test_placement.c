@@ -271,12 +271,7 @@ static void a_round_longer_than_a_window_moves_nothing(void **state)
         for (unsigned k = 0; k < 10; k++)
             gs_uses_span(card.blocks[i % 6].address, card.blocks[i % 6].bytes);
         gs_placement_look(now += 60000000, true);
-        if (gs_placement_needs_stop()) {
-            card_stop();
-            while (gs_placement_step(true))
-                continue;
-            card_go_on();
-        }
+        card_exchange();
     }
     assert_int_equal(atomic_load(&gs_runtime.exchanged) - exchanged, 0);
     card_check_contents();

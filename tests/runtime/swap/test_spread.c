@@ -39,12 +39,7 @@ static uint64_t exchange_after_even_use(void)
             card_use(&card.blocks[i]);
         gs_placement_look(now += 500000000, true);
     }
-    if (gs_placement_needs_stop()) {
-        card_stop();
-        while (gs_placement_step(true))
-            continue;
-        card_go_on();
-    }
+    card_exchange();
     return atomic_load(&gs_runtime.exchanged) - before;
 }
 
