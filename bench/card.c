@@ -113,28 +113,49 @@ static void queue_copies(struct lane *lane, bool in, uint64_t bytes)
     }
 }
 
+/* Seconds of one pass, each way where there is a lane for it. */
+static double time_pass(struct lane *in, struct lane *out, uint64_t bytes)
+{
+    const uint64_t start = now_ns();
+
+    if (out != NULL)
+        queue_copies(out, false, bytes);
+    if (in != NULL)
+        queue_copies(in, true, bytes);
+    if (out != NULL)
+        check(cuStreamSynchronize(out->stream), "cuStreamSynchronize");
+    if (in != NULL)
+        check(cuStreamSynchronize(in->stream), "cuStreamSynchronize");
+    return (double)(now_ns() - start) / 1e9;
+}
+
 /* Bytes a second of the best of three passes: what the bus can do. */
 static double measure_rate(struct lane *in, struct lane *out, uint64_t bytes)
 {
     double best = 0;
 
     for (unsigned pass = 0; pass < 3; pass++) {
-        const uint64_t start = now_ns();
-        double seconds;
+        const double seconds = time_pass(in, out, bytes);
 
-        if (out != NULL)
-            queue_copies(out, false, bytes);
-        if (in != NULL)
-            queue_copies(in, true, bytes);
-        if (out != NULL)
-            check(cuStreamSynchronize(out->stream), "cuStreamSynchronize");
-        if (in != NULL)
-            check(cuStreamSynchronize(in->stream), "cuStreamSynchronize");
-        seconds = (double)(now_ns() - start) / 1e9;
         if ((double)bytes / seconds > best)
             best = (double)bytes / seconds;
     }
     return in != NULL && out != NULL ? 2 * best : best;
+}
+
+static void lane_open(struct lane *lane, uint64_t bytes)
+{
+    check(cuStreamCreate(&lane->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    check(cuMemAlloc(&lane->device, bytes), "cuMemAlloc");
+    lane->host = host_memory(bytes);
+}
+
+static void lane_close(struct lane *lane, uint64_t bytes)
+{
+    check(cuMemHostUnregister(lane->host), "cuMemHostUnregister");
+    munmap(lane->host, bytes);
+    check(cuMemFree(lane->device), "cuMemFree");
+    check(cuStreamDestroy(lane->stream), "cuStreamDestroy");
 }
 
 struct bus measure_bus(uint64_t bytes)
@@ -142,19 +163,26 @@ struct bus measure_bus(uint64_t bytes)
     struct lane lanes[2];
     struct bus bus;
 
-    for (unsigned i = 0; i < 2; i++) {
-        check(cuStreamCreate(&lanes[i].stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-        check(cuMemAlloc(&lanes[i].device, bytes), "cuMemAlloc");
-        lanes[i].host = host_memory(bytes);
-    }
+    for (unsigned i = 0; i < 2; i++)
+        lane_open(&lanes[i], bytes);
     bus.h2d = measure_rate(&lanes[0], NULL, bytes);
     bus.d2h = measure_rate(NULL, &lanes[1], bytes);
     bus.duplex = measure_rate(&lanes[0], &lanes[1], bytes);
-    for (unsigned i = 0; i < 2; i++) {
-        check(cuMemHostUnregister(lanes[i].host), "cuMemHostUnregister");
-        munmap(lanes[i].host, bytes);
-        check(cuMemFree(lanes[i].device), "cuMemFree");
-        check(cuStreamDestroy(lanes[i].stream), "cuStreamDestroy");
-    }
+    for (unsigned i = 0; i < 2; i++)
+        lane_close(&lanes[i], bytes);
     return bus;
+}
+
+void time_duplex(uint64_t bytes, unsigned passes, uint64_t rest, double *seconds)
+{
+    struct lane lanes[2];
+
+    for (unsigned i = 0; i < 2; i++)
+        lane_open(&lanes[i], bytes);
+    for (unsigned pass = 0; pass < passes; pass++) {
+        rest_ns(rest);
+        seconds[pass] = time_pass(&lanes[0], &lanes[1], bytes);
+    }
+    for (unsigned i = 0; i < 2; i++)
+        lane_close(&lanes[i], bytes);
 }

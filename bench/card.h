@@ -30,4 +30,7 @@ CUdevice open_device(unsigned how);
  * Best of three. */
 struct bus measure_bus(uint64_t bytes);
 
+/* Seconds of each of so many passes of such copies in both directions at once, with a rest before each. */
+void time_duplex(uint64_t bytes, unsigned passes, uint64_t rest, double *seconds);
+
 #endif

@@ -11,7 +11,7 @@
  *     --dirty-of  in a turn every so many 2 MiB blocks are written (default 1: all)
  *     --repeat    so many hand-offs (instead of --turns), each with its own rate against the
  *                 duplex rate of the same run: the first one, the worst one, and all in the
- *                 result
+ *                 result; beside them as many plain copies of the largest size, as often
  *     --share     of the card (the limit) that each program has (default 1: all must move)
  *     --all       these sizes; and of the middle one: nine of ten blocks unchanged, a share of
  *                 0.6, and exclusive turns of programs that fit (nothing moves)
@@ -305,6 +305,22 @@ static void make_board(void)
         fail("no shared memory");
 }
 
+/* The same bytes as often, without gpushare: what the machine's bus does from one time to the next. */
+static void plan_copies(const struct options *options)
+{
+    struct board *board = stage.board;
+
+    if (!options->spec.repeat)
+        return;
+    for (unsigned i = 0; i < options->sizes; i++) {
+        const uint64_t bytes = count_blocks(options->gib[i] * (double)(1ull << 30));
+
+        board->copy_bytes = bytes > board->copy_bytes ? bytes : board->copy_bytes;
+    }
+    board->copy_count = options->spec.turns < MAX_COPIES ? options->spec.turns : MAX_COPIES;
+    board->copy_rest_ms = options->spec.quantum_ms;
+}
+
 static int run_role(char **argv)
 {
     struct board *board =
@@ -383,6 +399,7 @@ int main(int argc, char **argv)
         return 1;
     }
     make_board();
+    plan_copies(&options);
     largest = options.gib[0] < 4 ? options.gib[0] : 4;
     measure_ceiling((uint64_t)(largest * (double)(1ull << 30)));
     return run_all(&options);

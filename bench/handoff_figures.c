@@ -86,6 +86,23 @@ static unsigned worst_of(const struct result *result)
     return worst;
 }
 
+static bool has_copies(const struct result *result)
+{
+    return result->spec.repeat && stage.board->copy_count > 0 &&
+           (double)stage.board->copy_bytes <= result->overflow;
+}
+
+/* Of the plain copies that were timed, both ways: bytes a second. */
+static double worst_copies(void)
+{
+    const struct board *board = stage.board;
+    double slowest = 0;
+
+    for (unsigned i = 0; i < board->copy_count; i++)
+        slowest = board->copies_s[i] > slowest ? board->copies_s[i] : slowest;
+    return 2 * (double)board->copy_bytes / slowest;
+}
+
 void print(const struct result *result)
 {
     const struct bus *bus = &stage.board->bus;
@@ -109,6 +126,10 @@ void print(const struct result *result)
         printf("\n  the first %.3f of duplex, the worst (number %u of %u) %.3f",
                rate_of(result, 0), worst_of(result) + 1, result->switches,
                rate_of(result, worst_of(result)));
+    if (has_copies(result))
+        printf("; the worst of %u plain copies of %.2f GiB %.3f", stage.board->copy_count,
+               (double)stage.board->copy_bytes / (double)(1ull << 30),
+               worst_copies() / bus->duplex);
     if (result->wrong > 0)
         printf("\n  WRONG: %u blocks are not what was written", result->wrong);
     putchar('\n');
@@ -172,6 +193,11 @@ static void rows_of(struct table *table, const struct result *result, const stru
         rate_row(table, "the worst hand-off", gib,
                  rate_of(result, worst_of(result)) * bus->duplex, bus->duplex, WORST_PART);
     }
+    if (has_copies(result))
+        add_row(table, "the worst hand-off against the worst copies", gib,
+                rate_of(result, worst_of(result)) * bus->duplex / 1e9, "GB/s",
+                worst_copies() / 1e9, "copies",
+                rate_of(result, worst_of(result)) * bus->duplex >= WORST_PART * worst_copies());
     if (result->spec.share < 1)
         add_row(table, "moved out a turn", gib, result->moved_out / 1e9, "GB",
                 MOVED_PART * bytes / 1e9, "at most", result->moved_out <= MOVED_PART * bytes);
@@ -227,7 +253,10 @@ int write_json(const char *path, const struct result *results, unsigned count)
             board->bus.d2h, board->bus.duplex);
     for (unsigned i = 0; i < count; i++)
         rows_of(&table, &results[i], all_changed(results, count, results[i].spec.gib));
-    fprintf(table.file, "\n ],\n \"handoffs\": [\n");
+    fprintf(table.file, "\n ],\n \"copies_s\": [");
+    for (unsigned i = 0; i < board->copy_count; i++)
+        fprintf(table.file, "%s%.4f", i == 0 ? "" : ", ", board->copies_s[i]);
+    fprintf(table.file, "],\n \"handoffs\": [\n");
     for (unsigned i = 0; i < count; i++) {
         print_raw(table.file, &results[i]);
         fputs(i + 1 < count ? ",\n" : "\n", table.file);

@@ -11,6 +11,8 @@
 
 /* --- ceiling --- */
 
+#define COPY_MARGIN (64ull << 20)
+
 int role_ceiling(struct board *board, uint64_t bytes)
 {
     const CUdevice device = open_device(CU_CTX_SCHED_AUTO);
@@ -24,6 +26,14 @@ int role_ceiling(struct board *board, uint64_t bytes)
     check(cuDriverGetVersion(&driver), "cuDriverGetVersion");
     board->driver = driver;
     board->bus = measure_bus(bytes);
+    if (board->copy_count > 0 && free_bytes < 2 * board->copy_bytes + COPY_MARGIN) {
+        printf("no plain copies: the card has no room for twice %llu bytes\n",
+               (unsigned long long)board->copy_bytes);
+        board->copy_count = 0;
+    }
+    if (board->copy_count > 0)
+        time_duplex(board->copy_bytes, board->copy_count, board->copy_rest_ms * 1000000ull,
+                    board->copies_s);
     return 0;
 }
 
