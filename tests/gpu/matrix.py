@@ -35,8 +35,9 @@ LIMIT_GIB = 6     # GPUSHARE_DEVICE_LIMIT of the moved column, for two copies th
 BALLAST_GIB = 4
 OVERHEAD_MOST = 0.02
 NOISE_MOST = 0.05    # half of the interval: what is wider shows nothing
-NARROW = 0.01        # half of the interval: narrow enough to stop
-FEWEST_PAIRS, MOST_PAIRS = 8, 1000
+EACH = 3             # programs of each kind in the overhead column: two unpatched ones differ by some percent as well
+STUDENT = {2: 4.303, 4: 2.776, 6: 2.447, 8: 2.306}  # t of 97.5 %, by degrees of freedom
+FEWEST_ROUNDS = 8    # each program has a turn in each round
 TURN_LIMIT = 60      # seconds: a turn that takes longer hangs
 ROUTED_LIMIT = 60    # seconds until the daemon must know of memory
 END_LIMIT = 120      # seconds from `end` to the end of a program
@@ -57,16 +58,20 @@ def failed(cell_):
 
 
 def interval(unpatched, patched):
-    """The mean of log(patched / unpatched) over the pairs and its 95 % interval by bootstrap, as fractions."""
-    ratios = [math.log(two / one) for one, two in zip(unpatched, patched)]
-    draw = random.Random(1)
-    means = sorted(statistics.fmean(draw.choices(ratios, k=len(ratios))) for _ in range(2000))
-    return tuple(math.expm1(value) for value in (statistics.fmean(ratios), means[50], means[1949]))
+    """How much longer the patched programs' turns take, and the 95 % interval of that, as fractions. Given: for each program the times
+    of its turns. Compared are the programs' means (of logarithms), by Student's t: turns of one program show nothing of how much
+    programs differ that are alike."""
+    means = [[statistics.fmean(map(math.log, times)) for times in kind] for kind in (unpatched, patched)]
+    difference = statistics.fmean(means[1]) - statistics.fmean(means[0])
+    error = math.sqrt(sum(statistics.variance(kind) / len(kind) for kind in means))
+    half = STUDENT[sum(len(kind) - 1 for kind in means)] * error
+    return tuple(math.expm1(value) for value in (difference, difference - half, difference + half))
 
 
 def overhead_cell(unpatched, patched):
     mean, low, high = interval(unpatched, patched)
-    text = f"{100 * mean:+.1f} % ({100 * low:+.1f} to {100 * high:+.1f} %, {len(patched)} pairs of {statistics.fmean(unpatched):.2f} s)"
+    text = f"{100 * mean:+.1f} % ({100 * low:+.1f} to {100 * high:+.1f} %, {len(patched)} programs of each kind, " \
+           f"{len(patched[0])} turns of {statistics.fmean(unpatched[0]):.2f} s each)"
     if low > OVERHEAD_MOST:
         return cell("failed", text)
     if high <= OVERHEAD_MOST or high - low <= 2 * NOISE_MOST:
@@ -274,12 +279,14 @@ class Started:
         self.row = row
         self.plain = bench.start(row, False)
         self.patched = bench.start(row, True) if "same" in columns or "overhead" in columns else None
+        more = EACH - 1 if "overhead" in columns and not row.no_overhead else 0
+        self.more = {kind: [bench.start(row, kind) for _ in range(more)] for kind in (False, True)}  # patched or not
         self.middle = tempfile.mkdtemp(dir=bench.folder)
         self.copies = [bench.start(row, True, BALLAST_GIB, GPUSHARE_DEVICE_LIMIT=f"{LIMIT_GIB}GiB", GS_MATRIX_MIDDLE=self.middle)
                        for _ in range(2 if "moved" in columns else 0)]
 
     def kill(self):
-        for program in filter(None, [self.plain, self.patched, *self.copies]):
+        for program in filter(None, [self.plain, self.patched, *self.more[False], *self.more[True], *self.copies]):
             program.kill()
 
 
@@ -309,32 +316,43 @@ def iterations(plain, seconds):
 
 
 def repeat(plain, patched, how):
-    """The times of turns, plain and patched, which alternate; only one program works at a time."""
+    """The times of each program's turns, in lists as the programs are given. In each round every program has a turn, in an order of
+    chance; only one works at a time."""
     end = time.monotonic() + how.seconds
-    count = iterations(plain, how.turn)
-    times = {plain: [], patched: []}
-    for number in range(-1, MOST_PAIRS):
-        for program in (plain, patched) if number % 2 else (patched, plain):
+    count = iterations(plain[0], how.turn)
+    times = {program: [] for program in [*plain, *patched]}
+    draw, number = random.Random(1), -1
+    while number < FEWEST_ROUNDS or time.monotonic() < end:
+        for program in draw.sample([*times], k=len(times)):
             took = program.turn(count)
             if number >= 0:  # the first turns warm up
                 times[program].append(took)
-        if number + 1 >= FEWEST_PAIRS and number % 2 == 1:
-            _, low, high = interval(times[plain], times[patched])
-            if high - low <= 2 * NARROW or time.monotonic() > end:
-                break
-    return times[plain], times[patched]
+        number += 1
+    return [[times[program] for program in kind] for kind in (plain, patched)]
 
 
-def overhead(bench, row, plain, patched, how):
-    if row.no_overhead:
-        return cell("untested", row.no_overhead)
+def begin_more(run, alone, deadline):
+    """The other programs of the overhead column, up to their results, one after the other."""
+    for patched, programs in run.more.items():
+        for program in programs:
+            program.begin()
+            result = program.result(deadline)
+            if result != alone and patched:
+                raise Failure(f"{result}, alone {alone}")
+
+
+def overhead(bench, run, alone, how, deadline):
+    if run.row.no_overhead:
+        return cell("untested", run.row.no_overhead)
+    plain, patched = [run.plain, *run.more[False]], [run.patched, *run.more[True]]
     try:
+        begin_more(run, alone, deadline)
         made = overhead_cell(*repeat(plain, patched, how))
     except Failure as failure:
-        if plain.is_lost:  # says nothing of gpushare
+        if any(program.is_lost for program in plain):  # says nothing of gpushare
             return cell("untested", f"unpatched: {failure}")
         raise
-    bytes_out = moved_bytes(bench, [patched])
+    bytes_out = moved_bytes(bench, patched)
     if bytes_out > 0:
         raise Failure(f"{bytes_out} bytes were moved out while it had the card to itself")
     return made
@@ -355,7 +373,7 @@ def pair_cells(bench, run, alone, how, deadline):
     if cells["same"]["state"] != "passed":
         return {**cells, "overhead": cell("failed", "no right result")}
     if "overhead" in how.columns:
-        cells["overhead"] = attempt(lambda: overhead(bench, run.row, plain, patched, how))
+        cells["overhead"] = attempt(lambda: overhead(bench, run, alone, how, deadline))
         if patched.is_lost:
             return cells  # the cell says so
     try:
@@ -463,9 +481,11 @@ def page(results):
              "- *Same result*: the bytes of the program's result are those of an unpatched run.",
              f"- *Moved in the middle*: two copies at a time, each with {BALLAST_GIB} GiB besides, on a card limited to {LIMIT_GIB} GiB, "
              "both evicted in the middle of their work.",
-             "- *Overhead alone*: an unpatched program and a patched one repeat a piece of the work in turns, warm, without a limit; the "
-             f"mean of the pairs with its 95 % interval. It passes if the interval reaches {100 * OVERHEAD_MOST:.0f} % or less; one "
-             f"that goes beyond that and is wider than ±{100 * NOISE_MOST:.0f} % is too noisy and counts as untested.", "",
+             f"- *Overhead alone*: {EACH} unpatched programs and {EACH} patched ones repeat a piece of the work in turns, warm, without a "
+             "limit, one at a time; the difference of their means with its 95 % interval. (Cells that speak of pairs were measured with one "
+             "program of each kind, whose interval leaves out how much two unpatched programs differ.) It passes if the interval reaches "
+             f"{100 * OVERHEAD_MOST:.0f} % or less; one that goes beyond that and is wider than ±{100 * NOISE_MOST:.0f} % is too noisy and "
+             "counts as untested.", "",
              "| Program | " + " | ".join(HEADINGS[column] for column in COLUMNS) + " |", "|---" * (1 + len(COLUMNS)) + "|"]
     for row in ROWS:
         lines.append(f"| {row.title} | " + " | ".join(cell_text(table.get((row.key, column), UNTESTED)) for column in COLUMNS) + " |")
@@ -499,9 +519,9 @@ def options():
     parser.add_argument("-k", metavar="PATTERN", action="append", help="only rows whose key or title contains PATTERN; may be repeated")
     parser.add_argument("--budget", metavar="SECONDS", type=int, default=10**6, help="no row is begun after this time")
     parser.add_argument("--limit", metavar="SECONDS", type=int, default=300, help="for one run of a program (default: 300)")
-    parser.add_argument("--seconds", type=float, default=40, help="repetitions of a row, unless the interval is narrow sooner (default: 40)")
+    parser.add_argument("--seconds", type=float, default=40, help="of repetitions in a row (default: 40)")
     parser.add_argument("--turn", metavar="SECONDS", type=float, default=0.1,
-                        help="work in a turn; many short turns show more than a few long ones (default: 0.1)")
+                        help="of work in a turn (default: 0.1)")
     parser.add_argument("--no-ahead", action="store_true", help="start the programs of a row only when the row before is done")
     parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=COLUMNS, help="only these columns")
     parser.add_argument("--build", metavar="DIR", default="build/gpu", help="build folder (default: build/gpu)")

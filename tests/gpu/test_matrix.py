@@ -54,21 +54,28 @@ class Page(unittest.TestCase):
 
 class Overhead(unittest.TestCase):
     def test_a_slower_program_fails_and_an_equal_one_passes(self):
-        alone = [1.0, 1.1, 0.9, 1.05, 1.0]
+        alone = [[1.0, 1.1], [1.01, 1.1], [1.0, 1.11]]
         self.assertEqual(matrix.overhead_cell(alone, alone)["state"], "passed")
-        self.assertEqual(matrix.overhead_cell(alone, [1.1 * one for one in alone])["state"], "failed")
+        self.assertEqual(matrix.overhead_cell(alone, [[1.1 * one for one in times] for times in alone])["state"], "failed")
 
     def test_a_wide_interval_shows_nothing(self):
-        one = matrix.overhead_cell([1.0] * 8, [0.8, 1.25] * 4)
+        one = matrix.overhead_cell([[1.0] * 8] * 3, [[0.8] * 8, [1.25] * 8, [1.0] * 8])
         self.assertEqual(one["state"], "untested")
         self.assertIn("too noisy", one["text"])
 
     def test_a_wide_interval_below_the_most_passes(self):
-        self.assertEqual(matrix.overhead_cell([1.0] * 8, [0.5, 0.8] * 4)["state"], "passed")
+        self.assertEqual(matrix.overhead_cell([[1.0] * 8] * 3, [[0.5] * 8, [0.8] * 8, [0.6] * 8])["state"], "passed")
 
     def test_the_interval_holds_the_mean(self):
-        mean, low, high = matrix.interval([1.0, 1.0, 1.0], [1.1, 1.0, 1.2])
-        self.assertTrue(low <= mean <= high)
+        mean, low, high = matrix.interval([[1.0], [1.0], [1.0]], [[1.1], [1.0], [1.2]])
+        self.assertTrue(low < mean < high)
+
+    def test_what_programs_of_a_kind_differ_by_is_in_the_interval(self):
+        """However many turns: one program of each kind shows +3 %, and so would two unpatched ones."""
+        plain, patched = [[one] * 500 for one in (1.00, 1.03, 0.97)], [[one] * 500 for one in (1.03, 1.00, 0.97)]
+        _, low, high = matrix.interval(plain, patched)
+        self.assertLess(low, -0.03)
+        self.assertGreater(high, 0.03)
 
 
 # --- fake programs, which follow a clock of their own ---
@@ -149,19 +156,26 @@ class Pairs(unittest.TestCase):
         with self.bench() as bench:
             return matrix.run_row(bench, matrix.Started(bench, row, self.how.columns), self.how)
 
-    def test_turns_alternate_and_end_when_the_interval_is_narrow(self):
+    def test_each_program_has_a_turn_in_each_round(self):
         cells = self.cells("patched-is-slower")
-        self.assertEqual(cells["overhead"], {"state": "failed", "text": "+30.0 % (+30.0 to +30.0 %, 8 pairs of 0.10 s)"})
+        self.assertEqual(cells["overhead"]["state"], "failed")
+        self.assertRegex(cells["overhead"]["text"],
+                         r"^\+30\.0 % \(\+30\.0 to \+30\.0 %, 3 programs of each kind, [0-9]+ turns of 0\.10 s each\)$")
         with open(self.log, encoding="ascii") as file:
             turns = [name for name, same in zip(*[iter(file.read().split())] * 2, strict=True) if name == same]
-        first = turns.index("patched") - 1  # before it only the plain one, whose turns are measured for their length
+        first = 6  # before the rounds only an unpatched one, whose turns of 1, 2 and 4 iterations are measured for their length
         self.assertEqual(turns[:first], ["plain"] * first)
-        self.assertEqual(turns[first:], ["plain", "patched"] + ["patched", "plain", "plain", "patched"] * 4)
+        rounds = list(zip(*[iter(turns[first:])] * 6, strict=True))
+        self.assertGreater(len(rounds), matrix.FEWEST_ROUNDS)
+        for one in rounds:
+            self.assertEqual(sorted(one), ["patched"] * 3 + ["plain"] * 3)
+        self.assertGreater(len(set(rounds)), 1)  # the order differs
 
     def test_equal_programs_pass(self):
         cells = self.cells()
         self.assertEqual(cells["same"]["state"], "passed")
-        self.assertEqual(cells["overhead"], {"state": "passed", "text": "+0.0 % (+0.0 to +0.0 %, 8 pairs of 0.10 s)"})
+        self.assertRegex(cells["overhead"]["text"], r"^\+0\.0 % \(\+0\.0 to \+0\.0 %, ")
+        self.assertEqual(cells["overhead"]["state"], "passed")
         self.assertEqual(cells["moved"], matrix.UNTESTED)
 
     def test_a_program_that_dies_in_its_turns_keeps_its_result(self):
@@ -182,7 +196,7 @@ class Pairs(unittest.TestCase):
             run = matrix.Started(bench, self.row._replace(arguments=["patched-hangs"]), self.how.columns)
 
             def turn(program, count):
-                hangs = program is run.patched and program.turns == 3
+                hangs = program in (run.patched, *run.more[True]) and program.turns == 3
                 with mock.patch.object(matrix, "TURN_LIMIT", 1 if hangs else 600):
                     return unhindered(program, count)
 
@@ -435,7 +449,7 @@ class OnTheSimulatedCard(unittest.TestCase):
             for key in ("ctypes", "last"):
                 self.assertEqual(cells[key]["same"]["state"], "passed", cells[key])
                 self.assertRegex(cells[key]["moved"]["text"], "two copies right, [0-9.]+ GiB moved out")
-                self.assertRegex(cells[key]["overhead"]["text"], r"% \(.* pairs of ")
+                self.assertRegex(cells[key]["overhead"]["text"], r"% \(.* programs of each kind, ")
             self.assertIn("unpatched: exit 1", cells["broken"]["same"]["text"])
             self.assertEqual(cells["two"]["same"], matrix.cell("untested", "needs 2 cards, 1 here"))
             self.assertIn("is not installed", cells["absent"]["moved"]["text"])
