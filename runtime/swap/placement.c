@@ -12,7 +12,8 @@
  * counted from when the device is drained: work that is queued already may take longer than the
  * window did.
  *
- * Where use no longer decides, memory that is used alike is spread (spread.h).
+ * Where use no longer decides, memory that is used alike is spread (spread.h), if the program does not become
+ * slower by that (trial.h).
  *
  * How a chunk changes places: exchange.h. State: client thread only.
  */
@@ -31,6 +32,7 @@
 #include "runtime/range/graph_uses.h"
 #include "runtime/swap/exchange.h"
 #include "runtime/swap/spread.h"
+#include "runtime/swap/trial.h"
 
 #define MS           1000000ull
 #define LOOK_NS      (50 * MS)
@@ -53,7 +55,9 @@ static struct {
     uint64_t began;                   /* ns: the first of them; 0: none has begun */
     double cost;                      /* ns a byte that changes places; 0: not measured */
     uint64_t first_window, spread_ns; /* when the first one began; what spreading took since */
-    bool spreads;                     /* the exchange that was chosen last */
+    enum { BY_USE, TO_SPREAD, BACK } why; /* the exchange that was chosen last */
+    bool spoiled;       /* the program did not run all the time of this window */
+    bool chosen_by_use; /* an exchange after this window */
 } self;
 
 /* --- choosing --- */
@@ -133,7 +137,8 @@ static bool choose_by_use(const struct gs_device *device, struct gs_exchange_chu
 static bool choose_to_spread(const struct gs_device *device, uint64_t now,
                              struct gs_exchange_chunk *hot, struct gs_exchange_chunk *cold)
 {
-    return self.spread_ns < SPREAD_NS + (now - self.first_window) / SPREAD_SHARE &&
+    return !self.chosen_by_use && gs_trial_may_spread() &&
+           self.spread_ns < SPREAD_NS + (now - self.first_window) / SPREAD_SHARE &&
            gs_spread_choose(device, hot, cold) &&
            bus_ns((double)hot->used) * HORIZON > 2 * cost_of(hot, cold);
 }
@@ -144,11 +149,14 @@ static bool choose_exchange(const struct gs_device *device, uint64_t now,
 {
     if (device->accounts.over == 0 || device->accounts.missing != 0 || device->broken)
         return false;
-    self.spreads = false;
+    self.why = BACK;
+    if (gs_trial_choose(device, hot, cold))
+        return true;
+    self.why = BY_USE;
     if (choose_by_use(device, hot, cold))
         return true;
-    self.spreads = choose_to_spread(device, now, hot, cold);
-    return self.spreads;
+    self.why = TO_SPREAD;
+    return choose_to_spread(device, now, hot, cold);
 }
 
 static bool choose_any(uint64_t now, struct gs_exchange_chunk *hot,
@@ -183,6 +191,18 @@ static bool fits_now(const struct gs_exchange_chunk *hot)
     return fits;
 }
 
+static void note_why(const struct gs_exchange_chunk *hot, const struct gs_exchange_chunk *cold,
+                     bool done)
+{
+    if (self.why == BACK)
+        gs_trial_undone();
+    else if (self.why == BY_USE) {
+        self.chosen_by_use = true;
+        gs_trial_forget();
+    } else if (done)
+        gs_trial_note(hot, cold);
+}
+
 /* In a context of the device. False: the driver or the host refused something. */
 static bool exchange_chunks(const struct gs_exchange_chunk *hot,
                             const struct gs_exchange_chunk *cold)
@@ -204,8 +224,9 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
         bytes += done ? hot->bytes : 0;
     }
     gs_driver.cuCtxPopCurrent_v2(&popped);
-    if (self.spreads)
+    if (self.why != BY_USE)
         self.spread_ns += gs_now() - from;
+    note_why(hot, cold, done);
     if (bytes != 0) {
         learn_cost(from, bytes);
         atomic_fetch_add_explicit(&gs_runtime.exchanged, bytes, memory_order_relaxed);
@@ -229,6 +250,10 @@ static void close_window(uint64_t now)
             }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_uses_age();
+    gs_trial_end_window(self.spoiled || now <= self.window_from
+                            ? 0
+                            : (double)(now - self.window_from) / (double)self.noted);
+    self.spoiled = self.chosen_by_use = false;
     self.most = (now - self.window_from) / 2;
     self.window_from = now;
     self.noted = 0;
@@ -303,6 +328,7 @@ uint64_t gs_placement_look(uint64_t now, bool may_run)
         !atomic_load_explicit(&gs_uses_noted, memory_order_relaxed))
         return UINT64_MAX;
     if (!may_run) {
+        self.spoiled = true;
         end_exchanges();
         return gs_exchange_is_adrift() ? MEND_NS : UINT64_MAX;
     }
@@ -352,5 +378,7 @@ void gs_placement_after_fork(void)
     self.pending = false;
     self.looked_at = self.window_from = self.noted = self.most = self.began = 0;
     self.complete_at = self.first_window = self.spread_ns = 0;
+    self.spoiled = self.chosen_by_use = false;
+    gs_trial_forget();
     gs_uses_anchor(true);
 }

@@ -78,6 +78,59 @@ static void even_use_spreads_what_is_beyond_the_card(void **state)
     card_return_memory();
 }
 
+/* A window of even use that takes so long. Returns the bytes that change places after it. */
+static uint64_t exchange_after_window(uint64_t *now, uint64_t ns)
+{
+    const uint64_t before = atomic_load(&gs_runtime.exchanged);
+
+    for (unsigned i = 0; i < 6; i++)
+        card_use(&card.blocks[i]);
+    gs_placement_look(*now += ns / 2, true); /* the window is complete */
+    for (unsigned i = 0; i < 6; i++)
+        card_use(&card.blocks[i]);
+    gs_placement_look(*now += ns / 2, true);
+    card_exchange();
+    return atomic_load(&gs_runtime.exchanged) - before;
+}
+
+/* ... until chunks change places, which takes no more than so many windows. */
+static unsigned windows_until_exchange(uint64_t *now, uint64_t ns, unsigned most)
+{
+    unsigned windows = 1;
+
+    while (windows < most && exchange_after_window(now, ns) == 0)
+        windows++;
+    return windows;
+}
+
+static void spreading_that_makes_slower_is_undone(void **state)
+{
+    const uint64_t bytes = 64 * MIB, second = 1000000000;
+    uint64_t now = gs_now() + second;
+
+    (void)state;
+    card_begin(1, 0);
+    gs_runtime.config.grain = 2 * MIB;
+    for (unsigned i = 0; i < 6; i++) {
+        assert_true(card_allocate(&card.blocks[i], bytes));
+        card_fill(&card.blocks[i], i + 1);
+    }
+    card_forget_uses(now);
+    assert_true(windows_until_exchange(&now, 20 * second, 10) < 10);
+    assert_true(count_beyond(gs_range_at(card.blocks[0].address), 0, 32) > 0);
+    assert_true(exchange_after_window(&now, 30 * second) > 0); /* they go back */
+    for (unsigned i = 0; i < 6; i++)
+        assert_int_equal(count_beyond(gs_range_at(card.blocks[i].address), 0, 32),
+                         i < 4 ? 0 : 32);
+    card_check_accounts();
+    card_check_contents();
+    assert_true(windows_until_exchange(&now, 20 * second, 100) >= 8); /* tried again, later */
+    assert_int_equal(exchange_after_window(&now, 20 * second), 0); /* not slower: it is kept */
+    assert_true(count_beyond(gs_range_at(card.blocks[0].address), 0, 32) > 0);
+    card_check_contents();
+    card_return_memory();
+}
+
 /* An allocation that does not fit as a whole has its two kinds of chunks one between the other. */
 static void an_allocation_in_both_is_interleaved(void **state)
 {
@@ -159,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_of_launches_divide_an_allocation),
         cmocka_unit_test(even_use_spreads_what_is_beyond_the_card),
+        cmocka_unit_test(spreading_that_makes_slower_is_undone),
         cmocka_unit_test(an_allocation_in_both_is_interleaved),
     };
 
