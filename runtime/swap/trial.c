@@ -54,7 +54,7 @@ void gs_trial_note(const struct gs_exchange_chunk *to_card,
     self.pairs[self.count++].beyond = place_of(beyond);
 }
 
-static void lose(double pace)
+static void lose_trial(double pace)
 {
     gs_log(
         "spreading %u chunks made the program slower, %.4f instead of %.4f ns a byte: undone",
@@ -78,7 +78,7 @@ void gs_trial_end_window(double pace)
         return;
     self.open = false;
     if (pace > WORSE * self.best)
-        lose(pace);
+        lose_trial(pace);
     else if (pace <= self.best) {
         self.best = pace;
         self.count = 0;
@@ -86,7 +86,8 @@ void gs_trial_end_window(double pace)
 }
 
 /* Under the lock. False: it is not there any more, or is in the other place already. */
-static bool find(const struct place *place, uint8_t state, struct gs_exchange_chunk *found)
+static bool find_place(const struct place *place, uint8_t state,
+                       struct gs_exchange_chunk *found)
 {
     struct gs_range *range = gs_range_at(place->base);
 
@@ -104,8 +105,8 @@ bool gs_trial_choose(const struct gs_device *device, struct gs_exchange_chunk *t
                      struct gs_exchange_chunk *beyond)
 {
     for (; self.undoes && self.count > 0; self.count--)
-        if (find(&self.pairs[self.count - 1].beyond, GS_CHUNK_OVER, to_card) &&
-            find(&self.pairs[self.count - 1].to_card, GS_CHUNK_RESIDENT, beyond) &&
+        if (find_place(&self.pairs[self.count - 1].beyond, GS_CHUNK_OVER, to_card) &&
+            find_place(&self.pairs[self.count - 1].to_card, GS_CHUNK_RESIDENT, beyond) &&
             to_card->bytes == beyond->bytes && to_card->range->device == beyond->range->device)
             return to_card->range->device == device; /* else it is another device's turn */
     self.undoes = false;
