@@ -53,11 +53,11 @@ struct board {
     uint64_t turn_gap; /* ns: a longer gap is another's turn */
     uint32_t dirty_of; /* in each turn every dirty_of-th block is written; 1: all of them */
     struct bus bus;    /* by "ceiling" */
-    uint64_t
-        copy_bytes; /* with --repeat: of each way in the plain copies that "ceiling" times; */
-    unsigned copy_count, copy_rest_ms; /* ... so many, and the rest before each; */
-    double copies_s[MAX_COPIES];       /* ... what they took */
-    uint64_t free_bytes, total_bytes;  /* of the card with one context, by "ceiling" */
+    /* with --repeat, plain copies timed by "ceiling": bytes each way, how many, the rest before each */
+    uint64_t copy_bytes;
+    unsigned copy_count, copy_rest_ms;
+    double copies_s[MAX_COPIES];
+    uint64_t free_bytes, total_bytes; /* of the card with one context, by "ceiling" */
     char card[64];
     int32_t driver;
     struct side side[2];
