@@ -12,8 +12,8 @@
  * counted from when the device is drained: work that is queued already may take longer than the
  * window did.
  *
- * Where use no longer decides, memory that is used alike is spread (spread.h), if the program does not become
- * slower by that (trial.h).
+ * Where use no longer decides, memory that is used alike is spread (spread.h). Exchanges that make the
+ * program slower are undone (trial.h).
  *
  * How a chunk changes places: exchange.h. State: client thread only.
  */
@@ -24,6 +24,7 @@
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
+#include "runtime/gate/gate.h"
 #include "runtime/host/host.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/memory_lock.h"
@@ -58,6 +59,9 @@ static struct {
     enum { BY_USE, TO_SPREAD, BACK } why; /* the exchange that was chosen last */
     bool spoiled;       /* the program did not run all the time of this window */
     bool chosen_by_use; /* an exchange after this window */
+    uint64_t
+        idle_ns; /* of this window: nothing was submitted or waited for between two looks */
+    uint64_t activity; /* of the gate, at the last look */
 } self;
 
 /* --- choosing --- */
@@ -120,7 +124,8 @@ static bool choose_by_use(const struct gs_device *device, struct gs_exchange_chu
     uint64_t room;
 
     *cold = (struct gs_exchange_chunk){.range = NULL};
-    if (!find_chunk(device, GS_CHUNK_OVER, 0, hot) || hot->used == 0)
+    if (!gs_trial_may_begin(GS_TRIAL_BY_USE) || !find_chunk(device, GS_CHUNK_OVER, 0, hot) ||
+        hot->used == 0)
         return false;
     room = gs_exchange_room(device);
     /* one that makes all of the room, if there is one */
@@ -137,7 +142,7 @@ static bool choose_by_use(const struct gs_device *device, struct gs_exchange_chu
 static bool choose_to_spread(const struct gs_device *device, uint64_t now,
                              struct gs_exchange_chunk *hot, struct gs_exchange_chunk *cold)
 {
-    return !self.chosen_by_use && gs_trial_may_spread() &&
+    return !self.chosen_by_use && gs_trial_may_begin(GS_TRIAL_SPREAD) &&
            self.spread_ns < SPREAD_NS + (now - self.first_window) / SPREAD_SHARE &&
            gs_spread_choose(device, hot, cold) &&
            bus_ns((double)hot->used) * HORIZON > 2 * cost_of(hot, cold);
@@ -192,15 +197,13 @@ static bool fits_now(const struct gs_exchange_chunk *hot)
 }
 
 static void note_why(const struct gs_exchange_chunk *hot, const struct gs_exchange_chunk *cold,
-                     bool done)
+                     bool came)
 {
+    self.chosen_by_use |= self.why == BY_USE;
     if (self.why == BACK)
         gs_trial_undone();
-    else if (self.why == BY_USE) {
-        self.chosen_by_use = true;
-        gs_trial_forget();
-    } else if (done)
-        gs_trial_note(hot, cold);
+    else if (came)
+        gs_trial_note(self.why == BY_USE ? GS_TRIAL_BY_USE : GS_TRIAL_SPREAD, hot, cold);
 }
 
 /* In a context of the device. False: the driver or the host refused something. */
@@ -210,7 +213,7 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
     const struct gs_context *context = gs_context_for(hot->range->device);
     const uint64_t from = gs_now();
     uint64_t bytes = 0;
-    bool done = true;
+    bool done = true, came = false;
     CUcontext popped;
 
     if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
@@ -220,13 +223,13 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
         bytes += done ? cold->bytes : 0;
     }
     if (done && fits_now(hot)) { /* else another chunk has to leave, too */
-        done = gs_exchange_fetch(hot);
+        done = came = gs_exchange_fetch(hot);
         bytes += done ? hot->bytes : 0;
     }
     gs_driver.cuCtxPopCurrent_v2(&popped);
     if (self.why != BY_USE)
         self.spread_ns += gs_now() - from;
-    note_why(hot, cold, done);
+    note_why(hot, cold, came);
     if (bytes != 0) {
         learn_cost(from, bytes);
         atomic_fetch_add_explicit(&gs_runtime.exchanged, bytes, memory_order_relaxed);
@@ -235,6 +238,14 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
 }
 
 /* --- when --- */
+
+/* ns for each byte that was used; 0: not known. */
+static double pace_of_window(uint64_t now)
+{
+    const uint64_t without = self.window_from + self.idle_ns;
+
+    return self.spoiled || now <= without ? 0 : (double)(now - without) / (double)self.noted;
+}
 
 /* A window has ended. Its uses count twice as much as those of the window before. */
 static void close_window(uint64_t now)
@@ -250,10 +261,9 @@ static void close_window(uint64_t now)
             }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_uses_age();
-    gs_trial_end_window(self.spoiled || now <= self.window_from
-                            ? 0
-                            : (double)(now - self.window_from) / (double)self.noted);
+    gs_trial_end_window(pace_of_window(now));
     self.spoiled = self.chosen_by_use = false;
+    self.idle_ns = 0;
     self.most = (now - self.window_from) / 2;
     self.window_from = now;
     self.noted = 0;
@@ -294,11 +304,23 @@ static bool has_come_round(void)
     return known - used <= known / UNUSED;
 }
 
+/* Notes what was used since the last look, and whether the program was idle. */
+static void note_look(uint64_t since)
+{
+    const uint64_t used = gs_uses_take();
+    bool busy;
+    const uint64_t activity = gs_gate_activity(&busy);
+
+    if (used == 0 && !busy && activity == self.activity)
+        self.idle_ns += since;
+    self.activity = activity;
+    self.noted += used;
+}
+
 static bool window_is_over(void)
 {
     const uint64_t all = all_memory();
 
-    self.noted += gs_uses_take();
     if (self.noted >= WINDOW_MOST * all)
         return true;
     if (self.complete_at != 0) /* the memory may have been freed, and never come back */
@@ -338,10 +360,11 @@ uint64_t gs_placement_look(uint64_t now, bool may_run)
         return LOOK_NS;
     if (now - self.looked_at < LOOK_NS)
         return LOOK_NS - (now - self.looked_at);
+    gs_graph_uses_note();
+    note_look(self.window_from == 0 ? 0 : now - self.looked_at);
     self.looked_at = now;
     if (self.window_from == 0)
         self.window_from = self.first_window = now;
-    gs_graph_uses_note();
     if (window_is_over()) {
         close_window(now);
         self.pending = choose_any(now, &hot, &cold);
@@ -379,6 +402,7 @@ void gs_placement_after_fork(void)
     self.looked_at = self.window_from = self.noted = self.most = self.began = 0;
     self.complete_at = self.first_window = self.spread_ns = 0;
     self.spoiled = self.chosen_by_use = false;
-    gs_trial_forget();
+    self.idle_ns = 0;
+    gs_trial_after_fork();
     gs_uses_anchor(true);
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * trial.c: undoes spreading that made the program slower (trial.h). State: client thread only.
+ * trial.c: undoes exchanges that made the program slower (trial.h). State: client thread only.
  */
 #include "runtime/swap/trial.h"
+
+#include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/range.h"
 
-#define PAIRS_MOST 1024u
+#define PAIRS_MOST 4096u
 #define WORSE      1.05 /* times the best pace */
-#define REST       8u   /* windows after a lost trial; twice as many after each further one */
 #define REST_MOST  4096u
 
 /* A chunk by its range's address: the range may be gone meanwhile. */
@@ -24,17 +25,20 @@ static struct {
         struct place to_card, beyond;
     } pairs[PAIRS_MOST]; /* since the best pace, in the order in which they changed places */
     unsigned count;
-    double pace; /* ns a byte, of the last window; 0: not known */
-    double best; /* the least since spreading began */
-    bool open;   /* chunks were spread since the last window whose pace is known */
-    bool waits;  /* for the pace of the window after that */
+    double pace;       /* ns a byte, of the last window; 0: not known */
+    double best;       /* the least; 0: not known */
+    bool open;         /* chunks changed places since the last window whose pace is known ... */
+    enum gs_trial why; /* ... for this */
+    bool waits;        /* for the pace of the window after that */
     bool undoes;
-    unsigned rest, next_rest; /* windows */
+    struct {
+        unsigned windows, next; /* until it may begin again; after the next lost trial */
+    } rest[GS_TRIALS];
 } self;
 
-bool gs_trial_may_spread(void)
+bool gs_trial_may_begin(enum gs_trial why)
 {
-    return !self.waits && !self.undoes && self.rest == 0 && self.pace != 0;
+    return !self.waits && !self.undoes && self.rest[why].windows == 0 && self.pace != 0;
 }
 
 static struct place place_of(const struct gs_exchange_chunk *it)
@@ -42,47 +46,64 @@ static struct place place_of(const struct gs_exchange_chunk *it)
     return (struct place){it->range->node.base, it->index};
 }
 
-void gs_trial_note(const struct gs_exchange_chunk *to_card,
+/* The program has become slower without an exchange: it does something else now. */
+static void begin_trial(enum gs_trial why)
+{
+    if (self.best == 0 || self.pace > WORSE * self.best) {
+        self.best = self.pace;
+        self.count = 0;
+    }
+    self.open = true;
+    self.why = why;
+}
+
+void gs_trial_note(enum gs_trial why, const struct gs_exchange_chunk *to_card,
                    const struct gs_exchange_chunk *beyond)
 {
-    if (self.best == 0)
-        self.best = self.pace;
-    self.open = true;
-    if (self.count == PAIRS_MOST)
-        return; /* those that are left out stay where they are */
+    if (!self.open)
+        begin_trial(why);
+    if (self.count == PAIRS_MOST || beyond->range == NULL || beyond->bytes != to_card->bytes)
+        return; /* they stay where they are */
     self.pairs[self.count].to_card = place_of(to_card);
     self.pairs[self.count++].beyond = place_of(beyond);
 }
 
 static void lose_trial(double pace)
 {
-    gs_log(
-        "spreading %u chunks made the program slower, %.4f instead of %.4f ns a byte: undone",
-        self.count, pace, self.best);
+    unsigned *next = &self.rest[self.why].next;
+
+    gs_log("%u exchanges made the program slower, %.4f instead of %.4f ns a byte: undone",
+           self.count, pace, self.best);
     self.undoes = self.count != 0;
     self.best = 0;
-    self.next_rest = self.next_rest == 0 ? REST : 2 * self.next_rest;
-    self.next_rest = self.next_rest < REST_MOST ? self.next_rest : REST_MOST;
-    self.rest = self.next_rest;
+    *next = *next == 0 ? 1 : 2 * *next;
+    *next = *next < REST_MOST ? *next : REST_MOST;
+    self.rest[self.why].windows = *next;
+}
+
+static void judge_trial(double pace)
+{
+    self.open = false;
+    if (pace > WORSE * self.best) {
+        lose_trial(pace);
+    } else if (pace <= self.best) {
+        if (WORSE * pace < self.best)
+            self.rest[self.why].next = 0;
+        self.best = pace;
+        self.count = 0;
+    }
 }
 
 void gs_trial_end_window(double pace)
 {
-    if (self.rest > 0)
-        self.rest--;
+    for (unsigned i = 0; i < GS_TRIALS; i++)
+        self.rest[i].windows -= self.rest[i].windows > 0;
     self.waits = self.open && pace == 0;
     if (pace == 0)
         return;
     self.pace = pace;
-    if (!self.open)
-        return;
-    self.open = false;
-    if (pace > WORSE * self.best)
-        lose_trial(pace);
-    else if (pace <= self.best) {
-        self.best = pace;
-        self.count = 0;
-    }
+    if (self.open)
+        judge_trial(pace);
 }
 
 /* Under the lock. False: it is not there any more, or is in the other place already. */
@@ -118,9 +139,7 @@ void gs_trial_undone(void)
     self.count -= self.count > 0;
 }
 
-void gs_trial_forget(void)
+void gs_trial_after_fork(void)
 {
-    self.count = 0;
-    self.best = self.pace = 0;
-    self.open = self.waits = self.undoes = false;
+    memset(&self, 0, sizeof self);
 }
