@@ -51,7 +51,10 @@ class Case:
         """All at once: they load their libraries meanwhile."""
         limit = {"GPUSHARE_DEVICE_LIMIT": str(self.limit + EDGE_BYTES)}
         beyond = {**limit, "GPUSHARE_OVERCOMMIT": str(self.limit)}
-        self.programs = {"alone": self.start(plain), "overcommit": self.start(patched, GPUSHARE_STATS=self.stats, **beyond),
+        more = {"GPUSHARE_STATS": self.stats}
+        if self.how.log:
+            more["GPUSHARE_LOG"] = os.path.join(os.path.abspath(self.how.log), f"{self.name}.log")
+        self.programs = {"alone": self.start(plain), "overcommit": self.start(patched, **more, **beyond),
                          "once": self.start(patched, GPUSHARE_PLACEMENT="once", **beyond)}
         if self.name == "train":  # the one that tries batches has changed its weights then
             self.programs.update(probe=self.start(plain), checkpoint=self.start(patched, **limit), smaller=self.start(patched, **limit))
@@ -170,6 +173,7 @@ def body():
         ("--batch", {"type": int, "default": 24, "help": "prompts of the case cache"}),
         ("--seconds", {"type": float, "default": 8, "help": "for each way (default 8)"}),
         ("--patience", {"type": float, "default": 45, "help": "seconds after which a way is given up (default 45)"}),
+        ("--log", {"metavar": "FOLDER", "help": "for the log of each case's program with overcommit: which exchanges were undone"}),
         ("--job", {"choices": ("torch", "stub"), "default": "torch"})))
     with Bench(how.build) as bench:
         card, total, _ = bench.facts()
