@@ -112,6 +112,14 @@ void card_fill(struct card_block *block, uint32_t value)
     assert_int_equal(card.driver.cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
+void card_overfill(void)
+{
+    for (unsigned i = 0; i < 6; i++) {
+        assert_true(card_allocate(&card.blocks[i], 64 * MIB));
+        card_fill(&card.blocks[i], i + 1);
+    }
+}
+
 static void check_block(const struct card_block *block)
 {
     uint32_t word;

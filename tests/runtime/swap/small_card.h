@@ -53,6 +53,9 @@ uint64_t card_draw(uint64_t below);
 /* False: there was no room. The contents are unknown until card_fill(). */
 bool card_allocate(struct card_block *block, uint64_t bytes);
 void card_fill(struct card_block *block, uint32_t value);
+
+/* The first six blocks, of 64 MiB each: two of them lie beyond the card. */
+void card_overfill(void);
 void card_free(struct card_block *block);
 /* Uses all of the block, 60 times. */
 void card_use(const struct card_block *block);

@@ -225,10 +225,7 @@ static void a_long_drain_takes_nothing_from_the_exchanges(void **state)
 
     (void)state;
     card_begin(1, 0);
-    for (unsigned i = 0; i < 6; i++) {
-        assert_true(card_allocate(&card.blocks[i], bytes));
-        card_fill(&card.blocks[i], i + 1);
-    }
+    card_overfill();
     assert_int_equal(gs_memory_accounts(card.device).over, 2 * bytes);
     card_forget_uses(100000000);
     for (unsigned i = 0; i < 60; i++) {
@@ -260,10 +257,7 @@ static void a_round_longer_than_a_window_moves_nothing(void **state)
 
     (void)state;
     card_begin(1, 0);
-    for (unsigned i = 0; i < 6; i++) {
-        assert_true(card_allocate(&card.blocks[i], 64 * MIB));
-        card_fill(&card.blocks[i], i + 1);
-    }
+    card_overfill();
     card_forget_uses(now);
     for (unsigned i = 0; i < 90; i++) {
         if (i == 30)

@@ -62,10 +62,7 @@ static void even_use_spreads_what_is_beyond_the_card(void **state)
     (void)state;
     card_begin(1, 0);
     gs_runtime.config.grain = grain;
-    for (unsigned i = 0; i < 6; i++) {
-        assert_true(card_allocate(&card.blocks[i], bytes));
-        card_fill(&card.blocks[i], i + 1);
-    }
+    card_overfill();
     assert_int_equal(count_beyond(gs_range_at(card.blocks[0].address), 0, 32), 0);
     assert_int_equal(count_beyond(gs_range_at(card.blocks[5].address), 0, 32), 32);
     assert_int_equal(exchange_at_least(16 * grain), 16 * grain);
@@ -105,16 +102,13 @@ static unsigned windows_until_exchange(uint64_t *now, uint64_t ns, unsigned most
 
 static void spreading_that_makes_slower_is_undone(void **state)
 {
-    const uint64_t bytes = 64 * MIB, second = 1000000000;
+    const uint64_t second = 1000000000;
     uint64_t now = gs_now() + second;
 
     (void)state;
     card_begin(1, 0);
     gs_runtime.config.grain = 2 * MIB;
-    for (unsigned i = 0; i < 6; i++) {
-        assert_true(card_allocate(&card.blocks[i], bytes));
-        card_fill(&card.blocks[i], i + 1);
-    }
+    card_overfill();
     card_forget_uses(now);
     assert_true(windows_until_exchange(&now, 20 * second, 10) < 10);
     assert_true(count_beyond(gs_range_at(card.blocks[0].address), 0, 32) > 0);
@@ -142,10 +136,7 @@ static void an_exchange_by_use_that_makes_slower_is_undone(void **state)
 
     (void)state;
     card_begin(1, 0);
-    for (unsigned i = 0; i < 6; i++) {
-        assert_true(card_allocate(&card.blocks[i], 64 * MIB));
-        card_fill(&card.blocks[i], i + 1);
-    }
+    card_overfill();
     card_forget_uses(now);
     for (unsigned i = 0; i < 9; i++)
         card_use(&card.blocks[5]);
