@@ -11,8 +11,12 @@
 #include "runtime/range/range.h"
 
 #define PAIRS_MOST 4096u
-#define WORSE      1.05 /* times the best pace */
+#define WON        1.05 /* times as fast */
 #define REST_MOST  4096u
+
+/* Times the best pace. Uses speak for an exchange by use: the program must be much slower. */
+static const double worse_than[GS_TRIALS] = {
+    [GS_TRIAL_BY_USE] = 1.25, [GS_TRIAL_SPREAD] = 1.05};
 
 /* A chunk by its range's address: the range may be gone meanwhile. */
 struct place {
@@ -29,7 +33,8 @@ static struct {
     double best;       /* the least; 0: not known */
     bool open;         /* chunks changed places since the last window whose pace is known ... */
     enum gs_trial why; /* ... for this */
-    bool waits;        /* for the pace of the window after that */
+    bool waits;        /* for the pace of a window after that */
+    bool doubted;      /* the first was worse */
     bool undoes;
     struct {
         unsigned windows, next; /* until it may begin again; after the next lost trial */
@@ -49,7 +54,7 @@ static struct place place_of(const struct gs_exchange_chunk *it)
 /* The program has become slower without an exchange: it does something else now. */
 static void begin_trial(enum gs_trial why)
 {
-    if (self.best == 0 || self.pace > WORSE * self.best) {
+    if (self.best == 0 || self.pace > worse_than[why] * self.best) {
         self.best = self.pace;
         self.count = 0;
     }
@@ -81,13 +86,20 @@ static void lose_trial(double pace)
     self.rest[self.why].windows = *next;
 }
 
+/* Two windows have to be worse: a busy machine makes one of them long now and then. */
 static void judge_trial(double pace)
 {
-    self.open = false;
-    if (pace > WORSE * self.best) {
+    const bool worse = pace > worse_than[self.why] * self.best;
+
+    if (worse && !self.doubted) {
+        self.doubted = self.waits = true;
+        return;
+    }
+    self.open = self.doubted = false;
+    if (worse) {
         lose_trial(pace);
     } else if (pace <= self.best) {
-        if (WORSE * pace < self.best)
+        if (WON * pace < self.best)
             self.rest[self.why].next = 0;
         self.best = pace;
         self.count = 0;
