@@ -56,12 +56,11 @@ static struct {
     uint64_t began;                   /* ns: the first of them; 0: none has begun */
     double cost;                      /* ns a byte that changes places; 0: not measured */
     uint64_t first_window, spread_ns; /* when the first one began; what spreading took since */
-    enum { BY_USE, TO_SPREAD, BACK } why; /* the exchange that was chosen last */
-    bool spoiled;       /* the program did not run all the time of this window */
+    enum gs_trial why;                /* the exchange that was chosen last */
+    uint64_t not_run_since;           /* ns; 0: it runs */
+    uint64_t idle_ns;   /* of this window: it did not run, or submitted and awaited nothing */
     bool chosen_by_use; /* an exchange after this window */
-    uint64_t
-        idle_ns; /* of this window: nothing was submitted or waited for between two looks */
-    uint64_t activity; /* of the gate, at the last look */
+    uint64_t activity;  /* of the gate, at the last look */
 } self;
 
 /* --- choosing --- */
@@ -154,13 +153,13 @@ static bool choose_exchange(const struct gs_device *device, uint64_t now,
 {
     if (device->accounts.over == 0 || device->accounts.missing != 0 || device->broken)
         return false;
-    self.why = BACK;
+    self.why = GS_TRIAL_BACK;
     if (gs_trial_choose(device, hot, cold))
         return true;
-    self.why = BY_USE;
+    self.why = GS_TRIAL_BY_USE;
     if (choose_by_use(device, hot, cold))
         return true;
-    self.why = TO_SPREAD;
+    self.why = GS_TRIAL_SPREAD;
     return choose_to_spread(device, now, hot, cold);
 }
 
@@ -196,16 +195,6 @@ static bool fits_now(const struct gs_exchange_chunk *hot)
     return fits;
 }
 
-static void note_why(const struct gs_exchange_chunk *hot, const struct gs_exchange_chunk *cold,
-                     bool came)
-{
-    self.chosen_by_use |= self.why == BY_USE;
-    if (self.why == BACK)
-        gs_trial_undone();
-    else if (came)
-        gs_trial_note(self.why == BY_USE ? GS_TRIAL_BY_USE : GS_TRIAL_SPREAD, hot, cold);
-}
-
 /* In a context of the device. False: the driver or the host refused something. */
 static bool exchange_chunks(const struct gs_exchange_chunk *hot,
                             const struct gs_exchange_chunk *cold)
@@ -227,9 +216,12 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
         bytes += done ? hot->bytes : 0;
     }
     gs_driver.cuCtxPopCurrent_v2(&popped);
-    if (self.why != BY_USE)
+    if (self.why == GS_TRIAL_BY_USE)
+        self.chosen_by_use = true;
+    else
         self.spread_ns += gs_now() - from;
-    note_why(hot, cold, came);
+    if (came || self.why == GS_TRIAL_BACK)
+        gs_trial_note(self.why, hot, cold);
     if (bytes != 0) {
         learn_cost(from, bytes);
         atomic_fetch_add_explicit(&gs_runtime.exchanged, bytes, memory_order_relaxed);
@@ -244,7 +236,7 @@ static double pace_of_window(uint64_t now)
 {
     const uint64_t without = self.window_from + self.idle_ns;
 
-    return self.spoiled || now <= without ? 0 : (double)(now - without) / (double)self.noted;
+    return now <= without ? 0 : (double)(now - without) / (double)self.noted;
 }
 
 /* A window has ended. Its uses count twice as much as those of the window before. */
@@ -262,7 +254,7 @@ static void close_window(uint64_t now)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_uses_age();
     gs_trial_end_window(pace_of_window(now));
-    self.spoiled = self.chosen_by_use = false;
+    self.chosen_by_use = false;
     self.idle_ns = 0;
     self.most = (now - self.window_from) / 2;
     self.window_from = now;
@@ -342,6 +334,16 @@ static void end_exchanges(void)
     gs_exchange_end();
 }
 
+static void runs_again(uint64_t now)
+{
+    if (self.not_run_since == 0)
+        return;
+    if (self.window_from != 0)
+        self.idle_ns += now - self.not_run_since;
+    self.looked_at = now;
+    self.not_run_since = 0;
+}
+
 uint64_t gs_placement_look(uint64_t now, bool may_run)
 {
     struct gs_exchange_chunk hot, cold;
@@ -350,10 +352,12 @@ uint64_t gs_placement_look(uint64_t now, bool may_run)
         !atomic_load_explicit(&gs_uses_noted, memory_order_relaxed))
         return UINT64_MAX;
     if (!may_run) {
-        self.spoiled = true;
         end_exchanges();
+        if (self.not_run_since == 0)
+            self.not_run_since = now;
         return gs_exchange_is_adrift() ? MEND_NS : UINT64_MAX;
     }
+    runs_again(now);
     if (gs_exchange_is_adrift())
         return MEND_NS;
     if (self.pending) /* the next window begins after the effects of this one */
@@ -401,8 +405,8 @@ void gs_placement_after_fork(void)
     self.pending = false;
     self.looked_at = self.window_from = self.noted = self.most = self.began = 0;
     self.complete_at = self.first_window = self.spread_ns = 0;
-    self.spoiled = self.chosen_by_use = false;
-    self.idle_ns = 0;
+    self.chosen_by_use = false;
+    self.idle_ns = self.not_run_since = 0;
     gs_trial_after_fork();
     gs_uses_anchor(true);
 }

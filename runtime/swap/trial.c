@@ -15,7 +15,7 @@
 #define REST_MOST  4096u
 
 /* Times the best pace. Uses speak for an exchange by use: the program must be much slower. */
-static const double worse_than[GS_TRIALS] = {
+static const double worse_than[GS_TRIAL_BACK] = {
     [GS_TRIAL_BY_USE] = 1.25, [GS_TRIAL_SPREAD] = 1.05};
 
 /* A chunk by its range's address: the range may be gone meanwhile. */
@@ -24,11 +24,13 @@ struct place {
     uint32_t index;
 };
 
+/* since the best pace, in the order in which they changed places; not in self, which a fork clears */
 static struct {
-    struct {
-        struct place to_card, beyond;
-    } pairs[PAIRS_MOST]; /* since the best pace, in the order in which they changed places */
-    unsigned count;
+    struct place to_card, beyond;
+} pairs[PAIRS_MOST];
+
+static struct {
+    unsigned pairs;
     double pace;       /* ns a byte, of the last window; 0: not known */
     double best;       /* the least; 0: not known */
     bool open;         /* chunks changed places since the last window whose pace is known ... */
@@ -38,7 +40,7 @@ static struct {
     bool undoes;
     struct {
         unsigned windows, next; /* until it may begin again; after the next lost trial */
-    } rest[GS_TRIALS];
+    } rest[GS_TRIAL_BACK];
 } self;
 
 bool gs_trial_may_begin(enum gs_trial why)
@@ -56,7 +58,7 @@ static void begin_trial(enum gs_trial why)
 {
     if (self.best == 0 || self.pace > worse_than[why] * self.best) {
         self.best = self.pace;
-        self.count = 0;
+        self.pairs = 0;
     }
     self.open = true;
     self.why = why;
@@ -65,12 +67,16 @@ static void begin_trial(enum gs_trial why)
 void gs_trial_note(enum gs_trial why, const struct gs_exchange_chunk *to_card,
                    const struct gs_exchange_chunk *beyond)
 {
+    if (why == GS_TRIAL_BACK) {
+        self.pairs -= self.pairs > 0;
+        return;
+    }
     if (!self.open)
         begin_trial(why);
-    if (self.count == PAIRS_MOST || beyond->range == NULL || beyond->bytes != to_card->bytes)
+    if (self.pairs == PAIRS_MOST || beyond->range == NULL || beyond->bytes != to_card->bytes)
         return; /* they stay where they are */
-    self.pairs[self.count].to_card = place_of(to_card);
-    self.pairs[self.count++].beyond = place_of(beyond);
+    pairs[self.pairs].to_card = place_of(to_card);
+    pairs[self.pairs++].beyond = place_of(beyond);
 }
 
 static void lose_trial(double pace)
@@ -78,9 +84,9 @@ static void lose_trial(double pace)
     unsigned *next = &self.rest[self.why].next;
 
     gs_log("%u exchanges made the program slower, %.4f instead of %.4f ns a byte: undone",
-           self.count, pace, self.best);
-    self.undoes = self.count != 0;
-    self.best = 0;
+           self.pairs, pace, self.best);
+    self.undoes = self.pairs != 0;
+    self.best = self.pace = 0; /* of the time before they are undone */
     *next = *next == 0 ? 1 : 2 * *next;
     *next = *next < REST_MOST ? *next : REST_MOST;
     self.rest[self.why].windows = *next;
@@ -102,13 +108,13 @@ static void judge_trial(double pace)
         if (WON * pace < self.best)
             self.rest[self.why].next = 0;
         self.best = pace;
-        self.count = 0;
+        self.pairs = 0;
     }
 }
 
 void gs_trial_end_window(double pace)
 {
-    for (unsigned i = 0; i < GS_TRIALS; i++)
+    for (unsigned i = 0; i < GS_TRIAL_BACK; i++)
         self.rest[i].windows -= self.rest[i].windows > 0;
     self.waits = self.open && pace == 0;
     if (pace == 0)
@@ -137,18 +143,13 @@ static bool find_place(const struct place *place, uint8_t state,
 bool gs_trial_choose(const struct gs_device *device, struct gs_exchange_chunk *to_card,
                      struct gs_exchange_chunk *beyond)
 {
-    for (; self.undoes && self.count > 0; self.count--)
-        if (find_place(&self.pairs[self.count - 1].beyond, GS_CHUNK_OVER, to_card) &&
-            find_place(&self.pairs[self.count - 1].to_card, GS_CHUNK_RESIDENT, beyond) &&
+    for (; self.undoes && self.pairs > 0; self.pairs--)
+        if (find_place(&pairs[self.pairs - 1].beyond, GS_CHUNK_OVER, to_card) &&
+            find_place(&pairs[self.pairs - 1].to_card, GS_CHUNK_RESIDENT, beyond) &&
             to_card->bytes == beyond->bytes && to_card->range->device == beyond->range->device)
             return to_card->range->device == device; /* else it is another device's turn */
     self.undoes = false;
     return false;
-}
-
-void gs_trial_undone(void)
-{
-    self.count -= self.count > 0;
 }
 
 void gs_trial_after_fork(void)

@@ -17,12 +17,13 @@
 
 #include "runtime/swap/exchange.h"
 
-enum gs_trial { GS_TRIAL_BY_USE, GS_TRIAL_SPREAD, GS_TRIALS }; /* why chunks change places */
+/* Why chunks change places. BACK: an exchange is undone. */
+enum gs_trial { GS_TRIAL_BY_USE, GS_TRIAL_SPREAD, GS_TRIAL_BACK };
 
 /* Such exchanges may begin: no other ones wait to be judged, and the last lost trial is long enough ago. */
 bool gs_trial_may_begin(enum gs_trial why);
 
-/* The two have changed places. beyond->range NULL: the card had room. */
+/* The two have changed places (BACK: or could not). beyond->range NULL: the card had room. */
 void gs_trial_note(enum gs_trial why, const struct gs_exchange_chunk *to_card,
                    const struct gs_exchange_chunk *beyond);
 
@@ -33,9 +34,6 @@ void gs_trial_end_window(double pace);
 /* Under gs_memory_lock: the next two that change places back. False: there are none. */
 bool gs_trial_choose(const struct gs_device *device, struct gs_exchange_chunk *to_card,
                      struct gs_exchange_chunk *beyond);
-
-/* Those have changed places, or could not. */
-void gs_trial_undone(void);
 
 void gs_trial_after_fork(void);
 

@@ -36,7 +36,7 @@ BALLAST_GIB = 4
 OVERHEAD_MOST = 0.02
 NOISE_MOST = 0.05    # half of the interval: what is wider shows nothing
 EACH = 3             # programs of each kind in the overhead column: two unpatched ones differ by some percent as well
-STUDENT = {2: 4.303, 4: 2.776, 6: 2.447, 8: 2.306}  # t of 97.5 %, by degrees of freedom
+STUDENT = 2.776      # t of 97.5 % for 2 * (EACH - 1) degrees of freedom
 FEWEST_ROUNDS = 8    # each program has a turn in each round
 TURN_LIMIT = 60      # seconds: a turn that takes longer hangs
 ROUTED_LIMIT = 60    # seconds until the daemon must know of memory
@@ -58,13 +58,13 @@ def failed(cell_):
 
 
 def interval(unpatched, patched):
-    """How much longer the patched programs' turns take, and the 95 % interval of that, as fractions. Given: for each program the times
+    """How much longer the patched programs' turns take, and the 95 % interval of that, as fractions. Given: for each of EACH programs the times
     of its turns. Compared are the programs' means (of logarithms), by Student's t: turns of one program show nothing of how much
     programs differ that are alike."""
     means = [[statistics.fmean(map(math.log, times)) for times in kind] for kind in (unpatched, patched)]
     difference = statistics.fmean(means[1]) - statistics.fmean(means[0])
     error = math.sqrt(sum(statistics.variance(kind) / len(kind) for kind in means))
-    half = STUDENT[sum(len(kind) - 1 for kind in means)] * error
+    half = STUDENT * error
     return tuple(math.expm1(value) for value in (difference, difference - half, difference + half))
 
 

@@ -75,11 +75,17 @@ static void even_use_spreads_what_is_beyond_the_card(void **state)
     card_return_memory();
 }
 
-/* A window of even use that takes so long. Returns the bytes that change places after it. */
+static uint64_t not_run; /* ns in each window in which others have the card */
+
+/* A window of even use in which the program runs for so long. Returns the bytes that change places after it. */
 static uint64_t exchange_after_window(uint64_t *now, uint64_t ns)
 {
     const uint64_t before = atomic_load(&gs_runtime.exchanged);
 
+    if (not_run != 0) {
+        gs_placement_look(*now, false);
+        gs_placement_look(*now += not_run, true);
+    }
     for (unsigned i = 0; i < 6; i++)
         card_use(&card.blocks[i]);
     gs_placement_look(*now += ns / 2, true); /* the window is complete */
@@ -151,6 +157,29 @@ static void an_exchange_by_use_that_makes_slower_is_undone(void **state)
     assert_int_equal(exchange_after_window(&now, 300 * second), 128 * MIB);
     assert_int_equal(count_beyond(gs_range_at(card.blocks[5].address), 0, 1), 1);
     card_check_accounts();
+    card_check_contents();
+    card_return_memory();
+}
+
+/* One that never has the card for a whole window is served all the same, and others' turns do not make it
+ * slower. */
+static void turns_of_others_do_not_count(void **state)
+{
+    const uint64_t second = 1000000000;
+    uint64_t now = gs_now() + second;
+
+    (void)state;
+    card_begin(1, 0);
+    card_overfill();
+    card_forget_uses(now);
+    not_run = second;
+    for (unsigned i = 0; i < 4; i++, not_run = 300 * second) {
+        for (unsigned k = 0; k < 9; k++)
+            card_use(&card.blocks[5]);
+        exchange_after_window(&now, (i == 0 ? 20 : 12) * second);
+        assert_int_equal(count_beyond(gs_range_at(card.blocks[5].address), 0, 1), 0);
+    }
+    not_run = 0;
     card_check_contents();
     card_return_memory();
 }
@@ -238,6 +267,7 @@ int main(void)
         cmocka_unit_test(even_use_spreads_what_is_beyond_the_card),
         cmocka_unit_test(spreading_that_makes_slower_is_undone),
         cmocka_unit_test(an_exchange_by_use_that_makes_slower_is_undone),
+        cmocka_unit_test(turns_of_others_do_not_count),
         cmocka_unit_test(an_allocation_in_both_is_interleaved),
     };
 
