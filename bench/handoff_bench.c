@@ -387,7 +387,8 @@ int main(int argc, char **argv)
     if (!read_options(argc, argv, &options)) {
         fprintf(stderr,
                 "usage: handoff_bench [--all] [--gib N,N...] [--dirty-of N] [--share S]\n"
-                "           [--turns N] [--quantum MS] [--full] [--hand-over] [--host SIZE] "
+                "           [--turns N | --repeat N] [--quantum MS] [--full] [--hand-over] "
+                "[--host SIZE] "
                 "[--json FILE] [--lockd PATH]\n");
         return 2;
     }

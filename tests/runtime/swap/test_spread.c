@@ -134,28 +134,40 @@ static void spreading_that_makes_slower_is_undone(void **state)
     card_return_memory();
 }
 
-/* One block beyond the card is used ten times as often as the rest, but the program is slower with it on the
- * card. */
-static void an_exchange_by_use_that_makes_slower_is_undone(void **state)
+/* ... of one in which a block that was beyond the card is used ten times as often as the rest. */
+static uint64_t exchange_after_uneven_window(uint64_t *now, uint64_t ns)
 {
-    const uint64_t second = 1000000000;
-    uint64_t now = gs_now() + second;
+    for (unsigned i = 0; i < 9; i++)
+        card_use(&card.blocks[5]);
+    return exchange_after_window(now, ns);
+}
 
-    (void)state;
+static bool is_often_used_beyond(void)
+{
+    return count_beyond(gs_range_at(card.blocks[5].address), 0, 1) != 0;
+}
+
+static uint64_t begin_uneven_use(void)
+{
+    const uint64_t now = gs_now() + 1000000000;
+
     card_begin(1, 0);
     card_overfill();
     card_forget_uses(now);
-    for (unsigned i = 0; i < 9; i++)
-        card_use(&card.blocks[5]);
-    assert_int_equal(exchange_after_window(&now, 20 * second), 128 * MIB);
-    assert_int_equal(count_beyond(gs_range_at(card.blocks[5].address), 0, 1), 0);
-    for (unsigned i = 0; i < 9; i++)
-        card_use(&card.blocks[5]);
-    assert_int_equal(exchange_after_window(&now, 300 * second), 0);
-    for (unsigned i = 0; i < 9; i++)
-        card_use(&card.blocks[5]);
-    assert_int_equal(exchange_after_window(&now, 300 * second), 128 * MIB);
-    assert_int_equal(count_beyond(gs_range_at(card.blocks[5].address), 0, 1), 1);
+    return now;
+}
+
+static void an_exchange_by_use_that_makes_slower_is_undone(void **state)
+{
+    const uint64_t second = 1000000000;
+    uint64_t now = begin_uneven_use();
+
+    (void)state;
+    assert_int_equal(exchange_after_uneven_window(&now, 20 * second), 128 * MIB);
+    assert_false(is_often_used_beyond());
+    assert_int_equal(exchange_after_uneven_window(&now, 300 * second), 0);
+    assert_int_equal(exchange_after_uneven_window(&now, 300 * second), 128 * MIB);
+    assert_true(is_often_used_beyond());
     card_check_accounts();
     card_check_contents();
     card_return_memory();
@@ -166,18 +178,13 @@ static void an_exchange_by_use_that_makes_slower_is_undone(void **state)
 static void turns_of_others_do_not_count(void **state)
 {
     const uint64_t second = 1000000000;
-    uint64_t now = gs_now() + second;
+    uint64_t now = begin_uneven_use();
 
     (void)state;
-    card_begin(1, 0);
-    card_overfill();
-    card_forget_uses(now);
     not_run = second;
     for (unsigned i = 0; i < 4; i++, not_run = 300 * second) {
-        for (unsigned k = 0; k < 9; k++)
-            card_use(&card.blocks[5]);
-        exchange_after_window(&now, (i == 0 ? 20 : 12) * second);
-        assert_int_equal(count_beyond(gs_range_at(card.blocks[5].address), 0, 1), 0);
+        exchange_after_uneven_window(&now, (i == 0 ? 20 : 12) * second);
+        assert_false(is_often_used_beyond());
     }
     not_run = 0;
     card_check_contents();
