@@ -7,11 +7,15 @@
  * present round; each round raises it by a quantum (of a party of average weight). A turn
  * lasts until the party's virtual time is at the level of its round. So a party that got too
  * much or too little, because its work could not be stopped at once, is made even in its next
- * turn. The order of turns within a round is that of arrival. With equal parties this is round
+ * turn. Within a round those that were interrupted in it go first, then the order is that of
+ * arrival. A party that is owed more than OWED rounds has its place in an earlier one: else two
+ * that fit beside each other and are interrupted again and again would pass a third one in every
+ * round. With equal parties this is round
  * robin with equal shares. With weights, turns are longer or shorter, and a party whose part
  * of a round would not be worth a switch sits rounds out until it is.
  *
- * A party that has nothing to do saves up one turn at most. One of short bursts saves up to
+ * A party that has nothing to do saves up one turn at most beside what is owed to it already, and
+ * keeps SAVED turns of both together. One of short bursts saves up to
  * SAVED turns where few share the device, since its requests come in clusters. An interactive
  * party (interactive.c) goes first, and may end another party's turn before its time (shares.c).
  * Of the others a turn that ends long before its time is charged with the switches that it caused,
@@ -47,6 +51,7 @@
 #define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
 #define FIRST_TURN    (10000 * NS_PER_MS) /* of an interactive party, at least */
 #define SAVED         4 /* turns; all the others together wait for no more of it */
+#define OWED          2 /* rounds that are owed to one that has its place before its round */
 #define WORTH         2 /* a turn of at least this part of a quantum */
 
 enum { FIRST, BACK_AGAIN, IN_TURN, CLASSES };
@@ -110,6 +115,16 @@ static uint64_t turns_saved(const struct sched_party *party)
     return party->bursts.first ? sched_max(SAVED / sched_max(others, 1), 1) : 1;
 }
 
+/* Turns of others are owed to one that rests now and then as to any other: it may have waited for
+ * much longer than it rests. */
+static uint64_t most_saved(const struct sched_party *party)
+{
+    const uint64_t turn = turn_of(party),
+                   before = sched_less(party->time.level_then, party->fair.virtual_ns);
+
+    return sched_max(turn * turns_saved(party), sched_min(before + turn, turn * SAVED));
+}
+
 /* It had nothing to do: its share of that time is owed to it, also where nobody waited
  * meanwhile, so that the level stood still. What the level has risen by since it last ran it
  * has already. */
@@ -119,7 +134,7 @@ static void credit_rest(struct sched_party *party)
     const uint64_t away = sched_less(party->time.counted_at, party->time.last_ran),
                    owed = (uint64_t)((double)away * GS_WEIGHT_DEFAULT /
                                      (double)sched_max(device->books.weights, 1)),
-                   most = turn_of(party) * turns_saved(party);
+                   most = most_saved(party);
     uint64_t paid, least;
 
     begin_credit(party);
@@ -162,6 +177,8 @@ static uint64_t place_party(struct sched_party *party)
         return party->fair.round * CLASSES + FIRST;
     if (have < worth)
         party->fair.round += (worth - have + behind + step - 1) / step;
+    else if (have > OWED * step)
+        party->fair.round -= sched_min(have / step - 1, sched_less(party->fair.round, 1));
     return party->fair.round * CLASSES + (party->turn.interrupted ? BACK_AGAIN : IN_TURN);
 }
 
