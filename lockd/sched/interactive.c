@@ -45,13 +45,14 @@ bool sched_party_is_known(const struct sched_party *party)
     return party->bursts.usual != LOCKD_NEVER && party->bursts.is_short && party->bursts.rests;
 }
 
-static void note_usual(struct sched_party *party, uint64_t burst)
+/* other: it was other work than before (is_other_work). */
+static void note_usual(struct sched_party *party, uint64_t burst, bool other)
 {
     struct sched_party_bursts *bursts = &party->bursts;
     const uint64_t usual = bursts->usual;
     uint64_t most;
 
-    if (sched_party_is_known(party))
+    if (sched_party_is_known(party) && !other)
         burst = sched_min(burst, LONG_COUNTS * BURST_MOST);
     if (usual == LOCKD_NEVER) {
         bursts->usual = burst;
@@ -78,16 +79,23 @@ static bool is_tried(const struct sched_party *party)
 }
 
 /* The part of the time for which work comes, by its bursts and rests so far, with something to
- * spare: no more than what is left to interactive parties. */
+ * spare. */
+static double measure_coming(const struct sched_party *party)
+{
+    const double usual = (double)party->bursts.usual;
+
+    return GROWS * usual / (usual + (double)party->bursts.rest + 1);
+}
+
+/* No more of it than is left to interactive parties. */
 static double measure_growth(const struct sched_party *party)
 {
     const struct sched_party_bursts *bursts = &party->bursts;
-    const double left = 1 - sched_device_keeps(party->device), usual = (double)bursts->usual,
-                 comes = GROWS * usual / (usual + (double)bursts->rest + 1);
+    const double left = 1 - sched_device_keeps(party->device), coming = measure_coming(party);
 
     if (!bursts->came_up || bursts->usual == LOCKD_NEVER || is_tried(party))
         return 0;
-    return comes < left ? comes : left;
+    return coming < left ? coming : left;
 }
 
 /* How long its present burst may last. What came since it began makes a burst of one that is known
@@ -102,13 +110,21 @@ static uint64_t burst_most(const struct sched_party *party, uint64_t now)
 
 /* A burst that had to wait says little about its length: it may be several short ones that came
  * meanwhile, and it could not rest between them. */
-static bool is_hidden(const struct sched_party *party, uint64_t ran, uint64_t waited)
+static bool had_to_wait(const struct sched_party *party, uint64_t ran, uint64_t waited)
 {
     const uint64_t coming = COMING * sched_device_switch(party->device),
                    most = sched_party_is_known(party) || ran > BURST_MOST ? ran / 4 : ran / 2;
 
     return party->device->sched->settings.quantum_ns == LOCKD_AUTO &&
            (party->bursts.piled || waited > sched_max(most, coming));
+}
+
+/* By its bursts and rests before, much less work would have come meanwhile. */
+static bool is_other_work(const struct sched_party *party, uint64_t ran, uint64_t waited)
+{
+    return party->bursts.usual != LOCKD_NEVER &&
+           (double)sched_less(ran, LONG_COUNTS * usual_most(party)) >
+               measure_coming(party) * (double)(ran + waited);
 }
 
 /* A hidden burst does not count. A party that is known to be interactive stays so for a few of
@@ -140,7 +156,7 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
 {
     struct sched_party_bursts *bursts = &party->bursts;
     const uint64_t ran = bursts->now, waited = sched_less(now - bursts->began, ran);
-    bool hidden;
+    bool other, hidden;
 
     bursts->now = 0;
     bursts->rested = true;
@@ -150,14 +166,16 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     bursts->pile = sched_party_is_known(party) ? 0 : bursts->pile + ran;
     if (bursts->pile == 0)
         bursts->long_turn = 0;
-    hidden = is_hidden(party, ran, waited);
+    hidden = had_to_wait(party, ran, waited);
+    other = hidden && is_other_work(party, ran, waited);
+    hidden = hidden && !other;
     if (!bursts->came_up) {
         bursts->came_up = true;
         bursts->began_long = !hidden && sched_less(ran, idle) > BURST_MOST;
         bursts->piled = false;
         return;
     }
-    if (bursts->piled)
+    if (bursts->piled && hidden)
         bursts->waited = (uint32_t)sched_max(bursts->waited + 1, try_after(bursts));
     else if (is_tried(party))
         note_tried(bursts, sched_less(ran, idle), hidden);
@@ -166,7 +184,7 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     else if (sched_party_is_known(party) || ran > BURST_MOST)
         bursts->waited = 0;
     if (!hidden || !says_nothing(party, sched_less(ran, idle)))
-        note_usual(party, sched_less(ran, idle));
+        note_usual(party, sched_less(ran, idle), other);
     bursts->piled = false;
 }
 
@@ -226,6 +244,11 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
     bursts->rest_at = 0;
     if (!bursts->came_up)
         return;
+    if (bursts->waited != 0 && !sched_party_is_known(party)) {
+        learn_idle(party,
+                   rest); /* the burst before it said nothing, so neither does the rest */
+        return;
+    }
     bursts->rest = bursts->rest == 0 ? rest : bursts->rest - bursts->rest / 4 + rest / 4;
     learn_idle(party, rest);
     if (bursts->usual == LOCKD_NEVER)

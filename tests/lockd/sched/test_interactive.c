@@ -252,6 +252,21 @@ static void interactive_long_bursts_that_wait_go_first_a_few_times(void **state)
     assert_false(is_found(h, 1));
 }
 
+/* ... and could not have been many short ones, since little work comes in a program of bursts of 100 ms each 4 s. */
+static void interactive_long_bursts_that_wait_count_where_little_came_before(void **state)
+{
+    struct harness *h = *state;
+
+    begin_both(h);
+    run_bursts(h, 5, 100 * MS, 4 * SECOND);
+    assert_true(is_found(h, 1));
+    for (int i = 0; i < 3; i++) {
+        goes_first_for(h, 60 * SECOND);
+        run_bursts(h, 1, 0, 10 * SECOND);
+        assert_false(is_found(h, 1));
+    }
+}
+
 /* --- how credit is spent and regained --- */
 
 static void credit_falls_while_others_are_held_off_and_rises_while_they_run(void **state)
@@ -470,6 +485,7 @@ int main(void)
         scenario(interactive_no_more_it_has_its_turns_at_once),
         scenario(interactive_again_it_goes_first_while_it_waits),
         scenario(interactive_long_bursts_that_wait_go_first_a_few_times),
+        scenario(interactive_long_bursts_that_wait_count_where_little_came_before),
         scenario(credit_falls_while_others_are_held_off_and_rises_while_they_run),
         scenario(credit_spent_the_others_keep_the_floor),
         scenario(credit_rises_while_one_of_the_others_runs_beside),
