@@ -45,7 +45,7 @@ bool sched_party_is_known(const struct sched_party *party)
     return party->bursts.usual != LOCKD_NEVER && party->bursts.is_short && party->bursts.rests;
 }
 
-/* other: it was other work than before (is_other_work). */
+/* other: it was other work than before (is_other_work), which is not cut short. */
 static void note_usual(struct sched_party *party, uint64_t burst, bool other)
 {
     struct sched_party_bursts *bursts = &party->bursts;
@@ -79,7 +79,7 @@ static bool is_tried(const struct sched_party *party)
 }
 
 /* The part of the time for which work comes, by its bursts and rests so far, with something to
- * spare. */
+ * spare. It has had bursts of a known length. */
 static double measure_coming(const struct sched_party *party)
 {
     const double usual = (double)party->bursts.usual;
@@ -119,7 +119,8 @@ static bool had_to_wait(const struct sched_party *party, uint64_t ran, uint64_t 
            (party->bursts.piled || waited > sched_max(most, coming));
 }
 
-/* By its bursts and rests before, much less work would have come meanwhile. */
+/* By its bursts and rests before, much less work would have come meanwhile: so it is one long burst,
+ * and counts in full. */
 static bool is_other_work(const struct sched_party *party, uint64_t ran, uint64_t waited)
 {
     return party->bursts.usual != LOCKD_NEVER &&
@@ -166,9 +167,8 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     bursts->pile = sched_party_is_known(party) ? 0 : bursts->pile + ran;
     if (bursts->pile == 0)
         bursts->long_turn = 0;
-    hidden = had_to_wait(party, ran, waited);
-    other = hidden && is_other_work(party, ran, waited);
-    hidden = hidden && !other;
+    other = had_to_wait(party, ran, waited) && is_other_work(party, ran, waited);
+    hidden = had_to_wait(party, ran, waited) && !other;
     if (!bursts->came_up) {
         bursts->came_up = true;
         bursts->began_long = !hidden && sched_less(ran, idle) > BURST_MOST;
@@ -244,13 +244,11 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
     bursts->rest_at = 0;
     if (!bursts->came_up)
         return;
-    if (bursts->waited != 0 && !sched_party_is_known(party)) {
-        learn_idle(party,
-                   rest); /* the burst before it said nothing, so neither does the rest */
-        return;
-    }
-    bursts->rest = bursts->rest == 0 ? rest : bursts->rest - bursts->rest / 4 + rest / 4;
     learn_idle(party, rest);
+    /* the rest after a burst that says nothing may be the only one among many short gaps */
+    if (bursts->waited != 0 && !sched_party_is_known(party))
+        return;
+    bursts->rest = bursts->rest == 0 ? rest : bursts->rest - bursts->rest / 4 + rest / 4;
     if (bursts->usual == LOCKD_NEVER)
         return;
     if (is_bound(party)) {

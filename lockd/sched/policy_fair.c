@@ -10,13 +10,12 @@
  * turn. Within a round those that were interrupted in it go first, then the order is that of
  * arrival. A party that is owed more than OWED rounds has its place in an earlier one: else two
  * that fit beside each other and are interrupted again and again would pass a third one in every
- * round. With equal parties this is round
- * robin with equal shares. With weights, turns are longer or shorter, and a party whose part
+ * round. With equal parties this is round robin with equal shares. With weights, turns are longer or shorter, and a party whose part
  * of a round would not be worth a switch sits rounds out until it is.
  *
  * A party that has nothing to do saves up one turn at most beside what is owed to it already, and
- * keeps SAVED turns of both together. One of short bursts saves up to
- * SAVED turns where few share the device, since its requests come in clusters. An interactive
+ * keeps SAVED turns of both together. One of short bursts saves up to SAVED turns where few share
+ * the device, since its requests come in clusters. An interactive
  * party (interactive.c) goes first, and may end another party's turn before its time (shares.c).
  * Of the others a turn that ends long before its time is charged with the switches that it caused,
  * so these come out of the share of the party that causes them.
@@ -50,8 +49,8 @@
 #define TURN_LONGEST  4
 #define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
 #define FIRST_TURN    (10000 * NS_PER_MS) /* of an interactive party, at least */
-#define SAVED         4 /* turns; all the others together wait for no more of it */
-#define OWED          2 /* rounds that are owed to one that has its place before its round */
+#define SAVED         4                   /* turns */
+#define OWED          2 /* rounds; one that is owed more has its place before its round */
 #define WORTH         2 /* a turn of at least this part of a quantum */
 
 enum { FIRST, BACK_AGAIN, IN_TURN, CLASSES };
@@ -115,14 +114,15 @@ static uint64_t turns_saved(const struct sched_party *party)
     return party->bursts.first ? sched_max(SAVED / sched_max(others, 1), 1) : 1;
 }
 
-/* Turns of others are owed to one that rests now and then as to any other: it may have waited for
- * much longer than it rests. */
-static uint64_t most_saved(const struct sched_party *party)
+/* A turn, or SAVED of them; or what was owed to it before it rested, since it may have waited for much
+ * longer, and of what the level has risen by since then as much as a turn. */
+static uint64_t most_owed(const struct sched_party *party)
 {
-    const uint64_t turn = turn_of(party),
-                   before = sched_less(party->time.level_then, party->fair.virtual_ns);
+    const uint64_t turn = turn_of(party), then = party->time.level_then,
+                   before = sched_less(then, party->fair.virtual_ns),
+                   since = sched_min(sched_less(party->device->fair.level, then), turn);
 
-    return sched_max(turn * turns_saved(party), sched_min(before + turn, turn * SAVED));
+    return sched_max(turn * turns_saved(party), sched_min(before + since, turn * SAVED));
 }
 
 /* It had nothing to do: its share of that time is owed to it, also where nobody waited
@@ -133,11 +133,11 @@ static void credit_rest(struct sched_party *party)
     const struct sched_device *device = party->device;
     const uint64_t away = sched_less(party->time.counted_at, party->time.last_ran),
                    owed = (uint64_t)((double)away * GS_WEIGHT_DEFAULT /
-                                     (double)sched_max(device->books.weights, 1)),
-                   most = most_saved(party);
-    uint64_t paid, least;
+                                     (double)sched_max(device->books.weights, 1));
+    uint64_t paid, least, most;
 
     begin_credit(party);
+    most = most_owed(party);
     if (away == 0)
         return;
     if (party->bursts.rested) /* waiting alone adds nothing to what was saved up */

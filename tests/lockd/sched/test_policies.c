@@ -295,6 +295,21 @@ static void policy_fair_idle_program_saves_up_one_turn_at_most(void **state)
     assert_true(ran[1] <= ran[0] + 3 * quantum_of(h));
 }
 
+/* ... also where it has run, while nobody waited. */
+static void policy_fair_one_that_ran_alone_saves_up_one_turn_at_most(void **state)
+{
+    struct harness *h = *state;
+    uint64_t ran[2];
+
+    run_with(h, 1, 7 * GIB);
+    pass_time(h, 60000 * MS);
+    say_state(h, 1, 0, 7 * GIB, 0);
+    run_with(h, 0, 7 * GIB);
+    pass_time(h, 3600000 * MS);
+    share_out(h, 2, 7 * GIB, 300000 * MS, ran);
+    assert_true(ran[1] <= ran[0] + 2 * quantum_of(h));
+}
+
 static void policy_priority_higher_goes_first_and_at_once(void **state)
 {
     struct harness *h = *state;
@@ -419,6 +434,7 @@ int main(void)
         scenario(policy_fair_pause_while_it_is_stopped_ends_no_burst),
         scenario(policy_fair_bursts_of_any_length_make_no_turn_longer),
         scenario(policy_fair_idle_program_saves_up_one_turn_at_most),
+        scenario(policy_fair_one_that_ran_alone_saves_up_one_turn_at_most),
         scenario(policy_priority_higher_goes_first_and_at_once),
         scenario(policy_priority_equals_take_turns),
         scenario(exclusive_fitting_programs_take_turns_and_stay_resident),
