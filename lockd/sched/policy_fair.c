@@ -13,9 +13,9 @@
  * round. With equal parties this is round robin with equal shares. With weights, turns are longer or shorter, and a party whose part
  * of a round would not be worth a switch sits rounds out until it is.
  *
- * A party that has nothing to do saves up one turn at most beside what is owed to it already, and
- * keeps SAVED turns of both together. One of short bursts saves up to SAVED turns where few share
- * the device, since its requests come in clusters. An interactive
+ * A party that has nothing to do saves up one turn at most; what others' turns owe it already it
+ * keeps, up to SAVED turns. One of short bursts saves up to SAVED turns where few share the device,
+ * since its requests come in clusters. An interactive
  * party (interactive.c) goes first, and may end another party's turn before its time (shares.c).
  * Of the others a turn that ends long before its time is charged with the switches that it caused,
  * so these come out of the share of the party that causes them.
