@@ -87,7 +87,8 @@ static double measure_coming(const struct sched_party *party)
     return GROWS * usual / (usual + (double)party->bursts.rest + 1);
 }
 
-/* No more of it than is left to interactive parties. */
+/* How much of its present burst may have come while it lasts, as a part of the time: no more than is
+ * left to interactive parties. */
 static double measure_growth(const struct sched_party *party)
 {
     const struct sched_party_bursts *bursts = &party->bursts;
@@ -183,7 +184,8 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
         bursts->waited++;
     else if (sched_party_is_known(party) || ran > BURST_MOST)
         bursts->waited = 0;
-    if (!hidden || !says_nothing(party, sched_less(ran, idle)))
+    bursts->said_nothing = hidden && says_nothing(party, sched_less(ran, idle));
+    if (!bursts->said_nothing)
         note_usual(party, sched_less(ran, idle), other);
     bursts->piled = false;
 }
@@ -246,7 +248,7 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
         return;
     learn_idle(party, rest);
     /* the rest after a burst that says nothing may be the only one among many short gaps */
-    if (bursts->waited != 0 && !sched_party_is_known(party))
+    if (bursts->said_nothing && !sched_party_is_known(party))
         return;
     bursts->rest = bursts->rest == 0 ? rest : bursts->rest - bursts->rest / 4 + rest / 4;
     if (bursts->usual == LOCKD_NEVER)

@@ -198,6 +198,7 @@ struct sched_party_bursts {
     uint64_t long_turn;  /* policy_fair.c: it gets one once it ran for so long since then, ns */
     bool came_late; /* policy_fair.c: its first turn did, so its first burst may be several */
     bool piled;     /* policy_fair.c: it had a long turn in the present burst */
+    bool said_nothing; /* the last burst, since it waited */
     bool
         first; /* it was interactive when it came for its present turn, or has become so while it waits */
     bool is_short; /* that is short enough for an interactive party */

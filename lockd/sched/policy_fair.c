@@ -14,7 +14,7 @@
  * of a round would not be worth a switch sits rounds out until it is.
  *
  * A party that has nothing to do saves up one turn at most; what others' turns owe it already it
- * keeps, up to SAVED turns. One of short bursts saves up to SAVED turns where few share the device,
+ * keeps, up to SAVED quanta. One of short bursts saves up to SAVED turns where few share the device,
  * since its requests come in clusters. An interactive
  * party (interactive.c) goes first, and may end another party's turn before its time (shares.c).
  * Of the others a turn that ends long before its time is charged with the switches that it caused,
@@ -115,14 +115,16 @@ static uint64_t turns_saved(const struct sched_party *party)
 }
 
 /* A turn, or SAVED of them; or what was owed to it before it rested, since it may have waited for much
- * longer, and of what the level has risen by since then as much as a turn. */
+ * longer, and of what the level has risen by since then as much as a turn: no more than SAVED quanta,
+ * which are less than so many turns where its weight is large. */
 static uint64_t most_owed(const struct sched_party *party)
 {
     const uint64_t turn = turn_of(party), then = party->time.level_then,
                    before = sched_less(then, party->fair.virtual_ns),
-                   since = sched_min(sched_less(party->device->fair.level, then), turn);
+                   since = sched_min(sched_less(party->device->fair.level, then), turn),
+                   most = to_virtual(party, SAVED * sched_device_quantum(party->device));
 
-    return sched_max(turn * turns_saved(party), sched_min(before + since, turn * SAVED));
+    return sched_max(turn * turns_saved(party), sched_min(before + since, most));
 }
 
 /* It had nothing to do: its share of that time is owed to it, also where nobody waited
