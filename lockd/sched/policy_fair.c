@@ -10,15 +10,16 @@
  * turn. Within a round those that were interrupted in it go first, then the order is that of
  * arrival. A party that is owed more than OWED rounds has its place in an earlier one: else two
  * that fit beside each other and are interrupted again and again would pass a third one in every
- * round. With equal parties this is round robin with equal shares. With weights, turns are longer or shorter, and a party whose part
- * of a round would not be worth a switch sits rounds out until it is.
+ * round. With equal parties this is round robin with equal shares. With weights, turns are longer
+ * or shorter, and a party whose part of a round would not be worth a switch sits rounds out until
+ * it is.
  *
  * A party that has nothing to do saves up one turn at most; what others' turns owe it already it
- * keeps, up to SAVED quanta. One of short bursts saves up to SAVED turns where few share the device,
- * since its requests come in clusters. An interactive
- * party (interactive.c) goes first, and may end another party's turn before its time (shares.c).
- * Of the others a turn that ends long before its time is charged with the switches that it caused,
- * so these come out of the share of the party that causes them.
+ * keeps, up to SAVED quanta. One of short bursts saves up to SAVED turns where few share the
+ * device, since its requests come in clusters. An interactive party (interactive.c) goes first,
+ * and may end another party's turn before its time (shares.c). Of the others a turn that ends long
+ * before its time is charged with the switches that it caused, so these come out of the share of
+ * the party that causes them.
  *
  * A turn is made longer, up to BURST_LONGEST quanta, when by its own history a burst ends in
  * it: otherwise two programs that compute on the GPU and the CPU by turns would do both in
@@ -49,7 +50,7 @@
 #define TURN_LONGEST  4
 #define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
 #define FIRST_TURN    (10000 * NS_PER_MS) /* of an interactive party, at least */
-#define SAVED         4                   /* turns */
+#define SAVED         4                   /* turns; or quanta */
 #define OWED          2 /* rounds; one that is owed more has its place before its round */
 #define WORTH         2 /* a turn of at least this part of a quantum */
 
@@ -114,9 +115,8 @@ static uint64_t turns_saved(const struct sched_party *party)
     return party->bursts.first ? sched_max(SAVED / sched_max(others, 1), 1) : 1;
 }
 
-/* A turn, or SAVED of them; or what was owed to it before it rested, since it may have waited for much
- * longer, and of what the level has risen by since then as much as a turn: no more than SAVED quanta,
- * which are less than so many turns where its weight is large. */
+/* A turn, or SAVED of them. Or, up to SAVED quanta, what was owed to it before it rested (it may have
+ * waited for much longer), with a turn of what the level has risen by since. */
 static uint64_t most_owed(const struct sched_party *party)
 {
     const uint64_t turn = turn_of(party), then = party->time.level_then,
