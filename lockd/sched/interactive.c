@@ -158,7 +158,7 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
 {
     struct sched_party_bursts *bursts = &party->bursts;
     const uint64_t ran = bursts->now, waited = sched_less(now - bursts->began, ran);
-    bool other, hidden;
+    bool waits, other, hidden;
 
     bursts->now = 0;
     bursts->rested = true;
@@ -168,8 +168,9 @@ static void burst_over(struct sched_party *party, uint64_t idle, uint64_t now)
     bursts->pile = sched_party_is_known(party) ? 0 : bursts->pile + ran;
     if (bursts->pile == 0)
         bursts->long_turn = 0;
-    other = had_to_wait(party, ran, waited) && is_other_work(party, ran, waited);
-    hidden = had_to_wait(party, ran, waited) && !other;
+    waits = had_to_wait(party, ran, waited);
+    other = waits && is_other_work(party, ran, waited);
+    hidden = waits && !other;
     if (!bursts->came_up) {
         bursts->came_up = true;
         bursts->began_long = !hidden && sched_less(ran, idle) > BURST_MOST;

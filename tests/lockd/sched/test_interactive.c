@@ -207,7 +207,7 @@ static void interactive_no_more_it_has_its_turns_at_once(void **state)
         waits = (step_both(h, true) & 2) != 0 ? 0 : waits + STEP;
         longest = sched_max(longest, waits);
     }
-    assert_in_range(longest, quantum / 2, 3 * quantum + STOPPED * STEP);
+    assert_in_range(longest, quantum / 2, 3 * quantum);
 }
 
 /* One whose burst was a little too long is interactive again as soon as what may have come meanwhile accounts for
