@@ -35,7 +35,7 @@ class Mover(Program):
 
     def __init__(self, path, name="mover"):
         super().__init__(path, name, TOTAL, uuid=HERE)
-        self.pinned, self.steps = 0, []
+        self.pinned, self.steps, self.silent = 0, [], False
         self.tell_devices()
 
     def tell_devices(self):
@@ -45,6 +45,8 @@ class Mover(Program):
     def say_step(self, number, step, record=None, pinned=0, code=0):
         data = message(MOVE, struct.pack("<16s16sIIiIQ160s", HERE, THERE, number, step, code, 0, pinned, b""))
         socket.send_fds(self.socket, [data], [] if record is None else [record])
+        if step == STOP:
+            self.silent = code == 0  # it reports nothing until the move is over
 
     def say_left(self, number, record, pinned=0):
         """To the next daemon, which takes descriptors only when it has asked for them (since Linux 6.16)."""
@@ -69,9 +71,11 @@ class Mover(Program):
             kind = struct.unpack("<IHHII", data[:16])[2]
             if kind == MOVE:
                 self.steps.append(struct.unpack("<IIi", data[48:60]))
+                self.silent = self.silent and self.steps[-1][1] != OVER
             elif kind == TARGET:
                 self.target = Target(data)
-                self.obey()
+                if not self.silent:
+                    self.obey()
 
     def await_step(self, step):
         self.listen(lambda: self.steps and self.steps[-1][1] == step, f"step {step}")
