@@ -40,6 +40,8 @@ static int open_socket(void *context, const char *path, struct gs_err *why)
         return gs_err_errno(why, -errno, "socket");
     gs_own_fd_set(connection, fd);
     error = gs_place_connect(gs_own_fd(connection), path, why);
+    if (gs_own_fd(connection) < 0) /* the result is of the program's file, or of none */
+        error = gs_err_errno(why, -EBADF, "the connection to gpushare-lockd");
     if (error != 0)
         gs_own_fd_close(connection);
     return error;
