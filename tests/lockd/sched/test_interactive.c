@@ -267,6 +267,21 @@ static void interactive_long_bursts_that_wait_count_where_little_came_before(voi
     }
 }
 
+/* A job with short gaps; what it did while it waited was a long burst, of which the rest after it is part. */
+static void interactive_rest_after_a_burst_that_waited_does_not_count(void **state)
+{
+    struct harness *h = *state;
+
+    say_state(h, 1, 0, 6 * GIB, 0);
+    run_bursts(h, 30, 2 * SECOND, 600 * MS);
+    assert_true(party_of(h, 1)->bursts.is_short && !party_of(h, 1)->bursts.rests);
+    say_state(h, 0, W, 8 * GIB, 0);
+    obey_target(h, 0);
+    assert_in_range(run_bursts(h, 1, 20 * SECOND, 60 * SECOND), 10 * SECOND, 60 * SECOND);
+    step_both(h, true);
+    assert_false(party_of(h, 1)->bursts.rests || is_found(h, 1));
+}
+
 /* --- how credit is spent and regained --- */
 
 static void credit_falls_while_others_are_held_off_and_rises_while_they_run(void **state)
@@ -486,6 +501,7 @@ int main(void)
         scenario(interactive_again_it_goes_first_while_it_waits),
         scenario(interactive_long_bursts_that_wait_go_first_a_few_times),
         scenario(interactive_long_bursts_that_wait_count_where_little_came_before),
+        scenario(interactive_rest_after_a_burst_that_waited_does_not_count),
         scenario(credit_falls_while_others_are_held_off_and_rises_while_they_run),
         scenario(credit_spent_the_others_keep_the_floor),
         scenario(credit_rises_while_one_of_the_others_runs_beside),
