@@ -39,6 +39,8 @@ class Torch:
     OVER_WEIGHTS = 5.1  # memory of training over the weights' (bf16): gradients, two moments, a step's temporary memory
 
     def __init__(self):
+        # else small blocks are cut from the freed scratch memory, which is too small for the next request then
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:1024")
         import torch
         from random_llama import make_model
         self.torch, self.make_model = torch, make_model

@@ -19,6 +19,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "tests")]
 import kit  # noqa: E402
 import plot  # noqa: E402
 import serving  # noqa: E402
+import serving_bench  # noqa: E402
 
 PATIENCE = 300  # seconds, on a machine that is busy with other things
 
@@ -48,6 +49,21 @@ class ByTurns(unittest.TestCase):
     def test_an_idle_card_stays_with_the_last(self):
         self.assertEqual(serving.by_turns([[0, 100], [50]], [10, 10], 5), [[15, 15], [15]])
         self.assertEqual(serving.by_turns([[0, 100]], [10], 5), [[15, 10]])
+
+
+class Fits(unittest.TestCase):
+    """Which points of the frontier there is time for."""
+
+    def test_all_of_them_or_the_first_classes_or_the_high_rates(self):
+        classes, rates = ["default", "interactive", "batch"], [0.1, 0.2, 0.4]
+        for seconds, first, lowest in ((3600, 3, 0.1), (200, 1, 0.1), (50, 1, 0.2), (20, 1, 0.4), (5, 0, 1)):
+            cells = serving_bench.fit_cells(classes, rates, seconds, 2)
+            self.assertEqual(cells, [(name, rate) for name in classes[:first] for rate in rates if rate >= lowest], seconds)
+            for at, (_, rate) in enumerate(cells):
+                took = serving_bench.window(rate, cells[at:], seconds, 2)
+                self.assertGreaterEqual(took * rate, serving_bench.FEWEST)
+                seconds -= (took + 2) * serving_bench.SLACK
+            self.assertGreaterEqual(seconds, -1e-6)
 
 
 class Serving(kit.BuildTest):

@@ -158,13 +158,19 @@ uint64_t sched_queue_takes(const struct sched_party *party)
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
     struct sched_node *first = sched_order_first(&device->waiting.queue);
-    struct sched_party *waits = NULL;
+    struct sched_party *waits = NULL, *owes = NULL;
 
     for (struct sched_node *at = first; at != NULL; at = sched_order_next(at)) {
         struct sched_party *party = sched_party_of(at, wait.queued);
 
+        if (owes != NULL && !party->bursts.first)
+            return owes; /* it lets others pass that are interactive, and no more */
         if (!party->wait.first && sched_share_waits(party)) {
             waits = waits != NULL ? waits : party;
+            continue;
+        }
+        if (!party->wait.first && sched_share_owes(party)) {
+            owes = owes != NULL ? owes : party;
             continue;
         }
         if (sched_queue_takes(party) <= room_for(party) &&
@@ -172,8 +178,8 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
              party->gang->client_count > 1))
             return party;
     }
-    if (waits != NULL) /* nobody can be served instead */
-        return waits;
+    if (waits != NULL || owes != NULL) /* nobody can be served instead */
+        return owes != NULL ? owes : waits;
     if (first == NULL && device->turns.holder_count == 0)
         first = sched_order_first(&device->waiting.hopeless);
     while (first != NULL && sched_gang_waits_to_form(sched_party_of(first, wait.queued)->gang))

@@ -400,6 +400,21 @@ uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched
     return sched_party_is_new(head) ? sched_max(at, new_at(head, holder, now)) : at;
 }
 
+static double measure_begun(const struct sched_device *device)
+{
+    return BEGUN * (double)sched_device_switch(device);
+}
+
+/* It had more than is due, and the account does not hold what is asked for that. One for which others
+ * stopped is not sent back. */
+bool sched_share_owes(const struct sched_party *party)
+{
+    const struct sched_device *device = party->device;
+
+    return party->share.first && asked_for(had_of_due(party, device->share.at)) >
+                                     device->share.spare + measure_begun(device);
+}
+
 /* While one of the others has a turn it is only the floor that counts. What its user had does not:
  * a small one may have a turn at any time, and the party would wait for ever. */
 bool sched_share_waits(const struct sched_party *party)
@@ -407,12 +422,11 @@ bool sched_share_waits(const struct sched_party *party)
     const struct sched_device *device = party->device;
     const struct sched_device_share *share =
         look_at_holders(party->device, party->device->share.at);
-    const double begun = BEGUN * (double)sched_device_switch(device);
 
     /* one that only runs beside others is not served yet: else it would make its place free */
     if (!party->share.first || share->batch_queued + share->batch_beside == 0)
         return false;
     if (share->batch_held)
-        return share->spare + begun < 0 && is_kept_off(device, share->at);
-    return asked_for(had_of_due(party, share->at)) > share->spare + begun;
+        return share->spare + measure_begun(device) < 0 && is_kept_off(device, share->at);
+    return sched_share_owes(party);
 }

@@ -24,5 +24,7 @@ uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched
                               uint64_t now);
 /* Others come before it although it is the first in the queue: they have not had their floor. */
 bool sched_share_waits(const struct sched_party *party);
+/* Other interactive parties come before it: it had more than its share. */
+bool sched_share_owes(const struct sched_party *party);
 
 #endif
