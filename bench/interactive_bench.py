@@ -45,10 +45,10 @@ def quantile(values, part):
     return ordered[min(len(ordered) - 1, max(0, -int(-part * len(ordered) // 1) - 1))]
 
 
-def ideal(times, ends, service, missing, idle):
-    """(latencies of a card of its own, how often it brings in what is missing), all in ns."""
+def ideal(times, ends, services, missing, idle):
+    """(latencies of a card of its own, how often it brings in what is missing); services: how long each request takes. All in ns."""
     free, before, brought, latencies = 0, None, 0, []
-    for arrived, ended in zip(times, ends):
+    for arrived, ended, service in zip(times, ends, services):
         away = before is None or arrived - before > idle
         free = max(free, arrived) + service + (missing if away else 0)
         brought += away
@@ -94,7 +94,7 @@ def measure(bench, how, bus):
     end([training, interactive])
     missing = device["demand"] - device["capacity"]
     idle = daemon["idle_ns"] or device["switch_ns"]
-    best, brought = ideal(times, ends, service, missing / bus["h2d"] * 1e9, idle)
+    best, brought = ideal(times, ends, [service] * len(times), missing / bus["h2d"] * 1e9, idle)
     took = [ended - arrived for arrived, ended in zip(times, ends)]
     window = (times[-1] - times[0]) / 1e9
     return took, best, {

@@ -232,7 +232,8 @@ class Group:
                 each["kept"] = sum(start <= end < start + seconds * 1e9 for end in ends) * alone / 1e9 / seconds
             else:
                 mine = min(lacking, after[at]["demand"]) / self.card.bus["h2d"] * 1e9
-                each |= judge(times[at], ends, alone, mine, idle, seconds)
+                more = [took - self.alone[at].cpu for took in answers[at]["cpu"]]
+                each |= judge(times[at], ends, alone, mine, idle, seconds, more)
                 each |= {"shared_" + name: quantile(shared[at], part) / 1e9 for name, part in QUANTILES.items()}
                 each["cpu"] = statistics.median(answers[at]["cpu"]) / self.alone[at].cpu  # more: the host was slow, or the library is
             found.append(each)
@@ -243,13 +244,16 @@ class Group:
             finish(program, kind)
 
 
-def judge(times, ends, alone, bring, idle, seconds):
-    """Latencies beside those of a card of its own, which takes bring ns for the missing bytes; what training could keep beside it."""
-    best, brought = ideal(times, ends, alone, bring, idle)
+def judge(times, ends, alone, bring, idle, seconds, more=()):
+    """Latencies beside those of a card of its own, which takes bring ns for the missing bytes; what training could keep beside it. more: processor
+    time of each request beyond that of one alone, in ns: the ideal of the same processor (own_p50) has that, too."""
+    best, brought = ideal(times, ends, [alone] * len(times), bring, idle)
+    own, _ = ideal(times, ends, [max(0, alone + each) for each in more or [0] * len(times)], bring, idle)
     took = [end - arrived for arrived, end in zip(times, ends)]
     busy = len(took) * alone + 2 * brought * bring
     return {"requests": len(took), "brought": brought, "ideal_kept": max(0.0, 1 - busy / 1e9 / seconds),
             "arrivals_s": [round((arrived - times[0]) / 1e9, 4) for arrived in times],
             "latencies_s": [round(ns / 1e9, 4) for ns in took], "ideal_s": [round(ns / 1e9, 4) for ns in best],
             **{name: quantile(took, part) / 1e9 for name, part in QUANTILES.items()},
-            **{"ideal_" + name: quantile(best, part) / 1e9 for name, part in QUANTILES.items()}}
+            **{"ideal_" + name: quantile(best, part) / 1e9 for name, part in QUANTILES.items()},
+            **{"own_" + name: quantile(own, part) / 1e9 for name, part in QUANTILES.items()}}

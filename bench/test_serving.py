@@ -113,7 +113,7 @@ class Serving(kit.BuildTest):
         self.assertGreater(result["cases"]["server"]["missing_bytes"], 0)
         self.assertEqual(len(server["latencies_s"]), server["requests"])
         self.assertTrue(all(mine > 0 for mine in server["latencies_s"] + server["ideal_s"]))
-        self.assertEqual([each["name"] for each in result["rows"]], ["server: training keeps", "server: server, p50", "server: server, p99"])
+        self.assertEqual([each["name"] for each in result["rows"]], ["server: training keeps", *(f"server: server, {part}{words}" for part in ("p50", "p99") for words in ("", ", with its processor time"))])
         self.assertEqual([each["class"] for each in result["frontier"]], ["default", "background"])
         table = [line for line in said.splitlines() if line.startswith(("server ", "frontier "))]
         self.assertEqual(len(table), 5, said)
