@@ -445,11 +445,17 @@ static void begin_of_user(struct harness *h, int who, uint32_t user, uint64_t by
     obey_target(h, who);
 }
 
-/* A program with bursts of 2 s and rests of 0.9 s takes a step of 20 ms. */
-static void step_bursts(struct harness *h, int who, int *ran, int *rests)
+/* A program that runs for so many steps, however long it waits for them, and rests for so many. */
+struct bursts {
+    int burst, rest, ran, rests;
+    int waited, longest; /* steps that its burst waited; the longest */
+};
+
+/* It takes a step. */
+static void step_bursts(struct harness *h, int who, struct bursts *its)
 {
-    if (*rests > 0) {
-        say_state(h, who, --*rests > 0 ? 0 : W, 7 * GIB,
+    if (its->rests > 0) {
+        say_state(h, who, --its->rests > 0 ? 0 : W, 7 * GIB,
                   has_run(h, who)
                       ? h->client[who].state.resident
                       : sched_min(h->client[who].state.resident, h->client[who].target.budget));
@@ -457,9 +463,12 @@ static void step_bursts(struct harness *h, int who, int *ran, int *rests)
     }
     obey_target(h, who);
     obey_target(h, who);
-    if (is_running(h, who) && ++*ran >= 100) {
-        *ran = 0;
-        *rests = 45;
+    if (!is_running(h, who)) {
+        its->waited++;
+        its->longest = its->waited > its->longest ? its->waited : its->longest;
+    } else if (++its->ran >= its->burst) {
+        its->ran = its->waited = 0;
+        its->rests = its->rest;
     }
 }
 
@@ -468,23 +477,51 @@ static void step_bursts(struct harness *h, int who, int *ran, int *rests)
 static void credit_spent_training_beside_a_small_holder_keeps_the_floor(void **state)
 {
     struct harness *h = *state;
-    int ran[4] = {0}, rests[4] = {0}, count = 0;
+    struct bursts its[4];
+    int count = 0;
 
     begin_of_user(h, 0, 1, GIB / 16);
     begin_of_user(h, 1, 2, 7 * GIB);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
+        its[i] = (struct bursts){.burst = 100, .rest = 45};
         begin_of_user(h, 2 + i, 1, 7 * GIB);
+    }
     for (int step = 0; step < 60000; step++) {
         for (int who = 0; who < 2; who++) {
             obey_target(h, who);
             obey_target(h, who);
         }
         for (int i = 0; i < 4; i++)
-            step_bursts(h, 2 + i, &ran[i], &rests[i]);
+            step_bursts(h, 2 + i, &its[i]);
         pass_time(h, 20 * MS);
         count += step >= 30000 && is_running(h, 1);
     }
     assert_in_range(count, 30000 * 28 / 100, 30000);
+}
+
+/* Five trainings, a program with bursts of 3 s that are more than its user's share, and one of another user
+ * with short ones, which come before those as long as they cannot be paid. */
+static void credit_spent_by_one_user_is_not_waited_for_by_another(void **state)
+{
+    struct harness *h = *state;
+    struct bursts heavy = {.burst = 150, .rest = 200}, light = {.burst = 5, .rest = 200};
+
+    for (int who = 0; who < 7; who++)
+        begin_of_user(h, who, 1 + (uint32_t)who, 7 * GIB);
+    for (int step = 0; step < 60000; step++) {
+        for (int who = 0; who < 5; who++) {
+            obey_target(h, who);
+            obey_target(h, who);
+        }
+        step_bursts(h, 5, &heavy);
+        step_bursts(h, 6, &light);
+        pass_time(h, 20 * MS);
+        if (step < 10000)
+            heavy.longest = light.longest = 0;
+    }
+    assert_true(is_found(h, 6));
+    assert_in_range(heavy.longest, 1000, 60000);
+    assert_in_range(light.longest, 0, 150 + 2 * STOPPED);
 }
 
 int main(void)
@@ -507,6 +544,7 @@ int main(void)
         scenario(credit_rises_while_one_of_the_others_runs_beside),
         scenario(credit_of_one_that_is_interrupted_stays),
         scenario(credit_spent_training_beside_a_small_holder_keeps_the_floor),
+        scenario(credit_spent_by_one_user_is_not_waited_for_by_another),
         scenario(new_one_goes_at_once_where_the_other_one_has_long_computed),
         scenario(new_one_waits_for_the_turn_of_one_that_has_just_begun),
         scenario(new_ones_in_a_row_leave_the_floor),
