@@ -198,6 +198,8 @@ static void party_free(struct sched_party *party)
         device->revoke.head = NULL;
     if (device->cleared.party == party)
         device->cleared.party = NULL;
+    if (device->waiting.back == party)
+        device->waiting.back = NULL;
     lockd_list_remove(&party->settle);
     lockd_list_remove(&party->of_gang);
     lockd_list_remove(&party->of_device);

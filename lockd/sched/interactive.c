@@ -39,10 +39,14 @@ static uint64_t usual_most(const struct sched_party *party)
     return BURST_MOST;
 }
 
-/* Its history says so, before the present burst. */
+/* Its history says so, before the present burst. What it took for rests while it might idle for less
+ * may be gaps now. */
 bool sched_party_is_known(const struct sched_party *party)
 {
-    return party->bursts.usual != LOCKD_NEVER && party->bursts.is_short && party->bursts.rests;
+    const struct sched_party_bursts *bursts = &party->bursts;
+
+    return bursts->usual != LOCKD_NEVER && bursts->is_short && bursts->rests &&
+           bursts->rest >= sched_device_idle(party->device) / 2;
 }
 
 /* other: it was other work than before (is_other_work), which is not cut short. */

@@ -13,6 +13,7 @@
 #include "lockd/sched/group.h"
 #include "lockd/sched/host.h"
 #include "lockd/sched/measure.h"
+#include "lockd/sched/queue.h"
 #include "lockd/sched/send.h"
 #include "lockd/sched/together.h"
 #include "lockd/sched/turns.h"
@@ -41,7 +42,8 @@ static void note_deadline(struct sched_device *device)
     device->deadline = sched_min(device->grace_at, device->stop_at);
     if (device->waiting.queue.count + device->waiting.hopeless.count != 0)
         device->deadline =
-            sched_min(sched_min(device->deadline, device->revoke.at), device->waiting.again_at);
+            sched_min(sched_min(device->deadline, device->revoke.at),
+                      sched_min(device->waiting.again_at, sched_queue_back_at(device)));
     if (device->space.short_bytes != 0)
         device->deadline = sched_min(device->deadline, device->space.short_until);
     device->deadline = sched_min(device->deadline, device->told.exact_at);

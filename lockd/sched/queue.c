@@ -11,6 +11,7 @@
 #include "lockd/sched/interactive.h"
 #include "lockd/sched/shares.h"
 #include "lockd/sched/policy.h"
+#include "lockd/sched/quantum.h"
 
 #define BACKGROUND_KEY (UINT64_MAX - 1) /* behind all others, whatever the policy */
 
@@ -152,6 +153,28 @@ uint64_t sched_queue_takes(const struct sched_party *party)
     return party->books.need;
 }
 
+/* It was between two calls when its turn was ended before its time, so whether it comes back shows
+ * within the time that it may idle. */
+uint64_t sched_queue_back_at(const struct sched_device *device)
+{
+    const struct sched_party *back = device->waiting.back;
+
+    if (back == NULL || !back->turn.interrupted || back->turn.held ||
+        back->wait.queued_of != NULL || back->bursts.quiet_at == LOCKD_NEVER ||
+        device->share.at >= back->bursts.quiet_at + sched_party_idle(back))
+        return LOCKD_NEVER;
+    return back->bursts.quiet_at + sched_party_idle(back);
+}
+
+static bool is_place_of_another(const struct sched_party *head)
+{
+    const struct sched_device *device = head->device;
+
+    return !head->wait.first && !head->bursts.first &&
+           sched_queue_back_at(device) != LOCKD_NEVER &&
+           device->waiting.back->wait.queued.key < head->wait.queued.key;
+}
+
 /* The one to be served next; those that do not fit beside stuck ones keep their places in front
  * of it. A stuck one would only repeat what it has, unless others of its gang can end what it waits
  * for. What can never fit has its turn only when nobody else has work. */
@@ -176,7 +199,7 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
         if (sched_queue_takes(party) <= room_for(party) &&
             (at == first || waits != NULL || !party->books.counted_stuck ||
              party->gang->client_count > 1))
-            return party;
+            return is_place_of_another(party) ? NULL : party;
     }
     if (waits != NULL || owes != NULL) /* nobody can be served instead */
         return owes != NULL ? owes : waits;

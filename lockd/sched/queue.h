@@ -26,5 +26,8 @@ uint64_t sched_queue_lost(const struct sched_party *party);
 uint64_t sched_queue_takes(const struct sched_party *party);
 /* The one to be served next, or NULL. */
 struct sched_party *sched_queue_head(const struct sched_device *device);
+/* Until then one that was interrupted may come back for its place, which nobody gets meanwhile;
+ * LOCKD_NEVER: there is none. */
+uint64_t sched_queue_back_at(const struct sched_device *device);
 
 #endif

@@ -455,7 +455,7 @@ struct bursts {
 static void step_bursts(struct harness *h, int who, struct bursts *its)
 {
     if (its->rests > 0) {
-        say_state(h, who, --its->rests > 0 ? 0 : W, 7 * GIB,
+        say_state(h, who, --its->rests > 0 ? 0 : W, h->client[who].state.demand,
                   has_run(h, who)
                       ? h->client[who].state.resident
                       : sched_min(h->client[who].state.resident, h->client[who].target.budget));
@@ -497,6 +497,38 @@ static void credit_spent_training_beside_a_small_holder_keeps_the_floor(void **s
         count += step >= 30000 && is_running(h, 1);
     }
     assert_in_range(count, 30000 * 28 / 100, 30000);
+}
+
+/* Two trainings that do not fit beside each other, and short bursts for which only one of them has to stop: it
+ * has its turn back when they are over, although it was between two calls when it stopped. */
+static void turn_of_one_that_stops_between_two_calls_goes_on(void **state)
+{
+    struct harness *h = *state;
+    struct sched_settings settings = *sched_settings(h->sched);
+    struct bursts its = {.burst = 5, .rest = 100};
+    int ran[3] = {0};
+
+    settings.quantum_min_ns = 30 * SECOND;
+    sched_set(h->sched, &settings, h->now);
+    begin_of_user(h, 0, 1, 9 * GIB);
+    begin_of_user(h, 1, 2, 2 * GIB);
+    begin_of_user(h, 2, 3, 4 * GIB);
+    for (int step = 0; step < 60000; step++) {
+        if (is_running(h, 0) && !has_run(h, 0)) {
+            say_state(h, 0, 0, 9 * GIB, h->client[0].target.budget);
+        } else {
+            obey_target(h, 0);
+            obey_target(h, 0);
+        }
+        obey_target(h, 2);
+        obey_target(h, 2);
+        step_bursts(h, 1, &its);
+        pass_time(h, 20 * MS);
+        for (int who = 0; who < 3; who++)
+            ran[who] += is_running(h, who);
+    }
+    assert_true(is_found(h, 1));
+    assert_in_range(ran[0], ran[2] * 9 / 10, ran[2] * 11 / 10);
 }
 
 /* Five trainings, a program with bursts of 3 s that are more than its user's share, and one of another user
@@ -544,6 +576,7 @@ int main(void)
         scenario(credit_rises_while_one_of_the_others_runs_beside),
         scenario(credit_of_one_that_is_interrupted_stays),
         scenario(credit_spent_training_beside_a_small_holder_keeps_the_floor),
+        scenario(turn_of_one_that_stops_between_two_calls_goes_on),
         scenario(credit_spent_by_one_user_is_not_waited_for_by_another),
         scenario(new_one_goes_at_once_where_the_other_one_has_long_computed),
         scenario(new_one_waits_for_the_turn_of_one_that_has_just_begun),
