@@ -210,8 +210,9 @@ def run_pressure(card, results, case, until):
     with Group(card, PRESSURE) as group:
         for at, (mode, name) in enumerate(HELPS.items()):
             group.say(f"help {mode}")
-            group.settle()
-            seconds = min(how.seconds, (until - time.monotonic()) / (len(HELPS) - at) - (how.settle + how.drain) * how.scale)
+            group.settle(how.settle if at == 0 else how.cell_settle)
+            left = len(HELPS) - at
+            seconds = min(how.seconds, (until - time.monotonic() - (left - 1) * how.cell_settle * how.scale) / left - how.drain * how.scale)
             if seconds < 4 * max(group.means()):
                 raise OutOfTime(f"{max(0, seconds):.0f} s are left for '{name}'")
             found, _ = group.measure(seconds)
