@@ -202,7 +202,7 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
             return is_place_of_another(party) ? NULL : party;
     }
     if (waits != NULL || owes != NULL) /* nobody can be served instead */
-        return owes != NULL ? owes : waits;
+        return waits != NULL ? waits : owes;
     if (first == NULL && device->turns.holder_count == 0)
         first = sched_order_first(&device->waiting.hopeless);
     while (first != NULL && sched_gang_waits_to_form(sched_party_of(first, wait.queued)->gang))

@@ -16,7 +16,8 @@
  * - the *fair share* of its user, then its own: what they had so is remembered with a half-life.
  *   Up to the fair share nothing more is asked. Beyond it the account must hold ever more, so a
  *   user with a great many bursts gets what the others leave, and takes nothing from another
- *   user's interactive programs, which come before it until then. The party's ordinary turns count against what the floor leaves.
+ *   user's interactive programs, which come before it until then. The party's ordinary turns count
+ *   against what the floor leaves.
  *
  * A party that is new has shown nothing. It goes in turn, but ends the turn of one that has computed
  * for longer than a turn without a rest, within the same bounds: most new ones are short. Of two
