@@ -25,6 +25,7 @@
 #define IDLE_STEP   10
 #define IDLE_PART   8
 #define GAP_FORGET  64
+#define KEPT        2 /* switches; for so long a place is kept, at most */
 
 /* How long the bursts of an interactive party usually are, at most. Whoever sets a quantum means by
  * it how long others wait for a program. */
@@ -142,6 +143,13 @@ static bool says_nothing(const struct sched_party *party, uint64_t ran)
 
     return bursts->waited != 0 && bursts->waited <= HIDDEN_ROW &&
            (sched_party_is_known(party) || ran > BURST_MOST);
+}
+
+/* ... and is not any more: it would give way again and again, and never come to run. */
+void sched_party_trial_ends(struct sched_party *party)
+{
+    if (is_tried(party))
+        party->bursts.waited = 0;
 }
 
 /* A burst that was served at once to see its length: if it was short, the party's history begins
@@ -270,6 +278,24 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
     bursts->rests = bursts->rest >= bursts->usual / (bursts->rests ? REST_STILL : REST_LEAST);
     if (sched_party_is_known(party))
         bursts->try_after = 0;
+}
+
+/* It was between two calls when its turn was ended before its time, so whether it comes back shows
+ * within the time that it may idle. To let another one go on costs two switches, so no more time than
+ * that is kept for it. */
+uint64_t sched_device_back_at(const struct sched_device *device)
+{
+    const struct sched_party *back = device->waiting.back;
+    uint64_t until;
+
+    if (back == NULL || device->sched->settings.policy != GS_POLICY_FAIR ||
+        !back->turn.interrupted || back->turn.held || back->wait.queued_of != NULL ||
+        back->gang->paused != 0 || back->gang->evicting != 0 ||
+        back->bursts.quiet_at == LOCKD_NEVER)
+        return LOCKD_NEVER;
+    until = back->bursts.quiet_at +
+            sched_min(sched_party_idle(back), KEPT * sched_device_switch(device));
+    return device->share.at < until ? until : LOCKD_NEVER;
 }
 
 enum gs_wire_class sched_gang_class(const struct sched_gang *gang)

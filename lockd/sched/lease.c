@@ -238,6 +238,7 @@ void sched_lease_admit(struct sched_party *party, bool backfilled, uint64_t now)
     party->gang->held_count++;
     sched_share_note(party, now);
     sched_books_party(party, now);
+    sched_queue_served(party, now);
     if (party->gang->held_count == party->gang->party_count) {
         sched_lease_begin(party->gang, now);
     } else {

@@ -11,7 +11,6 @@
 #include "lockd/sched/interactive.h"
 #include "lockd/sched/shares.h"
 #include "lockd/sched/policy.h"
-#include "lockd/sched/quantum.h"
 
 #define BACKGROUND_KEY (UINT64_MAX - 1) /* behind all others, whatever the policy */
 
@@ -153,26 +152,15 @@ uint64_t sched_queue_takes(const struct sched_party *party)
     return party->books.need;
 }
 
-/* It was between two calls when its turn was ended before its time, so whether it comes back shows
- * within the time that it may idle. */
-uint64_t sched_queue_back_at(const struct sched_device *device)
-{
-    const struct sched_party *back = device->waiting.back;
-
-    if (back == NULL || !back->turn.interrupted || back->turn.held ||
-        back->wait.queued_of != NULL || back->bursts.quiet_at == LOCKD_NEVER ||
-        device->share.at >= back->bursts.quiet_at + sched_party_idle(back))
-        return LOCKD_NEVER;
-    return back->bursts.quiet_at + sched_party_idle(back);
-}
-
 static bool is_place_of_another(const struct sched_party *head)
 {
     const struct sched_device *device = head->device;
+    const struct sched_party *back = device->waiting.back;
 
     return !head->wait.first && !head->bursts.first &&
-           sched_queue_back_at(device) != LOCKD_NEVER &&
-           device->waiting.back->wait.queued.key < head->wait.queued.key;
+           sched_device_back_at(device) != LOCKD_NEVER &&
+           back->wait.queued.key < head->wait.queued.key &&
+           !(back->wait.yields && back->wait.behind_arrival == head->wait.arrival);
 }
 
 /* The one to be served next; those that do not fit beside stuck ones keep their places in front
@@ -192,14 +180,13 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
             waits = waits != NULL ? waits : party;
             continue;
         }
-        if (!party->wait.first && sched_share_owes(party)) {
-            owes = owes != NULL ? owes : party;
+        if (sched_queue_takes(party) > room_for(party) ||
+            (at != first && waits == NULL && owes == NULL && party->books.counted_stuck &&
+             party->gang->client_count < 2))
             continue;
-        }
-        if (sched_queue_takes(party) <= room_for(party) &&
-            (at == first || waits != NULL || !party->books.counted_stuck ||
-             party->gang->client_count > 1))
+        if (party->wait.first || !sched_share_owes(party))
             return is_place_of_another(party) ? NULL : party;
+        owes = owes != NULL ? owes : party;
     }
     if (waits != NULL || owes != NULL) /* nobody can be served instead */
         return waits != NULL ? waits : owes;
@@ -208,6 +195,23 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
     while (first != NULL && sched_gang_waits_to_form(sched_party_of(first, wait.queued)->gang))
         first = sched_order_next(first);
     return first != NULL ? sched_party_of(first, wait.queued) : NULL;
+}
+
+/* It has its turn: those that it came before have the places again that they have by themselves. */
+void sched_queue_served(struct sched_party *party, uint64_t now)
+{
+    struct sched_node *next;
+
+    for (struct sched_node *at = sched_order_first(&party->device->waiting.queue); at != NULL;
+         at = next) {
+        struct sched_party *other = sched_party_of(at, wait.queued);
+
+        next = sched_order_next(at);
+        if (!other->wait.yields || other->wait.behind_arrival != party->wait.arrival)
+            continue;
+        other->wait.yields = false;
+        sched_queue_renew(other, now);
+    }
 }
 
 void sched_queue_renew(struct sched_party *party, uint64_t now)

@@ -14,6 +14,8 @@ void sched_queue_leave(struct sched_party *party, uint64_t now);
 void sched_queue_drop(struct sched_party *party);
 /* Its place may be another one now. */
 void sched_queue_renew(struct sched_party *party, uint64_t now);
+/* ... those that only waited for this one to come before them. */
+void sched_queue_served(struct sched_party *party, uint64_t now);
 /* ... those that have become interactive while they wait. */
 void sched_queue_look_again(struct sched_device *device, uint64_t now);
 /* ... and those of all parties of the gang, whose priority may be another one. */
@@ -26,8 +28,5 @@ uint64_t sched_queue_lost(const struct sched_party *party);
 uint64_t sched_queue_takes(const struct sched_party *party);
 /* The one to be served next, or NULL. */
 struct sched_party *sched_queue_head(const struct sched_device *device);
-/* Until then one that was interrupted may come back for its place, which nobody gets meanwhile;
- * LOCKD_NEVER: there is none. */
-uint64_t sched_queue_back_at(const struct sched_device *device);
 
 #endif

@@ -351,6 +351,8 @@ void sched_share_settle(struct sched_device *device, uint64_t now)
                 share->coming->turn.progress + COMING * sched_device_switch(device);
     } else if (comes) {
         share->held_off = true;
+    } else if (share->going == NULL && sched_device_back_at(device) != LOCKD_NEVER) {
+        share->held_off = false; /* they wait for one of them */
     }
 }
 

@@ -277,8 +277,10 @@ static void end_turn(struct sched_party *victim, struct sched_party *head, uint6
     victim->wait.behind_key = head->wait.queued.key;
     victim->wait.behind_number = head->wait.queued.number;
     victim->wait.behind_arrival = head->wait.arrival;
-    if (interrupted)
+    if (interrupted) {
         victim->device->waiting.back = victim;
+        sched_party_trial_ends(victim);
+    }
     head->turn.interrupts = head->turn.interrupts || interrupted;
     sched_lease_end(victim->gang, now);
 }
