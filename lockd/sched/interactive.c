@@ -290,7 +290,6 @@ uint64_t sched_device_back_at(const struct sched_device *device)
 
     if (back == NULL || device->sched->settings.policy != GS_POLICY_FAIR ||
         !back->turn.interrupted || back->turn.held || back->wait.queued_of != NULL ||
-        back->gang->paused != 0 || back->gang->evicting != 0 ||
         back->bursts.quiet_at == LOCKD_NEVER)
         return LOCKD_NEVER;
     until = back->bursts.quiet_at +

@@ -71,38 +71,6 @@ static void place_is_not_kept_for_longer_than_switches_take(void **state)
     assert_in_range(ran[3], 0, 60000 / 20);
 }
 
-/* 0 is interrupted, and paused by its user: 2 goes on at once. */
-static void place_of_one_that_is_paused_is_not_kept(void **state)
-{
-    struct harness *h = *state;
-    struct bursts its = {.burst = 5, .rest = 500};
-    int paused = 0, waits = 0;
-
-    set_times(h, 9 * SECOND);
-    begin_of_user(h, 0, 1, 9 * GIB);
-    begin_of_user(h, 1, 2, 2 * GIB);
-    begin_of_user(h, 2, 3, 4 * GIB);
-    for (int step = 0; step < 20000 && paused < 600; step++) {
-        if (paused == 0 && step > 5000 && is_running(h, 0) && !has_run(h, 0)) {
-            sched_pause(h->sched, h->client[0].client, true, h->now);
-            harness_take(h);
-            paused = 1;
-        }
-        if (paused == 0)
-            step_training(h, 0);
-        else
-            say_state(h, 0, 0, 9 * GIB,
-                      sched_min(h->client[0].state.resident, h->client[0].target.budget));
-        step_training(h, 2);
-        step_bursts(h, 1, &its);
-        pass_time(h, 20 * MS);
-        paused += paused != 0;
-        waits += paused > 100 && !is_running(h, 2);
-    }
-    assert_int_equal(paused, 600);
-    assert_int_equal(waits, 0);
-}
-
 /* 0 is stuck with 4 GiB; 1 is interactive by its class, had more than its share, and does not fit beside 0. It
  * keeps none of the trainings waiting, which do. */
 static void one_that_owes_and_has_no_room_is_passed(void **state)
@@ -141,7 +109,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         scenario(place_of_one_between_two_calls_is_kept),
         scenario(place_is_not_kept_for_longer_than_switches_take),
-        scenario(place_of_one_that_is_paused_is_not_kept),
         scenario(one_that_owes_and_has_no_room_is_passed),
     };
 
