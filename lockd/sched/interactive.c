@@ -145,10 +145,10 @@ static bool says_nothing(const struct sched_party *party, uint64_t ran)
            (sched_party_is_known(party) || ran > BURST_MOST);
 }
 
-/* ... and is not any more: it would give way again and again, and never come to run. */
+/* ... and is not any more, if it gave way before it ran: it would again and again. */
 void sched_party_trial_ends(struct sched_party *party)
 {
-    if (is_tried(party))
+    if (is_tried(party) && party->turn.started == 0)
         party->bursts.waited = 0;
 }
 

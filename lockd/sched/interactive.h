@@ -36,7 +36,7 @@ uint64_t sched_party_again_at(const struct sched_party *party, uint64_t now);
 uint64_t sched_party_lasts_until(const struct sched_party *party, uint64_t now);
 /* Does its present burst last for so long, perhaps, since it has to wait for turns? */
 bool sched_party_piles_up(const struct sched_party *party, uint64_t now);
-/* Its turn is ended. If it had it only to be measured, it goes on in turn. */
+/* Its turn is ended. If it had it only to be measured, and has not run, it goes on in turn. */
 void sched_party_trial_ends(struct sched_party *party);
 /* Until then one that was interrupted may come back for its place, which nobody gets meanwhile;
  * LOCKD_NEVER: there is none. */
