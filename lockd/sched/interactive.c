@@ -145,7 +145,7 @@ static bool says_nothing(const struct sched_party *party, uint64_t ran)
            (sched_party_is_known(party) || ran > BURST_MOST);
 }
 
-/* ... and is not any more, if it gave way before it ran: it would again and again. */
+/* One that is tried, and gives way before it has run, would do so again and again. */
 void sched_party_trial_ends(struct sched_party *party)
 {
     if (is_tried(party) && party->turn.started == 0)

@@ -333,7 +333,7 @@ struct sched_device_waiting {
     struct sched_order queue, hopeless;
     struct sched_order forming; /* they wait for their gangs' forming turns: together.c */
     uint64_t again_at;          /* when one of them may have become interactive; LOCKD_NEVER */
-    const struct sched_party *back; /* the last whose turn was ended before its time: queue.c */
+    const struct sched_party *back; /* the last whose turn was ended before its time */
 };
 
 /* Parties that have it: lease.c, turns.c. */

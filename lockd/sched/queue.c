@@ -152,6 +152,8 @@ uint64_t sched_queue_takes(const struct sched_party *party)
     return party->books.need;
 }
 
+/* One that was interrupted may come back for the place before it, unless it was interrupted for this
+ * one. */
 static bool is_place_of_another(const struct sched_party *head)
 {
     const struct sched_device *device = head->device;
