@@ -206,15 +206,17 @@ def run_frontier(card, results, case, until):
 # --- fewer bytes ---
 
 def run_pressure(card, results, case, until):
-    how, totals = card.how, {}
+    how, totals, seconds = card.how, {}, card.how.seconds
     with Group(card, PRESSURE) as group:
         for at, (mode, name) in enumerate(HELPS.items()):
             group.say(f"help {mode}")
             group.settle(how.settle if at == 0 else how.cell_settle)
             left = len(HELPS) - at
-            seconds = min(how.seconds, (until - time.monotonic() - (left - 1) * how.cell_settle * how.scale) / left - how.drain * how.scale)
-            if seconds < 4 * max(group.means()):
-                raise OutOfTime(f"{max(0, seconds):.0f} s are left for '{name}'")
+            fits = (until - time.monotonic() - (left - 1) * how.cell_settle * how.scale) / left - how.drain * how.scale
+            if at == 0:  # the others get the same requests
+                seconds = min(seconds, fits)
+            if min(seconds, fits) < 4 * max(group.means()) or fits < 0.9 * seconds:
+                raise OutOfTime(f"{max(0, fits):.0f} s are left for '{name}'")
             found, _ = group.measure(seconds)
             count = sum(each["requests"] for each in found)
             totals[name] = {"bytes": sum(each["moved_in"] + each["moved_out"] for each in found) / count, "programs": found,

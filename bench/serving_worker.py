@@ -16,7 +16,7 @@ torch: a Llama-like model of random weights. A step is one of fine-tuning (bf16,
 tokens and UNITS tokens by greedy generation, which must always be the same ones. stub: the driver alone, by ctypes: a step sets
 all of the memory, a unit one part of it. It is what runs on the simulated card.
 
-Scratch memory is written by each request and not needed afterwards. pressure: what the allocator keeps is freed when memory is to
+Scratch memory is written by each request, with other contents each time, and not needed afterwards. pressure: what the allocator keeps is freed when memory is to
 leave (on_pressure; torch.cuda.empty_cache). discard: it stays, and after a request its contents are given up.
 """
 import ctypes
@@ -45,7 +45,7 @@ class Torch:
         from random_llama import make_model
         self.torch, self.make_model = torch, make_model
         self.reference, self.wrong, self.steps = {}, 0, 0
-        self.scratch_bytes, self.kept = 0, None
+        self.scratch_bytes, self.kept, self.requests = 0, None, 0
 
     def take(self, kind, nbytes, scratch_bytes):
         torch, self.scratch_bytes = self.torch, scratch_bytes
@@ -87,7 +87,8 @@ class Torch:
 
     def request(self, units):
         if self.scratch_bytes:
-            (self.scratch() if self.kept is None else self.kept).fill_(1)
+            self.requests += 1
+            (self.scratch() if self.kept is None else self.kept).fill_(self.requests % 255 + 1)
         self.generate(units)
         if self.kept is not None:
             api.discard(self.kept)
@@ -108,6 +109,7 @@ class Stub:
         self.steps, self.values = 0, [0] * PARTS
         self.lock = threading.Lock()  # the callback must not free what a request is using
         self.scratch_bytes, self.scratch, self.mode = 0, ctypes.c_uint64(), "none"
+        self.requests = 0
 
     def call(self, name, *words):
         result = self.driver[name](*words)
@@ -156,7 +158,8 @@ class Stub:
             if self.scratch_bytes:
                 if not self.scratch.value:
                     self.call("cuMemAlloc_v2", ctypes.byref(self.scratch), ctypes.c_size_t(self.scratch_bytes))
-                self.call("cuMemsetD8Async", self.scratch, ctypes.c_ubyte(1), ctypes.c_size_t(self.scratch_bytes), None)
+                self.requests += 1
+                self.call("cuMemsetD8Async", self.scratch, ctypes.c_ubyte(self.requests % 255 + 1), ctypes.c_size_t(self.scratch_bytes), None)
             for _ in range(units):
                 self.set_part()
                 self.call("cuCtxSynchronize")
