@@ -152,8 +152,7 @@ uint64_t sched_queue_takes(const struct sched_party *party)
     return party->books.need;
 }
 
-/* One that was interrupted may come back for the place before it, unless it was interrupted for this
- * one. */
+/* One that was interrupted may come back for the place before it. */
 static bool is_place_of_another(const struct sched_party *head)
 {
     const struct sched_device *device = head->device;
@@ -161,8 +160,7 @@ static bool is_place_of_another(const struct sched_party *head)
 
     return !head->wait.first && !head->bursts.first &&
            sched_device_back_at(device) != LOCKD_NEVER &&
-           back->wait.queued.key < head->wait.queued.key &&
-           !(back->wait.yields && back->wait.behind_arrival == head->wait.arrival);
+           back->wait.queued.key < head->wait.queued.key;
 }
 
 /* The one to be served next; those that do not fit beside stuck ones keep their places in front
