@@ -13,7 +13,8 @@
  * that instead.
  *
  * With overcommit memory goes beyond the card in the same way when less of the card is left than the
- * program's part of it, since others' contexts came later.
+ * program's part of it, since others' contexts came later. If nothing that is missing can go there, as
+ * memory that may be exported cannot, what is on the card goes and makes room.
  *
  * State: client thread only.
  */
@@ -167,6 +168,20 @@ static void note_beyond(const struct gs_device *device, uint64_t bytes)
         gs_uses_begin();
 }
 
+/* A chunk that is on the card, where nothing that is missing can go or is coming. */
+static bool send_chunk(const struct gs_device *device, struct gs_exchange_chunk *it)
+{
+    const uint64_t most = most_of_excess(device);
+    bool sent;
+
+    if (most == 0 || gs_swap_is_under_way(device, false) ||
+        gs_swap_is_under_way(device, true) || !find_chunk(device, GS_CHUNK_RESIDENT, most, it))
+        return false;
+    sent = gs_exchange_send_beyond(it);
+    self.asks = !sent;
+    return sent;
+}
+
 /* True: some went, and there may be more. */
 static bool put_device(struct gs_device *device, bool stopped, uint64_t until)
 {
@@ -179,6 +194,8 @@ static bool put_device(struct gs_device *device, bool stopped, uint64_t until)
         return false;
     while ((bytes == 0 || gs_now() < until) && find_missing(device, stopped, &it) &&
            put_chunk(&it))
+        bytes += it.bytes;
+    while (stopped && (bytes == 0 || gs_now() < until) && send_chunk(device, &it))
         bytes += it.bytes;
     gs_driver.cuCtxPopCurrent_v2(&popped);
     if (bytes != 0)

@@ -46,18 +46,31 @@ static void maybe_release(struct soak_thread *thread, struct soak_block *block)
     block->handle = 0;
 }
 
+/* What may be exported has to be on the card, where a program with overcommit may have other memory. */
+static bool may_be_refused(const CUmemAllocationProp *prop)
+{
+    return prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+           getenv("GPUSHARE_OVERCOMMIT") != NULL;
+}
+
 bool soak_vmm_allocate(struct soak_thread *thread, struct soak_block *block, size_t bytes)
 {
     CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)thread->device}};
     const size_t size = (bytes + GRANULE - 1) / GRANULE * GRANULE;
+    CUresult created;
 
     if (random_below(&thread->random, 2) == 0)
         prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     must_succeed(thread, cuMemAddressReserve(&block->device, size, 0, 0, 0),
                  "cuMemAddressReserve");
-    must_succeed(thread, cuMemCreate(&block->handle, size, &prop, 0), "cuMemCreate");
+    created = cuMemCreate(&block->handle, size, &prop, 0);
+    if (created == CUDA_ERROR_OUT_OF_MEMORY && may_be_refused(&prop)) {
+        must_succeed(thread, cuMemAddressFree(block->device, size), "cuMemAddressFree");
+        return false;
+    }
+    must_succeed(thread, created, "cuMemCreate");
     must_succeed(thread, cuMemMap(block->device, size, 0, block->handle, 0), "cuMemMap");
     must_succeed(thread, allow_access(thread, block, size), "cuMemSetAccess");
     block->mapped = size;

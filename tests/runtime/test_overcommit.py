@@ -230,6 +230,14 @@ class Overcommit(BuildTest):
                 other.end()
             told.end()
 
+    def test_all_kinds_of_memory_on_a_full_card(self):
+        """Nobody waits for what cannot come, if other memory can go beyond the card for it."""
+        for seed in (5, 5, 5, 8, 9, 12):
+            with Card(self.build, memory="72MiB", GPUSHARE_OVERCOMMIT="64MiB", GPUSHARE_OVERCOMMIT_GRAIN="2MiB") as card:
+                code, out, err = card.run([os.path.join(self.build, "tests", "runtime", "soak"), "--seed", str(seed), "--seconds", "2",
+                                           "--threads", "4", "--memory", "96MiB", "--largest", "12MiB"])
+                check(code == 0 and out.startswith("ok"), f"seed {seed}: {code}: {out} {err}")
+
     def test_suspended(self):
         """Suspended, its part of the card goes to others."""
         with Beyond(self.build) as card:
