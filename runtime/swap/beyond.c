@@ -168,7 +168,7 @@ static void note_beyond(const struct gs_device *device, uint64_t bytes)
         gs_uses_begin();
 }
 
-/* A chunk that is on the card, where nothing that is missing can go or is coming. */
+/* Where nothing that is missing can go, and nothing is on its way: a chunk that is on the card. */
 static bool send_chunk(const struct gs_device *device, struct gs_exchange_chunk *it)
 {
     const uint64_t most = most_of_excess(device);
