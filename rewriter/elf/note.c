@@ -111,8 +111,7 @@ static int decode_changes(struct elf_note *note, const struct elf_source *source
 
 static bool is_known(const char magic[sizeof ELF_UNDO_MAGIC])
 {
-    return memcmp(magic, ELF_UNDO_MAGIC, sizeof ELF_UNDO_MAGIC) == 0 ||
-           memcmp(magic, ELF_UNDO_OLD_MAGIC, sizeof ELF_UNDO_OLD_MAGIC) == 0;
+    return memcmp(magic, ELF_UNDO_MAGIC, sizeof ELF_UNDO_MAGIC) == 0;
 }
 
 /* `at`: where the undo note is now. */
@@ -203,13 +202,6 @@ void elf_note_deinit(struct elf_note *note)
     note->undo = NULL;
     note->undo_bytes = NULL;
     note->undo_count = 0;
-}
-
-enum elf_checksum_kind elf_note_checksum_kind(const struct elf_note *note)
-{
-    bool old = memcmp(note->head.magic, ELF_UNDO_OLD_MAGIC, sizeof ELF_UNDO_OLD_MAGIC) == 0;
-
-    return old ? ELF_CHECKSUM_OLD : ELF_CHECKSUM_XXH3;
 }
 
 void elf_note_value(const char *text, const char *key, char *buffer, size_t size)

@@ -39,7 +39,6 @@
 #define ELF_OLD_STRINGS    ".gpushare.strings" /* keeps the bytes of a .dynstr that moved */
 #define ELF_MARKER_MAGIC   "gpushare-marker"   /* 16 bytes with its NUL */
 #define ELF_UNDO_MAGIC     "gpushare-undo-4"
-#define ELF_UNDO_OLD_MAGIC "gpushare-undo-3" /* the same but for the kind of the checksums */
 
 #define ELF_UNDO_ZEROS     1u /* flag of an undo entry: the bytes were zeros and are not stored */
 #define ELF_UNDO_ZEROS_MAX 65536 /* bytes of such an entry */
@@ -96,9 +95,6 @@ enum elf_note_state { ELF_NOTE_NONE = 0, ELF_NOTE_FOUND = 1 };
  * a missing or damaged undo note is found as well; then `lost` has the reason. */
 enum elf_note_state elf_note_find(struct elf_note *note, const struct elf_source *source);
 void elf_note_deinit(struct elf_note *note);
-
-/* The kind of the checksums in the head of a note that was found. */
-enum elf_checksum_kind elf_note_checksum_kind(const struct elf_note *note);
 
 /* Copies the value of a marker line ("runtime") into buffer; an empty string if it is not
  * there. */

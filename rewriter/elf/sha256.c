@@ -5,6 +5,12 @@
  *
  * Owns nothing but the round constants; no state outside the caller's struct, any thread. Files
  * of a wheel can have several GB; with the instructions hashing is as fast as copying.
+ *
+ * No library is used, because RECORD files are the only reason to hash: nettle is under the LGPL,
+ * so each portable binary, which links everything statically, would have to come with means to
+ * link it again; libcrypto 1.1.1, of the Debian against which these binaries are linked, has a
+ * licence with an advertising clause. The code below follows a fixed standard, and a test checks
+ * it with the vectors of that standard.
  */
 #include "rewriter/elf/sha256.h"
 

@@ -8,11 +8,11 @@
 
 #include <string.h>
 
-void elf_sums_init(struct elf_sums *sums, enum elf_checksum_kind kind, uint64_t image_end)
+void elf_sums_init(struct elf_sums *sums, uint64_t image_end)
 {
     memset(sums, 0, sizeof *sums);
     sums->image_end = image_end;
-    elf_checksum_init(&sums->stream, kind);
+    elf_checksum_init(&sums->stream);
     sums->image = sums->stream;
 }
 

@@ -22,7 +22,7 @@ struct elf_sums {
     uint8_t header[sizeof(Elf64_Ehdr)];
 };
 
-void elf_sums_init(struct elf_sums *sums, enum elf_checksum_kind kind, uint64_t image_end);
+void elf_sums_init(struct elf_sums *sums, uint64_t image_end);
 
 /* Takes the next bytes of the file, from its beginning on. */
 void elf_sums_update(struct elf_sums *sums, const void *bytes, size_t length);

@@ -72,10 +72,8 @@ static int write_image(const struct elf_job *job, struct elf_output *output, Elf
 {
     const struct elf_undo_head *head = &job->note.head;
     struct elf_source source = job->raw;
-    struct elf_copy copy = {.output = output,
-                            .original = &source,
-                            .sync = !job->options->no_sync,
-                            .kind = elf_note_checksum_kind(&job->note)};
+    struct elf_copy copy = {
+        .output = output, .original = &source, .sync = !job->options->no_sync};
     struct elf_digests digests;
     struct elf_change *list;
     size_t count;

@@ -76,10 +76,8 @@ static int fill_patched(struct elf_job *job, struct elf_output *output, struct g
 static int fill_original(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     struct elf_source original = elf_job_original(job);
-    struct elf_copy copy = {.output = output,
-                            .original = &original,
-                            .sync = !job->options->no_sync,
-                            .kind = elf_note_checksum_kind(&job->note)};
+    struct elf_copy copy = {
+        .output = output, .original = &original, .sync = !job->options->no_sync};
     const struct elf_undo_head *head = &job->note.head;
     struct elf_digests digests;
     int ret = elf_copy_original(&copy, head->image_end, &digests, err);

@@ -233,12 +233,12 @@ static int copy_checked(const struct elf_copy *copy, const struct elf_plan *plan
                          .fd = copy->output->fd,
                          .size = plan != NULL ? plan->tail.end : size}},
     };
-    int ret = elf_readback_init(&p.back, copy->kind, image_end, err);
+    int ret = elf_readback_init(&p.back, image_end, err);
 
     p.ring = aligned_alloc(PAGE, RING * CHUNK);
     if (ret == 0 && p.ring == NULL)
         ret = gs_err_set(err, -ENOMEM, "%s: no memory", copy->original->name);
-    elf_sums_init(&p.sums, copy->kind, image_end);
+    elf_sums_init(&p.sums, image_end);
     ret = ret ?: run_copy(&p, digests, err);
     free(p.ring);
     elf_readback_deinit(&p.back);

@@ -14,7 +14,6 @@ struct elf_copy {
     const struct elf_source *original; /* undone, if it was patched before */
     bool sync; /* the run will wait for the disk: start writing early, and use the time to
                   read every byte back; else only changed parts are read back */
-    enum elf_checksum_kind kind; /* of the checksums that are made on the way */
 };
 
 /* The checksums of the original, see sums.h. */

@@ -16,13 +16,12 @@
 
 #define STRETCH ((size_t)256 * 1024) /* bytes compared at a time; two stay in the cache */
 
-int elf_readback_init(struct elf_readback *back, enum elf_checksum_kind kind,
-                      uint64_t image_end, struct gs_err *err)
+int elf_readback_init(struct elf_readback *back, uint64_t image_end, struct gs_err *err)
 {
     back->buffers = aligned_alloc(STRETCH, 2 * STRETCH);
     if (back->buffers == NULL)
         return gs_err_set(err, -ENOMEM, "%s: no memory", back->original->name);
-    elf_sums_init(&back->sums, kind, image_end);
+    elf_sums_init(&back->sums, image_end);
     return 0;
 }
 

@@ -20,8 +20,7 @@ struct elf_readback {
 };
 
 /* 0 or -ENOMEM. deinit accepts a zeroed struct. */
-int elf_readback_init(struct elf_readback *back, enum elf_checksum_kind kind,
-                      uint64_t image_end, struct gs_err *err);
+int elf_readback_init(struct elf_readback *back, uint64_t image_end, struct gs_err *err);
 void elf_readback_deinit(struct elf_readback *back);
 
 /* Checks bytes [from, to) of the part that comes from the original. Must be called with

@@ -130,7 +130,7 @@ static void name_entry(char name[NAME_SIZE], const char *path)
     uint8_t digest[ELF_CHECKSUM_SIZE];
     struct elf_checksum sum;
 
-    elf_checksum_init(&sum, ELF_CHECKSUM_XXH3);
+    elf_checksum_init(&sum);
     elf_checksum_update(&sum, path, strlen(path));
     elf_checksum_final(&sum, digest);
     write_hex(name, digest, (NAME_SIZE - 1) / 2);

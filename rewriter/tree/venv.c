@@ -122,7 +122,7 @@ static bool is_original_of(const struct elf_job *job, const struct elf_note *not
 
     if (source.size != note->head.original_size)
         return false;
-    elf_sums_init(&sums, elf_note_checksum_kind(note), note->head.image_end);
+    elf_sums_init(&sums, note->head.image_end);
     for (uint64_t at = 0; at < source.size;) {
         size_t n =
             source.size - at < sizeof buffer ? (size_t)(source.size - at) : sizeof buffer;
@@ -145,8 +145,7 @@ static bool is_current(const struct elf_root *root, const char *copy, const char
     bool same = elf_job_open(&a, copy, &inside, NULL) == 0 && a.patched == ELF_NOTE_FOUND;
 
     same = elf_job_open(&b, target, &none, NULL) == 0 && same;
-    if (same && b.patched == ELF_NOTE_FOUND &&
-        elf_note_checksum_kind(&a.note) == elf_note_checksum_kind(&b.note))
+    if (same && b.patched == ELF_NOTE_FOUND)
         same = memcmp(b.note.head.original_checksum, a.note.head.original_checksum,
                       ELF_CHECKSUM_SIZE) == 0;
     else if (same)

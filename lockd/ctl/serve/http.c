@@ -7,7 +7,9 @@
  *
  * We do not use libmicrohttpd, because Debian's libmicrohttpd.a needs GnuTLS, which cannot be
  * linked statically (it loads p11-kit, which has no archive): gpusharectl would depend on both at
- * run time, for pages without TLS.
+ * run time, for pages without TLS. A build of it without TLS would need its sources here.
+ * picohttpparser would only replace the reading of the request line and of three headers; limits,
+ * deadlines and streams would stay, and Debian has no package of it.
  */
 #include "lockd/ctl/serve/http.h"
 

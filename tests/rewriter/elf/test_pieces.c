@@ -100,19 +100,18 @@ static void sha256_portable_equals_update(void **state)
     assert_memory_equal(portable, sha.state, sizeof portable);
 }
 
-static void sum_of(enum elf_checksum_kind kind, const uint8_t *bytes, size_t length,
-                   size_t piece, uint8_t digest[ELF_CHECKSUM_SIZE])
+static void sum_of(const uint8_t *bytes, size_t length, size_t piece,
+                   uint8_t digest[ELF_CHECKSUM_SIZE])
 {
     struct elf_checksum sum;
 
-    elf_checksum_init(&sum, kind);
+    elf_checksum_init(&sum);
     for (size_t at = 0; at < length; at += piece)
         elf_checksum_update(&sum, bytes + at, length - at < piece ? length - at : piece);
     elf_checksum_final(&sum, digest);
 }
 
-/* Of each kind: what it is for bytes that are given by a rule, known from elsewhere: XXH3 from
- * Debian's libxxhash 0.8.1, the old one from its definition in Python. */
+/* The expected value is from Debian's libxxhash 0.8.1. */
 static void checksum_known_values(void **state)
 {
     uint8_t bytes[1000], digest[ELF_CHECKSUM_SIZE];
@@ -120,26 +119,21 @@ static void checksum_known_values(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(i * 37 + (i >> 5));
-    sum_of(ELF_CHECKSUM_XXH3, bytes, sizeof bytes, sizeof bytes, digest);
+    sum_of(bytes, sizeof bytes, sizeof bytes, digest);
     expect_digest(digest, "a23ba936b928d2fc036c2678c09417ef00000000000000000000000000000000");
-    sum_of(ELF_CHECKSUM_OLD, bytes, sizeof bytes, sizeof bytes, digest);
-    expect_digest(digest, "0e868550801cbf0db83eb9ee55e48e89c6d5897f9d7f9f9051337380280a0b9b");
 }
 
 static void checksum_does_not_depend_on_pieces(void **state)
 {
-    static const enum elf_checksum_kind kinds[] = {ELF_CHECKSUM_XXH3, ELF_CHECKSUM_OLD};
     uint8_t bytes[1000], whole[ELF_CHECKSUM_SIZE], parts[ELF_CHECKSUM_SIZE];
 
     (void)state;
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(i * 37 + (i >> 5));
-    for (size_t k = 0; k < 2; k++) {
-        sum_of(kinds[k], bytes, sizeof bytes, sizeof bytes, whole);
-        for (size_t piece = 1; piece < 200; piece += 7) {
-            sum_of(kinds[k], bytes, sizeof bytes, piece, parts);
-            assert_memory_equal(whole, parts, sizeof whole);
-        }
+    sum_of(bytes, sizeof bytes, sizeof bytes, whole);
+    for (size_t piece = 1; piece < 200; piece += 7) {
+        sum_of(bytes, sizeof bytes, piece, parts);
+        assert_memory_equal(whole, parts, sizeof whole);
     }
 }
 
@@ -148,12 +142,12 @@ static void checksum_sees_every_bit_and_the_length(void **state)
     uint8_t bytes[200] = {0}, before[ELF_CHECKSUM_SIZE], after[ELF_CHECKSUM_SIZE];
 
     (void)state;
-    sum_of(ELF_CHECKSUM_XXH3, bytes, sizeof bytes, sizeof bytes, before);
-    sum_of(ELF_CHECKSUM_XXH3, bytes, sizeof bytes - 1, sizeof bytes, after); /* zeros less */
+    sum_of(bytes, sizeof bytes, sizeof bytes, before);
+    sum_of(bytes, sizeof bytes - 1, sizeof bytes, after); /* zeros less */
     assert_memory_not_equal(before, after, sizeof before);
     for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
         bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        sum_of(ELF_CHECKSUM_XXH3, bytes, sizeof bytes, sizeof bytes, after);
+        sum_of(bytes, sizeof bytes, sizeof bytes, after);
         assert_memory_not_equal(before, after, sizeof before);
         memset(bytes, 0, sizeof bytes);
     }

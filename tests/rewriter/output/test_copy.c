@@ -116,7 +116,7 @@ static void sum_up(const struct files *f, uint64_t image_end, struct elf_digests
 {
     struct elf_sums sums;
 
-    elf_sums_init(&sums, ELF_CHECKSUM_XXH3, image_end);
+    elf_sums_init(&sums, image_end);
     elf_sums_update(&sums, f->bytes, SIZE);
     elf_sums_final(&sums, digests->whole, digests->image);
 }
@@ -203,7 +203,7 @@ static int read_back(struct files *f, bool whole)
         .whole = whole,
     };
     struct elf_digests digests;
-    int ret = elf_readback_init(&back, ELF_CHECKSUM_XXH3, 1000, NULL);
+    int ret = elf_readback_init(&back, 1000, NULL);
 
     sum_up(f, 1000, &digests);
     ret = ret ?: elf_readback_check(&back, 0, (uint64_t)2 << 20, NULL);
@@ -256,7 +256,7 @@ static void sums_of_the_image_leave_out_the_section_headers_place(void **state)
     for (size_t round = 0; round < 3; round++) {
         struct elf_sums sums;
 
-        elf_sums_init(&sums, ELF_CHECKSUM_XXH3, 300);
+        elf_sums_init(&sums, 300);
         for (size_t at = 0; at < sizeof bytes; at += 37)
             elf_sums_update(&sums, bytes + at, sizeof bytes - at < 37 ? sizeof bytes - at : 37);
         elf_sums_final(&sums, whole[round], image[round]);
