@@ -11,8 +11,7 @@
 #
 #   GS_CHROOTS=FOLDER      where the Debians are made, and downloaded packages are kept (default /var/tmp/gpushare-chroots)
 #   GS_DEBIAN_MIRROR=URL   default http://deb.debian.org/debian
-#   CUDA_HOME=FOLDER       a CUDA toolkit that is shown inside, read-only (default /usr/local/cuda, if there is one)
-#   GS_FORCE_WHEELS=1      show none: NVIDIA's wheels are fetched inside
+#   GS_SHOW_CUDA=FOLDER    a CUDA toolkit that is shown inside, read-only (default: none, as on a new machine)
 #   GS_TEST_JOBS=N         tests at a time
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -59,7 +58,6 @@ make_debian() {
 }
 
 mount_into_it() {
-    local cuda
     mount -t proc proc "$root/proc"
     mount --rbind /dev "$root/dev"
     mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts "$root/dev/pts"
@@ -67,10 +65,9 @@ mount_into_it() {
     mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
     mount -t sysfs -o ro sysfs "$root/sys"
     mount --bind "$packages" "$root/var/cache/apt/archives"
-    cuda=$(readlink -f "${CUDA_HOME:-/usr/local/cuda}")
-    if [ -z "${GS_FORCE_WHEELS:-}" ] && [ -x "$cuda/bin/nvcc" ]; then
+    if [ -n "${GS_SHOW_CUDA:-}" ]; then
         mkdir -p "$root/usr/local/cuda"
-        mount --bind "$cuda" "$root/usr/local/cuda"
+        mount --bind "$(readlink -f "$GS_SHOW_CUDA")" "$root/usr/local/cuda"
         mount -o remount,bind,ro "$root/usr/local/cuda"
     fi
 }
@@ -80,7 +77,7 @@ mount_into_it() {
 inside() { # USER COMMAND
     local home variable words=()
     home=$(awk -F: -v name="$1" '$1 == name { print $6 }' "$root/etc/passwd")
-    for variable in GS_TEST_JOBS GS_FORCE_WHEELS http_proxy https_proxy no_proxy PIP_INDEX_URL; do
+    for variable in GS_TEST_JOBS http_proxy https_proxy no_proxy PIP_INDEX_URL; do
         [ -z "${!variable:-}" ] || words+=("$variable=${!variable}")
     done
     # shellcheck disable=SC2016

@@ -27,9 +27,10 @@ place=${GS_CHROOTS:-/var/tmp/gpushare-chroots}
 
 make_packages() { # of this machine's kind
     [ -z "${GS_DIST:-}" ] || return 0
-    local machine
+    local machine groups=(build)
     machine=$(uname -m)
-    [ -n "$short" ] || CUDA_HOME=$(scripts/setup.sh build package)
+    [ -n "$short" ] || groups+=(package)
+    CUDA_HOME=$(scripts/setup.sh "${groups[@]}")
     export CUDA_HOME
     packaging/portable.sh "$machine"
     rm -rf "$dist"
