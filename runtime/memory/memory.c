@@ -138,6 +138,13 @@ static bool revive_range(struct gs_range *range, const struct need *need, CUdevi
     return true;
 }
 
+/* Memory that a stream has freed and not passed is for that stream, or for a stream that waits for
+ * it. The pieces of a slab are for all streams. */
+static bool may_follow_a_free(const struct need *need)
+{
+    return need->request->position != NULL && need->slab_for == 0;
+}
+
 /* Finds freed memory of the right size. false: there is none */
 static bool reuse_freed(const struct need *need, CUdeviceptr *address)
 {
@@ -146,7 +153,7 @@ static bool reuse_freed(const struct need *need, CUdeviceptr *address)
     bool good = false;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (request->position != NULL)
+    if (may_follow_a_free(need))
         range = gs_stream_order_take(request->position, request->device, request->pool,
                                      need->reserved, false)
                     .range;
@@ -198,7 +205,7 @@ static bool reuse_behind_another(const struct need *need, CUdeviceptr *address)
     struct gs_range *range;
     bool good;
 
-    if (request->position == NULL || !request->pool->may_wait)
+    if (!may_follow_a_free(need) || !request->pool->may_wait)
         return false;
     range = gs_stream_order_take_behind(request->position, request->device, request->pool,
                                         need->reserved);
@@ -225,7 +232,7 @@ static CUresult allocate_range(const struct need *need, CUdeviceptr *address)
     can_wait = !entered || place_range(range, &placed);
     if (!can_wait) /* nobody makes room on the card */
         placed = gs_range_go_over(range);
-    if (entered && !placed && (!can_wait || need->request->position != NULL)) {
+    if (entered && !placed && (!can_wait || may_follow_a_free(need))) {
         bool found;
 
         gs_range_unaccount(device, need->reserved - range->over);

@@ -190,6 +190,68 @@ static void case_wait_behind(void)
     OK(cuMemFreeAsync(second, b));
 }
 
+static bool is_in(CUdeviceptr piece, CUdeviceptr memory, size_t bytes)
+{
+    return piece >= memory && piece < memory + bytes;
+}
+
+/* Memory that one stream has freed and not passed is no other stream's, also when the first stream
+ * has a small part of it again. */
+static void slab_of_freed(size_t bytes)
+{
+    const CUstream a = stream_new(), b = stream_new();
+    CUdeviceptr freed, own, others;
+
+    OK(cuMemAllocAsync(&freed, 2 * MIB, a));
+    hold_back(a);
+    OK(cuMemsetD8Async(freed, 1, 2 * MIB, a));
+    OK(cuMemFreeAsync(freed, a));
+    OK(cuMemAllocAsync(&own, bytes, a));
+    OK(cuMemAllocAsync(&others, bytes, b));
+    CHECK(!is_in(others, freed, 2 * MIB));
+    let_go();
+    OK(cuMemFreeAsync(own, a));
+    OK(cuMemFreeAsync(others, b));
+    OK(cuStreamSynchronize(a));
+    OK(cuStreamSynchronize(b));
+}
+
+static void case_slab_of_freed(void)
+{
+    begin_context();
+    slab_of_freed(512);
+    slab_of_freed(4096);
+    slab_of_freed(500000);
+}
+
+/* GPUSHARE_DEVICE_LIMIT=32MiB: there is no other memory. A stream that is made to wait for it may
+ * have it, and a third one may not. */
+static void case_slab_behind(void)
+{
+    CUdeviceptr freed, filler, second, third;
+    CUstream a, b, c;
+
+    begin_context();
+    a = stream_new();
+    b = stream_new();
+    c = stream_new();
+    OK(cuMemAllocAsync(&freed, 2 * MIB, a));
+    OK(cuMemAllocAsync(&filler, 30 * MIB, a));
+    hold_back(a);
+    OK(cuMemsetD8Async(freed, 1, 2 * MIB, a));
+    OK(cuMemFreeAsync(freed, a));
+    OK(cuMemAllocAsync(&second, 4096, b));
+    OK(cuMemAllocAsync(&third, 4096, c));
+    CHECK(!is_in(third, freed, 2 * MIB));
+    let_go();
+    OK(cuMemsetD8Async(third, 3, 4096, c));
+    OK(cuStreamSynchronize(c));
+    OK(cuStreamSynchronize(a));
+    expect_bytes(third, 4096, 3);
+    OK(cuMemFreeAsync(second, b));
+    OK(cuMemFreeAsync(third, c));
+}
+
 /* the twins for the per-thread default stream; cuda.h has them by other names only */
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *address, size_t bytes, CUstream stream);
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream);
@@ -294,6 +356,8 @@ int main(int argc, char **argv)
                                               {"most", pools_case_most},
                                               {"frees", case_frees},
                                               {"wait_behind", case_wait_behind},
+                                              {"slab_of_freed", case_slab_of_freed},
+                                              {"slab_behind", case_slab_behind},
                                               {"per_thread", case_per_thread},
                                               {"context_gone", case_context_gone},
                                               {"graph", case_graph},

@@ -179,8 +179,8 @@ class Cases(BuildTest):
 
     def test_pools(self):
         self.cases(("order_large", "order_small", "order_green", "stream_gone", "attributes", "threshold", "current", "most", "frees",
-                    "per_thread", "graph", "context_gone"), "pools")
-        self.cases(("wait_behind",), "pools", GPUSHARE_DEVICE_LIMIT="32MiB")
+                    "per_thread", "graph", "context_gone", "slab_of_freed"), "pools")
+        self.cases(("wait_behind", "slab_behind"), "pools", GPUSHARE_DEVICE_LIMIT="32MiB")
 
     def test_mappings(self):
         for more in ({"GPUSHARE_DISABLE": "1"}, {}):
