@@ -87,36 +87,36 @@ static bool is_exported(const struct gs_range *range)
     return exported;
 }
 
-/* Frees a whole range that the caller has taken out of the tree (life is DISPOSING). */
+/* Frees a whole range that the caller has taken out of the tree (life is DISPOSING). The gate
+ * closes before the submitted work has ended, so cuMemFree also waits while the gate is closed. */
 static CUresult free_range(struct gs_range *range, const struct gs_stream_position *position)
 {
+    /* exported: the client thread may be at its chunks, and disposes of it */
+    const bool exported = is_exported(range);
+    bool done = false, waited = false;
     CUresult result = CUDA_SUCCESS;
     CUevent after = NULL;
-    bool done = false, waited = false, exported;
     unsigned pass;
 
-    exported = is_exported(range);
-    if (exported) { /* the client thread may be at its chunks, and disposes of it */
-        if (position == NULL)
-            result = wait_for_use(range, NULL);
+    if (!exported && gs_gate_try_enter(&pass)) {
+        done = free_in_place(range, position, &result);
+        gs_gate_leave(pass);
+    } else if (position == NULL) {
+        result = wait_for_use(range, NULL);
         waited = result == CUDA_SUCCESS;
         if (gs_synchronize_is_captured(result))
             result = CUDA_SUCCESS;
-    } else if (gs_gate_try_enter(&pass)) {
-        done = free_in_place(range, position, &result);
-        gs_gate_leave(pass);
     }
     if (done) {
         gs_worker_wake_soon();
         return result;
     }
-    /* the gate is closed (nothing runs), or a capture is open: left to the client thread */
+    /* left to the client thread */
     if (position != NULL)
         after = gs_stream_position_mark(position);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range->dead.after = after;
-    if (exported && position == NULL && waited)
-        range->dead.at_rest = true;
+    range->dead.at_rest |= waited;
     if (after != NULL) /* the range ends with it */
         range->context = position->context;
     gs_retire_bury(range);

@@ -31,6 +31,8 @@
  *                is made the first time
  *   launch I N     N launches of that kernel, not waited for
  *   free I
+ *   await I        as free, while a spin goes on that is stopped meanwhile; error 999 if it still
+ *                  goes on then
  *   child          a forked process that does nothing until this one ends
  *   children       those end
  *   shut N         closes every number from N on
@@ -43,7 +45,7 @@
  *   disk MIB       so long may its files become; 0: as long as it likes
  *
  * Each is answered with a line: "ok", "error N" (a CUresult), or "wrong BLOCK BYTE". Ends at
- * the end of the input with 0; 2 for a command it does not know. One thread.
+ * the end of the input with 0; 2 for a command it does not know. One thread, and those of work.c.
  */
 #include <signal.h>
 #include <sys/prctl.h>
@@ -95,10 +97,10 @@ static CUresult allocate_block(size_t mib, bool zero, bool own)
                 : cuMemcpyHtoD(blocks[i].device, blocks[i].shadow, blocks[i].bytes);
 }
 
-static CUresult release_block(struct moves_block *block)
+static CUresult release_block(struct moves_block *block, CUresult (*release)(CUdeviceptr))
 {
     const CUresult result =
-        block->own ? cuMemUnmap(block->device, block->bytes) : cuMemFree(block->device);
+        block->own ? cuMemUnmap(block->device, block->bytes) : release(block->device);
 
     free(block->shadow);
     *block = (struct moves_block){0};
@@ -327,7 +329,9 @@ static bool obey_line(const char *line, CUresult *result)
     else if (strcmp(word, "captured") == 0)
         *result = work_captured();
     else if (strcmp(word, "free") == 0 && words == 2 && i < BLOCKS)
-        *result = release_block(&blocks[i]);
+        *result = release_block(&blocks[i], cuMemFree);
+    else if (strcmp(word, "await") == 0 && words == 2 && i < BLOCKS)
+        *result = release_block(&blocks[i], work_free);
     else if (strcmp(word, "child") == 0)
         have_child();
     else if (strcmp(word, "children") == 0)

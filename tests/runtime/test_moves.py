@@ -185,6 +185,21 @@ class Moves(BuildTest):
             for other in others:
                 other.end()
 
+    def test_free_waits(self):
+        """Freeing memory waits for the work that may use it, also while the program is to stop for others."""
+        with Card(self.build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+            told, other = Told(card), Told(card)
+            check([told.say(words) for words in ("alloc 10", "zero 80", "alloc 20", "zero 1", "spin")] == ["ok"] * 5, "111 MiB in use")
+            other.tell("zero 40")
+            entry = told.until(lambda known: known["state"] == "stuck")
+            check(entry["state"] == "stuck", f"its gate is closed, and its work does not end: {entry['state']}")
+            check(told.say("await 1") == "ok", "80 MiB are free, and the work has ended")
+            check(other.answer() == "ok", "the other one has its turn")
+            check(told.say("spin") == "ok" and told.say("await 0") == "ok", "the gate is open")
+            check(told.say("check") == "ok", "every byte")
+            told.end()
+            other.end()
+
     def test_many_contexts(self):
         """Work in the last of many contexts is waited for before memory goes, as in any other."""
         with Card(self.build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:

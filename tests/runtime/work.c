@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * work.c: owns the work of the program moves that does not end by itself, or not yet: a kernel
- * that looks at a flag, a stream of its own, its capture. One thread, and the kernel's.
+ * that looks at a flag, a stream of its own, its capture. One thread, the kernel's, and one that
+ * sets the flag later.
  */
 #include "tests/runtime/work.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +14,9 @@
 #include "tests/runtime/check.h"
 
 #define SPIN_MOST 600000 /* looks at the flag, each about 100 us after the last */
+#define LATER_US  300000 /* a call that does not wait for the kernel has returned by then */
+
+static _Atomic(bool) spinning;
 
 void work_spin_run(const struct simcuda_launch *launch)
 {
@@ -19,6 +24,7 @@ void work_spin_run(const struct simcuda_launch *launch)
 
     for (unsigned i = 0; i < SPIN_MOST && atomic_load(flag) == 0; i++)
         usleep(100);
+    atomic_store(&spinning, false);
 }
 
 static _Atomic(uint32_t)
@@ -41,6 +47,7 @@ CUresult work_spin(void)
         return result;
     spin_flag = memory;
     atomic_store(spin_flag, 0);
+    atomic_store(&spinning, true);
     return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&spin_flag}, NULL);
 }
 
@@ -136,4 +143,24 @@ void work_stop(void)
 {
     CHECK(spin_flag != NULL);
     atomic_store(spin_flag, 1);
+}
+
+static void *stop_later(void *unused)
+{
+    usleep(LATER_US);
+    work_stop();
+    return unused;
+}
+
+CUresult work_free(CUdeviceptr memory)
+{
+    pthread_t thread;
+    CUresult result;
+
+    CHECK(pthread_create(&thread, NULL, stop_later, NULL) == 0);
+    result = cuMemFree(memory);
+    if (result == CUDA_SUCCESS && atomic_load(&spinning))
+        result = CUDA_ERROR_UNKNOWN;
+    CHECK(pthread_join(thread, NULL) == 0);
+    return result;
 }

@@ -16,6 +16,9 @@ void work_spin_run(const struct simcuda_launch *launch);
 CUresult work_spin(void);
 void work_stop(void);
 
+/* Frees memory, and tells it to end meanwhile. CUDA_ERROR_UNKNOWN: cuMemFree did not wait for it. */
+CUresult work_free(CUdeviceptr memory);
+
 /* A little work in a stream of its own, which is not waited for. */
 CUresult work_poke(void);
 
