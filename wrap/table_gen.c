@@ -130,13 +130,17 @@ static void print_functions(const char *family, int class)
 
 static void print_coverage(void)
 {
+    unsigned newest = 0;
+
+    for (size_t i = 0; i < ROW_COUNT; i++)
+        newest = rows[i].since > newest ? rows[i].since : newest;
     printf(
         "# Coverage\n\n"
-        "Every function that libcuda exports (CUDA 13.0: %zu) and what gpushare does when a "
+        "Every function that libcuda exports (CUDA %u.%u: %zu) and what gpushare does when a "
         "program calls it.\nMade from `wrap/driver_api.def` by `ninja coverage_doc`; a test "
         "compares the table with the toolkit, and this\npage with the table. In brackets: the "
         "CUDA version in which that form of the function appeared.\n\n",
-        ROW_COUNT);
+        newest / 1000, newest % 1000 / 10, ROW_COUNT);
     for (int class = 0; class < CLASS_COUNT; class ++)
         printf("- **%s** (%u): %s\n", classes[class].name, count_rows(NULL, class),
                classes[class].meaning);

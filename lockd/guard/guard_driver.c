@@ -53,13 +53,8 @@ bool lockd_guard_load(struct guard_driver *driver)
         const char *name;
         void **pointer;
     } names[] = {
-#define NAME_0(symbol)
-#define NAME_1(symbol) {#symbol, (void **)&driver->symbol},
-        GUARD_ALSO(NAME_1)
-#define GS_API(symbol, base, since, variant, family, action)                                   \
-    JOIN(NAME_, WANTED(IS_##family))(symbol)
-#include "wrap/driver_api.def"
-    };
+#define NAME(symbol) {#symbol, (void **)&driver->symbol},
+        GUARD_FUNCTIONS(NAME)};
     void *library;
     CUresult result;
 

@@ -11,16 +11,10 @@
 
 #include <cuda.h>
 
-/* The families of the table that the guard needs: WANTED is 1 for them, else 0. */
-#define IS_INIT              ~, 1
-#define IS_CKPT              ~, 1
-#define SECOND(a, b, ...)    b
-#define WANTED(...)          SECOND(__VA_ARGS__, 0, 0)
-#define JOIN(word, number)   JOINED(word, number)
-#define JOINED(word, number) word##number
-
-/* Single functions of other families. */
-#define GUARD_ALSO(EACH)                                                                       \
+/* The functions that the guard calls. Drivers have checkpoints since 12.8. */
+#define GUARD_FUNCTIONS(EACH)                                                                  \
+    EACH(cuInit)                                                                               \
+    EACH(cuDriverGetVersion)                                                                   \
     EACH(cuGetErrorName)                                                                       \
     EACH(cuDeviceGetCount)                                                                     \
     EACH(cuDeviceGetUuid_v2)                                                                   \
@@ -30,16 +24,16 @@
     EACH(cuDevicePrimaryCtxRelease_v2)                                                         \
     EACH(cuCtxPushCurrent_v2)                                                                  \
     EACH(cuCtxPopCurrent_v2)                                                                   \
-    EACH(cuMemGetInfo_v2)
+    EACH(cuMemGetInfo_v2)                                                                      \
+    EACH(cuCheckpointProcessCheckpoint)                                                        \
+    EACH(cuCheckpointProcessGetState)                                                          \
+    EACH(cuCheckpointProcessLock)                                                              \
+    EACH(cuCheckpointProcessRestore)                                                           \
+    EACH(cuCheckpointProcessUnlock)
 
-/* Drivers have checkpoints since 12.8. */
 struct guard_driver {
-#define MEMBER_0(symbol)
-#define MEMBER_1(symbol) typeof(&symbol) symbol;
-    GUARD_ALSO(MEMBER_1)
-#define GS_API(symbol, base, since, variant, family, action)                                   \
-    JOIN(MEMBER_, WANTED(IS_##family))(symbol)
-#include "wrap/driver_api.def"
+#define MEMBER(symbol) typeof(&symbol) symbol;
+    GUARD_FUNCTIONS(MEMBER)
 };
 
 /* Loads and initialises the driver. False: it cannot be used, and the daemon has been told why. */

@@ -9,8 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cudaTypedefs.h>
-#include <cudaProfilerTypedefs.h>
+#include "wrap/newer_types.h"
 
 #define GS_PFN(base, since, variant) PFN_##base##_v##since##variant
 

@@ -55,7 +55,9 @@
 #define FREED_IN_LIST(a, b, c, d)                                                              \
     (gs_freed_batch(AS(CUdeviceptr *, a), AS(CUdeviceptr *, b), AS(size_t *, c),               \
                     AS(size_t, d)) ||                                                          \
-     gs_freed_batch_3d(AS(CUDA_MEMCPY3D_BATCH_OP_v1 *, b), AS(size_t, a)))
+     gs_freed_batch_3d(AS(CUDA_MEMCPY3D_BATCH_OP_v1 *, b), AS(size_t, a)) ||                   \
+     gs_freed_batch_3d(AS(CUDA_MEMCPY3D_BATCH_OP_v1 *, a), 1) ||                               \
+     gs_freed_fabric(AS(CUDA_FABRIC_COPY_BATCH_OP_v1 *, b), AS(size_t, a)))
 #define ANY_FREED(bytes, ...) ANY_FREED_PICK(bytes, __VA_ARGS__, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 #define ANY_FREED_PICK(bytes, a, b, c, d, e, f, ...)                                           \
     (FREED(a, bytes) || FREED(b, bytes) || FREED(c, bytes) || FREED(d, bytes) ||               \

@@ -13,9 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include <cudaTypedefs.h>
-
 #include "runtime/memory/memory.h"
+#include "wrap/newer_types.h"
 
 static inline bool gs_freed_address(CUdeviceptr address, uint64_t bytes)
 {
@@ -107,13 +106,30 @@ static inline bool gs_freed_operand(const CUmemcpy3DOperand_v1 *operand)
            gs_freed_address(operand->op.ptr.ptr, 1);
 }
 
-/* cuMemcpy3DBatchAsync */
+/* cuMemcpy3DBatchAsync, cuMemcpy3DWithAttributesAsync */
 static inline bool gs_freed_batch_3d(const CUDA_MEMCPY3D_BATCH_OP_v1 *list, size_t count)
 {
     bool freed = false;
 
     for (size_t i = 0; list != NULL && i < count && !freed; i++)
         freed = gs_freed_operand(&list[i].src) || gs_freed_operand(&list[i].dst);
+    return freed;
+}
+
+static inline bool gs_freed_fabric_operand(const CUfabricCpyOperand *operand, uint64_t bytes)
+{
+    return operand->type == CU_FABRIC_COPY_OPERAND_TYPE_POINTER &&
+           gs_freed_address(operand->op.ptr.ptr, bytes);
+}
+
+/* cuFabricCpyBatchAsync */
+static inline bool gs_freed_fabric(const CUDA_FABRIC_COPY_BATCH_OP_v1 *list, size_t count)
+{
+    bool freed = false;
+
+    for (size_t i = 0; list != NULL && i < count && !freed; i++)
+        freed = gs_freed_fabric_operand(&list[i].src, list[i].size) ||
+                gs_freed_fabric_operand(&list[i].dst, list[i].size);
     return freed;
 }
 

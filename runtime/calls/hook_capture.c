@@ -2,6 +2,7 @@
  *
  * hook_capture.c: the calls that begin and end stream captures, which gate/capture.c counts.
  */
+#include "runtime/base/daemon.h"
 #include "runtime/base/driver.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/gate/capture.h"
@@ -15,7 +16,7 @@ static CUresult leave_begun(unsigned pass, CUresult result)
     return result;
 }
 
-/* the four ways to begin, in both stream variants */
+/* the ways to begin, in both stream variants */
 #define BEGIN(symbol, params, args)                                                            \
     CUresult __wrap_##symbol params                                                            \
     {                                                                                          \
@@ -39,6 +40,33 @@ BEGIN(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode),
 
 BEGIN(cuStreamBeginCaptureToGraph, TO_GRAPH_PARAMS, TO_GRAPH_ARGS)
 BEGIN(cuStreamBeginCaptureToGraph_ptsz, TO_GRAPH_PARAMS, TO_GRAPH_ARGS)
+
+#define AGAIN_PARAMS                                                                           \
+    (CUstream stream, CUstreamCaptureMode mode, CUgraph graph,                                 \
+     CUgraphRecaptureCallback callback, void *data)
+
+BEGIN(cuStreamBeginRecaptureToGraph, AGAIN_PARAMS, (stream, mode, graph, callback, data))
+BEGIN(cuStreamBeginRecaptureToGraph_ptsz, AGAIN_PARAMS, (stream, mode, graph, callback, data))
+
+/* Work that is captured into a command list of a graphics API is submitted by that API, past the
+ * gate. */
+#define BEGIN_GRAPHICS(symbol)                                                                 \
+    CUresult __wrap_##symbol(CUstream stream, CUstreamCigCaptureParams *params)                \
+    {                                                                                          \
+        const unsigned pass = gs_gate_enter();                                                 \
+        CUresult result;                                                                       \
+                                                                                               \
+        if (pass == GS_PASS_REFUSED)                                                           \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
+        result = gs_driver.symbol(stream, params);                                             \
+        if (result == CUDA_SUCCESS)                                                            \
+            gs_daemon_remark("work of the program is submitted by a graphics API");            \
+        gs_gate_leave(pass);                                                                   \
+        return result;                                                                         \
+    }
+
+BEGIN_GRAPHICS(cuStreamBeginCaptureToCig)
+BEGIN_GRAPHICS(cuStreamBeginCaptureToCig_ptsz)
 
 /* Ending a capture submits nothing and must not wait: an invalidated capture ends as well. */
 #define END(symbol, is_capturing)                                                              \

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hook_multicast.c: memory of ours in multicast objects. It is pinned. Each of its chunks is
- * bound by itself, since a driver binds one piece of memory at a time. Memory must be unbound as
- * it was bound (cuda.h, cuMulticastUnbind), so it is unbound chunk by chunk.
+ * hook_multicast.c: memory of ours in multicast objects and logical endpoints. It is pinned. Each
+ * of its chunks is bound by itself, since a driver binds one piece of memory at a time. Memory
+ * must be unbound from a multicast object as it was bound (cuda.h, cuMulticastUnbind), so it is
+ * unbound chunk by chunk. An endpoint unbinds all pieces at once (cuLogicalEndpointUnbind), so
+ * its pieces are not noted.
  *
  * State, under gs_memory_lock: the bindings in more than one piece. An entry whose object has
  * ended stays until its handle is used again, at the next bind there. A bind may wait for other
@@ -18,11 +20,17 @@
 #include "runtime/memory/virtual.h"
 #include "runtime/range/memory_lock.h"
 
+/* the calls that bind: cuMulticastBind*, their second form, which names the device, and
+ * cuLogicalEndpointBind* */
+enum form { MULTICAST, MULTICAST_V2, ENDPOINT };
+
 /* bytes at an offset of the object, which are bound in pieces */
 struct bound {
     struct bound *next;
-    CUmemGenericAllocationHandle object;
-    CUdevice device;
+    enum form form;
+    CUmemGenericAllocationHandle object; /* or the endpoint's number */
+    CUdevice named;                      /* by the call, except in the first form */
+    CUdevice device;                     /* the memory's */
     uint64_t at, bytes;
     uint64_t first, piece; /* bytes of the first, and of the others (the last: at most) */
 };
@@ -92,6 +100,11 @@ static CUresult unbind_pieces(const struct bound *bound, uint64_t bytes)
     CUresult result = CUDA_SUCCESS;
     uint64_t piece;
 
+    if (bound->form == ENDPOINT)
+        return bytes == 0
+                   ? CUDA_SUCCESS
+                   : gs_driver.cuLogicalEndpointUnbind((CUlogicalEndpointId)bound->object,
+                                                       bound->named, bound->at, bytes);
     for (uint64_t done = 0; done < bytes && result == CUDA_SUCCESS; done += piece) {
         piece = piece_at(bound, done);
         result =
@@ -104,14 +117,36 @@ static CUresult bind_piece(const struct bound *bound, const struct source *sourc
                            uint64_t done, uint64_t piece, unsigned long long flags)
 {
     const struct gs_range *range = source->range;
-    const uint64_t offset = source->offset + done;
+    const uint64_t at = bound->at + done, offset = source->offset + done;
+    const CUdeviceptr address = source->address + done;
+    CUmemGenericAllocationHandle memory = 0;
+    uint64_t in_memory = 0;
 
-    if (range == NULL)
-        return gs_driver.cuMulticastBindAddr(bound->object, bound->at + done,
-                                             source->address + done, piece, flags);
-    return gs_driver.cuMulticastBindMem(bound->object, bound->at + done,
-                                        range->chunks[offset / range->chunk_bytes].handle,
-                                        offset % range->chunk_bytes, piece, flags);
+    if (range != NULL) {
+        memory = range->chunks[offset / range->chunk_bytes].handle;
+        in_memory = offset % range->chunk_bytes;
+    }
+    switch (bound->form) {
+    case ENDPOINT:
+        return range != NULL
+                   ? gs_driver.cuLogicalEndpointBindMem((CUlogicalEndpointId)bound->object,
+                                                        bound->named, at, memory, in_memory,
+                                                        piece, flags)
+                   : gs_driver.cuLogicalEndpointBindAddr(
+                         (CUlogicalEndpointId)bound->object, bound->named, at,
+                         (void *)(uintptr_t)address, piece, flags);
+    case MULTICAST_V2:
+        return range != NULL ? gs_driver.cuMulticastBindMem_v2(bound->object, bound->named, at,
+                                                               memory, in_memory, piece, flags)
+                             : gs_driver.cuMulticastBindAddr_v2(bound->object, bound->named, at,
+                                                                address, piece, flags);
+    case MULTICAST:
+        break;
+    }
+    return range != NULL
+               ? gs_driver.cuMulticastBindMem(bound->object, at, memory, in_memory, piece,
+                                              flags)
+               : gs_driver.cuMulticastBindAddr(bound->object, at, address, piece, flags);
 }
 
 /* Binds all pieces or none. The memory is pinned. */
@@ -122,7 +157,7 @@ static CUresult bind_pieces(const struct bound *bound, const struct source *sour
     CUresult result = CUDA_SUCCESS;
     uint64_t done = 0;
 
-    if (bound->first < bound->bytes) {
+    if (bound->first < bound->bytes && bound->form != ENDPOINT) {
         entry = malloc(sizeof *entry);
         if (entry == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -134,7 +169,8 @@ static CUresult bind_pieces(const struct bound *bound, const struct source *sour
         done += result == CUDA_SUCCESS ? piece : 0;
     }
     if (result == CUDA_SUCCESS) {
-        note_bound(bound, entry);
+        if (bound->form != ENDPOINT)
+            note_bound(bound, entry);
         return result;
     }
     unbind_pieces(bound, done);
@@ -167,29 +203,64 @@ static CUresult bind_own(struct bound *bound, struct gs_range *range, uint64_t o
     return result;
 }
 
-CUresult __wrap_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                                   CUmemGenericAllocationHandle memHandle, size_t memOffset,
-                                   size_t size, unsigned long long flags)
+/* Binds memory by its handle. False: the memory is the driver's, and the driver binds it. */
+static bool bind_handle(struct bound *bound, CUmemGenericAllocationHandle memory,
+                        uint64_t offset, unsigned long long flags, CUresult *result)
 {
-    struct bound bound = {.object = mcHandle, .at = mcOffset, .bytes = size};
     struct gs_range *range;
     bool ours;
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    if (is_handle_of_ours(mcHandle))
-        return CUDA_ERROR_INVALID_VALUE;
-    range = gs_virtual_hold(memHandle, &ours);
+    *result = CUDA_ERROR_INVALID_VALUE;
+    if (!gs_client_ready()) {
+        *result = CUDA_ERROR_NOT_INITIALIZED;
+        return true;
+    }
+    if (bound->form != ENDPOINT && is_handle_of_ours(bound->object))
+        return true;
+    range = gs_virtual_hold(memory, &ours);
     if (range != NULL)
-        return bind_own(&bound, range, memOffset, flags);
-    if (ours)
-        return CUDA_ERROR_INVALID_VALUE;
-    return gs_driver.cuMulticastBindMem(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+        *result = bind_own(bound, range, offset, flags);
+    return range != NULL || ours;
 }
 
-/* Pins memory of cuMemAllocAsync from the address to the end of its range. The driver refuses
+#define BIND_HANDLE(symbol, form_of, number, named_device, at_offset, memory, offset, size,    \
+                    flags, args)                                                               \
+    {                                                                                          \
+        struct bound bound = {.form = (form_of),                                               \
+                              .object = (number),                                              \
+                              .named = (named_device),                                         \
+                              .at = (at_offset),                                               \
+                              .bytes = (size)};                                                \
+        CUresult result;                                                                       \
+                                                                                               \
+        return bind_handle(&bound, memory, offset, flags, &result) ? result                    \
+                                                                   : gs_driver.symbol args;    \
+    }
+
+CUresult __wrap_cuMulticastBindMem(CUmemGenericAllocationHandle object, size_t at,
+                                   CUmemGenericAllocationHandle memory, size_t offset,
+                                   size_t size, unsigned long long flags)
+    BIND_HANDLE(cuMulticastBindMem, MULTICAST, object, 0, at, memory, offset, size, flags,
+                (object, at, memory, offset, size, flags))
+
+        CUresult
+    __wrap_cuMulticastBindMem_v2(CUmemGenericAllocationHandle object, CUdevice device,
+                                 size_t at, CUmemGenericAllocationHandle memory, size_t offset,
+                                 size_t size, unsigned long long flags)
+        BIND_HANDLE(cuMulticastBindMem_v2, MULTICAST_V2, object, device, at, memory, offset,
+                    size, flags, (object, device, at, memory, offset, size, flags))
+
+            CUresult
+    __wrap_cuLogicalEndpointBindMem(CUlogicalEndpointId endpoint, CUdevice device,
+                                    cuuint64_t at, CUmemGenericAllocationHandle memory,
+                                    cuuint64_t offset, cuuint64_t size,
+                                    unsigned long long flags)
+        BIND_HANDLE(cuLogicalEndpointBindMem, ENDPOINT, endpoint, device, at, memory, offset,
+                    size, flags, (endpoint, device, at, memory, offset, size, flags))
+
+    /* Pins memory of cuMemAllocAsync from the address to the end of its range. The driver refuses
  * memory of cuMemAlloc. */
-static CUresult pin_pooled(struct bound *bound, CUdeviceptr address)
+    static CUresult pin_pooled(struct bound *bound, CUdeviceptr address)
 {
     const unsigned pass = gs_gate_enter(); /* inside the gate it is resident */
     CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -210,33 +281,68 @@ static CUresult pin_pooled(struct bound *bound, CUdeviceptr address)
     return result;
 }
 
-CUresult __wrap_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                                    CUdeviceptr memptr, size_t size, unsigned long long flags)
+/* The same by the address of memory. */
+static bool bind_address(struct bound *bound, CUdeviceptr address, unsigned long long flags,
+                         CUresult *result)
 {
-    struct bound bound = {.object = mcHandle, .at = mcOffset, .bytes = size};
-    const struct source source = {.address = memptr};
+    const struct source source = {.address = address};
     struct gs_range *range;
     uint64_t offset, left;
-    CUresult result;
     bool ours;
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    if (is_handle_of_ours(mcHandle))
-        return CUDA_ERROR_INVALID_VALUE;
-    range = gs_virtual_hold_at(memptr, &offset, &left, &ours);
-    if (range != NULL) {
-        bound.bytes = size <= left ? size : 0; /* 0 is refused */
-        return bind_own(&bound, range, offset, flags);
+    *result = CUDA_ERROR_INVALID_VALUE;
+    if (!gs_client_ready()) {
+        *result = CUDA_ERROR_NOT_INITIALIZED;
+        return true;
     }
-    if (!ours)
-        return gs_driver.cuMulticastBindAddr(mcHandle, mcOffset, memptr, size, flags);
-    result = size != 0 ? pin_pooled(&bound, memptr) : CUDA_ERROR_INVALID_VALUE;
-    return result == CUDA_SUCCESS ? bind_pieces(&bound, &source, flags) : result;
+    if (bound->form != ENDPOINT && is_handle_of_ours(bound->object))
+        return true;
+    range = gs_virtual_hold_at(address, &offset, &left, &ours);
+    if (range != NULL) {
+        bound->bytes = bound->bytes <= left ? bound->bytes : 0; /* 0 is refused */
+        *result = bind_own(bound, range, offset, flags);
+    } else if (ours && bound->bytes != 0) {
+        *result = pin_pooled(bound, address);
+        if (*result == CUDA_SUCCESS)
+            *result = bind_pieces(bound, &source, flags);
+    }
+    return range != NULL || ours;
 }
 
-CUresult __wrap_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
-                                  size_t mcOffset, size_t size)
+#define BIND_ADDRESS(symbol, form_of, number, named_device, at_offset, address, size, flags,   \
+                     args)                                                                     \
+    {                                                                                          \
+        struct bound bound = {.form = (form_of),                                               \
+                              .object = (number),                                              \
+                              .named = (named_device),                                         \
+                              .at = (at_offset),                                               \
+                              .bytes = (size)};                                                \
+        CUresult result;                                                                       \
+                                                                                               \
+        return bind_address(&bound, address, flags, &result) ? result : gs_driver.symbol args; \
+    }
+
+CUresult __wrap_cuMulticastBindAddr(CUmemGenericAllocationHandle object, size_t at,
+                                    CUdeviceptr address, size_t size, unsigned long long flags)
+    BIND_ADDRESS(cuMulticastBindAddr, MULTICAST, object, 0, at, address, size, flags,
+                 (object, at, address, size, flags))
+
+        CUresult __wrap_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle object,
+                                               CUdevice device, size_t at, CUdeviceptr address,
+                                               size_t size, unsigned long long flags)
+            BIND_ADDRESS(cuMulticastBindAddr_v2, MULTICAST_V2, object, device, at, address,
+                         size, flags, (object, device, at, address, size, flags))
+
+                CUresult
+    __wrap_cuLogicalEndpointBindAddr(CUlogicalEndpointId endpoint, CUdevice device,
+                                     cuuint64_t at, void *address, cuuint64_t size,
+                                     unsigned long long flags)
+        BIND_ADDRESS(cuLogicalEndpointBindAddr, ENDPOINT, endpoint, device, at,
+                     (CUdeviceptr)(uintptr_t)address, size, flags,
+                     (endpoint, device, at, address, size, flags))
+
+            CUresult __wrap_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle,
+                                              CUdevice dev, size_t mcOffset, size_t size)
 {
     struct bound bound = {.object = mcHandle, .device = dev, .at = mcOffset, .bytes = size};
     struct bound *entry, **at;

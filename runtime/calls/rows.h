@@ -10,9 +10,6 @@
 
 #include "runtime/base/driver.h"
 
-/* The newest CUDA version that the table knows (1000*major + 10*minor). */
-#define GS_TABLE_VERSION 13000
-
 enum gs_action {
     GS_ACTION_PASS,
     GS_ACTION_GATE,

@@ -491,8 +491,9 @@ def page(results):
         lines.append(f"| {row.title} | " + " | ".join(cell_text(table.get((row.key, column), UNTESTED)) for column in COLUMNS) + " |")
     sources = sorted({(one["date"], one["card"]) for one in table.values() if one["state"] != "untested"})
     lines += ["", "Measured: " + ("; ".join(f"{date} on {card}" for date, card in sources) if sources else "nothing yet") + ".", "",
-              "The look-ups of programs that are built with the CUDA runtimes 11.8, 12.2, 12.9 and 13.0 are tested without a card, "
-              "against drivers of 11.8, 12.0, 12.2 and 13.0 (`tests/runtime/calls/test_versions.py`).", ""]
+              "The look-ups of programs that are built with the CUDA runtimes 11.8, 12.2, 12.9 and 13.0 to 13.5 are tested without a "
+              "card, against drivers of 11.8, 12.0, 12.2 and 13.0 to 13.5 (`tests/runtime/calls/test_versions.py`, and NVIDIA's own "
+              "runtimes in `test_cudarts.py`).", ""]
     return "\n".join(lines)
 
 

@@ -5,7 +5,8 @@
  *
  * Each look-up is one line `name version flags` in the file that FAKE_DRIVER_LOG names; a
  * symbolStatus that is not NULL adds ` status`. Every function that it hands out says
- * CUDA_ERROR_NOT_INITIALIZED, but for the driver's version, which is right.
+ * CUDA_ERROR_NOT_INITIALIZED, but for the driver's version, which is 13.0 or that of
+ * FAKE_DRIVER_VERSION.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@ enum { SUCCESS = 0, ERROR_NOT_INITIALIZED = 3, DRIVER_VERSION = 13000 };
 
 int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags,
                         int *status);
+int cuDriverGetVersion(int *version);
 
 static int refuse_call(void)
 {
@@ -24,8 +26,16 @@ static int refuse_call(void)
 
 static int get_version(int *version)
 {
-    *version = DRIVER_VERSION;
+    const char *text = getenv("FAKE_DRIVER_VERSION");
+
+    *version = text ? atoi(text) : DRIVER_VERSION; /* NOLINT(cert-err34-c): of a test */
     return SUCCESS;
+}
+
+/* runtimes since 13.1 ask for it by dlsym */
+__attribute__((visibility("default"))) int cuDriverGetVersion(int *version)
+{
+    return get_version(version);
 }
 
 static int get_proc_address_v1(const char *symbol, void **function, int version, uint64_t flags)

@@ -2,12 +2,12 @@
  *
  * table_types.c: compiled, never run. Every row's columns name a type of cudaTypedefs.h, and
  * every prototype written out in a row is that type; where it is not, this file does not
- * compile.
+ * compile. Types of functions that are newer than the headers are those of newer_types.h.
  */
 #include <cuda.h>
-#include <cudaProfilerTypedefs.h>
-#include <cudaTypedefs.h>
 #include <cudaProfiler.h>
+
+#include "wrap/newer_types.h"
 
 #define TYPE(base, since, variant) PFN_##base##_v##since##variant
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Look-ups of NVIDIA's CUDA runtimes, through gpushare, on drivers as old as they are and older. test_versions.py --build DIR
 
-lookups/ has what the runtimes 11.8, 12.2 and 12.9 of PyPI's wheels ask cuGetProcAddress for, tests/simcudart/lookups.txt what
-13.0 asks for. The simulated driver answers as the versions below.
+lookups/ has what runtimes of PyPI's wheels ask cuGetProcAddress for, tests/simcudart/lookups.txt what 13.0 asks for. The
+simulated driver answers as the versions below.
 """
 import os
 import subprocess
@@ -13,10 +13,10 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-RUNTIMES = {"11.8": os.path.join(HERE, "lookups", "cudart-11.8.txt"), "12.2": os.path.join(HERE, "lookups", "cudart-12.2.txt"),
-            "12.9": os.path.join(HERE, "lookups", "cudart-12.9.txt"),
-            "13.0": os.path.join(TOP, "tests", "simcudart", "lookups.txt")}
-DRIVERS = ("11080", "12000", "12020", "13000")
+RUNTIMES = {name[len("cudart-"):-len(".txt")]: os.path.join(HERE, "lookups", name)
+            for name in sorted(os.listdir(os.path.join(HERE, "lookups")))}
+RUNTIMES["13.0"] = os.path.join(TOP, "tests", "simcudart", "lookups.txt")
+DRIVERS = ("11080", "12000", "12020", "13000", "13010", "13020", "13030", "13040", "13050")
 BUILD = ""
 
 
