@@ -17,26 +17,36 @@
 #include "runtime/base/uncancelled.h"
 
 #define FORGOTTEN_NS 60000000000ull
-
-#define HELD_OFF_NS 10000000000ull
+#define HELD_OFF_NS  10000000000ull
 
 static _Atomic(int) captures, synchronizing;
 static _Atomic(uint64_t) last_activity, last_seen;
 
+/* The clock is read after the time of the last change, and may still be behind it: another thread
+ * reads it, too. */
+static bool is_forgotten(void)
+{
+    const uint64_t seen = atomic_load_explicit(&last_seen, memory_order_relaxed),
+                   now = gs_now();
+
+    return now > seen && now - seen >= FORGOTTEN_NS;
+}
+
 bool gs_capture_active(void)
 {
+    int count = atomic_load_explicit(&captures, memory_order_acquire);
     bool busy;
     uint64_t activity;
 
-    if (atomic_load_explicit(&captures, memory_order_acquire) <= 0)
+    if (count <= 0)
         return false;
     activity = gs_gate_activity(&busy);
     if (atomic_exchange_explicit(&last_activity, activity, memory_order_relaxed) != activity)
         atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
-    if (gs_now() - atomic_load_explicit(&last_seen, memory_order_relaxed) < FORGOTTEN_NS)
-        return true;
-    atomic_store_explicit(&captures, 0, memory_order_relaxed);
-    return false;
+    /* a capture that has begun since the count was read is not forgotten */
+    return !is_forgotten() ||
+           !atomic_compare_exchange_strong_explicit(&captures, &count, 0, memory_order_relaxed,
+                                                    memory_order_relaxed);
 }
 
 bool gs_capture_records(CUstream stream, bool per_thread)
@@ -65,8 +75,12 @@ void gs_capture_begins(void)
 
 void gs_capture_ended(void)
 {
-    if (atomic_fetch_sub_explicit(&captures, 1, memory_order_acq_rel) <= 0)
-        atomic_store_explicit(&captures, 0, memory_order_relaxed); /* it was forgotten before */
+    int count = atomic_load_explicit(&captures, memory_order_relaxed);
+
+    while (count > 0 && /* else it was forgotten before */
+           !atomic_compare_exchange_weak_explicit(&captures, &count, count - 1,
+                                                  memory_order_acq_rel, memory_order_relaxed))
+        continue;
 }
 
 bool gs_capture_is_any(void)
