@@ -37,6 +37,9 @@ struct gs_accounts {
     uint64_t managed;  /* of demand: the program's own managed memory */
     uint64_t loose;    /* in none of these: managed memory for which demand has no room */
     uint64_t over;     /* in none of these: live, in host memory beyond the card (over.h) */
+    /* How often a thread has begun to make or release memory of ranges, and has ended. Between the
+     * two, `resident` is not what the card has. */
+    uint32_t works_begun, works_ended;
 };
 
 /* memory/retire.c: ranges of which the client thread is to dispose, in the order in which they

@@ -28,6 +28,7 @@ static struct {
     struct gs_wire_state sent;
     uint64_t sent_at;
     bool valid;
+    bool unsettled; /* it could not be measured, since memory came or went just then */
 } last[GS_MAX_DEVICES];
 
 static unsigned slot_of(const struct gs_device *device)
@@ -56,15 +57,32 @@ static uint64_t measure_free(const struct gs_device *device)
     return result == CUDA_SUCCESS ? free_bytes : UINT64_MAX;
 }
 
-/* Only if no memory came or went meanwhile, since the daemon subtracts resident from it. And not
- * while the driver may have brought in pages that are not counted, and that it would push out
- * again. */
-static uint64_t measure_settled(const struct gs_device *device, uint64_t resident)
+static bool is_settled(const struct gs_accounts *accounts)
 {
-    const uint64_t free_bytes = measure_free(device);
+    return accounts->works_begun == accounts->works_ended;
+}
+
+/* Only if no memory came or went meanwhile, or is about to (*unsettled), since the daemon subtracts
+ * resident from it. And not while the driver may have brought in pages that are not counted, and
+ * that it would push out again. */
+static uint64_t measure_settled(const struct gs_device *device, uint64_t resident,
+                                bool *unsettled)
+{
+    const struct gs_accounts before = gs_memory_accounts(device);
+    const uint64_t free_bytes = is_settled(&before) ? measure_free(device) : UINT64_MAX;
+    const struct gs_accounts after = gs_memory_accounts(device);
+
+    *unsettled = !is_settled(&before) || after.works_begun != before.works_begun;
+    return !*unsettled && after.resident == resident && after.loose == 0 ? free_bytes
+                                                                         : UINT64_MAX;
+}
+
+/* The last message came while memory did, and had no free memory: now it can have that. */
+static bool can_measure_now(const struct gs_device *device, unsigned slot)
+{
     const struct gs_accounts accounts = gs_memory_accounts(device);
 
-    return accounts.resident == resident && accounts.loose == 0 ? free_bytes : UINT64_MAX;
+    return last[slot].unsettled && is_settled(&accounts);
 }
 
 static void fill_state(struct gs_wire_state *state, struct gs_device *device,
@@ -160,6 +178,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     struct gs_descriptors with;
     struct gs_wire_state state;
     enum worth worth = NOW;
+    bool unsettled = false;
     int error;
 
     *after = UINT64_MAX;
@@ -169,6 +188,8 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
         worth =
             worth_sending(&state, &last[slot].sent,
                           atomic_load_explicit(&device->target.budget, memory_order_relaxed));
+    if (worth == NOTHING_NEW && can_measure_now(device, slot))
+        worth = LATER;
     if (worth == NOTHING_NEW)
         return 0;
     if (worth == LATER && now - last[slot].sent_at < ACCOUNT_NS) {
@@ -177,7 +198,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     }
     state.device_free = UINT64_MAX;
     if ((state.flags & GS_STATE_MOVING) == 0)
-        state.device_free = measure_settled(device, state.resident);
+        state.device_free = measure_settled(device, state.resident, &unsettled);
     state.calls = gs_gate_calls();
     error = send_with_pieces(device, &state, &with);
     if (error == -EAGAIN)
@@ -187,6 +208,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     last[slot].sent = state;
     last[slot].sent_at = now;
     last[slot].valid = true;
+    last[slot].unsettled = unsettled;
     device->report.anew = false;
     device->report.short_bytes = 0; /* reported; asked for again when it happens again */
     return 0;

@@ -109,15 +109,18 @@ static CUresult give_memory(struct gs_range *range)
 {
     CUresult result = CUDA_SUCCESS;
 
+    gs_range_begin_work(range->device);
     for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++) {
         struct gs_chunk *chunk = &range->chunks[i];
         const uint64_t bytes = gs_range_chunk_bytes(range, i);
 
-        if (chunk->state == GS_CHUNK_HOST)
-            return CUDA_ERROR_NOT_SUPPORTED; /* unmapped while it was out: it has no address to
-                                                be copied to */
         if (gs_chunk_is_there(chunk))
             continue;
+        if (chunk->state == GS_CHUNK_HOST) { /* unmapped while it was out: it has no address to
+                                                be copied to */
+            result = CUDA_ERROR_NOT_SUPPORTED;
+            break;
+        }
         result = gs_driver.cuMemCreate(&chunk->handle, bytes, &range->own->prop, 0);
         if (result == CUDA_SUCCESS && range->own->mapped)
             result = gs_vmm_map(range, i);
@@ -128,6 +131,7 @@ static CUresult give_memory(struct gs_range *range)
         range->device->accounts.resident += bytes;
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
+    gs_range_end_work(range->device);
     return result;
 }
 

@@ -6,7 +6,8 @@
  * Invariants (under gs_memory_lock): demand = sum of reserved over live ranges that are not
  * pinned, less their chunks that are OVER, whose sum is over; missing = bytes of their chunks that
  * are needed and neither RESIDENT nor OVER, or adrift; resident = bytes of RESIDENT chunks of all
- * ranges that are not pinned, plus claims of allocations under way; the tree holds exactly the
+ * ranges that are not pinned, plus claims of allocations under way, for which works_begun is ahead of
+ * works_ended; the tree holds exactly the
  * live ranges that have an address, `gone` cuMemAlloc's other ones; an application thread that
  * makes missing grow shuts the gate under the same lock.
  * Chunks are touched by: the allocating thread before the range is in the tree; the client
@@ -222,8 +223,23 @@ bool gs_range_go_over(struct gs_range *range)
     return put && gs_over_fill(range);
 }
 
+void gs_range_begin_work(struct gs_device *device)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    device->accounts.works_begun++;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+void gs_range_end_work(struct gs_device *device)
+{
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    device->accounts.works_ended++;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
 void gs_range_take_back(struct gs_range *range)
 {
+    gs_range_begin_work(range->device);
     for (uint32_t i = 0; i < range->chunk_count; i++) {
         struct gs_chunk *chunk = &range->chunks[i];
         const bool resident = chunk->state == GS_CHUNK_RESIDENT;
@@ -241,6 +257,7 @@ void gs_range_take_back(struct gs_range *range)
                         : &range->device->accounts.resident) -= gs_range_chunk_bytes(range, i);
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
+    gs_range_end_work(range->device);
 }
 
 void gs_range_withdraw(struct gs_range *range)
@@ -298,8 +315,10 @@ bool gs_range_place(struct gs_range *range)
     claimed = device->accounts.resident + wanted <=
               atomic_load_explicit(&device->target.budget, memory_order_relaxed) +
                   atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
-    if (claimed)
+    if (claimed) {
         device->accounts.resident += wanted;
+        device->accounts.works_begun++;
+    }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!claimed)
         return false;
@@ -320,12 +339,11 @@ bool gs_range_place(struct gs_range *range)
         range->chunks[i].state = GS_CHUNK_RESIDENT;
         placed += gs_range_chunk_bytes(range, i);
     }
-    if (placed == wanted)
-        return true;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     device->accounts.resident -= wanted - placed;
+    device->accounts.works_ended++;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return false;
+    return placed == wanted;
 }
 
 void gs_range_miss(struct gs_range *range)

@@ -149,6 +149,11 @@ void gs_range_withdraw(struct gs_range *range);
 bool gs_range_account(struct gs_device *device, uint64_t bytes);
 void gs_range_unaccount(struct gs_device *device, uint64_t bytes);
 
+/* Any thread, around each piece of work that makes or releases memory which `resident` counts:
+ * meanwhile the card's free memory does not go with these figures. */
+void gs_range_begin_work(struct gs_device *device);
+void gs_range_end_work(struct gs_device *device);
+
 /* Gives memory to every chunk that is absent, at once, if the budget has room. Inside the gate,
  * and before other threads can reach the range. False: not all chunks have memory. */
 bool gs_range_place(struct gs_range *range);

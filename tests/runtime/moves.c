@@ -97,6 +97,15 @@ static CUresult allocate_block(size_t mib, bool zero, bool own)
                 : cuMemcpyHtoD(blocks[i].device, blocks[i].shadow, blocks[i].bytes);
 }
 
+/* Allocates all that is said to be free, as one block that the card then uses. */
+static CUresult fill_card(void)
+{
+    size_t left, total;
+    const CUresult result = cuMemGetInfo(&left, &total);
+
+    return result == CUDA_SUCCESS ? allocate_block(left / MIB, true, false) : result;
+}
+
 static CUresult release_block(struct moves_block *block, CUresult (*release)(CUdeviceptr))
 {
     const CUresult result =
@@ -282,6 +291,8 @@ static bool obey_line(const char *line, CUresult *result)
         *result = allocate_block(i, false, false);
     else if (strcmp(word, "zero") == 0 && words == 2)
         *result = allocate_block(i, true, false);
+    else if (strcmp(word, "fill") == 0)
+        *result = fill_card();
     else if (strcmp(word, "export") == 0 && words == 2)
         *result = allocate_block(i, false, true);
     else if (strcmp(word, "share") == 0 && words == 2)

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A full card: a program whose memory cannot be placed gets an error, or host memory at its addresses, or waits for a bounded time.
+test_full.py --build DIR"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from card import MIB, BuildTest, Card, Told, check, main  # noqa: E402  (beside this file)
+
+CARD, CONTEXT = 128, 24  # MiB; a context is larger than the daemon's reserve
+SLOW = "cuMemCreate:60"  # ms: the client thread measures the card between the claim of memory and its making
+
+
+def full_card(build, **environment):
+    return Card(build, memory=f"{CARD}MiB", SIMCUDA_CONTEXT_MEMORY=f"{CONTEXT}MiB", **environment)
+
+
+def ok(told, command, expected="ok"):
+    answer = told.say(command)
+    check(answer == expected, f"{command}: {answer}")
+
+
+class Full(BuildTest):
+    def test_memory_that_is_claimed_and_not_made_yet_is_not_measured(self):
+        """The card seems no larger than it is, however long the driver takes to make memory."""
+        with full_card(self.build, SIMCUDA_SLOW=SLOW) as card:
+            told = Told(card)
+            for _ in range(4):
+                ok(told, "alloc 20")
+                device = card.status()["devices"][0]
+                check(device["capacity"] <= (CARD - CONTEXT) * MIB, f"capacity {device['capacity'] >> 20} MiB")
+            ok(told, "alloc 40", "error 2")
+            told.end()
+
+    def test_memory_that_is_released_and_still_counted_is_not_measured(self):
+        """The same while memory goes."""
+        with full_card(self.build, SIMCUDA_SLOW="cuMemRelease:20") as card:
+            told = Told(card)
+            for _ in range(4):
+                ok(told, "alloc 80")
+                ok(told, "free 0")
+                ok(told, "alloc 110", "error 2")
+            told.end()
+
+    def test_alone_until_there_is_no_more(self):
+        """It is told so, and goes on with what it has."""
+        with full_card(self.build, SIMCUDA_SLOW=SLOW) as card:
+            told = Told(card)
+            answers = [told.say("alloc 10") for _ in range(12)]
+            check("ok" in answers and "error 2" in answers, f"{answers}")
+            check(answers == sorted(answers, reverse=True), f"all after the first refusal are refused: {answers}")
+            ok(told, "check")
+            told.end()
+
+    def test_all_that_is_free_can_be_used(self):
+        with full_card(self.build, SIMCUDA_SLOW=SLOW) as card:
+            told = Told(card)
+            ok(told, "alloc 30")
+            ok(told, "fill")
+            ok(told, "check")
+            told.end()
+
+
+if __name__ == "__main__":
+    main()
