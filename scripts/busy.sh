@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# busy.sh TIMES COMMAND...: runs a command so many times beside four loops that keep the processors busy, for tests that fail on busy machines
+# only. Ends at the first failure, with that run's output and exit status.
+set -u
+[ $# -ge 2 ] || {
+    echo "usage: $0 TIMES COMMAND..." >&2
+    exit 2
+}
+times=$1
+shift
+out=$(mktemp) || exit 1
+loops=
+trap 'kill $loops 2>/dev/null; rm -f "$out"' EXIT
+trap 'exit 130' INT TERM
+for _ in 1 2 3 4; do
+    nice sh -c 'while :; do :; done' &
+    loops="$loops $!"
+done
+for run in $(seq "$times"); do
+    "$@" >"$out" 2>&1
+    code=$?
+    if [ "$code" != 0 ]; then
+        cat "$out"
+        echo "run $run of $times: exit $code"
+        exit "$code"
+    fi
+done
+echo "$times runs passed"
