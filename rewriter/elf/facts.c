@@ -3,14 +3,16 @@
  * facts.c: finds routable imports and traces of CUDA.
  *
  * A stripped program with a static cudart has no symbol that shows it. Only strings remain, since
- * cudart looks up the driver by name. So the read-only data is searched as a stream, a chunk at a
- * time. No state, any thread.
+ * cudart looks up the driver by name. So the data is searched as a stream, a chunk at a time. The
+ * name of the driver's library may be composed at run time, the names of its functions are not:
+ * in a file that imports dlsym they show that it calls the driver. No state, any thread.
  */
 #include "rewriter/elf/facts.h"
 #include "rewriter/elf/grow.h"
 #include "rewriter/elf/names.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +48,7 @@ static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct el
         facts->driver_import = name;
     if (facts->runtime_import == NULL && elf_name_is_runtime_api(name))
         facts->runtime_import = name;
+    facts->imports_dlsym |= strcmp(name, "dlsym") == 0 || strcmp(name, "dlvsym") == 0;
     facts->imports_dlopen |= strcmp(name, "dlopen") == 0;
     facts->imports_dlmopen |= strcmp(name, "dlmopen") == 0;
     if (!elf_name_is_wrapped(name))
@@ -124,22 +127,48 @@ static bool holds_text(const uint8_t *bytes, size_t length, const char *text)
     return memmem(bytes, length, text, strlen(text)) != NULL;
 }
 
-/* Names of driver functions, as cudart has them for cuGetProcAddress. */
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static size_t word_length(const char *text, size_t most)
+{
+    size_t n = 0;
+
+    while (n < most && (is_letter(text[n]) || (text[n] >= '0' && text[n] <= '9')))
+        n++;
+    return n;
+}
+
+/* Takes the word that begins with "cu" at `at`. A word that is a driver function's name shows
+ * that the file looks it up. Compilers that end no string with a zero byte (Rust's, Go's) put
+ * one behind the other; so a second name is as good when the first has no borders. */
+static void take_word(struct elf_facts *facts, const char *text, const char *at, size_t left)
+{
+    size_t n = word_length(at, left < OVERLAP ? left : OVERLAP);
+    const char *name = elf_name_driver_start(at, n);
+    bool exact = name != NULL && strlen(name) == n && n < left && at[n] == '\0';
+    bool bordered = exact && (at == text || !is_letter(at[-1]));
+
+    if (bordered && elf_name_driver_since(name) > facts->newest_api)
+        facts->newest_api = elf_name_driver_since(name);
+    if (name == NULL)
+        return;
+    facts->looks_up_enough |=
+        bordered || (facts->looked_up != NULL && facts->looked_up != name);
+    if (facts->looked_up == NULL)
+        facts->looked_up = name;
+}
+
 static void look_for_names(struct elf_facts *facts, const uint8_t *bytes, size_t length)
 {
-    const uint8_t *at = bytes, *end = bytes + length;
+    const char *text = (const char *)bytes, *at = text, *end = text + length;
 
-    while ((at = memmem(at, (size_t)(end - at), "\0cu", 3)) != NULL) {
-        char name[OVERLAP];
-        size_t n;
-
-        at++;
-        n = strnlen((const char *)at, (size_t)(end - at));
-        if (n >= sizeof name || n == (size_t)(end - at))
-            continue;
-        memcpy(name, at, n + 1);
-        if (elf_name_driver_since(name) > facts->newest_api)
-            facts->newest_api = elf_name_driver_since(name);
+    while ((at = memmem(at, (size_t)(end - at), "cu", 2)) != NULL) {
+        if (at + 2 < end && at[2] >= 'A' && at[2] <= 'Z')
+            take_word(facts, text, at, (size_t)(end - at));
+        at += 2;
     }
 }
 
@@ -158,6 +187,8 @@ static int search_segment(struct elf_facts *facts, const struct elf_image *image
             facts->cudart_static = holds_text(buffer, kept + n, "cudaErrorCudartUnloading");
         if (!facts->names_libcuda)
             facts->names_libcuda = holds_text(buffer, kept + n, "libcuda.so");
+        if (!facts->names_cudart)
+            facts->names_cudart = holds_text(buffer, kept + n, "libcudart.so");
         look_for_names(facts, buffer, kept + n);
         offset += n;
         size -= n;
@@ -168,14 +199,14 @@ static int search_segment(struct elf_facts *facts, const struct elf_image *image
     return 0;
 }
 
-static bool is_read_only_data(const struct elf_image *image, size_t i)
+static bool is_data(const struct elf_image *image, size_t i)
 {
     const Elf64_Shdr *s = &image->sections[i];
     const char *name = elf_image_section_name(image, i);
 
     return s->sh_type == SHT_PROGBITS && (s->sh_flags & SHF_ALLOC) &&
-           (strncmp(name, ".rodata", 7) == 0 || strncmp(name, ".data.rel.ro", 12) == 0 ||
-            strncmp(name, ".lrodata", 8) == 0);
+           (strncmp(name, ".rodata", 7) == 0 || strncmp(name, ".data", 5) == 0 ||
+            strncmp(name, ".lrodata", 8) == 0 || strncmp(name, ".ldata", 6) == 0);
 }
 
 static int search_all(struct elf_facts *facts, const struct elf_image *image, bool all,
@@ -185,7 +216,7 @@ static int search_all(struct elf_facts *facts, const struct elf_image *image, bo
 
     if (image->section_count > 0) {
         for (size_t i = 1; ret == 0 && i < image->section_count; i++)
-            if (is_read_only_data(image, i) && (all || !elf_facts_cuda(facts)))
+            if (is_data(image, i) && (all || !elf_facts_cuda(facts)))
                 ret = search_segment(facts, image, image->sections[i].sh_offset,
                                      image->sections[i].sh_size, buffer, err);
         return ret;
@@ -193,7 +224,7 @@ static int search_all(struct elf_facts *facts, const struct elf_image *image, bo
     for (size_t i = 0; ret == 0 && i < image->header.e_phnum; i++) {
         const Elf64_Phdr *p = &image->segments[i];
 
-        if (p->p_type == PT_LOAD && !(p->p_flags & PF_W) && (all || !elf_facts_cuda(facts)))
+        if (p->p_type == PT_LOAD && (all || !elf_facts_cuda(facts)))
             ret = search_segment(facts, image, p->p_offset, p->p_filesz, buffer, err);
     }
     return ret;
@@ -234,5 +265,27 @@ bool elf_facts_cuda(const struct elf_facts *facts)
 {
     return facts->driver_import != NULL || facts->runtime_import != NULL ||
            facts->needed != NULL || facts->is_cudart || facts->cudart_static ||
-           facts->device_code || facts->names_libcuda;
+           facts->device_code || facts->names_libcuda || facts->names_cudart ||
+           (facts->imports_dlsym && facts->looks_up_enough);
+}
+
+void elf_facts_why(const struct elf_facts *facts, char *text, size_t size)
+{
+    const char *import =
+        facts->driver_import != NULL ? facts->driver_import : facts->runtime_import;
+
+    if (import != NULL)
+        snprintf(text, size, "imports %s", import);
+    else if (facts->cudart_static)
+        snprintf(text, size, "contains the CUDA runtime");
+    else if (facts->is_cudart)
+        snprintf(text, size, "is the CUDA runtime");
+    else if (facts->imports_dlsym && facts->looks_up_enough)
+        snprintf(text, size, "looks up %s", facts->looked_up);
+    else if (facts->names_libcuda || facts->names_cudart)
+        snprintf(text, size, "opens %s", facts->names_libcuda ? "libcuda.so" : "libcudart.so");
+    else if (facts->needed != NULL)
+        snprintf(text, size, "needs %s", facts->needed);
+    else
+        snprintf(text, size, "contains device code");
 }

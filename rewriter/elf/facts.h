@@ -23,6 +23,7 @@ struct elf_facts {
     size_t import_count;
     const char *driver_import;  /* first cu* function it imports, or NULL */
     const char *runtime_import; /* first cuda* function it imports, or NULL */
+    bool imports_dlsym;         /* dlsym or dlvsym */
     bool imports_dlopen;        /* may load with RTLD_DEEPBIND, which no file shows */
     bool imports_dlmopen;       /* may load into another namespace */
     const char *needed;         /* first CUDA library in DT_NEEDED, or NULL */
@@ -32,9 +33,12 @@ struct elf_facts {
     int newest_api;             /* CUDA version (13000) of its newest driver name; 0: none */
     bool device_code;           /* .nv_fatbin */
     bool names_libcuda;         /* holds the string libcuda.so */
+    bool names_cudart;          /* holds the string libcudart.so */
+    const char *looked_up;      /* first driver function that its data names, or NULL */
+    bool looks_up_enough;       /* the names are no chance */
 };
 
-/* Reads symbols and read-only data of the image. Unless `all` is set, stops when it is certain
+/* Reads symbols and data of the image. Unless `all` is set, stops when it is certain
  * that the file uses CUDA (then some fields may be unset). 0, or a negative errno with err
  * filled; after an error facts is empty. Strings point into the image. */
 int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool all,
@@ -43,5 +47,8 @@ void elf_facts_deinit(struct elf_facts *facts);
 
 /* Whether any of these facts shows that the file uses CUDA. */
 bool elf_facts_cuda(const struct elf_facts *facts);
+
+/* The fact that shows it best, as a clause: "imports cudaMalloc". */
+void elf_facts_why(const struct elf_facts *facts, char *text, size_t size);
 
 #endif

@@ -56,6 +56,25 @@ int elf_name_driver_since(const char *name)
     return row != NULL ? row->since : 0;
 }
 
+const char *elf_name_driver_start(const char *text, size_t length)
+{
+    char name[128];
+
+    if (length >= sizeof name)
+        length = sizeof name - 1;
+    memcpy(name, text, length);
+    for (; length > 2; length--) {
+        const struct driver_name *row;
+
+        name[length] = '\0';
+        row = bsearch(name, driver_names, sizeof driver_names / sizeof driver_names[0],
+                      sizeof driver_names[0], compare_driver);
+        if (row != NULL)
+            return row->name;
+    }
+    return NULL;
+}
+
 int elf_name_is_runtime_api(const char *name)
 {
     if (strncmp(name, "__cuda", 6) == 0)

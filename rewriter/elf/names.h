@@ -19,6 +19,9 @@ int elf_name_is_wrapped(const char *name);
  * does not have the name. */
 int elf_name_driver_since(const char *name);
 
+/* The longest driver function that the text begins with, which need not end there; NULL: none. */
+const char *elf_name_driver_start(const char *text, size_t length);
+
 /* A name of the CUDA runtime API or of its compiler support: cudaMalloc,
  * __cudaRegisterFatBinary, ... */
 int elf_name_is_runtime_api(const char *name);
