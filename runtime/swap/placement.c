@@ -12,8 +12,7 @@
  * counted from when the device is drained: work that is queued already may take longer than the
  * window did.
  *
- * Where use no longer decides, memory that is used alike is spread (spread.h). Exchanges that make the
- * program slower are undone (trial.h).
+ * Exchanges that make the program slower are undone (trial.h).
  *
  * How a chunk changes places: exchange.h. State: client thread only.
  */
@@ -32,35 +31,30 @@
 #include "runtime/range/uses.h"
 #include "runtime/range/graph_uses.h"
 #include "runtime/swap/exchange.h"
-#include "runtime/swap/spread.h"
 #include "runtime/swap/trial.h"
 
-#define MS           1000000ull
-#define LOOK_NS      (50 * MS)
-#define MEND_NS      (10 * MS) /* until the next attempt to map what is adrift */
-#define WINDOW       4u
-#define WINDOW_MOST  128u /* times as many bytes: the longest window */
-#define UNUSED       8u   /* this part of what was used before need not be used in a window */
-#define HORIZON      20u
-#define MAPPING      1e6         /* ns: an exchange without its copies, until it is measured */
-#define MAPPED       250e3       /* ns: the same at least, however small the chunk is */
-#define SPREAD_NS    (1000 * MS) /* the time for spreading: this, and 1/20 of all time */
-#define SPREAD_SHARE 20u
-#define COPYING      0.02 /* ns a byte, until it is measured: 50 GB/s */
+#define MS          1000000ull
+#define LOOK_NS     (50 * MS)
+#define MEND_NS     (10 * MS) /* until the next attempt to map what is adrift */
+#define WINDOW      4u
+#define WINDOW_MOST 128u /* times as many bytes: the longest window */
+#define UNUSED      8u   /* this part of what was used before need not be used in a window */
+#define HORIZON     20u
+#define MAPPING     1e6   /* ns: an exchange without its copies, until it is measured */
+#define MAPPED      250e3 /* ns: the same at least, however small the chunk is */
+#define COPYING     0.02  /* ns a byte, until it is measured: 50 GB/s */
 
 static struct {
     bool pending;
-    uint64_t looked_at, window_from;  /* ns */
-    uint64_t noted, complete_at;      /* bytes of this window; those until it was complete */
-    uint64_t most;                    /* ns that the exchanges of this window may take */
-    uint64_t began;                   /* ns: the first of them; 0: none has begun */
-    double cost;                      /* ns a byte that changes places; 0: not measured */
-    uint64_t first_window, spread_ns; /* when the first one began; what spreading took since */
-    enum gs_trial why;                /* the exchange that was chosen last */
-    uint64_t not_run_since;           /* ns; 0: it runs */
-    uint64_t idle_ns;   /* of this window: it did not run, or submitted and awaited nothing */
-    bool chosen_by_use; /* an exchange after this window */
-    uint64_t activity;  /* of the gate, at the last look */
+    uint64_t looked_at, window_from; /* ns */
+    uint64_t noted, complete_at;     /* bytes of this window; those until it was complete */
+    uint64_t most;                   /* ns that the exchanges of this window may take */
+    uint64_t began;                  /* ns: the first of them; 0: none has begun */
+    double cost;                     /* ns a byte that changes places; 0: not measured */
+    bool undoes;                     /* the exchange that was chosen last takes one back */
+    uint64_t not_run_since;          /* ns; 0: it runs */
+    uint64_t idle_ns;  /* of this window: it did not run, or submitted and awaited nothing */
+    uint64_t activity; /* of the gate, at the last look */
 } self;
 
 /* --- choosing --- */
@@ -123,8 +117,7 @@ static bool choose_by_use(const struct gs_device *device, struct gs_exchange_chu
     uint64_t room;
 
     *cold = (struct gs_exchange_chunk){.range = NULL};
-    if (!gs_trial_may_begin(GS_TRIAL_BY_USE) || !find_chunk(device, GS_CHUNK_OVER, 0, hot) ||
-        hot->used == 0)
+    if (!gs_trial_may_begin() || !find_chunk(device, GS_CHUNK_OVER, 0, hot) || hot->used == 0)
         return false;
     room = gs_exchange_room(device);
     /* one that makes all of the room, if there is one */
@@ -136,42 +129,24 @@ static bool choose_by_use(const struct gs_device *device, struct gs_exchange_chu
     return gain_of(hot, cold) > 2 * cost_of(hot, cold);
 }
 
-/* Under the lock. What is spread need not wait for the bus alone. Spreading has its own share of the
- * time, since uneven use could make it go on for ever. */
-static bool choose_to_spread(const struct gs_device *device, uint64_t now,
-                             struct gs_exchange_chunk *hot, struct gs_exchange_chunk *cold)
-{
-    return !self.chosen_by_use && gs_trial_may_begin(GS_TRIAL_SPREAD) &&
-           self.spread_ns < SPREAD_NS + (now - self.first_window) / SPREAD_SHARE &&
-           gs_spread_choose(device, hot, cold) &&
-           bus_ns((double)hot->used) * HORIZON > 2 * cost_of(hot, cold);
-}
-
 /* Under the lock. */
-static bool choose_exchange(const struct gs_device *device, uint64_t now,
-                            struct gs_exchange_chunk *hot, struct gs_exchange_chunk *cold)
+static bool choose_exchange(const struct gs_device *device, struct gs_exchange_chunk *hot,
+                            struct gs_exchange_chunk *cold)
 {
     if (device->accounts.over == 0 || device->accounts.missing != 0 || device->broken)
         return false;
-    self.why = GS_TRIAL_BACK;
-    if (gs_trial_choose(device, hot, cold))
-        return true;
-    self.why = GS_TRIAL_BY_USE;
-    if (choose_by_use(device, hot, cold))
-        return true;
-    self.why = GS_TRIAL_SPREAD;
-    return choose_to_spread(device, now, hot, cold);
+    self.undoes = gs_trial_choose(device, hot, cold);
+    return self.undoes || choose_by_use(device, hot, cold);
 }
 
-static bool choose_any(uint64_t now, struct gs_exchange_chunk *hot,
-                       struct gs_exchange_chunk *cold)
+static bool choose_any(struct gs_exchange_chunk *hot, struct gs_exchange_chunk *cold)
 {
     const struct gs_device *device;
     bool found = false;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; !found && (device = gs_device_at(i)) != NULL; i++)
-        found = choose_exchange(device, now, hot, cold);
+        found = choose_exchange(device, hot, cold);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return found;
 }
@@ -216,12 +191,10 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
         bytes += done ? hot->bytes : 0;
     }
     gs_driver.cuCtxPopCurrent_v2(&popped);
-    if (self.why == GS_TRIAL_BY_USE)
-        self.chosen_by_use = true;
-    else
-        self.spread_ns += gs_now() - from;
-    if (came || self.why == GS_TRIAL_BACK)
-        gs_trial_note(self.why, hot, cold);
+    if (self.undoes)
+        gs_trial_note_undone();
+    else if (came)
+        gs_trial_note(hot, cold);
     if (bytes != 0) {
         learn_cost(from, bytes);
         atomic_fetch_add_explicit(&gs_runtime.exchanged, bytes, memory_order_relaxed);
@@ -254,7 +227,6 @@ static void close_window(uint64_t now)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_uses_age();
     gs_trial_end_window(pace_of_window(now));
-    self.chosen_by_use = false;
     self.idle_ns = 0;
     self.most = (now - self.window_from) / 2;
     self.window_from = now;
@@ -368,10 +340,10 @@ uint64_t gs_placement_look(uint64_t now, bool may_run)
     note_look(self.window_from == 0 ? 0 : now - self.looked_at);
     self.looked_at = now;
     if (self.window_from == 0)
-        self.window_from = self.first_window = now;
+        self.window_from = now;
     if (window_is_over()) {
         close_window(now);
-        self.pending = choose_any(now, &hot, &cold);
+        self.pending = choose_any(&hot, &cold);
         if (!self.pending)
             gs_host_give_up_claim();
     }
@@ -393,7 +365,7 @@ bool gs_placement_step(bool may_exchange)
         return false;
     if (self.began == 0)
         self.began = now;
-    if (now - self.began > self.most || !choose_any(now, &hot, &cold) ||
+    if (now - self.began > self.most || !choose_any(&hot, &cold) ||
         !exchange_chunks(&hot, &cold))
         end_exchanges();
     return self.pending;
@@ -404,8 +376,7 @@ void gs_placement_after_fork(void)
     gs_exchange_after_fork();
     self.pending = false;
     self.looked_at = self.window_from = self.noted = self.most = self.began = 0;
-    self.complete_at = self.first_window = self.spread_ns = 0;
-    self.chosen_by_use = false;
+    self.complete_at = 0;
     self.idle_ns = self.not_run_since = 0;
     gs_trial_after_fork();
     gs_uses_anchor(true);

@@ -13,10 +13,7 @@
 #define PAIRS_MOST 4096u
 #define WON        1.05 /* times as fast */
 #define REST_MOST  4096u
-
-/* Times the best pace. Uses speak for an exchange by use: the program must be much slower. */
-static const double worse_than[GS_TRIAL_BACK] = {
-    [GS_TRIAL_BY_USE] = 1.25, [GS_TRIAL_SPREAD] = 1.05};
+#define WORSE_THAN 1.25 /* times the best pace: the counted uses speak for an exchange */
 
 /* A chunk by its range's address: the range may be gone meanwhile. */
 struct place {
@@ -31,21 +28,20 @@ static struct {
 
 static struct {
     unsigned pairs;
-    double pace;       /* ns a byte, of the last window; 0: not known */
-    double best;       /* the least; 0: not known */
-    bool open;         /* chunks changed places since the last window whose pace is known ... */
-    enum gs_trial why; /* ... for this */
-    bool waits;        /* for the pace of a window after that */
-    bool doubted;      /* the first was worse */
+    double pace;  /* ns a byte, of the last window; 0: not known */
+    double best;  /* the least; 0: not known */
+    bool open;    /* chunks changed places since the last window whose pace is known */
+    bool waits;   /* for the pace of a window after that */
+    bool doubted; /* the first was worse */
     bool undoes;
     struct {
-        unsigned windows, next; /* until it may begin again; after the next lost trial */
-    } rest[GS_TRIAL_BACK];
+        unsigned windows, next; /* until exchanges may begin again; after the next lost trial */
+    } rest;
 } self;
 
-bool gs_trial_may_begin(enum gs_trial why)
+bool gs_trial_may_begin(void)
 {
-    return !self.waits && !self.undoes && self.rest[why].windows == 0 && self.pace != 0;
+    return !self.waits && !self.undoes && self.rest.windows == 0 && self.pace != 0;
 }
 
 static struct place place_of(const struct gs_exchange_chunk *it)
@@ -54,34 +50,34 @@ static struct place place_of(const struct gs_exchange_chunk *it)
 }
 
 /* The program has become slower without an exchange: it does something else now. */
-static void begin_trial(enum gs_trial why)
+static void begin_trial(void)
 {
-    if (self.best == 0 || self.pace > worse_than[why] * self.best) {
+    if (self.best == 0 || self.pace > WORSE_THAN * self.best) {
         self.best = self.pace;
         self.pairs = 0;
     }
     self.open = true;
-    self.why = why;
 }
 
-void gs_trial_note(enum gs_trial why, const struct gs_exchange_chunk *to_card,
+void gs_trial_note(const struct gs_exchange_chunk *to_card,
                    const struct gs_exchange_chunk *beyond)
 {
-    if (why == GS_TRIAL_BACK) {
-        self.pairs -= self.pairs > 0;
-        return;
-    }
     if (!self.open)
-        begin_trial(why);
+        begin_trial();
     if (self.pairs == PAIRS_MOST || beyond->range == NULL || beyond->bytes != to_card->bytes)
         return; /* they stay where they are */
     pairs[self.pairs].to_card = place_of(to_card);
     pairs[self.pairs++].beyond = place_of(beyond);
 }
 
+void gs_trial_note_undone(void)
+{
+    self.pairs -= self.pairs > 0;
+}
+
 static void lose_trial(double pace)
 {
-    unsigned *next = &self.rest[self.why].next;
+    unsigned *next = &self.rest.next;
 
     gs_log("%u exchanges made the program slower, %.4f instead of %.4f ns a byte: undone",
            self.pairs, pace, self.best);
@@ -89,13 +85,13 @@ static void lose_trial(double pace)
     self.best = self.pace = 0; /* of the time before they are undone */
     *next = *next == 0 ? 1 : 2 * *next;
     *next = *next < REST_MOST ? *next : REST_MOST;
-    self.rest[self.why].windows = *next;
+    self.rest.windows = *next;
 }
 
 /* Two windows have to be worse: a busy machine makes one of them long now and then. */
 static void judge_trial(double pace)
 {
-    const bool worse = pace > worse_than[self.why] * self.best;
+    const bool worse = pace > WORSE_THAN * self.best;
 
     if (worse && !self.doubted) {
         self.doubted = self.waits = true;
@@ -106,7 +102,7 @@ static void judge_trial(double pace)
         lose_trial(pace);
     } else if (pace <= self.best) {
         if (WON * pace < self.best)
-            self.rest[self.why].next = 0;
+            self.rest.next = 0;
         self.best = pace;
         self.pairs = 0;
     }
@@ -114,8 +110,7 @@ static void judge_trial(double pace)
 
 void gs_trial_end_window(double pace)
 {
-    for (unsigned i = 0; i < GS_TRIAL_BACK; i++)
-        self.rest[i].windows -= self.rest[i].windows > 0;
+    self.rest.windows -= self.rest.windows > 0;
     self.waits = self.open && pace == 0;
     if (pace == 0)
         return;

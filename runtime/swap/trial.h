@@ -17,15 +17,15 @@
 
 #include "runtime/swap/exchange.h"
 
-/* Why chunks change places. BACK: an exchange is undone. */
-enum gs_trial { GS_TRIAL_BY_USE, GS_TRIAL_SPREAD, GS_TRIAL_BACK };
+/* Exchanges may begin: no other ones wait to be judged, and the last lost trial is long enough ago. */
+bool gs_trial_may_begin(void);
 
-/* Such exchanges may begin: no other ones wait to be judged, and the last lost trial is long enough ago. */
-bool gs_trial_may_begin(enum gs_trial why);
-
-/* The two have changed places (BACK: or could not). beyond->range NULL: the card had room. */
-void gs_trial_note(enum gs_trial why, const struct gs_exchange_chunk *to_card,
+/* The two have changed places. beyond->range NULL: the card had room. */
+void gs_trial_note(const struct gs_exchange_chunk *to_card,
                    const struct gs_exchange_chunk *beyond);
+
+/* The two that gs_trial_choose() found have changed places back, or could not. */
+void gs_trial_note_undone(void);
 
 /* A window has ended in which the program took so many ns for each byte that it used; 0: that is
  * not known. */

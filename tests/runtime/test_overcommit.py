@@ -112,39 +112,6 @@ class Overcommit(BuildTest):
                 exchanged = json.load(file)["exchanged"]
             check(exchanged >= 80 * MIB, f"exchanged {exchanged >> 20} MiB")
 
-    def test_even_use_is_spread(self):
-        """Where all is used in turns, what lies beyond the card is spread over all of it, and then stays where it is."""
-        with Beyond(self.build, GPUSHARE_OVERCOMMIT_GRAIN="2MiB") as card:
-            stats = os.path.join(card.folder, "stats")
-            told = card.program(50, 50, 50, 50, GPUSHARE_STATS=stats)
-            for _ in range(12):
-                for block in range(4):
-                    self.use(told, block, 50, 1)
-            ok(told, "check")
-            told.end()
-            with open(stats, encoding="utf-8") as file:
-                exchanged = json.load(file)["exchanged"]
-            check(exchanged <= 2 * 80 * MIB, f"exchanged {exchanged >> 20} MiB")
-
-    def memory_seconds(self, **more):
-        """What the card and the bus took in all, by the simulated card's model, of a program that uses all of its memory in turns."""
-        with Beyond(self.build, GPUSHARE_OVERCOMMIT_GRAIN="2MiB", **more) as card:
-            driver = os.path.join(card.folder, "driver")
-            told = card.program(46, 46, 46, SIMCUDA_STATS=driver)
-            for _ in range(40):
-                for block in range(3):
-                    self.use(told, block, 46, 1)
-            ok(told, "check")
-            told.end()
-            with open(driver, encoding="utf-8") as file:
-                return json.load(file)["memory_ns"] / 1e9
-
-    def test_spreading_is_faster(self):
-        """What is spread keeps the card and the bus busy at once. How far it gets within its time depends on the machine."""
-        rates = {"SIMCUDA_HOST_GBPS": "0.2", "SIMCUDA_CARD_GBPS": "4"}
-        spread, once = self.memory_seconds(**rates), self.memory_seconds(GPUSHARE_PLACEMENT="once", **rates)
-        check(spread < 0.97 * once, f"{spread:.3f} s spread, {once:.3f} s as allocated")
-
     def train(self, steps, **more):
         """MiB over the bus by the kernels of a program that uses its memory as training does: four weights, four gradients, eight
         moments, which only the end of a step uses, and twelve activations, on the way there and on the way back."""

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * small_card.c: the simulated card on which test_placement.c, test_spread.c and test_beyond.c run,
+ * small_card.c: the simulated card on which test_placement.c, test_slower.c and test_beyond.c run,
  * the blocks of memory that the first two allocate there, and the recount of the accounts. State: `card`. One thread.
  */
 #include <setjmp.h>

@@ -55,11 +55,10 @@ static void meanwhile(void)
     interfered = true;
 }
 
-/* By one block's use, or by that of all alike. */
+/* By the use of a block that is used more often than the others. */
 static void exchange_some(void)
 {
     const struct card_block *often = pick_block(true);
-    const bool alike = card_draw(2) == 0;
     uint64_t now = gs_now();
 
     if (often == NULL)
@@ -67,9 +66,7 @@ static void exchange_some(void)
     for (unsigned i = 0; i < CARD_BLOCKS; i++)
         if (card.blocks[i].address != 0)
             gs_uses_span(card.blocks[i].address, card.blocks[i].bytes);
-    for (unsigned i = 0; i < CARD_BLOCKS; i++)
-        if (card.blocks[i].address != 0 && (alike || often == &card.blocks[i]))
-            card_use(&card.blocks[i]);
+    card_use(often);
     for (unsigned i = 0; i < 3; i++)
         gs_placement_look(now += 60000000, true);
     if (!gs_placement_needs_stop())

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_spread.c: memory beyond the card is spread evenly over what a program uses alike, and the
- * addresses that launches pass divide an allocation.
+ * test_slower.c: exchanges that make a program slower are undone and tried again later, an
+ * allocation that does not fit is interleaved, and the addresses that launches pass divide one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,53 +28,6 @@ static unsigned count_beyond(const struct gs_range *range, uint32_t first, uint3
     return beyond;
 }
 
-static uint64_t exchange_after_even_use(void)
-{
-    const uint64_t before = atomic_load(&gs_runtime.exchanged);
-    uint64_t now = gs_now();
-
-    card_forget_uses(now);
-    for (unsigned round = 0; round < 2; round++) {
-        for (unsigned i = 0; i < 6; i++)
-            card_use(&card.blocks[i]);
-        gs_placement_look(now += 500000000, true);
-    }
-    card_exchange();
-    return atomic_load(&gs_runtime.exchanged) - before;
-}
-
-/* So many bytes at least. On a slow machine the exchanges' time is over before, and counts anew. */
-static uint64_t exchange_at_least(uint64_t wanted)
-{
-    uint64_t exchanged = 0;
-
-    for (unsigned i = 0; i < 100 && exchanged < wanted; i++)
-        exchanged += exchange_after_even_use();
-    return exchanged;
-}
-
-/* Two blocks of six lie beyond the card, all are used alike: each part of 16 chunks gets one that lies
- * beyond it, with no more exchanges than that takes; and then all stays where it is. */
-static void even_use_spreads_what_is_beyond_the_card(void **state)
-{
-    const uint64_t grain = 2 * MIB, bytes = 64 * MIB;
-
-    (void)state;
-    card_begin(1, 0);
-    gs_runtime.config.grain = grain;
-    card_overfill();
-    assert_int_equal(count_beyond(gs_range_at(card.blocks[0].address), 0, 32), 0);
-    assert_int_equal(count_beyond(gs_range_at(card.blocks[5].address), 0, 32), 32);
-    assert_int_equal(exchange_at_least(16 * grain), 16 * grain);
-    for (unsigned i = 0; i < 12; i++)
-        assert_true(count_beyond(gs_range_at(card.blocks[i / 2].address), i % 2 * 16, 16) > 0);
-    assert_int_equal(gs_memory_accounts(card.device).over, 2 * bytes);
-    card_check_accounts();
-    card_check_contents();
-    assert_int_equal(exchange_after_even_use(), 0);
-    card_return_memory();
-}
-
 static uint64_t not_run; /* ns in each window in which others have the card */
 
 /* A window of even use in which the program runs for so long. Returns the bytes that change places after it. */
@@ -96,45 +49,7 @@ static uint64_t exchange_after_window(uint64_t *now, uint64_t ns)
     return atomic_load(&gs_runtime.exchanged) - before;
 }
 
-/* ... until chunks change places, which takes no more than so many windows. */
-static unsigned windows_until_exchange(uint64_t *now, uint64_t ns, unsigned most)
-{
-    unsigned windows = 1;
-
-    while (windows < most && exchange_after_window(now, ns) == 0)
-        windows++;
-    return windows;
-}
-
-static void spreading_that_makes_slower_is_undone(void **state)
-{
-    const uint64_t second = 1000000000;
-    uint64_t now = gs_now() + second;
-
-    (void)state;
-    card_begin(1, 0);
-    gs_runtime.config.grain = 2 * MIB;
-    card_overfill();
-    card_forget_uses(now);
-    assert_true(windows_until_exchange(&now, 20 * second, 10) < 10);
-    assert_true(count_beyond(gs_range_at(card.blocks[0].address), 0, 32) > 0);
-    assert_int_equal(exchange_after_window(&now, 30 * second), 0); /* it may be chance */
-    assert_true(exchange_after_window(&now, 30 * second) > 0);     /* they go back */
-    for (unsigned i = 0; i < 6; i++)
-        assert_int_equal(count_beyond(gs_range_at(card.blocks[i].address), 0, 32),
-                         i < 4 ? 0 : 32);
-    card_check_accounts();
-    card_check_contents();
-    assert_int_equal(windows_until_exchange(&now, 20 * second, 10), 1); /* tried again */
-    assert_int_equal(windows_until_exchange(&now, 30 * second, 10), 2);
-    assert_int_equal(windows_until_exchange(&now, 20 * second, 10), 2); /* and again, later */
-    assert_int_equal(exchange_after_window(&now, 20 * second), 0); /* not slower: it is kept */
-    assert_true(count_beyond(gs_range_at(card.blocks[0].address), 0, 32) > 0);
-    card_check_contents();
-    card_return_memory();
-}
-
-/* ... of one in which a block that was beyond the card is used ten times as often as the rest. */
+/* The same for a window in which a block beyond the card is used ten times as often as the rest. */
 static uint64_t exchange_after_uneven_window(uint64_t *now, uint64_t ns)
 {
     for (unsigned i = 0; i < 9; i++)
@@ -157,7 +72,17 @@ static uint64_t begin_uneven_use(void)
     return now;
 }
 
-static void an_exchange_by_use_that_makes_slower_is_undone(void **state)
+/* Windows of 20 s until chunks change places. */
+static unsigned windows_until_exchange(uint64_t *now)
+{
+    unsigned windows = 1;
+
+    while (windows < 10 && exchange_after_uneven_window(now, 20000000000) == 0)
+        windows++;
+    return windows;
+}
+
+static void an_exchange_that_makes_slower_is_undone_and_tried_again(void **state)
 {
     const uint64_t second = 1000000000;
     uint64_t now = begin_uneven_use();
@@ -170,10 +95,18 @@ static void an_exchange_by_use_that_makes_slower_is_undone(void **state)
     assert_true(is_often_used_beyond());
     card_check_accounts();
     card_check_contents();
+    assert_int_equal(windows_until_exchange(&now), 1); /* tried again */
+    assert_false(is_often_used_beyond());
+    assert_int_equal(exchange_after_uneven_window(&now, 30000 * second), 0);
+    assert_int_equal(exchange_after_uneven_window(&now, 30000 * second), 128 * MIB);
+    assert_int_equal(windows_until_exchange(&now), 2); /* and again, after a longer rest */
+    assert_int_equal(exchange_after_uneven_window(&now, 20 * second), 0); /* not slower */
+    assert_false(is_often_used_beyond());
+    card_check_contents();
     card_return_memory();
 }
 
-/* One that never has the card for a whole window is served all the same, and others' turns do not make it
+/* A program that never has the card for a whole window is served all the same, and others' turns do not make it
  * slower. */
 static void turns_of_others_do_not_count(void **state)
 {
@@ -271,9 +204,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_of_launches_divide_an_allocation),
-        cmocka_unit_test(even_use_spreads_what_is_beyond_the_card),
-        cmocka_unit_test(spreading_that_makes_slower_is_undone),
-        cmocka_unit_test(an_exchange_by_use_that_makes_slower_is_undone),
+        cmocka_unit_test(an_exchange_that_makes_slower_is_undone_and_tried_again),
         cmocka_unit_test(turns_of_others_do_not_count),
         cmocka_unit_test(an_allocation_in_both_is_interleaved),
     };
