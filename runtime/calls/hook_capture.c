@@ -20,11 +20,12 @@ static CUresult leave_begun(unsigned pass, CUresult result)
 #define BEGIN(symbol, params, args)                                                            \
     CUresult __wrap_##symbol params                                                            \
     {                                                                                          \
-        const unsigned pass = gs_gate_enter_on(NULL, GS_CALL_BUILDS);                          \
+        const unsigned pass = gs_gate_enter_on(NULL, GS_CALL_BEGINS);                          \
                                                                                                \
         if (pass == GS_PASS_REFUSED)                                                           \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
-        gs_capture_begins();                                                                   \
+        if (pass != GS_PASS_COUNTED)                                                           \
+            gs_capture_begins();                                                               \
         return leave_begun(pass, gs_driver.symbol args);                                       \
     }
 

@@ -61,16 +61,34 @@ bool gs_capture_records(CUstream stream, bool per_thread)
     return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Counted before the driver begins the capture. Otherwise a thread that sees no capture here and
- * synchronises the context could meet one. */
-void gs_capture_begins(void)
+/* After it is counted, and before the driver begins the capture. Otherwise a thread that sees no
+ * capture here and synchronises the context could meet one. */
+static void await_synchronizing(void)
 {
     const uint64_t until = gs_now() + HELD_OFF_NS;
 
-    atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
-    atomic_fetch_add_explicit(&captures, 1, memory_order_seq_cst);
     while (atomic_load_explicit(&synchronizing, memory_order_seq_cst) > 0 && gs_now() < until)
         gs_pause(20000);
+}
+
+void gs_capture_begins(void)
+{
+    atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
+    atomic_fetch_add_explicit(&captures, 1, memory_order_seq_cst);
+    await_synchronizing();
+}
+
+bool gs_capture_joins(void)
+{
+    int count = gs_capture_active() ? atomic_load_explicit(&captures, memory_order_relaxed) : 0;
+
+    while (count > 0 &&
+           !atomic_compare_exchange_weak_explicit(&captures, &count, count + 1,
+                                                  memory_order_seq_cst, memory_order_relaxed))
+        continue;
+    if (count > 0)
+        await_synchronizing();
+    return count > 0;
 }
 
 void gs_capture_ended(void)

@@ -21,8 +21,19 @@ bool gs_capture_records(CUstream stream, bool per_thread);
 void gs_capture_begins(void);
 void gs_capture_ended(void);
 
+/* As gs_capture_begins(), by a thread outside the closed gate: only beside another capture, which
+ * keeps the program from stopping. False: none is under way, and nothing was counted. */
+bool gs_capture_joins(void);
+
 /* True if captures are counted at all; cheap. Any thread. */
 bool gs_capture_is_any(void);
+
+/* True if the driver has refused to wait because of a capture: nothing was waited for. */
+static inline bool gs_capture_forbids(CUresult result)
+{
+    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+           result <= CUDA_ERROR_CAPTURED_EVENT;
+}
 
 /* Around a synchronising call of ours. False: a capture is under way, and nothing is held. True:
  * captures that want to begin wait until gs_capture_release(). Any thread; nests. */

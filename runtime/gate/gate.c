@@ -148,13 +148,20 @@ struct request {
     unsigned call;
 };
 
-/* True if the call may go through a closed gate. */
-static bool goes_through(const struct request *request)
+/* The pass of a call that may go through a closed gate; GS_PASS_REFUSED: it may not. A capture is
+ * counted at the moment at which another one is seen under way: that one may end at any time, and
+ * then the program stops. */
+static unsigned go_through(const struct request *request)
 {
+    if ((request->call & GS_CALL_BEGINS) != 0)
+        return gs_capture_joins() ? GS_PASS_COUNTED : GS_PASS_REFUSED;
     if ((request->call & GS_CALL_BUILDS) != 0 && gs_capture_active())
-        return true;
+        return GS_PASS_NESTED;
     return (request->call & GS_CALL_QUEUES) != 0 &&
-           gs_capture_records(request->stream, (request->call & GS_CALL_PER_THREAD) != 0);
+                   gs_capture_records(request->stream,
+                                      (request->call & GS_CALL_PER_THREAD) != 0)
+               ? GS_PASS_NESTED
+               : GS_PASS_REFUSED;
 }
 
 static unsigned wait_until_open(struct gs_gate_thread *self, const struct request *request)
@@ -172,10 +179,9 @@ static unsigned wait_until_open(struct gs_gate_thread *self, const struct reques
     for (;;) {
         if (atomic_load_explicit(&refusing, memory_order_acquire))
             break;
-        if (goes_through(request)) {
-            pass = GS_PASS_NESTED;
+        pass = go_through(request);
+        if (pass != GS_PASS_REFUSED)
             break;
-        }
         /* without stepping in: waiting must not count as activity, which would keep a capture
          * from being forgotten */
         state = atomic_load_explicit(&gs_gate_state, memory_order_relaxed);

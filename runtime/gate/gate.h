@@ -42,6 +42,7 @@ enum gs_gate_pass {
     GS_PASS_WATCHED = 2, /* bound this thread's unfinished work */
     GS_PASS_REFUSED = 4, /* not inside: the memory cannot be brought back; the call must fail
                             with out of memory */
+    GS_PASS_COUNTED = 8, /* went through the closed gate; its capture is counted already */
 };
 
 /* One for each thread. seq is odd while the thread is inside, and before it is registered (so
@@ -67,6 +68,7 @@ enum gs_gate_call {
     GS_CALL_QUEUES = 1,     /* it queues work on its stream */
     GS_CALL_PER_THREAD = 2, /* stream 0 means the thread's own */
     GS_CALL_BUILDS = 4,     /* it touches no memory: makes a part of a capture or graph */
+    GS_CALL_BEGINS = 8,     /* it begins a capture */
 };
 
 /* seq was odd: first pass of this thread, or nested */
@@ -77,8 +79,9 @@ void gs_gate_leave_slow(unsigned pass);
 
 /* Enters; waits while the gate is closed (client.h says why the wait ends). Any thread. Result:
  * enum gs_gate_pass. call: enum gs_gate_call. A capture keeps the program from stopping, so it
- * must be able to end. While one is under way, two kinds of calls go through a closed gate: work
- * that is only recorded, because its stream is being captured, and calls that only build. */
+ * must be able to end. While one is under way, three kinds of calls go through a closed gate: work
+ * that is only recorded, because its stream is being captured, calls that only build, and calls
+ * that begin another capture. */
 static inline __attribute__((always_inline)) unsigned gs_gate_enter_on(CUstream stream,
                                                                        unsigned call)
 {

@@ -12,7 +12,7 @@
 #include "runtime/gate/capture.h"
 #include "runtime/gate/throttle.h"
 
-_Atomic(bool) gate_no_context, gate_capturing;
+_Atomic(bool) gate_no_context, gate_capturing, gate_capture_ends;
 
 uint64_t gs_now(void)
 {
@@ -44,6 +44,11 @@ bool gs_capture_active(void)
 bool gs_capture_records(CUstream stream, bool per_thread)
 {
     return atomic_load(&gate_capturing) && stream != NULL && !per_thread;
+}
+
+bool gs_capture_joins(void)
+{
+    return atomic_load(&gate_capturing) && !atomic_load(&gate_capture_ends);
 }
 
 void gate_sleep(uint64_t ns)

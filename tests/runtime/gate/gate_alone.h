@@ -22,8 +22,9 @@
 
 #define MS 1000000ull
 
-/* Whether a thread has no context, so that it need not wait; whether a stream is being captured. */
-extern _Atomic(bool) gate_no_context, gate_capturing;
+/* Whether a thread has no context, so that it need not wait; whether a stream is being captured; and
+ * whether that capture ends before another one can be counted beside it. */
+extern _Atomic(bool) gate_no_context, gate_capturing, gate_capture_ends;
 
 bool gate_may_wait(void);
 void gate_sleep(uint64_t ns);

@@ -111,12 +111,32 @@ static void ended_after_it_was_forgotten_takes_none_away(void **state)
     assert_true(gs_capture_active());
 }
 
+static void another_ends(void)
+{
+    gs_capture_ended();
+}
+
+static void joins_only_a_capture_under_way(void **state)
+{
+    (void)state;
+    assert_false(gs_capture_joins());
+    assert_false(gs_capture_is_any());
+    gs_capture_begins();
+    assert_true(gs_capture_joins());
+    gs_capture_ended();
+    assert_true(gs_capture_is_any()); /* the one that has joined */
+    meanwhile = another_ends;
+    assert_false(gs_capture_joins());
+    assert_false(gs_capture_is_any());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(active_seen_later_by_another_thread_goes_on, begin_anew),
         cmocka_unit_test_setup(active_without_calls_for_a_minute_is_forgotten, begin_anew),
         cmocka_unit_test_setup(active_forgets_no_capture_that_begins_meanwhile, begin_anew),
+        cmocka_unit_test_setup(joins_only_a_capture_under_way, begin_anew),
         cmocka_unit_test_setup(ended_after_it_was_forgotten_takes_none_away, begin_anew),
     };
 

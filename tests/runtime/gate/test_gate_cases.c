@@ -276,6 +276,38 @@ static int recorded_work_passes_a_shut_gate(void)
     return 0;
 }
 
+static void *begin_capture(void *unused)
+{
+    const unsigned pass = gs_gate_enter_on(NULL, GS_CALL_BEGINS);
+
+    (void)unused;
+    gs_gate_leave(pass);
+    return (void *)(uintptr_t)(pass + 1);
+}
+
+/* The capture beside which another one may begin ends at that moment: the program stops, and the
+ * new capture waits. */
+static int capture_begins_only_beside_one_that_goes_on(void)
+{
+    pthread_t beside, behind;
+    void *result = NULL;
+
+    atomic_store(&gate_capturing, true);
+    pthread_create(&beside, NULL, begin_capture, NULL);
+    pthread_join(beside, &result);
+    CHECK(result == (void *)(uintptr_t)(GS_PASS_COUNTED + 1));
+    atomic_store(&gate_capture_ends, true);
+    pthread_create(&behind, NULL, begin_capture, NULL);
+    while (gs_gate_waiting() == 0)
+        gate_sleep(MS);
+    gate_sleep(20 * MS);
+    CHECK(gs_gate_waiting() == 1);
+    gs_gate_open(false);
+    pthread_join(behind, &result);
+    CHECK(result == (void *)(uintptr_t)(GS_PASS_WATCHED + 1));
+    return 0;
+}
+
 ALONE(nested_pass_keeps_the_outer_one)
 ALONE(try_enter_never_waits)
 ALONE(shut_during_failed_close_stays_shut)
@@ -285,6 +317,7 @@ ALONE(no_context_passes_without_going_in)
 ALONE(activity_sees_passes_and_syncs)
 ALONE(errno_is_kept)
 ALONE(recorded_work_passes_a_shut_gate)
+ALONE(capture_begins_only_beside_one_that_goes_on)
 ALONE(forked_child_starts_closed_and_alone)
 
 int main(void)
@@ -299,6 +332,7 @@ int main(void)
         cmocka_unit_test(gate_activity_sees_passes_and_syncs),
         cmocka_unit_test(gate_errno_is_kept),
         cmocka_unit_test(gate_recorded_work_passes_a_shut_gate),
+        cmocka_unit_test(gate_capture_begins_only_beside_one_that_goes_on),
         cmocka_unit_test(gate_forked_child_starts_closed_and_alone),
     };
 
