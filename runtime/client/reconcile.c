@@ -236,6 +236,30 @@ static uint64_t close_gate(uint64_t now)
     return 0;
 }
 
+/* Waits for the submitted work, for a short time. Returns ns until the next attempt, 0 when all of
+ * it has finished. */
+static uint64_t drain_work(uint64_t now)
+{
+    const enum gs_drained drained = gs_drain(20 * MS);
+
+    self.stuck |= drained != GS_DRAIN_OVER && now - self.stop_since > DRAIN_LIMIT_NS;
+    if (drained == GS_DRAIN_GOES_ON) {
+        if (now - self.stop_since > self.patience && gs_gate_waiting() != 0)
+            return run_on(now);
+        return 1; /* read the daemon's messages, then wait on */
+    }
+    if (self.drain_is_old) {
+        self.drain_is_old = false;
+        return 1;
+    }
+    if (drained == GS_DRAIN_FAILED) { /* a capture that was not counted */
+        reopen_if_complete();
+        self.on_until = now + 10 * MS;
+        return 10 * MS;
+    }
+    return 0;
+}
+
 /* Makes one attempt to stop the program. Returns ns until the next one, 0 when it is stopped. */
 static uint64_t stop_program(uint64_t now)
 {
@@ -254,16 +278,9 @@ static uint64_t stop_program(uint64_t now)
         if (again != 0)
             return again;
     }
-    if (!gs_drain(20 * MS)) {
-        self.stuck |= now - self.stop_since > DRAIN_LIMIT_NS;
-        if (now - self.stop_since > self.patience && gs_gate_waiting() != 0)
-            return run_on(now);
-        return 1; /* read the daemon's messages, then wait on */
-    }
-    if (self.drain_is_old) {
-        self.drain_is_old = false;
-        return 1;
-    }
+    again = drain_work(now);
+    if (again != 0)
+        return again;
     self.stopped = true;
     self.started_to_stop = self.stuck = false;
     self.stop_since = self.patience = 0;

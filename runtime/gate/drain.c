@@ -16,18 +16,20 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/uncancelled.h"
+#include "runtime/gate/capture.h"
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool started, busy, finished;
+    bool forbidden; /* finished, but the driver refused to wait */
     pthread_t thread;
 } drain = {.lock = PTHREAD_MUTEX_INITIALIZER}; /* changed: start_drain() */
 
 /* Waits for one context. The failure of a single call must not count as "nothing runs here":
  * memory would be taken away from a running kernel. In a broken context every call fails;
- * nothing runs there any more, and the program will get the error. */
-static void synchronize_context(CUcontext handle)
+ * nothing runs there any more, and the program will get the error. False: a capture forbids it. */
+static bool synchronize_context(CUcontext handle)
 {
     CUresult result = CUDA_SUCCESS;
 
@@ -40,38 +42,49 @@ static void synchronize_context(CUcontext handle)
         result = gs_driver.cuCtxSynchronize();
         gs_driver.cuCtxPopCurrent_v2(&popped);
         if (result == CUDA_SUCCESS)
-            return;
+            return true;
+        if (gs_capture_forbids(result))
+            break;
     }
-    gs_context_failed(handle, result);
     gs_log("draining context %p: CUresult %d", (void *)handle, result);
+    if (gs_capture_forbids(result))
+        return false;
+    gs_context_failed(handle, result);
+    return true;
 }
 
-static void synchronize_all(void)
+/* False: a capture forbids it. Of an older drain the gate may have opened meanwhile, and a capture
+ * may have begun, which waiting in its context would spoil. */
+static bool synchronize_all(void)
 {
     struct gs_context *context;
 
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
         const CUcontext handle = atomic_load_explicit(&context->handle, memory_order_acquire);
 
-        if (handle != NULL && context->home == NULL) /* its green ones are waited for with it */
-            synchronize_context(handle);
+        if (handle != NULL &&
+            context->home == NULL && /* its green ones are waited for with it */
+            (gs_capture_is_any() || !synchronize_context(handle)))
+            return false;
     }
+    return true;
 }
 
 static void *drain_main(void *unused)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    bool over;
 
     (void)unused;
     gs_cancel_off();
-    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
+    gs_capture_relax();
     for (;;) {
         gs_lock(&drain.lock, GS_LOCK_DRAIN);
         while (!drain.busy)
             pthread_cond_wait(&drain.changed, &drain.lock);
         gs_unlock(&drain.lock, GS_LOCK_DRAIN);
-        synchronize_all();
+        over = synchronize_all();
         gs_lock(&drain.lock, GS_LOCK_DRAIN);
+        drain.forbidden = !over;
         drain.busy = false;
         drain.finished = true;
         pthread_cond_broadcast(&drain.changed);
@@ -90,15 +103,13 @@ static bool start_drain(void)
     return drain.started;
 }
 
-bool gs_drain(uint64_t timeout_ns)
+enum gs_drained gs_drain(uint64_t timeout_ns)
 {
+    enum gs_drained drained = GS_DRAIN_GOES_ON;
     struct timespec until;
-    bool finished;
 
-    if (!start_drain()) {
-        synchronize_all(); /* no thread could be started: waits without a bound */
-        return true;
-    }
+    if (!start_drain()) /* no thread could be started: waits without a bound */
+        return synchronize_all() ? GS_DRAIN_OVER : GS_DRAIN_FAILED;
     clock_gettime(CLOCK_MONOTONIC, &until);
     timeout_ns += (uint64_t)until.tv_nsec;
     until.tv_sec += (time_t)(timeout_ns / 1000000000u);
@@ -112,9 +123,10 @@ bool gs_drain(uint64_t timeout_ns)
     while (!drain.finished)
         if (pthread_cond_timedwait(&drain.changed, &drain.lock, &until) != 0)
             break;
-    finished = drain.finished;
+    if (drain.finished)
+        drained = drain.forbidden ? GS_DRAIN_FAILED : GS_DRAIN_OVER;
     gs_unlock(&drain.lock, GS_LOCK_DRAIN);
-    return finished;
+    return drained;
 }
 
 bool gs_drain_busy(void)

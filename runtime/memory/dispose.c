@@ -94,7 +94,7 @@ static bool has_passed(const struct gs_range *range)
     gs_driver.cuCtxPopCurrent_v2(&popped);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
         return result == CUDA_SUCCESS;
-    return !gs_synchronize_is_captured(
+    return !gs_capture_forbids(
         gs_synchronize_context(range->context)); /* a broken context uses nothing any more */
 }
 
@@ -107,7 +107,7 @@ static bool may_dispose(const struct gs_range *range, bool moving)
     if (gs_capture_active())
         return false;
     /* freed while the gate was shut: other work may still be under way */
-    return !gs_synchronize_is_captured(gs_synchronize_context(range->context));
+    return !gs_capture_forbids(gs_synchronize_context(range->context));
 }
 
 bool gs_memory_dispose_dead(bool moving)

@@ -46,7 +46,7 @@ static CUresult free_piece(struct gs_range *range, CUdeviceptr address, uint64_t
     }
     if (!gs_capture_active())
         result = wait_for_use(range, position);
-    if (gs_synchronize_is_captured(result)) {
+    if (gs_capture_forbids(result)) {
         gs_retire_piece_later(range, address);
         gs_worker_wake();
         return CUDA_SUCCESS;
@@ -69,7 +69,7 @@ static bool free_in_place(struct gs_range *range, const struct gs_stream_positio
     if (gs_capture_active() || (position != NULL && range->over != 0))
         return false;
     *result = wait_for_use(range, position);
-    if (gs_synchronize_is_captured(*result)) {
+    if (gs_capture_forbids(*result)) {
         *result = CUDA_SUCCESS;
         return false;
     }
@@ -104,7 +104,7 @@ static CUresult free_range(struct gs_range *range, const struct gs_stream_positi
     } else if (position == NULL) {
         result = wait_for_use(range, NULL);
         waited = result == CUDA_SUCCESS;
-        if (gs_synchronize_is_captured(result))
+        if (gs_capture_forbids(result))
             result = CUDA_SUCCESS;
     }
     if (done) {

@@ -132,9 +132,8 @@ bool gs_retire_late_pieces(bool moving)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (; piece != NULL; piece = next) {
         next = piece->next;
-        if (!moving &&
-            (gs_capture_active() ||
-             gs_synchronize_is_captured(gs_synchronize_context(piece->range->context))))
+        if (!moving && (gs_capture_active() ||
+                        gs_capture_forbids(gs_synchronize_context(piece->range->context))))
             gs_retire_piece_later(piece->range, piece->address);
         else
             gs_retire_piece(piece->range, piece->address);

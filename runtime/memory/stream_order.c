@@ -242,7 +242,7 @@ static bool has_passed(const struct question *question)
     gs_stream_position_leave(pushed);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
         return result == CUDA_SUCCESS;
-    return !gs_synchronize_is_captured(gs_synchronize_context(question->context));
+    return !gs_capture_forbids(gs_synchronize_context(question->context));
 }
 
 /* under the lock: takes the note out if it is still the stream's first */

@@ -6,7 +6,7 @@
 
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
-#include "runtime/memory/synchronize.h"
+#include "runtime/gate/capture.h"
 #include "runtime/base/uncancelled.h"
 
 #define ATTEMPTS 4
@@ -87,7 +87,7 @@ CUresult gs_stream_position_wait(const struct gs_stream_position *position)
     for (unsigned attempt = 0; attempt < ATTEMPTS; attempt++) {
         result = position->per_thread ? gs_driver.cuStreamSynchronize_ptsz(position->stream)
                                       : gs_driver.cuStreamSynchronize(position->stream);
-        if (result == CUDA_SUCCESS || gs_synchronize_is_captured(result))
+        if (result == CUDA_SUCCESS || gs_capture_forbids(result))
             break;
     }
     return result;

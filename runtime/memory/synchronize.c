@@ -9,12 +9,6 @@
 #include "runtime/gate/capture.h"
 #include "runtime/base/uncancelled.h"
 
-bool gs_synchronize_is_captured(CUresult result)
-{
-    return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-           result <= CUDA_ERROR_CAPTURED_EVENT;
-}
-
 /* The failure of a single call is no reason to take memory away from a running kernel. In a
  * broken context every call fails. */
 CUresult gs_synchronize_context(CUcontext context)
@@ -35,7 +29,7 @@ CUresult gs_synchronize_context(CUcontext context)
         result = gs_driver.cuCtxSynchronize();
         if (other)
             gs_driver.cuCtxPopCurrent_v2(&popped);
-        if (result == CUDA_SUCCESS || gs_synchronize_is_captured(result))
+        if (result == CUDA_SUCCESS || gs_capture_forbids(result))
             break;
     }
     gs_capture_release();

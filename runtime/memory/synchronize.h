@@ -5,15 +5,10 @@
 #ifndef GS_RUNTIME_MEMORY_SYNCHRONIZE_H
 #define GS_RUNTIME_MEMORY_SYNCHRONIZE_H
 
-#include <stdbool.h>
-
 #include <cudaTypedefs.h>
 
-/* Waits for everything in the context; more than once where one answer could be wrong. */
+/* Waits for everything in the context; more than once where one answer could be wrong. Not while a
+ * capture is under way (gs_capture_forbids(result)). */
 CUresult gs_synchronize_context(CUcontext context);
-
-/* True if the result says that a capture is under way: waiting is not allowed now, and was not
- * done. */
-bool gs_synchronize_is_captured(CUresult result);
 
 #endif

@@ -211,6 +211,22 @@ class Moves(BuildTest):
             told.end()
             other.end()
 
+    def test_drain_fails(self):
+        """Memory stays while the driver refuses to wait for the work that uses it (as during a capture that nobody knows of)."""
+        refused = ",".join(f"cuCtxSynchronize:{i}:900" for i in range(1, 9))
+        # without a kernel of the library, which would wait for the program's
+        with Card(self.build, memory="128MiB", **Told.SMALL_CONTEXTS, SIMCUDA_BUILTIN="0") as card:
+            told, other = Told(card, SIMCUDA_FAIL=refused), Told(card)
+            check(told.say("alloc 80") == "ok" and told.say("spin") == "ok", "80 MiB, and work that does not end")
+            told.until(lambda known: known["resident"] == 80 * MIB)
+            other.tell("zero 60")
+            entry = told.until(lambda known: known["state"] == "stuck" or known["resident"] < 80 * MIB)
+            check(entry["resident"] == 80 * MIB, f"{entry['resident'] / MIB:g} of 80 MiB stay")
+            check(told.say("stop") == "ok" and other.answer() == "ok", "the other one has its turn when the work has ended")
+            check(told.say("check") == "ok", "every byte")
+            told.end()
+            other.end()
+
     def test_green(self):
         """The current context is a green one, which no other thread can enter: its work is waited for, its memory moves."""
         with Card(self.build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:
