@@ -318,6 +318,9 @@ int main(int argc, char **argv)
         {"tiles", mappings_case_tiles},
         {"multicast", mappings_case_multicast},
         {"multicast_address", mappings_case_multicast_address},
+        {"newer_calls", mappings_case_newer_calls},
+        {"multicast_newer", mappings_case_multicast_newer},
+        {"endpoint", mappings_case_endpoint},
         {NULL, NULL}};
 
     return run_case(argc, argv, cases);

@@ -22,6 +22,11 @@ void mappings_case_tiles(void);
 void mappings_case_multicast(void);
 void mappings_case_multicast_address(void);
 
+/* mappings_newer.c: functions of CUDA 13.1 to 13.5. */
+void mappings_case_newer_calls(void);
+void mappings_case_multicast_newer(void);
+void mappings_case_endpoint(void);
+
 static inline handle_type create_memory(size_t bytes, bool exportable)
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,

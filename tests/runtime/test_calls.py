@@ -185,7 +185,7 @@ class Cases(BuildTest):
     def test_mappings(self):
         for more in ({"GPUSHARE_DISABLE": "1"}, {}):
             self.cases(("beside", "ring", "occupied", "mixed", "part", "strangers", "freed", "attributes", "tiles", "multicast",
-                        "multicast_address"), "mappings", memory="512MiB", **more)
+                        "multicast_address", "newer_calls", "multicast_newer", "endpoint"), "mappings", memory="512MiB", **more)
 
     def test_settings_that_are_wrong(self):
         for name, value in (("GPUSHARE_DEVICE_LIMIT", "0"), ("GPUSHARE_LOG", "/tmp"), ("GPUSHARE_MEMORY", "fast")):

@@ -300,11 +300,14 @@ static void tell_process(int pid, const struct plan *plan)
 
 static CUresult bring_back(int pid, const CUcheckpointRestoreArgs *args)
 {
+    const size_t reserved =
+        offsetof(CUcheckpointRestoreArgs, gpuPairsCount) + sizeof args->gpuPairsCount;
     struct plan plan;
     unsigned state;
     CUresult result = state_of(pid, &state);
 
-    if (args && (args->reserved1 || !is_zero(args->reserved, sizeof args->reserved)))
+    /* headers name what is reserved in different ways */
+    if (args && !is_zero((const char *)args + reserved, sizeof *args - reserved))
         return CUDA_ERROR_INVALID_VALUE;
     if (result || state != CU_PROCESS_STATE_CHECKPOINTED)
         return result ? result : CUDA_ERROR_ILLEGAL_STATE;

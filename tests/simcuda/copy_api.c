@@ -112,6 +112,45 @@ static CUresult copy_batch(struct sim_call *call, struct sim_stream *stream,
     return result;
 }
 
+static CUresult copy_operands(struct sim_call *call, struct sim_stream *stream,
+                              const CUDA_MEMCPY3D_BATCH_OP *op)
+{
+    const CUmemcpy3DOperand *to = op ? &op->dst : NULL, *from = op ? &op->src : NULL;
+
+    if (!op)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (to->type != CU_MEMCPY_OPERAND_TYPE_POINTER ||
+        from->type != CU_MEMCPY_OPERAND_TYPE_POINTER)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    const struct sim_copy copy = {.to = to->op.ptr.ptr,
+                                  .from = from->op.ptr.ptr,
+                                  .to_pitch = to->op.ptr.rowLength,
+                                  .from_pitch = from->op.ptr.rowLength,
+                                  .to_height = to->op.ptr.layerHeight,
+                                  .from_height = from->op.ptr.layerHeight,
+                                  .width = op->extent.width,
+                                  .height = op->extent.height,
+                                  .depth = op->extent.depth};
+    return copy_box(call, stream, &copy, false);
+}
+
+/* from pointer to pointer only */
+static CUresult copy_fabric(struct sim_call *call, struct sim_stream *stream,
+                            const CUDA_FABRIC_COPY_BATCH_OP_v1 *list, size_t count,
+                            unsigned long long flags)
+{
+    CUresult result =
+        stream && list && count && !flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+
+    for (size_t i = 0; i < count && !result; i++)
+        result = list[i].src.type != CU_FABRIC_COPY_OPERAND_TYPE_POINTER ||
+                         list[i].dst.type != CU_FABRIC_COPY_OPERAND_TYPE_POINTER
+                     ? CUDA_ERROR_NOT_SUPPORTED
+                     : copy_line(call, stream, list[i].dst.op.ptr.ptr, SIDE_ANY,
+                                 list[i].src.op.ptr.ptr, SIDE_ANY, list[i].size, false);
+    return result;
+}
+
 #define STREAM  sim_stream(&call, stream, per_thread)
 #define DEFAULT sim_stream(&call, NULL, per_thread)
 
@@ -181,3 +220,16 @@ SIM_STREAM_API(cuMemcpyBatchAsync_v2, _ptsz,
                SIM_CTX,
                ((void)attributes, (void)indexes, (void)attribute_count,
                 copy_batch(&call, STREAM, to, from, sizes, count, NULL)))
+SIM_STREAM_API(cuMemcpyWithAttributesAsync, _ptsz,
+               (CUdeviceptr to, CUdeviceptr from, size_t size, CUmemcpyAttributes *attributes,
+                CUstream stream),
+               SIM_CTX,
+               ((void)attributes,
+                copy_line(&call, STREAM, to, SIDE_ANY, from, SIDE_ANY, size, false)))
+SIM_STREAM_API(cuMemcpy3DWithAttributesAsync, _ptsz,
+               (CUDA_MEMCPY3D_BATCH_OP * op, unsigned long long flags, CUstream stream),
+               SIM_CTX, flags ? CUDA_ERROR_INVALID_VALUE : copy_operands(&call, STREAM, op))
+SIM_STREAM_API(cuFabricCpyBatchAsync, _ptsz,
+               (size_t count, CUDA_FABRIC_COPY_BATCH_OP_v1 *list, unsigned long long flags,
+                CUstream stream),
+               SIM_CTX, copy_fabric(&call, STREAM, list, count, flags))

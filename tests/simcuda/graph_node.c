@@ -317,6 +317,12 @@ SIM_API(cuGraphAddNode_v2,
         SIM_CTX,
         edges ? CUDA_ERROR_NOT_SUPPORTED
               : add_any(call.context, out, graph, needs, count, node))
+SIM_API(cuGraphAddNode_v3,
+        (CUgraphNode * out, CUgraph graph, const CUgraphNode *needs,
+         const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *node),
+        SIM_CTX,
+        edges ? CUDA_ERROR_NOT_SUPPORTED
+              : add_any(call.context, out, graph, needs, count, node))
 SIM_API(cuGraphKernelNodeGetParams, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *launch),
         SIM_INIT, kernel_get_v1(node, launch))
 SIM_API(cuGraphKernelNodeGetParams_v2, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2 *launch),

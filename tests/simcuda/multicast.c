@@ -196,6 +196,22 @@ static CUresult bind_address(CUmemGenericAllocationHandle handle, size_t at,
                        mapping->offset + (address - mapping->range.start), size, flags);
 }
 
+/* The second forms name the memory's device. */
+static bool is_memory_of(CUmemGenericAllocationHandle memory, CUdevice device)
+{
+    const struct sim_physical *physical = (struct sim_physical *)(uintptr_t)memory;
+
+    return sim_handle_is(physical, SIM_KIND_PHYSICAL) && physical->device == (unsigned)device;
+}
+
+static bool is_mapped_from(CUdeviceptr address, CUdevice device)
+{
+    const struct sim_mapping *mapping =
+        (struct sim_mapping *)sim_ranges_find(&sim_mappings, address);
+
+    return mapping && mapping->physical->device == (unsigned)device;
+}
+
 static CUresult unbind_memory(CUmemGenericAllocationHandle handle, CUdevice device, size_t at,
                               size_t size)
 {
@@ -260,6 +276,19 @@ SIM_API(cuMulticastBindAddr,
         (CUmemGenericAllocationHandle handle, size_t at, CUdeviceptr address, size_t size,
          unsigned long long flags),
         SIM_INIT, bind_address(handle, at, address, size, flags))
+SIM_API(cuMulticastBindMem_v2,
+        (CUmemGenericAllocationHandle handle, CUdevice device, size_t at,
+         CUmemGenericAllocationHandle memory, size_t offset, size_t size,
+         unsigned long long flags),
+        SIM_INIT,
+        is_memory_of(memory, device) ? bind_handle(handle, at, memory, offset, size, flags)
+                                     : CUDA_ERROR_INVALID_VALUE)
+SIM_API(cuMulticastBindAddr_v2,
+        (CUmemGenericAllocationHandle handle, CUdevice device, size_t at, CUdeviceptr address,
+         size_t size, unsigned long long flags),
+        SIM_INIT,
+        is_mapped_from(address, device) ? bind_address(handle, at, address, size, flags)
+                                        : CUDA_ERROR_INVALID_VALUE)
 SIM_API(cuMulticastUnbind,
         (CUmemGenericAllocationHandle handle, CUdevice device, size_t at, size_t size),
         SIM_INIT, unbind_memory(handle, device, at, size))

@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include "tests/simcuda/ledger.h"
 #include "tests/simcuda/standin.h"
+#include "tests/simcuda/prototypes.h"
 
 #define SIM_PAGE         (2ull * 1024 * 1024) /* VMM granularity */
 #define SIM_POISON_FRESH 0xD5

@@ -316,6 +316,12 @@ SIM_STREAM_API(cuLaunchHostFunc, _ptsz, (CUstream stream, CUhostFn function, voi
                SIM_CTX,
                function ? sim_submit(&call, STREAM, sim_host_op(function, data))
                         : CUDA_ERROR_INVALID_VALUE)
+SIM_STREAM_API(cuLaunchHostFunc_v2, _ptsz,
+               (CUstream stream, CUhostFn function, void *data, unsigned int sync_mode),
+               SIM_CTX,
+               function &&sync_mode <= 1
+                   ? sim_submit(&call, STREAM, sim_host_op(function, data))
+                   : CUDA_ERROR_INVALID_VALUE)
 SIM_STREAM_API(cuStreamAddCallback, _ptsz,
                (CUstream stream, CUstreamCallback callback, void *data, unsigned int flags),
                SIM_CTX,
