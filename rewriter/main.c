@@ -73,6 +73,7 @@ static enum elf_exit run_all(int argc, char **argv)
     if (options.fault_byte_text != NULL)
         elf_fault_byte = strtol(options.fault_byte_text, NULL, 10);
 #endif
+    options.reach = elf_reach_new();
     if (options.help) {
         elf_options_help(stdout);
     } else if (options.version) {
@@ -86,6 +87,7 @@ static enum elf_exit run_all(int argc, char **argv)
             result = elf_exit_graver(result,
                                      elf_act(options.files[i], &options, stdout, stderr, NULL));
     }
+    elf_reach_free(options.reach);
     if (!say_all(&options) && is_report(&options))
         result = ELF_EXIT_FAILED;
     return result;

@@ -88,14 +88,14 @@ static int read_symbols(struct elf_facts *facts, const struct elf_image *image,
     return 0;
 }
 
-static bool is_cuda_library(const char *needed)
+bool elf_facts_is_cuda_library(const char *name)
 {
     static const char *const starts[] = {
         "libcublas", "libcudnn",    "libcufft",  "libcurand", "libcusolver", "libcusparse",
         "libnccl",   "libcutensor", "libcufile", "libnvjpeg", "libnpp",      "libnvinfer"};
-    const char *base = strrchr(needed, '/');
+    const char *base = strrchr(name, '/');
 
-    base = base != NULL ? base + 1 : needed;
+    base = base != NULL ? base + 1 : name;
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
         if (strncmp(base, starts[i], strlen(starts[i])) == 0)
             return true;
@@ -113,7 +113,7 @@ static void read_needed(struct elf_facts *facts, const struct elf_image *image)
         if (image->dynamic.entries[i].d_tag != DT_NEEDED)
             continue;
         name = elf_image_string(image, image->dynamic.entries[i].d_un.d_val);
-        if (facts->needed == NULL && is_cuda_library(name))
+        if (facts->needed == NULL && elf_facts_is_cuda_library(name))
             facts->needed = name;
         if (facts->cudart_shared == NULL && strstr(name, "libcudart.so") != NULL)
             facts->cudart_shared = name;

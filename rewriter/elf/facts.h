@@ -45,6 +45,9 @@ int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool 
                    struct gs_err *err);
 void elf_facts_deinit(struct elf_facts *facts);
 
+/* Whether a library of that name, with or without its folder, belongs to CUDA or needs it. */
+bool elf_facts_is_cuda_library(const char *name);
+
 /* Whether any of these facts shows that the file uses CUDA. */
 bool elf_facts_cuda(const struct elf_facts *facts);
 

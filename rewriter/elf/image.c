@@ -338,3 +338,9 @@ bool elf_image_has_payload(const struct elf_image *image)
     }
     return false;
 }
+
+bool elf_image_is_program(const struct elf_image *image)
+{
+    return image->header.e_type == ET_EXEC || (image->dynamic.flags_1 & DF_1_PIE) ||
+           (image->interpreter != NULL && image->dynamic.soname == NULL);
+}

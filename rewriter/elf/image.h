@@ -84,6 +84,10 @@ const char *elf_image_string(const struct elf_image *image, uint64_t offset);
  * Zeros, which linkers leave there for alignment or for their next run, do not count. */
 bool elf_image_has_payload(const struct elf_image *image);
 
+/* Whether it is a program. A library can have an interpreter, too (libc.so.6 and libcap.so.2 print
+ * a text when run). */
+bool elf_image_is_program(const struct elf_image *image);
+
 /* The first dynamic entry with that tag, or NULL. */
 const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag);
 

@@ -22,6 +22,9 @@ static enum elf_exit check_file(struct elf_job *job, FILE *out, struct gs_err *p
 
     if (job->patched == ELF_NOTE_FOUND)
         elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
+    else
+        elf_job_read(
+            job, NULL); /* for what it reaches; a file that cannot be read reaches nothing */
     present = runtime[0] != '\0' && access(runtime, R_OK) == 0;
     if (runtime[0] != '\0')
         elf_job_loads_runtime(job, problem);
@@ -191,7 +194,7 @@ enum elf_exit elf_act(const char *name, const struct elf_options *options, FILE 
     }
     result = act_on(job, name, options, out, errors);
     if (reaches_cuda != NULL)
-        *reaches_cuda = job->image.segments != NULL && elf_facts_cuda(&job->facts);
+        *reaches_cuda = elf_job_reaches(job);
     elf_job_deinit(job);
     free(job);
     return result;

@@ -95,16 +95,6 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
     return 0;
 }
 
-static enum elf_scope natural_scope(const struct elf_image *image)
-{
-    if (image->header.e_type == ET_EXEC || (image->dynamic.flags_1 & DF_1_PIE))
-        return ELF_SCOPE_PROCESS;
-    /* a library can have an interpreter, too (libc.so.6 and libcap.so.2 print a text when run)
-     */
-    return image->interpreter != NULL && image->dynamic.soname == NULL ? ELF_SCOPE_PROCESS
-                                                                       : ELF_SCOPE_OBJECT;
-}
-
 int elf_job_read(struct elf_job *job, struct gs_err *err)
 {
     struct elf_source source = job->raw;
@@ -124,10 +114,22 @@ int elf_job_read(struct elf_job *job, struct gs_err *err)
     }
     ret = elf_image_read(&job->image, &source, err);
     ret = ret ?: elf_facts_read(&job->facts, &job->image, job->options->print, err);
-    if (ret == 0)
-        job->scope = job->options->scope != ELF_SCOPE_AUTO ? job->options->scope
-                                                           : natural_scope(&job->image);
-    return ret;
+    if (ret != 0)
+        return ret;
+    job->scope = job->options->scope != ELF_SCOPE_AUTO ? job->options->scope
+                 : elf_image_is_program(&job->image)   ? ELF_SCOPE_PROCESS
+                                                       : ELF_SCOPE_OBJECT;
+    if (elf_facts_cuda(&job->facts) || job->options->reach == NULL)
+        return 0;
+    ret = elf_way_find(&job->way, job->options->reach, job->path,
+                       job->scope == ELF_SCOPE_PROCESS, job->options->within.plugin);
+    return ret == 0 ? 0 : gs_err_set(err, ret, "%s: no memory", job->name);
+}
+
+bool elf_job_reaches(const struct elf_job *job)
+{
+    return job->image.segments != NULL &&
+           (elf_facts_cuda(&job->facts) || job->way.kind != ELF_WAY_NONE);
 }
 
 void elf_job_deinit(struct elf_job *job)
@@ -234,7 +236,8 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
     }
     if (elf_facts_cuda(facts) || job->options->any)
         return 0;
-    if (job->scope == ELF_SCOPE_PROCESS && (is_python(job->path) || is_python(job->name)))
+    if (job->scope == ELF_SCOPE_PROCESS &&
+        (job->way.kind != ELF_WAY_NONE || is_python(job->path) || is_python(job->name)))
         return 0;
     return gs_err_set(err, -ENODATA,
                       "%s: nothing to do: it does not use CUDA (use --any for an interpreter "

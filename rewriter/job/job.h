@@ -6,6 +6,7 @@
 #define REWRITER_JOB_JOB_H
 
 #include "rewriter/job/options.h"
+#include "rewriter/reach/way.h"
 #include "rewriter/registry/registry.h"
 
 #include <limits.h>
@@ -24,6 +25,7 @@ struct elf_job {
     struct elf_note note;   /* valid if patched */
     struct elf_image image; /* of the original */
     struct elf_facts facts;
+    struct elf_way way; /* to CUDA, if it does not use CUDA by itself */
     enum elf_scope scope;
     char runtime[PATH_MAX];
     struct timespec changed; /* the time of the original's last change, if it is known */
@@ -50,6 +52,8 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
                  struct gs_err *err);
 /* Reads the original behind the file: image, facts, scope. */
 int elf_job_read(struct elf_job *job, struct gs_err *err);
+/* Whether the file uses CUDA by itself or in another way. */
+bool elf_job_reaches(const struct elf_job *job);
 /* Decides whether there is something to do: -ENODATA if not, -ENOEXEC if it must not be done. */
 int elf_job_decide(struct elf_job *job, struct gs_err *err);
 /* -ENOEXEC if the file lies outside the Python environment to which its name belongs, and so

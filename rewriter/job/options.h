@@ -7,6 +7,7 @@
 
 #include "rewriter/output/folder_entry.h"
 #include "rewriter/plan/plan.h"
+#include "rewriter/reach/object.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -36,6 +37,8 @@ struct elf_within_options {
     const struct elf_root *root, *output_root;
     const char *origin; /* the folder that a copy was made from, see plan.h; NULL: no copy */
     bool programs_only; /* the interpreter routes for its libraries */
+    const char
+        *plugin; /* a library of the tree that uses CUDA, which programs may load; or NULL */
 };
 
 struct elf_options {
@@ -50,6 +53,8 @@ struct elf_options {
     struct elf_list_options lists;
     struct elf_folder_options folder;
     struct elf_within_options within;
+    struct elf_reach
+        *reach; /* what was read of other files; NULL: only the file itself counts */
 };
 
 /* Reads the command line. 0, or -EINVAL with err saying what is wrong. */

@@ -6,6 +6,7 @@
  */
 #include "rewriter/job/report.h"
 #include "rewriter/job/location.h"
+#include "rewriter/job/unrouted.h"
 #include "rewriter/elf/names.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/elf/header.h"
@@ -59,7 +60,13 @@ static void print_cuda(FILE *to, const struct elf_job *job)
         elf_say(to, "  needs     %s\n", facts->needed);
     if (facts->names_libcuda)
         fputs("  names     libcuda.so (opens the driver itself)\n", to);
-    if (!elf_facts_cuda(facts))
+    if (facts->imports_dlsym && facts->looks_up_enough)
+        elf_say(to, "  looks up  %s\n", facts->looked_up);
+    if (job->way.kind != ELF_WAY_NONE)
+        elf_say(to, "  %s %s uses CUDA (%s)\n",
+                job->way.kind == ELF_WAY_LIBRARY ? "library  " : "plug-in  ", job->way.path,
+                job->way.why);
+    if (!elf_job_reaches(job))
         fputs("  CUDA      nothing seen\n", to);
 }
 
@@ -141,6 +148,7 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
         print_plan(to, &job->plan);
     else
         elf_say(to, "  result    already patched; strip or objcopy ran after that\n");
+    elf_unrouted_say(to, job);
 }
 
 /* Bytes of the UTF-8 character at p (RFC 3629), 0 if there is none. */
@@ -217,11 +225,14 @@ void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_
         json_pair(to, "cudart", cudart_text(&job->facts));
         fprintf(to, ",\"newest_driver_api\":%d,\"device_code\":%s,\"cuda\":%s",
                 job->facts.newest_api, job->facts.device_code ? "true" : "false",
-                elf_facts_cuda(&job->facts) ? "true" : "false");
+                elf_job_reaches(job) ? "true" : "false");
         fprintf(to, ",\"may_dlmopen\":%s,\"may_deepbind\":%s",
                 job->facts.imports_dlmopen ? "true" : "false",
                 job->facts.imports_dlopen ? "true" : "false");
         json_pair(to, "needs", job->facts.needed);
+        json_pair(to, "through", job->way.kind != ELF_WAY_NONE ? job->way.path : NULL);
+        fputs(",\"unrouted\":", to);
+        elf_unrouted_json(to, job);
         fputs(",\"routes\":[", to);
         for (size_t i = 0; i < job->facts.import_count; i++) {
             if (i > 0)
@@ -244,6 +255,7 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present)
 
     if (job->patched == ELF_NOTE_NONE) {
         elf_say(to, "%s: not patched\n", job->name);
+        elf_unrouted_say(to, job);
         return;
     }
     elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
@@ -255,6 +267,7 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present)
                 : ", which does NOT exist: the program will not start; patch it again or "
                   "install the library again",
             job->note.lost.code != 0 ? "; cannot be restored (--restore says why)" : "");
+    elf_unrouted_say(to, job);
 }
 
 void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
@@ -280,6 +293,8 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
     json_pair(to, "runtime", *runtime ? runtime : NULL);
     fprintf(to, ",\"runtime_present\":%s,\"restorable\":%s", present ? "true" : "false",
             patched && job->note.lost.code == 0 ? "true" : "false");
+    fputs(",\"unrouted\":", to);
+    elf_unrouted_json(to, job);
     json_pair(to, "problem", problem->code != 0 ? problem->text : NULL);
     fprintf(to, ",\"exit\":%d}\n", status);
 }
@@ -325,6 +340,12 @@ void elf_report_done(FILE *to, const struct elf_job *job)
         elf_say(to, " and %zu more", job->facts.import_count - 4);
     elf_say(to, ")%s%s\n", options->output ? " into " : "",
             options->output ? options->output : "");
+    if (job->way.kind != ELF_WAY_NONE)
+        elf_say(to, "%s: note: %s%s uses CUDA (%s)\n", job->name,
+                job->way.kind == ELF_WAY_PLUGIN ? "loads plug-ins; " : "its library ",
+                job->way.path, job->way.why);
+    if (job->scope == ELF_SCOPE_OBJECT && options->folder.tree == NULL)
+        elf_unrouted_say(to, job);
     if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
         elf_say(to, "%s: note: is a link; the file is %s\n", job->name, job->path);
     if (elf_location_leads(job->runtime, runtime))

@@ -11,6 +11,7 @@
 #include "rewriter/tree/parallel.h"
 #include "rewriter/output/leftover.h"
 #include "rewriter/tree/manifest.h"
+#include "rewriter/tree/outside.h"
 #include "rewriter/tree/record.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/tree/venv.h"
@@ -23,12 +24,13 @@
 #include <unistd.h>
 
 struct tree {
-    const struct elf_options *options;
+    struct elf_options *options;
     struct elf_root root; /* locked while it is changed */
     struct elf_walk walk;
     size_t listed_before;                   /* number of entries in the manifest at the start */
     struct elf_manifest manifest, left_out; /* left_out: those that options exclude */
     struct elf_paths chosen;                /* files to act on, full paths */
+    struct elf_paths reaching;              /* libraries that use CUDA, full paths */
     enum elf_exit result;
     struct gs_err err;
 };
@@ -70,28 +72,58 @@ static int find_listed(const struct tree *tree, const struct elf_manifest_entry 
     return 0;
 }
 
-/* First pass: finds the files that would be patched, or are. */
-static int choose_files(struct tree *tree)
+static bool is_program(const struct tree *tree, const char *path)
+{
+    const struct elf_object *object = elf_reach_object(tree->options->reach, path);
+
+    return object != NULL && object->program;
+}
+
+/* Finds those of the files that would be patched, or are. `others` gets the programs for which
+ * there is nothing to do; NULL: they are of no interest. */
+static int look_at_files(struct tree *tree, const struct elf_paths *files,
+                         struct elf_paths *others)
 {
     struct elf_options look = *tree->options;
     struct elf_parallel parallel = {
-        .options = &look, .files = &tree->walk.files, .what = "looking at"};
+        .options = &look, .files = files, .what = "looking at", .silent = true};
     int ret;
 
     look.dry_run = true;
     look.print = look.check = look.restore = look.json = false;
-    parallel.silent = true;
     ret = elf_parallel_run(&parallel);
-    for (size_t i = 0; ret == 0 && i < tree->walk.files.count; i++) {
-        const char *path = tree->walk.files.list[i];
+    for (size_t i = 0; ret == 0 && i < files->count; i++) {
+        const char *path = files->list[i];
 
         if (parallel.results[i] == ELF_EXIT_DONE)
             ret = elf_paths_add(&tree->chosen, path);
         else if (parallel.results[i] == ELF_EXIT_FAILED ||
                  (parallel.results[i] == ELF_EXIT_UNSUPPORTED && parallel.reaches[i]))
             tree->result = elf_exit_graver(tree->result, parallel.results[i]);
+        if (ret == 0 && parallel.reaches[i] && !is_program(tree, path))
+            ret = elf_paths_add(&tree->reaching, path);
+        else if (ret == 0 && parallel.results[i] == ELF_EXIT_NOTHING && others != NULL &&
+                 is_program(tree, path))
+            ret = elf_paths_add(others, path);
     }
     elf_parallel_deinit(&parallel);
+    return ret;
+}
+
+/* First pass: finds the files to act on. If there is a library that uses CUDA, then programs that
+ * can load plug-ins may load it. */
+static int choose_files(struct tree *tree)
+{
+    struct elf_paths programs = {0};
+    int ret;
+
+    elf_paths_deinit(&tree->reaching);
+    ret = look_at_files(tree, &tree->walk.files, &programs);
+    if (ret == 0 && tree->reaching.count > 0 && programs.count > 0) {
+        tree->options->within.plugin = tree->reaching.list[0];
+        ret = look_at_files(tree, &programs, NULL);
+    }
+    elf_paths_deinit(&programs);
     return ret;
 }
 
@@ -187,6 +219,8 @@ static int patch_tree(struct tree *tree)
     if (ret == 0 && !options->dry_run && !options->print)
         ret = elf_manifest_write(&tree->manifest, &tree->root, &tree->err);
     ret = ret ?: act_on_chosen(tree, options->print ? "printing" : "patching", &changed);
+    if (ret == 0)
+        elf_outside_say(&tree->root, &tree->reaching, options);
     if (ret == 0 && links > 0)
         tree->result = elf_exit_graver(tree->result, elf_venv_patch(&tree->manifest, options));
     if (ret == 0 && !options->dry_run && !options->print)
@@ -194,8 +228,11 @@ static int patch_tree(struct tree *tree)
     if (ret == 0 && !options->dry_run && !options->print)
         ret = trim_manifest(tree);
     if (ret == 0 && tree->chosen.count == 0 && links == 0 && tree->result == ELF_EXIT_DONE)
-        ret = gs_err_set(&tree->err, -ENODATA, "%s: nothing to do: no file uses CUDA",
-                         tree->root.path);
+        ret = gs_err_set(&tree->err, -ENODATA, "%s: nothing to do: %s", tree->root.path,
+                         tree->reaching.count == 0
+                             ? "no file uses CUDA"
+                             : "no library calls the driver itself; patch the program that "
+                               "loads them");
     elf_paths_deinit(&changed);
     return ret;
 }
@@ -266,6 +303,8 @@ static int check_tree(struct tree *tree)
     if (ret == 0 && !elf_venv_check(&tree->manifest, tree->options))
         tree->result = ELF_EXIT_FAILED;
     ret = ret ?: choose_files(tree);
+    if (ret == 0)
+        elf_outside_say(&tree->root, &tree->reaching, tree->options);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
         if (!elf_manifest_has(&tree->manifest, path_below(tree, tree->chosen.list[i])))
             report_problem(tree, tree->chosen.list[i],
@@ -391,6 +430,7 @@ enum elf_exit elf_tree(const struct elf_options *options)
         tree.result = elf_exit_graver(tree.result, elf_exit_of(ret));
     }
     elf_paths_deinit(&tree.chosen);
+    elf_paths_deinit(&tree.reaching);
     elf_manifest_deinit(&tree.manifest);
     elf_manifest_deinit(&tree.left_out);
     elf_walk_deinit(&tree.walk);
