@@ -377,8 +377,7 @@ static int run_all(const struct options *options)
 int main(int argc, char **argv)
 {
     struct options options = {
-        .spec = {
-            .turns = 8, .quantum_ms = 400, .dirty_of = 1, .share = 1, .hand_over = "auto"}};
+        .spec = {.turns = 8, .quantum_ms = 400, .dirty_of = 1, .share = 1, .hand_over = "yes"}};
     double largest;
 
     if (argc == 3 && (strcmp(argv[1], "--ceiling") == 0 || strcmp(argv[1], "--ballast") == 0 ||

@@ -56,7 +56,7 @@ static void fill_own_table(struct arguments *arguments, struct lockd_option tabl
         {"foreground", NULL, LOCKD_OPTION_FLAG, &arguments->foreground, 0, 0,
          "stay in the foreground (the default)", NULL, 0, 0},
         {"guard", "PID", LOCKD_OPTION_COUNT, &arguments->guard, 1, INT32_MAX,
-         "used by the daemon itself, for `stuck = checkpoint` and moves", NULL, 0, 0},
+         "used by the daemon itself, for moves", NULL, 0, 0},
         {"guard-connection", NULL, LOCKD_OPTION_FLAG, &arguments->guards, 0, 0,
          "used by gpushare-guard@.service: a guard for the connection that is standard input",
          NULL, 0, 0},

@@ -71,15 +71,14 @@ static json_t *client_json(const struct ctl_answer *answer, size_t index)
     const struct ctl_pod *pod = ctl_client_pod(answer, index);
     char user[64];
     json_t *object = json_pack(
-        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b, s:s?, s:o, "
+        "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b, s:s?, s:o, "
         "s:o, s:o, s:o, s:o, s:o}",
         "pid", client->pid, "uid", (json_int_t)client->uid, "name", ctl_json_text(client->name),
         "version", ctl_json_text(client->version), "state",
         ctl_condition_name(client->condition), "lease", (client->flags & GS_CLIENT_LEASE) != 0,
         "skipped", (client->flags & GS_CLIENT_SKIPPED) != 0, "paused",
         (client->flags & GS_CLIENT_PAUSED) != 0, "partial",
-        (client->flags & GS_CLIENT_PARTIAL) != 0, "checkpointed",
-        (client->flags & GS_CLIENT_CHECKPOINTED) != 0, "foreign_pid",
+        (client->flags & GS_CLIENT_PARTIAL) != 0, "foreign_pid",
         (client->flags & GS_CLIENT_FOREIGN) != 0, "priority", client->priority, "group",
         ctl_json_text(client->group), "group_apart", (client->flags & GS_CLIENT_APART) != 0,
         "gang_why", lockd_kin_name(client->gang_why), "user",

@@ -57,7 +57,6 @@ static void remarks_of(const struct ctl_answer *answer, size_t index, bool wide,
         uint32_t flag;
         const char *text;
     } odd[] = {{GS_CLIENT_PAUSED, "paused"},
-               {GS_CLIENT_CHECKPOINTED, "checkpointed"},
                {GS_CLIENT_PARTIAL, "partial"},
                {GS_CLIENT_SKIPPED, "skipped"},
                {GS_CLIENT_FOREIGN, "other pid namespace"}};

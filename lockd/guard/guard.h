@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * guard.h: a guard is the process that makes the driver's checkpoint calls for one program. It
- * brings the program back whatever happens to the daemon. A guard serves a program that does not
- * stop (server/checkpoint.h) or one that changes devices (move/move.h).
+ * brings the program back whatever happens to the daemon. A guard serves a program that
+ * changes devices (move/move.h).
  */
 #ifndef GS_LOCKD_GUARD_GUARD_H
 #define GS_LOCKD_GUARD_GUARD_H
@@ -15,20 +15,14 @@
 /* The messages between daemon and guard: packets that begin with one of these bytes. The daemon
  * sends a struct lockd_guard_order or the byte alone; the guard sends the byte and a text. */
 enum lockd_guard_word {
-    LOCKD_GUARD_CHECKPOINT = 'Z', /* daemon, first: checkpoint the program */
-    LOCKD_GUARD_ADOPT = 'A', /* daemon, first: it is checkpointed, and its guard was killed */
-    LOCKD_GUARD_CHECKPOINTED = 'F', /* the memory has left the device */
-    LOCKD_GUARD_FAILED = 'N',       /* it has not: the guard ends, the program continues */
-    LOCKD_GUARD_UNABLE = 'U',       /* the same, since no program could be checkpointed */
-    LOCKD_GUARD_RESTORE = 'T', /* daemon: restore it; guard: it is restored, the guard ends */
-    /* Not restored: the daemon sends RESTORE again. Of a move: the other device lacks so many bytes
-     * (decimal, before the text), and the daemon sends MOVE again. */
+    LOCKD_GUARD_MOVE = 'V',   /* daemon, first: check whether it may be moved */
+    LOCKD_GUARD_MAY = 'K',    /* it may */
+    LOCKD_GUARD_FAILED = 'N', /* it may not: the guard ends, the program continues */
+    LOCKD_GUARD_UNABLE = 'U', /* the same, since no program could be checkpointed */
+    LOCKD_GUARD_CANNOT = 'D', /* it may not, because of the other device */
+    /* The other device lacks so many bytes (decimal, before the text); the daemon sends MOVE
+     * again. */
     LOCKD_GUARD_NO_ROOM = 'E',
-
-    /* a move */
-    LOCKD_GUARD_MOVE = 'V',    /* daemon, first: check whether it may be moved */
-    LOCKD_GUARD_MAY = 'K',     /* it may; FAILED, UNABLE: it may not */
-    LOCKD_GUARD_CANNOT = 'D',  /* it may not, because of the other device */
     LOCKD_GUARD_GO = 'G',      /* daemon: move it. With the record (protocol/move_record.h) */
     LOCKD_GUARD_TAKE_UP = 'W', /* daemon, first: replace a killed guard. With the record */
     LOCKD_GUARD_MOVED = 'M',   /* it runs on the other device: the guard ends */

@@ -418,15 +418,13 @@ enum gs_condition {
 /* Flags of gs_wire_client. LEASE: its newest target says RUN. SKIPPED: its last turn ended
  * before it ran. PARTIAL: as GS_STATE_PARTIAL. FOREIGN: the process id is the program's own
  * claim (another pid namespace). PAUSED: by gpusharectl; it may not have stopped yet.
- * CHECKPOINTED: the driver has checkpointed it, since it did not stop. APART: the programs of
- * its group do not fit on the device together. */
-#define GS_CLIENT_LEASE        0x01u
-#define GS_CLIENT_SKIPPED      0x02u
-#define GS_CLIENT_PARTIAL      0x04u
-#define GS_CLIENT_FOREIGN      0x08u
-#define GS_CLIENT_PAUSED       0x10u
-#define GS_CLIENT_CHECKPOINTED 0x20u
-#define GS_CLIENT_APART        0x40u
+ * APART: the programs of its group do not fit on the device together. */
+#define GS_CLIENT_LEASE   0x01u
+#define GS_CLIENT_SKIPPED 0x02u
+#define GS_CLIENT_PARTIAL 0x04u
+#define GS_CLIENT_FOREIGN 0x08u
+#define GS_CLIENT_PAUSED  0x10u
+#define GS_CLIENT_APART   0x40u
 
 struct gs_wire_client { /* one program on one device */
     struct gs_wire_header header;

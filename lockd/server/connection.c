@@ -13,7 +13,6 @@
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
-#include "lockd/server/checkpoint.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/control.h"
 #include "lockd/server/ending.h"
@@ -83,7 +82,6 @@ void lockd_connection_free(struct lockd_connection *connection)
     lockd_list_remove(&connection->silence.link);
     lockd_list_remove(&connection->rate.link);
     lockd_outbox_deinit(connection);
-    lockd_checkpoint_gone(connection);
     lockd_mover_gone(connection);
     lockd_track_deinit(&connection->tracks);
     lockd_trace_unlisten(connection);
@@ -193,8 +191,6 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
         lockd_connection_kill(connection, "it sent STATE before HELLO");
         return;
     }
-    if (lockd_checkpoint_holds(connection))
-        return;
     before = sched_client_demand(connection->client, state->uuid);
     lockd_handover_offer(connection, state, with);
     lockd_quota_state(connection, state);

@@ -24,7 +24,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct lockd_checkpoint;
 struct lockd_server;
 struct lockd_user;
 struct sched_client;
@@ -69,12 +68,10 @@ struct lockd_connection {
     struct lockd_tracks tracks;
     struct lockd_pause pause;
     struct lockd_wish wish;
-    uint64_t limit;                      /* bytes on a device, set by gpusharectl */
-    bool descriptors;                    /* some may be in flight to the daemon (closer.h) */
-    bool asked;                          /* the daemon has asked for some, by itself */
-    struct lockd_checkpoint *checkpoint; /* NULL: there is no guard (checkpoint.h) */
-    uint64_t checkpoint_at;              /* no checkpoint is tried before */
-    struct lockd_move_program program;   /* as lockd/move knows it (mover.h) */
+    uint64_t limit;                    /* bytes on a device, set by gpusharectl */
+    bool descriptors;                  /* some may be in flight to the daemon (closer.h) */
+    bool asked;                        /* the daemon has asked for some, by itself */
+    struct lockd_move_program program; /* as lockd/move knows it (mover.h) */
     struct lockd_trace_listener listening;
     struct lockd_related related; /* after HELLO */
 };

@@ -128,8 +128,6 @@ static const char *refuse_program(void *owner)
 
     if (connection->peer.foreign)
         return "it lives in a pid namespace that gpushare-lockd cannot see into";
-    if (connection->checkpoint != NULL)
-        return "it is checkpointed";
     return connection->pause.over != 0 ? "max-memory holds it back" : NULL;
 }
 

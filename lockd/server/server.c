@@ -13,7 +13,6 @@
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/server/admit.h"
-#include "lockd/server/checkpoint.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/handover.h"
@@ -106,7 +105,6 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     lockd_list_init(&server->connections.dead);
     lockd_list_init(&server->connections.throttled);
     lockd_list_init(&server->users);
-    lockd_list_init(&server->checkpoints.list);
     lockd_closer_init(server);
     server->loop.signals = open_signals();
     server->loop.epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -211,7 +209,6 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     lockd_targets_send(server);
     next = sooner_of(next, lockd_connection_resume(server, now));
     next = sooner_of(next, lockd_admit_silent(server, now));
-    next = sooner_of(next, lockd_checkpoint_tend(server, now));
     next = sooner_of(next, lockd_move_tend(&server->moves, now));
     lockd_targets_send(server);
     next = sooner_of(next, lockd_handover_tend(server, now));
@@ -268,8 +265,7 @@ static void handle_event(struct lockd_server *server, const struct epoll_event *
         take_signals(server);
     } else if (lockd_admit_event(&server->admission, event->data.ptr)) {
         return; /* accepted later, when ended connections have made room */
-    } else if (lockd_checkpoint_event(server, event->data.ptr) ||
-               lockd_move_event(&server->moves, event->data.ptr)) {
+    } else if (lockd_move_event(&server->moves, event->data.ptr)) {
         lockd_targets_send(server);
     } else {
         /* a throttled connection that has closed its end: its unread messages are lost */

@@ -13,7 +13,6 @@
 #include "lockd/move/move.h"
 #include "lockd/sched/scheduler.h"
 #include "lockd/server/admit.h"
-#include "lockd/server/checkpoint.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/connection.h"
 #include "lockd/server/handover.h"
@@ -66,7 +65,6 @@ struct lockd_server {
     struct lockd_admission admission;
     struct lockd_connections connections;
     struct lockd_list users;
-    struct lockd_checkpoints checkpoints;
     struct lockd_closers closers;
     struct lockd_relations relations;
     struct lockd_handovers handovers;

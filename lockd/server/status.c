@@ -8,7 +8,6 @@
 
 #include "lockd/base/clock.h"
 #include "lockd/protocol/wire_check.h"
-#include "lockd/server/checkpoint.h"
 #include "lockd/server/control.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/relations.h"
@@ -82,7 +81,6 @@ static void describe_program(struct gs_wire_client *client,
     client->pid = (int32_t)connection->peer.pid;
     client->uid = connection->peer.uid;
     client->connected_ns = lockd_now() - connection->silence.since;
-    client->flags |= lockd_checkpoint_holds(connection) ? GS_CLIENT_CHECKPOINTED : 0;
     client->flags |= connection->peer.foreign ? GS_CLIENT_FOREIGN : 0;
     memcpy(client->name, connection->hello.name, sizeof client->name);
     memcpy(client->version, connection->hello.version, sizeof client->version);
@@ -246,7 +244,6 @@ static struct lockd_values values_in_force(const struct lockd_server *server)
     values.switch_share = sched_settings_share(settings);
     values.floor = sched_settings_floor(settings);
     values.host = sched_host_info(server->scheduler).total;
-    values.hand_over = server->config.hands_over ? LOCKD_HAND_OVER_YES : LOCKD_HAND_OVER_NO;
     return values;
 }
 

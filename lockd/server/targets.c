@@ -5,7 +5,6 @@
 #include "lockd/server/targets.h"
 
 #include "lockd/protocol/wire_check.h"
-#include "lockd/server/checkpoint.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
@@ -25,16 +24,11 @@ void lockd_targets_send(struct lockd_server *server)
 {
     struct sched_send send;
 
-    do {
-        while (sched_next_send(server->scheduler, &send)) {
-            lockd_wire_header(&send.target.header, GS_WIRE_TARGET);
-            set_overcommit(send.owner, &send.target);
-            lockd_trace_target(send.owner, &send.target);
-            if (lockd_checkpoint_holds(send.owner))
-                lockd_checkpoint_target(send.owner, &send.target);
-            else
-                lockd_handover_send(send.owner, &send.target, send.rise);
-        }
-    } while (lockd_checkpoint_answer(server));
+    while (sched_next_send(server->scheduler, &send)) {
+        lockd_wire_header(&send.target.header, GS_WIRE_TARGET);
+        set_overcommit(send.owner, &send.target);
+        lockd_trace_target(send.owner, &send.target);
+        lockd_handover_send(send.owner, &send.target, send.rise);
+    }
     lockd_remarks_apart(server);
 }

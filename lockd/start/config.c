@@ -58,12 +58,6 @@ int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
     if (set->quantum_max != LOCKD_AUTO && set->quantum_min != LOCKD_AUTO &&
         set->quantum_min > set->quantum_max)
         return gs_err_set(err, -EINVAL, "quantum-min is above quantum-max");
-    if (set->hand_over == LOCKD_HAND_OVER_YES && set->stuck == LOCKD_STUCK_CHECKPOINT)
-        return gs_err_set(
-            err, -EINVAL,
-            "hand-over = yes and stuck = checkpoint cannot be used together: the "
-            "driver cannot checkpoint memory that came from another process; remove "
-            "hand-over");
     config->settings = (struct sched_settings){
         .quantum_ns = set->quantum,
         .idle_ns = set->idle,
@@ -78,8 +72,7 @@ int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
         .floor_ppm = set->floor != LOCKD_AUTO ? (uint32_t)set->floor : 0,
         .share_ppm = set->switch_share != LOCKD_AUTO ? (uint32_t)set->switch_share : 0,
     };
-    config->hands_over =
-        set->hand_over != LOCKD_HAND_OVER_NO && set->stuck != LOCKD_STUCK_CHECKPOINT;
+    config->hands_over = set->hand_over == 1;
     return 0;
 }
 

@@ -17,27 +17,13 @@
 #define LOCKD_CONFIG_PATH "/etc/gpushare/lockd.conf"
 #define LOCKD_CONFIG_MAX  65536 /* bytes of one file */
 
-/* The action for a holder that does not stop: the words of the row `stuck`, in their order. */
-enum lockd_stuck {
-    LOCKD_STUCK_WAIT = 0,       /* others wait for it; programs that fit beside it run */
-    LOCKD_STUCK_CHECKPOINT = 1, /* the driver moves its memory out (checkpoint.h) */
-};
-
-/* Whether memory that leaves a program goes directly to another one (handover.h): the words of
- * `hand-over`. */
-enum lockd_hand_over {
-    LOCKD_HAND_OVER_AUTO = 0, /* yes, unless stuck = checkpoint */
-    LOCKD_HAND_OVER_YES = 1,
-    LOCKD_HAND_OVER_NO = 2,
-};
-
 struct lockd_config {
     struct lockd_values set;        /* as read, or changed by gpusharectl */
     struct sched_settings settings; /* the scheduler's settings that follow from it */
     struct lockd_lines classes;     /* of users and units */
     struct lockd_lines overcommits; /* the same: bytes beyond the card */
-    bool hands_over;                /* whether memory is handed over */
-    gid_t control_gid;              /* of control-group; (gid_t)-1: only the owner and root */
+    bool hands_over;   /* memory that leaves a program goes directly to another one */
+    gid_t control_gid; /* of control-group; (gid_t)-1: only the owner and root */
 };
 
 /* The number of rows of settings.def that are keys of the file. */

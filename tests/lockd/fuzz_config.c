@@ -37,13 +37,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                  is_time(config.set.quantum_min) && is_time(config.set.quantum_max));
     require_true(config.set.reserve == LOCKD_AUTO || config.set.reserve <= LOCKD_BYTES_MAX);
     require_true(config.set.policy < GS_POLICY_COUNT && config.set.exclusive <= 1);
-    require_true(config.set.stuck <= LOCKD_STUCK_CHECKPOINT &&
-                 config.set.hand_over <= LOCKD_HAND_OVER_NO);
+    require_true(config.set.hand_over <= 1);
     require_true(config.set.max_messages >= 100 && config.set.max_connections >= 1 &&
                  config.set.max_programs >= 1);
     require_true(strnlen(config.set.control_group, sizeof config.set.control_group) <
                  sizeof config.set.control_group);
     if (lockd_config_finish(&config, &err) == 0)
-        require_true(!config.hands_over || config.set.stuck == LOCKD_STUCK_WAIT);
+        require_true(config.hands_over == (config.set.hand_over == 1));
     return 0;
 }

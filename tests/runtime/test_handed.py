@@ -85,19 +85,18 @@ def reloaded(build):
             with open(config, "w", encoding="ascii") as file:
                 file.write(f"[scheduling]\nidle = 5\nhand-over = {word}\n")
 
-        setting("auto")
+        setting("yes")
         card.options = ["--config", config]
         card.start_daemon()
         two = Two(card)
-        for word in ("no", "auto"):
+        for word in ("no", "yes"):
             two.turns(1, "before a reload")
             setting(word)
             card.daemon.send_signal(signal.SIGHUP)
             two.turns(1, f"hand-over = {word}")
-        with open(config, "a", encoding="ascii") as file:
-            file.write("stuck = checkpoint\n")
+        setting("no")
         card.daemon.send_signal(signal.SIGHUP)
-        two.turns(1, "stuck = checkpoint")
+        two.turns(1, "hand-over = no")
         return handed_over(two, 20)
 
 

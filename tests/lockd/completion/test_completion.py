@@ -94,8 +94,8 @@ class CompletionTest(unittest.TestCase):
             self.assertEqual(sorted(self.offers(shell, CTL, "set", "policy", "")), ["fair", "fifo", "priority", "rr"], shell)
         self.assertEqual(self.offers("bash", CTL, "--socket", "/x", "set", "--json", "exclusive", "n"), ["no"])
         self.assertEqual(self.offers("bash", CTL, "set", "class", "1", "in"), ["interactive"])
-        self.assertIn("stuck", self.offers("bash", CTL, "get", ""))
-        self.assertNotIn("stuck", self.offers("bash", CTL, "set", ""))
+        self.assertIn("hand-over", self.offers("bash", CTL, "get", ""))
+        self.assertNotIn("hand-over", self.offers("bash", CTL, "set", ""))
         self.assertEqual(self.offers("bash", CTL, "get", "policy", ""), [])  # it takes no process id
 
     def test_programs_of_the_daemon(self):

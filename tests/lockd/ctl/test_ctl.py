@@ -93,7 +93,7 @@ class CtlTest(CtlCase):
                                       (["--socket", "/tmp", "status"], 1, "is a folder"),
                                       (["get", "colour"], 2, "no setting 'colour'"), (["get", "weight"], 2, "give a process id"),
                                       (["get", "idle", "1"], 2, "takes no process id"), (["get", "limit", "x"], 2, "not a process id"),
-                                      (["set", "stuck", "wait"], 2, "configuration file"),
+                                      (["set", "hand-over", "no"], 2, "configuration file"),
                                       (["cdi", "--output", "/x", "generate", "y"], 2, "unexpected argument 'y'"), (["cdi"], 2, "'generate'"),
                                       (["stauts"], 2, "did you mean 'status'"), (["xyzzy"], 2, "--help lists them"),
                                       (["status", "--watch"], 2, "unknown option"), (["status", "x"], 2, "no argument")):

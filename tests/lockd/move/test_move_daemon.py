@@ -17,7 +17,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from fake import (GIB, PATIENCE, RUN, RUNNING, STATE, STUCK, TARGET, WANT, Daemon, Program, Target, message, state,  # noqa: E402
+from fake import (GIB, PATIENCE, RUN, RUNNING, STATE, TARGET, WANT, Daemon, Program, Target, message, state,  # noqa: E402
                   wait_for)
 
 LOCKD, CTL = sys.argv.pop(1), sys.argv.pop(1)
@@ -475,25 +475,6 @@ class MoveDaemonTest(unittest.TestCase):
                 return asker.recv(4096)[24:].rstrip(b"\0").decode()
             except socket.timeout:
                 return None
-
-    def test_stuck_program_is_not_checkpointed_while_it_is_moved(self):
-        """Two guards would lock and unlock it in turn."""
-        self.start("--stuck", "checkpoint")
-        mover = self.mover()
-        other = Program(self.daemon.path, "other", TOTAL, uuid=HERE)
-        self.addCleanup(other.close)
-        other.say(demand=14 * GIB, flags=WANT)  # a program is stuck if others wait for it
-        guard, asker = self.begin(mover)
-        mover.say(flags=RUNNING | WANT | STUCK)
-        wait_for(lambda: "stuck" in [p["state"] for d in self.devices().values() for p in d["programs"]], PATIENCE, "it to be stuck")
-        self.guards.settimeout(5)
-        with self.assertRaises(socket.timeout):
-            self.guards.accept()
-        self.guards.settimeout(PATIENCE)
-        mover.say_step(mover.steps[-1][0], STOP, code=-16)
-        self.assertEqual(asker.wait(PATIENCE), 1)
-        wait_for(lambda: guard.hear()[0] == "", PATIENCE, "the guard to be left alone")
-        self.assertEqual(Guard(self.guards).word, "Z")
 
     def test_program_that_came_to_have_too_much_while_it_moved(self):
         """What held it back on the card that it left does not hold it back on the other one."""

@@ -337,13 +337,6 @@ class HandoverTest(unittest.TestCase):
         self.start()
         self.sixteen(b"", PATIENCE)
 
-    def test_where_checkpoints_are_made_nothing_is_passed_on(self):
-        self.start("--stuck", "checkpoint")
-        holder, waiter = self.holder(), self.waiter()
-        self.taken(holder, waiter)
-        self.assertEqual(waiter.handed, [])
-        self.assertFalse((holder.target.flags | waiter.target.flags) & GIVE)
-
     def test_without_the_setting_every_descriptor_is_closed(self):
         self.start("--hand-over", "no")
         for body in (b"", note(3, "with something"), b"no message at all"):

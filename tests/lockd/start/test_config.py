@@ -75,7 +75,7 @@ class ConfigTest(unittest.TestCase):
     def test_every_key_is_taken(self):
         self.write("[daemon]\nidle-exit = never\nlog-level = debug\n[scheduling]\nquantum = auto\nquantum-min = 100\n"
                    "quantum-max = 5000\nswitch-share = 7.5\nidle = auto\npolicy = priority\nexclusive = yes\nreserve = auto\n"
-                   "host = 8GiB\nstuck = wait\nhand-over = no\n[limits]\nmax-connections = 10\nmax-programs = 5\nmax-memory = 1GiB\nmax-messages = 500\n"
+                   "host = 8GiB\nhand-over = no\n[limits]\nmax-connections = 10\nmax-programs = 5\nmax-memory = 1GiB\nmax-messages = 500\n"
                    "[access]\ncontrol-group = " + grp.getgrgid(os.getgid()).gr_name + "\n")
         self.start()
         daemon = self.settings()
@@ -107,8 +107,7 @@ class ConfigTest(unittest.TestCase):
                            ("[scheduling]\npolicy = best\n", "not one of: fair, fifo, rr, priority"),
                            ("[scheduling]\nexclusive = 1\n", "not one of: no, yes"),
                            ("[scheduling]\nreserve = lots\n", "not a size"), ("[scheduling]\nswitch-share = 0\n", "0 is outside 0.1 to 50 percent"),
-                           ("[scheduling]\nhand-over = yes\nstuck = checkpoint\n", "cannot be used together"),
-                           ("[scheduling]\nhand-over = always\n", "not one of: auto, yes, no"),
+                           ("[scheduling]\nhand-over = always\n", "not one of: no, yes"),
                            ("[scheduling]\nquantum-min = 9\nquantum-max = 8\n", "quantum-min is above"),
                            ("[limits]\nmax-messages = 1\n", "outside 100"), ("[limits]\nmax-programs = -1\n", "whole number"),
                            ("[limits]\nmax-programs = 99999999999999999999\n", "whole number"),
@@ -180,10 +179,8 @@ class ConfigTest(unittest.TestCase):
         program.say(flags=WANT, demand=12 * GIB)  # and it is still served
         program.settle(lambda p: p.resident == 12 * GIB)
 
-    def test_memory_is_handed_over_unless_checkpoints_are_made(self):
-        for text, on in (("", True), ("hand-over = auto\n", True), ("hand-over = yes\nstuck = wait\n", True), ("hand-over = no\n", False),
-                         ("stuck = checkpoint\n", False), ("hand-over = auto\nstuck = checkpoint\n", False),
-                         ("hand-over = no\nstuck = checkpoint\n", False)):
+    def test_memory_is_handed_over_unless_that_is_disabled(self):
+        for text, on in (("", True), ("hand-over = yes\n", True), ("hand-over = no\n", False)):
             self.write("[scheduling]\n" + text)
             if self.daemon is None:
                 self.start()
@@ -191,9 +188,6 @@ class ConfigTest(unittest.TestCase):
             self.assertEqual(self.settings()["hand_over"], on, text)
             self.assertEqual("hand-over is off" in self.ctl("status"), not on, text)
             self.assertEqual("checkpoint" in self.ctl("doctor", "--json"), on, text)
-        self.write("[scheduling]\nhand-over = yes\nstuck = checkpoint\n")
-        self.assertIn("cannot be used together", self.ctl("reload", code=1))
-        self.assertFalse(self.settings()["hand_over"])
         said = self.daemon.said()
         self.assertEqual((said.count("memory is no longer handed over"), said.count("memory is handed over from now on")), (1, 0))
 
