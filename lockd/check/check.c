@@ -4,7 +4,6 @@
  * which one differs. For tests; reads only.
  */
 #include "lockd/check/check.h"
-#include "lockd/sched/interactive.h"
 #include "lockd/sched/queue.h"
 
 #include "lockd/sched/lease.h"
@@ -158,7 +157,7 @@ static bool is_not_nice(const struct sched_device *device)
     if (device->measure.settle_until > device->sched->created)
         return false; /* they come back to a new daemon as they were */
     for (const struct lockd_list *at = device->turns.holders.next;
-         at != &device->turns.holders && device->share.weights != 0; at = at->next) {
+         at != &device->turns.holders && device->wanting.weights != 0; at = at->next) {
         const struct sched_party *party = lockd_entry(at, struct sched_party, turn.holder);
 
         if (sched_party_is_background(party) && !sched_party_blocked(party) &&
@@ -173,7 +172,7 @@ static bool overlooks_head(const struct sched_device *device)
 {
     const struct sched_party *head = sched_queue_head(device);
 
-    if (head != NULL && sched_party_is_background(head) && device->share.weights != 0)
+    if (head != NULL && sched_party_is_background(head) && device->wanting.weights != 0)
         return false; /* it waits for all that are not */
     return head != NULL && device->turns.leases &&
            device->measure.settle_until <= device->sched->created &&

@@ -7,8 +7,6 @@
 #include "lockd/sched/books.h"
 
 #include "lockd/sched/device.h"
-#include "lockd/sched/interactive.h"
-#include "lockd/sched/shares.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/policy.h"
 
@@ -360,24 +358,17 @@ bool sched_party_works(const struct sched_party *party)
 
 void sched_books_ran(struct sched_party *party, uint64_t now)
 {
-    const struct sched_policy *policy = sched_policy_of(party->device);
     const uint64_t ns = sched_less(now, party->time.counted_at);
-
     const bool keeps = party->turn.held && party->gang->runs && !sched_party_works(party);
 
     party->time.counted_at = now;
     if (ns == 0 || (party->books.running_members == 0 && !keeps))
         return;
     party->time.last_ran = now;
-    party->time.level_then = party->device->fair.level;
     party->time.ran += ns;
-    if (party->gang->wanting != 0) /* else it keeps a place that nobody wants */
-        party->bursts.now += ns;
-    if (!party->device->turns.waiters && party->device->turns.elsewhere == 0)
-        return;
-    sched_share_ran(party, ns, now);
-    if (policy->ran != NULL)
-        policy->ran(party, ns);
+    sched_policy_of(party->device)
+        ->ran(party, ns, party->device->turns.waiters || party->device->turns.elsewhere != 0,
+              now);
 }
 
 void sched_books_device_ran(struct sched_device *device, uint64_t now)
@@ -424,14 +415,14 @@ void sched_books_time_end(struct sched_member *member, uint64_t now)
 void sched_books_time(struct sched_member *member, uint64_t now)
 {
     const uint64_t ns = sched_less(now, member->time.counted_at);
-    struct sched_device_share *share = &member->device->share;
+    const struct sched_policy *policy = sched_policy_of(member->device);
     struct gs_wire_totals *sum = &member->device->totals->sum;
     uint64_t held_off;
 
     sched_books_ran(member->party, now);
-    sched_share_count(member->device, now);
-    held_off = share->held_off_ns - member->time.held_off_then;
-    member->time.held_off_then = share->held_off_ns;
+    policy->counts(member->device, now);
+    held_off = member->device->turns.held_off_ns - member->time.held_off_then;
+    member->time.held_off_then = member->device->turns.held_off_ns;
     member->time.counted_at = now;
     if ((member->report.flags & GS_STATE_RUNNING) != 0) {
         member->time.gpu_ns += ns;
@@ -443,7 +434,7 @@ void sched_books_time(struct sched_member *member, uint64_t now)
             member->time.waits_since = now - ns;
         member->time.wait_ns += ns;
         sum->wait_ns += ns;
-        if (!member->party->share.first && !sched_party_is_background(member->party))
+        if (!policy->first(member->party) && !sched_party_is_background(member->party))
             member->time.yielded_ns += sched_min(held_off, ns);
         member->time.wait_longest_ns =
             sched_max(member->time.wait_longest_ns, now - member->time.waits_since);

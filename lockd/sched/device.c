@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * device.c: devices come and go, and are found by their UUIDs; so is a client's member on a
- * device. And their agenda: what is to be looked at before an event ends, which is devices to be
- * planned, members whose target may have to change, parties that may have to wait or stop, groups
- * whose size changed. These are lists and nothing else: any file may add to them, and plan.c works
- * them off. Each entry is on its list at most once.
+ * device. Owns the sums of the parties that want a device, in all and for each user. And the
+ * agenda: what is to be looked at before an event ends, which is devices to be planned, members
+ * whose target may have to change, parties that may have to wait or stop, groups whose size
+ * changed. These are lists and nothing else: any file may add to them, and plan.c works them off.
+ * Each entry is on its list at most once.
  */
 #include "lockd/sched/device.h"
 
-#include "lockd/sched/shares.h"
+#include "lockd/sched/policy.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A user's account outlives its programs, so that no new program begins with a new one. */
+#define USER_KEPT (1200000 * NS_PER_MS)
 
 static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid, uint32_t user,
                                        uint64_t now)
@@ -38,14 +42,12 @@ static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid,
     lockd_list_init(&device->books.spared);
     lockd_list_init(&device->books.unused);
     lockd_list_init(&device->books.stopping);
-    lockd_list_init(&device->share.users);
-    device->share.generation = UINT64_MAX;
-    device->share.at = now; /* nothing is saved up yet */
+    lockd_list_init(&device->wanting.users);
     memcpy(device->identity.uuid, uuid, sizeof device->identity.uuid);
     device->deadline = device->grace_at = device->stop_at = device->revoke.at = LOCKD_NEVER;
     device->waiting.again_at = LOCKD_NEVER;
     device->told.exact_at = device->evict_at = LOCKD_NEVER;
-    device->fair.level = LEVEL_START;
+    sched_policy_of(device)->opened(device, now);
     lockd_list_append(&sched->devices, &device->link);
     return device;
 }
@@ -67,13 +69,21 @@ int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user, ui
     return *found != NULL ? 0 : -ENOMEM;
 }
 
+static void free_users(struct sched_device *device)
+{
+    lockd_list_each (at, &device->wanting.users) {
+        lockd_list_remove(at);
+        free(lockd_entry(at, struct sched_user, of_device));
+    }
+}
+
 void sched_device_free_unused(struct sched_device *device)
 {
     if (device->member_count != 0 || device->party_count != 0)
         return;
     lockd_list_remove(&device->agenda.pending);
     lockd_list_remove(&device->link);
-    sched_share_free(device);
+    free_users(device);
     memcpy(device->totals->sum.name, device->identity.name, sizeof device->totals->sum.name);
     lockd_totals_leave(&device->sched->totals, device->totals);
     free(device);
@@ -123,4 +133,65 @@ void sched_agenda_mark(struct sched_group *group)
 {
     if (group != NULL && lockd_list_empty(&group->marked))
         lockd_list_append(&group->sched->groups_marked, &group->marked);
+}
+
+/* --- the parties that want it --- */
+
+/* The account of the party's user: found, or made. NULL without memory: then the user has none. */
+static struct sched_user *user_of(struct sched_device *device, uint32_t id, uint64_t now)
+{
+    struct sched_user *user = NULL;
+
+    lockd_list_each (at, &device->wanting.users) {
+        struct sched_user *each = lockd_entry(at, struct sched_user, of_device);
+
+        if (each->id == id) {
+            user = each;
+        } else if (each->wanting == 0 && sched_less(now, each->since) > USER_KEPT) {
+            lockd_list_remove(&each->of_device);
+            free(each);
+        }
+    }
+    if (user != NULL)
+        return user;
+    user = calloc(1, sizeof *user);
+    if (user == NULL)
+        return NULL;
+    user->id = id;
+    lockd_list_append(&device->wanting.users, &user->of_device);
+    return user;
+}
+
+static void count_party(struct sched_party *party, int sign)
+{
+    struct sched_user *user = party->wanting.user;
+    const uint64_t weight = (uint64_t)sign * party->wanting.weight;
+
+    party->device->wanting.weights += weight;
+    if (user == NULL)
+        return;
+    user->weights += weight;
+    user->wanting += (uint32_t)sign;
+}
+
+void sched_wanting_note(struct sched_party *party)
+{
+    struct sched_device *device = party->device;
+    const uint64_t now = party->time.counted_at;
+
+    if (party->wanting.wants)
+        count_party(party, -1);
+    if (party->wanting.user != NULL)
+        party->wanting.user->since = now;
+    party->wanting.user = NULL;
+    party->wanting.wants =
+        (party->wait.queued_of == &device->waiting.queue || party->turn.held) &&
+        party->member_count != 0 && !sched_party_is_background(party);
+    if (party->wanting.wants) {
+        party->wanting.weight = party->weight;
+        party->wanting.user =
+            user_of(device, sched_member_of(party->members.next, of_party)->client->user, now);
+        count_party(party, 1);
+    }
+    sched_policy_of(device)->noted(party);
 }

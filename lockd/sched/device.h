@@ -25,4 +25,13 @@ void sched_agenda_settle_gang(struct sched_gang *gang); /* ... each of its parti
 /* Something about its size changed. NULL: nothing happens. */
 void sched_agenda_mark(struct sched_group *group);
 
+/* The party waits now, or has its place, or neither any more; or its class or weight changed. A
+ * background party never wants the device: it runs while no other party does. */
+void sched_wanting_note(struct sched_party *party);
+/* The mean weight of the user's parties that want the device; 0: none does. */
+static inline double sched_user_weight(const struct sched_user *user)
+{
+    return user->wanting == 0 ? 0 : (double)user->weights / user->wanting;
+}
+
 #endif

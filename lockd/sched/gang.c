@@ -9,7 +9,7 @@
 
 #include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
-#include "lockd/sched/shares.h"
+#include "lockd/sched/policy.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/queue.h"
 #include "lockd/sched/together.h"
@@ -51,7 +51,7 @@ static void note_shares(struct sched_gang *gang)
     lockd_list_each (at, &gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
 
-        sched_share_note(party, party->device->share.at);
+        sched_wanting_note(party);
     }
 }
 
@@ -149,7 +149,7 @@ static struct sched_party *party_new(struct sched_gang *gang, struct sched_devic
     lockd_list_init(&party->members);
     lockd_list_init(&party->settle);
     lockd_list_init(&party->turn.holder);
-    party->bursts.usual = party->bursts.quiet_at = LOCKD_NEVER;
+    sched_policy_of(device)->joined(party);
     party->weight = gang->weight;
     device->books.weights += party->weight;
     insert_sorted(gang, party);
@@ -193,7 +193,7 @@ static void party_free(struct sched_party *party)
         device->turns.holder_count--;
         party->gang->held_count--;
     }
-    sched_share_note(party, device->share.at);
+    sched_wanting_note(party);
     if (device->revoke.head == party)
         device->revoke.head = NULL;
     if (device->cleared.party == party)
@@ -275,15 +275,11 @@ static bool make_parties(const struct sched_client *client, struct sched_gang *t
 static void copy_history(struct sched_party *to, const struct sched_party *from, uint64_t now)
 {
     to->time.counted_at = now;
-    to->fair.virtual_ns = sched_max(to->fair.virtual_ns, from->fair.virtual_ns);
+    sched_policy_of(to->device)->merged(to, from);
     if (to->member_count != 0)
         return;
     to->turn.count = from->turn.count;
     to->time.last_ran = from->time.last_ran;
-    to->time.level_then = from->time.level_then;
-    to->bursts = from->bursts;
-    to->share.had = from->share.had;
-    to->share.all = from->share.all;
 }
 
 static void move_member(struct sched_member *member, struct sched_gang *to, uint64_t now)

@@ -6,7 +6,7 @@
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"
 #include "lockd/sched/device.h"
-#include "lockd/sched/interactive.h"
+#include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 
 #include <string.h>
@@ -104,7 +104,7 @@ bool sched_client_load(const struct sched_client *client, uint32_t number,
                  (client->in_group == NULL || !client->in_group->apart),
         .waits = sched_member_wants(member) && (member->report.flags & GS_STATE_RUNNING) == 0,
         .turns = member->device->turns.leases,
-        .class = sched_party_class(member->party, now_ns),
+        .class = sched_policy_of(member->device)->class(member->party, now_ns),
         .run_ns = member->time.works_ns,
         .wait_ns = member->time.wait_ns,
         .demand = member->report.demand,
@@ -234,7 +234,7 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
             sched_max(member->time.wait_longest_ns, waits ? sched_less(now, since) : 0),
         .weight = client->weight,
         .yielded_ns = member->time.yielded_ns,
-        .class = sched_party_class(member->party, now),
+        .class = sched_policy_of(member->device)->class(member->party, now),
         .queue_place = waits ? member->party->wait.place : 0,
     };
 

@@ -27,6 +27,33 @@
 #define GAP_FORGET  64
 #define KEPT        2 /* switches; for so long a place is kept, at most */
 
+double sched_device_keeps(const struct sched_device *device)
+{
+    return (double)sched_settings_floor(&device->sched->settings) / (double)PPM *
+           (1 - device->share.due);
+}
+
+bool sched_party_is_steady(const struct sched_party *party)
+{
+    return party->bursts.usual != LOCKD_NEVER &&
+           party->bursts.off <= party->bursts.usual / BURST_SPARE;
+}
+
+/* One whose bursts are steady, and worth a turn, has ended one when it pauses. */
+uint64_t sched_party_idle(const struct sched_party *party)
+{
+    const struct sched_device *device = party->device;
+    const uint64_t idle = sched_device_idle(device);
+
+    if (device->sched->settings.idle_ns != LOCKD_AUTO)
+        return idle;
+    if (party->bursts.idle != 0 && party->bursts.first)
+        return sched_clamp(party->bursts.idle, IDLE_MIN, idle);
+    if (!sched_party_is_steady(party) || party->bursts.usual < sched_device_quantum(device) / 2)
+        return idle;
+    return sched_max(idle / 4, IDLE_MIN);
+}
+
 /* How long the bursts of an interactive party usually are, at most. Whoever sets a quantum means by
  * it how long others wait for a program. */
 static uint64_t usual_most(const struct sched_party *party)
@@ -288,41 +315,12 @@ uint64_t sched_device_back_at(const struct sched_device *device)
     const struct sched_party *back = device->waiting.back;
     uint64_t until;
 
-    if (back == NULL || device->sched->settings.policy != GS_POLICY_FAIR ||
-        !back->turn.interrupted || back->turn.held || back->wait.queued_of != NULL ||
-        back->bursts.quiet_at == LOCKD_NEVER)
+    if (back == NULL || !back->turn.interrupted || back->turn.held ||
+        back->wait.queued_of != NULL || back->bursts.quiet_at == LOCKD_NEVER)
         return LOCKD_NEVER;
     until = back->bursts.quiet_at +
             sched_min(sched_party_idle(back), KEPT * sched_device_switch(device));
     return device->share.at < until ? until : LOCKD_NEVER;
-}
-
-enum gs_wire_class sched_gang_class(const struct sched_gang *gang)
-{
-    bool all = true, batch = false;
-
-    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
-         at = at->next) {
-        const struct sched_party *party = lockd_entry(at, struct sched_party, of_gang);
-
-        for (const struct lockd_list *of = party->members.next; of != &party->members;
-             of = of->next) {
-            const enum gs_wire_class class = sched_member_of(of, of_party)->client->class;
-
-            if (class == GS_CLASS_INTERACTIVE)
-                return class;
-            all = all && class == GS_CLASS_BACKGROUND;
-            batch = batch || class == GS_CLASS_BATCH;
-        }
-    }
-    if (all && !lockd_list_empty(&gang->parties))
-        return GS_CLASS_BACKGROUND;
-    return batch ? GS_CLASS_BATCH : GS_CLASS_AUTO;
-}
-
-bool sched_party_is_background(const struct sched_party *party)
-{
-    return sched_gang_class(party->gang) == GS_CLASS_BACKGROUND;
 }
 
 /* For how long the present burst has run. */

@@ -7,6 +7,11 @@
 
 #include "lockd/sched/state.h"
 
+/* The part of the time that is kept for parties that are not interactive. */
+double sched_device_keeps(const struct sched_device *device);
+bool sched_party_is_steady(const struct sched_party *party); /* its bursts are about as long */
+uint64_t sched_party_idle(const struct sched_party *party);  /* what it may idle */
+
 /* It has or has not had something to do since its last report. runs: it had the device. */
 void sched_burst_begun(struct sched_party *party, uint64_t now);
 void sched_burst_ended(struct sched_party *party, bool runs, uint64_t now);
@@ -16,12 +21,8 @@ bool sched_party_is_known(const struct sched_party *party);
 bool sched_party_is_interactive(const struct sched_party *party, uint64_t now);
 /* ... and is it known to be, so that it comes before all others? */
 bool sched_party_goes_first(const struct sched_party *party, uint64_t now);
-/* Does it run only while nobody else wants the device? */
-bool sched_party_is_background(const struct sched_party *party);
 
-/* What was said of it or of any program of its gang; background if it was said of all. */
-enum gs_wire_class sched_gang_class(const struct sched_gang *gang);
-/* ... GS_CLASS_AUTO: what was found out, then. */
+/* What was said of it, or what was found out. */
 enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t now);
 /* When the present burst of one that has the device has been as long as a turn, if it goes on. */
 uint64_t sched_party_long_at(const struct sched_party *party, uint64_t now);

@@ -12,7 +12,6 @@
 
 #include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
-#include "lockd/sched/shares.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/queue.h"
@@ -236,7 +235,7 @@ void sched_lease_admit(struct sched_party *party, bool backfilled, uint64_t now)
     device->turns.holder_count++;
     device->turns.generation++;
     party->gang->held_count++;
-    sched_share_note(party, now);
+    sched_wanting_note(party);
     sched_books_party(party, now);
     sched_queue_served(party, now);
     if (party->gang->held_count == party->gang->party_count) {
@@ -262,7 +261,7 @@ static void end_party(struct sched_party *party, uint64_t now)
     device->turns.holder_count--;
     device->turns.generation++;
     party->gang->held_count--;
-    sched_share_note(party, now);
+    sched_wanting_note(party);
     device->stop_at = sched_min(device->stop_at, now + GRACE);
     lockd_list_each (at, &party->members) {
         struct sched_member *member = sched_member_of(at, of_party);

@@ -173,7 +173,6 @@ struct sched_party_turn {
 struct sched_party_time {
     uint64_t counted_at, ran; /* ns it has run in this turn, up to counted_at */
     uint64_t last_ran;        /* when it ran last */
-    uint64_t level_then;      /* ... and the device's level at that time */
 };
 
 /* For how long a party has something to do at a time: scheduler.c, from its reports. */
@@ -212,26 +211,36 @@ struct sched_faded {
     uint64_t ns, at;
 };
 
-/* What a user's programs had of a device: shares.c. */
+/* A user's parties that want a device: device.c. */
 struct sched_user {
     struct lockd_list of_device;
     uint32_t id;
-    uint32_t wanting, first; /* its parties that want the device; that are interactive */
-    uint64_t weights;        /* ... of the former */
-    struct sched_faded had;  /* by interactive ones */
+    uint32_t wanting;
+    uint64_t weights;       /* of them */
+    uint64_t since;         /* when that changed last */
+    uint32_t first;         /* shares.c: interactive ones */
+    struct sched_faded had; /* shares.c: by these */
 };
 
-/* What a party has had, and how it counts among those that want the device: shares.c. */
+/* How a party counts among those that want the device: device.c. */
+struct sched_party_wanting {
+    bool wants;
+    uint32_t weight;
+    struct sched_user *user; /* while it wants the device; NULL: its user has no account */
+};
+
+/* What a party has had, and how it counts there: shares.c. */
 struct sched_party_share {
     struct sched_faded had;  /* by going first, and while it is known to be interactive */
     struct sched_faded all;  /* in any way */
-    struct sched_user *user; /* while it wants the device; NULL: its user has no account */
+    struct sched_user *user; /* that it counts for */
     uint32_t weight;
-    bool wants, first, batch_queued, batch_beside;
+    bool first, batch_queued, batch_beside;
 };
 
 /* policy_fair.c */
 struct sched_party_fair {
+    uint64_t level_then; /* the device's level when it ran last */
     uint64_t virtual_ns;
     uint64_t round; /* of the turn that it waits for or has */
 };
@@ -344,7 +353,8 @@ struct sched_device_turns {
     uint32_t closing;   /* gangs whose turns are to end for its sake: together.c */
     uint32_t knots;     /* holders that stop.c has to look at */
     bool leases, waiters;
-    uint64_t generation; /* rises when holders or their needs change */
+    uint64_t generation;  /* rises when holders or their needs change */
+    uint64_t held_off_ns; /* the policy: in all, while others went first */
     uint64_t switches;
     uint64_t switch_ns; /* what one costs, measured: quantum.c; 0: not yet */
 };
@@ -371,18 +381,22 @@ struct sched_device_told {
     uint64_t exact_at; /* when changes of the figures are told; LOCKD_NEVER: there are none */
 };
 
+/* The parties that want it: device.c. */
+struct sched_device_wanting {
+    struct lockd_list users;
+    uint64_t weights; /* of these parties */
+};
+
 /* The account between interactive parties and the others: shares.c. */
 struct sched_device_share {
-    struct lockd_list users;
-    uint64_t weights, first_weights; /* of parties that want the device; of interactive ones */
-    uint32_t batch_queued;           /* the others that wait */
-    uint32_t batch_beside;           /* ... that run meanwhile beside those that hold */
-    double spare;                    /* ns that others may be held off; less than 0: are owed */
-    double due;                      /* part of the device that is due to interactive parties */
-    uint64_t at;                     /* counted up to then */
-    uint64_t held_off_ns;            /* in all */
-    bool held_off;                   /* others are, at present, ... */
-    uint64_t off_until;              /* ... until then at the latest */
+    uint64_t first_weights; /* of interactive parties that want the device */
+    uint32_t batch_queued;  /* the others that wait */
+    uint32_t batch_beside;  /* ... that run meanwhile beside those that hold */
+    double spare;           /* ns that others may be held off; less than 0: are owed */
+    double due;             /* part of the device that is due to interactive parties */
+    uint64_t at;            /* counted up to then */
+    bool held_off;          /* others are, at present, ... */
+    uint64_t off_until;     /* ... until then at the latest */
     /* holders, as of turns.generation: */
     uint64_t generation;
     bool batch_held, batch_runs;

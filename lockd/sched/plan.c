@@ -12,8 +12,8 @@
 #include "lockd/sched/capacity.h"
 #include "lockd/sched/group.h"
 #include "lockd/sched/host.h"
-#include "lockd/sched/interactive.h"
 #include "lockd/sched/measure.h"
+#include "lockd/sched/policy.h"
 #include "lockd/sched/send.h"
 #include "lockd/sched/together.h"
 #include "lockd/sched/turns.h"
@@ -41,9 +41,9 @@ static void note_deadline(struct sched_device *device)
 {
     device->deadline = sched_min(device->grace_at, device->stop_at);
     if (device->waiting.queue.count + device->waiting.hopeless.count != 0)
-        device->deadline =
-            sched_min(sched_min(device->deadline, device->revoke.at),
-                      sched_min(device->waiting.again_at, sched_device_back_at(device)));
+        device->deadline = sched_min(
+            sched_min(device->deadline, device->revoke.at),
+            sched_min(device->waiting.again_at, sched_policy_of(device)->back_until(device)));
     if (device->space.short_bytes != 0)
         device->deadline = sched_min(device->deadline, device->space.short_until);
     device->deadline = sched_min(device->deadline, device->told.exact_at);

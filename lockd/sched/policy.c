@@ -6,6 +6,32 @@
 #include "lockd/sched/policy.h"
 
 #include "lockd/sched/quantum.h"
+#include "lockd/sched/shares.h"
+
+/* --- what is the same for all of them --- */
+
+static bool is_never(const struct sched_party *party)
+{
+    (void)party;
+    return false;
+}
+
+static uint64_t moves_never(const struct sched_party *party, uint64_t now)
+{
+    (void)party;
+    (void)now;
+    return LOCKD_NEVER;
+}
+
+static uint64_t keeps_for_nobody(const struct sched_device *device)
+{
+    (void)device;
+    return LOCKD_NEVER;
+}
+
+#define WITHOUT_STATE                                                                          \
+    SCHED_POLICY_BY_BURSTS, .ran = sched_share_ran, .anew = is_never, .moves_at = moves_never, \
+                            .back_until = keeps_for_nobody
 
 /* --- fifo --- */
 
@@ -24,7 +50,8 @@ static uint64_t endless_turn(struct sched_party *party)
     return LOCKD_NEVER;
 }
 
-static const struct sched_policy policy_fifo = {.place = place_equally, .length = endless_turn};
+static const struct sched_policy policy_fifo = {WITHOUT_STATE, .place = place_equally,
+                                                .length = endless_turn};
 
 /* --- rr: in turn, one quantum each, in the order of arrival --- */
 
@@ -33,7 +60,8 @@ static uint64_t one_quantum(struct sched_party *party)
     return sched_device_quantum(party->device);
 }
 
-static const struct sched_policy policy_rr = {.place = place_equally, .length = one_quantum};
+static const struct sched_policy policy_rr = {WITHOUT_STATE, .place = place_equally,
+                                              .length = one_quantum};
 
 /* --- priority --- */
 
@@ -72,10 +100,9 @@ static bool stays_before(const struct sched_party *holder, const struct sched_pa
     return sched_gang_priority(holder->gang) > sched_gang_priority(head->gang);
 }
 
-static const struct sched_policy policy_priority = {.place = place_by_priority,
-                                                    .length = one_quantum,
-                                                    .ahead = ahead_of_lower,
-                                                    .stays = stays_before};
+static const struct sched_policy policy_priority = {
+    WITHOUT_STATE, .place = place_by_priority, .length = one_quantum, .ahead = ahead_of_lower,
+    .stays = stays_before};
 
 /* --- which one --- */
 

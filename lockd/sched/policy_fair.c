@@ -119,7 +119,7 @@ static uint64_t turns_saved(const struct sched_party *party)
  * waited for much longer), with a turn of what the level has risen by since. */
 static uint64_t most_owed(const struct sched_party *party)
 {
-    const uint64_t turn = turn_of(party), then = party->time.level_then,
+    const uint64_t turn = turn_of(party), then = party->fair.level_then,
                    before = sched_less(then, party->fair.virtual_ns),
                    since = sched_min(sched_less(party->device->fair.level, then), turn),
                    most = to_virtual(party, SAVED * sched_device_quantum(party->device));
@@ -145,7 +145,7 @@ static void credit_rest(struct sched_party *party)
     if (party->bursts.rested) /* waiting alone adds nothing to what was saved up */
         paid = sched_less(
             party->fair.virtual_ns,
-            sched_less(owed, sched_less(device->fair.level, party->time.level_then)));
+            sched_less(owed, sched_less(device->fair.level, party->fair.level_then)));
     else
         paid = sched_less(sched_max(party->fair.virtual_ns, device->fair.level), owed);
     least = sched_less(device->fair.level, most);
@@ -169,6 +169,8 @@ static uint64_t place_party(struct sched_party *party)
     const bool stopped = party->turn.interrupted || party->wait.yields;
     uint64_t have, behind;
 
+    if (!party->turn.held)
+        party->bursts.first = sched_party_goes_first(party, party->time.counted_at);
     credit_rest(party);
     have = credit_left(party);
     behind = sched_less(party->fair.virtual_ns, device->fair.level);
@@ -256,11 +258,14 @@ static uint64_t turn_length(struct sched_party *party)
 
 /* What it has by going first is bounded by the accounts of shares.c. It uses up what it saved, but
  * makes no debt: that would have to be paid all at once when the party is interactive no more. */
-static void count_ran(struct sched_party *party, uint64_t ns)
+static void count_ran(struct sched_party *party, uint64_t ns, bool contended, uint64_t now)
 {
     const uint64_t level = party->device->fair.level;
     uint64_t *has = &party->fair.virtual_ns;
 
+    sched_share_ran(party, ns, contended, now);
+    if (!contended)
+        return;
     begin_credit(party);
     if (party->bursts.first)
         *has = sched_max(*has, sched_min(*has + to_virtual(party, ns), level));
@@ -273,7 +278,7 @@ static void pay_for(struct sched_party *party, uint64_t since)
 {
     party->fair.virtual_ns += to_virtual(party, sched_less(party->time.counted_at, since));
     party->time.last_ran = party->time.counted_at;
-    party->time.level_then = party->device->fair.level;
+    party->fair.level_then = party->device->fair.level;
 }
 
 /* A turn of full length pays nothing for its switch, one of no length all of it. A party that
@@ -326,12 +331,24 @@ static uint64_t ahead_at(const struct sched_party *head, const struct sched_part
     return sched_share_ahead_at(head, holder, now);
 }
 
+/* What it was stopped in has come to its end. */
+static bool has_rested(const struct sched_party *party)
+{
+    return party->bursts.rested;
+}
+
+static uint64_t moves_at(const struct sched_party *party, uint64_t now)
+{
+    const uint64_t at = sched_party_again_at(party, now);
+
+    if (party->bursts.first || (at <= now && !sched_party_goes_first(party, now)))
+        return LOCKD_NEVER;
+    return at;
+}
+
 const struct sched_policy sched_policy_fair = {
-    .place = place_party,
-    .length = turn_length,
-    .ran = count_ran,
-    .ended = charge_turn,
-    .gave_up = charge_given_up,
-    .shorter = shorten_debts,
-    .ahead = ahead_at,
+    SCHED_POLICY_BY_BURSTS,     .place = place_party,     .length = turn_length,
+    .ran = count_ran,           .ended = charge_turn,     .cut = sched_party_trial_ends,
+    .gave_up = charge_given_up, .shorter = shorten_debts, .ahead = ahead_at,
+    .anew = has_rested,         .moves_at = moves_at,     .back_until = sched_device_back_at,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * quantum.c: the cost of a switch on a device, and from it the length of a turn and the time
- * that a program may idle in it; the part of the time that interactive programs leave to others. The settings come first where they name a value. O(1).
+ * that a program may idle in it. The settings come first where they name a value. O(1).
  */
 #include "lockd/sched/quantum.h"
 
@@ -36,12 +36,6 @@ uint32_t sched_settings_share(const struct sched_settings *settings)
 uint32_t sched_settings_floor(const struct sched_settings *settings)
 {
     return settings->floor_ppm == 0 ? FLOOR_PPM : settings->floor_ppm;
-}
-
-double sched_device_keeps(const struct sched_device *device)
-{
-    return (double)sched_settings_floor(&device->sched->settings) / (double)PPM *
-           (1 - device->share.due);
 }
 
 /* What a switch is expected to move: the bytes that do not fit, but no more than an average
@@ -97,25 +91,4 @@ uint64_t sched_device_idle(const struct sched_device *device)
     if (device->sched->settings.idle_ns != LOCKD_AUTO)
         return device->sched->settings.idle_ns;
     return sched_clamp(sched_device_switch(device), IDLE_MIN, IDLE_MAX);
-}
-
-bool sched_party_is_steady(const struct sched_party *party)
-{
-    return party->bursts.usual != LOCKD_NEVER &&
-           party->bursts.off <= party->bursts.usual / BURST_SPARE;
-}
-
-/* One whose bursts are steady, and worth a turn, has ended one when it pauses. */
-uint64_t sched_party_idle(const struct sched_party *party)
-{
-    const struct sched_device *device = party->device;
-    const uint64_t idle = sched_device_idle(device);
-
-    if (device->sched->settings.idle_ns != LOCKD_AUTO)
-        return idle;
-    if (party->bursts.idle != 0 && party->bursts.first)
-        return sched_clamp(party->bursts.idle, IDLE_MIN, idle);
-    if (!sched_party_is_steady(party) || party->bursts.usual < sched_device_quantum(device) / 2)
-        return idle;
-    return sched_max(idle / 4, IDLE_MIN);
 }

@@ -8,8 +8,6 @@
 
 #include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
-#include "lockd/sched/interactive.h"
-#include "lockd/sched/shares.h"
 #include "lockd/sched/policy.h"
 
 #define BACKGROUND_KEY (UINT64_MAX - 1) /* behind all others, whatever the policy */
@@ -22,7 +20,7 @@ void sched_queue_drop(struct sched_party *party)
     party->wait.queued_of = NULL;
     if (party->device->cleared.party == party)
         party->device->cleared.party = NULL;
-    sched_share_note(party, party->device->share.at);
+    sched_wanting_note(party);
 }
 
 /* Is the one still waiting that its last turn was ended for? It was the head then: what is before
@@ -47,7 +45,6 @@ static bool still_yields(const struct sched_party *party)
 static void find_place(struct sched_party *party)
 {
     party->wait.yields = still_yields(party);
-    party->bursts.first = sched_party_goes_first(party, party->time.counted_at);
     party->wait.queued.key = sched_policy_of(party->device)->place(party);
     party->wait.queued.number = party->wait.arrival;
     if (sched_party_is_background(party))
@@ -61,10 +58,9 @@ static void find_place(struct sched_party *party)
 
 static void note_again(struct sched_party *party, uint64_t now)
 {
-    const uint64_t at = sched_party_again_at(party, now);
+    const uint64_t at = sched_policy_of(party->device)->moves_at(party, now);
 
-    if (!party->bursts.first && at > now &&
-        party->device->sched->settings.policy == GS_POLICY_FAIR)
+    if (at > now)
         party->device->waiting.again_at = sched_min(party->device->waiting.again_at, at);
 }
 
@@ -78,8 +74,7 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
 
     if (party->wait.queued_of == of && party->wait.first == first)
         return;
-    if (party->bursts.rested && device->sched->settings.policy == GS_POLICY_FAIR)
-        /* what it was stopped in has come to its end; other policies do not look at bursts */
+    if (sched_policy_of(device)->anew(party))
         party->wait.keeps_place = party->turn.interrupted = false;
     if (!party->wait.keeps_place && party->wait.queued_of == NULL)
         party->wait.arrival = ++device->clock;
@@ -92,7 +87,7 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
     sched_order_insert(of, &party->wait.queued);
     party->wait.queued_of = of;
     note_again(party, now);
-    sched_share_note(party, now);
+    sched_wanting_note(party);
     sched_books_party(party, now);
 }
 
@@ -158,8 +153,8 @@ static bool is_place_of_another(const struct sched_party *head)
     const struct sched_device *device = head->device;
     const struct sched_party *back = device->waiting.back;
 
-    return !head->wait.first && !head->bursts.first &&
-           sched_device_back_at(device) != LOCKD_NEVER &&
+    return !head->wait.first && !sched_policy_of(device)->first(head) &&
+           sched_policy_of(device)->back_until(device) != LOCKD_NEVER &&
            back->wait.queued.key < head->wait.queued.key;
 }
 
@@ -168,15 +163,17 @@ static bool is_place_of_another(const struct sched_party *head)
  * for. What can never fit has its turn only when nobody else has work. */
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
+    const struct sched_policy *policy = sched_policy_of(device);
     struct sched_node *first = sched_order_first(&device->waiting.queue);
     struct sched_party *waits = NULL, *owes = NULL;
 
     for (struct sched_node *at = first; at != NULL; at = sched_order_next(at)) {
         struct sched_party *party = sched_party_of(at, wait.queued);
+        const enum sched_turn_now now = party->wait.first ? SCHED_TURN_DUE : policy->now(party);
 
-        if (owes != NULL && !party->bursts.first)
+        if (owes != NULL && !policy->first(party))
             return owes; /* it lets others pass that are interactive, and no more */
-        if (!party->wait.first && sched_share_waits(party)) {
+        if (now == SCHED_TURN_WAITS) {
             waits = waits != NULL ? waits : party;
             continue;
         }
@@ -184,7 +181,7 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
             (at != first && waits == NULL && owes == NULL && party->books.counted_stuck &&
              party->gang->client_count < 2))
             continue;
-        if (party->wait.first || !sched_share_owes(party))
+        if (now != SCHED_TURN_SHARES)
             return is_place_of_another(party) ? NULL : party;
         owes = owes != NULL ? owes : party;
     }
@@ -236,8 +233,7 @@ void sched_queue_look_again(struct sched_device *device, uint64_t now)
         struct sched_party *party = sched_party_of(at, wait.queued);
 
         next = sched_order_next(at);
-        if (party->bursts.first || !sched_party_goes_first(party, now) ||
-            sched_party_again_at(party, now) > now) {
+        if (sched_policy_of(device)->moves_at(party, now) > now) {
             note_again(party, now);
             continue;
         }

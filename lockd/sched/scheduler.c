@@ -12,14 +12,13 @@
 #include "lockd/sched/gang.h"
 #include "lockd/sched/group.h"
 #include "lockd/sched/host.h"
-#include "lockd/sched/interactive.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/measure.h"
 #include "lockd/sched/plan.h"
+#include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/queue.h"
 #include "lockd/sched/send.h"
-#include "lockd/sched/shares.h"
 #include "lockd/sched/together.h"
 
 #include <errno.h>
@@ -78,15 +77,12 @@ static void member_settle_in(struct sched_member *member, uint64_t now)
     member->time = left->time;
     member->time.counted_at = now;
     member->time.waits_since = 0;
-    member->time.held_off_then = member->device->share.held_off_ns;
+    member->time.held_off_then = member->device->turns.held_off_ns;
     member->device->books.gpu_ns_gone -= left->time.gpu_ns;
     if (party->member_count == 1) {
-        party->bursts = left->bursts;
-        party->share.had = left->had;
-        party->share.all = left->all;
+        sched_policy_of(party->device)->arrives(party, left);
         party->turn.count = left->turns;
         party->time.last_ran = left->last_ran;
-        party->time.level_then = member->device->fair.level;
     }
     free(left);
     member->client->left = NULL;
@@ -113,8 +109,7 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     member->time.counted_at = now;
     if (moved_here)
         member_settle_in(member, now);
-    sched_share_note(member->party,
-                     device->share.at); /* a party may have another class with it */
+    sched_wanting_note(member->party); /* it may have another class with it */
     if (state->target_seq < UINT32_MAX / 2)
         member->sent.seq = member->report.echoed = member->sent.first_seq = state->target_seq;
     member->report.switch_ns = state->switch_ns;
@@ -174,6 +169,7 @@ static void member_free(struct sched_member *member, uint64_t now)
 
 static void take_want(struct sched_member *member, bool wants, bool runs, uint64_t now)
 {
+    const struct sched_policy *policy = sched_policy_of(member->device);
     struct sched_gang *gang = member->party->gang;
     const bool before = (member->report.flags & GS_STATE_WANT) != 0;
 
@@ -189,9 +185,9 @@ static void take_want(struct sched_member *member, bool wants, bool runs, uint64
         return;
     lockd_list_each (at, &gang->parties) {
         if (wants)
-            sched_burst_begun(sched_party_of(at, of_gang), now);
+            policy->wants(sched_party_of(at, of_gang), now);
         else
-            sched_burst_ended(sched_party_of(at, of_gang), runs, now);
+            policy->rests(sched_party_of(at, of_gang), runs, now);
     }
 }
 
@@ -371,15 +367,14 @@ void sched_left(struct sched *sched, struct sched_client *client, const uint8_t 
     sched_books_time(member, now_ns);
     if (client->left == NULL)
         client->left = malloc(sizeof *client->left);
-    if (client->left != NULL) /* else it is as new where it comes to */
+    if (client->left != NULL) { /* else it is as new where it comes to */
         *client->left = (struct sched_client_left){
             .time = member->time,
-            .bursts = member->party->bursts,
-            .had = member->party->share.had,
-            .all = member->party->share.all,
             .turns = member->party->turn.count,
             .last_ran = member->party->time.last_ran,
         };
+        sched_policy_of(member->device)->leaves(member->party, client->left);
+    }
     device = member->device;
     sched_agenda_plan(device);
     sched_agenda_mark(client->in_group);

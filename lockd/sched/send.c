@@ -9,7 +9,7 @@
 #include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"
-#include "lockd/sched/interactive.h"
+#include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 
 #include <string.h>
@@ -88,7 +88,7 @@ static uint64_t idle_for(const struct sched_member *member, bool waiters)
     const struct sched_device *device = member->device;
 
     return device->turns.leases || waiters || device->sched->settings.yield_ns != 0
-               ? sched_party_idle(member->party)
+               ? sched_policy_of(device)->idle(member->party)
                : idle_in_open(device);
 }
 
@@ -97,7 +97,7 @@ static uint64_t idle_for(const struct sched_member *member, bool waiters)
 
 static bool is_answering(const struct sched_party *party, uint64_t now)
 {
-    return sched_party_class(party, now) == GS_CLASS_INTERACTIVE;
+    return sched_policy_of(party->device)->class(party, now) == GS_CLASS_INTERACTIVE;
 }
 
 /* What the others on the device may have unfinished; 0: any amount. O(members), where the

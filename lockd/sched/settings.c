@@ -7,7 +7,6 @@
 #include "lockd/sched/books.h"
 #include "lockd/sched/evict.h"
 #include "lockd/sched/gang.h"
-#include "lockd/sched/shares.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/plan.h"
 #include "lockd/sched/policy.h"
@@ -101,7 +100,7 @@ void sched_class(struct sched *sched, struct sched_client *client, enum gs_wire_
         lockd_list_each (at, &client->gang->parties) {
             struct sched_party *party = sched_party_of(at, of_gang);
 
-            sched_share_note(party, now_ns);
+            sched_wanting_note(party);
             party->device->turns.generation++;
         }
         sched_lease_requeue_gang(client->gang, now_ns);

@@ -31,8 +31,7 @@
 
 #include "lockd/sched/interactive.h"
 #include "lockd/sched/quantum.h"
-
-#include <stdlib.h>
+#include "lockd/sched/device.h"
 
 #define HALF_LIFE (60000 * NS_PER_MS)
 #define BEYOND    4                    /* by this part of a fair share one may exceed it */
@@ -81,79 +80,33 @@ static double faded_part(const struct sched_faded *account, uint64_t now)
 
 /* --- who wants the device --- */
 
-/* The account of the party's user: found, or made; accounts that have faded away go. NULL without
- * memory: then the user has none. */
-static struct sched_user *user_of(struct sched_device *device, uint32_t id, uint64_t now)
-{
-    struct sched_user *user = NULL;
-
-    lockd_list_each (at, &device->share.users) {
-        struct sched_user *each = lockd_entry(at, struct sched_user, of_device);
-
-        if (each->id == id) {
-            user = each;
-        } else if (each->wanting == 0 && read_faded(&each->had, now) < NS_PER_MS) {
-            lockd_list_remove(&each->of_device);
-            free(each);
-        }
-    }
-    if (user != NULL)
-        return user;
-    user = calloc(1, sizeof *user);
-    if (user == NULL)
-        return NULL;
-    user->id = id;
-    lockd_list_append(&device->share.users, &user->of_device);
-    return user;
-}
-
-void sched_share_free(struct sched_device *device)
-{
-    lockd_list_each (at, &device->share.users) {
-        lockd_list_remove(at);
-        free(lockd_entry(at, struct sched_user, of_device));
-    }
-}
-
 static void count_wanting(struct sched_party *party, int sign)
 {
     struct sched_device_share *share = &party->device->share;
-    struct sched_user *user = party->share.user;
-    const uint64_t weight = (uint64_t)sign * party->share.weight;
     const uint32_t one = (uint32_t)sign;
 
-    share->weights += weight;
     if (party->share.first)
-        share->first_weights += weight;
+        share->first_weights += (uint64_t)sign * party->share.weight;
     share->batch_queued += party->share.batch_queued ? one : 0;
     share->batch_beside += party->share.batch_beside ? one : 0;
-    if (user == NULL)
-        return;
-    user->weights += weight;
-    user->wanting += one;
-    user->first += party->share.first ? one : 0;
+    if (party->share.user != NULL)
+        party->share.user->first += party->share.first ? one : 0;
 }
 
-void sched_share_note(struct sched_party *party, uint64_t now)
+void sched_share_note(struct sched_party *party)
 {
     struct sched_party_share *share = &party->share;
-    const bool queued = party->wait.queued_of == &party->device->waiting.queue,
-               wants = (queued || party->turn.held) && party->member_count != 0 &&
-                       !sched_party_is_background(party);
+    const bool queued = party->wait.queued_of == &party->device->waiting.queue;
 
-    if (share->wants)
-        count_wanting(party, -1);
-    share->wants = wants;
+    count_wanting(party, -1);
     share->batch_queued = share->batch_beside = share->first = false;
-    share->user = NULL;
-    if (!wants)
-        return;
+    share->user = party->wanting.user;
     share->weight = party->weight;
+    if (!party->wanting.wants)
+        return;
     share->first = party->bursts.first;
     share->batch_queued = queued && !share->first && party->turn.skipped == 0;
     share->batch_beside = !queued && party->turn.backfilled && !share->first;
-    share->user = user_of(party->device,
-                          sched_member_of(party->members.next, of_party)->client->user, now);
     count_wanting(party, 1);
 }
 
@@ -163,19 +116,19 @@ static bool went_first(const struct sched_party *party)
     return party->share.first || (party->turn.interrupts && sched_party_is_new(party));
 }
 
-void sched_share_ran(struct sched_party *party, uint64_t ns, uint64_t now)
+void sched_share_ran(struct sched_party *party, uint64_t ns, bool contended, uint64_t now)
 {
+    party->fair.level_then = party->device->fair.level;
+    if (party->gang->wanting != 0) /* else it keeps a place that nobody wants */
+        party->bursts.now += ns;
+    if (!contended)
+        return;
     if (party->share.first || sched_party_is_known(party))
         fade_add(&party->share.had, ns,
                  now); /* its ordinary turns, too: else both would add up */
     fade_add(&party->share.all, ns, now);
-    if (party->share.user != NULL && went_first(party))
-        fade_add(&party->share.user->had, ns, now);
-}
-
-static double mean_weight(const struct sched_user *user)
-{
-    return user->wanting == 0 ? 0 : (double)user->weights / user->wanting;
+    if (party->wanting.user != NULL && went_first(party))
+        fade_add(&party->wanting.user->had, ns, now);
 }
 
 /* The part of the device that is due to interactive parties together: by weight, and no more than
@@ -184,16 +137,16 @@ static double due_to_interactive(const struct sched_device *device)
 {
     double first = 0, all = 0;
 
-    for (const struct lockd_list *at = device->share.users.next; at != &device->share.users;
+    for (const struct lockd_list *at = device->wanting.users.next; at != &device->wanting.users;
          at = at->next) {
         const struct sched_user *user = lockd_entry(at, struct sched_user, of_device);
 
-        all += mean_weight(user);
-        first += user->first != 0 ? mean_weight(user) : 0;
+        all += sched_user_weight(user);
+        first += user->first != 0 ? sched_user_weight(user) : 0;
     }
-    if (device->share.weights == 0 || all == 0)
+    if (device->wanting.weights == 0 || all == 0)
         return 1;
-    return smaller_of((double)device->share.first_weights / (double)device->share.weights,
+    return smaller_of((double)device->share.first_weights / (double)device->wanting.weights,
                       first / all);
 }
 
@@ -203,8 +156,8 @@ static double due_to_interactive(const struct sched_device *device)
 static double had_of_due(const struct sched_party *party, uint64_t now)
 {
     const struct sched_device *device = party->device;
-    const struct sched_user *user = party->share.user;
-    const double all = (double)device->share.weights,
+    const struct sched_user *user = party->wanting.user;
+    const double all = (double)device->wanting.weights,
                  leaves = larger_of(1 - sched_device_keeps(device), 0.01),
                  own = faded_part(&party->share.had, now) * all /
                        (double)sched_max(party->share.weight, 1),
@@ -212,12 +165,12 @@ static double had_of_due(const struct sched_party *party, uint64_t now)
     const double part = sched_party_is_known(party) ? larger_of(own, whole) : own;
     double users = 0;
 
-    if (user == NULL || mean_weight(user) == 0)
+    if (user == NULL || sched_user_weight(user) == 0)
         return part;
-    for (const struct lockd_list *at = device->share.users.next; at != &device->share.users;
+    for (const struct lockd_list *at = device->wanting.users.next; at != &device->wanting.users;
          at = at->next)
-        users += mean_weight(lockd_entry(at, struct sched_user, of_device));
-    return larger_of(part, faded_part(&user->had, now) * users / mean_weight(user));
+        users += sched_user_weight(lockd_entry(at, struct sched_user, of_device));
+    return larger_of(part, faded_part(&user->had, now) * users / sched_user_weight(user));
 }
 
 /* --- the device's account --- */
@@ -295,7 +248,7 @@ static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
     const double keeps = sched_device_keeps(device), part = (double)ns;
 
     if (held_off)
-        share->held_off_ns += ns;
+        device->turns.held_off_ns += ns;
     share->spare += held_off ? -part * keeps : part * (1 - keeps);
     share->spare = smaller_of(share->spare, (double)SPARE_MOST);
     share->spare = larger_of(share->spare, -(double)DEBT_MOST);
@@ -410,7 +363,7 @@ static double measure_begun(const struct sched_device *device)
 
 /* It had more than is due, and the account does not hold what is asked for that. One for which others
  * stopped is not sent back. */
-bool sched_share_owes(const struct sched_party *party)
+static bool is_in_debt(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
 
@@ -420,7 +373,7 @@ bool sched_share_owes(const struct sched_party *party)
 
 /* While one of the others has a turn it is only the floor that counts. What its user had does not:
  * a small one may have a turn at any time, and the party would wait for ever. */
-bool sched_share_waits(const struct sched_party *party)
+static bool waits_for_floor(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
     const struct sched_device_share *share =
@@ -431,5 +384,57 @@ bool sched_share_waits(const struct sched_party *party)
         return false;
     if (share->batch_held)
         return share->spare + measure_begun(device) < 0 && is_kept_off(device, share->at);
-    return sched_share_owes(party);
+    return is_in_debt(party);
+}
+
+enum sched_turn_now sched_share_now(const struct sched_party *party)
+{
+    if (waits_for_floor(party))
+        return SCHED_TURN_WAITS;
+    return is_in_debt(party) ? SCHED_TURN_SHARES : SCHED_TURN_DUE;
+}
+
+/* --- the beginning and the end --- */
+
+void sched_share_open(struct sched_device *device, uint64_t now)
+{
+    device->share.generation = UINT64_MAX;
+    device->share.at = now; /* nothing is saved up yet */
+    device->fair.level = LEVEL_START;
+}
+
+void sched_share_join(struct sched_party *party)
+{
+    party->bursts.usual = party->bursts.quiet_at = LOCKD_NEVER;
+}
+
+void sched_share_merge(struct sched_party *to, const struct sched_party *from)
+{
+    to->fair.virtual_ns = sched_max(to->fair.virtual_ns, from->fair.virtual_ns);
+    if (to->member_count != 0)
+        return;
+    to->fair.level_then = from->fair.level_then;
+    to->bursts = from->bursts;
+    to->share.had = from->share.had;
+    to->share.all = from->share.all;
+}
+
+void sched_share_leave(const struct sched_party *party, struct sched_client_left *left)
+{
+    left->bursts = party->bursts;
+    left->had = party->share.had;
+    left->all = party->share.all;
+}
+
+void sched_share_arrive(struct sched_party *party, const struct sched_client_left *left)
+{
+    party->bursts = left->bursts;
+    party->share.had = left->had;
+    party->share.all = left->all;
+    party->fair.level_then = party->device->fair.level;
+}
+
+bool sched_share_is_first(const struct sched_party *party)
+{
+    return party->share.first;
 }

@@ -5,13 +5,27 @@
 #ifndef GS_LOCKD_SCHED_SHARES_H
 #define GS_LOCKD_SCHED_SHARES_H
 
-#include "lockd/sched/state.h"
+#include "lockd/sched/interactive.h"
+#include "lockd/sched/policy.h"
 
+/* What all policies keep of a party's bursts and of what it had; also those that do not decide by
+ * it, since another policy may come into force at any time. */
+#define SCHED_POLICY_BY_BURSTS                                                                 \
+    .opened = sched_share_open, .joined = sched_share_join, .merged = sched_share_merge,       \
+    .leaves = sched_share_leave, .arrives = sched_share_arrive, .noted = sched_share_note,     \
+    .wants = sched_burst_begun, .rests = sched_burst_ended, .counts = sched_share_count,       \
+    .settled = sched_share_settle, .idle = sched_party_idle, .class = sched_party_class,       \
+    .first = sched_share_is_first, .now = sched_share_now
+
+void sched_share_open(struct sched_device *device, uint64_t now);
+void sched_share_join(struct sched_party *party);
+void sched_share_merge(struct sched_party *to, const struct sched_party *from);
+void sched_share_leave(const struct sched_party *party, struct sched_client_left *left);
+void sched_share_arrive(struct sched_party *party, const struct sched_client_left *left);
 /* It waits now, or has its place, or neither any more: shares of the device follow from that. */
-void sched_share_note(struct sched_party *party, uint64_t now);
-void sched_share_free(struct sched_device *device);
-/* It ran for so long, up to now, while others waited. */
-void sched_share_ran(struct sched_party *party, uint64_t ns, uint64_t now);
+void sched_share_note(struct sched_party *party);
+/* It ran for so long, up to now. */
+void sched_share_ran(struct sched_party *party, uint64_t ns, bool contended, uint64_t now);
 
 /* Brings the device's account up to now. */
 void sched_share_count(struct sched_device *device, uint64_t now);
@@ -22,9 +36,8 @@ void sched_share_settle(struct sched_device *device, uint64_t now);
  * over. */
 uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched_party *holder,
                               uint64_t now);
-/* Others come before it although it is the first in the queue: they have not had their floor. */
-bool sched_share_waits(const struct sched_party *party);
-/* Other interactive parties come before it: it had more than its share. */
-bool sched_share_owes(const struct sched_party *party);
+/* Do others come before it although it is the first in the queue? */
+enum sched_turn_now sched_share_now(const struct sched_party *party);
+bool sched_share_is_first(const struct sched_party *party);
 
 #endif

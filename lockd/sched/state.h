@@ -4,7 +4,8 @@
  * files of the room, bottom first: each calls only those above it in this list.
  *
  *   ordered_set.c a set in order, with the lowest value of each part of it
- *   device.c      devices come and go; what is to be looked at before the event ends
+ *   device.c      devices come and go; which parties want them; what is to be looked at before
+ *                 the event ends
  *   quantum.c     cost of a switch, length of a turn
  *   interactive.c which parties are interactive
  *   shares.c      for how long the others let them go first
@@ -78,6 +79,7 @@ struct sched_party {
     struct sched_party_time time;
     struct sched_party_bursts bursts;
     struct sched_party_fair fair;
+    struct sched_party_wanting wanting;
     struct sched_party_share share;
     struct sched_party_books books;
 };
@@ -139,6 +141,7 @@ struct sched_device {
     struct sched_device_cleared cleared;
     struct sched_device_told told;
     struct sched_device_fair fair;
+    struct sched_device_wanting wanting;
     struct sched_device_share share;
     struct sched_device_group group;
 };
@@ -271,6 +274,37 @@ static inline bool sched_gang_wants(const struct sched_gang *gang)
 static inline bool sched_gang_is_split(const struct sched_gang *gang)
 {
     return gang->client_count > 1 && gang->computing != 0 && gang->idling != 0;
+}
+
+/* The class of any program of the gang; background if all have that class. */
+static inline enum gs_wire_class sched_gang_class(const struct sched_gang *gang)
+{
+    bool all = true, batch = false;
+
+    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
+         at = at->next) {
+        const struct sched_party *party = lockd_entry(at, struct sched_party, of_gang);
+
+        for (const struct lockd_list *of = party->members.next; of != &party->members;
+             of = of->next) {
+            const enum gs_wire_class class =
+                lockd_entry(of, struct sched_member, of_party)->client->class;
+
+            if (class == GS_CLASS_INTERACTIVE)
+                return class;
+            all = all && class == GS_CLASS_BACKGROUND;
+            batch = batch || class == GS_CLASS_BATCH;
+        }
+    }
+    if (all && !lockd_list_empty(&gang->parties))
+        return GS_CLASS_BACKGROUND;
+    return batch ? GS_CLASS_BATCH : GS_CLASS_AUTO;
+}
+
+/* Does it run only while no other party wants the device? */
+static inline bool sched_party_is_background(const struct sched_party *party)
+{
+    return sched_gang_class(party->gang) == GS_CLASS_BACKGROUND;
 }
 
 #define sched_member_of(at, link) lockd_entry(at, struct sched_member, link)

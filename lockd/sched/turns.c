@@ -21,8 +21,6 @@
 
 #include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
-#include "lockd/sched/interactive.h"
-#include "lockd/sched/shares.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/queue.h"
@@ -118,14 +116,14 @@ static bool has_room(const struct sched_device *device, const struct sched_party
  * memory gets it. */
 static bool stays_behind(const struct sched_device *device, const struct sched_party *party)
 {
-    return device->share.weights != 0 && !sched_party_blocked(party) &&
+    return device->wanting.weights != 0 && !sched_party_blocked(party) &&
            sched_party_is_background(party);
 }
 
 /* ... and leaves at once when such a one comes, also where there is room for both. */
 static void stop_background(struct sched_device *device, uint64_t now)
 {
-    if (device->sched->background == 0 || device->share.weights == 0)
+    if (device->sched->background == 0 || device->wanting.weights == 0)
         return;
     lockd_list_each (at, &device->turns.holders) {
         struct sched_party *party = sched_party_of(at, turn.holder);
@@ -266,6 +264,7 @@ static void end_turn(struct sched_party *victim, struct sched_party *head, uint6
 {
     const bool cut = now < victim->turn.until; /* it has none before it has come to run */
     const bool interrupted = cut && !victim->turn.backfilled;
+    const struct sched_policy *policy = sched_policy_of(victim->device);
 
     lockd_list_each (at, &victim->gang->parties) {
         struct sched_party *party = sched_party_of(at, of_gang);
@@ -279,7 +278,8 @@ static void end_turn(struct sched_party *victim, struct sched_party *head, uint6
     victim->wait.behind_arrival = head->wait.arrival;
     if (interrupted) {
         victim->device->waiting.back = victim;
-        sched_party_trial_ends(victim);
+        if (policy->cut != NULL)
+            policy->cut(victim);
     }
     head->turn.interrupts = head->turn.interrupts || interrupted;
     sched_lease_end(victim->gang, now);
@@ -476,7 +476,7 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
 
 void sched_turns_plan(struct sched_device *device, uint64_t now)
 {
-    sched_share_count(device, now);
+    sched_policy_of(device)->counts(device, now);
     sched_stop_watch(device, now);
     change_mode(device, now);
     sched_queue_look_again(device, now);
@@ -501,5 +501,5 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
     }
     sched_together_end_plan(device);
     sched_lease_retry(device, now);
-    sched_share_settle(device, now);
+    sched_policy_of(device)->settled(device, now);
 }
