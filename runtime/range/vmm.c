@@ -18,7 +18,7 @@
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/shares.h"
 
-#define ATTEMPTS 4 /* at releasing memory: a single call may fail for reasons of its own */
+#define ATTEMPTS 4 /* at releasing memory, or rights: a single call may fail by itself */
 
 static CUmemAccessDesc access_from(CUdevice ordinal)
 {
@@ -119,6 +119,47 @@ CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk)
     else if (range->own == NULL && chunk == 0)
         gs_edge_map(range);
     return result;
+}
+
+/* The rights that the program has given the range's own device; all of them for cuMemAlloc's. */
+static CUmemAccessDesc own_access(const struct gs_range *range)
+{
+    CUmemAccessDesc access = access_from(range->device->ordinal);
+
+    if (range->own == NULL)
+        return access;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (unsigned i = 0; i < range->own->access_count; i++)
+        if (range->own->access[i].location.id == range->device->ordinal)
+            access = range->own->access[i];
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return access;
+}
+
+CUresult gs_vmm_open(const struct gs_range *range, uint32_t chunk)
+{
+    const CUmemAccessDesc all = access_from(range->device->ordinal);
+
+    return own_access(range).flags == all.flags
+               ? CUDA_SUCCESS
+               : gs_driver.cuMemSetAccess(gs_range_chunk_address(range, chunk),
+                                          gs_range_chunk_bytes(range, chunk), &all, 1);
+}
+
+void gs_vmm_close(const struct gs_range *range, uint32_t chunk)
+{
+    const CUmemAccessDesc access = own_access(range);
+    CUresult result = CUDA_ERROR_UNKNOWN;
+
+    if (access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        return;
+    for (unsigned i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
+        result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, chunk),
+                                          gs_range_chunk_bytes(range, chunk), &access, 1);
+    if (result != CUDA_SUCCESS)
+        gs_log("rights at %#llx: CUresult %d",
+               (unsigned long long)gs_range_chunk_address(range, chunk), result);
 }
 
 CUresult gs_vmm_unmap_at(CUdeviceptr address, uint64_t bytes)

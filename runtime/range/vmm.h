@@ -12,6 +12,11 @@
 CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk);
 CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk);
 
+/* Between these two calls the library can read and write the chunk's memory, which is mapped, at
+ * its address, whatever rights the program has given its own device there. The gate is closed. */
+CUresult gs_vmm_open(const struct gs_range *range, uint32_t chunk);
+void gs_vmm_close(const struct gs_range *range, uint32_t chunk);
+
 /* Unmaps what is mapped at exactly these addresses. Any thread. */
 CUresult gs_vmm_unmap_at(CUdeviceptr address, uint64_t bytes);
 

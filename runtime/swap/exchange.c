@@ -76,11 +76,14 @@ static CUresult copy_chunk(const struct gs_exchange_chunk *it, CUdeviceptr there
 {
     const uint64_t from = gs_now();
     double each;
-    CUresult result = gs_driver.cuMemcpyDtoD_v2(
-        there, gs_range_chunk_address(it->range, it->index), it->bytes);
+    CUresult result = gs_vmm_open(it->range, it->index);
 
     if (result == CUDA_SUCCESS)
+        result = gs_driver.cuMemcpyDtoD_v2(there, gs_range_chunk_address(it->range, it->index),
+                                           it->bytes);
+    if (result == CUDA_SUCCESS)
         result = gs_driver.cuCtxSynchronize(); /* the copy is asynchronous */
+    gs_vmm_close(it->range, it->index);
     if (result != CUDA_SUCCESS)
         return result;
     each = (double)(gs_now() - from) / (double)it->bytes;

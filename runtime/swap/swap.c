@@ -23,6 +23,7 @@
 #include "runtime/base/config.h"
 #include "runtime/swap/swap_mover.h"
 #include "runtime/range/memory_lock.h"
+#include "runtime/range/vmm.h"
 
 #define DROPPED     64u            /* host copies that are released at a time */
 #define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed, so that the bus never waits */
@@ -98,6 +99,7 @@ static void begin_hashing(struct gs_mover *mover, struct gs_job *job)
     const uint64_t slot = (uint64_t)(job - mover->jobs);
     const uint64_t blocks = (job->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES;
 
+    gs_vmm_open(job->range, job->index); /* if that fails, so will the copy */
     if (gs_backend_of(job->range)->send != NULL || mover->results == NULL ||
         mover->context->hash == NULL || blocks > GS_HASH_MOST)
         return;
@@ -220,7 +222,9 @@ static CUresult queue_in(struct gs_mover *mover, uint64_t room)
     job->stage = GS_JOB_COPYING;
     mover->queued++;
     mover->queued_bytes += job->bytes;
-    result = gs_job_copy_in(job, mover->copies);
+    result = gs_vmm_open(job->range, job->index);
+    if (result == CUDA_SUCCESS)
+        result = gs_job_copy_in(job, mover->copies);
     if (result == CUDA_SUCCESS)
         result = gs_mover_mark(&job->done, mover->copies);
     if (result != CUDA_SUCCESS)
@@ -411,8 +415,11 @@ bool gs_swap_fill(struct gs_range *range, uint32_t index)
 
     if (mover == NULL)
         return false;
-    result = gs_job_copy_in(&job, mover->copies);
+    result = gs_vmm_open(range, index);
+    if (result == CUDA_SUCCESS)
+        result = gs_job_copy_in(&job, mover->copies);
     finished = gs_driver.cuStreamSynchronize(mover->copies); /* some copies may be under way */
+    gs_vmm_close(range, index);
     gs_mover_leave();
     return result == CUDA_SUCCESS && finished == CUDA_SUCCESS;
 }

@@ -16,6 +16,7 @@
 #include "runtime/range/chunk.h"
 #include "runtime/range/discard.h"
 #include "runtime/range/memory_lock.h"
+#include "runtime/range/vmm.h"
 
 static bool make_streams(struct gs_mover *mover)
 {
@@ -157,6 +158,8 @@ void gs_mover_settle(struct gs_job *job, uint8_t state)
     struct gs_device *device = job->range->device;
     bool needed;
 
+    if (state == GS_CHUNK_RESIDENT)
+        gs_vmm_close(job->range, job->index);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     needed = job->range->life == GS_RANGE_LIVE && gs_range_is_needed(job->range);
     if (state != job->chunk->state && state == GS_CHUNK_RESIDENT) {

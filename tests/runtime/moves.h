@@ -27,6 +27,11 @@ CUresult moves_map_exportable(struct moves_block *block);
 CUresult moves_unmap(struct moves_block *block);
 CUresult moves_map(struct moves_block *block);
 
+/* Gives device 0 these rights (CUmemAccess_flags) of its memory. */
+CUresult moves_set_rights(const struct moves_block *block, unsigned flags);
+/* CUDA_SUCCESS if it has exactly these where the memory is now. */
+CUresult moves_has_rights(const struct moves_block *block, unsigned flags);
+
 /* Exports its memory by a thread that has no current context. */
 CUresult moves_export_bare(const struct moves_block *block);
 

@@ -3,6 +3,9 @@
  * moves_own.c: memory that moves.c maps and exports by itself. No state.
  */
 #include "tests/runtime/moves.h"
+
+#include <unistd.h>
+
 #include "tests/runtime/check.h"
 
 CUresult moves_map(struct moves_block *block)
@@ -15,6 +18,43 @@ CUresult moves_map(struct moves_block *block)
         result = cuMemRelease(block->handle); /* the mapping keeps it */
     return result == CUDA_SUCCESS ? cuMemSetAccess(block->device, block->bytes, &access, 1)
                                   : result;
+}
+
+CUresult moves_set_rights(const struct moves_block *block, unsigned flags)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+                                    .flags = (CUmemAccess_flags)flags};
+
+    return cuMemSetAccess(block->device, block->bytes, &access, 1);
+}
+
+/* A byte goes through a pipe and back. Device addresses of the simulation are the host's, too. */
+static unsigned rights_at(CUdeviceptr address, const int ends[2])
+{
+    /* NOLINTNEXTLINE(performance-no-int-to-ptr): the address is one */
+    void *byte = (void *)address;
+    char spare;
+
+    if (write(ends[1], byte, 1) != 1)
+        return CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    if (read(ends[0], byte, 1) == 1)
+        return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    CHECK(read(ends[0], &spare, 1) == 1);
+    return CU_MEM_ACCESS_FLAGS_PROT_READ;
+}
+
+CUresult moves_has_rights(const struct moves_block *block, unsigned flags)
+{
+    CUresult result = CUDA_SUCCESS;
+    int ends[2];
+
+    CHECK(pipe(ends) == 0);
+    for (size_t at = 0; at < block->bytes; at += MIB)
+        if (rights_at(block->device + at, ends) != flags)
+            result = CUDA_ERROR_UNKNOWN;
+    close(ends[0]);
+    close(ends[1]);
+    return result;
 }
 
 CUresult moves_unmap(struct moves_block *block)

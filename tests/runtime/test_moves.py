@@ -95,6 +95,26 @@ class Moves(BuildTest):
             told.end()
             other.end()
 
+    def test_rights(self):
+        """What the program has made readable only, or not even that, leaves and comes back with its contents and these rights."""
+        none, read, all_ = 0, 1, 3
+        with Card(self.build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
+            told, other = Told(card), Told(card)
+            check(told.say("alloc 1") == "ok", "a block that can be touched")
+            check(told.say("export 20") == "ok" and told.say("export 70") == "ok", "90 MiB of its own")
+            for first, second in ((read, all_), (all_, none), (none, read)):
+                text = f"rights {first} and {second}"
+                check(told.say(f"rights 1 {first}") == "ok" and told.say(f"rights 2 {second}") == "ok", text)
+                for _ in range(2):
+                    told.make_room(other)
+                    check(told.say("touch", 60) == "ok", f"{text}: everything comes back")
+                    told.until(lambda entry: entry["resident"] == entry["demand"])
+                    check(told.say(f"has 1 {first}") == "ok" and told.say(f"has 2 {second}") == "ok", f"{text}: they are as before")
+                check(told.say(f"rights 1 {all_}") == "ok" and told.say(f"rights 2 {all_}") == "ok" and told.say("check") == "ok",
+                      f"{text}: every byte")
+            told.end()
+            other.end()
+
     def test_without_address(self):
         """What the program has unmapped and holds on to cannot leave: it counts as pinned, and nobody waits for it in vain."""
         with Card(self.build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
