@@ -16,13 +16,16 @@
 
 #include <string.h>
 
-/* Room for the contexts of programs yet to come. With GPUSHARE_DEVICE_LIMIT nobody measures the
- * card, and the limit is meant to be used up. */
+/* Room for the contexts of programs yet to come. GPUSHARE_DEVICE_LIMIT is meant to be used up: what
+ * the card has beyond it is such room. */
 uint64_t sched_device_reserve(const struct sched_device *device)
 {
     if (device->sched->settings.reserve != LOCKD_AUTO)
         return device->sched->settings.reserve;
-    return device->measure.measured ? sched_clamp(device->measure.total / 64, 2 * MIB, GIB) : 0;
+    return device->measure.measured
+               ? sched_less(sched_clamp(device->measure.total / 64, 2 * MIB, GIB),
+                            device->measure.beyond_total)
+               : 0;
 }
 
 /* A shortage that the driver reported passes: it makes programs wait, and is no reason to

@@ -11,8 +11,9 @@
  *
  * A report that contradicts the known value opens a *doubt*. One program's word is not enough:
  * a moment later it is asked again, together with some others. A value that another program
- * agrees to is known from then on; so is one that no program denied for a while. A tie keeps
- * the old value.
+ * agrees to is known from then on; so is one that no program denied for a while, in which all
+ * were asked twice. A tie keeps the old value. A program in which an allocation is under way has
+ * no figure of free memory to say, so it neither agrees nor denies.
  *
  * The memory of a program whose connection has ended is not external for the next few seconds
  * either: the program has lost its connection and comes back, or the driver clears up after
@@ -82,25 +83,9 @@ uint64_t sched_measure_unclaimed(const struct sched_device *device)
     return sched_min(device->measure.external + departed_bytes(device), device->measure.total);
 }
 
-uint64_t sched_measure_deadline(const struct sched_device *device)
-{
-    return departed_bytes(device) != 0 ? device->measure.departed.since + DEPARTED_WINDOW
-                                       : LOCKD_NEVER;
-}
-
 static uint64_t steps_up(uint64_t bytes)
 {
     return (bytes + SHARE_STEP - 1) / SHARE_STEP * SHARE_STEP;
-}
-
-/* A rise may be what another program has allocated and not yet said. What all together may hold
- * explains it for much longer than a moment: one may be in the middle of a large allocation. */
-static uint64_t wait_for(const struct sched_device *device, uint64_t value)
-{
-    const uint64_t unsaid = sched_less(device->books.sum.hold, device->books.sum.resident),
-                   risen = sched_less(value, device->measure.external);
-
-    return risen != 0 && risen <= unsaid ? EXTERNAL_UNSAID : EXTERNAL_CONFIRM;
 }
 
 static void begin_doubt(struct sched_member *member, uint64_t value, uint64_t now)
@@ -110,7 +95,7 @@ static void begin_doubt(struct sched_member *member, uint64_t value, uint64_t no
     device->measure.doubt = (struct sched_doubt){
         .by = member,
         .value = value,
-        .ask_at = sched_max(now + wait_for(device, value), device->measure.doubt.ask_next),
+        .ask_at = sched_max(now + EXTERNAL_CONFIRM, device->measure.doubt.ask_next),
         .ask_next = device->measure.doubt.ask_next,
     };
 }
@@ -175,6 +160,19 @@ static void ask_anybody(struct sched_device *device)
     }
 }
 
+static uint64_t time_to_ask(const struct sched_doubt *open)
+{
+    return open->by == NULL ? LOCKD_NEVER : open->asked ? open->again_at : open->ask_at;
+}
+
+uint64_t sched_measure_deadline(const struct sched_device *device)
+{
+    return sched_min(time_to_ask(&device->measure.doubt),
+                     departed_bytes(device) != 0
+                         ? device->measure.departed.since + DEPARTED_WINDOW
+                         : LOCKD_NEVER);
+}
+
 void sched_measure_ask(struct sched_device *device, uint64_t now)
 {
     struct sched_doubt *open = &device->measure.doubt;
@@ -182,9 +180,10 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
 
     if (expire_departed(device, now))
         ask_anybody(device);
-    if (open->by == NULL || open->asked || now < open->ask_at)
+    if (now < time_to_ask(open))
         return;
     open->asked = true;
+    open->again_at = now + EXTERNAL_UNSAID;
     open->ask_next = now + ASK_PAUSE;
     ask_member(open->by);
     lockd_list_each (at, &device->members) {
@@ -220,6 +219,7 @@ static void measure_external(struct sched_member *member, uint64_t device_free, 
 
     if (device->measure.restarted && now - device->sched->created < RESTART_WINDOW)
         return;
+    device->measure.beyond_total = sched_less(device_free + sure, device->measure.total);
     if (!device->measure.measured) {
         device->measure.external = sched_min(steps_up(least), device->measure.total);
         device->measure.measured = true;

@@ -19,7 +19,7 @@ void sched_measure_recount(struct sched_device *device);
 void sched_measure_forget(const struct sched_member *member, uint64_t now);
 /* Bytes on the device that may have belonged to a newcomer with memory all the time. */
 uint64_t sched_measure_unclaimed(const struct sched_device *device);
-/* When somebody must be asked though nobody has a doubt; LOCKD_NEVER: it is not so. */
+/* When programs are to be asked; LOCKD_NEVER: there is no reason to. */
 uint64_t sched_measure_deadline(const struct sched_device *device);
 /* It came with memory: that may have been measured before it said so. back: from an earlier
  * daemon, so that more of them may follow. */

@@ -46,6 +46,7 @@ struct sched_doubt {
     struct sched_member *by; /* NULL: there is none */
     uint64_t value, ask_at;
     uint64_t ask_next; /* not before */
+    uint64_t again_at; /* those that could not tell when they were asked are asked again */
     bool asked, alone; /* alone: there was nobody else to ask */
 };
 
@@ -304,6 +305,7 @@ struct sched_device_agenda {
 /* How large it is, and what on it nobody can move: measure.c. */
 struct sched_device_measure {
     uint64_t total, external;
+    uint64_t beyond_total; /* more than the total is free for programs: the total is a limit */
     bool measured, restarted;
     uint64_t settle_until; /* clients of an earlier daemon are still coming back */
     struct sched_doubt doubt;

@@ -53,8 +53,6 @@ static void note_deadline(struct sched_device *device)
     if (device->space.fell_at != 0)
         device->deadline = sched_min(device->deadline, device->space.fell_at + RISE_PAUSE);
     device->deadline = sched_min(device->deadline, sched_measure_deadline(device));
-    if (device->measure.doubt.by != NULL && !device->measure.doubt.asked)
-        device->deadline = sched_min(device->deadline, device->measure.doubt.ask_at);
 }
 
 static void plan_device(struct sched_device *device, uint64_t now)

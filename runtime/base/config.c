@@ -12,6 +12,8 @@
 #include "runtime/base/log.h"
 #include "runtime/base/others.h"
 
+#define LIMIT_LEAST (2ull << 20) /* bytes: memory is given in pieces of that size */
+
 struct gs_runtime gs_runtime;
 
 static bool is_set_to_one(const char *name)
@@ -76,10 +78,13 @@ void gs_config_read(struct gs_config *config)
     if (placement != NULL && *placement != '\0' && !config->placed_once)
         gs_say_once(&said_placement, "GPUSHARE_PLACEMENT=%s is ignored: write once", placement);
     if (limit != NULL && *limit != '\0' &&
-        (gs_size_parse(limit, &config->device_limit) != 0 || config->device_limit == 0)) {
+        (gs_size_parse(limit, &config->device_limit) != 0 ||
+         config->device_limit < LIMIT_LEAST)) {
         config->device_limit = 0;
-        gs_say_once(&said, "GPUSHARE_DEVICE_LIMIT=%s is ignored: write a size such as 16GiB",
-                    limit);
+        gs_say_once(
+            &said,
+            "GPUSHARE_DEVICE_LIMIT=%s is ignored: write a size such as 16GiB, at least 2MiB",
+            limit);
     }
     if (memory != NULL && *memory != '\0' && !config->native_memory && !config->managed_memory)
         gs_say_once(&said_memory, "GPUSHARE_MEMORY=%s is ignored: write native or managed",

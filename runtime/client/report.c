@@ -40,8 +40,8 @@ static unsigned slot_of(const struct gs_device *device)
     return i;
 }
 
-/* The free memory as the driver reports it, if that is about the whole card and no smaller limit
- * is set. */
+/* The free memory as the driver reports it, also where a limit is set: the card may have less left
+ * than that. */
 static uint64_t measure_free(const struct gs_device *device)
 {
     const struct gs_context *context = gs_context_for(device);
@@ -49,8 +49,7 @@ static uint64_t measure_free(const struct gs_device *device)
     CUresult result;
     CUcontext popped;
 
-    if (device->total != device->physical || context == NULL ||
-        gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
+    if (context == NULL || gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
         return UINT64_MAX;
     result = gs_driver.cuMemGetInfo_v2(&free_bytes, &total);
     gs_driver.cuCtxPopCurrent_v2(&popped);

@@ -188,7 +188,7 @@ class Cases(BuildTest):
                         "multicast_address", "newer_calls", "multicast_newer", "endpoint"), "mappings", memory="512MiB", **more)
 
     def test_settings_that_are_wrong(self):
-        for name, value in (("GPUSHARE_DEVICE_LIMIT", "0"), ("GPUSHARE_LOG", "/tmp"), ("GPUSHARE_MEMORY", "fast")):
+        for name, value in (("GPUSHARE_DEVICE_LIMIT", "0"), ("GPUSHARE_DEVICE_LIMIT", "100"), ("GPUSHARE_LOG", "/tmp"), ("GPUSHARE_MEMORY", "fast")):
             err = run_case(self.build, "frees", silent=False, **{name: value})
             self.assertEqual((err.count(f"{name}={value}"), err.count("\n")), (1, 1), err)
 

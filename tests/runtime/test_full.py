@@ -61,6 +61,15 @@ class Full(BuildTest):
             ok(told, "check")
             told.end()
 
+    def test_a_limit_near_the_cards_size(self):
+        """The card has less than the limit says: the program is told so."""
+        with full_card(self.build, GPUSHARE_DEVICE_LIMIT=f"{CARD - 8}MiB", SIMCUDA_SLOW=SLOW) as card:
+            told = Told(card)
+            answers = [told.say("alloc 10") for _ in range(13)]
+            check(answers[:9] == ["ok"] * 9 and answers[-1] == "error 2", f"{answers}")
+            ok(told, "check")
+            told.end()
+
 
 if __name__ == "__main__":
     main()

@@ -48,7 +48,8 @@ static void lock_external_the_other_does_not_answer_it_is_believed(void **state)
     assert_true(device_of(h)->measure.external == 2 * GIB);
 }
 
-/* One client places what its budget allows and has not said so yet; the other one measures. */
+/* One client places what its budget allows and has not said so yet, and no figure of free memory
+ * either; the other one measures. */
 static void lock_allocation_under_way_is_not_external(void **state)
 {
     struct harness *h = *state;
@@ -56,6 +57,7 @@ static void lock_allocation_under_way_is_not_external(void **state)
     h->free_bytes = 10 * GIB;
     say_state(h, 0, R, 0, 0);
     assert_true(h->client[0].target.budget >= 4 * GIB);
+    h->client[0].state.device_free = UINT64_MAX;
     h->free_bytes = 6 * GIB;
     for (int i = 0; i < 10; i++) {
         say_state(h, 1, W, 0, 0);
@@ -64,6 +66,39 @@ static void lock_allocation_under_way_is_not_external(void **state)
     assert_true(device_of(h)->measure.external == 0);
     say_state(h, 0, R, 4 * GIB, 4 * GIB);
     assert_true(device_of(h)->measure.external == 0);
+}
+
+/* The budget of a program that has nothing under way does not hide what a newcomer's context takes. */
+static void lock_newcomers_context_is_known_soon(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    say_state(h, 0, R, 0, 0);
+    assert_true(h->client[0].target.budget >= 4 * GIB);
+    h->free_bytes = 9 * GIB;
+    say_state(h, 1, 0, 0, 0);
+    pass_time(h, EXTERNAL_CONFIRM);
+    assert_true(device_of(h)->measure.external == GIB);
+}
+
+/* The one that could tell has an allocation under way when it is asked: it is asked again. */
+static void lock_those_who_could_not_tell_are_asked_again(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    say_state(h, 0, 0, 0, 0);
+    say_state(h, 1, 0, 0, 0);
+    h->client[0].state.device_free = UINT64_MAX;
+    h->free_bytes = 9 * GIB;
+    say_state(h, 1, 0, 0, 0);
+    h->client[1].state.device_free = UINT64_MAX; /* nor can the first one now */
+    pass_time(h, EXTERNAL_CONFIRM);
+    assert_true(device_of(h)->measure.external == 0);
+    h->client[0].state.device_free = h->free_bytes;
+    pass_time(h, EXTERNAL_UNSAID);
+    assert_true(device_of(h)->measure.external == GIB);
 }
 
 /* More than all clients may hold is somebody else's: no need to look for long. */
@@ -306,6 +341,8 @@ int main(void)
         scenario(lock_external_must_be_seen_by_two),
         scenario(lock_external_the_other_does_not_answer_it_is_believed),
         scenario(lock_allocation_under_way_is_not_external),
+        scenario(lock_newcomers_context_is_known_soon),
+        scenario(lock_those_who_could_not_tell_are_asked_again),
         scenario(lock_rise_beyond_budgets_is_believed_soon),
         scenario(lock_new_daemon_takes_no_client_for_external),
         scenario(lock_moving_client_external_not_measured),

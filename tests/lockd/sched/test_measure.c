@@ -26,6 +26,25 @@ static void lock_limit_in_force_all_of_it_is_given(void **state)
     assert_true(h->client[0].target.capacity == h->total);
 }
 
+/* The limit is below the card's size: what is left beyond it is the reserve, as far as it goes. */
+static void lock_limit_near_the_cards_size_is_no_more_than_there_is(void **state)
+{
+    struct harness *h = *state;
+    const uint64_t reserve = 10 * GIB / 64;
+
+    h->free_bytes = 20 * GIB;
+    say_state(h, 0, 0, 0, 0);
+    assert_true(h->client[0].target.capacity == 10 * GIB);
+    h->free_bytes = 10 * GIB + 4 * SHARE_STEP;
+    say_state(h, 0, 0, 0, 0);
+    assert_true(device_of(h)->space.capacity == 10 * GIB - (reserve - 4 * SHARE_STEP));
+    h->free_bytes = 9 * GIB;
+    say_state(h, 0, 0, 0, 0);
+    pass_time(h, EXTERNAL_UNSAID);
+    say_state(h, 0, 0, 0, 0);
+    assert_true(device_of(h)->space.capacity == 9 * GIB - reserve);
+}
+
 /* What a program is told of the capacity is exact a second later, however little it changed. */
 static void lock_small_changes_are_told_a_little_later(void **state)
 {
@@ -149,6 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         scenario(lock_measured_device_external_and_reserve_counted),
         scenario(lock_limit_in_force_all_of_it_is_given),
+        scenario(lock_limit_near_the_cards_size_is_no_more_than_there_is),
         scenario(lock_small_changes_are_told_a_little_later),
         scenario(lock_pinned_memory_is_taken_from_the_capacity),
         scenario(lock_newcomer_is_told_the_capacity_of_that_moment),
