@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# busy.sh TIMES COMMAND...: runs a command so many times beside four loops that keep the processors busy, for tests that fail on busy machines
-# only. Ends at the first failure, with that run's output and exit status.
+# busy.sh TIMES COMMAND...: runs a command so many times beside two loops for each processor, for tests that fail on busy machines only.
+# Ends at the first failure, with that run's output and exit status.
 set -u
 [ $# -ge 2 ] || {
     echo "usage: $0 TIMES COMMAND..." >&2
@@ -13,7 +13,7 @@ out=$(mktemp) || exit 1
 loops=
 trap 'kill $loops 2>/dev/null; rm -f "$out"' EXIT
 trap 'exit 130' INT TERM
-for _ in 1 2 3 4; do
+for _ in $(seq $((2 * $(nproc)))); do
     nice sh -c 'while :; do :; done' &
     loops="$loops $!"
 done
