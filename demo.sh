@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Shows gpushare at work: ./demo.sh [--gpu|--sim] [--limit SIZE]. Takes the real card when there is one, else the simulated
-# card. Two programs that each want 70 % of the card's memory: alone, refused, then sharing. Every step is checked; exit 0
-# only if all of it was so.
+# card. Two programs that each want 70 % of the card's memory: refused, then sharing. Every step is checked; exit 0
+# only if all of it was so. The simulated card needs no nvcc: CUDA's headers are enough.
 #   --limit SIZE       (real card) what the patched programs may use of it together; they are then moved within that.
 #                      Default: the card, or a quarter of the free host memory where that is less.
 #   GS_BUILD=FOLDER    the build folder (default build/dev); with GS_DEMO_NO_BUILD=1 it is taken as it is, which also
@@ -14,7 +14,7 @@ cd "$(dirname "$0")"
 
 usage="usage: ./demo.sh [--gpu|--sim] [--limit SIZE]"
 help="$usage
-Show gpushare at work: two programs that each want 70 % of a GPU's memory, alone, refused, then sharing it.
+Show gpushare at work: two programs that each want 70 % of a GPU's memory, refused, then sharing it.
 Every step is checked. Missing Debian packages are installed, with sudo unless you are root; gpushare is built first.
 
   --gpu          use the GPU of this machine
@@ -37,9 +37,17 @@ if [ "$mode" = auto ]; then
 fi
 
 build=${GS_BUILD:-build/dev}
+started=$SECONDS
 if [ -z "${GS_DEMO_NO_BUILD:-}" ]; then
-    gs_setup build
-    gs_build dev "$build"
+    if [ "$mode" = sim ]; then
+        gs_setup --headers demo
+        say "building what the demo needs in $build"
+        gs_build dev "$build" demo
+    else
+        gs_setup build
+        say "building $build"
+        gs_build dev "$build"
+    fi
 fi
 build=$(realpath "$build")
 work=$(mktemp -d /tmp/gpushare-demo-XXXXXX)
@@ -73,22 +81,25 @@ export GPUSHARE_SOCKET=$work/lockd.sock
 export PATH=$build/wrap:$build/rewriter:$build/lockd:$PATH
 if [ "$mode" = sim ]; then
     card="simulated card, 256 MiB, PCIe 8 GB/s each way"
-    hog=$build/samples/hog
+    hog=$build/samples/hog.host
+    compiler="g++, simulated kernels" link="gpushare-c++ -O2 hog_host.cc -o hog-linked"
     export LD_LIBRARY_PATH=$build/tests/simcuda SIMCUDA_KERNELS=$build/samples/hog_standin.so
     export SIMCUDA_CARD=$work/card SIMCUDA_MEMORY=256MiB SIMCUDA_PCIE_GBPS=8 SIMCUDA_KERNEL_NS=200000000
-    nvcc_words=(-gencode "arch=compute_80,code=compute_80" -cudart static "-L$build/tests/simcudart")
-    rounds=5 cpu_ms=1000
+    link_words=(gpushare-c++ -O2 -std=c++17 -isystem "${CUDA_HOME:-/usr/local/cuda}/include" samples/hog_host.cc
+        "$build/tests/simcudart/libcudart_static.a" -lpthread -ldl -lrt)
+    rounds=4 cpu_ms=800
 else
     card=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader -i 0) ||
         die "--gpu: nvidia-smi shows no card; use --sim"
     hog=$build/samples/hog.nv
-    nvcc_words=(-arch=native -cudart static)
+    compiler=nvcc link="gpushare-nvcc -O2 hog.cu -o hog-linked"
+    link_words=(gpushare-nvcc -O2 -arch=native -cudart static samples/hog.cu)
     rounds=8 cpu_ms=1500
     card_mib=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits -i 0)
     host_mib=$(awk '/^MemAvailable:/ { print int($2 / 1024 / 4) }' /proc/meminfo)
     [ -n "$limit" ] || [ "$host_mib" -ge "$card_mib" ] || limit=${host_mib}MiB
 fi
-[ -x "$hog" ] || die "$hog is not built; is nvcc there? see $build/build.log"
+[ -x "$hog" ] || die "$hog is not built; see $build/build.log"
 hog_words=(--share 0.7 --rounds "$rounds" --cpu-ms "$cpu_ms")
 
 value() { # FILE KEY: the value after KEY= in the closing line of hog
@@ -112,9 +123,14 @@ start() {
     last=$!
 }
 
-ended() { # PID: waits; sets status
+ended() { # PID: waits, with a line each 4 s; sets status
+    local ticker since=$SECONDS
+    while sleep 4; do echo "    $((SECONDS - since)) s" >&2; done >/dev/null &
+    ticker=$!
     status=0
     wait "$1" || status=$?
+    kill $ticker
+    wait $ticker 2>/dev/null || true
 }
 
 must_be_right() { # NAME STATUS
@@ -161,23 +177,23 @@ show_status() { # PID PID
     sed 's/^/    /' "$work/status.out"
 }
 
-show "0. The programs: $card"
+show "The programs: $card"
 limited=(env)
 [ -z "$limit" ] || limited=(env "GPUSHARE_DEVICE_LIMIT=$limit")
 [ -z "$limit" ] || echo "    patched programs may use ${limit} of it together (GPUSHARE_DEVICE_LIMIT)"
 cp "$hog" "$work/hog"
 cp "$hog" "$work/hog-patched"
-echo "    hog: samples/hog.cu, nvcc, static libcudart, stripped; ${hog_words[*]}"
+echo "    hog: samples/hog.cu, $compiler, static libcudart, stripped; ${hog_words[*]}"
 echo "    \$ gpushare-patch hog-patched"
 gpushare-patch "$work/hog-patched" | sed 's/^/    /'
-echo "    \$ gpushare-nvcc -O2 hog.cu -o hog-linked"
-gpushare-nvcc -O2 "${nvcc_words[@]}" samples/hog.cu -o "$work/hog-linked"
+echo "    \$ $link"
+"${link_words[@]}" -o "$work/hog-linked"
 
 show "1. Two unpatched copies, each wants 70 % of the card: the second dies"
-start plain-1 "$work/hog" --share 0.7 --rounds 2 --cpu-ms 2000
+start plain-1 "$work/hog" --share 0.7 --rounds 2 --cpu-ms 1000
 first=$last
 wait_for 60 "the first copy has its memory" grep -q . "$work/plain-1.out"
-start plain-2 "$work/hog" --share 0.7 --rounds 2 --cpu-ms 2000
+start plain-2 "$work/hog" --share 0.7 --rounds 2 --cpu-ms 1000
 second=$last
 ended "$second"
 sed 's/^/    second: /' "$work/plain-2.out"
@@ -200,15 +216,16 @@ ended "$last"
 must_be_right solo-2 $status
 serial=$(minus "$(now)" "$before")
 
-show "2. The same file patched, two copies at once; 4. gpusharectl status meanwhile"
+show "2. The same file patched, two copies at once, and gpusharectl status meanwhile"
 two patched "$work/hog-patched" status
 patched=$seconds
+echo "    both right, $((SECONDS - started)) s after ./demo.sh was started"
 
-show "3. Linked by gpushare-nvcc instead, two copies at once"
+show "3. Linked by ${link%% *} instead, two copies at once"
 two linked "$work/hog-linked"
 linked=$seconds
 
-show "5. What it cost"
+show "4. What it cost"
 row() { printf '    %-34s %9s %12s %10s\n' "$@"; }
 gib() { awk -v n="$(($(stat_of moved_out "$@") + $(stat_of moved_in "$@")))" 'BEGIN { printf "%.2f", n / 2^30 }'; }
 ratio() { awk -v a="$1" -v b="$serial" 'BEGIN { printf "%.2f", a / b }'; }
@@ -223,4 +240,5 @@ row "two at once, linked" "$linked" "$(gib "$work"/linked-?.stats)" "$(stat_of s
 printf '    two at once / one after the other: patched %s, linked %s\n' "$(ratio "$patched")" "$(ratio "$linked")"
 [ "$(stat_of moved_out "$work"/patched-?.stats)" -gt 0 ] || die "nothing was moved out, yet both did not fit"
 [ "$(stat_of moved_out "$work"/linked-?.stats)" -gt 0 ] || die "nothing was moved out, yet both did not fit"
-show "All as it should be."
+show "All as it should be. Of two programs that want 0.7 of the card each, the second dies natively; shared, both end in $patched s."
+printf '\033[1m%s\033[0m\n' "One after the other they take $serial s."

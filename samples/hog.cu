@@ -44,6 +44,7 @@ struct hog {
     unsigned long long host_first_bad = HOG_NO_PAGE;
 };
 
+#ifdef __CUDACC__ /* else hog_host.cc, for the simulated card */
 /* Writes the values of step 0. */
 extern "C" __global__ void hog_fill(uint64_t *memory, uint64_t first_page, uint64_t pages,
                                     uint64_t seed)
@@ -90,6 +91,20 @@ extern "C" __global__ void hog_step(uint64_t *memory, uint64_t first_page, uint6
             sums[first_page + page] = sum;
         __syncthreads();
     }
+}
+#endif
+
+/* Runs a kernel over pages. */
+template <typename... Parameters>
+static void launch(void (*kernel)(Parameters...), const char *name, uint64_t pages,
+                   Parameters... values)
+{
+    void *pointers[] = {&values...};
+
+    must(cudaLaunchKernel((const void *)kernel,
+                          dim3((unsigned int)std::min<uint64_t>(pages, 65535)), dim3(256),
+                          pointers, 0, nullptr),
+         name);
 }
 
 static void usage(void)
@@ -191,9 +206,8 @@ static void allocate(hog &job)
     must(cudaMemset(job.first_bad, 0xff, sizeof(*job.first_bad)), "cudaMemset");
     job.host_sums.resize(job.pages);
     for (const chunk &part : job.chunks)
-        hog_fill<<<(unsigned int)std::min<uint64_t>(part.pages, 65535), 256>>>(
-            part.memory, part.first_page, part.pages, job.how.seed);
-    must(cudaGetLastError(), "hog_fill");
+        launch(hog_fill, "hog_fill", part.pages, part.memory, part.first_page, part.pages,
+               job.how.seed);
     must(cudaDeviceSynchronize(), "hog_fill");
 }
 
@@ -201,10 +215,8 @@ static void allocate(hog &job)
 static void pass(hog &job, bool write)
 {
     for (const chunk &part : job.chunks)
-        hog_step<<<(unsigned int)std::min<uint64_t>(part.pages, 65535), 256>>>(
-            part.memory, part.first_page, part.pages, job.how.seed, job.step, write, job.sums,
-            job.first_bad);
-    must(cudaGetLastError(), "hog_step");
+        launch(hog_step, "hog_step", part.pages, part.memory, part.first_page, part.pages,
+               job.how.seed, job.step, (int)write, job.sums, job.first_bad);
     if (write)
         job.step++;
 }

@@ -34,7 +34,7 @@ sample_die(int status, const char *format, ...)
     exit(status);
 }
 
-#ifdef __CUDACC__
+#ifdef __CUDA_RUNTIME_API_H__ /* cuda_runtime_api.h is included, by nvcc itself or before this */
 /* Ends the program unless the call succeeded. */
 static inline void must(cudaError_t error, const char *what)
 {

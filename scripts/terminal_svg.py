@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUN = ROOT / "docs/results/demo-h200-2026-11-23.txt"
 STATUS = ROOT / "docs/results/status-sim-2026-11-23.txt"
 # what is shown: sections by the beginning of their headings
-SHOWN = ("1.", "2.", "5.", "All as")
+SHOWN = ("1.", "2.", "4. What", "5. What", "All as", "One after")
 COLUMNS = 119
 CELL, LINE, TOP, PAD = 7.23, 17, 48, 16
 PROMPT, HEAD, TEXT, BACK, BAR, DIM = "#7ee787", "#ffffff", "#e6edf3", "#161b22", "#30363d", "#8b949e"
