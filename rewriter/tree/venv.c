@@ -2,6 +2,10 @@
  *
  * venv.c: replaces interpreter links by patched copies, and puts them back.
  *
+ * An interpreter has several names in bin, links to the one that leaves the environment. They
+ * become hard links to the copy: CPython 3.11 takes the file at the end of the links for the base
+ * interpreter (Modules/getpath.py, "base_executable"), and the copy is none.
+ *
  * Each step is one rename: at every moment there is the link or the complete copy. No state;
  * called by one thread.
  */
@@ -9,13 +13,16 @@
 #include "rewriter/job/act.h"
 #include "rewriter/job/environment.h"
 #include "rewriter/output/leftover.h"
+#include "rewriter/output/output.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/job/write.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_LINKS 40 /* as many as the kernel follows */
@@ -54,17 +61,25 @@ static bool follow_link(const char *link, const char *target, char next[PATH_MAX
 
 /* Follows an interpreter from bin/name to the first link that leads out, and lists that link. It
  * may have any name (pypy3, graalpy, python3.13t): it is the interpreter because python leads to
- * it. */
+ * it. The name is listed as well. */
 static int add_link(const struct elf_root *root, const char *name,
                     struct elf_manifest *manifest)
 {
-    char link[PATH_MAX], target[PATH_MAX], next[PATH_MAX];
+    char link[PATH_MAX], target[PATH_MAX], next[PATH_MAX], first[PATH_MAX] = "";
+    char start[PATH_MAX];
+    int ret;
 
     if (snprintf(link, sizeof link, "%s/bin/%s", root->path, name) >= (int)sizeof link)
         return -ENAMETOOLONG;
+    memcpy(start, link, sizeof start);
     for (int i = 0; i < MAX_LINKS && read_link(root, link, target) > 0; i++) {
-        if (!follow_link(link, target, next) || elf_root_below(root, next) == NULL)
-            return elf_manifest_add(manifest, elf_root_below(root, link), target);
+        if (i == 0)
+            memcpy(first, target, sizeof first);
+        if (!follow_link(link, target, next) || elf_root_below(root, next) == NULL) {
+            ret = elf_manifest_add(manifest, elf_root_below(root, link), target);
+            return i == 0 ? ret
+                          : ret ?: elf_manifest_add(manifest, elf_root_below(root, start), first);
+        }
         memcpy(link, next, sizeof link);
     }
     return 0; /* a file in the environment, which the walk saw, or nothing */
@@ -111,6 +126,15 @@ static int resolve_link(const struct elf_root *root, const struct elf_manifest_e
         return gs_err_errno(err, -errno, "%s: its interpreter %s cannot be opened", link,
                             entry->target);
     return 0;
+}
+
+/* Whether the listed link leads to another file of the environment, not out of it. */
+static bool is_name(const struct elf_root *root, const struct elf_manifest_entry *entry)
+{
+    char link[PATH_MAX], next[PATH_MAX];
+
+    return snprintf(link, sizeof link, "%s/%s", root->path, entry->path) < (int)sizeof link &&
+           follow_link(link, entry->target, next) && elf_root_below(root, next) != NULL;
 }
 
 /* Whether the file (before it was patched, if it is) is the original that the note describes. */
@@ -200,23 +224,72 @@ static bool resolve_or_say(const struct elf_root *root, const struct elf_manifes
     return false;
 }
 
-enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
-                             const struct elf_options *options)
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return lstat(a, &x) == 0 && lstat(b, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+/* Makes the link another name of the copy. */
+static enum elf_exit name_copy(const char *link, const char *copy,
+                               const struct elf_options *options)
+{
+    struct elf_entry from = {.folder = -1}, to = {.folder = -1};
+    struct elf_output output;
+    struct gs_err err = {0};
+    int fd = -1, ret;
+
+    if (options->dry_run || options->print || is_same_file(link, copy))
+        return ELF_EXIT_DONE;
+    ret = elf_entry_open(&from, options->within.root, copy, &err);
+    ret = ret ?: elf_entry_open(&to, options->within.root, link, &err);
+    if (ret == 0) {
+        fd = openat(from.folder, from.base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        ret = fd >= 0 ? elf_output_link(&output, &to, link, fd, &err)
+                      : gs_err_errno(&err, -errno, "%s: cannot open", copy);
+    }
+    if (ret == 0) {
+        ret = elf_output_commit(&output, NULL, !options->no_sync, &err);
+        elf_output_deinit(&output);
+    }
+    if (fd >= 0)
+        close(fd);
+    elf_entry_close(&from);
+    elf_entry_close(&to);
+    if (ret != 0)
+        elf_say(stderr, "gpushare-patch: %s\n", err.text);
+    return elf_exit_of(ret);
+}
+
+/* Makes the copies, or with `names` their other names. */
+static enum elf_exit patch_links(const struct elf_manifest *manifest,
+                                 const struct elf_options *options, bool names)
 {
     enum elf_exit result = ELF_EXIT_DONE;
 
     for (size_t i = 0; i < manifest->count; i++) {
         const struct elf_manifest_entry *entry = &manifest->entries[i];
         char link[PATH_MAX], target[PATH_MAX];
+        enum elf_exit now;
 
-        if (entry->target == NULL)
+        if (entry->target == NULL || is_name(options->within.root, entry) != names)
             continue;
-        result =
-            elf_exit_graver(result, resolve_or_say(options->within.root, entry, link, target)
-                                        ? patch_copy(link, target, options)
-                                        : ELF_EXIT_FAILED);
+        now = !resolve_or_say(options->within.root, entry, link, target) ? ELF_EXIT_FAILED
+              : names ? name_copy(link, target, options)
+                      : patch_copy(link, target, options);
+        result = elf_exit_graver(result, now);
     }
     return result;
+}
+
+enum elf_exit elf_venv_patch(const struct elf_manifest *manifest,
+                             const struct elf_options *options)
+{
+    enum elf_exit copies = patch_links(manifest, options, false);
+
+    return elf_exit_graver(copies, patch_links(manifest, options, true));
 }
 
 static int put_back(const struct elf_entry *entry, const char *link, const char *target,
@@ -235,12 +308,34 @@ static int put_back(const struct elf_entry *entry, const char *link, const char 
     return err->code;
 }
 
+/* Whether the file is the interpreter to which the link led, unpatched: "venv --upgrade" puts one
+ * in the place of our copy. */
+static bool is_plain_copy(const struct elf_job *job, const char *interpreter)
+{
+    const struct elf_options none = {0};
+    uint8_t ours[1 << 14], its[1 << 14];
+    struct elf_job other;
+    bool same = elf_job_open(&other, interpreter, &none, NULL) == 0;
+    struct elf_source source = elf_job_original(&other);
+
+    same = same && source.size == job->raw.size;
+    for (uint64_t at = 0; same && at < source.size; at += sizeof its) {
+        size_t n = source.size - at < sizeof its ? (size_t)(source.size - at) : sizeof its;
+
+        same = elf_source_read(&source, at, its, n, NULL) == 0 &&
+               elf_source_read(&job->raw, at, ours, n, NULL) == 0 && memcmp(its, ours, n) == 0;
+    }
+    elf_job_deinit(&other);
+    return same;
+}
+
 /* Puts the link back in place of our copy. Any other file that is there now stays. */
-static int restore_link(const char *link, const char *target, const struct elf_options *options,
-                        struct gs_err *err)
+static int restore_link(const char *link, const char *target, const char *interpreter,
+                        const struct elf_options *options, struct gs_err *err)
 {
     struct elf_job job;
-    bool ours = elf_job_open(&job, link, options, NULL) == 0 && job.patched == ELF_NOTE_FOUND;
+    bool ours = elf_job_open(&job, link, options, NULL) == 0 &&
+                (job.patched == ELF_NOTE_FOUND || is_plain_copy(&job, interpreter));
     int ret = ours ? put_back(&job.entry, link, target, err) : 0;
     struct gs_err problem = {0};
 
@@ -263,14 +358,16 @@ int elf_venv_restore(const struct elf_manifest *manifest, const struct elf_optio
 
     for (size_t i = 0; ret == 0 && i < manifest->count; i++) {
         const struct elf_manifest_entry *entry = &manifest->entries[i];
-        char link[PATH_MAX];
+        char link[PATH_MAX], target[PATH_MAX];
 
         if (entry->target == NULL)
             continue;
         if (snprintf(link, sizeof link, "%s/%s", options->within.root->path, entry->path) >=
             (int)sizeof link)
             return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", entry->path);
-        ret = restore_link(link, entry->target, options, err);
+        if (resolve_link(options->within.root, entry, link, target, NULL) != 0)
+            *target = '\0'; /* the interpreter is gone; the link is put back all the same */
+        ret = restore_link(link, entry->target, target, options, err);
     }
     return ret;
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """gpushare-patch --venv: the patched copy of the interpreter in a Python environment, and the link in its place again."""
+import glob
 import json
 import os
 import shutil
@@ -37,6 +38,52 @@ class Venv(Case):
         self.assertEqual(self.snapshot(), patched)
         self.assertEqual(run("--venv", self.env, "--restore")[0], 0)
         self.assertEqual(self.changed(before), [])
+
+    QUESTION = ('import os, sys, sysconfig; print([os.path.realpath(sys._base_executable), sys.executable, sys.base_prefix,'
+                ' sys.prefix, sysconfig.get_path("stdlib"), sysconfig.get_config_var("INCLUDEPY")])')
+
+    def answers(self, env):
+        """What each interpreter of the environment says of itself, and that of an environment made by it."""
+        said = {}
+        for name in sorted(f for f in os.listdir(env + "/bin") if f.startswith("python")):
+            nested = self.path("nested")
+            for python, make in ((env + "/bin/" + name, False), (nested + "/bin/python", True)):
+                if make:
+                    subprocess.run([env + "/bin/" + name, "-m", "venv", "--without-pip", nested], check=True)
+                done = subprocess.run([python, "-c", self.QUESTION], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+                said[name, make] = done.stdout.decode()
+            shutil.rmtree(nested)
+        return said
+
+    def pythons(self):
+        """An interpreter of each version from 3.11 on that is here: from then on the base interpreter is looked for."""
+        found = ["/usr/bin/python3", *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python3")),
+                 *glob.glob(os.path.expanduser("~/.local/share/uv/python/*/bin/python3"))]
+        for python in found:
+            done = subprocess.run([python, "-c", "import sys, venv; assert sys.version_info >= (3, 11)"], stderr=subprocess.DEVNULL)
+            if done.returncode == 0:
+                yield python
+
+    def test_each_name_finds_the_base_as_before(self):
+        for number, python in enumerate(self.pythons()):
+            env = self.path(f"env{number}")
+            subprocess.run([python, "-m", "venv", "--without-pip", env], check=True)
+            before = self.answers(env)
+            self.assertEqual(run("--venv", env)[0], 0)
+            self.assertEqual(self.answers(env), before, python)
+            self.assertEqual(len({os.stat(f"{env}/bin/{n}").st_ino for n, _ in before}), 1)
+            self.assertEqual((run("--venv", env)[0], run("--venv", env, "--check")[0]), (0, 0))
+            shutil.move(env, self.path("moved"))
+            self.assertEqual(run("--venv", self.path("moved"), "--restore")[0], 0)
+            self.assertTrue(all(os.path.islink(self.path("moved/bin", n)) for n, _ in before))
+            shutil.rmtree(self.path("moved"))
+
+    def test_link_comes_back_after_venv_upgrade(self):
+        before = self.snapshot()
+        self.assertEqual(run("--venv", self.env)[0], 0)
+        subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", "--upgrade", self.env], check=True, stderr=subprocess.DEVNULL)
+        self.assertEqual(run("--venv", self.env, "--restore")[0], 0)
+        self.assertEqual([p for p in self.changed(before) if "/bin/python" in p], [])
 
     def patch_and_replace(self, program):
         """Puts the program in the place of the patched interpreter, whose path it returns."""
@@ -100,7 +147,8 @@ class Venv(Case):
             for _ in range(2):
                 status, out, err = run("--venv", env)
                 self.assertEqual((status, err if copy else ""), (0 if copy else 4, ""), (links, out, err))
-            self.assertEqual(self.changed(before), ["odd/.gpushare-manifest", "odd/" + copy] if copy else [])
+            names = {"odd/bin/" + name for name in os.listdir(env + "/bin") if name.startswith(("python", "pypy"))}
+            self.assertEqual(self.changed(before), sorted({"odd/.gpushare-manifest", "odd/" + copy} | names) if copy else [])
             if copy:
                 self.assertEqual(subprocess.run([os.path.join(env, "bin", next(iter(links)))]).returncode, 0)
                 self.assertEqual([run("--check", os.path.join(env, copy))[0], run("--venv", env, "--check")[0]], [0, 0])
