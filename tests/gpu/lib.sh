@@ -7,6 +7,7 @@
 limit=${GS_GPU_LIMIT:-16GiB}
 door=''              # not empty: nothing is patched, and the copies in $work run through the fourth door
 ballast=8            # GiB that a framework's job holds, so that it does not fit beside a hog within the limit
+turmoil_seeds=${GS_TURMOIL_SEEDS:-100}
 job_limit=${GS_JOB_LIMIT:-100} # seconds for one job
 declare -A job_pid=() job_wait=() job_start=() job_seconds=()
 passed=0 failed=0 skipped=0

@@ -7,6 +7,7 @@
 # tests/gpu/bundle.sh on the machine that built them) or build/dev. Managed memory is used at 512 MiB only.
 #
 #   GS_GPU_LIMIT   what the card is made to hold (default 16GiB): programs beyond it are moved out and in
+#   GS_TURMOIL_SEEDS  how many seeds of random threads and streams a case runs (default 100; 10 on the simulated card)
 #   -k WORD        only the cases whose names contain WORD
 #   --door         nothing is patched: the same programs run in a mount namespace with the fourth door over the driver's library
 #   GS_KEEP=1      keeps the work folder
@@ -249,6 +250,48 @@ case_unpatched_second_dies() { # what it is all for: without gpushare the second
     pass "$(tail -1 "$work/second.out")"
 }
 
+turmoil_program() { # patches $work/turmoil
+    [ -x "$bundle/tests/gpu/turmoil" ] || { skip "turmoil was not built"; return 1; }
+    [ ! -e "$work/turmoil" ] || return 0
+    cp "$bundle/tests/gpu/turmoil" "$work/turmoil.new"
+    patch_tool "$work/turmoil.new" >"$work/patch.out" 2>&1 || { fail "gpushare-patch: $(tail -1 "$work/patch.out")"; return 1; }
+    mv "$work/turmoil.new" "$work/turmoil"
+}
+
+# Random threads and streams, whose kernels check what they read. The number of seeds is fixed, and so is not what happens meanwhile.
+case_turmoil_alone() { # the program is right by itself, and patched
+    turmoil_program || return
+    run_job turmoil-plain "$bundle/tests/gpu/turmoil" --seeds "$turmoil_seeds" --first 1 --memory 256 || return
+    run_job turmoil-mine "$work/turmoil" --seeds "$turmoil_seeds" --first 1 --memory 256 || return
+    pass "$turmoil_seeds seeds, unpatched $(seconds_of turmoil-plain) s, patched $(seconds_of turmoil-mine) s"
+}
+
+case_turmoil_evicted() { # all its memory is moved out again and again
+    local evictions=0
+    turmoil_program || return
+    start_job turmoil-evicted "$work/turmoil" --seeds "$turmoil_seeds" --first 1001 --memory 256
+    while kill -0 "${job_wait[turmoil-evicted]}" 2>/dev/null; do
+        ctl_tool evict all >"$work/evict.out" 2>&1 && evictions=$((evictions + 1))
+        sleep 0.2
+    done
+    end_job turmoil-evicted || return
+    [ "$(stat_of turmoil-evicted moved_in)" != 0 ] || { fail "right, but nothing was moved"; return; }
+    pass "$turmoil_seeds seeds, $evictions evictions, $(gib "$(stat_of turmoil-evicted moved_in)") GiB moved in"
+}
+
+case_turmoil_shared() { # two whose memory does not fit at once
+    local name first=2001
+    turmoil_program || return
+    for name in one two; do
+        start_job "turmoil-$name" env GPUSHARE_DEVICE_LIMIT=320MiB "$work/turmoil" --seeds "$turmoil_seeds" --first "$first" \
+            --memory 200
+        first=3001
+    done
+    end_job turmoil-one && end_job turmoil-two || return
+    pass "$turmoil_seeds seeds each, $(gib "$(stat_of turmoil-one moved_in)") and $(gib "$(stat_of turmoil-two moved_in)") GiB moved in," \
+        "$(gib "$(($(stat_of turmoil-one taken_over) + $(stat_of turmoil-two taken_over)))") GiB handed over"
+}
+
 case_killed_holder_frees_the_other() {
     local before
     patched hog.nv hog || return
@@ -373,7 +416,7 @@ case_status_while_running() {
 
 cases=(routing_static_cudart same_vectoradd same_graph same_alloc_churn same_hog same_driver_api same_dlopen_driver
     same_vmm same_vmm_exported driver_facts ipc_facts ipc_fork ipc_spawn ipc_ranks bad_input reads_beside reads_beside_moved restore_same_bytes gate_latency status_while_running two_patched_beyond_limit two_handed_over two_not_handed_over two_linked_beyond_limit two_vmm_beyond_limit
-    killed_holder_frees_the_other exit_with_endless_kernel kernel_waits_for_host unpatched_second_dies pytorch_train_and_graph pytorch_counts
+    turmoil_alone turmoil_evicted turmoil_shared killed_holder_frees_the_other exit_with_endless_kernel kernel_waits_for_host unpatched_second_dies pytorch_train_and_graph pytorch_counts
     pytorch_expandable_segments pytorch_ipc jax_jit cupy triton managed_moved)
 
 [ -z "$list" ] || { printf '%s\n' "${cases[@]}"; exit 0; }

@@ -10,7 +10,7 @@ shift
 work=$(mktemp -d /tmp/gpushare-selfcheck-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 kernels=$(printf '%s:' "$build"/samples/*_standin.so)
-export GS_GPU_SELFCHECK=1 GS_JOB_LIMIT=600 GS_BUILD=$build GS_GPU_LIMIT=512MiB OUT=$work
+export GS_GPU_SELFCHECK=1 GS_JOB_LIMIT=600 GS_BUILD=$build GS_GPU_LIMIT=512MiB GS_TURMOIL_SEEDS=10 OUT=$work
 export LD_LIBRARY_PATH=$build/tests/simcuda SIMCUDA_KERNELS=${kernels%:} SIMCUDA_CARD=$work/card SIMCUDA_MEMORY=1GiB
 export GS_GPU_ARCH=sm_90 GS_GPU_LINK="-L$build/tests/simcudart"
 tests/gpu/run.sh "$@"
