@@ -6,7 +6,7 @@
 # only if all of it was so. The simulated card needs no nvcc: CUDA's headers are enough.
 #   --limit SIZE       (real card) what the patched programs may use of it together; they are then moved within that.
 #                      Default: the card, or a quarter of the free host memory where that is less.
-#   GS_BUILD=FOLDER    the build folder (default build/dev); with GS_DEMO_NO_BUILD=1 it is taken as it is, which also
+#   GS_BUILD=FOLDER    the build folder (default build/dev, or build/demo for the simulated card); with GS_DEMO_NO_BUILD=1 it is taken as it is, which also
 #                      works for the small folder that tests/gpu/bundle.sh makes.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -36,13 +36,15 @@ if [ "$mode" = auto ]; then
     if nvidia-smi -L 2>/dev/null | grep -q '^GPU 0'; then mode=gpu; else mode=sim; fi
 fi
 
-build=${GS_BUILD:-build/dev}
+preset=dev
+[ "$mode" = gpu ] || preset=demo
+build=${GS_BUILD:-build/$preset}
 started=$SECONDS
 if [ -z "${GS_DEMO_NO_BUILD:-}" ]; then
     if [ "$mode" = sim ]; then
         gs_setup --headers demo
         say "building what the demo needs in $build"
-        gs_build dev "$build" demo
+        gs_build demo "$build" demo
     else
         gs_setup build
         say "building $build"
