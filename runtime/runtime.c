@@ -75,7 +75,8 @@ __attribute__((destructor)) static void end_process(void)
             "this program used CUDA, but none of its calls reached gpushare: it did "
             "not share the GPU";
 
-        gs_say_once(&said, "%s (see docs/guide.md, \"Nothing was routed\")", text);
+        gs_say_once(&said, "%s (`gpusharectl doctor FILE` says whether its file is patched)",
+                    text);
         gs_connect_last_word(GS_NOTE_UNROUTED, text);
     }
     if (gs_runtime.config.stats != NULL)

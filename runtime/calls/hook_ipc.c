@@ -86,8 +86,10 @@ static void say_why(int error)
     static bool said;
 
     if (error == -ECONNREFUSED)
-        gs_say_once(&said, "memory of another process cannot be opened (CUDA IPC): no "
-                           "gpushare-lockd serves this program (see docs/guide.md)");
+        gs_say_once(&said,
+                    "memory of another process cannot be opened (CUDA IPC): no "
+                    "gpushare-lockd serves this program (`gpusharectl doctor %d` says more)",
+                    (int)getpid());
     else
         gs_log("memory of another process cannot be opened: %s", strerror(-error));
     if (error != -ENOENT)

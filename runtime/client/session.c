@@ -60,7 +60,8 @@ void gs_session_give_up(const char *why)
 {
     static bool said;
 
-    gs_say_once(&said, "running without sharing: %s (see docs/guide.md)", why);
+    gs_say_once(&said, "running without sharing: %s (`gpusharectl doctor %d` says more)", why,
+                (int)getpid());
     gs_daemon_set_absent(true);
 }
 

@@ -8,7 +8,12 @@ cmake=$1 build=$2 failed=0
 root=$(mktemp -d /tmp/gpushare-test-XXXXXX)
 trap 'rm -rf "$root"' EXIT
 fail() { echo "$*"; failed=1; }
+# an installation as root leaves a manifest that the next one may only remove
+touch "$build/install_manifest.txt"
+ln -f "$build/install_manifest.txt" "$build/install_manifest.before"
 "$cmake" --install "$build" --prefix "$root/opt" >"$root/log" 2>&1 || { tail "$root/log"; exit 1; }
+[ ! "$build/install_manifest.txt" -ef "$build/install_manifest.before" ] || fail "the manifest was written over instead of made anew"
+rm -f "$build/install_manifest.before"
 units=$root/opt/lib/systemd/system
 program=$(sed -n 's/^ExecStart=\([^ ]*\) .*/\1/p' "$units/gpushare-serve.service")
 [ "$program" = "$root/opt/bin/gpusharectl" ] || fail "gpushare-serve.service starts $program, which is not what was installed"

@@ -103,15 +103,14 @@ static void look_at_remarks(struct doctor *doctor)
 
         if (doctor->pid != 0 && remark->pid != doctor->pid)
             continue;
-        doctor_add(
-            doctor, "program.remark",
-            remark->kind == GS_NOTE_UNROUTED && doctor->pid != 0 ? DOCTOR_FAIL : DOCTOR_WARN,
-            remark->kind == GS_NOTE_UNROUTED
-                ? "see `Nothing was routed` in docs/guide.md: usually the file that runs "
-                  "is not the one that was patched"
-                : NULL,
-            "process %d (%s%s) reported: %s", remark->pid, remark->name,
-            remark->ended != 0 ? ", ended" : "", remark->text);
+        doctor_add(doctor, "program.remark",
+                   remark->kind == GS_NOTE_UNROUTED && doctor->pid != 0 ? DOCTOR_FAIL
+                                                                        : DOCTOR_WARN,
+                   remark->kind == GS_NOTE_UNROUTED
+                       ? "usually the file that runs is not the one that was patched"
+                       : NULL,
+                   "process %d (%s%s) reported: %s", remark->pid, remark->name,
+                   remark->ended != 0 ? ", ended" : "", remark->text);
         if (remark->kind == GS_NOTE_UNROUTED && remark->ended == 0)
             doctor_command(doctor, "gpushare-patch --check \"$(readlink -f /proc/%d/exe)\"",
                            remark->pid);
