@@ -112,7 +112,7 @@ void sched_lease_look_complete(struct sched_gang *gang, uint64_t now)
  * of the gang came or left. */
 void sched_lease_begin(struct sched_gang *gang, uint64_t now)
 {
-    const uint64_t length = turn_length(gang);
+    const uint64_t length = turn_length(gang), back = gang->out ? now : 0;
 
     sched_together_forget(gang);
     gang->runs = true;
@@ -124,8 +124,10 @@ void sched_lease_begin(struct sched_gang *gang, uint64_t now)
 
         if (!party->turn.begun)
             begin_party(party, length, now);
-        lockd_list_each (of, &party->members)
+        lockd_list_each (of, &party->members) {
+            sched_member_of(of, of_party)->eviction.back = back;
             sched_agenda_touch(sched_member_of(of, of_party));
+        }
         sched_books_party(party, now);
         sched_agenda_plan(party->device);
     }

@@ -126,8 +126,10 @@ struct sched_member_shortage {
 
 /* All its memory is to go out: evict.c. */
 struct sched_member_eviction {
-    bool wanted;
+    bool asked;           /* ... when it has run for long enough, or at `until` */
+    bool wanted;          /* ... now */
     uint64_t left, until; /* bytes; nothing has left since: that is all then */
+    uint64_t back;        /* when the turn began that followed an eviction; 0: another turn */
 };
 
 /* What is to be done with it before the event ends: device.c. */

@@ -193,6 +193,55 @@ static void lock_evicted_does_not_stop_it_is_put_out_when_it_does(void **state)
     assert_true(has_run(h, 0));
 }
 
+/* What came back in half a second is not evicted for the next half, nor while it comes back. */
+static void lock_evicted_again_it_first_runs_as_long_as_it_came_back(void **state)
+{
+    struct harness *h = *state;
+
+    run_with(h, 0, 4 * GIB);
+    evict_client(h, 0);
+    say_state(h, 0, W, 4 * GIB, 0);
+    assert_true(has_run(h, 0));
+    for (uint64_t there = GIB; there < 4 * GIB; there += GIB) {
+        sched_evict(h->sched, h->client[0].client, h->now);
+        harness_take(h);
+        pass_time(h, 150 * MS);
+        say_state(h, 0, W, 4 * GIB, there);
+        assert_true(has_run(h, 0));
+    }
+    pass_time(h, 50 * MS);
+    say_state(h, 0, R, 4 * GIB, 4 * GIB);
+    pass_time(h, 450 * MS);
+    assert_true(has_run(h, 0));
+    pass_time(h, 100 * MS);
+    assert_false(has_run(h, 0));
+    say_state(h, 0, W, 4 * GIB, 4 * GIB);
+    assert_int_equal(h->client[0].target.budget, 0);
+    say_state(h, 0, W, 4 * GIB, 0);
+    assert_true(has_run(h, 0));
+}
+
+/* To be paused is no work: the eviction that was asked for begins at once. */
+static void lock_evicted_again_and_paused_it_leaves_at_once(void **state)
+{
+    struct harness *h = *state;
+
+    run_with(h, 0, 4 * GIB);
+    evict_client(h, 0);
+    say_state(h, 0, W, 4 * GIB, 0);
+    pass_time(h, 500 * MS);
+    say_state(h, 0, R, 4 * GIB, 4 * GIB);
+    sched_evict(h->sched, h->client[0].client, h->now);
+    harness_take(h);
+    assert_true(has_run(h, 0));
+    sched_pause(h->sched, h->client[0].client, true, h->now);
+    sched_evict(h->sched, h->client[0].client, h->now);
+    harness_take(h);
+    assert_false(has_run(h, 0));
+    say_state(h, 0, W, 4 * GIB, 4 * GIB);
+    assert_int_equal(h->client[0].target.budget, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +254,8 @@ int main(void)
         scenario(lock_evicted_something_cannot_leave_it_runs_again_later),
         scenario(lock_evicted_and_resumed_it_goes_on_at_once),
         scenario(lock_evicted_does_not_stop_it_is_put_out_when_it_does),
+        scenario(lock_evicted_again_it_first_runs_as_long_as_it_came_back),
+        scenario(lock_evicted_again_and_paused_it_leaves_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
