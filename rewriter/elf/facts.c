@@ -34,6 +34,12 @@ static int add_import(struct elf_facts *facts, size_t *room, struct elf_import i
     return 0;
 }
 
+static bool starts_program(const char *name)
+{
+    return strncmp(name, "exec", 4) == 0 || strcmp(name, "fexecve") == 0 ||
+           strncmp(name, "posix_spawn", 11) == 0;
+}
+
 static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct elf_image *image,
                           size_t index, const Elf64_Sym *symbol)
 {
@@ -48,6 +54,7 @@ static int look_at_symbol(struct elf_facts *facts, size_t *room, const struct el
         facts->driver_import = name;
     if (facts->runtime_import == NULL && elf_name_is_runtime_api(name))
         facts->runtime_import = name;
+    facts->starts_programs |= starts_program(name);
     facts->imports_dlsym |= strcmp(name, "dlsym") == 0 || strcmp(name, "dlvsym") == 0;
     facts->imports_dlopen |= strcmp(name, "dlopen") == 0;
     facts->imports_dlmopen |= strcmp(name, "dlmopen") == 0;
@@ -187,6 +194,8 @@ static int search_segment(struct elf_facts *facts, const struct elf_image *image
             facts->cudart_static = holds_text(buffer, kept + n, "cudaErrorCudartUnloading");
         if (!facts->names_libcuda)
             facts->names_libcuda = holds_text(buffer, kept + n, "libcuda.so");
+        if (facts->starts_programs && holds_text(buffer, kept + n, "_MEIPASS"))
+            facts->starts_programs = false;
         if (!facts->names_cudart)
             facts->names_cudart = holds_text(buffer, kept + n, "libcudart.so");
         look_for_names(facts, buffer, kept + n);

@@ -25,6 +25,8 @@ struct elf_facts {
     const char *runtime_import; /* first cuda* function it imports, or NULL */
     bool imports_dlsym;         /* dlsym or dlvsym */
     bool imports_dlopen;        /* may load with RTLD_DEEPBIND, which no file shows */
+    bool starts_programs;       /* imports a function of the exec family; not PyInstaller's
+                                   loader, which starts itself again */
     bool imports_dlmopen;       /* may load into another namespace */
     const char *needed;         /* first CUDA library in DT_NEEDED, or NULL */
     const char *cudart_shared;  /* libcudart.so.N in DT_NEEDED, or NULL */

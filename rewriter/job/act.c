@@ -117,6 +117,15 @@ static int restore_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_
                 "%s: note: strip or objcopy ran after the patch; every loaded byte is "
                 "the original's again, but the parts they removed are not restored\n",
                 job->name);
+    if (ret == 0 && job->signed_before)
+        elf_say(job->options->quiet ? errors : out,
+                "%s: note: its IMA or EVM signature was lost when it was patched; install it "
+                "from its package again, or sign it\n",
+                job->name);
+    if (ret == 0 && job->group_lost)
+        elf_say(job->options->quiet ? errors : out,
+                "%s: note: its group %u could not be kept, since you are not in it\n",
+                job->name, job->stat.st_gid);
     return ret;
 }
 

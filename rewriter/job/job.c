@@ -54,6 +54,19 @@ static struct timespec find_time(const struct elf_job *job)
     return time;
 }
 
+/* Whether the original has a signature in its attributes, which no copy of it gets. */
+static bool was_signed(const struct elf_job *job)
+{
+    char text[8] = "";
+
+    if (job->patched == ELF_NOTE_FOUND)
+        elf_note_value(job->note.text, "signed", text, sizeof text);
+    else if (fgetxattr(job->fd, "security.ima", NULL, 0) > 0 ||
+             fgetxattr(job->fd, "security.evm", NULL, 0) > 0)
+        return true;
+    return *text == '1';
+}
+
 int elf_job_open(struct elf_job *job, const char *name, const struct elf_options *options,
                  struct gs_err *err)
 {
@@ -92,6 +105,7 @@ int elf_job_open(struct elf_job *job, const char *name, const struct elf_options
         (struct elf_source){.name = name, .fd = job->fd, .size = (uint64_t)job->stat.st_size};
     job->patched = elf_note_find(&job->note, &job->raw);
     job->changed = find_time(job);
+    job->signed_before = was_signed(job);
     return 0;
 }
 
@@ -250,11 +264,12 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
 static void make_marker(struct elf_job *job)
 {
     snprintf(job->marker, sizeof job->marker,
-             "tool=gpushare-patch %s\nscope=%s\nruntime=%s\ntable=%08x\n%s%s%s" TIME
+             "tool=gpushare-patch %s\nscope=%s\nruntime=%s\ntable=%08x\n%s%s%s%s" TIME
              "%lld.%09ld\n",
              GS_VERSION, job->scope == ELF_SCOPE_PROCESS ? "process" : "object", job->runtime,
              elf_names_fingerprint(), *job->origin ? "origin=" : "", job->origin,
-             *job->origin ? "\n" : "", (long long)job->changed.tv_sec, job->changed.tv_nsec);
+             *job->origin ? "\n" : "", job->signed_before ? "signed=1\n" : "",
+             (long long)job->changed.tv_sec, job->changed.tv_nsec);
 }
 
 /* A copy in another folder must find its libraries where the original did, also after it is

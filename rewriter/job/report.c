@@ -305,15 +305,14 @@ static void warn_signed(FILE *to, const struct elf_job *job)
     const char *lost = NULL;
     unsigned flags = 0;
 
-    if (fgetxattr(job->fd, "security.ima", NULL, 0) > 0 ||
-        fgetxattr(job->fd, "security.evm", NULL, 0) > 0)
+    if (job->signed_before)
         lost = "its IMA or EVM signature";
     else if (ioctl(job->fd, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_VERITY_FL))
         lost = "its fs-verity seal";
     if (lost != NULL)
         elf_say(to,
-                "%s: note: %s is valid for the old content only; sign the new file "
-                "again\n",
+                "%s: note: %s is valid for the old content only, and --restore cannot bring it "
+                "back; sign the new file again\n",
                 job->name, lost);
 }
 
@@ -353,6 +352,17 @@ void elf_report_done(FILE *to, const struct elf_job *job)
                 runtime);
     elf_report_strip(to, job);
     warn_signed(to, job);
+    if (job->group_lost)
+        elf_say(to,
+                "%s: note: its group %u could not be kept, since you are not in it; chgrp as "
+                "root sets it again\n",
+                job->name, job->stat.st_gid);
+    if (elf_image_has_payload(&job->image) && job->facts.starts_programs)
+        elf_say(to,
+                "%s: note: carries data behind the program and can start programs; one that it "
+                "unpacks (Nuitka --onefile) is not routed: unpack it and patch that one, or "
+                "build without --onefile\n",
+                job->name);
     if (job->stat.st_nlink > 1 && options->output == NULL)
         elf_say(to,
                 "%s: note: the file had %lu names (hard links); %s still name the old "

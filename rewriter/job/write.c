@@ -110,6 +110,7 @@ static int finish_output(struct elf_job *job, struct elf_output *output,
     int ret = elf_output_attributes(output, job->fd, in_place, changed, err);
 
     elf_fault();
+    job->group_lost = output->group_lost;
     return ret
                ?: elf_output_commit(output, in_place ? &job->stat : NULL,
                                     !job->options->no_sync, err);

@@ -75,6 +75,27 @@ static int copy_extended(struct elf_output *output, int from, bool whole, struct
     return ret;
 }
 
+/* Gives the file to the old one's owner and group. */
+static int keep_owner(struct elf_output *output, int from, const struct stat *old,
+                      const struct stat *new, struct gs_err *err)
+{
+    if ((old->st_uid == new->st_uid && old->st_gid == new->st_gid) ||
+        fchown(output->fd, old->st_uid, old->st_gid) == 0)
+        return 0;
+    if (old->st_uid != new->st_uid)
+        return gs_err_errno(
+            err, -errno, "%s: belongs to user %u, group %u; run this as that user or as root",
+            output->target, old->st_uid, old->st_gid);
+    if ((old->st_mode & S_ISGID) != 0 ||
+        fgetxattr(from, "system.posix_acl_access", NULL, 0) > 0)
+        return gs_err_errno(err, -errno,
+                            "%s: belongs to group %u, which you are not in, and gives that "
+                            "group rights of its own; run this as root",
+                            output->target, old->st_gid);
+    output->group_lost = true;
+    return 0;
+}
+
 int elf_output_attributes(struct elf_output *output, int from, bool whole,
                           const struct timespec *changed, struct gs_err *err)
 {
@@ -85,16 +106,14 @@ int elf_output_attributes(struct elf_output *output, int from, bool whole,
 
     if (fstat(from, &old) != 0 || fstat(output->fd, &new) != 0)
         return gs_err_errno(err, -errno, "%s: cannot stat", output->target);
-    if (whole && (old.st_uid != new.st_uid || old.st_gid != new.st_gid) &&
-        fchown(output->fd, old.st_uid, old.st_gid) != 0)
-        return gs_err_errno(
-            err, -errno, "%s: belongs to user %u, group %u; run this as that user or as root",
-            output->target, old.st_uid, old.st_gid);
+    ret = whole ? keep_owner(output, from, &old, &new, err) : 0;
     elf_fault();
-    ret = drop_inherited(output, err);
+    ret = ret ?: drop_inherited(output, err);
     if (ret != 0)
         return ret;
     mode = old.st_mode & (whole ? 07777 : 0777);
+    if (output->group_lost)
+        mode &= ~(mode_t)070 | (mode & 07) << 3;
     if (whole && ((mode & (S_ISUID | S_ISGID)) != 0 ||
                   fgetxattr(from, "security.capability", NULL, 0) > 0))
         ret = elf_output_hide(output, err);

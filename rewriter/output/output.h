@@ -21,6 +21,7 @@ struct elf_output {
     char temporary[NAME_MAX + 1]; /* its name until the commit, or "" while it has none */
     int aside;                    /* folder of its own for that name, or -1 */
     char aside_name[NAME_MAX + 1];
+    bool group_lost; /* the old file's group could not be kept, see attributes.h */
 };
 
 /* Makes a new file in the folder of the entry: without a name if the file system can do that

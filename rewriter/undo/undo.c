@@ -31,14 +31,31 @@ static const char *name_state(enum elf_undo_state state)
     return names[state];
 }
 
+/* One line, from which `printf %b` makes the name again: a backslash and control characters become
+ * \0 and three octal digits. */
+static void print_name(const char *name)
+{
+    for (const unsigned char *p = (const unsigned char *)name; *p != '\0'; p++) {
+        if (*p < ' ' || *p == 0x7f || *p == '\\')
+            printf("\\0%03o", *p);
+        else
+            putchar(*p);
+    }
+    putchar('\n');
+}
+
 static enum elf_exit show_list(const struct elf_registry *registry,
                                const struct elf_options *options)
 {
-    for (size_t i = 0; i < registry->count; i++)
-        elf_say(stdout, options->quiet ? "%s%s\n" : "%-9s %s\n",
-                options->quiet ? ""
-                               : name_state(elf_undo_look(&registry->entries[i], NULL, NULL)),
-                registry->entries[i].path);
+    for (size_t i = 0; i < registry->count; i++) {
+        const struct elf_listed *entry = &registry->entries[i];
+
+        if (options->quiet)
+            print_name(entry->path);
+        else
+            elf_say(stdout, "%-9s %s\n", name_state(elf_undo_look(entry, NULL, NULL)),
+                    entry->path);
+    }
     return ELF_EXIT_DONE;
 }
 

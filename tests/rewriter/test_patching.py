@@ -12,6 +12,7 @@ import time
 sys.dont_write_bytecode = True
 import tool
 from tool import LOADS, OPTIONS, Case, run
+from other_user import AS_OTHER_USER, copy_for_others
 
 
 class Patching(Case):
@@ -202,6 +203,55 @@ class Patching(Case):
         self.assertEqual(os.getxattr(path, "user.gpushare"), b"kept")
         for field in ("st_mode", "st_uid", "st_gid"):
             self.assertEqual(getattr(now, field), getattr(before, field), field)
+
+    def other_users_file(self, mode):
+        """A program of a user who is not in its group, in a folder of that user."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can give files away")
+        path = self.build("a")
+        os.chmod(path, mode)
+        os.chown(path, 65534, 1235)
+        os.chmod(path, mode)  # chown takes setgid away
+        os.chown(self.folder, 65534, 65534)
+        os.chmod(self.folder, 0o755)
+        return path, {**AS_OTHER_USER, "tool_path": copy_for_others(self, OPTIONS.patch)[0]}
+
+    def test_group_that_the_owner_is_not_in(self):
+        path, user = self.other_users_file(0o754)
+        runtime = ["--runtime", *copy_for_others(self, OPTIONS.runtime)]
+        before = open(path, "rb").read()
+        status, out, err = run(*runtime, path, **user)
+        self.assertEqual((status, "its group 1235 could not be kept" in out), (0, True), (out, err))
+        st = os.stat(path)
+        self.assertEqual((st.st_uid, st.st_gid, stat.S_IMODE(st.st_mode)), (65534, 65534, 0o744))  # no more than all may
+        status, out, _ = run("--restore", path, **user)
+        self.assertEqual((status, open(path, "rb").read()), (0, before))
+
+    def test_rights_of_a_group_that_the_owner_is_not_in(self):
+        path, user = self.other_users_file(0o2755)
+        status, out, err = run("--runtime", *copy_for_others(self, OPTIONS.runtime), "--force", path, **user)
+        self.assertEqual((status, "group 1235, which you are not in" in err), (1, True), (out, err))
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o2755)
+
+    def test_signature_that_cannot_come_back(self):
+        path = self.build("a")
+        try:
+            os.setxattr(path, "security.ima", b"\x03signature")
+        except OSError:
+            self.skipTest("no signatures in attributes here")
+        status, out, _ = run(*self.runtime, path)
+        self.assertEqual((status, "signature is valid for the old content only, and --restore cannot" in out), (0, True), out)
+        self.assertIn("already patched", run(*self.runtime, path)[1])
+        status, out, _ = run("--restore", path)
+        self.assertEqual((status, "signature was lost when it was patched" in out), (0, True), out)
+
+    def test_program_that_unpacks_another(self):
+        for name, more, text in (("unpacker", '"NUITKA"', True), ("restarts", '"_MEIPASS"', False)):
+            path = self.build(name, '#include <unistd.h>\n' + LOADS.replace("{ void", '{ char *a[] = {%s, 0}; execv(*a, a); void' % more))
+            self.assertNotIn("unpacks", run(*self.runtime, "--dry-run", path)[1])
+            open(path, "ab").write(b"payload" * 99)
+            status, out, _ = run(*self.runtime, path)
+            self.assertEqual((status, "one that it unpacks (Nuitka --onefile) is not routed" in out), (0, text), out)
 
     def test_running_program_can_be_patched(self):
         path = self.build("sleeper", "#include <unistd.h>\n" + LOADS.replace("{ void", "{ pause(); void"))

@@ -257,10 +257,24 @@ static int count_level(struct gs_err *err)
     return setenv(LEVEL_VARIABLE, next, 1) == 0 ? 0 : gs_err_errno(err, -errno, "environment");
 }
 
+static bool asks_version(const struct request *request)
+{
+    return request->show == SHOW_NOTHING && request->words.count == 1 &&
+           strcmp(request->words.item[0], "--version") == 0;
+}
+
 static int run_compiler(const struct request *request, struct gs_err *err)
 {
     struct gs_args command = {0};
     int r = make_command(request, &command, err);
+
+    if (r == -ENOENT && asks_version(request)) { /* no compiler here that could answer */
+        gs_args_deinit(&command);
+        return printf("%s (gpushare) " GS_VERSION "; no compiler was found\n", request->name) <
+                       0
+                   ? -EIO
+                   : 0;
+    }
 
     if (r == 0 && request->show != SHOW_NOTHING) {
         gs_args_print(&command, stdout);

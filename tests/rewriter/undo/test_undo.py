@@ -58,6 +58,12 @@ class Own(Case):
         first, _ = self.build("a program")
         second, before = self.build("b%20\n")
         self.run_tool("--list", status=4)
+        odd, _ = self.build("back\\slash\nline\x1b")
+        self.patch(odd)
+        quiet = self.run_tool("--list", "--quiet").stdout
+        self.assertEqual(quiet.count("\n"), 1)
+        self.assertEqual(subprocess.run(["bash", "-c", 'printf %b "$0"', quiet[:-1]], stdout=subprocess.PIPE, check=True).stdout.decode(), odd)
+        self.run_tool("--restore", odd)
         self.patch(first, second)
         self.assertEqual(self.listed(), [["patched", first], ["patched", second.replace("\n", "?")]])
         self.run_tool("--restore", first)

@@ -229,6 +229,10 @@ class Errors(Base):
         self.fails(1, "'nvcc' on PATH", "-c", "x.cu", env={"GPUSHARE_NVCC": "nvcc", "PATH": "/nonexistent"},
                    tool="gpushare-nvcc")
 
+    def test_version_needs_no_compiler(self):
+        done = self.tool("gpushare-cc", "--version", env={"PATH": "/nonexistent"})
+        self.assertIn("no compiler was found", done.stdout)
+
     def test_missing_library_says_what_to_do(self):
         self.fails(1, "there is no library /no/lib.so; --gpushare-runtime needs", "--gpushare-runtime=/no/lib.so", "x.c")
 
