@@ -131,6 +131,12 @@ static uint32_t count_group(const struct sched_group *group)
     return count;
 }
 
+/* While memory is missing its gate is shut, whether it has stopped or not. */
+static bool is_open(const struct sched_member *member)
+{
+    return (member->report.flags & (GS_STATE_RUNNING | GS_STATE_MOVING)) == GS_STATE_RUNNING;
+}
+
 static enum gs_condition member_condition(const struct sched_member *member, uint64_t now)
 {
     if (sched_member_stuck(member, now) || sched_member_clings(member, now))
@@ -139,15 +145,13 @@ static enum gs_condition member_condition(const struct sched_member *member, uin
         return GS_CONDITION_STOPPING;
     if (member->party->gang->paused != 0)
         return GS_CONDITION_PAUSED;
-    if (member->report.demand > member->device->space.capacity &&
-        (member->report.flags & GS_STATE_RUNNING) == 0)
+    if (member->report.demand > member->device->space.capacity && !is_open(member))
         return GS_CONDITION_DOES_NOT_FIT;
     if ((member->report.flags & GS_STATE_WANT) == 0)
         return GS_CONDITION_IDLE;
     if (!sched_member_run(member))
         return GS_CONDITION_WAITS;
-    return (member->report.flags & GS_STATE_RUNNING) != 0 ? GS_CONDITION_RUNS
-                                                          : GS_CONDITION_MOVING;
+    return is_open(member) ? GS_CONDITION_RUNS : GS_CONDITION_MOVING;
 }
 
 static uint32_t member_flags(const struct sched_member *member)

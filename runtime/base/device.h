@@ -84,9 +84,13 @@ struct gs_device_moving {
     uint64_t kept_looked_at; /* ns */
     uint64_t retry_at;       /* ns: no copy-in before; the driver was out of memory */
     uint64_t short_since;    /* ns: the driver is out of memory since then; 0: it is not */
-    uint64_t never_since;    /* ns: more is needed than the program may ever have; or 0 */
-    uint64_t spent_ns;       /* ns for moving since the program last ran */
-    uint64_t switch_ns;      /* ns that the last way out and back took */
+    uint64_t lacks_ns;       /* for so long nothing more came of what is missing */
+    uint64_t lacks_least; /* bytes: the least that was missing since anything is; 0: nothing */
+    uint64_t lacks_at;    /* ns: the last look in time that counts; 0: it did not */
+    bool goes_beyond;     /* what is missing is to go beyond the card: swap/beyond.c */
+    bool refuses;         /* calls fail because of it */
+    uint64_t spent_ns;    /* ns for moving since the program last ran */
+    uint64_t switch_ns;   /* ns that the last way out and back took */
     bool was_out;
     bool loose_out; /* loose memory was sent away since the program last ran (loose.h) */
 };

@@ -12,6 +12,9 @@
  * stops for as long as it takes to bring it to the card. With overcommit, placement.c decides about
  * that instead.
  *
+ * What found no room on the card for too long goes there as well (moving.c), whatever the reason: a
+ * program that lacks memory must not wait for ever.
+ *
  * With overcommit memory goes beyond the card in the same way when less of the card is left than the
  * program's part of it, since others' contexts came later. If nothing that is missing can go there, as
  * memory that may be exported cannot, what is on the card goes and makes room.
@@ -47,6 +50,9 @@ static struct {
     bool excess;       /* the card has become too small for the program's part */
     uint64_t since;    /* ns: it waits, or has got ahead */
     uint64_t retry_at; /* ns */
+    uint64_t
+        away_until; /* ns: before, what had no room on the card does not come back: meanwhile the
+                            daemon learns how much there is */
 } self;
 
 static bool is_told(const struct gs_device *device)
@@ -68,9 +74,15 @@ static uint64_t most_of_excess(const struct gs_device *device)
                : 0;
 }
 
+/* The same for what is on the card, which makes room for what is missing and cannot go there. */
+static uint64_t most_of_present(const struct gs_device *device)
+{
+    return device->moving.goes_beyond ? UINT64_MAX : most_of_excess(device);
+}
+
 static uint64_t most_beyond(const struct gs_device *device)
 {
-    return is_told(device) ? UINT64_MAX : most_of_excess(device);
+    return is_told(device) ? UINT64_MAX : most_of_present(device);
 }
 
 /* Under the lock: a chunk in that state, with at most so many bytes. */
@@ -161,8 +173,12 @@ static bool put_chunk(const struct gs_exchange_chunk *it)
 static void note_beyond(const struct gs_device *device, uint64_t bytes)
 {
     gs_log("%llu bytes went beyond the card: %s", (unsigned long long)bytes,
-           is_told(device) ? "jobs wait for each other's memory" : "others have more of it");
+           is_told(device)              ? "jobs wait for each other's memory"
+           : device->moving.goes_beyond ? "there was no room on it for too long"
+                                        : "others have more of it");
     self.any = true;
+    if (device->moving.goes_beyond)
+        self.away_until = gs_now() + PATIENCE_NS;
     /* placement.c goes by the uses, which cost each call something */
     if (gs_over_limit(device) != 0)
         gs_uses_begin();
@@ -171,7 +187,7 @@ static void note_beyond(const struct gs_device *device, uint64_t bytes)
 /* Where nothing that is missing can go, and nothing is on its way: a chunk that is on the card. */
 static bool send_chunk(const struct gs_device *device, struct gs_exchange_chunk *it)
 {
-    const uint64_t most = most_of_excess(device);
+    const uint64_t most = most_of_present(device);
     bool sent;
 
     if (most == 0 || gs_swap_is_under_way(device, false) ||
@@ -241,7 +257,7 @@ uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts 
     const uint64_t room = gs_device_room(device);
 
     if (accounts->over == 0 || is_told(device) || gs_over_limit(device) != 0 ||
-        room <= accounts->demand)
+        gs_now() < self.away_until || room <= accounts->demand)
         return 0;
     return bytes_that_fit(device, room - accounts->demand);
 }
@@ -292,7 +308,7 @@ uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped)
 
     self.excess = false;
     for (unsigned i = 0; may_run && (device = gs_device_at(i)) != NULL; i++)
-        self.excess |= most_of_excess(device) != 0;
+        self.excess |= most_of_present(device) != 0;
     return self.excess ? AGAIN_NS : due;
 }
 
@@ -336,5 +352,5 @@ bool gs_beyond_step(uint64_t now)
 void gs_beyond_after_fork(void)
 {
     self.asks = self.any = self.coming = self.excess = false;
-    self.since = self.retry_at = 0;
+    self.since = self.retry_at = self.away_until = 0;
 }

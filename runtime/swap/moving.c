@@ -26,6 +26,8 @@
 #define HOST_KEPT_NS (10000 * MS) /* for so long after everything fitted again */
 #define KEPT_LOOK_NS (1000 * MS)
 #define HANDED_NS    (100 * MS) /* see note_short */
+#define LOOK_MOST_NS                                                                           \
+    (1000 * MS) /* between two looks; if it is longer, the process was stopped */
 
 static uint64_t smaller_of(uint64_t a, uint64_t b)
 {
@@ -46,17 +48,6 @@ static void note_short(struct gs_device *device, uint64_t lacking, uint64_t now)
     }
     device->report.short_bytes = lacking;
     device->moving.retry_at = now + 20 * MS;
-    if (now - device->moving.short_since > GS_SHORT_LIMIT_NS)
-        gs_gate_refuse(true);
-}
-
-/* The reason to fail calls has gone: they wait again. (A refused call wants nothing, so the
- * daemon would never give this program a turn that opens the gate.) */
-static void stop_refusing(uint64_t *since, uint64_t now)
-{
-    if (*since != 0 && now - *since > GS_SHORT_LIMIT_NS)
-        gs_gate_refuse(false);
-    *since = 0;
 }
 
 static void set_kept(struct gs_device *device, uint64_t bytes)
@@ -110,17 +101,42 @@ static void update_kept(struct gs_device *device, uint64_t resident, uint64_t bu
         set_kept(device, resident - budget);
 }
 
-/* More is needed than the program may ever have, because others took memory for good: its calls
- * must not wait for ever. */
-static void watch_never(struct gs_device *device, const struct gs_accounts *accounts,
-                        uint64_t now)
+/* What the program lacks, and for how long: the time in its own turns, and while it needs more than it
+ * may ever have, in which nothing more came than had come before. To come and go is no progress. */
+static void count_lack(struct gs_device_moving *moving, uint64_t missing, bool counts,
+                       uint64_t now)
 {
-    if (accounts->missing == 0 || accounts->demand <= gs_device_room(device))
-        stop_refusing(&device->moving.never_since, now);
-    else if (device->moving.never_since == 0)
-        device->moving.never_since = now;
-    else if (now - device->moving.never_since > GS_SHORT_LIMIT_NS)
-        gs_gate_refuse(true);
+    if (missing == 0 || moving->lacks_least == 0 || missing < moving->lacks_least) {
+        moving->lacks_least = missing;
+        moving->lacks_ns = 0;
+    } else if (counts && moving->lacks_at != 0) {
+        moving->lacks_ns += smaller_of(now - moving->lacks_at, LOOK_MOST_NS);
+    }
+    moving->lacks_at = counts ? now : 0;
+}
+
+/* No call waits for ever for memory that cannot be placed. After a while what is missing goes beyond
+ * the card (beyond.c): sooner if the card has no room for it than if others may be about to leave.
+ * If it cannot, calls fail, until there is a reason to wait again. (A refused call wants nothing, so
+ * the daemon would never give this program a turn that opens the gate.) */
+static void watch_lack(struct gs_device *device, const struct gs_accounts *accounts,
+                       uint64_t now)
+{
+    struct gs_device_moving *moving = &device->moving;
+    const bool runs = (gs_device_flags(device) & GS_TARGET_RUN) != 0,
+               never = accounts->demand > gs_device_room(device),
+               counts = accounts->missing != 0 && (runs || never) &&
+                        gs_context_for(device) != NULL, /* else no call waits */
+        full = never || moving->short_since != 0;
+
+    count_lack(moving, accounts->missing, counts, now);
+    if (moving->refuses && !counts)
+        moving->lacks_ns = 0;
+    moving->goes_beyond = runs && moving->lacks_ns > (full ? GS_BEYOND_NS : GS_BEYOND_LATER_NS);
+    if (moving->refuses != (moving->lacks_ns > GS_SHORT_LIMIT_NS)) {
+        moving->refuses = !moving->refuses;
+        gs_gate_refuse(moving->refuses);
+    }
 }
 
 /* Managed memory that is not counted takes turns as well. Memory that no longer fits into the
@@ -206,9 +222,9 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
         more |= move_loose(device, &accounts, budget, stopped, may_leave);
         accounts = gs_memory_accounts(device);
         update_kept(device, accounts.resident, budget);
-        watch_never(device, &accounts, now);
+        watch_lack(device, &accounts, now);
         if ((gs_device_flags(device) & GS_TARGET_RUN) == 0)
-            stop_refusing(&device->moving.short_since, now); /* the next turn may find memory */
+            device->moving.short_since = 0; /* the next turn may find memory */
         here = accounts.resident - gs_handover_in_hand(device) -
                atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
         if (now < device->moving.retry_at)

@@ -8,8 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Calls that wait for memory fail with CUDA_ERROR_OUT_OF_MEMORY after this time. */
+/* Of the time in which a program lacks memory in its turns and gets no more (moving.c): after it calls
+ * fail with CUDA_ERROR_OUT_OF_MEMORY. */
 #define GS_SHORT_LIMIT_NS 60000000000ull
+/* ... after it what is missing goes beyond the card: if that is full (longer than others' memory takes
+ * to become free once they have left), and if others have the room (longer than most kernels) */
+#define GS_BEYOND_NS       5000000000ull
+#define GS_BEYOND_LATER_NS 30000000000ull
 
 /* Does one step on every device. stopped: the gate is closed and the GPU at rest. may_leave:
  * memory may move out, since the process goes on. news: a descriptor that becomes readable when

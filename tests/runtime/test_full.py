@@ -3,6 +3,7 @@
 """A full card: a program whose memory cannot be placed gets an error, or host memory at its addresses, or waits for a bounded time.
 test_full.py --build DIR"""
 import os
+import signal
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -67,6 +68,30 @@ class Full(BuildTest):
             told = Told(card)
             answers = [told.say("alloc 10") for _ in range(13)]
             check(answers[:9] == ["ok"] * 9 and answers[-1] == "error 2", f"{answers}")
+            ok(told, "check")
+            told.end()
+
+    def test_what_the_card_has_no_room_for_lies_in_host_memory(self):
+        """Another process takes memory that the daemon believes to be free, since it is stopped just then. The program that was given
+        it waits for a bounded time, which status explains, and then has host memory at its addresses; later all is on the card."""
+        with full_card(self.build) as card:
+            told = Told(card)
+            ok(told, "alloc 10")
+            told.until(lambda entry: entry["resident"] >= 10 * MIB)
+            card.daemon.send_signal(signal.SIGSTOP)
+            foreign = Told(card, GPUSHARE_DISABLE="1")
+            ok(foreign, "alloc 40")
+            told.tell("alloc 60")
+            card.daemon.send_signal(signal.SIGCONT)
+            entry = told.until(lambda entry: entry["demand"] >= 60 * MIB)
+            check(entry["state"] in ("moving", "does not fit", "stuck", "stopping"), f"it does not say that it runs: {entry['state']}")
+            check(told.answer() == "ok", "it goes on")
+            entry = told.until(lambda entry: entry["over"] != 0)
+            check(entry["over"] != 0, f"what has no room is beyond the card: {entry}")
+            ok(told, "check")
+            foreign.end()
+            entry = told.until(lambda entry: entry["over"] == 0)
+            check(entry["over"] == 0, f"it has come back: {entry}")
             ok(told, "check")
             told.end()
 

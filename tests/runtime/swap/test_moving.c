@@ -140,6 +140,64 @@ static void a_driver_without_memory_is_asked_again_in_the_next_turn(void **state
     assert_false(played.refusing);
 }
 
+static void what_lacks_room_for_long_goes_beyond_the_card(void **state)
+{
+    (void)state;
+    played.accounts = (struct gs_accounts){.demand = 90 * MIB, .missing = 90 * MIB};
+    played_target(GS_TARGET_RUN, 90 * MIB);
+    played.in_gives = GS_SWAP_SHORT;
+    played_wait(GS_BEYOND_NS - S);
+    assert_false(played.card.moving.goes_beyond);
+    played.accounts.missing = 60 * MIB; /* some more came: the time begins anew */
+    played_wait(GS_BEYOND_NS - S);
+    assert_false(played.card.moving.goes_beyond);
+    played_wait(2 * S);
+    assert_true(played.card.moving.goes_beyond);
+    played_target(0, 0);
+    played_wait(S);
+    assert_false(played.card.moving.goes_beyond); /* not in others' turns */
+    played_target(GS_TARGET_RUN, 90 * MIB);
+    played.accounts.missing = 0;
+    played_wait(S);
+    assert_false(played.card.moving.goes_beyond);
+}
+
+/* Others do not leave, and its budget stays below what it needs. */
+static void what_others_keep_for_long_is_not_waited_for(void **state)
+{
+    (void)state;
+    played.accounts =
+        (struct gs_accounts){.demand = 90 * MIB, .resident = 40 * MIB, .missing = 50 * MIB};
+    played_target(GS_TARGET_RUN, 40 * MIB);
+    played_wait(GS_BEYOND_LATER_NS - S);
+    assert_false(played.card.moving.goes_beyond);
+    played_wait(2 * S);
+    assert_true(played.card.moving.goes_beyond);
+    assert_false(played.refusing);
+    played_wait(GS_SHORT_LIMIT_NS - GS_BEYOND_LATER_NS);
+    assert_true(played.refusing);
+}
+
+/* In each turn the same part of its memory comes, which leaves with the turn. */
+static void to_come_and_go_is_no_progress(void **state)
+{
+    (void)state;
+    played.in_gives = GS_SWAP_SHORT;
+    for (unsigned turn = 0; turn < 6; turn++) {
+        assert_false(played.card.moving.goes_beyond);
+        played_target(GS_TARGET_RUN, 90 * MIB);
+        played.accounts =
+            (struct gs_accounts){.demand = 90 * MIB, .resident = 40 * MIB, .missing = 50 * MIB};
+        played_wait(S);
+        played_target(0, 0);
+        played.accounts = (struct gs_accounts){.demand = 90 * MIB, .missing = 90 * MIB};
+        played_wait(3 * S);
+    }
+    played_target(GS_TARGET_RUN, 90 * MIB);
+    played_wait(S / 2);
+    assert_true(played.card.moving.goes_beyond);
+}
+
 /* The program has ended its contexts and kept memory of its own: the next one's calls wait for
  * that as if nothing had been. */
 static void without_a_context_nothing_is_short(void **state)
@@ -217,6 +275,9 @@ int main(void)
                                played_begin),
         cmocka_unit_test_setup(a_driver_without_memory_is_asked_again_in_the_next_turn,
                                played_begin),
+        cmocka_unit_test_setup(what_lacks_room_for_long_goes_beyond_the_card, played_begin),
+        cmocka_unit_test_setup(what_others_keep_for_long_is_not_waited_for, played_begin),
+        cmocka_unit_test_setup(to_come_and_go_is_no_progress, played_begin),
         cmocka_unit_test_setup(without_a_context_nothing_is_short, played_begin),
         cmocka_unit_test_setup(loose_memory_has_turns_as_well, played_begin),
         cmocka_unit_test_setup(what_is_just_being_handed_over_is_not_lacking_yet, played_begin),
