@@ -46,6 +46,10 @@ static void start_fresh_in_child(void)
     gs_config_after_fork();
 }
 
+/* Of clang's and gcc's ThreadSanitizer, in a program that was built with it: its versions of libc's
+ * functions, which stand before libc's, do not work before this. */
+extern void gs_tsan_init(void) __asm__("__tsan_init") __attribute__((weak));
+
 /* -z initfirst: this runs even before libc's own constructor, which sets environ (glibc
  * csu/init-first.c); constructors get the environment as their third argument. */
 __attribute__((constructor)) static void begin_process(int argc, char **argv,
@@ -55,6 +59,8 @@ __attribute__((constructor)) static void begin_process(int argc, char **argv,
     (void)argv;
     if (environ == NULL)
         environ = environment;
+    if (gs_tsan_init != NULL)
+        gs_tsan_init();
     gs_others_init();
     gs_log_init();
     gs_config_read(&gs_runtime.config);
