@@ -26,6 +26,7 @@ static uint32_t length_of(const struct lockd_list *list)
 
 static const char *check_sets(const struct sched_member *member, bool busy)
 {
+    const uint64_t hold = sched_member_hold(member);
     const bool held = member->party->turn.held;
 
     if (lockd_list_empty(&member->books.hungry) ==
@@ -38,8 +39,7 @@ static const char *check_sets(const struct sched_member *member, bool busy)
         (!busy && member->budget > member->report.resident))
         return "unused";
     if (lockd_list_empty(&member->books.stopping) ==
-        ((member->report.echoed != member->sent.seq &&
-          sched_member_hold(member) > member->report.demand) ||
+        ((member->report.echoed != member->sent.seq && hold > member->report.resident) ||
          (!held && (busy || member->books.owes != LOCKD_NEVER))))
         return "stopping";
     if ((member->books.victim_of != NULL) != (!busy && member->budget > 0))
@@ -61,12 +61,8 @@ static const char *check_member(const struct sched_member *member, struct total 
     total->sum.hold += hold;
     total->sum.kept += member->books.share.kept; /* this and the next one change with time */
     total->sum.given += member->books.share.given;
-    total->sum.silent += member->books.share.silent; /* this too */
     total->sum.beyond += member->books.share.beyond;
     total->sum.held += member->party->turn.held;
-    if (member->books.share.silent != 0 &&
-        member->books.share.silent != sched_less(hold, member->report.demand))
-        return "what a silent member has";
     if (member->books.share.kept != hold &&
         (member->books.share.kept != (busy ? need : member->budget) ||
          member->books.share.given != (busy ? sched_less(member->budget, need) : 0)))
@@ -106,7 +102,7 @@ static const char *check_party(const struct sched_party *party, struct total *to
 {
     const struct sched_device *device = party->device;
     uint32_t busy = 0, members = 0;
-    uint64_t demand = 0, silent = 0, need;
+    uint64_t demand = 0, beyond = 0, need;
     const char *wrong = NULL;
 
     lockd_list_each (at, &party->members) {
@@ -115,12 +111,12 @@ static const char *check_party(const struct sched_party *party, struct total *to
         members++;
         busy += sched_member_busy(member);
         demand += member->report.demand;
-        silent += member->books.share.silent + member->books.share.beyond;
+        beyond += member->books.share.beyond;
         wrong = wrong != NULL ? wrong : check_member(member, total);
     }
     need = device->sched->settings.exclusive
                ? device->space.capacity
-               : sched_min(demand + silent, device->space.capacity);
+               : sched_min(demand + beyond, device->space.capacity);
     total->parties++;
     total->holders += party->turn.held;
     total->weights += party->weight;
@@ -147,8 +143,8 @@ static bool is_equal(const struct sched_share *a, const struct sched_share *b)
 {
     return a->demand == b->demand && a->resident == b->resident && a->pinned == b->pinned &&
            a->hold == b->hold && a->kept == b->kept && a->given == b->given &&
-           a->silent == b->silent && a->beyond == b->beyond && a->held == b->held &&
-           a->unsure == b->unsure && a->unsure_most == b->unsure_most;
+           a->beyond == b->beyond && a->held == b->held && a->unsure == b->unsure &&
+           a->unsure_most == b->unsure_most;
 }
 
 /* A background program runs although another one that is not in the background wants the device. */

@@ -13,7 +13,8 @@
  * its full state and gets a full target.
  *
  * Promises of the client
- *   - Resident never grows beyond the budget of the newest target that it has seen.
+ *   - Resident never grows beyond the budget of the newest target that it has seen, and not at all
+ *     while a message is unread.
  *   - After a target with RUN off it closes its gate, lets submitted work finish and reports
  *     RUNNING off. Only then does it start to move memory out.
  *   - After a target with a lower budget it evicts down to that (when it does not run) and reports
@@ -22,7 +23,8 @@
  *
  * Promises of the daemon
  *   - The sum over clients of max(resident, newest budget, budgets not yet echoed) never exceeds
- *     the capacity, as far as the clients' own demand does not. (A budget for bytes that another
+ *     the capacity, as far as the clients' own demand does not. (Of a client that has read nothing
+ *     for a second only resident counts, where others lack memory. A budget for bytes that another
  *     client still holds is given only as those bytes leave.)
  *   - The budget of a client with RUN is at least its demand, or becomes so step by step as others
  *     make room. (Its turn begins with RUN; it brings in what the budget allows and opens its gate

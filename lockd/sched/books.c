@@ -17,14 +17,10 @@ static bool is_deaf(const struct sched_member *member, uint64_t now)
            sched_less(now, member->books.owes) >= GRACE;
 }
 
-/* What it may hold beyond its demand and does not give back. To have less of that takes it no more
- * than an echo; others need not wait for it as long as for memory that must leave. */
-static uint64_t silent_bytes(const struct sched_member *member, uint64_t now)
+bool sched_member_silent(const struct sched_member *member, uint64_t now)
 {
-    if (member->report.echoed == member->sent.seq ||
-        sched_less(now, member->books.owes) < SILENT)
-        return 0;
-    return sched_less(sched_member_hold(member), member->report.demand);
+    return member->report.echoed != member->sent.seq &&
+           sched_less(now, member->books.owes) >= SILENT;
 }
 
 bool sched_member_clings(const struct sched_member *member, uint64_t now)
@@ -98,9 +94,7 @@ static uint64_t beyond_bytes(const struct sched_member *member)
 
 static struct sched_share share_of(const struct sched_member *member, bool busy, uint64_t now)
 {
-    const uint64_t silent = silent_bytes(member, now),
-                   need = sched_max(sched_need(member),
-                                    silent != 0 ? sched_member_hold(member) : 0);
+    const uint64_t need = sched_need(member);
     const bool clings = sched_member_clings(member, now),
                unsure = (member->report.flags & GS_STATE_MOVING) != 0 ||
                         member->report.echoed < member->sent.turn_seq;
@@ -115,7 +109,6 @@ static struct sched_share share_of(const struct sched_member *member, bool busy,
                        : member->budget,
         .held = member->party->turn.held,
         .given = busy && !clings ? sched_less(member->budget, need) : 0,
-        .silent = silent,
         .beyond = beyond_bytes(member),
         .unsure = unsure ? member->report.resident : 0,
         .unsure_most = unsure ? sched_member_hold(member) : 0,
@@ -133,7 +126,6 @@ static void count_share(struct sched_member *member, const struct sched_share *s
     sum->hold += share->hold - old->hold;
     sum->kept += share->kept - old->kept;
     sum->given += share->given - old->given;
-    sum->silent += share->silent - old->silent;
     sum->beyond += share->beyond - old->beyond;
     sum->held += share->held - old->held;
     sum->unsure += share->unsure - old->unsure;
@@ -153,7 +145,7 @@ static uint64_t party_need(const struct sched_party *party)
     lockd_list_each (at, &party->members) {
         const struct sched_share *share = &sched_member_of(at, of_party)->books.share;
 
-        need += share->silent + share->beyond;
+        need += share->beyond;
     }
     return sched_min(need, device->space.capacity);
 }
@@ -187,7 +179,7 @@ static void count_members(struct sched_party *party, uint64_t now)
 
         busy += sched_member_busy(member);
         running += (member->report.flags & GS_STATE_RUNNING) != 0;
-        deaf += is_deaf(member, now) || (!party->turn.held && member->books.share.silent != 0);
+        deaf += is_deaf(member, now) || (!party->turn.held && member->sent.ended);
         if (sched_member_stuck(member, now)) {
             stuck++;
             blocks += is_blocked(member);
@@ -292,7 +284,7 @@ static void sort_member(struct sched_member *member, uint64_t now)
     const bool busy = sched_member_busy(member), held = member->party->turn.held,
                unread = member->report.echoed != member->sent.seq,
                owes = unread || sched_member_hold(member) > member->budget,
-               keeps = unread && sched_member_hold(member) > member->report.demand;
+               keeps = unread && sched_member_hold(member) > member->report.resident;
     struct sched_share share;
 
     if (!owes)

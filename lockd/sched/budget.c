@@ -8,8 +8,9 @@
  * and done it. A budget is raised only by what is free at that moment, and again as memory
  * leaves (credits).
  *
- * A program that has been stopped echoes nothing. What it may hold then counts as what it needs
- * (books.c), also where that is more: else the others would wait for it, and give nothing.
+ * A program that has been stopped echoes nothing. A library with unread messages takes no memory
+ * (gs_daemon_has_news() in runtime/base/daemon.h), so what a silent program may hold beyond what
+ * it has ends with a target that it need not have read.
  *
  * Members whose turn has come get memory in the order of their admission. The first that does
  * not get all it needs ends the round, so one is complete early rather than all late.
@@ -96,7 +97,7 @@ static void raise_budget(struct sched_member *member, uint64_t goal, uint64_t st
         sched_member_hold(member) + sched_less(device->space.capacity, device->books.sum.hold);
     const uint64_t to = sched_min(goal, most);
 
-    if (to <= member->budget || (to < goal && to - member->budget < step))
+    if (member->sent.ended || to <= member->budget || (to < goal && to - member->budget < step))
         return;
     sched_books_ahead(member, now);
     change_budget(member, to, now);
@@ -134,7 +135,7 @@ static void feed_hungry(struct sched_device *device, uint64_t now)
         struct sched_member *member = sched_member_of(at, books.hungry);
         const uint64_t goal = required_bytes(member);
 
-        if (device->turns.leases && !has_answered(member))
+        if (member->sent.ended || (device->turns.leases && !has_answered(member)))
             continue;
         if (goal >
             device->space.capacity) /* the promise on the sum holds as far as demand does */
@@ -174,11 +175,36 @@ static void put_out_evicted(struct sched_device *device, uint64_t now)
     }
 }
 
+/* From now on its budget is no more than it holds, and counts although it has not read it. */
+static void end_budgets(struct sched_member *member, uint64_t now)
+{
+    change_budget(member, sched_min(member->budget, member->report.resident), now);
+    member->sent.ended = true;
+    member->sent.outstanding_count = 1;
+    member->sent.outstanding[0] = (struct sched_outstanding){member->sent.seq, member->budget};
+    member->sent.replaced.budget = 0;
+    sched_books_member(member, now);
+    sched_agenda_touch(member);
+}
+
+static void end_silent(struct sched_device *device, uint64_t now)
+{
+    lockd_list_each (at, &device->books.stopping) {
+        struct sched_member *member = sched_member_of(at, books.stopping);
+
+        if (!member->sent.ended && sched_member_silent(member, now))
+            end_budgets(member, now);
+    }
+}
+
 void sched_budget_plan(struct sched_device *device, uint64_t now)
 {
     uint64_t share;
 
     put_out_evicted(device, now);
+    if (!lockd_list_empty(&device->books.hungry) ||
+        device->books.sum.kept + device->books.sum.given > device->space.capacity)
+        end_silent(device, now);
     if (device->books.sum.kept > device->space.capacity)
         evict_members(device, device->books.sum.kept - device->space.capacity, now);
     share = spare_share(device);

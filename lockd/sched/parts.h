@@ -30,12 +30,10 @@ struct sched_outstanding {
 /* What a member adds to its device's sums; kept, so that it can be taken out again. */
 struct sched_share {
     uint64_t demand, resident, pinned;
-    uint64_t hold;  /* the most it may have on the device */
-    uint64_t kept;  /* what it is meant to keep: its need while it may run, else its budget */
-    uint64_t given; /* beyond its need, while it may run */
-    uint64_t held;  /* 1: its gang has a place there, and so it a share of the spare bytes */
-    /* it does not read its targets: what it may hold beyond its demand, and does not give back */
-    uint64_t silent;
+    uint64_t hold;   /* the most it may have on the device */
+    uint64_t kept;   /* what it is meant to keep: its need while it may run, else its budget */
+    uint64_t given;  /* beyond its need, while it may run */
+    uint64_t held;   /* 1: its gang has a place there, and so it a share of the spare bytes */
     uint64_t beyond; /* what it was told to put beyond the card, which comes back */
     /* it moves, or has not read a new budget: that may really be anything from 0 to the most */
     uint64_t unsure, unsure_most;
@@ -81,11 +79,12 @@ struct sched_member_sent {
     uint32_t flags;
     uint64_t told_capacity; /* the device's; what is sent may be less: its limit */
     uint64_t budget, capacity, idle, host, shortfall, yield, at;
+    bool ended;     /* its silence ended the budgets that it has not read: budget.c */
     uint64_t given; /* the largest budget that it was ever sent, or what it came with */
     uint64_t had;   /* the most it might hold when the target was begun that is sent next */
     uint32_t outstanding_count;
     struct sched_outstanding
-        outstanding[TARGETS_IN_FLIGHT + 2]; /* budgets falling, seq rising */
+        outstanding[TARGETS_IN_FLIGHT + 3]; /* budgets falling, seq rising */
     struct sched_outstanding replaced; /* the highest that the target of that seq took away */
 };
 
@@ -96,7 +95,7 @@ struct sched_member_books {
     struct lockd_list spared; /* may run and has more than it needs */
     struct lockd_list unused; /* does not run, may hold more than it does */
     /* was asked to stop, or may not run and owes something; or has not read its newest target and
-     * may hold more than it needs */
+     * may hold more than it has */
     struct lockd_list stopping;
     struct sched_node victim; /* in *victim_of: does not run and has a budget */
     struct sched_order *victim_of;

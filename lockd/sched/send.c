@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * send.c: targets. A target is sent only if it changes something that matters. At most
- * TARGETS_IN_FLIGHT are on the way to a client that does not answer. Its next report touches
- * it, and what was decided meanwhile is sent then.
+ * TARGETS_IN_FLIGHT are on the way to a client that does not answer, and one more which ends its
+ * budget. Its next report touches it, and what was decided meanwhile is sent then.
  */
 #include "lockd/sched/send.h"
 
@@ -20,6 +20,7 @@ void sched_send_echo(struct sched_member *member)
 {
     uint32_t drop = 0;
 
+    member->sent.ended = false;
     while (drop + 1 < member->sent.outstanding_count &&
            member->sent.outstanding[drop].seq < member->report.echoed)
         drop++;
@@ -158,7 +159,8 @@ void sched_send_member(struct sched_member *member, uint64_t now)
     if (!first && !again && !has_news(member, flags, idle, now))
         return;
     if (lockd_list_empty(&member->sent.unsent)) {
-        if (member->sent.seq - member->report.echoed >= TARGETS_IN_FLIGHT)
+        if (member->sent.seq - member->report.echoed >=
+            (member->sent.ended ? TARGETS_IN_FLIGHT + 1 : TARGETS_IN_FLIGHT))
             return;
         member->sent.seq++;
         member->sent.had = member->sent.outstanding[0].budget;

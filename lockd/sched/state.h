@@ -201,8 +201,7 @@ static inline uint64_t sched_need(const struct sched_member *member)
 /* There is less than all together need, or some do not give back what they do not need. */
 static inline bool sched_device_crowded(const struct sched_device *device)
 {
-    return device->books.sum.demand + device->books.sum.silent + device->books.sum.beyond >
-           device->space.capacity;
+    return device->books.sum.demand + device->books.sum.beyond > device->space.capacity;
 }
 
 /* Does its newest decision say RUN? */

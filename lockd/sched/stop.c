@@ -38,7 +38,7 @@ static bool is_silent(const struct sched_party *party)
     bool silent = false;
 
     lockd_list_each (at, &party->members)
-        silent = silent || sched_member_of(at, of_party)->books.share.silent != 0;
+        silent = silent || sched_member_of(at, of_party)->sent.ended;
     return silent;
 }
 

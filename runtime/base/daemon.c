@@ -4,9 +4,11 @@
  */
 #include "runtime/base/daemon.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
@@ -20,6 +22,8 @@
 static struct {
     _Atomic(bool) absent; /* release, after what the process may have without a daemon is set */
     _Atomic(uint64_t) new_until; /* ns */
+    _Atomic(int) socket;   /* of the client thread's connection, plus 1; 0: there is none */
+    _Atomic(bool) reading; /* seq_cst, with the look into the socket */
     _Atomic(bool) remark_pending;
     char remark[GS_REMARK_BYTES]; /* written once, before remark_pending */
 } self;
@@ -47,6 +51,27 @@ bool gs_daemon_was_lost(void)
 void gs_daemon_set_new_until(uint64_t until)
 {
     atomic_store_explicit(&self.new_until, until, memory_order_relaxed);
+}
+
+bool gs_daemon_has_news(void)
+{
+    const int fd = atomic_load_explicit(&self.socket, memory_order_relaxed) - 1, before = errno;
+    int bytes = 0;
+    const bool unread = fd >= 0 && ioctl(fd, FIONREAD, &bytes) == 0 && bytes > 0;
+
+    errno = before;
+    /* in this order: a message is taken from the socket only while `reading` is set */
+    return unread || atomic_load_explicit(&self.reading, memory_order_seq_cst);
+}
+
+void gs_daemon_set_socket(int fd)
+{
+    atomic_store_explicit(&self.socket, fd + 1, memory_order_relaxed);
+}
+
+void gs_daemon_set_reading(bool reading)
+{
+    atomic_store_explicit(&self.reading, reading, memory_order_seq_cst);
 }
 
 void gs_daemon_await_target(struct gs_device *device)
@@ -92,5 +117,7 @@ void gs_daemon_after_fork(void)
 {
     atomic_store(&self.absent, false);
     atomic_store(&self.new_until, 0);
+    atomic_store(&self.socket, 0);
+    atomic_store(&self.reading, false);
     atomic_store(&self.remark_pending, false);
 }

@@ -28,6 +28,16 @@ bool gs_daemon_is_new(uint64_t now);
 bool gs_daemon_was_lost(void);
 void gs_daemon_set_new_until(uint64_t until);
 
+/* The daemon may have said something that has not been taken over. To be asked before memory is
+ * taken on the strength of a budget: the daemon counts on it that a program which was stopped takes
+ * no memory before it has read its messages (lockd/sched/budget.c). Any thread; a system call, and
+ * no cancellation point. */
+bool gs_daemon_has_news(void);
+/* The socket from which the messages come; -1: none. Client thread. */
+void gs_daemon_set_socket(int fd);
+/* Messages are being taken from the socket, and count as news until they have been taken over. */
+void gs_daemon_set_reading(bool reading);
+
 /* For answers that depend on the daemon: waits until it has said what this device offers, or
  * until there is none (GS_ALONE_AFTER_NS without an answer). */
 void gs_daemon_await_target(struct gs_device *device);

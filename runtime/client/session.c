@@ -157,6 +157,7 @@ static void lose_connection(uint64_t now, bool refused)
     struct gs_device *device;
 
     gs_log("the daemon is gone");
+    gs_daemon_set_socket(-1);
     gs_own_fd_close(&self.connection);
     self.lost_at = now;
     self.next_try = now;
@@ -209,6 +210,7 @@ static void receive_targets(uint64_t now)
     union gs_connect_message message;
     int got = 0;
 
+    gs_daemon_set_reading(true);
     do {
         const unsigned most = gs_handover_expect(gs_opener_expects());
         const int fd = gs_session_fd();
@@ -222,6 +224,7 @@ static void receive_targets(uint64_t now)
         }
         gs_handover_received();
     } while (got > 0);
+    gs_daemon_set_reading(false);
     if (got < 0)
         lose_connection(now, got == -ECONNREFUSED);
 }
@@ -278,6 +281,7 @@ static void reconnect_daemon(uint64_t now)
     error = gs_connect(!is_content_alone(), &self.connection, &why);
     if (error == 0) {
         self.heard = false;
+        gs_daemon_set_socket(gs_session_fd());
         gs_wish_anew();
         if (!gs_daemon_is_absent())
             claim_no_more();

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "runtime/range/backend.h"
+#include "runtime/base/daemon.h"
 #include "runtime/base/worker.h"
 #include "runtime/base/driver.h"
 #include "runtime/range/edge.h"
@@ -301,6 +302,18 @@ static void end_demand(const struct gs_range *range)
     range->device->accounts.loose -= range->reserved - counted;
 }
 
+/* Under the lock: the budget has room for so many bytes more. It counts only while nothing that the
+ * daemon said is unread: what a stopped program may hold beyond what it has is given to others. A
+ * program that is stopped between this look and the driver call has too much afterwards; it says
+ * so, and moves that out. */
+static bool has_budget(const struct gs_device *device, uint64_t more)
+{
+    return !gs_daemon_has_news() &&
+           device->accounts.resident + more <=
+               atomic_load_explicit(&device->target.budget, memory_order_relaxed) +
+                   atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
+}
+
 bool gs_range_place(struct gs_range *range)
 {
     struct gs_device *device = range->device;
@@ -312,9 +325,7 @@ bool gs_range_place(struct gs_range *range)
         if (range->chunks[i].state == GS_CHUNK_HOST)
             return false; /* only the client thread copies */
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    claimed = device->accounts.resident + wanted <=
-              atomic_load_explicit(&device->target.budget, memory_order_relaxed) +
-                  atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
+    claimed = has_budget(device, wanted);
     if (claimed) {
         device->accounts.resident += wanted;
         device->accounts.works_begun++;

@@ -17,6 +17,7 @@
 #include "runtime/swap/exchange.h"
 
 #include "runtime/base/clock.h"
+#include "runtime/base/daemon.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
@@ -374,7 +375,7 @@ static bool claim_room(const struct gs_exchange_chunk *it)
     bool fits;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    fits = gs_exchange_room(it->range->device) >= it->bytes;
+    fits = !gs_daemon_has_news() && gs_exchange_room(it->range->device) >= it->bytes;
     if (fits)
         book_chunk(it, true);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);

@@ -11,6 +11,7 @@
 #include "runtime/swap/moving.h"
 
 #include "lockd/protocol/wire.h"
+#include "runtime/base/daemon.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
@@ -168,6 +169,8 @@ static bool move_in(struct gs_device *device, uint64_t room, uint64_t now, int n
 {
     uint64_t lacking;
 
+    if (gs_daemon_has_news()) /* the program may have been stopped since the budget was read */
+        return true;
     switch (gs_swap_in(device, room, news, &lacking)) {
     case GS_SWAP_MOVED:
         device->moving.short_since = 0;

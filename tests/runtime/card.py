@@ -37,6 +37,15 @@ def daemon_script(card, idle_exit):
     return path
 
 
+def remove_group(folder):
+    """False: processes that have ended are still in it."""
+    try:
+        os.rmdir(folder)
+    except OSError:
+        return not os.path.isdir(folder)
+    return True
+
+
 class Card:
     """with Card(build, memory="64MiB") as card: card.start([...]); everything is ended and removed at the end."""
 
@@ -46,6 +55,7 @@ class Card:
         self.socket = os.path.join(self.folder, "lockd.sock")
         self.lockd = os.path.join(build, "lockd", "gpushare-lockd")
         self.children = []
+        self.freezers = set()  # control groups of children
         self.daemon = None
         self.options = list(options)
         self.environment = {k: v for k, v in os.environ.items()
@@ -69,6 +79,8 @@ class Card:
         self.stop_daemon()
         for pid in self.daemon_pids():  # one that a program has started
             os.kill(pid, signal.SIGKILL)
+        for folder in self.freezers:
+            wait_for(lambda folder=folder: remove_group(folder))
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_daemon(self):

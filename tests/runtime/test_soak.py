@@ -7,6 +7,7 @@ test_soak.py --build DIR [--seeds N] [--first S] [--budget SECONDS] [--mode plai
   faults  the driver's calls fail at random; a program may see errors, but no wrong byte, no crash, no hang
   kills   one of three is killed at a random moment, the daemon at another and started again; the others must not notice
   storm   kills on two cards: programs on both, groups, short bursts; several are killed, others come in their places
+        and some are stopped for a while: nobody may notice
 --jobs seeds run beside each other, each on a card of its own. Stops early when the budget is used up (it says how many
 seeds it did) or one has failed. What 10000 seeds by hand take: HACKING.md.
 """
@@ -130,11 +131,61 @@ def wait_until_known(card, children):
         time.sleep(0.05)
 
 
+def stop_for_a_while(card, rng, running):
+    """As Ctrl-Z does, or `docker pause` where there is a freezer: anywhere, and for longer than the daemon waits, or not."""
+    stopped = rng.sample(running, min(len(running), rng.choice([1, 2])))
+    freezer = make_freezer(card) if rng.random() < 0.5 else None
+    for child in stopped:
+        if freezer is None:
+            child.send_signal(signal.SIGSTOP)
+        else:
+            write(os.path.join(freezer, "cgroup.procs"), child.pid)
+    freeze(freezer, True)
+    time.sleep(rng.random() * 1.5)
+    freeze(freezer, False)
+    for child in stopped:
+        child.send_signal(signal.SIGCONT)
+
+
+def write(path, value):
+    try:
+        with open(path, "w", encoding="ascii") as file:
+            file.write(str(value))
+    except ProcessLookupError:
+        pass  # it has just ended
+
+
+def freeze(folder, frozen):
+    if folder is None:
+        return
+    old = os.path.join(folder, "freezer.state")  # of version 1
+    if os.path.exists(old):
+        write(old, "FROZEN" if frozen else "THAWED")
+    else:
+        write(os.path.join(folder, "cgroup.freeze"), int(frozen))
+
+
+def make_freezer(card):
+    """A control group that can be frozen; None: this user may make none here. It is removed with the card."""
+    for root in ("/sys/fs/cgroup/freezer", "/sys/fs/cgroup"):
+        folder = os.path.join(root, os.path.basename(card.folder))
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError:
+            continue
+        if any(os.path.exists(os.path.join(folder, name)) for name in ("freezer.state", "cgroup.freeze")):
+            card.freezers.add(folder)
+            return folder
+        os.rmdir(folder)
+    return None
+
+
 def storm(card, args, rng, children, seed):
     """Kills some and the daemon at random moments; others come. Returns the killed ones."""
     victims = []
     for child, _ in rng.sample(children, STORM_KILLED):
         time.sleep(rng.random() * args.seconds / 2)
+        stop_for_a_while(card, rng, [each for each, _ in children if each.poll() is None])
         child.kill()
         victims.append(child)
         if rng.random() < 0.5:

@@ -234,6 +234,43 @@ static void lock_stopped_program_keeps_spare_bytes_idle_memory_leaves(void **sta
     assert_true(is_running(h, 0) && is_running(h, 1) && is_running(h, 2));
 }
 
+/* 0 has 20 MiB and may have 4 GiB. It stops, and 1 needs all that 0 does not have. */
+static void lock_stopped_program_budget_beyond_holdings_ends(void **state)
+{
+    for (int unread = 0; unread < 2; unread++) { /* its socket is full of targets, or not */
+        struct harness *h = *state;
+        const uint64_t small = 20 * MIB, large = 9 * GIB;
+
+        run_with(h, 0, small);
+        pass_time(h, 100 * MS);
+        say_state(h, 0, 0, small, small);
+        assert_true(h->client[0].target.budget > 2 * GIB);
+        h->client[0].deaf = true;
+        for (int i = 0; unread && i < 10; i++) {
+            pause_all(h, i % 2 == 0);
+            pass_time(h, 10 * MS);
+        }
+        pause_all(h, false);
+        say_state(h, 1, W, large, 0);
+        obey_target(h, 1);
+        assert_false(is_running(h, 1)); /* 0 may be about to take memory */
+        pass_time(h, unread ? 0 : SILENT);
+        obey_target(h, 1);
+        pass_time(h, unread ? SILENT : 0);
+        obey_target(h, 1);
+        assert_true(is_running(h, 1));
+        assert_true(h->client[0].target.budget <=
+                    small); /* it will read that before it goes on */
+        assert_true(device_of(h)->books.sum.hold <= 10 * GIB);
+        h->client[0].deaf = false;
+        say_state(h, 0, W, small, small);
+        obey_target(h, 0);
+        assert_true(is_running(h, 0) && is_running(h, 1));
+        for (int who = 0; who < 2; who++)
+            end_client(h, who);
+    }
+}
+
 #define PROGRAMS 5
 
 /* What programs do at random for some time: want more or less memory, have nothing to do, are stopped. */
@@ -332,6 +369,7 @@ int main(void)
         scenario(lock_stopped_program_keeps_spare_bytes_others_give_theirs),
         scenario(lock_stopped_program_keeps_spare_bytes_others_take_turns),
         scenario(lock_stopped_program_keeps_spare_bytes_idle_memory_leaves),
+        scenario(lock_stopped_program_budget_beyond_holdings_ends),
         scenario(lock_stopped_programs_at_random_the_others_run),
         scenario(lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns),
     };

@@ -11,6 +11,7 @@
 #include "runtime/host/host.h"
 #include "runtime/swap/moving.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/daemon.h"
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"
 #include "runtime/swap/loose.h"
@@ -125,6 +126,11 @@ void gs_handover_shrink(struct gs_device *device, uint64_t most)
 void gs_gate_refuse(bool refuse)
 {
     played.refusing = refuse;
+}
+
+bool gs_daemon_has_news(void)
+{
+    return false;
 }
 
 uint64_t gs_now(void)
