@@ -20,7 +20,7 @@ static bool is_deaf(const struct sched_member *member, uint64_t now)
 bool sched_member_silent(const struct sched_member *member, uint64_t now)
 {
     return member->report.echoed != member->sent.seq &&
-           sched_less(now, member->books.owes) >= SILENT;
+           now - member->sent.unread_since >= SILENT;
 }
 
 bool sched_member_clings(const struct sched_member *member, uint64_t now)

@@ -116,7 +116,7 @@ static void weigh_report(struct sched_member *member, uint64_t least, uint64_t m
     const bool rise = known < least;
 
     if (least <= known && known <= most) {
-        if (open->asked && (open->value < least || open->value > most))
+        if (open->asked && (open->by == member || open->value < least || open->value > most))
             open->by = NULL;
         return;
     }

@@ -79,9 +79,10 @@ struct sched_member_sent {
     uint32_t flags;
     uint64_t told_capacity; /* the device's; what is sent may be less: its limit */
     uint64_t budget, capacity, idle, host, shortfall, yield, at;
-    bool ended;     /* its silence ended the budgets that it has not read: budget.c */
-    uint64_t given; /* the largest budget that it was ever sent, or what it came with */
-    uint64_t had;   /* the most it might hold when the target was begun that is sent next */
+    uint64_t unread_since; /* for so long it has echoed nothing, if it has not echoed all */
+    bool ended;            /* its silence ended the budgets that it has not read: budget.c */
+    uint64_t given;        /* the largest budget that it was ever sent, or what it came with */
+    uint64_t had; /* the most it might hold when the target was begun that is sent next */
     uint32_t outstanding_count;
     struct sched_outstanding
         outstanding[TARGETS_IN_FLIGHT + 3]; /* budgets falling, seq rising */

@@ -258,7 +258,7 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
     member->report.switch_ns = state->switch_ns;
     if (state->target_seq > member->report.echoed && state->target_seq <= member->sent.seq) {
         member->report.echoed = state->target_seq;
-        sched_send_echo(member);
+        sched_send_echo(member, now);
     }
 }
 

@@ -16,11 +16,12 @@
 
 #define EXACT_AFTER (1000 * NS_PER_MS)
 
-void sched_send_echo(struct sched_member *member)
+void sched_send_echo(struct sched_member *member, uint64_t now)
 {
     uint32_t drop = 0;
 
     member->sent.ended = false;
+    member->sent.unread_since = now;
     while (drop + 1 < member->sent.outstanding_count &&
            member->sent.outstanding[drop].seq < member->report.echoed)
         drop++;
@@ -162,6 +163,8 @@ void sched_send_member(struct sched_member *member, uint64_t now)
         if (member->sent.seq - member->report.echoed >=
             (member->sent.ended ? TARGETS_IN_FLIGHT + 1 : TARGETS_IN_FLIGHT))
             return;
+        if (member->sent.seq == member->report.echoed)
+            member->sent.unread_since = now;
         member->sent.seq++;
         member->sent.had = member->sent.outstanding[0].budget;
         lockd_list_append(&device->sched->unsent, &member->sent.unsent);

@@ -314,8 +314,8 @@ static uint64_t next_look(const struct sched_member *member, uint64_t now)
     const uint64_t since[] = {member->stopped, member->books.owes, member->books.offered};
     uint64_t look = LOCKD_NEVER;
 
-    if (member->books.owes != LOCKD_NEVER && member->books.owes + SILENT > now)
-        look = member->books.owes + SILENT;
+    if (member->report.echoed != member->sent.seq && member->sent.unread_since + SILENT > now)
+        look = member->sent.unread_since + SILENT;
     for (size_t i = 0; i < sizeof since / sizeof since[0]; i++) {
         if (since[i] != LOCKD_NEVER && since[i] + GRACE > now)
             look = sched_min(look, since[i] + GRACE);
