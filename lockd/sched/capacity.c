@@ -28,13 +28,21 @@ uint64_t sched_device_reserve(const struct sched_device *device)
                : 0;
 }
 
+/* Another user's programs make no room for a word: one of them has to agree that something else has
+ * taken memory (measure.c). */
+static bool needs_agreement(const struct sched_device *device)
+{
+    return device->measure.several && device->measure.measured;
+}
+
 /* A shortage that the driver reported passes: it makes programs wait, and is no reason to
  * refuse them memory. */
 uint64_t sched_device_most(const struct sched_device *device)
 {
-    /* what clients know to be pinned need not wait for a moment in which it can be measured;
-     * none counts for more than it was ever given */
-    const uint64_t external = sched_max(device->measure.external, device->books.sum.pinned);
+    /* What clients know to be pinned need not wait for a moment in which it can be measured; none
+     * counts for more than it was ever given. Another user's program need not believe it. */
+    const uint64_t external = sched_max(device->measure.external,
+                                        needs_agreement(device) ? 0 : device->books.sum.pinned);
 
     return sched_less(sched_less(device->measure.total, external),
                       sched_device_reserve(device));
@@ -80,6 +88,8 @@ void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t no
         return;
     member->shortage.at = now;
     sched_measure_short(member, bytes, now);
+    if (needs_agreement(device))
+        return;
     taken = trusted_bytes(member, bytes, now);
     if (taken == 0)
         return;
@@ -100,6 +110,8 @@ void sched_short_used(struct sched_member *member)
 
 static void decay_short(struct sched_device *device, uint64_t now)
 {
+    if (device->space.short_bytes != 0 && needs_agreement(device))
+        device->space.short_bytes = device->space.fell_at = 0;
     if (device->space.short_bytes == 0 || now < device->space.short_until)
         return;
     device->space.short_bytes /= 2;

@@ -12,7 +12,10 @@
  * A report that contradicts the known value opens a *doubt*. One program's word is not enough:
  * a moment later it is asked again, together with some others. A value that another program
  * agrees to is known from then on; so is one that no program denied for a while, in which all
- * were asked twice. A tie keeps the old value. A program in which an allocation is under way has
+ * were asked twice. A tie keeps the old value. Where several users have programs, "another
+ * program" is one of another user: what all programs of one user say may cost that user, and
+ * nobody else. A value that only one user's programs have said falls as soon as another user's
+ * program says less, since the driver itself corrects a value that is too low. A program in which an allocation is under way has
  * no figure of free memory to say, so it neither agrees nor denies.
  *
  * The memory of a program whose connection has ended is not external for the next few seconds
@@ -100,10 +103,44 @@ static void begin_doubt(struct sched_member *member, uint64_t value, uint64_t no
     };
 }
 
-static void settle_doubt(struct sched_device *device)
+static bool is_of_another_user(const struct sched_member *member,
+                               const struct sched_member *other)
 {
-    device->measure.external = device->measure.doubt.value;
-    device->measure.doubt.by = NULL;
+    return member->client->user != other->client->user;
+}
+
+static void set_external(const struct sched_member *member, uint64_t value)
+{
+    struct sched_device_measure *measure = &member->device->measure;
+
+    measure->external = value;
+    measure->backed_by = member->client->user;
+    measure->backed = false;
+    measure->doubt.by = NULL;
+}
+
+static void settle_doubt(const struct sched_member *agrees)
+{
+    struct sched_device *device = agrees->device;
+    const struct sched_member *by = device->measure.doubt.by;
+
+    set_external(by, device->measure.doubt.value);
+    device->measure.backed = is_of_another_user(by, agrees);
+}
+
+/* The doubt was asked about, and this word decides it. */
+static bool is_decided(const struct sched_member *member, bool rise, uint64_t now)
+{
+    const struct sched_doubt *open = &member->device->measure.doubt;
+
+    if (!open->asked)
+        return false;
+    if (open->foreign && is_of_another_user(member, open->by))
+        return true;
+    if (open->foreign && rise)
+        return false;
+    return (!open->foreign && open->by != member) || open->alone ||
+           now - open->ask_at >= EXTERNAL_UNSAID;
 }
 
 /* Somebody says that external is at least and at most so much. */
@@ -116,13 +153,18 @@ static void weigh_report(struct sched_member *member, uint64_t least, uint64_t m
     const bool rise = known < least;
 
     if (least <= known && known <= most) {
+        if (open->by != NULL && open->asked && open->foreign &&
+            is_of_another_user(member, open->by) && (open->value < least || open->value > most))
+            device->sched->contradicted = open->by->client;
         if (open->asked && (open->by == member || open->value < least || open->value > most))
             open->by = NULL;
+        device->measure.backed |= member->client->user != device->measure.backed_by;
         return;
     }
-    if (!rise && device->member_count == 1) { /* it concerns no other member */
-        device->measure.external = value;
-        open->by = NULL;
+    if (!rise && (device->member_count == 1 || /* it concerns no other member */
+                  (device->measure.several && !device->measure.backed &&
+                   member->client->user != device->measure.backed_by))) {
+        set_external(member, value);
         return;
     }
     if (open->by == NULL || (open->value > known) != rise) {
@@ -130,9 +172,8 @@ static void weigh_report(struct sched_member *member, uint64_t least, uint64_t m
         return;
     }
     open->value = rise ? sched_min(open->value, most) : sched_max(open->value, least);
-    if (open->asked &&
-        (open->by != member || open->alone || now - open->ask_at >= EXTERNAL_UNSAID))
-        settle_doubt(device);
+    if (is_decided(member, rise, now))
+        settle_doubt(member);
 }
 
 static void ask_member(struct sched_member *member)
@@ -182,6 +223,7 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
         ask_anybody(device);
     if (now < time_to_ask(open))
         return;
+    open->foreign = device->measure.several;
     open->asked = true;
     open->again_at = now + EXTERNAL_UNSAID;
     open->ask_next = now + ASK_PAUSE;
@@ -191,7 +233,8 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
 
         if (others == ASKED)
             break;
-        if (member == open->by || !can_tell(member))
+        if (member == open->by || !can_tell(member) ||
+            (open->foreign && !is_of_another_user(member, open->by)))
             continue;
         others++;
         ask_member(member);
@@ -199,10 +242,22 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
     open->alone = others == 0;
 }
 
+static bool has_several_users(const struct sched_device *device)
+{
+    const struct sched_member *first = sched_member_of(device->members.next, of_device);
+
+    for (const struct lockd_list *at = device->members.next; at != &device->members;
+         at = at->next)
+        if (is_of_another_user(first, sched_member_of(at, of_device)))
+            return true;
+    return false;
+}
+
 void sched_measure_forget(const struct sched_member *member, uint64_t now)
 {
     if (member->device->measure.doubt.by == member)
         member->device->measure.doubt.by = NULL;
+    member->device->measure.several = has_several_users(member->device);
     add_departed(member->device, has_now(member), now);
 }
 
@@ -221,7 +276,7 @@ static void measure_external(struct sched_member *member, uint64_t device_free, 
         return;
     device->measure.beyond_total = sched_less(device_free + sure, device->measure.total);
     if (!device->measure.measured) {
-        device->measure.external = sched_min(steps_up(least), device->measure.total);
+        set_external(member, sched_min(steps_up(least), device->measure.total));
         device->measure.measured = true;
         return;
     }
@@ -309,12 +364,22 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
         measure_external(member, state->device_free, now);
 }
 
+bool sched_next_contradicted(struct sched *sched, void **owner)
+{
+    if (sched->contradicted == NULL)
+        return false;
+    *owner = sched->contradicted->owner;
+    sched->contradicted = NULL;
+    return true;
+}
+
 void sched_measure_came(const struct sched_member *member, bool back, uint64_t now)
 {
     struct sched_device *device = member->device;
 
     const uint64_t expected = take_departed(device, member->sent.given);
 
+    device->measure.several = has_several_users(device);
     device->measure.external =
         sched_less(device->measure.external, member->sent.given - expected);
     if (!back || now - device->sched->created >= RESTART_WINDOW)

@@ -46,6 +46,7 @@ struct sched_doubt {
     uint64_t ask_next; /* not before */
     uint64_t again_at; /* those that could not tell when they were asked are asked again */
     bool asked, alone; /* alone: there was nobody else to ask */
+    bool foreign;      /* there are programs of other users, and one of them has to agree */
 };
 
 /* Memory of programs whose connections have ended: for a while it may be on the device still,
@@ -307,6 +308,9 @@ struct sched_device_agenda {
 /* How large it is, and what on it nobody can move: measure.c. */
 struct sched_device_measure {
     uint64_t total, external;
+    bool several;          /* users have programs there */
+    uint32_t backed_by;    /* the user whose program said external first */
+    bool backed;           /* a program of another user has said the same */
     uint64_t beyond_total; /* more than the total is free for programs: the total is a limit */
     bool measured, restarted;
     uint64_t settle_until; /* clients of an earlier daemon are still coming back */

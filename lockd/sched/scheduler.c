@@ -348,6 +348,8 @@ void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_
         sched_device_free_unused(device);
     }
     sched->background -= client->class == GS_CLASS_BACKGROUND ? 1 : 0;
+    if (sched->contradicted == client)
+        sched->contradicted = NULL;
     sched_host_forget(client);
     sched_group_client_gone(client);
     lockd_list_remove(&client->link);

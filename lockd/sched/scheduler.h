@@ -135,6 +135,9 @@ struct sched_apart {
 
 /* Takes the next group that has become too large; false when there is none. */
 bool sched_next_apart(struct sched *sched, struct sched_apart *apart);
+/* Takes a program whose word on the memory of a device contradicts that of another user's program,
+ * and is not used; false when there is none. owner: as given to sched_client_add(). */
+bool sched_next_contradicted(struct sched *sched, void **owner);
 /* When sched_tick() must be called; LOCKD_NEVER: only after an event. */
 uint64_t sched_deadline(const struct sched *sched);
 

@@ -175,8 +175,9 @@ struct sched {
     uint64_t groups_at;       /* when a group may come together again */
     bool groups_unsaid;
     uint64_t group_numbers;
-    uint32_t giving_way; /* gangs */
-    uint32_t background; /* clients of that class */
+    struct sched_client *contradicted; /* measure.c: the caller has not been told; NULL */
+    uint32_t giving_way;               /* gangs */
+    uint32_t background;               /* clients of that class */
     struct sched_host host;
     struct sched_forming forming;
 };

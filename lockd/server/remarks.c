@@ -62,6 +62,15 @@ void lockd_remarks_say(const struct lockd_connection *about, const char *text)
     lockd_remarks_add(&about->server->remarks, about, &note, lockd_now());
 }
 
+void lockd_remarks_contradicted(struct lockd_server *server)
+{
+    void *owner;
+
+    while (sched_next_contradicted(server->scheduler, &owner))
+        lockd_remarks_say(owner, "its reports of free GPU memory contradict those of another "
+                                 "user's programs, and are not used");
+}
+
 void lockd_remarks_apart(struct lockd_server *server)
 {
     struct sched_apart apart;

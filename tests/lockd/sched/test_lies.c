@@ -239,9 +239,99 @@ static void lies_that_change_all_the_time_keep_nobody_busy(void **state)
     }
 }
 
+static void is_of_user(struct harness *h, int who, uint32_t user)
+{
+    const struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
+
+    h->client[who].client = sched_client_add(h->sched, &h->client[who]);
+    sched_describe(h->sched, h->client[who].client, &hello, user);
+}
+
+/* Says so, whatever is there. */
+static void says_lies(struct harness *h, int who, uint32_t flags)
+{
+    struct harness_client *c = &h->client[who];
+
+    c->state.device_total = h->total;
+    c->state.device_free = 0;
+    c->state.flags = flags;
+    c->state.demand = c->state.resident = MIB;
+    c->state.pinned = 9 * GIB;
+    c->state.short_bytes = (flags & GS_STATE_SHORT) != 0 ? 10 * GIB : 0;
+    c->deaf = false;
+    harness_report(h, c);
+    c->deaf = true; /* asked, it would say the truth */
+    harness_take(h);
+}
+
+/* 0 does what it was told, and then measures: nobody else has any of the room. */
+static void obeys_and_measures(struct harness *h, uint64_t room)
+{
+    const struct gs_wire_state *state = &h->client[0].state;
+
+    h->free_bytes = UINT64_MAX;
+    obey_target(h, 0);
+    obey_target(h, 0);
+    h->free_bytes = room - state->resident;
+    say_state(h, 0, state->flags, state->demand, state->resident);
+}
+
+/* 8 and 9 are of one user and say that nothing is free, before 0 of another one comes, while it
+ * works, or when it has something else. */
+static void lies_of_several_programs_of_one_user_bound_no_other(void **state)
+{
+    for (int before = 0; before < 2; before++) {
+        struct harness *h = *state;
+        bool named;
+        void *owner;
+
+        for (int who = 8; who < 10; who++)
+            is_of_user(h, who, 7);
+        is_of_user(h, 0, 1);
+        h->free_bytes = 9 * GIB;
+        for (int who = 8; before && who < 10; who++)
+            says_lies(h, who, 0);
+        say_state(h, 0, W, 8 * GIB, 0);
+        assert_true(h->client[0].target.capacity > 8 * GIB);
+        for (int i = 0; i < 100; i++) {
+            obeys_and_measures(h, 9 * GIB);
+            for (int who = 8; who < 10; who++)
+                says_lies(h, who, i % 3 != 0 ? 0 : R | GS_STATE_SHORT);
+            /* a capacity that one user had alone rises within half a second */
+            assert_true((before && i < 6) || (is_running(h, 0) && has_run(h, 0) &&
+                                              h->client[0].target.capacity > 8 * GIB));
+            pass_time(h, 100 * MS);
+        }
+        named = sched_next_contradicted(h->sched, &owner);
+        assert_true(named || before);
+        assert_true(!named || owner == &h->client[8] || owner == &h->client[9]);
+        end_client(h, 0);
+        end_client(h, 8);
+        end_client(h, 9);
+    }
+}
+
+/* Something else takes memory: two users see it. */
+static void external_of_two_users_that_agree_counts(void **state)
+{
+    struct harness *h = *state;
+
+    is_of_user(h, 0, 1);
+    is_of_user(h, 1, 2);
+    h->free_bytes = 10 * GIB;
+    say_state(h, 0, 0, 0, 0);
+    say_state(h, 1, 0, 0, 0);
+    h->free_bytes = 8 * GIB;
+    say_state(h, 0, 0, 0, 0);
+    pass_time(h, 2 * EXTERNAL_UNSAID);
+    assert_true(device_of(h)->measure.external == 2 * GIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        scenario(lies_of_several_programs_of_one_user_bound_no_other),
+        scenario(external_of_two_users_that_agree_counts),
         scenario(lies_small_total_bounds_only_who_says_it),
         scenario(lies_large_total_gives_nobody_more),
         scenario(lies_two_totals_come_to_rest),
