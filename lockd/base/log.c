@@ -8,6 +8,8 @@
  */
 #include "lockd/base/log.h"
 
+#include "lockd/base/text.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -108,9 +110,9 @@ void lockd_log(enum lockd_log_level level, const char *format, ...)
     va_end(ap);
     if (written < 0)
         return;
-    length += (size_t)written;
-    if (length > sizeof line - 2)
-        length = sizeof line - 2;
+    /* names of programs, containers and files are chosen by others */
+    lockd_text_clean(line + length, sizeof line - length - 1);
+    length += strlen(line + length);
     line[length++] = '\n';
     log_state.lost += !write_line(line, length) && log_state.lost < UINT_MAX;
 }
