@@ -26,6 +26,8 @@
 #define IDLE_PART   8
 #define GAP_FORGET  64
 #define KEPT        2 /* switches; for so long a place is kept, at most */
+#define SETTLED                                                                                \
+    2 /* switches: a holder that has run for less keeps its turn from a new program */
 
 double sched_device_keeps(const struct sched_device *device)
 {
@@ -402,10 +404,14 @@ bool sched_party_piles_up(const struct sched_party *party, uint64_t now)
            burst_now(party, now) > usual_most(party) && !sched_party_is_interactive(party, now);
 }
 
-/* When the present burst of one that has the device has been as long as a turn. */
+/* Its present burst has been long enough that a new program may end its turn: what the two switches
+ * cost is little of what it had, or of a turn. */
 uint64_t sched_party_long_at(const struct sched_party *party, uint64_t now)
 {
-    return now + sched_less(sched_device_quantum(party->device), burst_now(party, now));
+    const uint64_t least = sched_min(SETTLED * sched_device_switch(party->device),
+                                     sched_device_quantum(party->device));
+
+    return now + sched_less(least, burst_now(party, now));
 }
 
 /* One that is new has shown nothing yet: it goes in turn, but its first turn comes soon. */

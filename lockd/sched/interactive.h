@@ -24,7 +24,7 @@ bool sched_party_goes_first(const struct sched_party *party, uint64_t now);
 
 /* What was said of it, or what was found out. */
 enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t now);
-/* When the present burst of one that has the device has been as long as a turn, if it goes on. */
+/* When the present burst of a holder has been so long that a new program may end its turn. */
 uint64_t sched_party_long_at(const struct sched_party *party, uint64_t now);
 /* It has shown nothing yet: it goes in turn, but its first turn comes soon. */
 bool sched_party_is_new(const struct sched_party *party);

@@ -19,9 +19,9 @@
  *   user's interactive programs, which come before it until then. The party's ordinary turns count
  *   against what the floor leaves.
  *
- * A party that is new has shown nothing. It goes in turn, but ends the turn of one that has computed
- * for longer than a turn without a rest, within the same bounds: most new ones are short. Of two
- * that begin together neither ends the other's turn.
+ * A party that is new has shown nothing. It goes in turn, but ends the turn of a party that began
+ * to compute before it, within the same bounds: most new programs are short. Of two that begin
+ * together neither ends the other's turn.
  *
  * Fair shares are those of the parties that want the device now, by weight; of users, by the mean
  * weight of their parties. All is O(1), but for a look at the holders when they changed, and, where
@@ -34,8 +34,9 @@
 #include "lockd/sched/device.h"
 
 #define HALF_LIFE (60000 * NS_PER_MS)
-#define BEYOND    4                    /* by this part of a fair share one may exceed it */
-#define WORKED    (120000 * NS_PER_MS) /* one that is only tried after so much gives way */
+#define BEYOND    4                  /* by this part of a fair share one may exceed it */
+#define WORKED    (8000 * NS_PER_MS) /* one that is only tried after so much gives way */
+#define TOGETHER  (20 * NS_PER_MS)   /* two that begin to compute within this time */
 #define BEGUN     2 /* switches; one for which others stopped is not sent back for less */
 
 /* --- accounts that fade --- */
@@ -330,14 +331,16 @@ static uint64_t pays_at(const struct sched_party *party, uint64_t now)
     return fades == 0 && fills == 0 ? now : now + LOOK_AGAIN + sched_max(fades, fills);
 }
 
-/* One that is new ends the turn of one that has computed for as long as a turn without a rest: so much
- * is known of the holder, and the switches cost little of what it had. It has to have stopped, and to
- * have come to run whenever it was its turn. */
+/* A new program ends the turn of a holder that has begun to compute before it came. A program of which
+ * nothing is known is served soon, from the first minute of both on; two that begin together do not
+ * end each other's turns. It has to have stopped, and to have come to run whenever it was its turn. A
+ * program that comes back to a new daemon is not new. */
 static uint64_t new_at(const struct sched_party *head, const struct sched_party *holder,
                        uint64_t now)
 {
-    if (head->turn.skipped != 0 || head->books.running_members != 0 ||
-        !sched_party_is_interactive(head, now))
+    if (head->bursts.began <= holder->bursts.began + TOGETHER || head->turn.skipped != 0 ||
+        sched_member_of(head->members.next, of_party)->sent.first_seq != 0 ||
+        head->books.running_members != 0 || !sched_party_is_interactive(head, now))
         return LOCKD_NEVER;
     return sched_party_long_at(holder, now);
 }
