@@ -14,10 +14,15 @@
 #include <stdio.h>
 #include <string.h>
 
+static enum ctl_exit help_run(struct ctl *ctl, int argc, char **argv);
+
+static const struct ctl_command ctl_help = {
+    "help", "[COMMAND]", "show the commands, or the options of one", help_run, NULL, NULL};
+
 static const struct ctl_command *const commands[] = {
     &ctl_status, &ctl_top,     &ctl_get,  &ctl_set,     &ctl_pause, &ctl_resume,
     &ctl_evict,  &ctl_suspend, &ctl_move, &ctl_reload,  &ctl_trace, &ctl_metrics,
-    &ctl_serve,  &ctl_doctor,  &ctl_cdi,  &ctl_account,
+    &ctl_serve,  &ctl_doctor,  &ctl_cdi,  &ctl_account, &ctl_help,
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
@@ -52,7 +57,7 @@ static void print_help(FILE *out)
     }
     fputs("\noptions\n", out);
     lockd_options_help(own_options, out);
-    fputs("\n`gpusharectl COMMAND --help` shows the options of a command.\n"
+    fputs("\n`gpusharectl help COMMAND` shows the options of a command.\n"
           "exit codes: 0 done, 1 failed or refused, 2 usage, 3 no gpushare-lockd is running, "
           "4 no such program\n",
           out);
@@ -117,16 +122,39 @@ static const char *find_similar(const char *word)
     return NULL;
 }
 
-static enum ctl_exit run_command(struct ctl *ctl, int argc, char **argv)
+/* Says so if there is no such command. */
+static const struct ctl_command *need_command(const char *word)
 {
-    const struct ctl_command *command = find_command(argv[0]);
-    const char *similar = find_similar(argv[0]);
+    const struct ctl_command *command = find_command(word);
+    const char *similar = find_similar(word);
 
     if (command == NULL && similar != NULL)
-        fprintf(stderr, "gpusharectl: unknown command '%s', did you mean '%s'?\n", argv[0],
+        fprintf(stderr, "gpusharectl: unknown command '%s', did you mean '%s'?\n", word,
                 similar);
     else if (command == NULL)
-        fprintf(stderr, "gpusharectl: unknown command '%s' (--help lists them)\n", argv[0]);
+        fprintf(stderr, "gpusharectl: unknown command '%s' (--help lists them)\n", word);
+    return command;
+}
+
+static enum ctl_exit help_run(struct ctl *ctl, int argc, char **argv)
+{
+    const struct ctl_command *command = argc == 2 ? need_command(argv[1]) : NULL;
+
+    (void)ctl;
+    if (argc > 2)
+        return ctl_usage(&ctl_help, "give the name of one command");
+    if (command != NULL)
+        return command_help(command);
+    if (argc == 2)
+        return CTL_USAGE;
+    print_help(stdout);
+    return ctl_done(CTL_OK);
+}
+
+static enum ctl_exit run_command(struct ctl *ctl, int argc, char **argv)
+{
+    const struct ctl_command *command = need_command(argv[0]);
+
     if (command == NULL)
         return CTL_USAGE;
     if (has_option(argc, argv, "-h", "--help"))

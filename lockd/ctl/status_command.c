@@ -13,6 +13,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 static void print_device(const struct ctl_layout *layout, const struct ctl_answer *answer,
                          size_t index)
@@ -92,6 +94,18 @@ static void print_text(const struct ctl_answer *answer)
     }
 }
 
+struct status_arguments {
+    bool json, watch;
+};
+
+static const struct lockd_option status_options[] = {
+    {"json", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "print JSON (docs/protocol.md)", NULL, 0,
+     offsetof(struct status_arguments, json)},
+    {"watch", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "print it again each second, until Ctrl-C",
+     NULL, 'w', offsetof(struct status_arguments, watch)},
+    {0},
+};
+
 static enum ctl_exit show_status(struct ctl *ctl, bool json)
 {
     struct ctl_answer answer;
@@ -112,16 +126,29 @@ static enum ctl_exit show_status(struct ctl *ctl, bool json)
 
 static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
 {
-    bool json = false;
+    const struct timespec second = {.tv_sec = 1};
+    struct status_arguments arguments = {0};
+    enum ctl_exit exit_code;
     int index = 1;
 
-    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
+    if (lockd_options_read(status_options, &arguments, false, argc, argv, &index, &ctl->err) !=
+        0)
         return ctl_usage(&ctl_status, "%s", ctl->err.text);
     if (index != argc)
         return ctl_usage(&ctl_status, "takes no arguments");
-    return show_status(ctl, json);
+    if (arguments.watch && arguments.json)
+        return ctl_usage(&ctl_status, "--watch prints no JSON; `top --json` does");
+    for (;;) {
+        if (arguments.watch && isatty(STDOUT_FILENO))
+            fputs("\033[H\033[2J", stdout); /* the cursor to the top, and an empty screen */
+        exit_code = show_status(ctl, arguments.json);
+        if (!arguments.watch || exit_code != CTL_OK)
+            return exit_code;
+        putchar('\n');
+        nanosleep(&second, NULL);
+    }
 }
 
 const struct ctl_command ctl_status = {
     "status",   "",   "show the devices and the programs on them",
-    status_run, NULL, ctl_json_option};
+    status_run, NULL, status_options};

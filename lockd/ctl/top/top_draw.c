@@ -37,7 +37,7 @@ void top_draw_colours(struct top *top)
     init_pair(CTL_WAITS, COLOR_YELLOW, -1);
     init_pair(CTL_MOVES, COLOR_CYAN, -1);
     init_pair(CTL_TROUBLE, COLOR_RED, -1);
-    init_pair(CTL_HEAD, COLOR_BLUE, -1);
+    init_pair(CTL_HEAD, -1, -1); /* bold text is read on any background; dark blue is not */
 }
 
 /* attributes: of ncurses, in addition to the colour. */

@@ -70,6 +70,23 @@ class CtlTest(CtlCase):
         self.ctl("set", "reserve", "1GiB")
         self.assertEqual(self.status()["devices"][0]["capacity"], 9 * GIB)
 
+    def test_help_is_a_command(self):
+        self.assertEqual(self.ctl("help"), self.ctl("--help"))
+        self.assertEqual(self.ctl("help", "status"), self.ctl("status", "--help"))
+
+    def test_status_is_printed_again_and_again(self):
+        watch = subprocess.Popen([CTL, "--socket", self.daemon.path, "status", "--watch"], stdout=subprocess.PIPE, text=True)
+        try:
+            heads = 0
+            while heads < 3:
+                line = watch.stdout.readline()
+                self.assertNotEqual(line, "")
+                heads += line.startswith("gpushare-lockd ")
+        finally:
+            watch.terminate()
+            watch.stdout.close()
+            watch.wait()
+
     def test_wrong_usage_says_what(self):
         for arguments, code, said in ((["frob"], 2, "unknown command"), ([], 2, "usage: gpusharectl [options] COMMAND"), (["set"], 2, "usage"),
                                       (["set", "quantum", "0"], 2, "outside"), (["set", "quantum", "soon"], 2, "number"),
@@ -96,7 +113,7 @@ class CtlTest(CtlCase):
                                       (["set", "hand-over", "no"], 2, "configuration file"),
                                       (["cdi", "--output", "/x", "generate", "y"], 2, "unexpected argument 'y'"), (["cdi"], 2, "'generate'"),
                                       (["stauts"], 2, "did you mean 'status'"), (["xyzzy"], 2, "--help lists them"),
-                                      (["status", "--watch"], 2, "unknown option"), (["status", "x"], 2, "no argument")):
+                                      (["status", "--often"], 2, "unknown option"), (["status", "--watch", "--json"], 2, "no JSON"), (["help", "stauts"], 2, "did you mean 'status'"), (["status", "x"], 2, "no argument")):
             self.assertIn(said, self.ctl(*arguments, code=code))
 
     def test_no_daemon_is_told(self):
