@@ -5,6 +5,7 @@
  */
 #include "common/complete.h"
 #include "common/fd.h"
+#include "lockd/base/text.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/complete.h"
 #include "lockd/ctl/ctl.h"
@@ -101,22 +102,11 @@ static const struct ctl_command *find_command(const char *name)
     return NULL;
 }
 
-/* The command whose name is one letter away from the word: one too many, one missing, one wrong,
- * or two exchanged. NULL: there is none. */
+/* NULL: there is none. */
 static const char *find_similar(const char *word)
 {
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        const char *a = word, *b = commands[i]->name;
-
-        while (*a != '\0' && *a == *b)
-            a++, b++;
-        if (a == word && strlen(word) < 3) /* nothing in common */
-            continue;
-        if (strcmp(a, b) == 0 || (*a != '\0' && strcmp(a + 1, b) == 0) ||
-            (*b != '\0' && strcmp(a, b + 1) == 0) ||
-            (*a != '\0' && *b != '\0' && strcmp(a + 1, b + 1) == 0) ||
-            (*a != '\0' && *b != '\0' && a[0] == b[1] && a[1] == b[0] &&
-             strcmp(a + 2, b + 2) == 0))
+        if (lockd_text_is_similar(word, commands[i]->name))
             return commands[i]->name;
     }
     return NULL;

@@ -111,3 +111,18 @@ const char *lockd_text_fit(const char *text, size_t columns, char *buffer, size_
     buffer[used] = '\0';
     return buffer;
 }
+
+bool lockd_text_is_similar(const char *word, const char *name)
+{
+    const char *a = word, *b = name;
+
+    while (*a != '\0' && *a == *b)
+        a++, b++;
+    if (a == word && strlen(word) < 3) /* nothing in common */
+        return false;
+    return strcmp(a, b) == 0 || (*a != '\0' && strcmp(a + 1, b) == 0) ||
+           (*b != '\0' && strcmp(a, b + 1) == 0) ||
+           (*a != '\0' && *b != '\0' && strcmp(a + 1, b + 1) == 0) ||
+           (*a != '\0' && *b != '\0' && a[0] == b[1] && a[1] == b[0] &&
+            strcmp(a + 2, b + 2) == 0);
+}

@@ -5,6 +5,7 @@
 #ifndef GS_LOCKD_BASE_TEXT_H
 #define GS_LOCKD_BASE_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Ends the text within its `size` bytes and makes it valid UTF-8 without control characters:
@@ -13,5 +14,8 @@ void lockd_text_clean(char *text, size_t size);
 /* A clean text cut or padded to so many columns of a terminal (setlocale() was called). size:
  * of buffer, bytes. Returns buffer. */
 const char *lockd_text_fit(const char *text, size_t columns, char *buffer, size_t size);
+/* Whether a typed word is a single slip away from the name: a letter too many, missing or wrong,
+ * or two exchanged. */
+bool lockd_text_is_similar(const char *word, const char *name);
 
 #endif

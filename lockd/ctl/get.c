@@ -134,6 +134,7 @@ static enum ctl_exit get_run(struct ctl *ctl, int argc, char **argv)
     bool json = false, of_program;
     const struct lockd_setting *setting;
     int32_t pid = 0;
+    char hint[64];
     int index = 1;
 
     if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
@@ -142,7 +143,8 @@ static enum ctl_exit get_run(struct ctl *ctl, int argc, char **argv)
         return ask_settings(ctl, NULL, 0, json);
     setting = lockd_setting_find(argv[index]);
     if (setting == NULL)
-        return ctl_usage(&ctl_get, "there is no setting '%s' (get lists them)", argv[index]);
+        return ctl_usage(&ctl_get, "there is no setting '%s' (get lists them)%s", argv[index],
+                         lockd_setting_hint(argv[index], hint, sizeof hint));
     of_program = setting->scope == LOCKD_SCOPE_PROGRAM;
     if (argc - index != (of_program ? 2 : 1))
         return ctl_usage(&ctl_get,

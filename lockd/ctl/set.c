@@ -54,6 +54,7 @@ static enum ctl_exit set_run(struct ctl *ctl, int argc, char **argv)
 {
     bool json = false;
     const struct lockd_setting *setting;
+    char hint[64];
     int index = 1;
 
     if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
@@ -62,8 +63,8 @@ static enum ctl_exit set_run(struct ctl *ctl, int argc, char **argv)
         return ctl_usage(&ctl_set, "give a name and a value (set --help lists them)");
     setting = lockd_setting_find(argv[index]);
     if (setting == NULL)
-        return ctl_usage(&ctl_set, "there is no setting '%s' (set --help lists them)",
-                         argv[index]);
+        return ctl_usage(&ctl_set, "there is no setting '%s' (set --help lists them)%s",
+                         argv[index], lockd_setting_hint(argv[index], hint, sizeof hint));
     return set_one(ctl, setting, json, argc - index - 1, argv + index + 1);
 }
 

@@ -5,7 +5,10 @@
  */
 #include "lockd/protocol/setting_table.h"
 
+#include "lockd/base/text.h"
+
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 const struct lockd_setting lockd_settings[] = {
@@ -46,6 +49,16 @@ const struct lockd_setting *lockd_setting_find(const char *name)
             return at;
     }
     return NULL;
+}
+
+const char *lockd_setting_hint(const char *name, char *buffer, size_t size)
+{
+    buffer[0] = '\0';
+    for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
+        if (lockd_text_is_similar(name, at->name))
+            snprintf(buffer, size, "; did you mean '%s'?", at->name);
+    }
+    return buffer;
 }
 
 const struct lockd_setting *lockd_setting_of_op(uint32_t op)

@@ -45,6 +45,9 @@ extern const struct lockd_setting lockd_settings[];
 
 /* The row of that name, or with that operation; NULL: there is none. */
 const struct lockd_setting *lockd_setting_find(const char *name);
+/* "; did you mean 'NAME'?" in buffer, where a setting has nearly that name, else "". Returns
+ * buffer. */
+const char *lockd_setting_hint(const char *name, char *buffer, size_t size);
 const struct lockd_setting *lockd_setting_of_op(uint32_t op);
 /* The place of the setting in values: a uint64_t *, or with LOCKD_OPTION_NAME a char *. */
 void *lockd_setting_place(const struct lockd_setting *setting, struct lockd_values *values);

@@ -198,7 +198,7 @@ static int take_value(void *user, const char *section, const char *name, const c
 {
     struct reader *reader = user;
     const struct lockd_setting *setting = find_key(name);
-    char list[256] = "";
+    char list[256] = "", hint[64];
     struct gs_err *err = &reader->err;
 
     if (setting != NULL && strcmp(setting->section, section) == 0) {
@@ -219,7 +219,8 @@ static int take_value(void *user, const char *section, const char *name, const c
     if (setting != NULL) {
         gs_err_set(err, -EINVAL, "%s belongs into section [%s]", name, setting->section);
     } else if (list[0] != '\0') {
-        gs_err_set(err, -EINVAL, "unknown key '%s'; [%s] knows: %s", name, section, list);
+        gs_err_set(err, -EINVAL, "unknown key '%s'; [%s] knows: %s%s", name, section, list,
+                   lockd_setting_hint(name, hint, sizeof hint));
     } else {
         list_sections(list, sizeof list);
         gs_err_set(err, -EINVAL, "unknown section [%s]; the sections are %s", section, list);

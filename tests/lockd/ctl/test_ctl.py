@@ -113,7 +113,7 @@ class CtlTest(CtlCase):
                                       (["set", "hand-over", "no"], 2, "configuration file"),
                                       (["cdi", "--output", "/x", "generate", "y"], 2, "unexpected argument 'y'"), (["cdi"], 2, "'generate'"),
                                       (["stauts"], 2, "did you mean 'status'"), (["xyzzy"], 2, "--help lists them"),
-                                      (["status", "--often"], 2, "unknown option"), (["status", "--watch", "--json"], 2, "no JSON"), (["help", "stauts"], 2, "did you mean 'status'"), (["status", "x"], 2, "no argument")):
+                                      (["status", "--often"], 2, "unknown option"), (["status", "--watch", "--json"], 2, "no JSON"), (["set", "quantun", "3"], 2, "did you mean 'quantum'?"), (["get", "reserv"], 2, "did you mean 'reserve'?"), (["help", "stauts"], 2, "did you mean 'status'"), (["status", "x"], 2, "no argument")):
             self.assertIn(said, self.ctl(*arguments, code=code))
 
     def test_no_daemon_is_told(self):

@@ -94,6 +94,7 @@ class ConfigTest(unittest.TestCase):
                            ("quantum = 5\n", ":1: quantum belongs into section [scheduling]"),
                            ("[limits]\nquantum = 5\n", ":2: quantum belongs into section [scheduling]"),
                            ("[scheduling]\ncolour = red\n", ":2: unknown key 'colour'; [scheduling] knows: policy, exclusive, quantum"),
+                           ("[scheduling]\nqauntum = 5\n", "did you mean 'quantum'?"),
                            ("[paint]\ncolour = red\n", ":2: unknown section [paint]; the sections are [daemon], [scheduling], [limits], [access], [classes], [overcommit]"),
                            ("[classes]\nroot = fast\n", ":2: root: 'fast' is not one of: auto, interactive, batch, background"),
                            ("[classes]\nnightly.slice = Batch\n", ":2: nightly.slice: 'Batch' is not one of"),
