@@ -66,7 +66,8 @@ install_packages() { # GROUP...
     if ! with_progress "installing packages" as_root apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null 2>&1; then
         # the lists may be old or not there yet
         with_progress "reading package lists" as_root apt-get update -qq >&2 ||
-            die "cannot read the package lists; are you root, or may you use sudo? run as root: apt-get update"
+            die "cannot read the package lists; may you use sudo? Run as root: apt-get update, then" \
+                "apt-get install --no-install-recommends ${missing[*]}"
         with_progress "installing packages" as_root apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null ||
             die "apt-get could not install: ${missing[*]}"
     fi
