@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * complete.h: candidates for the word that is being typed in a shell. A tool that is called as
- * `TOOL __complete WORD...` (the last word is the unfinished one) prints a line for each
+ * `TOOL __complete WORD...` (the last word is unfinished) prints a line for each
  * candidate: the word, a tab, its meaning. A line "\tfiles" or "\tfolders" asks the shell for
  * names of files or folders as well. The scripts for bash, zsh and fish (lockd/completion)
  * contain no options themselves, so the tools' own tables are the only list of them.
@@ -24,7 +24,7 @@ struct gs_complete_option {
 
 /* The place of the unfinished word on the command line. */
 struct gs_complete {
-    const char *word;                           /* the unfinished one */
+    const char *word;                           /* the unfinished word */
     const char *operands[GS_COMPLETE_OPERANDS]; /* words before it that are no options */
     size_t operand_count;                       /* may be more than GS_COMPLETE_OPERANDS */
     int first_operand;                          /* its place in argv; 0: there is none */
@@ -33,10 +33,10 @@ struct gs_complete {
 };
 
 bool gs_complete_asked(int argc, char **argv);
-/* Reads argv from `from` to the unfinished word, the last one. stop: at the first operand. */
+/* Reads argv from `from` to the unfinished word, which is the last. stop: at the first operand. */
 void gs_complete_read(struct gs_complete *place, const struct gs_complete_option *options,
                       size_t count, bool stop, int from, int argc, char **argv);
-/* Offers a word if it begins as the unfinished one does. help may be NULL. */
+/* Offers a word if it begins as the unfinished word does. help may be NULL. */
 void gs_complete_offer(const struct gs_complete *place, const char *word, const char *help);
 /* Offers values for an argument by its name in the help: FILE, PATH, OUT: files; DIR, FOLDER:
  * folders; words in small letters, separated by |: these words. */

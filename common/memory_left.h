@@ -4,7 +4,7 @@
  * remainder of a process's memory cgroups (cgroups(7); versions 1 and 2, and both side by side).
  *
  * root: a folder that stands for / (tests have their own /proc and /sys there); "" is the real
- * one. Any thread. UINT64_MAX as a result: not known, or not limited.
+ * root. Any thread. UINT64_MAX as a result: not known, or not limited.
  */
 #ifndef GS_COMMON_MEMORY_LEFT_H
 #define GS_COMMON_MEMORY_LEFT_H
@@ -29,7 +29,7 @@ uint64_t gs_memory_machine(const char *root);
 /* The group of a process; 0: this process. */
 void gs_memory_group_of(struct gs_memory_group *group, const char *root, pid_t pid);
 
-/* Widens the group to the narrowest one that also contains the other group. True if that changed
+/* Widens the group to the narrowest group that also contains the other group. True if that changed
  * it. */
 bool gs_memory_group_join(struct gs_memory_group *group, const struct gs_memory_group *other);
 

@@ -25,7 +25,7 @@ ssize_t gs_packet_send(int socket, const void *message, size_t size,
 /* Never blocks. The received descriptors are in `with` (also if 0 is returned), close-on-exec,
  * at most so many: the kernel drops those for which there is no room here or in this process.
  * Returns the size of the message as it was sent, which may be more than `size`; 0 at the end,
- * or for an empty one; -1 with errno. */
+ * or for an empty message; -1 with errno. */
 ssize_t gs_packet_receive(int socket, void *message, size_t size, unsigned most,
                           struct gs_descriptors *with);
 

@@ -22,7 +22,7 @@
 struct gs_places {
     char path[GS_PLACES][GS_PATH_SIZE]; /* of sockets, in the order in which they are tried */
     unsigned count;
-    bool named; /* one that somebody has named, and no other */
+    bool named; /* a place that somebody has named, and no other */
 };
 
 /* The places of the daemon:

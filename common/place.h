@@ -37,7 +37,7 @@ typedef int gs_place_caller(void *context, const char *socket_path, struct gs_er
 
 /* Tries the places in their order until a daemon is there: 0, or -EAGAIN if it is busy, and
  * *which is its place. Else -ENOENT or -ECONNREFUSED, if nobody serves at one of them, or what
- * is wrong with the last one. Nothing that is wrong with one place keeps from another. */
+ * is wrong with the last place. Nothing that is wrong with one place keeps from another. */
 int gs_places_try(const struct gs_places *places, gs_place_caller *call, void *context,
                   unsigned *which, struct gs_err *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * allocate.h: the answers to kubelet's questions about devices: which ones a container is to
+ * allocate.h: the answers to kubelet's questions about devices: which devices a container is to
  * get, and how it gets them.
  */
 #ifndef GS_CLUSTER_PLUGIN_ALLOCATE_H
@@ -20,7 +20,7 @@ int allocate_fill(const struct cards *cards, enum allocate_answer how,
                   V1beta1__AllocateResponse *response, struct gs_err *err);
 
 /* Which of the available devices each container should get: of distinct GPUs, the least loaded
- * ones first. 0; -ENOENT, -EINVAL: the question is wrong; -ENOMEM. */
+ * first. 0; -ENOENT, -EINVAL: the question is wrong; -ENOMEM. */
 int allocate_prefer(const struct cards *cards, const struct load *load,
                     const V1beta1__PreferredRequest *request, struct pool *pool,
                     V1beta1__PreferredResponse *response, struct gs_err *err);

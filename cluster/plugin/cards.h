@@ -14,7 +14,7 @@
 #include "common/err.h"
 
 #define CARDS_MOST     64
-#define CARDS_EACH     100 /* virtual devices of one */
+#define CARDS_EACH     100 /* virtual devices of one GPU */
 #define CARD_NAME_SIZE 64
 #define CARD_ID_SIZE   (CARD_NAME_SIZE + 8)
 

@@ -193,7 +193,7 @@ static int start_thread(struct health *health)
 int health_start(const struct cards *cards, const char *library, unsigned period_s,
                  struct gs_err *err)
 {
-    static struct health health; /* one for each process, as long as it lives */
+    static struct health health; /* a single instance for each process, as long as it lives */
     int ends[2];
     int code;
 

@@ -7,7 +7,7 @@
 
 #include "cluster/plugin/plugin.h"
 
-/* Makes the socket, in the place of one that is there. 0 or -errno. */
+/* Makes the socket, in the place of a socket that is there. 0 or -errno. */
 int listen_open(struct plugin *plugin, struct gs_err *err);
 /* Whether the socket in the folder is still ours: kubelet removes all when it starts. */
 bool listen_is_there(const struct plugin *plugin);

@@ -334,7 +334,7 @@ static void say_what_mounts_lack(const struct plugin *plugin)
 
 int plugin_run(const struct plugin_settings *set, struct cards *cards, struct gs_err *err)
 {
-    static struct plugin plugin; /* one for each process */
+    static struct plugin plugin; /* a single instance for each process */
     struct gs_err why = {0};
     int code;
 

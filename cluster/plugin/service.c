@@ -120,7 +120,7 @@ static void run_allocate(void *context, struct grpc_call *call, const uint8_t *m
     v1beta1__allocate_request__free_unpacked(request, NULL);
 }
 
-/* A daemon that hangs costs kubelet one wait, not one for each question. */
+/* A daemon that hangs costs kubelet one wait, not a wait for each question. */
 static void ask_load(struct plugin *plugin, struct load *load)
 {
     const uint64_t begin = ctl_now();

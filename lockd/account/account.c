@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * account.c: the accounts of groups. The table has a fixed size: when it is full, a new account
- * replaces one that has not changed for long (base/slots.h).
+ * replaces an account that has not changed for long (base/slots.h).
  */
 #include "lockd/account/account.h"
 

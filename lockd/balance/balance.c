@@ -14,7 +14,7 @@
  * No program moves to and fro: a move needs clearly less work of others on the target than on the
  * program's card (clearly_less()). So, with the same programs, each move lowers the sum, over all
  * cards, of the work of programs that wait for each other. Programs change their work; therefore
- * each recent move doubles the loss that the program needs before its next one.
+ * each recent move doubles the loss that the program needs before its next move.
  *
  * A failed move is tried again after a minute; each further failure makes that time four times
  * longer, up to an hour. It holds for a card, for a program or for all programs, depending on the
@@ -31,7 +31,7 @@
 #define LOOK       (SECOND / 2)
 #define LOOK_CALM  (2 * SECOND) /* while nobody waits */
 #define LATER      (2 * SECOND)
-#define OVERHEAD   (1200 * SECOND / 1000) /* until one was measured */
+#define OVERHEAD   (1200 * SECOND / 1000) /* until a move was measured */
 #define RATE       50000000000.0          /* bytes a second */
 #define LOST_LEAST 2                      /* times the cost */
 #define LOST_FADES                                                                             \
@@ -215,7 +215,7 @@ static bool has_room(const struct balance_program *program, const struct balance
 }
 
 /* A program that computes does not move to a card on which interactive programs have more work
- * than on its present one. */
+ * than on its present card. */
 static bool disturbs_place(const struct balance_program *program,
                            const struct balance_place *place)
 {

@@ -24,7 +24,7 @@ struct balance_card {
 enum balance_outcome {
     BALANCE_MOVED,     /* it continues on the target */
     BALANCE_LATER,     /* nothing was tried, and nothing is wrong: ask again */
-    BALANCE_NOT_THERE, /* it cannot go to that card, but perhaps to another one */
+    BALANCE_NOT_THERE, /* it cannot go to that card, but perhaps to another card */
     BALANCE_NOT_IT,    /* this program cannot be moved at present */
     BALANCE_NOBODY,    /* no program of this machine can be moved at present */
 };
@@ -127,7 +127,7 @@ bool balance_next(struct balance *balance, struct balance_move *move);
 /* Takes the outcome of a move, exactly once; also of a move that a user requested. ns: from the
  * request to stop the program until it may continue, 0: that says nothing about other moves; bytes:
  * copied in that time, in both directions. A move that takes too long to wait for has two outcomes:
- * NOT_IT, then the one that it has in the end, with ns 0. */
+ * NOT_IT, then the outcome that it has in the end, with ns 0. */
 void balance_outcome(struct balance *balance, struct balance_program *program,
                      enum balance_outcome outcome, uint64_t ns, uint64_t bytes,
                      uint64_t now_ns);

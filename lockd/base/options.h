@@ -64,7 +64,7 @@ int lockd_option_value(const struct lockd_option *option, const char *text, stru
 /* The word for UINT64_MAX of that kind ("auto", "never" or "none"), if the argument offers it;
  * else NULL. */
 const char *lockd_option_word(enum lockd_option_kind kind, const char *argument);
-/* The daemon's sockets: the one that --socket names, else the usual places (common/paths.h).
+/* The daemon's sockets: the socket that --socket names, else the usual places (common/paths.h).
  * option: NULL without --socket. 0 or -EINVAL. */
 int lockd_socket_places(const char *option, struct gs_places *places, struct gs_err *err);
 void lockd_options_help(const struct lockd_option *table, FILE *file);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slots.h: a table of fixed size to which programs of all users write: chooses the entry that a new
- * one replaces.
+ * slots.h: a table of fixed size to which programs of all users write: chooses the entry that a
+ * newcomer replaces.
  */
 #ifndef GS_LOCKD_BASE_SLOTS_H
 #define GS_LOCKD_BASE_SLOTS_H
@@ -16,7 +16,7 @@ struct lockd_stamp {
 };
 
 /* The index of the slot for a new entry of that owner. slots: `count` entries of `size` bytes
- * each. A free slot; else the oldest one of the owner with the most entries, so that no owner
+ * each. A free slot; else the oldest entry of the owner with the most entries, so that no owner
  * replaces the few entries of others. */
 size_t lockd_slots_choose(const void *slots, size_t count, size_t size, uint32_t owner);
 

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Exit codes, those of systemctl(1) where it has one: 3 is "not running", 4 "no such unit". */
+/* Exit codes, those of systemctl(1) where it has such a code: 3 is "not running", 4 "no such unit". */
 enum ctl_exit {
     CTL_OK = 0,
     CTL_FAILED = 1,

@@ -231,7 +231,7 @@ static void put_program(FILE *out, const struct program *program, const char *mo
     fprintf(out, "%s}", more);
 }
 
-/* The states of a program exclude each other: one series for each, 1 for the present one and 0
+/* The states of a program exclude each other: one series for each, 1 for the present state and 0
  * for the others. */
 struct states {
     const char *metric, *help, *label;

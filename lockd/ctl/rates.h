@@ -21,8 +21,8 @@ struct ctl_rate {
 unsigned ctl_twin(const struct ctl_answer *answer, size_t index);
 
 /* The rates of the program at that index of answer, since `before`. elapsed_ns: between the
- * answers. A program that is new, or whose figures have decreased (another one with the same
- * process id), has no rates yet: all are 0. */
+ * answers. A program that is new, or whose figures have decreased (another process with the same
+ * id), has no rates yet: all are 0. */
 struct ctl_rate ctl_rate_of(const struct ctl_answer *before, const struct ctl_answer *answer,
                             size_t index, uint64_t elapsed_ns);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status_table.c: the rows of `gpusharectl status`: one for each program on a device. A terminal
- * too narrow for all columns shows the most important ones, and the notes in lines of their own.
+ * status_table.c: the rows of `gpusharectl status`: one row for each program on a device. A terminal
+ * too narrow for all columns shows the most important columns, and the notes in lines of their own.
  */
 #include "common/size.h"
 #include "lockd/base/text.h"

@@ -27,7 +27,7 @@ enum ctl_colour ctl_condition_colour(uint32_t condition);
 int ctl_terminal_columns(void);
 /* Whether colours are wanted: a terminal, which is not dumb, and no NO_COLOR in the environment. */
 bool ctl_terminal_colour(void);
-/* The same, for a terminal that is known to be one. */
+/* The same, for a terminal that is known to be a terminal. */
 bool ctl_colour_wanted(void);
 /* The escape sequence that begins that colour; "" for CTL_PLAIN. */
 const char *ctl_colour_start(enum ctl_colour colour);

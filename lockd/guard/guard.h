@@ -37,7 +37,7 @@ struct lockd_guard_pair {
 
 struct lockd_guard_order {
     char word;     /* enum lockd_guard_word */
-    uint8_t count; /* of pairs; in MOVE: the device that it leaves, the one that it takes */
+    uint8_t count; /* of pairs; in MOVE: the device that it leaves, the device that it takes */
     uint16_t zero;
     int32_t pid;
     uint64_t bytes; /* MOVE: needed on the other device beside a context */

@@ -4,7 +4,7 @@
  *
  * The place of the program follows from two things: the last step in the record, and the state of
  * the process according to the driver. Each step reads both, so a guard that replaces a killed one
- * does the same as that one would have done. Until the program is locked nothing has happened to
+ * does the same as the killed guard would have done. Until the program is locked nothing has happened to
  * it; from then on the guard ends only when the program runs again, or has ended.
  */
 #include "lockd/guard/guard_move.h"
@@ -89,7 +89,7 @@ static bool are_alike(const struct guard_driver *driver, CUdevice one, CUdevice 
            strcmp(name[0], name[1]) == 0 && total[0] == total[1];
 }
 
-/* The size of a context is not known before one is made. */
+/* The size of a context is not known before the context is made. */
 static uint64_t context_bytes(const struct guard_driver *driver, CUdevice device)
 {
     size_t total = 0;
@@ -106,7 +106,7 @@ static void say_lack(uint64_t bytes, const char *why, const char *more)
     lockd_guard_say(LOCKD_GUARD_NO_ROOM, text, more);
 }
 
-/* A context of our own shows that one of the program's has room, and tells what is left then. */
+/* A context of our own shows that a context of the program has room, and tells what is left then. */
 static enum may has_room(const struct guard_driver *driver, CUdevice device, uint64_t bytes)
 {
     CUcontext context = NULL;
@@ -372,7 +372,7 @@ static void hold_program(struct move *move, const char *what, const char *why)
     nanosleep(&second, NULL);
 }
 
-/* The program can make its file one that nobody may write: that stops itself, and not this guard's
+/* The program can make its file unwritable for everybody: that stops itself, and not this guard's
  * pauses. */
 static void write_record(struct move *move, enum gs_move_record what)
 {

@@ -217,7 +217,7 @@ static void read_user_map(struct lockd_identity *identity)
         fclose(file);
 }
 
-/* The 22nd field; the second one, in brackets, may hold anything. */
+/* The 22nd field; the second field, in brackets, may hold anything. */
 static uint64_t read_start(pid_t pid)
 {
     FILE *file = open_of(pid, "stat");
@@ -353,7 +353,7 @@ const char *lockd_identity_account(const struct lockd_identity *identity,
                : "";
 }
 
-/* A namespace that is not known counts as the same one. */
+/* A namespace that is not known counts as the same namespace. */
 static bool may_be_same(uint64_t one, uint64_t other)
 {
     return one == other || one == 0 || other == 0;

@@ -2,7 +2,7 @@
  *
  * kin.c: owns programs, their keys and the sets that keys make of them. A set falls apart only when
  * one of its programs takes a key back, or when a trial made it, or added to it, and was wrong
- * (trial.c): programs that were one job stay one. There are few keys, and few programs of one user, so each new key is
+ * (trial.c): programs that were one job stay that job. There are few keys, and few programs of one user, so each new key is
  * compared with all of them.
  */
 #include "lockd/kin/kin.h"

@@ -10,7 +10,7 @@
  * Every combination gets TRIAL_NS at most, so each of them is tried in bounded time. Once all have
  * been tried, the pause between two trials of that program grows.
  *
- * A trial can be wrong: the program that the hung one waited for may have run beside it by chance.
+ * A trial can be wrong: the program that the hung program waited for may have run beside it by chance.
  * Such sets would grow until they are too large for a device, where a set cannot run together. So
  * what trials have added to a set that is too large leaves it: the rest may be a job that must run
  * together. And a set that only trials have made falls apart if it hangs and every combination has
@@ -30,13 +30,13 @@
 #define PAUSE_MIN  5000000000ull
 #define PAUSE_MAX  60000000000ull
 #define DEVICES    64
-#define MATES_MOST 8 /* of one device, the nearest ones */
+#define MATES_MOST 8 /* of one device, the nearest */
 
 struct kin_trial {
     struct lockd_list link;
     uint64_t set;
-    struct kin_program *of; /* the one that hung; NULL: it is gone */
-    uint64_t calls, turns;  /* the counts of the one that hung, at the beginning */
+    struct kin_program *of; /* the program that hung; NULL: it is gone */
+    uint64_t calls, turns;  /* the counts of the program that hung, at the beginning */
     uint64_t until;
 };
 
@@ -101,7 +101,7 @@ static unsigned first_bit(uint64_t devices)
     return (unsigned)__builtin_ctzll(devices);
 }
 
-/* The programs with that hint for which the hung one may wait, the nearest first. */
+/* The programs with that hint for which the hung program may wait, the nearest first. */
 static void find_mates(struct kin *kin, struct kin_program *hung,
                        const struct sched_progress *own, uint32_t kind, uint64_t now,
                        struct mates *mates)
@@ -173,7 +173,7 @@ static unsigned next_combination(struct kin *kin, struct kin_program *hung,
         for (unsigned device = 0; device < DEVICES && all < UINT32_MAX / (MATES_MOST + 1);
              device++)
             all *= mates.count[device] + 1;
-        all--; /* the last one is without mates */
+        all--; /* the last combination is without mates */
         if (number >= all) {
             number -= all;
             continue;
@@ -243,7 +243,7 @@ static void begin_trial(struct kin *kin, struct kin_program *hung, struct kin_pr
         enter_trial(kin, chosen[i], trial->set, now);
 }
 
-/* The combination that helped becomes a set, with those that have joined one of it meanwhile.
+/* The combination that helped becomes a set, with the programs that have joined a member of it meanwhile.
  * Nothing changes for the scheduler but that. */
 static void end_trial(struct kin *kin, struct kin_trial *trial, bool helped, uint64_t now)
 {

@@ -201,7 +201,7 @@ static const char *adopt_move(struct lockd_moves *moves, struct lockd_move_progr
     return NULL;
 }
 
-/* Another process may hold the connection of one that has ended, and a guard goes by the number. */
+/* Another process may hold the connection of a program that has ended, and a guard goes by the number. */
 static bool has_ended(struct lockd_move *move)
 {
     if (lockd_identity_is_running(move->program->identity))

@@ -31,7 +31,7 @@ struct lockd_move;
 /* How a move ends. */
 enum lockd_move_end {
     LOCKD_MOVE_DONE,      /* the program is on the other device */
-    LOCKD_MOVE_NOT_THERE, /* not to that device: another one may be possible */
+    LOCKD_MOVE_NOT_THERE, /* not to that device: another device may be possible */
     LOCKD_MOVE_NOT_IT,    /* this program cannot be moved at present */
     LOCKD_MOVE_NOBODY,    /* no program can be moved on this machine */
 };
@@ -98,7 +98,7 @@ void lockd_move_init(struct lockd_moves *moves, int epoll, struct sched *sched,
 int lockd_move_begin(struct lockd_moves *moves, struct lockd_move_program *program,
                      const uint8_t from[16], const uint8_t to[16], uint64_t asker,
                      enum lockd_move_end *end, struct gs_err *why);
-/* The device that a program leaves when it is moved to `to`: the one that it uses. NULL: there
+/* The device that a program leaves when it is moved to `to`: the device that it uses. NULL: there
  * is none, with the reason in why. */
 const uint8_t *lockd_move_source(const struct lockd_move_program *program, const uint8_t to[16],
                                  struct gs_err *why);

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Before the second replacement of a killed guard; twice as long before each further one, up to the
+/* Before the second replacement of a killed guard; twice as long before each further replacement, up to the
  * fifth. */
 #define RETRY_NS     1000000000u
 #define RETRY_DOUBLE 5

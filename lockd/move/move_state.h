@@ -20,7 +20,7 @@ struct lockd_move {
     struct lockd_moves *moves;
     struct lockd_move_program *program;
     enum lockd_move_stage stage;
-    /* The first pair: the device that the program leaves and the one that it takes. */
+    /* The first pair: the device that the program leaves and the device that it takes. */
     struct lockd_guard_order order;
     uint32_t number;
     int guard, record; /* -1: none */

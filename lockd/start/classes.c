@@ -17,7 +17,7 @@ int lockd_classes_take(struct lockd_lines *classes, const char *name, const char
     return lockd_lines_read(classes, "classes", "class", name, value, err);
 }
 
-/* Whether the user names the control groups inside this one: below the user's own systemd, or in
+/* Whether the user names the control groups inside its own: below the user's own systemd, or in
  * a container. */
 static bool is_the_users(const char *part, size_t length)
 {

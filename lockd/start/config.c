@@ -3,7 +3,7 @@
  * config.c: the daemon's configuration: its defaults, the settings that follow from its values, and
  * the files (INI, read with inih), whose keys are the rows of protocol/settings.def. No state. A
  * file with any error is refused as a whole; the message names the line and tells what is allowed
- * there. A daemon that guesses is worse than one that does not start.
+ * there. A daemon that guesses is worse than a daemon that does not start.
  */
 #include "common/fd.h"
 #include "lockd/protocol/wire_check.h"
@@ -106,7 +106,7 @@ struct reader {
     struct lockd_config *config;
     const char *path, *text;
     size_t left;
-    int line, bad_line; /* the last one handed to inih; the first one in error */
+    int line, bad_line; /* the last line handed to inih; the first line in error */
     struct gs_err err;  /* without its place */
 };
 
@@ -130,7 +130,7 @@ static bool is_odd_section(const char *line, size_t length)
 }
 
 /* The fgets() of inih: returns one line without leading blanks, since inih would join an
- * indented line to the one before. */
+ * indented line to the line before. */
 static char *next_line(char *line, int size, void *stream)
 {
     struct reader *reader = stream;

@@ -22,7 +22,7 @@ struct lockd_config {
     struct sched_settings settings; /* the scheduler's settings that follow from it */
     struct lockd_lines classes;     /* of users and units */
     struct lockd_lines overcommits; /* the same: bytes beyond the card */
-    bool hands_over;   /* memory that leaves a program goes directly to another one */
+    bool hands_over;   /* memory that leaves a program goes directly to another program */
     gid_t control_gid; /* of control-group; (gid_t)-1: only the owner and root */
 };
 

@@ -29,7 +29,7 @@ void lockd_inherited_signals(void)
     struct sigaction action;
     sigset_t none;
 
-    for (int number = 1; number < NSIG; number++) /* exec(2) keeps only ignored ones */
+    for (int number = 1; number < NSIG; number++) /* exec(2) keeps only ignored signals */
         if (sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
             signal(number, SIG_DFL);
     sigemptyset(&none);
@@ -75,7 +75,7 @@ static void reset_scheduling(void)
     syscall(SYS_ioprio_set, WHO, 0, 0);
 }
 
-/* A process without privileges can lower it to the least value that a privileged one has set. */
+/* A process without privileges can lower it to the least value that a privileged process has set. */
 static void reset_oom_score(void)
 {
     GS_CLOSE_FD int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);

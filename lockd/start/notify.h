@@ -5,7 +5,7 @@
 #ifndef GS_LOCKD_START_NOTIFY_H
 #define GS_LOCKD_START_NOTIFY_H
 
-/* Sends one datagram to NOTIFY_SOCKET, if there is one: sd_notify(3). */
+/* Sends one datagram to NOTIFY_SOCKET, if that is set: sd_notify(3). */
 void lockd_notify(const char *state);
 
 #endif

@@ -5,7 +5,7 @@
  *
  * The daemon that holds the flock on <socket>.lock serves. Every other one finds that the socket
  * answers, and ends; so does a holder of the lock that finds systemd's socket there. A daemon that
- * finds another one at any of its places leaves them all. The lock file is never removed. systemd's
+ * finds another daemon at any of its places leaves them all. The lock file is never removed. systemd's
  * sockets (LISTEN_FDS) are taken without its library, because that takes few steps.
  */
 #include "lockd/start/sockets.h"
@@ -57,7 +57,7 @@ static int read_socket_option(int fd, int option)
     return getsockopt(fd, SOL_SOCKET, option, &value, &size) == 0 ? value : -1;
 }
 
-/* 1 with a socket from systemd in *fd, 0 without one, -errno if it is a wrong one. */
+/* 1 with a socket from systemd in *fd, 0 without a socket, -errno if it is a wrong socket. */
 static int take_activated(int *fd, struct gs_err *err)
 {
     const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
@@ -90,7 +90,7 @@ static void wait_a_moment(void)
     nanosleep(&pause, NULL);
 }
 
-/* Looks for a daemon that serves without the lock, as one with systemd's socket does. 0 or
+/* Looks for a daemon that serves without the lock, as a daemon with systemd's socket does. 0 or
  * LOCKD_ALREADY. */
 static int look_for_others(const char *path)
 {
@@ -127,7 +127,7 @@ static int take_lock(struct lockd_spot *spot, struct gs_err *err)
                       path, spot->path);
 }
 
-/* The group that may connect besides the owner and root: the one that can reach the socket's
+/* The group that may connect besides the owner and root: the group that can reach the socket's
  * folder. */
 static gid_t find_socket_group(const char *socket_path)
 {
@@ -221,7 +221,7 @@ static int skip_place(const struct gs_places *places, int code, const struct gs_
 }
 
 /* Takes the locks of all places that this user can have before it makes a socket, so that a
- * daemon that finds another one has not misled any program. All daemons use the same order, so
+ * daemon that finds another daemon has not misled any program. All daemons use the same order, so
  * no two wait for each other. 0, LOCKD_ALREADY or -errno. */
 static int take_locks(struct lockd_sockets *sockets, const struct gs_places *places,
                       struct gs_err *err)

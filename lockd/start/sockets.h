@@ -23,7 +23,7 @@ struct lockd_sockets {
     struct gs_places wanted;
     gid_t group;               /* its members may connect; (gid_t)-1: no group */
     bool activated;            /* systemd's socket: not ours to remove */
-    bool named;                /* by --socket or GPUSHARE_SOCKET: one, wherever it is */
+    bool named;                /* by --socket or GPUSHARE_SOCKET: one place, wherever it is */
     char served[GS_PATH_SIZE]; /* with LOCKD_ALREADY: the path that the other daemon serves */
 };
 

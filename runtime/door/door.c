@@ -3,10 +3,10 @@
  * door.c: the library in the driver's place (SONAME libcuda.so.1): finds the driver's own library
  * behind it, and the driver's functions that gpushare passes.
  *
- * The driver's library is a DT_NEEDED of this one, under an absolute path. So the loader has it
+ * The driver's library is a DT_NEEDED of this library, under an absolute path. So the loader has it
  * in this library's scope: dlsym() with this library's handle finds the driver's names that the
- * table does not have (cudbg*, data) there. Both libraries have the same SONAME; this one stands
- * before the other in the loader's list, so "libcuda.so.1" always means this one.
+ * table does not have (cudbg*, data) there. Both libraries have the same SONAME; this library stands
+ * before the other in the loader's list, so "libcuda.so.1" always means this library.
  *
  * State: the slots of pass_*.S. Two threads that resolve at once write the same value. Any
  * thread.
@@ -27,7 +27,7 @@ static const char *const names[] = {
 #include "wrap/driver_api.def"
 };
 
-extern void *gs_door_slots[]; /* one for each name, in this order */
+extern void *gs_door_slots[]; /* one entry for each name, in this order */
 
 static CUresult answer_missing(void)
 {

@@ -182,7 +182,7 @@ static int check_path(enum gs_compiler compiler, const char *path, struct gs_err
 }
 
 /* The link part. It comes first among the inputs, so that libgpushare is the first DT_NEEDED and
- * its dlsym is the first one found. --no-as-needed: perhaps nothing but __wrap_ names refers to
+ * its dlsym is the first that is found. --no-as-needed: perhaps nothing but __wrap_ names refers to
  * it. */
 static int push_link_part(enum gs_compiler compiler, const struct gs_runtime_files *files,
                           bool clang_host, struct gs_args *args, struct gs_err *err)

@@ -17,7 +17,7 @@ enum gs_compiler {
 
 struct gs_phase {
     bool links;      /* the command runs the linker and makes a program or a shared library */
-    bool is_static;  /* and a fully static one (-static, -static-pie) */
+    bool is_static;  /* and a fully static program (-static, -static-pie) */
     bool clang_host; /* nvcc: -ccbin names a clang */
     const char
         *reason; /* why it does not link: the option, or a phrase (a literal); else NULL */

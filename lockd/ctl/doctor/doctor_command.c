@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * doctor_command.c: `gpusharectl doctor [PID|FILE]`: finds out why a program does not share. Checks
- * the machine and the daemon, and a program if one is named; prints its findings with advice.
+ * the machine and the daemon, and a program if it is named; prints its findings with advice.
  */
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/doctor/doctor.h"

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The environment in which this program is installed, else the active one. False: there is none. */
+/* The environment in which this program is installed, else the active environment. False: there is none. */
 static bool find_environment(char folder[PATH_MAX])
 {
     const char *active = getenv("VIRTUAL_ENV");

@@ -8,7 +8,7 @@
 #include "lockd/ctl/ctl.h"
 
 #define HISTORY_SAMPLES  300 /* of one second each */
-#define HISTORY_PROGRAMS 256 /* in one sample; further ones are left out */
+#define HISTORY_PROGRAMS 256 /* in one sample; further programs are left out */
 
 struct history;
 

@@ -155,7 +155,7 @@ static void stream_reply(struct server *server, struct caller *caller,
 }
 
 /* Splits the header lines in place and keeps those that a handler may need. False: one of them
- * is there twice, and a proxy may have read the other one. */
+ * is there twice, and a proxy may have read the other header. */
 static bool cut_headers(char *line, struct http_request *request)
 {
     const struct {

@@ -43,7 +43,7 @@ struct http_handler {
     void *context;
 };
 
-/* Listens at an address such as "127.0.0.1:9745" or "[::1]:9745"; port 0: any free one. Returns
+/* Listens at an address such as "127.0.0.1:9745" or "[::1]:9745"; port 0: any free port. Returns
  * the socket, or -errno with a text in err (-EINVAL: the text is not such an address). where:
  * out: the address in the form of a URL, with the actual port. */
 int http_listen(const char *text, char *where, size_t size, struct gs_err *err);
