@@ -80,6 +80,7 @@ minus() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a - b }'; }
 gpusharectl() { LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} command gpusharectl "$@"; }
 
 export GPUSHARE_SOCKET=$work/lockd.sock
+export GPUSHARE_STATE=$work/state # no entries in the user's own list of patched files
 export PATH=$build/wrap:$build/rewriter:$build/lockd:$PATH
 if [ "$mode" = sim ]; then
     card="simulated card, 256 MiB, PCIe 8 GB/s each way"

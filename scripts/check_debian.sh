@@ -103,7 +103,9 @@ clone_into_it
 failed=0
 for command in "${commands[@]}"; do
     say "$command"
+    before=$SECONDS
     inside "$who" "cd only-mine/gpushare && $command" || { say "FAILED: $command"; failed=1; }
+    say "$command took $((SECONDS - before)) s"
 done
 if [ $failed = 0 ]; then
     umount -R --lazy "$root/proc" "$root/dev" "$root/sys" "$root/var/cache/apt/archives" # a daemon may still be leaving
