@@ -115,10 +115,12 @@ void gs_note_remove(struct gs_note *note)
     free(stream);
 }
 
+/* A piece ends with the context of its slab, which must be the stream's then. */
 static bool note_suits(const struct gs_note *note, const struct gs_device *device,
                        const struct gs_pool *pool, uint64_t bytes, bool is_piece)
 {
     return note->bytes == bytes && (note->piece != 0) == is_piece &&
+           (!is_piece || note->range->context == note->stream->context) &&
            note->range->device == device && note->range->pool == pool;
 }
 
