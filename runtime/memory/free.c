@@ -9,6 +9,8 @@
 
 #include <stdlib.h>
 
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
 #include "runtime/gate/capture.h"
 #include "runtime/base/worker.h"
 #include "runtime/gate/gate.h"
@@ -23,13 +25,21 @@
 #include "runtime/memory/stream_position.h"
 #include "runtime/range/memory_lock.h"
 
-/* cuMemFree waits for everything that may use the memory. A free in stream order waits for the
- * stream if there is no event. */
+/* cuMemFree waits for everything that may use the memory, and for the current context. A free in
+ * stream order waits for the stream if there is no event. */
 static CUresult wait_for_use(const struct gs_range *range,
                              const struct gs_stream_position *position)
 {
-    return position != NULL ? gs_stream_position_wait(position)
-                            : gs_synchronize_context(range->context);
+    CUcontext current = NULL;
+    CUresult result;
+
+    if (position != NULL)
+        return gs_stream_position_wait(position);
+    result = gs_synchronize_context(range->context);
+    if (result == CUDA_SUCCESS && gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+        current != NULL && gs_context_home(current) != range->context)
+        result = gs_synchronize_context(current);
+    return result;
 }
 
 /* Frees a piece of a slab: it is reused only after the GPU has finished with it, or behind that

@@ -3,8 +3,9 @@
  * pools.c: single cases of stream-ordered memory and pools on the simulated card, one an
  * invocation: pools CASE (test_calls.py runs them, with and without gpushare where both must do the
  * same). A host function holds a stream up, so that "not yet passed" lasts as long as a case
- * wants. Threads: the driver's.
+ * wants. Threads: the driver's, and one that lets it go.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
@@ -288,6 +289,73 @@ static void case_context_gone(void)
     OK(cuStreamSynchronize(stream));
 }
 
+/* What a context allocates is not a piece that ends with another context, though its stream has
+ * freed that piece. */
+static void case_context_piece(void)
+{
+    const CUcontext primary = begin_context();
+    const CUstream stream = stream_new();
+    CUdeviceptr freed, memory;
+    CUcontext other;
+
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    OK(cuMemAllocAsync(&freed, 1000, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuCtxSetCurrent(primary));
+    hold_back(stream);
+    OK(cuMemFreeAsync(freed, stream));
+    OK(cuMemAllocAsync(&memory, 1000, stream));
+    OK(cuMemsetD8Async(memory, 7, 1000, stream));
+    let_go();
+    OK(cuStreamSynchronize(stream));
+    OK(cuCtxDestroy(other));
+    OK(cuCtxSetCurrent(primary));
+    expect_bytes(memory, 1000, 7);
+    OK(cuMemFreeAsync(memory, stream));
+    OK(cuStreamSynchronize(stream));
+}
+
+static _Atomic(bool) passed;
+
+static void CUDA_CB note_passed(void *unused)
+{
+    (void)unused;
+    atomic_store(&passed, true);
+}
+
+static void *let_go_later(void *unused)
+{
+    usleep(300000); /* a call that does not wait has returned by then */
+    let_go();
+    return unused;
+}
+
+/* cuMemFree waits for the work of the current context, also if the memory is another one's. */
+static void case_free_waits_here(void)
+{
+    const CUcontext primary = begin_context();
+    CUdeviceptr large, small;
+    pthread_t thread;
+    CUcontext other;
+    CUstream stream;
+
+    OK(cuMemAlloc(&large, 4 * MIB));
+    OK(cuMemAlloc(&small, 1000));
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    stream = stream_new();
+    for (unsigned i = 0; i < 2; i++) {
+        atomic_store(&passed, false);
+        hold_back(stream);
+        OK(cuLaunchHostFunc(stream, note_passed, NULL));
+        CHECK(pthread_create(&thread, NULL, let_go_later, NULL) == 0);
+        OK(cuMemFree(i == 0 ? large : small));
+        CHECK(atomic_load(&passed));
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+    OK(cuCtxDestroy(other));
+    OK(cuCtxSetCurrent(primary));
+}
+
 static void case_per_thread(void)
 {
     CUdeviceptr first, second;
@@ -360,6 +428,8 @@ int main(int argc, char **argv)
                                               {"slab_behind", case_slab_behind},
                                               {"per_thread", case_per_thread},
                                               {"context_gone", case_context_gone},
+                                              {"context_piece", case_context_piece},
+                                              {"free_waits_here", case_free_waits_here},
                                               {"graph", case_graph},
                                               {NULL, NULL}};
 
