@@ -4,7 +4,8 @@
  *
  * An executable graph is the list of the nodes' operations in an order that respects the
  * dependencies; a launch runs them one after another as one operation of the stream (an order
- * that a card may choose too). Invariant: an executable graph holds its own references to the
+ * that a card may choose too), behind all earlier launches of that graph (driver API,
+ * cuGraphLaunch). Invariant: an executable graph holds its own references to the
  * operations, so that the graph may change or go. Threads: any, under sim.lock; launches run on
  * workers.
  */
@@ -22,6 +23,7 @@ struct exec_list { /* shared by the executable graph and its launches */
 struct sim_exec {
     struct exec_list *list;
     unsigned long long flags;
+    struct sim_fence *last; /* of the newest launch, or NULL */
 };
 
 struct exec_op {
@@ -173,7 +175,7 @@ static void exec_release(struct sim_op *op)
 static CUresult exec_launch(struct sim_call *call, CUgraphExec handle,
                             struct sim_stream *stream)
 {
-    const struct sim_exec *exec = exec_of(handle);
+    struct sim_exec *exec = exec_of(handle);
 
     if (!stream)
         return call->result;
@@ -191,7 +193,16 @@ static CUresult exec_launch(struct sim_call *call, CUgraphExec handle,
         sim_log("graph launch of %zu operations on stream %llu", exec->list->count,
                 (unsigned long long)stream->id);
     }
-    return sim_submit(call, stream, op ? &op->op : NULL);
+    if (stream->capture)
+        return sim_submit(call, stream, op ? &op->op : NULL);
+    struct sim_fence *fence = NULL;
+    const CUresult submitted =
+        sim_submit_after(call, stream, op ? &op->op : NULL, exec->last, &fence);
+    if (!submitted) {
+        sim_fence_put(exec->last);
+        exec->last = fence;
+    }
+    return submitted;
 }
 
 static CUresult exec_destroy(CUgraphExec handle)
@@ -202,6 +213,7 @@ static CUresult exec_destroy(CUgraphExec handle)
         return CUDA_ERROR_INVALID_VALUE;
     sim_handle_remove(exec);
     list_put(exec->list);
+    sim_fence_put(exec->last);
     free(exec);
     return CUDA_SUCCESS;
 }

@@ -188,6 +188,33 @@ static void capture_modes(void)
     GIVES(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream, &graph));
 }
 
+/* Launches of one executable graph follow each other, whatever their streams. */
+static void launches_follow_each_other(void)
+{
+    CUdeviceptr device = 0;
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    CUstream first = NULL, second = NULL;
+
+    kit_context();
+    OK(cuMemAlloc(&device, 1024));
+    OK(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemsetD8Async(device, 1, 1024, first));
+    OK(cuStreamEndCapture(first, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    kit_hold(first);
+    OK(cuGraphLaunch(exec, first));
+    OK(cuGraphLaunch(exec, second));
+    usleep(50000); /* if it does not wait, it runs meanwhile */
+    GIVES(CUDA_ERROR_NOT_READY, cuStreamQuery(second));
+    OK(cuGraphExecDestroy(exec));
+    kit_release();
+    OK(cuStreamSynchronize(second));
+    OK(cuStreamQuery(first));
+}
+
 static void explicit_graph(void)
 {
     CUdeviceptr device = 0;
@@ -351,6 +378,7 @@ TEST(capture_and_replay, NULL)
 TEST(fork_and_join, NULL)
 TEST(illegal_while_capturing, NULL)
 TEST(capture_modes, NULL)
+TEST(launches_follow_each_other, NULL)
 TEST(explicit_graph, NULL)
 TEST(graph_fault, NULL)
 TEST(graph_memory, NULL)
@@ -362,6 +390,7 @@ int kit_run_capture(void)
         cmocka_unit_test(test_fork_and_join),
         cmocka_unit_test(test_illegal_while_capturing),
         cmocka_unit_test(test_capture_modes),
+        cmocka_unit_test(test_launches_follow_each_other),
         cmocka_unit_test(test_explicit_graph),
         cmocka_unit_test(test_graph_fault),
         cmocka_unit_test(test_graph_memory),
