@@ -29,12 +29,20 @@ struct host_mapping {
     bool host;      /* else the card's own */
     int protection; /* that its access gives */
     bool any_open;
-    uint8_t open[]; /* of each page */
+    uint64_t closed; /* a number of its own for each time at which all its pages were closed */
+    uint8_t open[];  /* of each page */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct host_mapping *all;
 static uint64_t bus_free_ns; /* CLOCK_MONOTONIC; under the lock */
+static uint64_t closings;    /* under the lock */
+
+/* The thread's newest fault at a page that was open. */
+static __thread struct {
+    CUdeviceptr address;
+    uint64_t closed;
+} found_open;
 
 /* Times are ns since it began. */
 static __thread struct {
@@ -71,6 +79,7 @@ CUresult sim_host_chunk_map(CUdeviceptr start, size_t size, bool host)
     mapping->host = host;
     sim_faults_catch();
     pthread_mutex_lock(&lock);
+    mapping->closed = ++closings;
     mapping->next = all;
     all = mapping;
     pthread_mutex_unlock(&lock);
@@ -105,6 +114,7 @@ static void close_pages(struct host_mapping *mapping)
     for (size_t page = 0; page < mapping->range.size / SIM_PAGE; page++)
         mapping->open[page] = 0;
     mapping->any_open = false;
+    mapping->closed = ++closings;
 }
 
 bool sim_host_chunk_protect(CUdeviceptr start, int protection)
@@ -161,6 +171,17 @@ static uint64_t serve_page(bool host)
     return operation.began + room;
 }
 
+/* Under the lock: a fault at an open page. True: another thread has opened the page since the
+ * access; at the second such fault since the page was closed, the access has no right to it. */
+static bool touch_again(const struct host_mapping *mapping, CUdeviceptr address)
+{
+    const bool again = found_open.address != address || found_open.closed != mapping->closed;
+
+    found_open.address = address;
+    found_open.closed = mapping->closed;
+    return again;
+}
+
 bool sim_host_chunk_touch(CUdeviceptr address)
 {
     uint64_t until = 0;
@@ -178,12 +199,11 @@ bool sim_host_chunk_touch(CUdeviceptr address)
         if (mapping->host)
             sim_count(&sim_stats.host_chunk_bytes, SIM_PAGE);
     }
-    if (good) {
-        /* what is open and faults is written without the right to */
+    if (good)
         mprotect(page_at(mapping, page), SIM_PAGE, mapping->protection);
-    }
+    const bool open = good && (closed || touch_again(mapping, address));
     pthread_mutex_unlock(&lock);
     if (until)
         sim_sleep_until(until);
-    return closed && good;
+    return open;
 }

@@ -219,10 +219,39 @@ static void mixed_memory(void)
     CHECK(least < 0.27);
 }
 
+/* Two streams touch the same page, which each operation closes at its begin; a write without the
+ * right to it is a fault all the same. */
+static void touched_at_once(void)
+{
+    CUmemAccessDesc reading = kit_access;
+    CUmemGenericAllocationHandle handle = 0;
+    CUstream streams[2] = {NULL, NULL};
+    CUdeviceptr page;
+    uint32_t value = 3;
+    uint64_t count = 4;
+
+    kit_context();
+    CUfunction fill = kit_kernel("fill");
+    page = kit_vmm(PAGE_BYTES, &handle);
+    for (unsigned i = 0; i < 2; i++)
+        OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    for (unsigned round = 0; round < 2000; round++)
+        OK(cuMemsetD8Async(page + round % 2 * MIB, 5, MIB, streams[round % 2]));
+    OK(cuCtxSynchronize());
+    CHECK(kit_all_bytes(page, PAGE_BYTES, 5));
+    reading.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+    OK(cuMemSetAccess(page, PAGE_BYTES, &reading, 1));
+    CHECK(kit_all_bytes(page, PAGE_BYTES, 5));
+    kit_launch(fill, streams[0], (void *[]){&page, &value, &count});
+    GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+}
+
 TEST(vmm_rules, NULL)
 TEST(vmm_moves, NULL)
 TEST(shared_by_descriptor, NULL)
 TEST(host_chunks, "SIMCUDA_HOST_GBPS=0.1", NULL)
+TEST(touched_at_once, "SIMCUDA_HOST_GBPS=1000", "SIMCUDA_CARD_GBPS=1000", "SIMCUDA_TIMESLICE=0",
+     NULL)
 TEST(mixed_memory, "SIMCUDA_MEMORY=128MiB", "SIMCUDA_HOST_GBPS=0.04", "SIMCUDA_CARD_GBPS=0.4",
      NULL)
 
@@ -233,6 +262,7 @@ int kit_run_vmm(void)
         cmocka_unit_test(test_vmm_moves),
         cmocka_unit_test(test_shared_by_descriptor),
         cmocka_unit_test(test_host_chunks),
+        cmocka_unit_test(test_touched_at_once),
         cmocka_unit_test(test_mixed_memory),
     };
 
