@@ -85,14 +85,15 @@ static uint64_t most_beyond(const struct gs_device *device)
     return is_told(device) ? UINT64_MAX : most_of_present(device);
 }
 
-/* Under the lock: a chunk in that state, with at most so many bytes. */
+/* Under the lock: a chunk in that state, with at most so many bytes. Chunks of a range that is
+ * not live are not looked at: the thread that frees it changes them without the lock. */
 static bool pick_chunk(const struct gs_device *device, uint8_t state, uint64_t most,
                        struct gs_exchange_chunk *found)
 {
     for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
         for (uint32_t i = 0; i < range->chunk_count; i++)
-            if (range->chunks[i].state == state && gs_range_chunk_bytes(range, i) <= most &&
-                gs_exchange_is_free(range, i)) {
+            if (gs_exchange_is_free(range, i) && range->chunks[i].state == state &&
+                gs_range_chunk_bytes(range, i) <= most) {
                 *found =
                     (struct gs_exchange_chunk){range, i, gs_range_chunk_bytes(range, i), 0};
                 return true;
@@ -245,7 +246,7 @@ static uint64_t bytes_that_fit(const struct gs_device *device, uint64_t room)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         for (uint32_t i = 0; i < range->chunk_count && range->over != 0; i++)
-            if (range->chunks[i].state == GS_CHUNK_OVER && gs_exchange_is_free(range, i) &&
+            if (gs_exchange_is_free(range, i) && range->chunks[i].state == GS_CHUNK_OVER &&
                 gs_range_chunk_bytes(range, i) <= room - bytes)
                 bytes += gs_range_chunk_bytes(range, i);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
