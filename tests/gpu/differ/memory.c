@@ -1,0 +1,724 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * memory.c: the operations of differ.c on memory: allocation, copies, fills, attributes, host and
+ * managed memory, memory in stream order and pools.
+ */
+#include "tests/gpu/differ/differ.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static unsigned allocations;
+
+/* The new allocation's slot, or NULL if all are taken. */
+static struct memory *free_slot(void)
+{
+    for (unsigned i = 0; i < MEMORIES; i++)
+        if (world.memory[i].start == 0)
+            return &world.memory[i];
+    tell(" no slot");
+    return NULL;
+}
+
+static void keep(struct memory *slot, CUdeviceptr start, size_t bytes, enum memory_kind kind)
+{
+    *slot = (struct memory){start, bytes, kind, false, ++allocations};
+    tell(" m%u%s", (unsigned)(slot - world.memory), start % 256 == 0 ? "" : " unaligned");
+    if (world.capturing != 0)
+        return;
+    slot->known =
+        answer(CALL(cuMemsetD8_v2, cuMemsetD8_v3020)(start, 0x5b, bytes)) == CUDA_SUCCESS;
+}
+
+static void forget(struct memory *slot)
+{
+    world.last_freed = *slot;
+    memset(slot, 0, sizeof *slot);
+}
+
+/* --- allocation --- */
+
+static void allocate(void)
+{
+    struct memory *slot = free_slot();
+    const size_t bytes = one_in(40) ? 0 : one_in(40) ? (size_t)1 << 50 : pick_size();
+    CUdeviceptr start = 0;
+
+    if (slot == NULL)
+        return;
+    tell(" %zu", bytes);
+    if (answer(CALL(cuMemAlloc_v2, cuMemAlloc_v3020)(&start, bytes)) == CUDA_SUCCESS)
+        keep(slot, start, bytes, PLAIN);
+}
+
+static void allocate_pitch(void)
+{
+    static const unsigned elements[] = {4, 8, 16, 0, 1, 3, 32};
+    struct memory *slot = free_slot();
+    const size_t width = pick(9000), height = pick(200);
+    const unsigned element = elements[one_in(5) ? pick(LENGTH(elements)) : pick(3)];
+    CUdeviceptr start = 0;
+    size_t pitch = 0;
+
+    if (slot == NULL)
+        return;
+    tell(" %zux%zu of %u", width, height, element);
+    if (answer(CALL(cuMemAllocPitch_v2, cuMemAllocPitch_v3020)(&start, &pitch, width, height,
+                                                               element)) == CUDA_SUCCESS) {
+        tell(" pitch %zu", pitch);
+        keep(slot, start, pitch * height, PLAIN);
+    }
+}
+
+static void allocate_managed(void)
+{
+    struct memory *slot = free_slot();
+    const size_t bytes = pick_size() / 2;
+    const unsigned flags = one_in(10) ? pick(8) : 1 + pick(2);
+    CUdeviceptr start = 0;
+
+    if (slot == NULL)
+        return;
+    tell(" %zu flags %u", bytes, flags);
+    if (answer(CALL(cuMemAllocManaged, cuMemAllocManaged_v6000)(&start, bytes, flags)) ==
+        CUDA_SUCCESS)
+        keep(slot, start, bytes, MANAGED);
+}
+
+static void release(void)
+{
+    struct memory *slot = pick_memory();
+    const unsigned how = pick(20);
+    CUdeviceptr start;
+
+    if (slot == NULL)
+        return;
+    start = slot->start;
+    if (how == 0)
+        start += 1 + pick((unsigned)slot->bytes);
+    else if (how == 1)
+        start = world.last_freed.start;
+    else if (how == 2)
+        start = 0;
+    for (unsigned i = 0; how == 1 && i < MEMORIES; i++) /* it may have been given out again */
+        if (world.memory[i].start == start && start != 0)
+            slot = &world.memory[i];
+    tell(how == 0 ? " inside" : how == 1 ? " freed before" : how == 2 ? " null" : "");
+    if (answer(CALL(cuMemFree_v2, cuMemFree_v3020)(start)) == CUDA_SUCCESS &&
+        start == slot->start)
+        forget(slot);
+}
+
+static void free_and_total(void)
+{
+    size_t left = 0, total = 0;
+
+    if (answer(CALL(cuMemGetInfo_v2, cuMemGetInfo_v3020)(&left, &total)) == CUDA_SUCCESS)
+        tell(" %s", left <= total ? "less free than there is" : "more free than there is");
+}
+
+/* --- what an address is --- */
+
+static void address_range(void)
+{
+    CUdeviceptr base = 0;
+    size_t left, bytes = 0;
+    const CUdeviceptr at = pick_address(&left);
+
+    if (answer(CALL(cuMemGetAddressRange_v2, cuMemGetAddressRange_v3020)(
+            one_in(10) ? NULL : &base, one_in(10) ? NULL : &bytes, at)) == CUDA_SUCCESS) {
+        tell_address(base);
+        tell(" %zu", bytes);
+    }
+}
+
+static void tell_attribute(CUpointer_attribute which, CUresult result, const uint64_t *value)
+{
+    if (result != CUDA_SUCCESS)
+        return;
+    switch (which) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        tell(value[0] == 0                                    ? " none"
+             : value[0] == (uint64_t)(uintptr_t)world.primary ? " primary"
+                                                              : " other");
+        return;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        tell_address(value[0]);
+        return;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        tell(value[0] != 0 ? " some" : " 0");
+        return;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        return;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        for (unsigned i = 0; i < POOLS; i++)
+            if (value[0] == (uint64_t)(uintptr_t)world.pool[i] && value[0] != 0)
+                tell(" p%u", i);
+        if (value[0] == 0)
+            tell(" none");
+        return;
+    default:
+        tell(" %llu", (unsigned long long)value[0]);
+    }
+}
+
+static void attribute(void)
+{
+    size_t left;
+    const CUdeviceptr at =
+        one_in(8) ? (CUdeviceptr)(uintptr_t)(host_source + pick(4000)) : pick_address(&left);
+    const CUpointer_attribute which = (CUpointer_attribute)(1 + pick(22));
+    uint64_t value[8] = {0};
+
+    tell(" attribute %d", (int)which);
+    tell_attribute(
+        which,
+        answer(CALL(cuPointerGetAttribute, cuPointerGetAttribute_v4000)(value, which, at)),
+        value);
+}
+
+static void attributes(void)
+{
+    CUpointer_attribute which[3] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                    CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                    CU_POINTER_ATTRIBUTE_RANGE_START_ADDR};
+    uint64_t value[3] = {77, 77, 0};
+    void *into[3] = {&value[0], &value[1], &value[2]};
+    size_t left;
+    const CUdeviceptr at = pick_address(&left);
+
+    if (answer(CALL(cuPointerGetAttributes,
+                    cuPointerGetAttributes_v7000)(3, which, into, at)) == CUDA_SUCCESS) {
+        tell(" %u %llu", (unsigned)value[0], (unsigned long long)value[1]);
+        tell_address(value[2]);
+    }
+}
+
+static void set_attribute(void)
+{
+    size_t left;
+    unsigned on = pick(2);
+    const CUdeviceptr at = pick_address(&left);
+    const CUpointer_attribute which =
+        one_in(6) ? (CUpointer_attribute)(1 + pick(22)) : CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+
+    tell(" %d", (int)which);
+    answer(CALL(cuPointerSetAttribute, cuPointerSetAttribute_v6000)(&on, which, at));
+}
+
+/* --- fills and copies --- */
+
+static size_t pick_count(size_t left)
+{
+    static const size_t counts[] = {1, 4, 100, 512, 4096, 5000, 65536};
+    const size_t count = counts[pick(LENGTH(counts))];
+
+    return one_in(15) ? count : count < left ? count : left;
+}
+
+/* Of an access that a driver could let pass: the contents behind it are anybody's. */
+static size_t pick_inside(size_t left)
+{
+    const size_t count = pick_count(left);
+
+    return world.faults || count < left ? count : left;
+}
+
+static const struct memory *memory_at(CUdeviceptr at)
+{
+    for (unsigned i = 0; i < MEMORIES; i++)
+        if (world.memory[i].start != 0 && at - world.memory[i].start < world.memory[i].bytes)
+            return &world.memory[i];
+    return NULL;
+}
+
+static void fill(void)
+{
+    size_t left;
+    const CUdeviceptr at = pick_address(&left);
+    const size_t count = pick_inside(left);
+    const unsigned width = pick(3), value = pick(1 << 30);
+    const bool async = one_in(2);
+    const CUstream stream = async ? pick_stream() : NULL;
+    CUresult result;
+
+    if (memory_at(at) != NULL)
+        note_use(memory_at(at));
+    tell(" %zu elements of %u bits", count >> width, 8U << width);
+    if (width == 0)
+        result = async ? CALL(cuMemsetD8Async, cuMemsetD8Async_v3020)(at, (unsigned char)value,
+                                                                      count, stream)
+                       : CALL(cuMemsetD8_v2, cuMemsetD8_v3020)(at, (unsigned char)value, count);
+    else if (width == 1)
+        result = async ? CALL(cuMemsetD16Async, cuMemsetD16Async_v3020)(
+                             at, (unsigned short)value, count >> 1, stream)
+                       : CALL(cuMemsetD16_v2, cuMemsetD16_v3020)(at, (unsigned short)value,
+                                                                 count >> 1);
+    else
+        result = async ? CALL(cuMemsetD32Async, cuMemsetD32Async_v3020)(at, value, count >> 2,
+                                                                        stream)
+                       : CALL(cuMemsetD32_v2, cuMemsetD32_v3020)(at, value, count >> 2);
+    answer(result);
+}
+
+static void fill_rows(void)
+{
+    const struct memory *memory = pick_memory();
+    const size_t width = 1 + pick(64), height = 1 + pick(20), pitch = width + pick(40);
+
+    if (memory == NULL || pitch * height > memory->bytes)
+        return;
+    note_use(memory);
+    tell(" %zux%zu pitch %zu", width, height, pitch);
+    answer(CALL(cuMemsetD2D8_v2, cuMemsetD2D8_v3020)(memory->start, pitch, 3, width, height));
+}
+
+static void copy_in(void)
+{
+    size_t left;
+    const CUdeviceptr at = pick_address(&left);
+    const size_t count = pick_inside(left), from = pick(4096);
+    const bool async = one_in(2);
+
+    if (memory_at(at) != NULL)
+        note_use(memory_at(at));
+    tell(" %zu", count);
+    if (count + from > HOST_BYTES)
+        return;
+    if (async)
+        answer(CALL(cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v3020)(at, host_source + from,
+                                                                   count, pick_stream()));
+    else
+        answer(CALL(cuMemcpyHtoD_v2, cuMemcpyHtoD_v3020)(at, host_source + from, count));
+}
+
+static void copy_out(void)
+{
+    size_t left;
+    const CUdeviceptr at = pick_address(&left);
+    const size_t count = pick_count(left);
+    const struct memory *memory = memory_at(at);
+    const unsigned how = pick(3);
+    CUresult result;
+
+    if (memory != NULL)
+        note_use(memory);
+    tell(" %zu", count);
+    if (how == 0)
+        result = CALL(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v3020)(host_target, at, count,
+                                                                     pick_stream());
+    else if (how == 1)
+        result = CALL(cuMemcpy, cuMemcpy_v4000)((CUdeviceptr)(uintptr_t)host_target, at, count);
+    else
+        result = CALL(cuMemcpyDtoH_v2, cuMemcpyDtoH_v3020)(host_target, at, count);
+    answer(result);
+    if (result == CUDA_SUCCESS && world.capturing == 0 && memory != NULL && memory->known &&
+        count <= memory->bytes - (size_t)(at - memory->start) &&
+        (how != 0 || CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)() == CUDA_SUCCESS))
+        tell_sum(host_target, count);
+}
+
+static void copy_over(void)
+{
+    size_t left_to, left_from, count;
+    const CUdeviceptr to = pick_address(&left_to), from = pick_address(&left_from);
+    const bool async = one_in(2);
+
+    count = pick_count(left_to < left_from ? left_to : left_from);
+    if (count > left_to && !world.faults)
+        count = left_to; /* a write over the end would change what is beside it */
+    if (memory_at(to) != NULL)
+        note_use(memory_at(to));
+    if (memory_at(from) != NULL) {
+        note_use(memory_at(from));
+        if (memory_at(to) != NULL && (!memory_at(from)->known || count > left_from))
+            world.memory[memory_at(to) - world.memory].known = false;
+    }
+    tell(" %zu", count);
+    if (from < to + count && to < from + count)
+        return; /* copies onto themselves are undefined */
+    if (async)
+        answer(CALL(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v3020)(to, from, count,
+                                                                   pick_stream()));
+    else
+        answer(CALL(cuMemcpyDtoD_v2, cuMemcpyDtoD_v3020)(to, from, count));
+}
+
+static void copy_rows(void)
+{
+    const struct memory *memory = pick_memory();
+    CUDA_MEMCPY2D copy = {0};
+    CUresult result;
+
+    if (memory == NULL)
+        return;
+    note_use(memory);
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = memory->start;
+    copy.srcXInBytes = pick(9);
+    copy.srcY = pick(3);
+    copy.srcPitch = one_in(8) ? 0 : 64 + pick(100);
+    copy.dstMemoryType = one_in(20) ? (CUmemorytype)0 : CU_MEMORYTYPE_HOST;
+    copy.dstHost = host_target;
+    copy.dstPitch = 128;
+    copy.WidthInBytes = pick(64);
+    copy.Height = pick(40);
+    tell(" %zux%zu pitch %zu from %zu,%zu", copy.WidthInBytes, copy.Height, copy.srcPitch,
+         copy.srcXInBytes, copy.srcY);
+    if ((copy.srcY + copy.Height) * copy.srcPitch + 200 > memory->bytes && !world.faults)
+        return;
+    memset(host_target, 0, 128 * 40);
+    result = answer(CALL(cuMemcpy2D_v2, cuMemcpy2D_v3020)(&copy));
+    if (result == CUDA_SUCCESS && memory->known && world.capturing == 0)
+        tell_sum(host_target, 128 * 40);
+}
+
+static void copy_box(void)
+{
+    const struct memory *memory = pick_memory();
+    CUDA_MEMCPY3D copy = {0};
+
+    if (memory == NULL || memory->bytes < 64 * 8 * 3)
+        return;
+    note_use(memory);
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = memory->start;
+    copy.srcPitch = 64;
+    copy.srcHeight = 8;
+    copy.dstMemoryType = CU_MEMORYTYPE_HOST;
+    copy.dstHost = host_target;
+    copy.dstPitch = 64;
+    copy.dstHeight = 8;
+    copy.WidthInBytes = pick(65);
+    copy.Height = pick(9);
+    copy.Depth = pick(3);
+    tell(" %zux%zux%zu", copy.WidthInBytes, copy.Height, copy.Depth);
+    memset(host_target, 0, 64 * 8 * 3);
+    if (answer(CALL(cuMemcpy3D_v2, cuMemcpy3D_v3020)(&copy)) == CUDA_SUCCESS && memory->known &&
+        world.capturing == 0)
+        tell_sum(host_target, 64 * 8 * 3);
+}
+
+static void copy_peer(void)
+{
+    size_t left_to, left_from, count;
+    const CUdeviceptr to = pick_address(&left_to), from = pick_address(&left_from);
+
+    count = pick_inside(left_to < left_from ? left_to : left_from);
+    tell(" %zu", count);
+    if (memory_at(to) == NULL || memory_at(from) == NULL || memory_at(to) == memory_at(from))
+        return;
+    note_use(memory_at(to));
+    note_use(memory_at(from));
+    if (!memory_at(from)->known)
+        world.memory[memory_at(to) - world.memory].known = false;
+    answer(
+        CALL(cuMemcpyPeer, cuMemcpyPeer_v4000)(to, world.primary, from, world.primary, count));
+}
+
+/* --- host memory --- */
+
+static void host_allocate(void)
+{
+    const unsigned slot = pick(HOSTS), flags = one_in(12) ? pick(32) : pick(4) * 2;
+    const size_t bytes = one_in(20) ? 0 : pick_size();
+
+    tell(" h%u %zu flags %u", slot, bytes, flags);
+    if (world.host[slot].start != NULL)
+        return;
+    if (answer(CALL(cuMemHostAlloc, cuMemHostAlloc_v2020)(&world.host[slot].start, bytes,
+                                                          flags)) == CUDA_SUCCESS)
+        world.host[slot].bytes = bytes;
+    else
+        world.host[slot].start = NULL;
+}
+
+static void host_register(void)
+{
+    const unsigned slot = pick(HOSTS), flags = one_in(12) ? pick(32) : pick(4);
+    const size_t bytes = 4096 * (1 + pick(600));
+    void *start;
+
+    tell(" h%u %zu flags %u", slot, bytes, flags);
+    if (world.host[slot].start != NULL)
+        return;
+    start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED)
+        return;
+    if (answer(CALL(cuMemHostRegister_v2, cuMemHostRegister_v6050)(start, bytes, flags)) !=
+        CUDA_SUCCESS) {
+        munmap(start, bytes);
+        return;
+    }
+    world.host[slot].start = start;
+    world.host[slot].bytes = bytes;
+    world.host[slot].registered = true;
+}
+
+static void host_free(void)
+{
+    const unsigned slot = pick(HOSTS);
+    void *start = world.host[slot].start;
+    const bool wrong = one_in(12);
+
+    tell(" h%u%s", slot, wrong ? " wrong" : "");
+    if (start == NULL)
+        return;
+    if (wrong) { /* of the other kind, or inside */
+        if (world.host[slot].registered)
+            answer(CALL(cuMemFreeHost, cuMemFreeHost_v2000)(start));
+        else
+            answer(CALL(cuMemHostUnregister, cuMemHostUnregister_v4000)(start));
+        return;
+    }
+    if (!world.host[slot].registered) {
+        if (answer(CALL(cuMemFreeHost, cuMemFreeHost_v2000)(start)) != CUDA_SUCCESS)
+            return;
+    } else {
+        if (answer(CALL(cuMemHostUnregister, cuMemHostUnregister_v4000)(start)) != CUDA_SUCCESS)
+            return;
+        munmap(start, world.host[slot].bytes);
+    }
+    memset(&world.host[slot], 0, sizeof world.host[slot]);
+}
+
+static void host_pointer(void)
+{
+    const unsigned slot = pick(HOSTS), flags = one_in(10);
+    char *start = world.host[slot].start;
+    CUdeviceptr device = 0;
+    unsigned had = 77;
+
+    tell(" h%u flags %u", slot, flags);
+    if (start == NULL)
+        start = (char *)host_source;
+    if (answer(CALL(cuMemHostGetDevicePointer_v2,
+                    cuMemHostGetDevicePointer_v3020)(&device, start, flags)) == CUDA_SUCCESS)
+        tell_address(device);
+    if (answer(CALL(cuMemHostGetFlags, cuMemHostGetFlags_v2030)(&had, start)) == CUDA_SUCCESS)
+        tell(" %u", had);
+}
+
+/* --- managed memory --- */
+
+static void prefetch(void)
+{
+    const struct memory *memory = pick_memory();
+    const CUdevice where = one_in(3) ? CU_DEVICE_CPU : one_in(20) ? 99 : 0;
+
+    if (memory == NULL)
+        return;
+    note_use(memory);
+    tell(" to %d", where);
+    answer(CALL(cuMemPrefetchAsync, cuMemPrefetchAsync_v8000)(memory->start, memory->bytes,
+                                                              where, pick_stream()));
+}
+
+static void advise(void)
+{
+    const struct memory *memory = pick_memory();
+    const CUmem_advise advice = (CUmem_advise)(one_in(20) ? 99 : 1 + pick(6));
+    int value = 77;
+
+    if (memory == NULL)
+        return;
+    tell(" %d", (int)advice);
+    answer(CALL(cuMemAdvise, cuMemAdvise_v8000)(memory->start, memory->bytes, advice, 0));
+    if (answer(CALL(cuMemRangeGetAttribute, cuMemRangeGetAttribute_v8000)(
+            &value, sizeof value, (CUmem_range_attribute)(1 + pick(2)), memory->start,
+            memory->bytes)) == CUDA_SUCCESS)
+        tell(" %d", value);
+}
+
+const struct operation memory_operations[] = {
+    {"cuMemAlloc", 14, allocate},
+    {"cuMemAllocPitch", 3, allocate_pitch},
+    {"cuMemAllocManaged", 2, allocate_managed},
+    {"cuMemFree", 9, release},
+    {"cuMemGetInfo", 1, free_and_total},
+    {"cuMemGetAddressRange", 4, address_range},
+    {"cuPointerGetAttribute", 10, attribute},
+    {"cuPointerGetAttributes", 3, attributes},
+    {"cuPointerSetAttribute", 3, set_attribute},
+    {"cuMemset", 8, fill},
+    {"cuMemsetD2D8", 2, fill_rows},
+    {"cuMemcpyHtoD", 6, copy_in},
+    {"cuMemcpyDtoH", 10, copy_out},
+    {"cuMemcpyDtoD", 6, copy_over},
+    {"cuMemcpy2D", 4, copy_rows},
+    {"cuMemcpy3D", 3, copy_box},
+    {"cuMemcpyPeer", 2, copy_peer},
+    {"cuMemHostAlloc", 2, host_allocate},
+    {"cuMemHostRegister", 2, host_register},
+    {"cuMemFreeHost", 3, host_free},
+    {"cuMemHostGetDevicePointer", 2, host_pointer},
+    {"cuMemPrefetchAsync", 2, prefetch},
+    {"cuMemAdvise", 2, advise},
+    {0},
+};
+
+/* --- memory in stream order, pools --- */
+
+static unsigned pick_pool(void)
+{
+    unsigned slot = pick(POOLS);
+
+    while (slot != 0 && world.pool[slot] == NULL)
+        slot--;
+    tell(" p%u", slot);
+    return slot;
+}
+
+static void allocate_ordered(void)
+{
+    struct memory *slot = free_slot();
+    const size_t bytes = one_in(40) ? 0 : pick_size();
+    const CUstream stream = pick_stream();
+    CUdeviceptr start = 0;
+    CUresult result;
+
+    if (slot == NULL || world.capturing != 0) /* memory of a graph: differ/graphs.c */
+        return;
+    tell(" %zu", bytes);
+    if (one_in(2))
+        result = CALL(cuMemAllocAsync, cuMemAllocAsync_v11020)(&start, bytes, stream);
+    else
+        result = CALL(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_v11020)(
+            &start, bytes, world.pool[pick_pool()], stream);
+    if (answer(result) == CUDA_SUCCESS)
+        CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)();
+    if (result == CUDA_SUCCESS)
+        keep(slot, start, bytes, ORDERED);
+}
+
+static void free_ordered(void)
+{
+    struct memory *slot = pick_memory();
+    const CUstream stream = pick_stream();
+    CUdeviceptr start;
+    const unsigned how = pick(20);
+
+    if (slot == NULL || world.capturing != 0)
+        return;
+    start = slot->start + (how == 0 ? slot->bytes / 2 : 0);
+    tell(how == 0 ? " inside" : slot->kind == ORDERED ? "" : " not ordered");
+    if (answer(CALL(cuMemFreeAsync, cuMemFreeAsync_v11020)(start, stream)) == CUDA_SUCCESS &&
+        (how != 0 || start == slot->start))
+        forget(slot);
+}
+
+static void pool_create(void)
+{
+    static const size_t most[] = {0, 0, 0, 1, MIB, 32 * MIB, 33 * MIB};
+    const unsigned slot = 1 + pick(POOLS - 1);
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
+
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = one_in(30) ? 99 : 0;
+    properties.handleTypes = one_in(6) ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
+    properties.maxSize = most[pick(LENGTH(most))];
+    tell(" p%u at most %zu type %d device %d", slot, properties.maxSize,
+         (int)properties.handleTypes, properties.location.id);
+    if (world.pool[slot] != NULL)
+        return;
+    if (answer(CALL(cuMemPoolCreate, cuMemPoolCreate_v11020)(&world.pool[slot], &properties)) !=
+        CUDA_SUCCESS)
+        world.pool[slot] = NULL;
+}
+
+static void pool_destroy(void)
+{
+    const unsigned slot = pick(POOLS);
+
+    tell(" p%u", slot);
+    if (world.pool[slot] == NULL || slot == 0)
+        return;
+    for (unsigned i = 0; i < MEMORIES; i++)
+        if (world.memory[i].start != 0 && world.memory[i].kind == ORDERED)
+            return; /* which may be this pool's */
+    answer(CALL(cuMemPoolDestroy, cuMemPoolDestroy_v11020)(world.pool[slot]));
+    world.pool[slot] = NULL;
+}
+
+static void pool_attribute(void)
+{
+    const CUmemoryPool pool = world.pool[pick_pool()];
+    const CUmemPool_attribute which = (CUmemPool_attribute)(1 + pick(9));
+    uint64_t value = 0;
+
+    tell(" attribute %d", (int)which);
+    if (one_in(3)) {
+        value = pick(3) * MIB;
+        if (which <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
+            value = pick(2);
+        tell(" := %llu", (unsigned long long)value);
+        answer(CALL(cuMemPoolSetAttribute, cuMemPoolSetAttribute_v11020)(pool, which, &value));
+        return;
+    }
+    if (answer(CALL(cuMemPoolGetAttribute,
+                    cuMemPoolGetAttribute_v11020)(pool, which, &value)) != CUDA_SUCCESS)
+        return;
+    if (which == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+        which == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+        tell(value % (2 * MIB) == 0 ? " granules" : " no granules");
+    else if (which <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
+        tell(" %u", (unsigned)value);
+    else
+        tell(" %llu", (unsigned long long)value);
+}
+
+static void pool_trim(void)
+{
+    const CUmemoryPool pool = world.pool[pick_pool()];
+
+    answer(CALL(cuMemPoolTrimTo, cuMemPoolTrimTo_v11020)(pool, pick(4) * MIB));
+}
+
+static void pool_access(void)
+{
+    const CUmemoryPool pool = world.pool[pick_pool()];
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = one_in(6) ? 99 : 0};
+    CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+    access.location = location;
+    tell(" device %d", location.id);
+    if (one_in(4))
+        answer(CALL(cuMemPoolSetAccess, cuMemPoolSetAccess_v11020)(pool, &access, 1));
+    if (answer(CALL(cuMemPoolGetAccess, cuMemPoolGetAccess_v11020)(&flags, pool, &location)) ==
+        CUDA_SUCCESS)
+        tell(" %d", (int)flags);
+}
+
+static void pool_of_device(void)
+{
+    CUmemoryPool pool = NULL;
+
+    if (one_in(3)) {
+        const unsigned slot = pick_pool();
+
+        answer(CALL(cuDeviceSetMemPool, cuDeviceSetMemPool_v11020)(0, world.pool[slot]));
+    }
+    if (answer(CALL(cuDeviceGetMemPool, cuDeviceGetMemPool_v11020)(&pool, 0)) != CUDA_SUCCESS)
+        return;
+    for (unsigned i = 0; i < POOLS; i++)
+        if (pool != NULL && pool == world.pool[i])
+            tell(" p%u", i);
+}
+
+const struct operation ordered_operations[] = {
+    {"cuMemAllocAsync", 9, allocate_ordered},
+    {"cuMemFreeAsync", 7, free_ordered},
+    {"cuMemPoolCreate", 2, pool_create},
+    {"cuMemPoolDestroy", 1, pool_destroy},
+    {"cuMemPoolGetAttribute", 3, pool_attribute},
+    {"cuMemPoolTrimTo", 1, pool_trim},
+    {"cuMemPoolGetAccess", 2, pool_access},
+    {"cuDeviceGetMemPool", 2, pool_of_device},
+    {0},
+};

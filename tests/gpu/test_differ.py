@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the driver's answers to random sequences of calls with gpushare and without (differ/differ.c).
+
+test_differ.py PROGRAM [--build DIR] [--seeds N] [--first S] [--operations N] [--threads T] [--faults] [--evict MS] [--jobs N]
+               [--limit SECONDS] [--no-shorten] [--json FILE]
+  PROGRAM   differ, patched or linked with libgpushare: run with GPUSHARE_DISABLE=1, and without
+  --build   on a simulated card with the daemon of that build; else on the card that there is
+  --evict   while the sequences run, everything is moved out each so many milliseconds (without --build: by the daemon of GPUSHARE_SOCKET,
+            with the gpusharectl of GPUSHARE_CTL)
+
+Differences are counted by kind: the call, the answer without gpushare and with. The first sequence of a kind is made as short as it stays
+different. The kinds that are meant stand in differences.txt, with their reasons. An operation that crashes the driver without gpushare is left
+out. Exit status: 0 no other difference, 1 some, 77 no card.
+"""
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "runtime"))
+from card import OPTIONS, Card  # noqa: E402  (tests/runtime)
+
+PATIENCE = 600  # seconds for one sequence
+SHORTER = 60    # runs at most to make a sequence shorter
+DIFFERENCES = 8 # of one sequence: what comes after the last of them is not compared
+
+
+def meant():
+    """Pairs (pattern of a kind, reason): a line each, "PATTERN <tab> REASON"."""
+    with open(os.path.join(HERE, "differences.txt"), encoding="utf-8") as file:
+        lines = [line.rstrip("\n").split("\t") for line in file if line.strip() and not line.startswith("#")]
+    return [(re.compile(pattern), reason) for pattern, reason in lines]
+
+
+class Sequence:
+    """One seed's operations: which of them run, and what they answer."""
+
+    def __init__(self, seed, environment):
+        self.seed = seed
+        self.environment = environment
+
+    def run(self, numbers, plain):
+        """({number: line}, number of the operation that crashed, or None). numbers: None for all."""
+        command = [OPTIONS.program, "--seed", str(self.seed), "--operations", str(OPTIONS.operations), "--threads", str(OPTIONS.threads)]
+        if OPTIONS.faults:
+            command.append("--faults")
+        if numbers is not None:
+            command += ["--only", ",".join(map(str, numbers))]
+        environment = {**self.environment, "GPUSHARE_DISABLE": "1"} if plain else self.environment
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+        if done.returncode == 77:
+            sys.exit(77)
+        lines = {int(line.split()[0]): line for line in done.stdout.splitlines() if line.split()}
+        if done.returncode == 0:
+            return lines, None
+        if done.returncode > 0:
+            raise AssertionError(f"{command} ended with {done.returncode}: {done.stderr}")
+        left = [number for number in (numbers if numbers is not None else range(OPTIONS.operations)) if number not in lines]
+        return lines, left[0] if left else -1
+
+    def compare(self, numbers):
+        """(numbers that can run, first operation that differs, its line without gpushare, with), with None for no difference."""
+        numbers = list(range(OPTIONS.operations)) if numbers is None else list(numbers)
+        for _ in range(20):
+            plain, crash = self.run(numbers, True)
+            if crash is None:
+                break
+            numbers = [number for number in numbers if number != crash]
+        mine, crash = self.run(numbers, False)
+        for number in numbers:
+            before, after = plain.get(number, "nothing"), mine.get(number, f"a crash, or no end (of operation {crash})")
+            if before != after:
+                again, _ = self.run([other for other in numbers if other <= number], True)
+                if again.get(number) == before:  # else the driver itself answers now this, now that
+                    return numbers, number, before, after
+        return numbers, None, None, None
+
+    def shorten(self, numbers, differs):
+        """The fewest operations found with which the operation `differs` still differs; at most SHORTER runs."""
+        runs, size = 0, max(len(numbers) // 2, 1)
+        while size >= 1 and runs < SHORTER:
+            at = 0
+            while at < len(numbers) and runs < SHORTER:
+                fewer = numbers[:at] + numbers[at + size:]
+                if differs in fewer:
+                    runs += 1
+                    if self.compare(fewer)[1] == differs:
+                        numbers = fewer
+                        continue
+                at += size
+            size //= 2
+        return numbers
+
+
+def words_of(line):
+    """A line without the numbers of operation, slots and sizes: what a kind is made of."""
+    line = re.sub(r"^\d+ (t\d )?", "", line)
+    line = re.sub(r"\b([a-z])\d+(\+\d+)?", r"\1", line)
+    name = line.split("=")[0].strip()
+    return name, re.sub(r"\b\d{4,}\b", "N", line[line.find("="):]) if "=" in line else ""
+
+
+def kind_of(before, after):
+    name, answer = words_of(before)
+    return f"{re.sub(r'[0-9]+', '#', name)}: {answer or before}, with gpushare: {words_of(after)[1] or after}"
+
+
+class Kinds:
+    """The differences found, by kind; each kind's first one is made shorter."""
+
+    def __init__(self):
+        self.mutex, self.count, self.example = threading.Lock(), collections.Counter(), {}
+
+    def add(self, kind):
+        """Whether it is the first of its kind."""
+        with self.mutex:
+            self.count[kind] += 1
+            return self.count[kind] == 1
+
+
+def check_seed(seed, environment, kinds, until):
+    """Adds a sequence's differences: an operation that differed is left out, and the rest compared again. Whether it was run."""
+    if time.monotonic() > until:
+        return False
+    sequence, numbers = Sequence(seed, environment), None
+    for _ in range(DIFFERENCES):
+        numbers, differs, before, after = sequence.compare(numbers)
+        if differs is None:
+            break
+        kind = kind_of(before, after)
+        if kinds.add(kind):
+            fewer = [number for number in numbers if number <= differs]
+            if OPTIONS.shorten and time.monotonic() < until:
+                fewer = sequence.shorten(fewer, differs)
+            plain, mine = sequence.run(fewer, True)[0], sequence.run(fewer, False)[0]
+            kinds.example[kind] = {"seed": seed, "operations": fewer, "without": [plain.get(number, "nothing") for number in fewer],
+                                   "with": [mine.get(number, "nothing") for number in fewer], "lines": [before, after]}
+        numbers = [number for number in numbers if number != differs]
+    return True
+
+
+class Evictions:
+    """While it is entered, everything is moved out each so many milliseconds."""
+
+    def __init__(self, ctl, environment, milliseconds):
+        self.command, self.environment, self.pause = [ctl, "evict", "all"], environment, milliseconds / 1000
+        self.over, self.count = threading.Event(), 0
+        self.thread = threading.Thread(target=self.evict)
+
+    def evict(self):
+        while not self.over.wait(self.pause):
+            self.count += subprocess.run(self.command, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                         check=False).returncode == 0
+
+    def __enter__(self):
+        if self.pause:
+            self.thread.start()
+        return self
+
+    def __exit__(self, *unused):
+        self.over.set()
+        if self.pause:
+            self.thread.join()
+            print(f"moved out {self.count} times")
+
+
+def compare_all(environment, ctl):
+    begin, kinds, known = time.monotonic(), Kinds(), meant()
+    with Evictions(ctl, environment, OPTIONS.evict), concurrent.futures.ThreadPoolExecutor(OPTIONS.jobs) as pool:
+        ran = sum(pool.map(lambda seed: check_seed(seed, environment, kinds, begin + OPTIONS.limit),
+                           range(OPTIONS.first, OPTIONS.first + OPTIONS.seeds)))
+    reasons = {kind: next((reason for pattern, reason in known if pattern.search(kind)), None) for kind in kinds.count}
+    for kind, count in kinds.count.most_common():
+        print(f"{count} x {'meant: ' if reasons[kind] else ''}{kind}")
+        example = kinds.example.get(kind)
+        if example is None or reasons[kind]:
+            continue
+        print(f"   seed {example['seed']} --only {','.join(map(str, example['operations']))}")
+        for before, after in list(zip(example["without"], example["with"]))[-12:]:
+            print(f"   {before}" + ("" if before == after else f"\n      with gpushare: {after}"))
+    other = [kind for kind in kinds.count if not reasons[kind]]
+    if OPTIONS.json:
+        with open(OPTIONS.json, "w", encoding="utf-8") as file:
+            json.dump([{"kind": kind, "count": kinds.count[kind], **kinds.example.get(kind, {})} for kind in kinds.count], file, indent=1)
+    print(f"{ran} sequences, {ran * OPTIONS.operations} operations in {time.monotonic() - begin:.0f} s: {len(other)} kinds of differences, "
+          f"{len(kinds.count) - len(other)} that are meant")
+    return ran > 0 and not other
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--build")
+    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--operations", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--evict", type=int, default=0, metavar="MS")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="after them no sequence begins")
+    parser.add_argument("--no-shorten", dest="shorten", action="store_false")
+    parser.add_argument("--json")
+    parser.parse_args(namespace=OPTIONS)
+    OPTIONS.program = os.path.abspath(OPTIONS.program)
+    if OPTIONS.build is None:
+        return compare_all(dict(os.environ), os.environ.get("GPUSHARE_CTL", "gpusharectl"))
+    OPTIONS.build = os.path.abspath(OPTIONS.build)
+    with Card(OPTIONS.build, memory="512MiB") as card:
+        return compare_all(card.environment, os.path.join(OPTIONS.build, "lockd", "gpusharectl"))
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() else 1)
