@@ -78,6 +78,8 @@ CUresult __wrap_cuDeviceTotalMem_v2(size_t *bytes, CUdevice_v1 dev)
 CUresult __wrap_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
     struct gs_allocation allocation;
+    CUcontext context = NULL;
+    CUresult result;
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
@@ -91,6 +93,11 @@ CUresult __wrap_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdev
     default:
         break;
     }
+    result = gs_driver.cuCtxGetCurrent(&context);
+    if (result == CUDA_SUCCESS)
+        result = gs_context_check(context);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (pbase != NULL)
         *pbase = allocation.base;
     if (psize != NULL)
@@ -110,6 +117,42 @@ static CUresult put_flag(void *data, bool value)
     const unsigned flag = value;
 
     return put_value(data, &flag, sizeof flag);
+}
+
+/* The driver's answers about a mapping to which no device has access yet (an H100, driver 580):
+ * it is mapped in our records only. */
+static CUresult attribute_without_access(void *data, CUpointer_attribute attribute,
+                                         const struct gs_allocation *allocation)
+{
+    const unsigned long long none = 0, id = allocation->id;
+
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        return put_value(data, &none, sizeof none);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        return put_value(data, &id, sizeof id);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        return put_value(data, &allocation->base, sizeof allocation->base);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        return put_value(data, &allocation->bytes, sizeof allocation->bytes);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        return put_value(data, &allocation->handle_types, sizeof allocation->handle_types);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        return put_flag(data, true);
+    default:
+        return attribute > 0 && attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE
+                   ? put_flag(data, false)
+                   : CUDA_ERROR_INVALID_VALUE;
+    }
 }
 
 /* Attributes in which the program's allocation and the VMM mapping behind it differ are answered
@@ -136,6 +179,8 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
             return put_value(data, &ordinal, sizeof ordinal);
         if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && allocation->over)
             return CUDA_ERROR_INVALID_VALUE;
+        if (allocation->without_access)
+            return attribute_without_access(data, attribute, allocation);
         *answered = false;
         return CUDA_SUCCESS;
     }

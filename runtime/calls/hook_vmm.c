@@ -97,7 +97,7 @@ CUresult __wrap_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    return OURS_OR(gs_virtual_map(ptr, size, offset, handle, &ours),
+    return OURS_OR(gs_virtual_map(ptr, size, offset, handle, flags, &ours),
                    gs_foreign_map(ptr, size, offset, handle, flags));
 }
 

@@ -123,17 +123,19 @@ static CUresult note_mapping(struct gs_range *range, CUdeviceptr address, uint64
 }
 
 CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
-                        CUmemGenericAllocationHandle handle, bool *ours)
+                        CUmemGenericAllocationHandle handle, unsigned long long flags,
+                        bool *ours)
 {
     struct gs_range *range = gs_virtual_hold(handle, ours);
-    CUresult result;
-    bool foreign;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    bool foreign = false;
 
     if (range == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     gs_virtual_begin(range);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    result = note_mapping(range, address, bytes, offset, &foreign);
+    if (flags == 0)
+        result = note_mapping(range, address, bytes, offset, &foreign);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (result == CUDA_SUCCESS && !foreign) {
         result = map_resident(range);
@@ -390,21 +392,31 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
 CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *location,
                                unsigned long long *flags, bool *ours)
 {
-    CUresult result = CUDA_SUCCESS;
+    bool hole, accessible = true;
     struct gs_range *range;
+    CUresult result;
+    unsigned pass;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
-    *ours = range == NULL && gs_range_is_near(address);
-    if (*ours) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    } else if (range != NULL && range->own != NULL && flags != NULL && location != NULL) {
-        *ours = true;
-        *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
-        for (unsigned i = 0; i < range->own->access_count; i++)
-            if (memcmp(&range->own->access[i].location, location, sizeof *location) == 0)
-                *flags = range->own->access[i].flags;
-    }
+    hole = range == NULL && gs_range_is_near(address);
+    if (range != NULL && range->own != NULL)
+        accessible = range->own->accessible;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    *ours = hole || (range != NULL && flags != NULL && location != NULL);
+    if (!*ours || hole)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!accessible) { /* the driver does not know this mapping yet */
+        if (location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+            gs_device_get(location->id) == NULL)
+            return CUDA_ERROR_INVALID_DEVICE;
+        *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        return CUDA_SUCCESS;
+    }
+    pass = gs_gate_enter(); /* the driver knows mapped memory only */
+    if (pass == GS_PASS_REFUSED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = gs_driver.cuMemGetAccess(flags, location, address);
+    gs_gate_leave(pass);
     return result;
 }

@@ -16,7 +16,8 @@
 #include <cudaTypedefs.h>
 
 CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
-                        CUmemGenericAllocationHandle handle, bool *ours);
+                        CUmemGenericAllocationHandle handle, unsigned long long flags,
+                        bool *ours);
 
 /* Also unmaps mappings of the driver's own beside ours. */
 CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours);

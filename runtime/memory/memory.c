@@ -318,12 +318,14 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
     range = gs_range_at(address);
     if (foreign != NULL && foreign->of != NULL) {
         found = GS_MEMORY_LIVE;
-        *allocation = (struct gs_allocation){.base = foreign->node.base,
-                                             .bytes = foreign->node.size,
-                                             .device = foreign->of->device,
-                                             .id = foreign->of->id,
-                                             .over = foreign->of->over != 0,
-                                             .own = true};
+        *allocation =
+            (struct gs_allocation){.base = foreign->node.base,
+                                   .bytes = foreign->node.size,
+                                   .device = foreign->of->device,
+                                   .id = foreign->of->id,
+                                   .over = foreign->of->over != 0,
+                                   .own = true,
+                                   .handle_types = foreign->of->own->prop.requestedHandleTypes};
     } else if (range != NULL && range->theirs == NULL) { /* else only the driver knows it */
         found = GS_MEMORY_LIVE;
         *allocation =
@@ -335,6 +337,10 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
                                    .pool = range->pool != NULL ? range->pool->handle : NULL,
                                    .over = range->over != 0,
                                    .own = range->own != NULL};
+        if (range->own != NULL) {
+            allocation->without_access = !range->own->accessible;
+            allocation->handle_types = range->own->prop.requestedHandleTypes;
+        }
         if (range->slab != NULL &&
             !gs_slab_piece(range, address, &allocation->base, &allocation->bytes))
             found = GS_MEMORY_HOLE;
@@ -363,9 +369,13 @@ static enum use use_of(CUdeviceptr address, uint64_t *room)
 
     *room = UINT64_MAX;
     if (range != NULL && range->own == NULL && range->theirs == NULL)
-        *room = range->node.base + range->reserved - address;
+        *room = range->node.base + range->node.size - address;
     if (range != NULL && range->slab != NULL) {
         const enum gs_slab_state state = gs_slab_state(range, address);
+        CUdeviceptr base;
+        uint64_t bytes;
+
+        *room = gs_slab_piece(range, address, &base, &bytes) ? base + bytes - address : 0;
 
         return state == GS_SLAB_LIVE ? IN_USE : state == GS_SLAB_RETIRED ? ENDING : ENDED;
     }

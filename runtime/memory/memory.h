@@ -37,6 +37,8 @@ struct gs_allocation {
     bool opened;       /* another process's (openings.h) */
     bool over;         /* some of it lies beyond the card (range/over.h) */
     bool own; /* the program's own VMM memory: base and bytes are those of its mapping */
+    bool without_access;   /* own, and the program has not set any access yet */
+    unsigned handle_types; /* own: for which it was made exportable */
 };
 
 enum gs_memory_found {

@@ -20,6 +20,16 @@
 #include "runtime/range/chunk.h"
 #include "runtime/range/memory_lock.h"
 
+/* The driver's pools grow in steps of 32 MiB, and a pool's greatest size is a number of steps (an
+ * H100, driver 580). Programs subtract what they use from what is reserved. */
+#define STEP_BYTES ((uint64_t)32 << 20)
+
+static uint64_t round_to_steps(uint64_t bytes)
+{
+    return bytes > UINT64_MAX - STEP_BYTES ? bytes
+                                           : (bytes + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES;
+}
+
 static struct gs_pool *add_pool(CUmemoryPool handle, struct gs_device *device, uint64_t most)
 {
     struct gs_pool *pool = calloc(1, sizeof *pool), *there;
@@ -89,7 +99,7 @@ void gs_pool_created(CUmemoryPool handle, const CUmemPoolProps *props)
     }
     device = gs_device_get(props->location.id);
     if (device != NULL && gs_device_is_movable(device))
-        add_pool(handle, device, props->maxSize);
+        add_pool(handle, device, round_to_steps(props->maxSize));
 }
 
 void gs_pool_destroyed(CUmemoryPool handle)
@@ -173,10 +183,11 @@ void gs_pool_attribute_get(struct gs_pool *pool, CUmemPool_attribute attribute, 
         gs_stream_order_collect(false);
     memcpy(&number, value, sizeof number);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    number += attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pool->reserved
-              : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH  ? pool->reserved_high
-              : attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT   ? pool->used
-                                                                : pool->used_high;
+    number += attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? round_to_steps(pool->reserved)
+              : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH
+                  ? round_to_steps(pool->reserved_high)
+              : attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ? pool->used
+                                                              : pool->used_high;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     memcpy(value, &number, sizeof number);
 }

@@ -3,21 +3,14 @@
  * pool_accounts.c: owns the list of the pools that we serve, and the accounts of each.
  *
  * Invariants, under gs_memory_lock: reserved is the sum of the pool's ranges; used is what the
- * program holds of them, in units of 512 bytes. The handle of a pool in the list is alive in the
+ * program holds of them. The handle of a pool in the list is alive in the
  * driver, or the pool is destroyed and has ranges left. Any thread.
  */
 #include "runtime/memory/pool_accounts.h"
 
 #include <stdlib.h>
 
-#define UNIT 512u
-
 static struct gs_pool *pools;
-
-static uint64_t round_to_units(uint64_t bytes)
-{
-    return (bytes + UNIT - 1) / UNIT * UNIT;
-}
 
 struct gs_pool *gs_pool_find(CUmemoryPool handle)
 {
@@ -82,7 +75,7 @@ void gs_pool_use(struct gs_pool *pool, uint64_t bytes)
 {
     if (pool == NULL)
         return;
-    pool->used += round_to_units(bytes);
+    pool->used += bytes;
     if (pool->used > pool->used_high)
         pool->used_high = pool->used;
 }
@@ -90,7 +83,7 @@ void gs_pool_use(struct gs_pool *pool, uint64_t bytes)
 void gs_pool_unuse(struct gs_pool *pool, uint64_t bytes)
 {
     if (pool != NULL)
-        pool->used -= round_to_units(bytes);
+        pool->used -= bytes;
 }
 
 void gs_pools_after_fork(void)

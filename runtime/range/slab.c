@@ -159,11 +159,10 @@ void gs_slab_revive(struct gs_range *range, CUdeviceptr address, uint64_t bytes)
 
 uint64_t gs_slab_asked(const struct gs_slab *slab)
 {
-    const uint64_t unit = 1ull << GS_SLAB_MIN_SHIFT;
     uint64_t sum = 0;
 
     for (uint32_t i = 0; i < slab->count; i++)
-        sum += (slab->asked[i] + unit - 1) / unit * unit;
+        sum += slab->asked[i];
     return sum;
 }
 

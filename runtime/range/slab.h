@@ -49,7 +49,7 @@ void gs_slab_revive(struct gs_range *range, CUdeviceptr address, uint64_t bytes)
 /* Puts a retired piece back. True: the slab is empty and has left the lists. */
 bool gs_slab_put(struct gs_range *range, CUdeviceptr address);
 
-/* The bytes that the program asked for, summed in units of GS_SLAB_MIN_SHIFT. */
+/* The sum of the bytes that the program asked for. */
 uint64_t gs_slab_asked(const struct gs_slab *slab);
 
 /* The range ends. Takes NULL. */

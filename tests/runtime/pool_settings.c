@@ -4,6 +4,8 @@
  */
 #include "tests/runtime/pools.h"
 
+#define STEP (32 * MIB) /* what is reserved is a number of these */
+
 void pools_case_attributes(void)
 {
     const CUmemPool_attribute used = CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
@@ -22,12 +24,12 @@ void pools_case_attributes(void)
     CHECK(read_amount(pool, used) == 0 && read_amount(pool, reserved) == 0);
     OK(cuMemAllocFromPoolAsync(&large, 10 * MIB, pool, stream));
     OK(cuMemAllocFromPoolAsync(&small, 1000, pool, stream));
-    CHECK(read_amount(pool, used) >= 10 * MIB + 1000 && read_amount(pool, used) < 11 * MIB);
+    CHECK(read_amount(pool, used) == 10 * MIB + 1000);
     CHECK(read_amount(pool, reserved) >= read_amount(pool, used));
     OK(cuMemFreeAsync(large, stream));
     OK(cuStreamSynchronize(stream));
-    CHECK(read_amount(pool, used) >= 1000 && read_amount(pool, used) < MIB);
-    CHECK(read_amount(pool, reserved) < 10 * MIB); /* the threshold is 0 */
+    CHECK(read_amount(pool, used) == 1000);
+    CHECK(read_amount(pool, reserved) <= STEP); /* the threshold is 0 */
     CHECK(read_amount(pool, used_high) >= 10 * MIB &&
           read_amount(pool, reserved_high) >= 10 * MIB);
     GIVES(cuMemPoolSetAttribute(pool, used_high, &(uint64_t){5}), CUDA_ERROR_INVALID_VALUE);
@@ -50,7 +52,6 @@ void pools_case_attributes(void)
 void pools_case_threshold(void)
 {
     const CUmemPool_attribute reserved = CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
-    const uint64_t least = 9 * MIB;
     uint64_t all = UINT64_MAX;
     CUdeviceptr a, b, c;
     CUmemoryPool pool;
@@ -70,14 +71,14 @@ void pools_case_threshold(void)
     OK(cuMemFreeAsync(a, stream));
     OK(cuMemFreeAsync(b, stream));
     OK(cuStreamSynchronize(stream));
-    CHECK(read_amount(pool, reserved) == 12 * MIB);
+    CHECK(read_amount(pool, reserved) == STEP);
     CHECK(read_amount(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
     OK(cuMemAllocAsync(&c, 8 * MIB, stream));
-    CHECK(c == a && read_amount(pool, reserved) == 12 * MIB);
+    CHECK(c == a && read_amount(pool, reserved) == STEP);
     OK(cuMemFreeAsync(c, stream));
     OK(cuStreamSynchronize(stream));
-    OK(cuMemPoolTrimTo(pool, least));
-    CHECK(read_amount(pool, reserved) <= least);
+    OK(cuMemPoolTrimTo(pool, 9 * MIB));
+    CHECK(read_amount(pool, reserved) <= STEP);
     OK(cuMemPoolTrimTo(pool, 0));
     CHECK(read_amount(pool, reserved) == 0);
 }
@@ -121,14 +122,14 @@ void pools_case_most(void)
     CUstream stream;
 
     begin_context();
-    pool = pool_new(16 * MIB);
+    pool = pool_new(16 * MIB); /* the driver takes whole steps */
     stream = stream_new();
-    OK(cuMemAllocFromPoolAsync(&a, 10 * MIB, pool, stream));
-    OK(cuMemsetD8Async(a, 1, 10 * MIB,
+    OK(cuMemAllocFromPoolAsync(&a, 20 * MIB, pool, stream));
+    OK(cuMemsetD8Async(a, 1, 20 * MIB,
                        stream)); /* what was never used may have no memory yet */
-    GIVES(cuMemAllocFromPoolAsync(&b, 10 * MIB, pool, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    GIVES(cuMemAllocFromPoolAsync(&b, 14 * MIB, pool, stream), CUDA_ERROR_OUT_OF_MEMORY);
     OK(cuMemFreeAsync(a, stream));
-    OK(cuMemAllocFromPoolAsync(&b, 10 * MIB, pool, stream));
+    OK(cuMemAllocFromPoolAsync(&b, 20 * MIB, pool, stream));
     CHECK(a == b);
     OK(cuMemFreeAsync(b, stream));
 }

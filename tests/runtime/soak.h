@@ -62,7 +62,7 @@ struct soak_thread {
     CUstream others[SOAK_STREAMS];
     CUevent event;
     CUmemoryPool pool;
-    uint64_t pool_used; /* bytes, as the pool counts them */
+    uint64_t pool_used; /* bytes */
     _Atomic(uint64_t) host_calls;
     uint64_t host_calls_made;
     uint64_t operations, checked_bytes, failed_calls;

@@ -180,7 +180,7 @@ static void op_free(struct soak_thread *thread)
     result = in_stream_order ? cuMemFreeAsync(block->device, thread->stream)
                              : cuMemFree(block->device);
     if (block->pooled && result == CUDA_SUCCESS)
-        thread->pool_used -= (block->bytes + 511) / 512 * 512;
+        thread->pool_used -= block->bytes;
     soak_ok(thread, result, in_stream_order ? "cuMemFreeAsync" : "cuMemFree");
     if (!in_stream_order && result == CUDA_SUCCESS && soak_below(thread, 8) == 0 &&
         thread->config->threads == 1 && cuMemFree(block->device) == CUDA_SUCCESS) {

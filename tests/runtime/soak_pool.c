@@ -15,11 +15,6 @@
 
 #define GARBAGE 0xA7
 
-static uint64_t count_units(size_t bytes)
-{
-    return (bytes + 511) / 512 * 512;
-}
-
 static CUstream any_stream(struct soak_thread *thread)
 {
     const size_t which = soak_below(thread, SOAK_STREAMS + 1);
@@ -79,7 +74,7 @@ bool soak_pool_allocate(struct soak_thread *thread, struct soak_block *block, si
         return false;
     block->ordered = true;
     if (block->pooled)
-        thread->pool_used += count_units(bytes);
+        thread->pool_used += bytes;
     soak_ok(thread, cuMemsetD8Async(block->device, GARBAGE, bytes, stream), "cuMemsetD8Async");
     join_streams(thread, stream, thread->stream);
     return true;
@@ -95,7 +90,7 @@ bool soak_pool_free(struct soak_thread *thread, const struct soak_block *block)
             "cuMemsetD8Async");
     result = cuMemFreeAsync(block->device, stream);
     if (block->pooled && result == CUDA_SUCCESS)
-        thread->pool_used -= count_units(block->bytes);
+        thread->pool_used -= block->bytes;
     return soak_ok(thread, result, "cuMemFreeAsync");
 }
 

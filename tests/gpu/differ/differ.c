@@ -194,20 +194,22 @@ struct memory *pick_memory(void)
 
 CUdeviceptr pick_address(size_t *left)
 {
-    static const size_t beyond[] = {0, 1, 100, 512, 4096};
-    const struct memory *memory = pick_memory();
-    size_t offset;
+    struct memory *memory = pick_memory();
+    size_t offset, beside;
 
     *left = 0;
+    world.picked = NULL;
     if (one_in(40)) {
         tell(" null");
         return 0;
     }
     if (memory == NULL)
         return 0;
-    if (one_in(12)) {
-        offset = memory->bytes + beyond[pick(LENGTH(beyond))];
+    beside = -memory->bytes % 512; /* where no other allocation can be */
+    if (one_in(12) && beside != 0) {
+        offset = memory->bytes + pick((unsigned)beside);
     } else {
+        world.picked = memory;
         offset = one_in(2) ? 0 : pick((unsigned)memory->bytes);
         *left = memory->bytes - offset;
     }
@@ -217,7 +219,7 @@ CUdeviceptr pick_address(size_t *left)
 
 void note_use(const struct memory *memory)
 {
-    if (world.capturing != 0)
+    if (world.capturing != 0 && memory != NULL)
         world.capture_uses.number[memory - world.memory] = memory->number;
 }
 

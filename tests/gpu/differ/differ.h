@@ -60,6 +60,8 @@ struct world {
     uint64_t random;
     CUcontext primary, second;
     struct memory memory[MEMORIES], last_freed;
+    struct memory
+        *picked; /* the allocation in which the last pick_address() lies; NULL: none */
     struct {
         void *start;
         size_t bytes;
@@ -108,7 +110,7 @@ void tell_sum(const void *bytes, size_t count);
 CUstream pick_stream(void);
 /* An allocation that exists, or NULL; its name is in the line. */
 struct memory *pick_memory(void);
-/* An address of the world: mostly inside an allocation, at times beyond its end or freed; 0 at times. */
+/* An address of the world: mostly inside an allocation, at times just behind its end; 0 at times. */
 CUdeviceptr pick_address(size_t *left);
 /* A running capture will use it. */
 void note_use(const struct memory *memory);

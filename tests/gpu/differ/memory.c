@@ -226,15 +226,7 @@ static size_t pick_inside(size_t left)
 {
     const size_t count = pick_count(left);
 
-    return world.faults || count < left ? count : left;
-}
-
-static const struct memory *memory_at(CUdeviceptr at)
-{
-    for (unsigned i = 0; i < MEMORIES; i++)
-        if (world.memory[i].start != 0 && at - world.memory[i].start < world.memory[i].bytes)
-            return &world.memory[i];
-    return NULL;
+    return count < left ? count : left;
 }
 
 static void fill(void)
@@ -247,8 +239,7 @@ static void fill(void)
     const CUstream stream = async ? pick_stream() : NULL;
     CUresult result;
 
-    if (memory_at(at) != NULL)
-        note_use(memory_at(at));
+    note_use(world.picked);
     tell(" %zu elements of %u bits", count >> width, 8U << width);
     if (width == 0)
         result = async ? CALL(cuMemsetD8Async, cuMemsetD8Async_v3020)(at, (unsigned char)value,
@@ -285,8 +276,7 @@ static void copy_in(void)
     const size_t count = pick_inside(left), from = pick(4096);
     const bool async = one_in(2);
 
-    if (memory_at(at) != NULL)
-        note_use(memory_at(at));
+    note_use(world.picked);
     tell(" %zu", count);
     if (count + from > HOST_BYTES)
         return;
@@ -302,12 +292,11 @@ static void copy_out(void)
     size_t left;
     const CUdeviceptr at = pick_address(&left);
     const size_t count = pick_count(left);
-    const struct memory *memory = memory_at(at);
+    const struct memory *memory = world.picked;
     const unsigned how = pick(3);
     CUresult result;
 
-    if (memory != NULL)
-        note_use(memory);
+    note_use(memory);
     tell(" %zu", count);
     if (how == 0)
         result = CALL(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v3020)(host_target, at, count,
@@ -323,26 +312,35 @@ static void copy_out(void)
         tell_sum(host_target, count);
 }
 
+/* Picks two places in different allocations, notes their use, and gives the bytes behind both. */
+static bool pick_pair(CUdeviceptr *to, CUdeviceptr *from, size_t *left)
+{
+    size_t left_to, left_from;
+    struct memory *target;
+
+    *to = pick_address(&left_to);
+    target = world.picked;
+    *from = pick_address(&left_from);
+    if (target == NULL || target == world.picked)
+        return false; /* copies onto themselves are undefined */
+    *left = left_to < left_from ? left_to : left_from;
+    note_use(target);
+    note_use(world.picked);
+    if (world.picked == NULL || !world.picked->known)
+        target->known = false;
+    return true;
+}
+
 static void copy_over(void)
 {
-    size_t left_to, left_from, count;
-    const CUdeviceptr to = pick_address(&left_to), from = pick_address(&left_from);
-    const bool async = one_in(2);
+    CUdeviceptr to, from;
+    size_t left, count;
 
-    count = pick_count(left_to < left_from ? left_to : left_from);
-    if (count > left_to && !world.faults)
-        count = left_to; /* a write over the end would change what is beside it */
-    if (memory_at(to) != NULL)
-        note_use(memory_at(to));
-    if (memory_at(from) != NULL) {
-        note_use(memory_at(from));
-        if (memory_at(to) != NULL && (!memory_at(from)->known || count > left_from))
-            world.memory[memory_at(to) - world.memory].known = false;
-    }
+    if (!pick_pair(&to, &from, &left))
+        return;
+    count = pick_inside(left);
     tell(" %zu", count);
-    if (from < to + count && to < from + count)
-        return; /* copies onto themselves are undefined */
-    if (async)
+    if (one_in(2))
         answer(CALL(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v3020)(to, from, count,
                                                                    pick_stream()));
     else
@@ -406,19 +404,12 @@ static void copy_box(void)
 
 static void copy_peer(void)
 {
-    size_t left_to, left_from, count;
-    const CUdeviceptr to = pick_address(&left_to), from = pick_address(&left_from);
+    CUdeviceptr to, from;
+    size_t left;
 
-    count = pick_inside(left_to < left_from ? left_to : left_from);
-    tell(" %zu", count);
-    if (memory_at(to) == NULL || memory_at(from) == NULL || memory_at(to) == memory_at(from))
-        return;
-    note_use(memory_at(to));
-    note_use(memory_at(from));
-    if (!memory_at(from)->known)
-        world.memory[memory_at(to) - world.memory].known = false;
-    answer(
-        CALL(cuMemcpyPeer, cuMemcpyPeer_v4000)(to, world.primary, from, world.primary, count));
+    if (pick_pair(&to, &from, &left))
+        answer(CALL(cuMemcpyPeer, cuMemcpyPeer_v4000)(to, world.primary, from, world.primary,
+                                                      pick_inside(left)));
 }
 
 /* --- host memory --- */

@@ -185,7 +185,7 @@ static void slab_put_the_last_piece_empties_it(void **state)
 
     (void)state;
     assert_ptr_equal(first.range, second.range);
-    assert_int_equal(gs_slab_asked(first.range->slab), 1024);
+    assert_int_equal(gs_slab_asked(first.range->slab), 200);
     assert_true(gs_slab_retire(first.range, first.address));
     assert_true(gs_slab_retire(first.range, second.address));
     assert_int_equal(gs_slab_asked(first.range->slab), 0);
