@@ -224,13 +224,31 @@ static CUresult pool_attribute(CUmemoryPool handle, CUmemPool_attribute attribut
     return CUDA_SUCCESS;
 }
 
+static bool is_device(const CUmemLocation *location)
+{
+    return location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
+           (unsigned)location->id < sim.device_count;
+}
+
+static CUresult pool_access_set(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
+{
+    if (!pool_of(handle) || (!map && count))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        if (!is_device(&map[i].location))
+            return CUDA_ERROR_INVALID_DEVICE;
+    return CUDA_SUCCESS;
+}
+
 static CUresult pool_access_get(CUmemAccess_flags *flags, CUmemoryPool handle,
                                 const CUmemLocation *location)
 {
     const struct sim_pool *pool = pool_of(handle);
 
-    if (!flags || !pool || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+    if (!flags || !pool || !location)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(location))
+        return CUDA_ERROR_INVALID_DEVICE;
     *flags = (unsigned)location->id == pool->device ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                                                     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
@@ -284,7 +302,7 @@ SIM_API(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute
 SIM_API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
         SIM_INIT, pool_attribute(pool, attribute, value, false))
 SIM_API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count),
-        SIM_INIT, pool_of(pool) && (map || !count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)
+        SIM_INIT, pool_access_set(pool, map, count))
 SIM_API(cuMemPoolGetAccess,
         (CUmemAccess_flags * flags, CUmemoryPool pool, CUmemLocation *location), SIM_INIT,
         pool_access_get(flags, pool, location))

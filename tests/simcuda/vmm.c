@@ -353,7 +353,7 @@ SIM_API(cuMemAddressFree, (CUdeviceptr start, size_t size), SIM_INIT,
 SIM_API(cuMemCreate,
         (CUmemGenericAllocationHandle * out, size_t size, const CUmemAllocationProp *prop,
          unsigned long long flags),
-        SIM_INIT | SIM_UNSAFE, create_physical(out, size, prop, flags))
+        SIM_INIT, create_physical(out, size, prop, flags))
 SIM_API(cuMemRelease, (CUmemGenericAllocationHandle handle), SIM_INIT, release_physical(handle))
 SIM_API(cuMemMap,
         (CUdeviceptr start, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
