@@ -66,6 +66,8 @@ static void adopt_variable(CUdeviceptr address, uint64_t bytes, const void *libr
                                                                                                \
         if (!gs_client_ready())                                                                \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
+        if (dptr == NULL && bytes == NULL) /* the driver has an answer to that */              \
+            return gs_driver.symbol(NULL, NULL, library, name);                                \
         do                                                                                     \
             result = gs_driver.symbol(dptr != NULL ? &address : NULL, &size, library, name);   \
         while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));           \

@@ -6,6 +6,7 @@
 #include "runtime/client/client.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
+#include "runtime/gate/capture.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/memory/managed_memory.h"
 #include "runtime/memory/memory.h"
@@ -32,6 +33,17 @@ static struct gs_device *movable_device(void)
     return device;
 }
 
+/* Beside a capture the driver refuses allocation and freeing, and invalidates the capture, unless
+ * the thread has relaxed that. A call with wrong arguments has the same answer and changes nothing
+ * else (an H100, driver 580). */
+static bool is_refused_by_capture(void)
+{
+    CUdeviceptr nothing;
+
+    return gs_capture_is_any() && !gs_runtime.config.disabled &&
+           gs_driver.cuMemAlloc_v2(&nothing, 0) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct gs_device *device;
@@ -40,6 +52,8 @@ CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (is_refused_by_capture())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     device = movable_device();
     if (device != NULL && dptr != NULL)
         return gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytesize},
@@ -67,6 +81,8 @@ CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wid
         __builtin_mul_overflow(pitch & ~(size_t)(PITCH_BYTES - 1), Height, &bytes))
         return gs_driver.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
                                             ElementSizeBytes);
+    if (is_refused_by_capture())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     pitch &= ~(size_t)(PITCH_BYTES - 1);
     result = gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytes}, dptr);
     if (result == CUDA_SUCCESS)
@@ -81,6 +97,8 @@ CUresult __wrap_cuMemFree_v2(CUdeviceptr dptr)
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (is_refused_by_capture())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (dptr != 0) {
         result = gs_memory_free(dptr, NULL, &ours);
         if (ours)

@@ -95,7 +95,7 @@ CUresult __wrap_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdev
     }
     result = gs_driver.cuCtxGetCurrent(&context);
     if (result == CUDA_SUCCESS)
-        result = gs_context_check(context);
+        result = context != NULL ? gs_context_check(context) : CUDA_ERROR_INVALID_CONTEXT;
     if (result != CUDA_SUCCESS)
         return result;
     if (pbase != NULL)

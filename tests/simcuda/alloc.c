@@ -279,7 +279,8 @@ static CUresult memory_free(struct sim_context *context, CUdeviceptr pointer)
         allocation->freeing)
         return CUDA_ERROR_INVALID_VALUE;
     allocation->freeing = true;
-    const CUresult result = sim_context_drain(context); /* a free waits for the device */
+    const CUresult result = /* a free waits for the device */
+        context != NULL ? sim_context_drain(context) : CUDA_SUCCESS;
     sim_free(allocation);
     return result;
 }
@@ -328,7 +329,7 @@ SIM_API(cuMemAllocPitch_v2,
          unsigned int element),
         SIM_CTX | SIM_UNSAFE,
         memory_pitch(call.context, pointer, pitch, width, height, element))
-SIM_API(cuMemFree_v2, (CUdeviceptr pointer), SIM_CTX | SIM_UNSAFE,
+SIM_API(cuMemFree_v2, (CUdeviceptr pointer), SIM_INIT | SIM_UNSAFE,
         memory_free(call.context, pointer))
 SIM_API(cuMemAllocManaged, (CUdeviceptr * pointer, size_t size, unsigned int flags),
         SIM_CTX | SIM_UNSAFE, memory_managed(call.context, pointer, size, flags))

@@ -324,10 +324,10 @@ static CUresult attach_memory(struct sim_call *call, struct sim_stream *stream,
 #define STREAM sim_stream(&call, stream, per_thread)
 
 SIM_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr address),
-        SIM_CTX, attribute_get(data, attribute, address))
+        SIM_INIT, attribute_get(data, attribute, address))
 SIM_API(cuPointerGetAttributes,
         (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address),
-        SIM_CTX, attributes_get(count, attributes, data, address))
+        SIM_INIT, attributes_get(count, attributes, data, address))
 SIM_API(cuPointerSetAttribute,
         (const void *value, CUpointer_attribute attribute, CUdeviceptr address), SIM_CTX,
         attribute_set(value, attribute, address))

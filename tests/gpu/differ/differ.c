@@ -25,7 +25,7 @@
 #include "tests/simcuda/standin.h"
 
 #define MAX_THREADS 4
-#define LIMIT_S     120
+#define LIMIT_S     60
 
 struct world world;
 unsigned char host_source[HOST_BYTES], host_target[HOST_BYTES];

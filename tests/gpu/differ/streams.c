@@ -67,9 +67,9 @@ static void stream_values(void)
         return;
     note_use(memory);
     tell(" %u", value);
-    answer(CALL(cuStreamWriteValue32_v2, cuStreamWriteValue32_v11070)(stream, memory->start,
-                                                                      value, 0));
-    if (world.capturing == 0)
+    if (answer(CALL(cuStreamWriteValue32_v2, cuStreamWriteValue32_v11070)(
+            stream, memory->start, value, 0)) == CUDA_SUCCESS &&
+        world.capturing == 0) /* else it would wait for ever */
         answer(CALL(cuStreamWaitValue32_v2, cuStreamWaitValue32_v11070)(
             stream, memory->start, value, CU_STREAM_WAIT_VALUE_EQ));
 }
