@@ -179,6 +179,16 @@ static void look_for_names(struct elf_facts *facts, const uint8_t *bytes, size_t
     }
 }
 
+/* Programs that carry others: PyInstaller's starts itself again, and that one is routed. */
+static void look_for_packers(struct elf_facts *facts, const uint8_t *bytes, size_t length)
+{
+    if (!facts->starts_programs)
+        return;
+    facts->is_nuitka |= holds_text(bytes, length, "NUITKA_ONEFILE_RANDOM");
+    if (holds_text(bytes, length, "PYINSTALLER_") || holds_text(bytes, length, "_MEIPASS"))
+        facts->starts_programs = false;
+}
+
 static int search_segment(struct elf_facts *facts, const struct elf_image *image,
                           uint64_t offset, uint64_t size, uint8_t *buffer, struct gs_err *err)
 {
@@ -194,8 +204,7 @@ static int search_segment(struct elf_facts *facts, const struct elf_image *image
             facts->cudart_static = holds_text(buffer, kept + n, "cudaErrorCudartUnloading");
         if (!facts->names_libcuda)
             facts->names_libcuda = holds_text(buffer, kept + n, "libcuda.so");
-        if (facts->starts_programs && holds_text(buffer, kept + n, "_MEIPASS"))
-            facts->starts_programs = false;
+        look_for_packers(facts, buffer, kept + n);
         if (!facts->names_cudart)
             facts->names_cudart = holds_text(buffer, kept + n, "libcudart.so");
         look_for_names(facts, buffer, kept + n);

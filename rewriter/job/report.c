@@ -343,7 +343,7 @@ void elf_report_done(FILE *to, const struct elf_job *job)
         elf_say(to, "%s: note: %s%s uses CUDA (%s)\n", job->name,
                 job->way.kind == ELF_WAY_PLUGIN ? "loads plug-ins; " : "its library ",
                 job->way.path, job->way.why);
-    if (job->scope == ELF_SCOPE_OBJECT && options->folder.tree == NULL)
+    if (job->scope == ELF_SCOPE_OBJECT)
         elf_unrouted_say(to, job);
     if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
         elf_say(to, "%s: note: is a link; the file is %s\n", job->name, job->path);
@@ -357,9 +357,10 @@ void elf_report_done(FILE *to, const struct elf_job *job)
                 "%s: note: its group %u could not be kept, since you are not in it; chgrp as "
                 "root sets it again\n",
                 job->name, job->stat.st_gid);
-    if (elf_image_has_payload(&job->image) && job->facts.starts_programs)
+    if (job->facts.starts_programs && (elf_image_has_payload(&job->image) ||
+                                       (job->facts.is_nuitka && !job->facts.imports_dlopen)))
         elf_say(to,
-                "%s: note: carries data behind the program and can start programs; one that it "
+                "%s: note: carries other data and can start programs; one that it "
                 "unpacks (Nuitka --onefile) is not routed: unpack it and patch that one, or "
                 "build without --onefile\n",
                 job->name);

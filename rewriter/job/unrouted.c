@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unrouted.c: see unrouted.h. A program that is patched with the scope process routes the calls
+ * unrouted.c: see unrouted.h. With --tree they are named once for all files (tree/outside.c). A
+ * program that is patched with the scope process routes the calls
  * of all its libraries; otherwise each must be patched itself. No state, any thread.
  */
 #include "rewriter/job/unrouted.h"
@@ -28,7 +29,7 @@ static void take_each(FILE *to, const struct elf_job *job, take_library *take)
     char real[PATH_MAX];
     size_t number = 0;
 
-    if (job->options->reach == NULL || routes_all(job) ||
+    if (job->options->reach == NULL || routes_all(job) || job->options->folder.tree != NULL ||
         elf_closure_make(&closure, job->options->reach, job->path) != 0)
         return;
     for (size_t i = 1; i < closure.count; i++) {

@@ -62,10 +62,11 @@ static void look_at_closure(const struct elf_root *root, const char *library,
         if (!as->object->reaches || as->object->patched || realpath(as->path, real) == NULL ||
             elf_root_below(root, real) != NULL || was_said(said, real))
             continue;
-        elf_say(stderr,
-                "%s: note: loads %s, which uses CUDA (%s) and is outside %s; patch the program "
-                "that loads it\n",
-                library, real, as->object->why, root->path);
+        elf_say(
+            stderr,
+            "%s: note: loads %s, which uses CUDA (%s) and is outside %s: it is routed only in "
+            "patched programs\n",
+            library, real, as->object->why, root->path);
         if (elf_paths_add(said, real) != 0)
             return;
     }

@@ -81,7 +81,7 @@ def find_files(folders, limit, largest, recursive=False):
 
 def run(command, cwd, timeout=20, **more):
     """(exit status, output) of a command that cannot reach the terminal; its whole session ends with it."""
-    env = {"PATH": "/usr/bin:/bin", "HOME": cwd, "LC_ALL": "C", "TMPDIR": cwd, "TERM": "dumb", **more}
+    env = {"PATH": "/usr/bin:/bin", "HOME": cwd, "LC_ALL": "C", "TMPDIR": cwd, "TERM": "dumb", "GPUSHARE_STATE": cwd, **more}
     try:
         started = subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, start_new_session=True)

@@ -11,7 +11,7 @@ import time
 
 sys.dont_write_bytecode = True
 import tool
-from tool import LOADS, OPTIONS, Case, run
+from tool import LOADS, MAIN, OPTIONS, Case, run
 from other_user import AS_OTHER_USER, copy_for_others
 
 
@@ -246,8 +246,12 @@ class Patching(Case):
         self.assertEqual((status, "signature was lost when it was patched" in out), (0, True), out)
 
     def test_program_that_unpacks_another(self):
-        for name, more, text in (("unpacker", '"NUITKA"', True), ("restarts", '"_MEIPASS"', False)):
-            path = self.build(name, '#include <unistd.h>\n' + LOADS.replace("{ void", '{ char *a[] = {%s, 0}; execv(*a, a); void' % more))
+        source = "#include <unistd.h>\n" + LOADS.replace("{ void", '{ char *a[] = {%s, 0}; execv(*a, a); void')
+        for name, whole, text in (("start", MAIN, True), ("inside", LOADS, False)):  # the inner program has the texts as well
+            path = self.build(name, "#include <unistd.h>\n" + whole.replace("{ ", '{ char *a[] = {"NUITKA_ONEFILE_RANDOM", 0}; execv(*a, a); ', 1))
+            self.assertEqual("unpacks" in run(*self.runtime, "--any", "--dry-run", path)[1], text, name)
+        for name, more, text in (("unpacker", '"other"', True), ("restarts", '"_MEIPASS"', False)):
+            path = self.build(name, source % more)
             self.assertNotIn("unpacks", run(*self.runtime, "--dry-run", path)[1])
             open(path, "ab").write(b"payload" * 99)
             status, out, _ = run(*self.runtime, path)

@@ -81,5 +81,6 @@ def main(**more):
     if not shutil.which("gcc"):
         print("skipped: gcc is not installed")
         sys.exit(77)
+    os.environ["GPUSHARE_STATE"] = state_of(os.geteuid())  # also where a test starts the tool without run()
     warnings.simplefilter("ignore", ResourceWarning)
     unittest.main(warnings="ignore", argv=[sys.argv[0], *rest])

@@ -74,6 +74,28 @@ enum doctor_patched doctor_patched(const char *path)
     return patched;
 }
 
+/* Names the libraries that the file loads, that use CUDA, and whose calls nothing routes. */
+static void say_unrouted(struct doctor *doctor, const json_t *check, const char *name)
+{
+    const bool patched = json_is_true(json_object_get(check, "patched"));
+    char quoted[DOCTOR_QUOTED];
+    const json_t *library;
+    size_t i;
+
+    json_array_foreach(json_object_get(check, "unrouted"), i, library)
+    {
+        const char *file = json_string_value(json_object_get(library, "file"));
+        const char *why = json_string_value(json_object_get(library, "why"));
+
+        doctor_add(doctor, "file.unrouted", DOCTOR_WARN,
+                   patched ? "prepare the program that loads them"
+                           : "it is routed once the program is prepared",
+                   "%.300s uses CUDA (%.160s) and nothing routes its calls",
+                   file != NULL ? file : "a library", why != NULL ? why : "");
+        doctor_command(doctor, "gpushare-patch --print %s", doctor_quote(name, quoted));
+    }
+}
+
 /* The interpreter of a Python environment may be a link to the system's, which should not be
  * changed for one environment. */
 static void say_link(struct doctor *doctor, const char *path, const char *environment)
@@ -93,7 +115,8 @@ static void say_unpatched(struct doctor *doctor, const char *path, const char *n
     json_t *print = ask_patcher(how, path);
     const char *problem = json_string_value(json_object_get(print, "problem"));
     const char *environment = json_string_value(json_object_get(print, "environment"));
-    const bool cuda = json_is_true(json_object_get(print, "cuda"));
+    const bool cuda = json_is_true(json_object_get(print, "cuda")) &&
+                      json_integer_value(json_object_get(print, "exit")) != 4;
     const bool impossible = json_integer_value(json_object_get(print, "exit")) == 3;
     char quoted[DOCTOR_QUOTED];
 
@@ -272,5 +295,6 @@ void doctor_file(struct doctor *doctor, const char *path, const char *name)
                    name);
         doctor_command(doctor, "gpushare-patch %s", doctor_quote(name, quoted));
     }
+    say_unrouted(doctor, check, name);
     json_decref(check);
 }

@@ -106,6 +106,15 @@ class DoctorTest(unittest.TestCase):
         if subprocess.run(["cc", "-static", "-o", static, code], capture_output=True).returncode == 0:
             self.assert_found(self.doctor(static), "file.prepared", "fail", "fully static", "gpushare-cc")
 
+    def test_library_that_nothing_routes(self):
+        work, program = self.folder + "/libwork.so", self.folder + "/program"
+        calls = self.file("w.c", b'#include <dlfcn.h>\nint work(void) { void *h = dlopen("libcuda.so.1", 1); return h && !dlsym(h, "cuInit"); }')
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", work, calls], check=True)
+        subprocess.run(["cc", "-o", program, self.file("p.c", b"int work(void);\nint main(void) { return work(); }"), work], check=True)
+        found = self.doctor(program)
+        self.assert_found(found, "file.prepared", "fail", "is a CUDA program", "gpushare-patch " + program)
+        self.assert_found(found, "file.unrouted", "warn", os.path.realpath(work), "looks up cuInit", "once the program is prepared")
+
     def test_link_out_of_a_python_environment(self):
         self.file("env/pyvenv.cfg", b"")
         os.makedirs(self.folder + "/env/bin")
