@@ -108,7 +108,7 @@ static void read_image(struct elf_object *object, const struct elf_image *image)
     object->can_dlopen = facts.imports_dlopen || facts.imports_dlmopen;
     object->reaches = elf_facts_cuda(&facts) && !is_end(object);
     object->mute = object->reaches && facts.import_count == 0 && facts.needed == NULL &&
-                   facts.runtime_import == NULL && !facts.is_cudart;
+                   facts.runtime_import == NULL && (facts.names_libcuda || facts.names_cudart);
     elf_facts_why(&facts, object->why, sizeof object->why);
     read_needed(object, image);
     object->valid = true;

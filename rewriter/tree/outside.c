@@ -29,7 +29,7 @@ static bool is_below(const struct elf_paths *libraries, const char *name)
 
 /* The program that loads this one may find a library that its own paths do not lead to. */
 static void look_for_missing(const char *library, const struct elf_closure *closure,
-                             const struct elf_paths *libraries)
+                             const struct elf_paths *libraries, struct elf_paths *said)
 {
     const struct elf_object *own = closure->list[0]->as.object;
 
@@ -37,11 +37,13 @@ static void look_for_missing(const char *library, const struct elf_closure *clos
         const char *name = own->needed[i];
 
         if (elf_facts_is_cuda_library(name) && strncmp(name, "libcuda.so", 10) != 0 &&
-            !elf_closure_has(closure, name) && !is_below(libraries, name))
-            elf_say(stderr,
-                    "%s: note: needs %s, which uses CUDA and is not found from here; patch the "
-                    "program that loads it\n",
-                    library, name);
+            !elf_closure_has(closure, name) && !is_below(libraries, name) &&
+            !was_said(said, name) && elf_paths_add(said, name) == 0)
+            elf_say(
+                stderr,
+                "%s: note: needs %s, which uses CUDA and is not found from here: it is routed "
+                "only in patched programs\n",
+                library, name);
     }
 }
 
@@ -83,7 +85,7 @@ void elf_outside_say(const struct elf_root *root, const struct elf_paths *librar
     for (size_t i = 0; i < libraries->count; i++) {
         if (elf_closure_make(&closure, options->reach, libraries->list[i]) == 0) {
             look_at_closure(root, libraries->list[i], &closure, &said);
-            look_for_missing(libraries->list[i], &closure, libraries);
+            look_for_missing(libraries->list[i], &closure, libraries, &said);
         }
         elf_closure_deinit(&closure);
     }
