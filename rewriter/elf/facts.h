@@ -27,18 +27,18 @@ struct elf_facts {
     bool imports_dlopen;        /* may load with RTLD_DEEPBIND, which no file shows */
     bool starts_programs;       /* imports a function of the exec family; not PyInstaller's
                                    loader, which starts itself again */
-    bool is_nuitka;            /* made by Nuitka --onefile: the start, or the program */
-    bool imports_dlmopen;      /* may load into another namespace */
-    const char *needed;        /* first CUDA library in DT_NEEDED, or NULL */
-    const char *cudart_shared; /* libcudart.so.N in DT_NEEDED, or NULL */
-    bool is_cudart;            /* it is libcudart itself */
-    bool cudart_static;        /* a static cudart is inside */
-    int newest_api;            /* CUDA version (13000) of its newest driver name; 0: none */
-    bool device_code;          /* .nv_fatbin */
-    bool names_libcuda;        /* holds the string libcuda.so */
-    bool names_cudart;         /* holds the string libcudart.so */
-    const char *looked_up;     /* first driver function that its data names, or NULL */
-    bool looks_up_enough;      /* the names are no chance */
+    bool is_nuitka;             /* made by Nuitka --onefile: the start, or the program */
+    bool imports_dlmopen;       /* may load into another namespace */
+    const char *needed;         /* first CUDA library in DT_NEEDED, or NULL */
+    const char *cudart_shared;  /* libcudart.so.N in DT_NEEDED, or NULL */
+    bool is_cudart;             /* it is libcudart itself */
+    bool cudart_static;         /* a static cudart is inside */
+    int newest_api;             /* CUDA version (13000) of its newest driver name; 0: none */
+    bool device_code;           /* .nv_fatbin */
+    bool names_libcuda;         /* holds the string libcuda.so */
+    bool names_cudart;          /* holds the string libcudart.so */
+    const char *looked_up;      /* first driver function that its data names, or NULL */
+    bool looks_up_enough;       /* the names are no chance */
 };
 
 /* Reads symbols and data of the image. Unless `all` is set, stops when it is certain
