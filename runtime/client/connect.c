@@ -143,6 +143,11 @@ static int reach_or_start(const struct gs_places *places, struct gs_own_fd *conn
     return gs_place_is_empty(reached) || is_passing(reached) ? -EAGAIN : reached;
 }
 
+bool gs_connect_is_forbidden(int error)
+{
+    return error == -EPERM || error == -EACCES || error == -ENOSYS;
+}
+
 int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why)
 {
     struct gs_places places;
@@ -156,10 +161,13 @@ int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why)
         gs_log("no daemon: %s", why->text);
         return error;
     }
-    if (send_hello(connection) == 0)
+    error = send_hello(connection);
+    if (error == 0)
         return 0;
     gs_own_fd_close(connection);
-    return gs_err_set(why, -EAGAIN, "gpushare-lockd hangs up");
+    return gs_connect_is_forbidden(error)
+               ? gs_err_errno(why, error, "this process may not send to gpushare-lockd")
+               : gs_err_set(why, -EAGAIN, "gpushare-lockd hangs up");
 }
 
 int gs_connect_send(int fd, const void *message, uint32_t length,

@@ -13,6 +13,9 @@
 #include "lockd/protocol/wire.h"
 #include "runtime/base/own_fd.h"
 
+/* The system refuses the call itself, as a filter of seccomp does: it will refuse the next one, too. */
+bool gs_connect_is_forbidden(int error);
+
 /* Connects (if there is no connection) and sends HELLO. start: starts the daemon if none
  * answers. 0: the connection is there, and non-blocking. Else `why` has the reason: with -EAGAIN
  * trying again may help, with another -errno it does not. Takes about a second at most, and ten

@@ -4,7 +4,9 @@
  * again after the connection was lost, and gives up if no daemon answers.
  *
  * State: one object, client thread only. Without a daemon the program keeps the memory that it
- * holds; after GS_ALONE_AFTER_NS it runs without one, and goes on looking.
+ * holds; after GS_ALONE_AFTER_NS it runs without one, and goes on looking. A program that had a
+ * daemon waits for so long also where it cannot start one: the daemon may be being replaced. If a
+ * program that never had one cannot start one, it runs without one at once.
  */
 #include "runtime/client/session.h"
 
@@ -44,6 +46,9 @@ static struct {
     uint64_t connected_at;  /* ns */
     uint64_t turned_at;     /* ns: the last turn */
     bool heard;             /* this connection brought a target, or the end of a move */
+    bool served;            /* a daemon has answered before */
+    bool unstartable;       /* none could be started since the last connection ended ... */
+    struct gs_err why;      /* ... for this reason */
 } self = {.connection = GS_NO_FD};
 
 int gs_session_fd(void)
@@ -178,7 +183,7 @@ static void lose_connection(uint64_t now, bool refused)
 
 static void note_answer(void)
 {
-    self.heard = true;
+    self.heard = self.served = true;
     self.refused_since = 0;
     self.refused = 0;
 }
@@ -225,6 +230,8 @@ static void receive_targets(uint64_t now)
         gs_handover_received();
     } while (got > 0);
     gs_daemon_set_reading(false);
+    if (gs_connect_is_forbidden(got) && !gs_daemon_is_absent())
+        gs_session_give_up("this process may not receive from gpushare-lockd (seccomp?)");
     if (got < 0)
         lose_connection(now, got == -ECONNREFUSED);
 }
@@ -268,6 +275,18 @@ static void say_that_it_waits(uint64_t now, const char *why)
                     why);
 }
 
+/* What could not be started once is not tried again and again, but by a program that needs it. */
+static bool may_start(void)
+{
+    return !is_content_alone() && (!self.unstartable || gs_relocate_holds());
+}
+
+/* A daemon that was there is expected back. */
+static uint64_t pause_between_tries(void)
+{
+    return !is_content_alone() ? 50 * MS : self.served ? 100 * MS : 5000 * MS;
+}
+
 /* Without a daemon the program keeps its memory; after a while the gate opens without one. */
 static void reconnect_daemon(uint64_t now)
 {
@@ -278,7 +297,7 @@ static void reconnect_daemon(uint64_t now)
         return;
     if (self.lost_at == 0)
         self.lost_at = now;
-    error = gs_connect(!is_content_alone(), &self.connection, &why);
+    error = gs_connect(may_start(), &self.connection, &why);
     if (error == 0) {
         self.heard = false;
         gs_daemon_set_socket(gs_session_fd());
@@ -287,17 +306,22 @@ static void reconnect_daemon(uint64_t now)
             claim_no_more();
         self.connected_at = now;
         self.lost_at = 0;
+        self.unstartable = false;
         if (gs_daemon_was_lost())
             gs_daemon_set_new_until(now + 3000 * MS);
         return;
     }
-    self.next_try = now + (is_content_alone() ? 5000 * MS : 50 * MS);
-    if (now - self.lost_at <= GS_ALONE_AFTER_NS && error == -EAGAIN)
+    self.next_try = now + pause_between_tries();
+    if (error != -EAGAIN && !self.unstartable) {
+        self.unstartable = true;
+        self.why = why;
+    }
+    if (now - self.lost_at <= GS_ALONE_AFTER_NS && (error == -EAGAIN || self.served))
         return;
     if (gs_relocate_holds())
         say_that_it_waits(now, why.text);
     else if (!gs_daemon_is_absent())
-        gs_session_give_up(why.text);
+        gs_session_give_up(self.unstartable ? self.why.text : why.text);
 }
 
 void gs_session_allow_everything(void)

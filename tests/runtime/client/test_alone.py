@@ -80,8 +80,9 @@ def lost(build):
         told.make_room(other)
         other.end()
         card.stop_daemon()
+        said = told.child.stderr.readline().decode()  # once it has waited for one for as long as a daemon may be away
         answers = [told.say("check", PATIENCE), told.say("alloc 8"), told.say("free 0"), told.say("check")]
-        return 0, "ok\n" if answers == ["ok"] * 4 else str(answers), told.end(silent=False), time.monotonic() - start
+        return 0, "ok\n" if answers == ["ok"] * 4 else str(answers), said + told.end(silent=False), time.monotonic() - start
 
 
 # The way there: what brings a program there; what it says.

@@ -80,6 +80,11 @@ int gs_connect(bool start, struct gs_own_fd *connection, struct gs_err *why)
     return 0;
 }
 
+bool gs_connect_is_forbidden(int error)
+{
+    return error == -EPERM;
+}
+
 int gs_connect_send(int fd, const void *message, uint32_t length,
                     const struct gs_descriptors *with)
 {
@@ -480,10 +485,60 @@ static void gs_session_turn_handed_over_memory_comes_before_its_budget(void **st
     assert_int_equal(received, 0); /* a new daemon does not know of them */
 }
 
+/* It cannot start one; the daemon may be being replaced. */
+static void gs_session_turn_gap_is_waited_out_where_none_can_be_started(void **state)
+{
+    (void)state;
+    begin_session(100 * MIB);
+    ended = -ECONNRESET;
+    connecting = -ENOENT;
+    turn_later(1);
+    turn_later(1);
+    assert_true(started);
+    for (unsigned i = 0; i < 40; i++) {
+        turn_later(S / 10);
+        assert_false(gs_daemon_is_absent());
+        assert_false(started); /* that was tried once */
+    }
+    connecting = 0;
+    turn_later(S / 10);
+    assert_true(gs_session_fd() >= 0);
+    assert_false(gs_daemon_is_absent());
+}
+
+static void gs_session_turn_content_program_finds_the_daemon_within_100_ms(void **state)
+{
+    (void)state;
+    begin_session(100 * MIB);
+    ended = -ECONNRESET;
+    connecting = -ENOENT;
+    for (unsigned i = 0; i < 60; i++)
+        turn_later(S / 10);
+    assert_true(gs_daemon_is_absent());
+    connecting = 0;
+    turn_later(S / 10);
+    assert_true(gs_session_fd() >= 0);
+    hear_target(100 * MIB);
+    assert_false(gs_daemon_is_absent());
+}
+
+static void gs_session_turn_program_that_never_had_a_daemon_does_not_wait(void **state)
+{
+    (void)state;
+    gs_session_after_fork();
+    connecting = -ENOENT;
+    turn_later(S);
+    assert_true(gs_daemon_is_absent());
+    connecting = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gs_session_turn_capacity_counts_at_once),
+        cmocka_unit_test(gs_session_turn_gap_is_waited_out_where_none_can_be_started),
+        cmocka_unit_test(gs_session_turn_content_program_finds_the_daemon_within_100_ms),
+        cmocka_unit_test(gs_session_turn_program_that_never_had_a_daemon_does_not_wait),
         cmocka_unit_test(gs_session_turn_new_daemon_less_counts_a_little_later),
         cmocka_unit_test(gs_session_turn_new_daemon_more_counts_at_once),
         cmocka_unit_test(gs_session_turn_without_daemon_all_is_there),
