@@ -23,6 +23,7 @@
 #include "runtime/gate/gate.h"
 #include "runtime/gate/throttle.h"
 #include "runtime/base/log.h"
+#include "runtime/base/rdma.h"
 #include "runtime/swap/beyond.h"
 #include "runtime/swap/moving.h"
 #include "runtime/swap/placement.h"
@@ -453,6 +454,7 @@ void gs_reconcile_after_fork(void)
     gs_opener_after_fork();
     gs_relocate_after_fork();
     gs_room_after_fork();
+    gs_rdma_after_fork();
     memset(&self, 0, sizeof self);
     gs_report_after_fork();
     self.stopped = true;

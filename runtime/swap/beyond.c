@@ -28,6 +28,7 @@
 #include "runtime/base/config.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/log.h"
+#include "runtime/base/rdma.h"
 #include "runtime/base/mutex.h"
 #include "runtime/host/host.h"
 #include "runtime/range/backend.h"
@@ -191,7 +192,7 @@ static bool send_chunk(const struct gs_device *device, struct gs_exchange_chunk 
     const uint64_t most = most_of_present(device);
     bool sent;
 
-    if (most == 0 || gs_swap_is_under_way(device, false) ||
+    if (most == 0 || gs_rdma_is_open() || gs_swap_is_under_way(device, false) ||
         gs_swap_is_under_way(device, true) || !find_chunk(device, GS_CHUNK_RESIDENT, most, it))
         return false;
     sent = gs_exchange_send_beyond(it);
@@ -258,7 +259,7 @@ uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts 
     const uint64_t room = gs_device_room(device);
 
     if (accounts->over == 0 || is_told(device) || gs_over_limit(device) != 0 ||
-        gs_now() < self.away_until || room <= accounts->demand)
+        gs_now() < self.away_until || gs_rdma_is_open() || room <= accounts->demand)
         return 0;
     return bytes_that_fit(device, room - accounts->demand);
 }

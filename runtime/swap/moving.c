@@ -14,6 +14,7 @@
 #include "runtime/base/daemon.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
+#include "runtime/base/rdma.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/handover.h"
 #include "runtime/host/host.h"
@@ -69,7 +70,7 @@ static bool should_leave(const struct gs_device *device, const struct gs_account
 
 static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
 {
-    switch (gs_swap_out(device, excess)) {
+    switch (gs_rdma_is_open() ? GS_SWAP_KEPT : gs_swap_out(device, excess)) {
     case GS_SWAP_SHORT:
         device->moving.retry_at = now + 20 * MS;
         return false;

@@ -18,6 +18,7 @@
  */
 #include "runtime/swap/placement.h"
 
+#include "runtime/base/rdma.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/base/device.h"
@@ -365,7 +366,7 @@ bool gs_placement_step(bool may_exchange)
         return false;
     if (self.began == 0)
         self.began = now;
-    if (now - self.began > self.most || !choose_any(&hot, &cold) ||
+    if (now - self.began > self.most || gs_rdma_is_open() || !choose_any(&hot, &cold) ||
         !exchange_chunks(&hot, &cold))
         end_exchanges();
     return self.pending;

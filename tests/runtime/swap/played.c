@@ -4,6 +4,7 @@
  */
 #include "tests/runtime/swap/played.h"
 
+#include "runtime/base/rdma.h"
 #include "runtime/client/client.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
@@ -123,6 +124,11 @@ void gs_handover_shrink(struct gs_device *device, uint64_t most)
     played.accounts.resident -= less;
 }
 
+bool gs_rdma_is_open(void)
+{
+    return played.rdma;
+}
+
 void gs_gate_refuse(bool refuse)
 {
     played.refusing = refuse;
@@ -177,7 +183,7 @@ int played_begin(void **state)
     played.out_gives = played.in_gives = GS_SWAP_NOTHING;
     played.asked_out = played.asked_in = played.in_hand = 0;
     played.out_of_reach = 0;
-    played.refusing = played.without_context = false;
+    played.refusing = played.without_context = played.rdma = false;
     played.clock_ns = S;
     return 0;
 }

@@ -21,7 +21,7 @@ struct played {
     enum gs_swap_result out_gives, in_gives;
     uint64_t asked_out, asked_in, in_hand, clock_ns, out_of_reach, loosened;
     unsigned loose_begun, loose_left;
-    bool refusing, without_context;
+    bool refusing, without_context, rdma;
 };
 
 extern struct played played;

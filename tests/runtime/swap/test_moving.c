@@ -76,6 +76,19 @@ static void what_has_no_place_is_kept_and_tried_again(void **state)
     assert_int_equal(atomic_load(&played.card.moving.kept), 0);
 }
 
+/* A device may have registered any of it. */
+static void nothing_leaves_while_a_device_reaches_the_memory(void **state)
+{
+    (void)state;
+    played.accounts = (struct gs_accounts){.demand = 80 * MIB, .resident = 80 * MIB};
+    played_target(0, 0);
+    played.out_gives = GS_SWAP_MOVED;
+    played.rdma = true;
+    played_wait(2 * S);
+    assert_int_equal(played.asked_out, 0);
+    assert_int_equal(atomic_load(&played.card.moving.kept), 80 * MIB);
+}
+
 /* Not for what has been freed and is still there: others would be refused what is free in a
  * moment. */
 static void what_no_copy_can_reach_is_kept_and_tried_again(void **state)
@@ -269,6 +282,7 @@ int main(void)
                                played_begin),
         cmocka_unit_test_setup(gs_moving_step_handed_over_memory_is_for_what_is_missing,
                                played_begin),
+        cmocka_unit_test_setup(nothing_leaves_while_a_device_reaches_the_memory, played_begin),
         cmocka_unit_test_setup(what_has_no_place_is_kept_and_tried_again, played_begin),
         cmocka_unit_test_setup(what_no_copy_can_reach_is_kept_and_tried_again, played_begin),
         cmocka_unit_test_setup(calls_are_refused_while_memory_can_never_come_and_no_longer,
