@@ -37,7 +37,7 @@ for compiler in clang gcc; do
         program="$here/$compiler-$sanitizer"
         "$compiler" -fsanitize="$sanitizer" -isystem "$include" "$here/program.c" -o "$program" -L"$build/tests/simcuda" -lcuda -lpthread \
             2>/dev/null || continue # there is no such compiler, or it has no such sanitizer
-        "$program" || continue      # it does not run unpatched here
+        timeout 120 "$program" || continue # it does not run unpatched here
         "$build/rewriter/gpushare-patch" -q --runtime "$build/runtime/libgpushare.so.1" "$program" || exit 1
         for disable in 0 1; do
             tried=$((tried + 1))
