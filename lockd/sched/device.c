@@ -164,14 +164,19 @@ static struct sched_user *user_of(struct sched_device *device, uint32_t id, uint
 
 static void count_party(struct sched_party *party, int sign)
 {
+    struct sched_device_wanting *wanting = &party->device->wanting;
     struct sched_user *user = party->wanting.user;
     const uint64_t weight = (uint64_t)sign * party->wanting.weight;
 
-    party->device->wanting.weights += weight;
+    wanting->weights += weight;
     if (user == NULL)
         return;
+    wanting->user_weights -= sched_user_weight(user);
     user->weights += weight;
     user->wanting += (uint32_t)sign;
+    wanting->user_weights += sched_user_weight(user);
+    if (wanting->weights == 0)
+        wanting->user_weights = 0; /* no error of rounding lasts */
 }
 
 void sched_wanting_note(struct sched_party *party)

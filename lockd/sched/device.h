@@ -34,4 +34,13 @@ static inline double sched_user_weight(const struct sched_user *user)
     return user->wanting == 0 ? 0 : (double)user->weights / user->wanting;
 }
 
+/* The part of the device that is due to a user: by weight, among users with parties that want it. */
+static inline double sched_user_share(const struct sched_device *device,
+                                      const struct sched_user *user)
+{
+    const double own = sched_user_weight(user), all = device->wanting.user_weights;
+
+    return own >= all ? 1 : own / all;
+}
+
 #endif

@@ -222,7 +222,7 @@ struct sched_user {
     uint32_t wanting;
     uint64_t weights;       /* of them */
     uint64_t since;         /* when that changed last */
-    uint32_t first;         /* shares.c: interactive ones */
+    uint64_t first_weights; /* shares.c: of interactive ones */
     struct sched_faded had; /* shares.c: by these */
 };
 
@@ -392,7 +392,8 @@ struct sched_device_told {
 /* The parties that want it: device.c. */
 struct sched_device_wanting {
     struct lockd_list users;
-    uint64_t weights; /* of these parties */
+    uint64_t weights;    /* of these parties */
+    double user_weights; /* of their users: the mean weight of each user's parties */
 };
 
 /* The account between interactive parties and the others: shares.c. */

@@ -40,6 +40,7 @@
  * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
  * waiting for DEBT_ROUNDS at most.
  */
+#include "lockd/sched/device.h"
 #include "lockd/sched/interactive.h"
 #include "lockd/sched/shares.h"
 #include "lockd/sched/policy.h"
@@ -56,14 +57,30 @@
 
 enum { FIRST, BACK_AGAIN, IN_TURN, CLASSES };
 
+/* Its user's share of the device, over the part of all weights that the user's parties have: a
+ * program of a user with many programs counts for less. */
+static double user_factor(const struct sched_device *device, const struct sched_user *user)
+{
+    if (user == NULL || user->weights == 0 || user->weights == device->wanting.weights)
+        return 1;
+    return sched_user_share(device, user) * (double)device->wanting.weights /
+           (double)user->weights;
+}
+
+/* Its weight among all parties on the device. */
+static double weight_of(const struct sched_party *party)
+{
+    return party->weight * user_factor(party->device, party->wanting.user);
+}
+
 static uint64_t to_virtual(const struct sched_party *party, uint64_t ns)
 {
-    return ns * GS_WEIGHT_DEFAULT / party->weight;
+    return (uint64_t)((double)ns * GS_WEIGHT_DEFAULT / weight_of(party));
 }
 
 static uint64_t to_real(const struct sched_party *party, uint64_t virtual_ns)
 {
-    return virtual_ns * party->weight / GS_WEIGHT_DEFAULT;
+    return (uint64_t)((double)virtual_ns * weight_of(party) / GS_WEIGHT_DEFAULT);
 }
 
 /* How far the level rises with a round: a party of average weight gets a quantum. */

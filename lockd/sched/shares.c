@@ -90,8 +90,8 @@ static void count_wanting(struct sched_party *party, int sign)
         share->first_weights += (uint64_t)sign * party->share.weight;
     share->batch_queued += party->share.batch_queued ? one : 0;
     share->batch_beside += party->share.batch_beside ? one : 0;
-    if (party->share.user != NULL)
-        party->share.user->first += party->share.first ? one : 0;
+    if (party->share.user != NULL && party->share.first)
+        party->share.user->first_weights += (uint64_t)sign * party->share.weight;
 }
 
 void sched_share_note(struct sched_party *party)
@@ -136,19 +136,18 @@ void sched_share_ran(struct sched_party *party, uint64_t ns, bool contended, uin
  * by users. */
 static double due_to_interactive(const struct sched_device *device)
 {
-    double first = 0, all = 0;
+    double first = 0;
 
     for (const struct lockd_list *at = device->wanting.users.next; at != &device->wanting.users;
          at = at->next) {
         const struct sched_user *user = lockd_entry(at, struct sched_user, of_device);
 
-        all += sched_user_weight(user);
-        first += user->first != 0 ? sched_user_weight(user) : 0;
+        first += user->first_weights != 0 ? sched_user_share(device, user) : 0;
     }
-    if (device->wanting.weights == 0 || all == 0)
+    if (device->wanting.weights == 0)
         return 1;
     return smaller_of((double)device->share.first_weights / (double)device->wanting.weights,
-                      first / all);
+                      first);
 }
 
 /* What it had, and what its user's interactive programs had, as parts of what is due to them;
@@ -158,20 +157,20 @@ static double had_of_due(const struct sched_party *party, uint64_t now)
 {
     const struct sched_device *device = party->device;
     const struct sched_user *user = party->wanting.user;
-    const double all = (double)device->wanting.weights,
-                 leaves = larger_of(1 - sched_device_keeps(device), 0.01),
-                 own = faded_part(&party->share.had, now) * all /
-                       (double)sched_max(party->share.weight, 1),
-                 whole = faded_part(&party->share.all, now) / leaves;
-    const double part = sched_party_is_known(party) ? larger_of(own, whole) : own;
-    double users = 0;
+    const double leaves = larger_of(1 - sched_device_keeps(device), 0.01),
+                 whole = faded_part(&party->share.all, now) / leaves,
+                 mine = (double)sched_max(party->share.weight, 1);
+    double part = faded_part(&party->share.had, now), share;
 
-    if (user == NULL || sched_user_weight(user) == 0)
-        return part;
-    for (const struct lockd_list *at = device->wanting.users.next; at != &device->wanting.users;
-         at = at->next)
-        users += sched_user_weight(lockd_entry(at, struct sched_user, of_device));
-    return larger_of(part, faded_part(&user->had, now) * users / sched_user_weight(user));
+    if (user == NULL || user->weights == 0) {
+        part *= (double)device->wanting.weights / mine;
+        return sched_party_is_known(party) ? larger_of(part, whole) : part;
+    }
+    share = sched_user_share(device, user);
+    part *= (double)user->weights / mine / share;
+    if (sched_party_is_known(party))
+        part = larger_of(part, whole);
+    return larger_of(part, faded_part(&user->had, now) / share);
 }
 
 /* --- the device's account --- */

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HARNESS_CLIENTS 10
+#define HARNESS_CLIENTS 101
 #define MS              NS_PER_MS
 
 struct harness_client {
@@ -80,7 +80,7 @@ static inline void harness_report(struct harness *h, struct harness_client *c)
 static inline void harness_take(struct harness *h)
 {
     struct sched_send send;
-    int patience = 100;
+    int patience = 100 * HARNESS_CLIENTS;
     uint64_t had;
 
     while (sched_next_send(h->sched, &send)) {
