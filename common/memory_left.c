@@ -6,6 +6,7 @@
  * A mount may show only a part of the hierarchy: in a container it begins at the container's
  * own group, and the paths in /proc/PID/cgroup begin there (cgroup namespace) or at the
  * machine's root (none). Only the part of a group's path behind the mount's root is looked up.
+ * The limits of device memory (dmem.max) are in the same hierarchy of version 2.
  */
 #include "common/memory_left.h"
 
@@ -315,4 +316,91 @@ uint64_t gs_memory_group_left(const struct gs_memory_group *group, const char *r
         fclose(file);
     errno = before;
     return found ? left : elsewhere; /* in a container the mounted part counts */
+}
+
+/* --- device memory --- */
+
+/* The least in a dmem.max, whose lines are `drm/PCI/REGION BYTES` or `… max`
+ * (Documentation/admin-guide/cgroup-v2.rst, DMEM). Regions that are not the device's own memory
+ * have other names (stolen, gtt). */
+static uint64_t folder_allows(const char *folder, const char *pci)
+{
+    uint64_t most = UINT64_MAX;
+    char path[PATH_MAX], line[256];
+    FILE *file;
+
+    if (snprintf(path, sizeof path, "%s/dmem.max", folder) >= (int)sizeof path)
+        return UINT64_MAX;
+    file = fopen(path, "re");
+    while (file != NULL && read_line(file, line, sizeof line)) {
+        char *number = strrchr(line, ' ');
+
+        if (number == NULL)
+            continue;
+        *number++ = '\0';
+        if (strcasestr(line, pci) != NULL && strstr(line, "vram") != NULL)
+            most = lesser_of(most, parse_number(number));
+    }
+    if (file != NULL)
+        fclose(file);
+    return most;
+}
+
+/* This process's group of version 2, which has that controller, whatever version has memory. */
+static bool find_second(const char *root, char *group, size_t size)
+{
+    char line[LINE_SIZE];
+    FILE *file = open_in(root, "/proc/self/cgroup");
+    bool found = false;
+
+    while (file != NULL && !found && read_line(file, line, sizeof line)) {
+        found = strncmp(line, "0::/", 4) == 0 && !leads_out(line + 3);
+        if (found)
+            found = snprintf(group, size, "%s", line[4] != '\0' ? line + 3 : "") < (int)size;
+    }
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+static uint64_t mount_allows(const char *root, const struct mount *mount, const char *below,
+                             const char *pci)
+{
+    const size_t top = strlen(root) + strlen(mount->point);
+    uint64_t most = UINT64_MAX;
+    char folder[PATH_MAX];
+
+    if (snprintf(folder, sizeof folder, "%s%s%s", root, mount->point, below) >=
+        (int)sizeof folder)
+        return UINT64_MAX;
+    most = folder_allows(folder, pci);
+    while (strlen(folder) > top) {
+        *strrchr(folder, '/') = '\0';
+        most = lesser_of(most, folder_allows(folder, pci));
+    }
+    return most;
+}
+
+uint64_t gs_memory_device_max(const char *root, const char *pci)
+{
+    const int before = errno;
+    char group[GS_GROUP_PATH], line[LINE_SIZE];
+    uint64_t most = UINT64_MAX;
+    struct mount mount;
+    FILE *file = NULL;
+
+    if (find_second(root, group, sizeof group))
+        file = open_in(root, "/proc/self/mountinfo");
+    while (file != NULL && read_line(file, line, sizeof line)) {
+        const char *below;
+
+        if (!read_mount(line, false, &mount))
+            continue;
+        below = path_below(&mount, group);
+        most = lesser_of(most, mount_allows(root, &mount, below != NULL ? below : "", pci));
+    }
+    if (file != NULL)
+        fclose(file);
+    errno = before;
+    return most;
 }

@@ -37,4 +37,9 @@ bool gs_memory_group_join(struct gs_memory_group *group, const struct gs_memory_
  * inactive file pages, which the kernel reclaims before anything else. */
 uint64_t gs_memory_group_left(const struct gs_memory_group *group, const char *root);
 
+/* The least that the device memory controller of control groups (dmem.max, Linux 6.14) allows this
+ * process's group and those above it on the device with that PCI address, such as
+ * "0000:c1:00.0". */
+uint64_t gs_memory_device_max(const char *root, const char *pci);
+
 #endif

@@ -55,9 +55,11 @@ extern void gs_tsan_init(void) __asm__("__tsan_init") __attribute__((weak));
 __attribute__((constructor)) static void begin_process(int argc, char **argv,
                                                        char **environment)
 {
+    const bool starts = environ == NULL; /* not loaded by a program that runs already */
+
     (void)argc;
     (void)argv;
-    if (environ == NULL)
+    if (starts)
         environ = environment;
     if (gs_tsan_init != NULL)
         gs_tsan_init();
@@ -65,8 +67,11 @@ __attribute__((constructor)) static void begin_process(int argc, char **argv,
     gs_log_init();
     gs_config_read(&gs_runtime.config);
     gs_gate_init(gs_client_wish);
-    if (!gs_runtime.config.disabled)
+    if (!gs_runtime.config.disabled) {
         gs_own_fd_prepare();
+        if (!starts)
+            gs_others_publish();
+    }
     pthread_atfork(gs_handover_before_fork, gs_handover_after_fork, start_fresh_in_child);
 }
 

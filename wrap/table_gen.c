@@ -144,10 +144,10 @@ static void print_coverage(void)
     for (int class = 0; class < CLASS_COUNT; class ++)
         printf("- **%s** (%u): %s\n", classes[class].name, count_rows(NULL, class),
                classes[class].meaning);
-    printf("\nA function that is not in the table (a newer driver's) goes to the driver "
-           "untouched; "
-           "the runtime library logs\nit and `gpusharectl status` shows the program as partly "
-           "covered.\n\n");
+    printf(
+        "\nA program that is given a function that is not in the table (a newer driver's) is "
+        "partly covered: its memory\nno longer moves, and `gpusharectl status` names the "
+        "function ([guide.md](guide.md)).\n\n");
     print_counts();
     for (size_t f = 0; f < FAMILY_COUNT; f++) {
         printf("\n## %s\n", families[f].meaning);

@@ -102,8 +102,8 @@ struct gs_wire_hello {
  * WANT: a thread waits at the gate, or the program runs and is not idle. MOVING: it copies in or
  * out, so resident is about to change. STUCK: it was asked to stop and submitted work does not
  * finish, so the gate was opened again. SHORT: the driver lacked short_bytes although the budget
- * allowed them. PARTIAL: gpushare does not cover all that the program does on the GPU (its notes
- * say what). */
+ * allowed them. PARTIAL: some calls of the program go past gpushare (its notes say which), so
+ * nothing of it moves: all that is on the device is pinned, and demand is what has to come back. */
 #define GS_STATE_RUNNING 0x01u
 #define GS_STATE_WANT    0x02u
 #define GS_STATE_MOVING  0x04u

@@ -206,6 +206,8 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
         lockd_connection_kill(connection, "state refused: %s", strerror(-code));
     else if (state->demand > before)
         lockd_wish_grown(connection);
+    if (code == 0)
+        lockd_pause_state(connection);
 }
 
 static void take_request(struct lockd_connection *connection,

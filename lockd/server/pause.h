@@ -16,12 +16,17 @@ struct lockd_pause {
     bool wished;   /* the program suspended itself */
     bool moves;    /* it is being moved to another device */
     uint32_t over; /* devices on which a quota holds it back */
+    /* It has become partly covered while memory of it was not in place: neither gpusharectl nor its
+     * own wish pauses it until that memory is back, which happens once. */
+    bool partial, comes_back;
 };
 
 /* gpusharectl pauses the program or resumes it, even if the program has suspended itself. */
 void lockd_pause_ask(struct lockd_connection *connection, bool asked);
 /* The program suspends itself, or resumes. */
 void lockd_pause_wish(struct lockd_connection *connection, bool wished);
+/* The program has reported its state: looks whether its memory comes back. */
+void lockd_pause_state(struct lockd_connection *connection);
 /* The program is stopped for a move to another device, or the move is over. */
 void lockd_pause_move(struct lockd_connection *connection, bool moves);
 /* A quota holds the program back on one device more, or on one less. */

@@ -41,7 +41,9 @@ struct gs_runtime {
     _Atomic(uint64_t) exchanged; /* bytes that have changed places (swap/placement.h) */
     _Atomic(uint64_t) switches;  /* times the memory came back after it was (partly) out */
     _Atomic(uint64_t) uncovered; /* look-ups of functions in an ABI that we do not know */
-    _Atomic(bool) partial;       /* something of this program is not covered */
+    /* Something that this program does on the GPU is not covered: its memory does not move.
+     * Release, and acquire before memory is moved. */
+    _Atomic(bool) partial;
 };
 extern struct gs_runtime gs_runtime;
 

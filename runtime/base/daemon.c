@@ -24,8 +24,10 @@ static struct {
     _Atomic(uint64_t) new_until; /* ns */
     _Atomic(int) socket;   /* of the client thread's connection, plus 1; 0: there is none */
     _Atomic(bool) reading; /* seq_cst, with the look into the socket */
-    _Atomic(bool) remark_pending;
-    char remark[GS_REMARK_BYTES]; /* written once, before remark_pending */
+    struct remark {
+        _Atomic(bool) taken, pending;
+        char text[GS_REMARK_BYTES]; /* written once, before pending */
+    } remark, partial;
 } self;
 
 bool gs_daemon_is_absent(void)
@@ -88,29 +90,37 @@ void gs_daemon_await_target(struct gs_device *device)
     }
 }
 
+static void leave_remark(struct remark *remark, const char *text)
+{
+    if (atomic_exchange_explicit(&remark->taken, true, memory_order_relaxed))
+        return;
+    snprintf(remark->text, sizeof remark->text, "%s", text);
+    atomic_store_explicit(&remark->pending, true, memory_order_release);
+    gs_worker_wake();
+}
+
 void gs_daemon_remark(const char *text)
 {
-    atomic_store_explicit(&gs_runtime.partial, true, memory_order_relaxed);
-    gs_daemon_say(text);
+    atomic_store_explicit(&gs_runtime.partial, true, memory_order_release);
+    leave_remark(&self.partial, text);
 }
 
 void gs_daemon_say(const char *text)
 {
-    static _Atomic(bool) taken;
+    leave_remark(&self.remark, text);
+}
 
-    if (atomic_exchange_explicit(&taken, true, memory_order_relaxed))
-        return;
-    snprintf(self.remark, sizeof self.remark, "%s", text);
-    atomic_store_explicit(&self.remark_pending, true, memory_order_release);
-    gs_worker_wake();
+static bool take_remark(struct remark *remark, char text[GS_REMARK_BYTES])
+{
+    if (!atomic_exchange_explicit(&remark->pending, false, memory_order_acq_rel))
+        return false;
+    memcpy(text, remark->text, GS_REMARK_BYTES);
+    return true;
 }
 
 bool gs_daemon_take_remark(char text[GS_REMARK_BYTES])
 {
-    if (!atomic_exchange_explicit(&self.remark_pending, false, memory_order_acq_rel))
-        return false;
-    memcpy(text, self.remark, GS_REMARK_BYTES);
-    return true;
+    return take_remark(&self.partial, text) || take_remark(&self.remark, text);
 }
 
 void gs_daemon_after_fork(void)
@@ -119,5 +129,6 @@ void gs_daemon_after_fork(void)
     atomic_store(&self.new_until, 0);
     atomic_store(&self.socket, 0);
     atomic_store(&self.reading, false);
-    atomic_store(&self.remark_pending, false);
+    atomic_store(&self.remark.pending, false);
+    atomic_store(&self.partial.pending, atomic_load(&self.partial.taken)); /* of it, too */
 }

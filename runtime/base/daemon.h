@@ -15,7 +15,7 @@
 /* If no daemon answers, a program runs on its own after this time. */
 #define GS_ALONE_AFTER_NS 5000000000ull
 
-#define GS_REMARK_BYTES 160
+#define GS_REMARK_BYTES 192
 
 /* True while this process runs without a daemon: nothing is gated, everything is allowed. */
 bool gs_daemon_is_absent(void);
@@ -42,14 +42,15 @@ void gs_daemon_set_reading(bool reading);
  * until there is none (GS_ALONE_AFTER_NS without an answer). */
 void gs_daemon_await_target(struct gs_device *device);
 
-/* A remark for gpusharectl status: gpushare does not cover a part of this program. The first one
- * of the process is kept. Any thread. */
+/* A remark for gpusharectl status: gpushare does not cover a part of this program, which is
+ * *partly covered* from now on, so that its memory does not move. The first one of the process is
+ * kept. Any thread. */
 void gs_daemon_remark(const char *text);
 
 /* The same for a program that is covered. */
 void gs_daemon_say(const char *text);
 
-/* Takes the remark, if it has not been taken yet. Client thread. */
+/* Takes a remark that has not been taken yet. Client thread. */
 bool gs_daemon_take_remark(char text[GS_REMARK_BYTES]);
 
 void gs_daemon_after_fork(void);

@@ -13,14 +13,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/memory_left.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/config.h"
+#include "runtime/base/uncancelled.h"
 
 #define BLOCK      64 /* contexts */
 #define MAX_BLOCKS 1024
 #define PUSHES     16
+
+#define GROUP_SPARE (512ull << 20) /* a context with its modules, on an H100 */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_device devices[GS_MAX_DEVICES];
@@ -44,6 +48,25 @@ struct gs_device *gs_device_find(CUdevice ordinal)
         if (device->ordinal == ordinal)
             return device;
     return NULL;
+}
+
+/* Beyond the limit of its control groups the driver refuses memory, or the kernel ends the
+ * process: the program sees a smaller device, and never asks for more. The limit at this moment
+ * counts, less a context, which the driver takes from the same account. */
+static void limit_by_groups(struct gs_device *device)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+    char pci[32] = "";
+    uint64_t most;
+
+    if (gs_driver.cuDeviceGetPCIBusId(pci, (int)sizeof pci, device->ordinal) != CUDA_SUCCESS)
+        return;
+    most = gs_memory_device_max("", pci);
+    if (most == UINT64_MAX)
+        return;
+    most -= most / 4 < GROUP_SPARE ? most / 4 : GROUP_SPARE;
+    if (most < device->total)
+        device->total = most;
 }
 
 static bool describe_device(CUdevice ordinal, struct gs_device *device)
@@ -82,6 +105,7 @@ static bool describe_device(CUdevice ordinal, struct gs_device *device)
     device->total = total;
     if (gs_runtime.config.device_limit != 0 && gs_runtime.config.device_limit < total)
         device->total = gs_runtime.config.device_limit;
+    limit_by_groups(device);
     atomic_init(&device->target.capacity, device->total);
     return true;
 }

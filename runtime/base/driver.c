@@ -33,6 +33,7 @@ static struct {
     _Atomic(bool) loaded;          /* release: pairs with the acquire in gs_driver_load */
     uintptr_t low, high;           /* address range of the object; written before loaded */
     uintptr_t door_low, door_high; /* the same of the door in front of it; 0: there is none */
+    const struct link_map *object; /* or NULL */
 } library;
 
 static CUresult answer_missing(void)
@@ -117,6 +118,7 @@ static bool fill_table(void *handle)
     library.high = query.high;
     library.door_low = door.low;
     library.door_high = door.high;
+    library.object = object;
     atomic_store_explicit(&library.loaded, true, memory_order_release);
     return true;
 }
@@ -143,29 +145,54 @@ bool gs_driver_load(void)
     return handle != NULL && fill_table(handle);
 }
 
+static bool is_named_so(const void *address, Dl_info *info)
+{
+    const char *slash;
+
+    if (dladdr(address, info) == 0 || info->dli_fname == NULL)
+        return false;
+    slash = strrchr(info->dli_fname, '/');
+    return strncmp(slash != NULL ? slash + 1 : info->dli_fname, "libcuda.so", 10) == 0;
+}
+
 /* The program has found a libcuda in its own way (absolute path, other SONAME): that library is
  * the driver. */
 static bool adopt_library(const void *address)
 {
     Dl_info info;
-    const char *slash;
     void *handle;
 
-    if (dladdr(address, &info) == 0 || info.dli_fname == NULL)
-        return false;
-    slash = strrchr(info.dli_fname, '/');
-    if (strncmp(slash != NULL ? slash + 1 : info.dli_fname, "libcuda.so", 10) != 0)
+    if (!is_named_so(address, &info))
         return false;
     handle = open_library(info.dli_fname, RTLD_NOLOAD);
     return handle != NULL && fill_table(handle);
+}
+
+bool gs_driver_contains(const void *address)
+{
+    return atomic_load_explicit(&library.loaded, memory_order_acquire) &&
+           (((uintptr_t)address >= library.low && (uintptr_t)address < library.high) ||
+            ((uintptr_t)address >= library.door_low && (uintptr_t)address < library.door_high));
+}
+
+bool gs_driver_is_copy(const void *address)
+{
+    Dl_info info;
+
+    return !gs_driver_contains(address) && is_named_so(address, &info);
+}
+
+bool gs_driver_has(const char *name)
+{
+    return atomic_load_explicit(&library.loaded, memory_order_acquire) &&
+           library.object != NULL && gs_object_function(library.object, name) != NULL;
 }
 
 bool gs_driver_owns(const void *address)
 {
     if (!atomic_load_explicit(&library.loaded, memory_order_acquire) && !adopt_library(address))
         return false;
-    return ((uintptr_t)address >= library.low && (uintptr_t)address < library.high) ||
-           ((uintptr_t)address >= library.door_low && (uintptr_t)address < library.door_high);
+    return gs_driver_contains(address);
 }
 
 bool gs_driver_present(void)

@@ -39,6 +39,15 @@ bool gs_driver_load(void);
  * an object of that name. */
 bool gs_driver_owns(const void *address);
 
+/* The same for the libcuda that gs_driver points into already; never calls the loader. */
+bool gs_driver_contains(const void *address);
+
+/* True if it lies in another object of the driver's name: another copy, or namespace. */
+bool gs_driver_is_copy(const void *address);
+
+/* True if that libcuda exports a function of this name; never calls the loader. */
+bool gs_driver_has(const char *name);
+
 /* True if libcuda is in this process already; never loads it. */
 bool gs_driver_present(void);
 

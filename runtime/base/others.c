@@ -16,6 +16,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "runtime/base/uncancelled.h"
+
 #define MOST 16
 
 gs_dlsym_fn *gs_next_dlsym;
@@ -28,6 +30,7 @@ static struct {
     } list[MOST];
     unsigned count;
     const struct link_map *first; /* copy of this library; NULL: ours is the first */
+    bool before_libc, is_door;
     _Atomic(bool) looked; /* release, pairs with acquire: the other fields are written. Two
                              threads that look at once write the same */
 } others;
@@ -86,12 +89,51 @@ bool gs_others_are_first(void)
     return others.first != NULL;
 }
 
+bool gs_others_come_first(void)
+{
+    return others.before_libc;
+}
+
+bool gs_others_is_door(void)
+{
+    return others.is_door;
+}
+
+void gs_others_publish(void)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+    Dl_info info;
+
+    if (others.before_libc || others.is_door || others.first != NULL ||
+        dladdr((const void *)gs_others_publish, &info) == 0 || info.dli_fname == NULL)
+        return;
+    dlopen(info.dli_fname,
+           RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL); /* kept: it is never unloaded */
+}
+
+/* Whether ours stands before the object with libc's dlsym. */
+static void find_place(void)
+{
+    bool libc = false;
+
+    for (const struct link_map *object = _r_debug.r_map; object != NULL;
+         object = object->l_next) {
+        libc |= gs_object_function(object, "dlsym") == (void *)gs_libc_dlsym;
+        if (object->l_ld != _DYNAMIC)
+            continue;
+        others.before_libc = !libc;
+        others.is_door = gs_object_function(object, "gpushare_door_driver") != NULL;
+        return;
+    }
+}
+
 void gs_others_init(void)
 {
     if (atomic_load_explicit(&others.looked, memory_order_acquire))
         return;
     gs_libc_symbols_init();
     others.first = find_first();
+    find_place();
     if (others.first != NULL) {
         gs_next_dlsym = (gs_dlsym_fn *)gs_others_first("dlsym");
         gs_next_dlvsym = (gs_dlvsym_fn *)gs_others_first("dlvsym");

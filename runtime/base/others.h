@@ -33,4 +33,16 @@ gs_dlvsym_fn *gs_others_dlvsym(void);
 void *gs_others_first(const char *name);
 bool gs_others_are_first(void);
 
+/* True if this library stands before libc in the loader's list, as in a patched program: imports
+ * of other objects are bound to it first. */
+bool gs_others_come_first(void);
+
+/* Makes this library's functions visible to all objects that are loaded from now on, if it does
+ * not come first: a library of an unpatched program needs it. Not in the constructor of a program
+ * that is starting. */
+void gs_others_publish(void);
+
+/* True if this library is the one in the driver's place (runtime/door/). */
+bool gs_others_is_door(void);
+
 #endif

@@ -75,7 +75,6 @@ void gs_stats_escaped(const char *name)
 {
     (void)name;
     atomic_fetch_add_explicit(&stats.escaped, 1, memory_order_relaxed);
-    atomic_store_explicit(&gs_runtime.partial, true, memory_order_relaxed);
 }
 
 void gs_stats_called(void)

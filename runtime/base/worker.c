@@ -40,6 +40,7 @@ static struct {
 } worker = {.lock = PTHREAD_MUTEX_INITIALIZER,
             .wake = {GS_NO_FD, GS_NO_FD}}; /* changed: start_thread() */
 
+static _Thread_local bool is_self;      /* set by each round */
 static _Thread_local bool has_parked;   /* this thread has a park request out */
 static _Thread_local int parked_cancel; /* and cannot be cancelled; this was its state before */
 
@@ -146,8 +147,14 @@ void gs_worker_stay_parked(bool (*may_park)(void))
     gs_unlock(&worker.lock, GS_LOCK_CLIENT);
 }
 
+bool gs_worker_is_self(void)
+{
+    return is_self;
+}
+
 void gs_worker_mend_wake(void)
 {
+    is_self = true;
     make_wake();
 }
 

@@ -29,6 +29,9 @@ void gs_worker_park_for(uint64_t limit_ns);
 
 /* The following functions are for the thread itself. */
 
+/* True in the thread itself. Any thread. */
+bool gs_worker_is_self(void);
+
 /* True if a thread asks it to park. */
 bool gs_worker_is_asked_to_park(void);
 

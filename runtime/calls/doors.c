@@ -14,7 +14,9 @@
 #include "runtime/calls/rows.h"
 #include "runtime/base/config.h"
 #include "runtime/base/others.h"
+#include "runtime/base/past.h"
 #include "runtime/base/stats.h"
+#include "runtime/calls/unknown.h"
 
 /* Returned in two registers; doors_*.S reads them. */
 struct decision {
@@ -54,12 +56,26 @@ static struct decision substitute_symbol(const struct gs_row *row, void *found,
     }
     if (!gs_driver_owns(found)) {
         gs_stats_escaped(name);
+        if (gs_driver_is_copy(found))
+            gs_unknown_copy(name);
         return (struct decision){found, 1};
     }
     if (gs_driver_owns(caller))
         return (struct decision){found, 1}; /* the driver looks up its own function */
     gs_stats_routed((unsigned)(row - gs_rows), caller, true);
     return (struct decision){row->wrapper, 1};
+}
+
+/* A name that the table does not have may be a function of a newer driver. */
+static struct decision look_beyond_table(void *found, const char *name, void *caller)
+{
+    if (name[2] < 'A' || name[2] > 'Z' || found == NULL || !gs_driver_owns(found) ||
+        gs_driver_owns(caller) || gs_past_is_known(name))
+        return leave_it;
+    gs_unknown_given(name, 0);
+    if (!gs_runtime.config.strict)
+        return leave_it;
+    return (struct decision){gs_libc_dlsym(RTLD_NEXT, "gpushare_refuses"), 1}; /* dlerror() */
 }
 
 struct decision gs_door_dlsym(void *handle, const char *name, void *unused, void *caller)
@@ -69,6 +85,9 @@ struct decision gs_door_dlsym(void *handle, const char *name, void *unused, void
     void *found;
 
     (void)unused;
+    if (row == NULL && handle != RTLD_NEXT && !gs_runtime.config.disabled &&
+        gs_others_dlsym() == gs_libc_dlsym)
+        return look_beyond_table(gs_libc_dlsym(handle, name), name, caller);
     if (row == NULL || row->action == GS_ACTION_PASS || handle == RTLD_NEXT ||
         gs_runtime.config.disabled) {
         if (row != NULL && handle != RTLD_NEXT && !gs_runtime.config.disabled)

@@ -61,7 +61,8 @@ BEGIN(cuStreamBeginRecaptureToGraph_ptsz, AGAIN_PARAMS, (stream, mode, graph, ca
             return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
         result = gs_driver.symbol(stream, params);                                             \
         if (result == CUDA_SUCCESS)                                                            \
-            gs_daemon_remark("work of the program is submitted by a graphics API");            \
+            gs_daemon_remark("partly covered, memory not moved: a graphics API submits work "  \
+                             "of the program");                                                \
         gs_gate_leave(pass);                                                                   \
         return result;                                                                         \
     }

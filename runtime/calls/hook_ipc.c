@@ -38,7 +38,7 @@ static CUresult driver_handle(CUipcMemHandle *handle, CUdeviceptr address)
         allocation.pool == NULL && !allocation.own) {
         gs_say_once(&said, "this program shares device memory with other processes (legacy "
                            "CUDA IPC), which needs gpushare-lockd, or GPUSHARE_MEMORY=native");
-        gs_daemon_remark("legacy IPC was refused: run with GPUSHARE_MEMORY=native");
+        gs_daemon_say("legacy IPC was refused: run with GPUSHARE_MEMORY=native");
     }
     return result;
 }
@@ -93,9 +93,9 @@ static void say_why(int error)
     else
         gs_log("memory of another process cannot be opened: %s", strerror(-error));
     if (error != -ENOENT)
-        gs_daemon_remark(error == -ETIMEDOUT
-                             ? "memory of another process (CUDA IPC) did not come in time"
-                             : "memory of another process (CUDA IPC) could not be opened");
+        gs_daemon_say(error == -ETIMEDOUT
+                          ? "memory of another process (CUDA IPC) did not come in time"
+                          : "memory of another process (CUDA IPC) could not be opened");
 }
 
 static CUresult open_ours(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)

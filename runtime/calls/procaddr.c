@@ -7,55 +7,17 @@
  * 11030 (4 arguments) and at 12000 (5 arguments): the table has both, so each caller gets its own
  * signature. Source: CUDA driver API manual, "Driver Entry Point Access".
  */
-#include <stdio.h>
-#include <string.h>
+#include <limits.h>
 
+#include "runtime/base/config.h"
 #include "runtime/base/driver.h"
+#include "runtime/base/past.h"
+#include "runtime/base/stats.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/calls/rows.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/log.h"
-#include "runtime/base/config.h"
-#include "runtime/base/stats.h"
+#include "runtime/calls/unknown.h"
 
 #define OLDEST_VERSION 1000
-
-/* True the first time that a name is seen (FNV-1a; two names with the same hash count as one,
- * which costs a log line). */
-static bool is_new_name(const char *symbol)
-{
-    static _Atomic(uint32_t) seen[64]; /* relaxed: nothing else depends on it */
-    uint32_t hash = 2166136261u, empty;
-
-    for (; *symbol != '\0'; symbol++)
-        hash = (hash ^ (unsigned char)*symbol) * 16777619u;
-    for (unsigned i = 0; i < sizeof seen / sizeof seen[0]; i++) {
-        empty = 0;
-        if (atomic_compare_exchange_strong(&seen[i], &empty, hash | 1))
-            return true;
-        if (empty == (hash | 1))
-            return false;
-    }
-    return false;
-}
-
-/* A driver function in an ABI that the table does not know passes through (or is refused, in
- * strict mode). Logged once for each name, and sent to the daemon once in a process. */
-static void note_uncovered(const char *symbol, int version)
-{
-    char text[160];
-
-    atomic_fetch_add_explicit(&gs_runtime.uncovered, 1, memory_order_relaxed);
-    snprintf(text, sizeof text,
-             "the program requested %s in the form of CUDA %d.%d, which this version "
-             "of gpushare does not know%s",
-             symbol, version / 1000, version % 1000 / 10,
-             gs_runtime.config.strict ? ": refused" : ": not covered");
-    if (!is_new_name(symbol))
-        return;
-    gs_log("%s", text);
-    gs_daemon_remark(text);
-}
 
 /* The version at which the row for a request is looked up: the request's or the driver's,
  * whichever is older. A runtime of 12.2 asks a driver of 12.0 for 12.2's form of a function, and
@@ -87,31 +49,40 @@ static bool abi_is_known(const char *symbol, int version, cuuint64_t flags, cons
     return at_table == found;
 }
 
+/* The row for a request; some programs ask for a symbol (cuMemAlloc_v2) instead of a base name. */
+static const struct gs_row *row_for(const char *symbol, int version, bool per_thread)
+{
+    const struct gs_row *row = gs_row_by_base(symbol, version, per_thread);
+
+    return row == NULL && gs_row_by_base(symbol, INT_MAX, false) == NULL
+               ? gs_row_by_symbol(symbol)
+               : row;
+}
+
 static CUresult replace_function(const char *symbol, void **function, int version,
                                  cuuint64_t flags, void *caller)
 {
     const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-    const struct gs_row *row;
+    const struct gs_row *row = NULL;
 
     gs_stats_lookup();
     if (symbol == NULL || function == NULL || *function == NULL || gs_runtime.config.disabled ||
-        !gs_base_is_covered(symbol))
+        *symbol == '\0')
         return CUDA_SUCCESS;
     if (!gs_driver_owns(*function)) {
         gs_stats_escaped(symbol);
         return CUDA_SUCCESS;
     }
-    row = abi_is_known(symbol, version, flags, *function)
-              ? gs_row_by_base(symbol, version_there(version), per_thread)
-              : NULL;
-    if (row == NULL) {
-        note_uncovered(symbol, version);
+    if (abi_is_known(symbol, version, flags, *function))
+        row = row_for(symbol, version_there(version), per_thread);
+    if (row == NULL && !gs_past_is_known(symbol)) {
+        gs_unknown_given(symbol, version);
         if (!gs_runtime.config.strict)
             return CUDA_SUCCESS;
         *function = NULL;
         return CUDA_ERROR_NOT_FOUND;
     }
-    if (row->wrapper == NULL)
+    if (row == NULL || row->wrapper == NULL)
         return CUDA_SUCCESS;
     *function = row->wrapper;
     gs_stats_routed((unsigned)(row - gs_rows), caller, true);

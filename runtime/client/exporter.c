@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/config.h"
 #include "runtime/base/daemon.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
@@ -194,6 +195,9 @@ static int make_ready(struct gs_range *range, bool stopped)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!whole || range->moving != 0)
         return -EAGAIN;
+    if (atomic_load_explicit(&gs_runtime.partial, memory_order_acquire) &&
+        !gs_remake_is_done(range))
+        return -EIO; /* calls that go past gpushare may use it while it is copied */
     for (unsigned i = 0;
          stopped && i < REMADE_ONCE && result == CUDA_SUCCESS && !gs_remake_is_done(range); i++)
         result = gs_remake_next(range);

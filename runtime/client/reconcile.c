@@ -24,6 +24,8 @@
 #include "runtime/gate/throttle.h"
 #include "runtime/base/log.h"
 #include "runtime/base/rdma.h"
+#include "runtime/base/others.h"
+#include "runtime/base/past.h"
 #include "runtime/swap/beyond.h"
 #include "runtime/swap/moving.h"
 #include "runtime/swap/placement.h"
@@ -43,6 +45,10 @@
 #include "runtime/memory/room.h"
 
 #define MS 1000000ull
+
+/* While the program is stopped, an object may be loaded whose calls go past gpushare, unless
+ * imports are bound to gpushare first: such calls find memory missing until it is seen. */
+#define PAST_LOOK (20 * MS)
 
 /* A program that is to stop counts as stuck after this time. Either its work does not finish, or
  * a capture is open: most captures last for milliseconds, but some programs compile meanwhile,
@@ -100,12 +106,18 @@ static bool all_may_run(void)
     return may;
 }
 
+/* Some of its calls go past gpushare: nothing may be moved under them. */
+static bool is_partly_covered(void)
+{
+    return atomic_load_explicit(&gs_runtime.partial, memory_order_acquire);
+}
+
 /* The program must also stop while memory changes places, or is made anew for a process that
  * opens it. */
 static bool must_stop(void)
 {
-    return !all_may_run() || gs_exporter_needs_stop() || gs_placement_needs_stop() ||
-           gs_beyond_needs_stop();
+    return !all_may_run() || gs_exporter_needs_stop() ||
+           (!is_partly_covered() && (gs_placement_needs_stop() || gs_beyond_needs_stop()));
 }
 
 static bool somebody_waits(void)
@@ -324,14 +336,25 @@ static uint64_t watch_idleness(uint64_t now)
 
 /* --- a round --- */
 
+/* A partly covered program may use its memory at any time, also while it waits for its turn. */
+static bool must_come_back(void)
+{
+    struct gs_device *device;
+    bool missing = false;
+
+    for (unsigned i = 0; is_partly_covered() && (device = gs_device_at(i)) != NULL; i++)
+        missing |= gs_memory_accounts(device).missing != 0;
+    return missing;
+}
+
 static uint64_t report_all(uint64_t now)
 {
     struct gs_report report = {
         .running = !self.stopped,
         .want = gs_gate_waiting() != 0 || (!self.stopped && !self.idle) ||
-                gs_exporter_waits() || gs_room_is_wanted(),
+                gs_exporter_waits() || gs_room_is_wanted() || must_come_back(),
         .stuck = self.stuck,
-        .partial = atomic_load_explicit(&gs_runtime.partial, memory_order_relaxed),
+        .partial = is_partly_covered(),
     };
     struct gs_device *device;
     uint64_t due = UINT64_MAX;
@@ -390,24 +413,31 @@ uint64_t gs_reconcile(void)
     if (exiting && gs_gate_waiting() == 0)
         return 50 * MS;
     gs_session_turn(now);
+    gs_past_look();
+    if (self.stopped &&
+        !is_partly_covered()) /* an object that is loaded now finds memory missing */
+        due = smaller_of(due, PAST_LOOK);
     due = smaller_of(
         due, gs_evidence_look(somebody_waits() || !all_may_run(), is_beside_others(), now));
     if (gs_session_fd() < 0)
         due = 20 * MS;
     gs_opener_send(gs_session_fd());
-    due = smaller_of(due, gs_beyond_look(now, all_may_run() && !exiting, self.stopped));
+    if (!is_partly_covered())
+        due = smaller_of(due, gs_beyond_look(now, all_may_run() && !exiting, self.stopped));
     if (must_stop() && !self.stopped)
         due = smaller_of(due, stop_program(now));
     else if (!must_stop() && self.started_to_stop)
         reopen_if_complete();
-    if (gs_beyond_put(self.stopped || self.started_to_stop, self.stopped))
+    if (!is_partly_covered() &&
+        gs_beyond_put(self.stopped || self.started_to_stop, self.stopped))
         due = 0;
     if (gs_memory_dispose_dead(self.stopped))
         due = smaller_of(due, MS);
     if (all_may_run() || self.stopped)
         more = gs_moving_step(now, self.stopped, !exiting, gs_session_fd());
-    due = smaller_of(due, gs_placement_look(now, all_may_run() && !exiting));
-    if (self.stopped && !more)
+    if (!is_partly_covered())
+        due = smaller_of(due, gs_placement_look(now, all_may_run() && !exiting));
+    if (self.stopped && !more && !is_partly_covered())
         more = gs_beyond_step(now) || gs_placement_step(all_may_run());
     due = smaller_of(due, gs_exporter_step(gs_now(), self.stopped, gs_session_fd()));
     due = smaller_of(due, gs_openings_tend(gs_now(), !all_may_run()));

@@ -21,6 +21,7 @@
 
 #include "common/packet.h"
 #include "lockd/protocol/move_record.h"
+#include "runtime/base/config.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/device.h"
 #include "runtime/base/driver.h"
@@ -139,7 +140,9 @@ static const char *hindrance_on(const struct gs_device *device)
 {
     const char *why = NULL;
 
-    if (!gs_device_is_movable(device))
+    if (atomic_load_explicit(&gs_runtime.partial, memory_order_relaxed))
+        why = "it is partly covered: some of its calls go past gpushare";
+    else if (!gs_device_is_movable(device))
         why = "its memory is not moved (GPUSHARE_MEMORY=native, or an old driver)";
     else if (device->managed)
         why = "its memory is managed memory (GPUSHARE_MEMORY=managed, or an old driver)";

@@ -91,7 +91,7 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     const uint64_t budget = atomic_load_explicit(&device->target.budget, memory_order_relaxed);
     const uint64_t kept = atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
     const struct gs_accounts accounts = gs_memory_accounts(device);
-    const uint64_t due = gs_beyond_due(device, &accounts);
+    const uint64_t due = report->partial ? 0 : gs_beyond_due(device, &accounts);
 
     memset(state, 0, sizeof *state);
     state->header = (struct gs_wire_header){.magic = GS_WIRE_MAGIC,

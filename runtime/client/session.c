@@ -366,10 +366,10 @@ void gs_session_send_note(void)
     struct gs_wire_note note;
     char remark[GS_REMARK_BYTES];
 
-    if (fd < 0 || !gs_daemon_take_remark(remark))
-        return;
-    gs_connect_note(&note, GS_NOTE_OTHER, remark);
-    gs_connect_send(fd, &note, sizeof note, NULL);
+    while (fd >= 0 && gs_daemon_take_remark(remark)) {
+        gs_connect_note(&note, GS_NOTE_OTHER, remark);
+        gs_connect_send(fd, &note, sizeof note, NULL);
+    }
 }
 
 void gs_session_send_wish(void)

@@ -205,10 +205,22 @@ static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
     return gs_memory_accounts(device);
 }
 
+/* The memory of a partly covered program stays: all that is on the device counts as pinned. What
+ * is missing comes in, and counts then. */
+static void keep_all(struct gs_device *device)
+{
+    const struct gs_accounts accounts = gs_memory_accounts(device);
+
+    set_kept(device, accounts.resident - gs_handover_in_hand(device));
+}
+
 bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
 {
+    const bool stays = atomic_load_explicit(&gs_runtime.partial, memory_order_acquire);
     struct gs_device *device;
     bool more = false;
+
+    may_leave = may_leave && !stays;
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         const uint64_t budget =
@@ -217,7 +229,8 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
         uint64_t here;
 
         /* the memory may stay after all; chunks that have come in count */
-        if (((!stopped || accounts.resident <= budget) && gs_swap_is_under_way(device, true)) ||
+        if (((!stopped || stays || accounts.resident <= budget) &&
+             gs_swap_is_under_way(device, true)) ||
             ((gs_device_flags(device) & GS_TARGET_RUN) == 0 &&
              gs_swap_is_under_way(device, false))) {
             gs_swap_settle();
@@ -225,7 +238,10 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
         }
         more |= move_loose(device, &accounts, budget, stopped, may_leave);
         accounts = gs_memory_accounts(device);
-        update_kept(device, accounts.resident, budget);
+        if (stays)
+            keep_all(device);
+        else
+            update_kept(device, accounts.resident, budget);
         watch_lack(device, &accounts, now);
         if ((gs_device_flags(device) & GS_TARGET_RUN) == 0)
             device->moving.short_since = 0; /* the next turn may find memory */

@@ -337,6 +337,45 @@ static void join_unseenGroup_notKnownFromThenOn(void **state)
     assert_false(other.known);
 }
 
+static uint64_t device_max(const char *pci)
+{
+    uint64_t most;
+
+    errno = 4711;
+    most = gs_memory_device_max(made_tree, pci);
+    assert_int_equal(errno, 4711);
+    return most != UINT64_MAX ? most / MIB : most;
+}
+
+static void deviceMax_ancestors_theLeastOfTheDevice(void **state)
+{
+    (void)state;
+    assert_int_equal(device_max("0000:c1:00.0"), UINT64_MAX);
+    made_tree_put("/proc/self/cgroup", "0::/jobs/one/step\n");
+    made_tree_put("/proc/self/mountinfo", v2_mount);
+    assert_int_equal(device_max("0000:c1:00.0"), UINT64_MAX); /* the controller is not there */
+    made_tree_put("/sys/fs/cgroup/jobs/one/step/dmem.max",
+                  "drm/0000:C1:00.0/vram0 max\ndrm/0000:c1:00.0/stolen 4096\n");
+    made_tree_put("/sys/fs/cgroup/jobs/one/dmem.max",
+                  "drm/0000:03:00.0/vram0 1048576\ndrm/0000:C1:00.0/vram0 2147483648\n");
+    made_tree_put("/sys/fs/cgroup/jobs/dmem.max", "drm/0000:c1:00.0/vram0 4294967296\n");
+    assert_int_equal(device_max("0000:c1:00.0"), 2048);
+    assert_int_equal(device_max("0000:03:00.0"), 1);
+    assert_int_equal(device_max("0000:04:00.0"), UINT64_MAX);
+    made_tree_put("/sys/fs/cgroup/jobs/one/step/dmem.max",
+                  "drm/0000:c1:00.0/vram0 1073741824\nnonsense\n\n");
+    assert_int_equal(device_max("0000:c1:00.0"), 1024);
+}
+
+static void deviceMax_memoryInTheFirstVersion_isFound(void **state)
+{
+    (void)state;
+    made_tree_put("/proc/self/cgroup", "5:memory:/elsewhere\n0::/a\n");
+    made_tree_put("/proc/self/mountinfo", v1_mounts);
+    made_tree_put("/sys/fs/cgroup/unified/a/dmem.max", "drm/0000:c1:00.0/vram0 1048576\n");
+    assert_int_equal(device_max("0000:c1:00.0"), 1);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, made_tree_begin, made_tree_end)
 
 int main(void)
@@ -359,6 +398,8 @@ int main(void)
         CASE(group_oddLines_notKnown),
         CASE(join_groups_narrowestThatHoldsBoth),
         CASE(join_unseenGroup_notKnownFromThenOn),
+        CASE(deviceMax_ancestors_theLeastOfTheDevice),
+        CASE(deviceMax_memoryInTheFirstVersion_isFound),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * past.h: objects of this process whose calls of the driver go past gpushare, because their files
+ * are not patched.
+ *
+ * A program with such an object is *partly covered* (gs_runtime.partial): its memory must not
+ * move, since nobody stops the object's calls meanwhile.
+ */
+#ifndef GS_RUNTIME_BASE_PAST_H
+#define GS_RUNTIME_BASE_PAST_H
+
+#include <stdbool.h>
+
+/* Looks at the objects that were loaded since the last look; costs less than a microsecond if
+ * there are none. The first one whose calls go past gpushare makes the program partly covered.
+ * Any thread. */
+void gs_past_look(void);
+
+/* True if a function of this name is the driver's, beside those of the table, and known: of
+ * graphics APIs, and functions that CUDA runtimes ask for without a prototype anywhere. */
+bool gs_past_is_known(const char *base);
+
+#endif

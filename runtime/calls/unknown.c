@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * unknown.c: makes the program partly covered when it is given a driver function whose calls go
+ * past gpushare. State: the names that were said; atomics only.
+ */
+#include "runtime/calls/unknown.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/config.h"
+#include "runtime/base/daemon.h"
+#include "runtime/base/device.h"
+#include "runtime/base/log.h"
+#include "runtime/base/uncancelled.h"
+#include "runtime/base/worker.h"
+#include "runtime/range/range.h"
+
+#define AWAIT_NS      1000000ull     /* between two looks */
+#define AWAIT_MOST_NS 60000000000ull /* the turns of several programs; then calls may fail */
+
+/* True the first time that a name is seen (FNV-1a; two names with the same hash count as one,
+ * which costs a log line). */
+static bool is_new_name(const char *symbol)
+{
+    static _Atomic(uint32_t) seen[64]; /* relaxed: nothing else depends on it */
+    uint32_t hash = 2166136261u, empty;
+
+    for (; *symbol != '\0'; symbol++)
+        hash = (hash ^ (unsigned char)*symbol) * 16777619u;
+    for (unsigned i = 0; i < sizeof seen / sizeof seen[0]; i++) {
+        empty = 0;
+        if (atomic_compare_exchange_strong(&seen[i], &empty, hash | 1))
+            return true;
+        if (empty == (hash | 1))
+            return false;
+    }
+    return false;
+}
+
+static bool is_missing(void)
+{
+    struct gs_device *device;
+    bool missing = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        missing |= gs_memory_accounts(device).missing != 0;
+    return missing;
+}
+
+/* It does not wait at the gate: a suspended program's memory comes back, but its gate stays
+ * closed. */
+void gs_unknown_await_memory(void)
+{
+    const uint64_t until = gs_now() + AWAIT_MOST_NS;
+
+    if (gs_device_at(0) == NULL || gs_worker_is_self())
+        return;
+    gs_worker_park(); /* it ends its step, and moves nothing out in the next */
+    gs_worker_unpark();
+    while (is_missing() && gs_now() < until)
+        gs_pause(AWAIT_NS);
+}
+
+void gs_unknown_given(const char *symbol, int version)
+{
+    const bool refused = gs_runtime.config.strict;
+    char text[GS_REMARK_BYTES], form[48] = "";
+
+    atomic_fetch_add_explicit(&gs_runtime.uncovered, 1, memory_order_relaxed);
+    if (version != 0)
+        snprintf(form, sizeof form, " in the form of CUDA %d.%d", version / 1000,
+                 version % 1000 / 10);
+    snprintf(text, sizeof text, "%s%.64s%s, which this version of gpushare does not know: %s",
+             refused ? "the program requested "
+                     : "partly covered, memory not moved: the program requested ",
+             symbol, form, refused ? "refused" : "update gpushare");
+    if (is_new_name(symbol))
+        gs_log("%s", text);
+    if (refused)
+        gs_daemon_say(text);
+    else {
+        gs_daemon_remark(text);
+        gs_unknown_await_memory(); /* the caller may call the function at once */
+    }
+}
+
+void gs_unknown_copy(const char *symbol)
+{
+    char text[GS_REMARK_BYTES];
+
+    snprintf(text, sizeof text,
+             "partly covered, memory not moved: the program uses %.64s of a second libcuda.so",
+             symbol);
+    if (is_new_name(symbol))
+        gs_log("%s", text);
+    gs_daemon_remark(text);
+    gs_unknown_await_memory();
+}
