@@ -172,14 +172,15 @@ static bool reuse_freed(const struct need *need, CUdeviceptr *address)
 }
 
 /* Gives the new range its memory if there is some for it; waits for what other threads are
- * giving back. False: not, and nobody will make room. */
+ * giving back, and for a daemon that has just come back. False: not, and nobody will make room. */
 static bool place_range(struct gs_range *range, bool *placed)
 {
     const uint64_t until = gs_now() + GIVING_BACK_NS;
 
     for (;;) {
-        /* before the attempt: what leaves during it may make room too late for it */
-        const bool leaves = gs_range_any_leaves(range->device);
+        /* before the attempt: what leaves during it may make room too late for it, and a daemon
+         * that comes back may speak */
+        bool soon = gs_range_any_leaves(range->device) || gs_daemon_has_news();
 
         *placed = gs_range_place(range);
         if (*placed)
@@ -191,7 +192,8 @@ static bool place_range(struct gs_range *range, bool *placed)
         }
         if (!gs_daemon_is_absent())
             return true;
-        if (!leaves || gs_now() >= until)
+        soon = soon || gs_daemon_has_news();
+        if (!soon || gs_now() >= until)
             return false;
         gs_pause(LOOK_NS);
     }

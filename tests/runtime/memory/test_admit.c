@@ -9,11 +9,13 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/daemon.h"
 #include "runtime/base/mutex.h"
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/range.h"
@@ -75,10 +77,45 @@ static void others_free_on_and_on_the_answer_still_comes(void **state)
     card_return_memory();
 }
 
+static void *read_later(void *socket)
+{
+    char byte;
+
+    usleep(100000);
+    assert_int_equal(read(*(const int *)socket, &byte, 1), 1);
+    return NULL;
+}
+
+/* A budget does not count while a message of the daemon is unread; a daemon that has just come back
+ * has one for the program, which counts as alone until it has read it. */
+static void allocate_daemon_comes_back_takes_the_card(void **state)
+{
+    struct card_block *block = &card.blocks[0];
+    pthread_t thread;
+    int ends[2];
+
+    (void)state;
+    card_begin(1, 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    assert_int_equal(write(ends[1], "", 1), 1);
+    gs_daemon_set_socket(ends[0]);
+    gs_daemon_set_absent(true);
+    assert_int_equal(pthread_create(&thread, NULL, read_later, &ends[0]), 0);
+    assert_true(card_allocate(block, 8 * MIB));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    gs_daemon_set_socket(-1);
+    gs_daemon_set_absent(false);
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(gs_range_at(block->address)->over, 0);
+    card_return_memory();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(others_free_on_and_on_the_answer_still_comes),
+        cmocka_unit_test(allocate_daemon_comes_back_takes_the_card),
     };
 
     return cmocka_run_group_tests(tests, card_setup, card_teardown);
