@@ -102,7 +102,7 @@ size_t pick_size(void)
                                    3 * MIB / 2, 2 * MIB - 1, 2 * MIB, 2 * MIB + 512, 3 * MIB,
                                    4 * MIB,     6 * MIB - 1, 8 * MIB};
 
-    return one_in(4) ? 1 + pick(3 * MIB) : sizes[pick(LENGTH(sizes))];
+    return one_in(4) ? 1 + (size_t)pick(3 * MIB) : sizes[pick(LENGTH(sizes))];
 }
 
 /* --- the line of an operation --- */
@@ -143,7 +143,7 @@ void tell_address(CUdeviceptr address)
     for (unsigned i = 0; i < RESERVATIONS; i++) {
         const struct reservation *r = &world.reservation[i];
 
-        if (r->start != 0 && address - r->start < GRANULES * 2 * MIB) {
+        if (r->start != 0 && address - r->start < 2 * MIB * GRANULES) {
             tell(" r%u+%zu", i, (size_t)(address - r->start));
             return;
         }
@@ -351,9 +351,9 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--seed") == 0)
             seed = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--operations") == 0)
-            operations = (unsigned)atoi(argv[++i]);
+            operations = (unsigned)strtoul(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--threads") == 0)
-            threads = (unsigned)atoi(argv[++i]);
+            threads = (unsigned)strtoul(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--only") == 0)
             only = argv[++i];
         else

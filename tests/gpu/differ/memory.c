@@ -9,6 +9,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define ROWS_BYTES ((size_t)128 * 40)
+#define BOX_BYTES  ((size_t)64 * 8 * 3)
+#define PAGE       ((size_t)4096)
+
 static unsigned allocations;
 
 /* The new allocation's slot, or NULL if all are taken. */
@@ -370,10 +374,10 @@ static void copy_rows(void)
          copy.srcXInBytes, copy.srcY);
     if ((copy.srcY + copy.Height) * copy.srcPitch + 200 > memory->bytes && !world.faults)
         return;
-    memset(host_target, 0, 128 * 40);
+    memset(host_target, 0, ROWS_BYTES);
     result = answer(CALL(cuMemcpy2D_v2, cuMemcpy2D_v3020)(&copy));
     if (result == CUDA_SUCCESS && memory->known && world.capturing == 0)
-        tell_sum(host_target, 128 * 40);
+        tell_sum(host_target, ROWS_BYTES);
 }
 
 static void copy_box(void)
@@ -381,7 +385,7 @@ static void copy_box(void)
     const struct memory *memory = pick_memory();
     CUDA_MEMCPY3D copy = {0};
 
-    if (memory == NULL || memory->bytes < 64 * 8 * 3)
+    if (memory == NULL || memory->bytes < BOX_BYTES)
         return;
     note_use(memory);
     copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
@@ -396,10 +400,10 @@ static void copy_box(void)
     copy.Height = pick(9);
     copy.Depth = pick(3);
     tell(" %zux%zux%zu", copy.WidthInBytes, copy.Height, copy.Depth);
-    memset(host_target, 0, 64 * 8 * 3);
+    memset(host_target, 0, BOX_BYTES);
     if (answer(CALL(cuMemcpy3D_v2, cuMemcpy3D_v3020)(&copy)) == CUDA_SUCCESS && memory->known &&
         world.capturing == 0)
-        tell_sum(host_target, 64 * 8 * 3);
+        tell_sum(host_target, BOX_BYTES);
 }
 
 static void copy_peer(void)
@@ -432,7 +436,7 @@ static void host_allocate(void)
 static void host_register(void)
 {
     const unsigned slot = pick(HOSTS), flags = one_in(12) ? pick(32) : pick(4);
-    const size_t bytes = 4096 * (1 + pick(600));
+    const size_t bytes = PAGE * (1 + pick(600));
     void *start;
 
     tell(" h%u %zu flags %u", slot, bytes, flags);

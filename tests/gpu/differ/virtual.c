@@ -5,6 +5,7 @@
 #include "tests/gpu/differ/differ.h"
 
 #define GRANULE (2 * MIB)
+#define PAGE    ((size_t)4096)
 
 static CUmemAllocationProp properties_of(int device)
 {
@@ -141,7 +142,7 @@ static void get_access(void)
     if (r->start == 0)
         return;
     if (answer(CALL(cuMemGetAccess, cuMemGetAccess_v10020)(
-            &flags, &location, r->start + pick(GRANULES) * GRANULE + pick(2) * 4096)) ==
+            &flags, &location, r->start + pick(GRANULES) * GRANULE + pick(2) * PAGE)) ==
         CUDA_SUCCESS)
         tell(" %llu", flags);
 }
@@ -156,7 +157,7 @@ static void retain(void)
     if (r->start == 0)
         return;
     if (answer(CALL(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle_v11000)(
-            &handle, (void *)(uintptr_t)(r->start + at * GRANULE + pick(2) * 4096))) !=
+            &handle, (void *)(uintptr_t)(r->start + at * GRANULE + pick(2) * PAGE))) !=
         CUDA_SUCCESS)
         return;
     for (unsigned i = 0; i < HANDLES; i++)
@@ -187,7 +188,7 @@ static void touch(void)
 {
     const struct reservation *r = &world.reservation[pick(RESERVATIONS)];
     const unsigned at = pick(GRANULES);
-    const size_t offset = pick(3) * 4096, bytes = 4 + pick(4096);
+    const size_t offset = pick(3) * PAGE, bytes = 4 + pick(4096);
     const CUdeviceptr address = r->start + at * GRANULE + offset;
     CUresult result;
 
@@ -216,7 +217,7 @@ static void attribute(void)
     const CUpointer_attribute one = which[pick(LENGTH(which))];
     uint64_t value[4] = {0};
     CUdeviceptr base = 0;
-    size_t bytes = 0, at = pick(GRANULES) * GRANULE + pick(2) * 4096;
+    size_t bytes = 0, at = pick(GRANULES) * GRANULE + pick(2) * PAGE;
 
     tell(" r%u+%zu attribute %d", (unsigned)(r - world.reservation), at, (int)one);
     if (r->start == 0)
