@@ -147,7 +147,17 @@ static void print_coverage(void)
     printf(
         "\nA program that is given a function that is not in the table (a newer driver's) is "
         "partly covered: its memory\nno longer moves, and `gpusharectl status` names the "
-        "function ([guide.md](guide.md)).\n\n");
+        "function ([guide.md](guide.md)).\n\n"
+        "Answers that differ from the driver's on purpose (`tests/gpu/test_differ.py` looks "
+        "for "
+        "others):\n\n"
+        "- `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` cannot be set (801): the driver has no such "
+        "attribute for memory that can move.\n"
+        "- `CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE` is 0 for the same reason.\n"
+        "- `CU_POINTER_ATTRIBUTE_MAPPING_SIZE` and `MAPPING_BASE_ADDR` describe gpushare's "
+        "mapping "
+        "behind an allocation.\n"
+        "- `cuStreamWriteValue32` accepts stream-ordered memory, too.\n\n");
     print_counts();
     for (size_t f = 0; f < FAMILY_COUNT; f++) {
         printf("\n## %s\n", families[f].meaning);

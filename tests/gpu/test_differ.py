@@ -110,7 +110,7 @@ def words_of(line):
 
 def kind_of(before, after):
     name, answer = words_of(before)
-    return f"{re.sub(r'[0-9]+', '#', name)}: {answer or before}, with gpushare: {words_of(after)[1] or after}"
+    return f"{re.sub(r'(?<!attribute )[0-9]+', '#', name)}: {answer or before}, with gpushare: {words_of(after)[1] or after}"
 
 
 class Kinds:
