@@ -218,6 +218,7 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
 {
     struct sched_doubt *open = &device->measure.doubt;
     uint32_t others = 0;
+    bool alone = true;
 
     if (expire_departed(device, now))
         ask_anybody(device);
@@ -233,13 +234,17 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
 
         if (others == ASKED)
             break;
-        if (member == open->by || !can_tell(member) ||
-            (open->foreign && !is_of_another_user(member, open->by)))
+        if (member == open->by || (open->foreign && !is_of_another_user(member, open->by)))
+            continue;
+        /* what has risen may be memory that a program is just taking: it can tell a little later */
+        if (can_tell(member) || open->value > device->measure.external)
+            alone = false;
+        if (!can_tell(member))
             continue;
         others++;
         ask_member(member);
     }
-    open->alone = others == 0;
+    open->alone = alone;
 }
 
 static bool has_several_users(const struct sched_device *device)

@@ -68,6 +68,23 @@ static void lock_allocation_under_way_is_not_external(void **state)
     assert_true(device_of(h)->measure.external == 0);
 }
 
+/* A newcomer sees memory in use that the other program is just taking, and that one cannot tell
+ * when it is asked: what it says a moment later counts. */
+static void lock_one_word_does_not_decide_while_another_cannot_tell(void **state)
+{
+    struct harness *h = *state;
+
+    h->free_bytes = 10 * GIB;
+    say_state(h, 0, R, 0, 0);
+    say_state(h, 1, 0, 0, 0);
+    say_state(h, 0, R | GS_STATE_MOVING, 7 * GIB, 0);
+    h->free_bytes = 2 * GIB;
+    say_state(h, 1, 0, 0, 0);
+    pass_time(h, EXTERNAL_CONFIRM);
+    say_state(h, 1, 0, 0, 0);
+    assert_true(device_of(h)->measure.external == 0);
+}
+
 /* The budget of a program that has nothing under way does not hide what a newcomer's context takes. */
 static void lock_newcomers_context_is_known_soon(void **state)
 {
@@ -341,6 +358,7 @@ int main(void)
         scenario(lock_external_must_be_seen_by_two),
         scenario(lock_external_the_other_does_not_answer_it_is_believed),
         scenario(lock_allocation_under_way_is_not_external),
+        scenario(lock_one_word_does_not_decide_while_another_cannot_tell),
         scenario(lock_newcomers_context_is_known_soon),
         scenario(lock_those_who_could_not_tell_are_asked_again),
         scenario(lock_rise_beyond_budgets_is_believed_soon),
