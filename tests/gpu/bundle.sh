@@ -24,7 +24,7 @@ for program in "$build"/bench/{*_bench,load,disposable,beyond}; do
     [ ! -x "$program" ] || cp "$program" "$out/bench/"
 done
 mkdir -p "$out/tests/gpu"
-for program in "$build"/tests/gpu/{driver_facts,bad_input,endless,beside,ipc,turmoil}; do
+for program in "$build"/tests/gpu/{driver_facts,bad_input,endless,beside,ipc,turmoil,differ}; do
     [ ! -x "$program" ] || cp "$program" "$out/tests/gpu/"
 done
 find "$out" -type f -size +4k -exec sh -c 'strip -g "$1" 2>/dev/null || true' sh {} \;

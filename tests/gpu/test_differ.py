@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the driver's answers to random sequences of calls with gpushare and without (differ/differ.c).
 
-test_differ.py PROGRAM [--build DIR] [--seeds N] [--first S] [--operations N] [--threads T] [--faults] [--evict MS] [--jobs N]
-               [--limit SECONDS] [--no-shorten] [--json FILE]
-  PROGRAM   differ, patched or linked with libgpushare: run with GPUSHARE_DISABLE=1, and without
+test_differ.py PROGRAM [--plain PROGRAM] [--build DIR] [--seeds N] [--first S] [--operations N] [--threads T] [--faults] [--evict MS] [--jobs N]
+               [--limit SECONDS] [--alarm SECONDS] [--progress] [--no-shorten] [--json FILE]
+  PROGRAM   differ, patched or linked with libgpushare: run with GPUSHARE_DISABLE=1 (or in its place --plain, which is not patched), and without
   --build   on a simulated card with the daemon of that build; else on the card that there is
   --evict   while the sequences run, everything is moved out each so many milliseconds (without --build: by the daemon of GPUSHARE_SOCKET,
             with the gpusharectl of GPUSHARE_CTL)
 
 Differences are counted by kind: the call, the answer without gpushare and with. The first sequence of a kind is made as short as it stays
-different. The kinds that are meant stand in differences.txt, with their reasons. An operation that crashes the driver without gpushare is left
-out. Exit status: 0 no other difference, 1 some, 77 no card.
+different. The kinds that are meant stand in differences.txt, with their reasons. An operation that crashes the driver without gpushare, or does
+not end there within --alarm seconds, is counted and left out. Exit status: 0 no other difference, 1 some, 77 no card.
 """
 import argparse
 import collections
@@ -43,13 +43,13 @@ def meant():
 class Sequence:
     """One seed's operations: which of them run, and what they answer."""
 
-    def __init__(self, seed, environment):
-        self.seed = seed
-        self.environment = environment
+    def __init__(self, seed, environment, kinds):
+        self.seed, self.environment, self.kinds = seed, environment, kinds
 
     def run(self, numbers, plain):
         """({number: line}, number of the operation that crashed, or None). numbers: None for all."""
-        command = [OPTIONS.program, "--seed", str(self.seed), "--operations", str(OPTIONS.operations), "--threads", str(OPTIONS.threads)]
+        command = [OPTIONS.plain if plain else OPTIONS.program, "--seed", str(self.seed), "--operations", str(OPTIONS.operations), "--threads", str(OPTIONS.threads),
+                   "--alarm", str(OPTIONS.alarm)]
         if OPTIONS.faults:
             command.append("--faults")
         if numbers is not None:
@@ -73,6 +73,7 @@ class Sequence:
             plain, crash = self.run(numbers, True)
             if crash is None:
                 break
+            self.kinds.left_out[crash, self.seed] = True
             numbers = [number for number in numbers if number != crash]
         mine, crash = self.run(numbers, False)
         for number in numbers:
@@ -83,12 +84,12 @@ class Sequence:
                     return numbers, number, before, after
         return numbers, None, None, None
 
-    def shorten(self, numbers, differs):
-        """The fewest operations found with which the operation `differs` still differs; at most SHORTER runs."""
+    def shorten(self, numbers, differs, until):
+        """The fewest operations found until then, in at most SHORTER runs, with which the operation `differs` still differs."""
         runs, size = 0, max(len(numbers) // 2, 1)
-        while size >= 1 and runs < SHORTER:
+        while size >= 1 and runs < SHORTER and time.monotonic() < until:
             at = 0
-            while at < len(numbers) and runs < SHORTER:
+            while at < len(numbers) and runs < SHORTER and time.monotonic() < until:
                 fewer = numbers[:at] + numbers[at + size:]
                 if differs in fewer:
                     runs += 1
@@ -110,7 +111,8 @@ def words_of(line):
 
 def kind_of(before, after):
     name, answer = words_of(before)
-    return f"{re.sub(r'(?<!attribute )[0-9]+', '#', name)}: {answer or before}, with gpushare: {words_of(after)[1] or after}"
+    name = re.sub(r"(?<!attribute )(?<!\d)\d+", "#", name)
+    return f"{name}: {answer or before}, with gpushare: {words_of(after)[1] or after}"
 
 
 class Kinds:
@@ -118,6 +120,7 @@ class Kinds:
 
     def __init__(self):
         self.mutex, self.count, self.example = threading.Lock(), collections.Counter(), {}
+        self.left_out = {}  # (operation, seed) that crash or hang the driver itself
 
     def add(self, kind):
         """Whether it is the first of its kind."""
@@ -127,24 +130,24 @@ class Kinds:
 
 
 def check_seed(seed, environment, kinds, until):
-    """Adds a sequence's differences: an operation that differed is left out, and the rest compared again. Whether it was run."""
-    if time.monotonic() > until:
-        return False
-    sequence, numbers = Sequence(seed, environment), None
+    """Adds a sequence's differences: an operation that differed is left out, and the rest compared again."""
+    sequence, numbers, begin, found = Sequence(seed, environment, kinds), None, time.monotonic(), []
     for _ in range(DIFFERENCES):
         numbers, differs, before, after = sequence.compare(numbers)
         if differs is None:
             break
         kind = kind_of(before, after)
+        found.append(kind)
         if kinds.add(kind):
             fewer = [number for number in numbers if number <= differs]
-            if OPTIONS.shorten and time.monotonic() < until:
-                fewer = sequence.shorten(fewer, differs)
+            if OPTIONS.shorten:
+                fewer = sequence.shorten(fewer, differs, until)
             plain, mine = sequence.run(fewer, True)[0], sequence.run(fewer, False)[0]
             kinds.example[kind] = {"seed": seed, "operations": fewer, "without": [plain.get(number, "nothing") for number in fewer],
                                    "with": [mine.get(number, "nothing") for number in fewer], "lines": [before, after]}
         numbers = [number for number in numbers if number != differs]
-    return True
+    if OPTIONS.progress:
+        print(f"seed {seed}: {time.monotonic() - begin:.1f} s" + "".join(f"\n   {kind}" for kind in found), flush=True)
 
 
 class Evictions:
@@ -173,10 +176,21 @@ class Evictions:
 
 
 def compare_all(environment, ctl):
-    begin, kinds, known = time.monotonic(), Kinds(), meant()
+    begin, kinds, known, seeds = time.monotonic(), Kinds(), meant(), iter(range(OPTIONS.first, OPTIONS.first + OPTIONS.seeds))
+
+    def check_seeds(_):
+        """How many it has checked, beside the other threads."""
+        ran, until = 0, begin + OPTIONS.limit
+        while time.monotonic() < until and (seed := next(seeds, None)) is not None:
+            try:
+                check_seed(seed, environment, kinds, until)
+            except (AssertionError, subprocess.TimeoutExpired) as error:
+                kinds.add(f"the tester itself, seed {seed}: {error}")
+            ran += 1
+        return ran
+
     with Evictions(ctl, environment, OPTIONS.evict), concurrent.futures.ThreadPoolExecutor(OPTIONS.jobs) as pool:
-        ran = sum(pool.map(lambda seed: check_seed(seed, environment, kinds, begin + OPTIONS.limit),
-                           range(OPTIONS.first, OPTIONS.first + OPTIONS.seeds)))
+        ran = sum(pool.map(check_seeds, range(OPTIONS.jobs)))
     reasons = {kind: next((reason for pattern, reason in known if pattern.search(kind)), None) for kind in kinds.count}
     for kind, count in kinds.count.most_common():
         print(f"{count} x {'meant: ' if reasons[kind] else ''}{kind}")
@@ -191,13 +205,14 @@ def compare_all(environment, ctl):
         with open(OPTIONS.json, "w", encoding="utf-8") as file:
             json.dump([{"kind": kind, "count": kinds.count[kind], **kinds.example.get(kind, {})} for kind in kinds.count], file, indent=1)
     print(f"{ran} sequences, {ran * OPTIONS.operations} operations in {time.monotonic() - begin:.0f} s: {len(other)} kinds of differences, "
-          f"{len(kinds.count) - len(other)} that are meant")
+          f"{len(kinds.count) - len(other)} that are meant; {len(kinds.left_out)} operations crash or hang the driver itself")
     return ran > 0 and not other
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
+    parser.add_argument("--plain")
     parser.add_argument("--build")
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--first", type=int, default=1)
@@ -207,10 +222,13 @@ def main():
     parser.add_argument("--evict", type=int, default=0, metavar="MS")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="after them no sequence begins")
+    parser.add_argument("--alarm", type=int, default=60, metavar="SECONDS", help="a sequence that takes longer is killed")
+    parser.add_argument("--progress", action="store_true")
     parser.add_argument("--no-shorten", dest="shorten", action="store_false")
     parser.add_argument("--json")
     parser.parse_args(namespace=OPTIONS)
     OPTIONS.program = os.path.abspath(OPTIONS.program)
+    OPTIONS.plain = os.path.abspath(OPTIONS.plain or OPTIONS.program)
     if OPTIONS.build is None:
         return compare_all(dict(os.environ), os.environ.get("GPUSHARE_CTL", "gpusharectl"))
     OPTIONS.build = os.path.abspath(OPTIONS.build)

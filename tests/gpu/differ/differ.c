@@ -4,13 +4,13 @@
  * a call, without addresses and handles. The output with gpushare must be the output without
  * (test_differ.py runs both, compares, and makes a sequence that differs shorter).
  *
- *   differ --seed S [--operations N] [--only A,B-C] [--threads T] [--faults]
+ *   differ --seed S [--operations N] [--only A,B-C] [--threads T] [--faults] [--alarm SECONDS]
  *
  *   --only      leaves out all operations but these; the others stay as they are
  *   --threads   the calls come from so many threads, one call at a time (default 1)
  *   --faults    with accesses that fault and arguments that invalidate captures
  *
- * Exit status: 0, or 77 if there is no card. An alarm ends what hangs. Built without CUDA
+ * Exit status: 0, or 77 if there is no card. An alarm ends what hangs (60 s). Built without CUDA
  * libraries: everything by dlsym.
  */
 #include "tests/gpu/differ/differ.h"
@@ -339,7 +339,7 @@ static void set_up(void)
 int main(int argc, char **argv)
 {
     uint64_t seed = 1;
-    unsigned operations = 200, threads = 1;
+    unsigned operations = 200, threads = 1, limit_s = LIMIT_S;
     const char *only = NULL;
     pthread_t thread[MAX_THREADS + 1];
 
@@ -354,6 +354,8 @@ int main(int argc, char **argv)
             operations = (unsigned)strtoul(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--threads") == 0)
             threads = (unsigned)strtoul(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--alarm") == 0)
+            limit_s = (unsigned)strtoul(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--only") == 0)
             only = argv[++i];
         else
@@ -361,7 +363,7 @@ int main(int argc, char **argv)
     }
     if (threads < 1 || threads > MAX_THREADS)
         return 64;
-    alarm(LIMIT_S);
+    alarm(limit_s);
     set_up();
     for (unsigned i = 1; i < threads; i++)
         pthread_create(&thread[i], NULL, work, (void *)(uintptr_t)i);

@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The differential tester on a card: tests/gpu/differ.sh [SECONDS=120] [FIRST_SEED=1]. Random sequences of driver calls, native and patched, in four
+# ways: plain, with threads, with faults, and while everything is moved out every 20 ms; each gets a quarter of the time. Then what Python libraries
+# ask (library_answers.py). Prints a table of the kinds of differences a way. Exit status: 1 if any is not in differences.txt.
+#
+#   GS_DIFFER_JOBS   sequences at a time (default 8)
+#   GS_DIFFER_OPERATIONS   of a sequence (default 300)
+#   GS_DIFFER_MORE   options of test_differ.py for all ways, such as "--progress --no-shorten"
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+seconds=${1:-120} first=${2:-1}
+. tests/gpu/lib.sh
+gpu_setup || exit 1
+out=${OUT:-$work}
+failed=0
+cp "$bundle/tests/gpu/differ" "$work/differ" && patch_tool -q --runtime "$bundle/runtime/libgpushare.so.1" "$work/differ" || exit 1
+printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "${LD_LIBRARY_PATH:-}" "$bundle/lockd/gpusharectl" >"$work/ctl"
+chmod +x "$work/ctl"
+export GPUSHARE_CTL=$work/ctl
+"$bundle/lockd/gpushare-lockd" --foreground --socket "$GPUSHARE_SOCKET" >"$out/lockd.log" 2>&1 &
+job_pid[lockd]=$!
+disown
+
+way() { # NAME FIRST OPTIONS...
+    local name=$1 begin=$2
+    shift 2
+    echo "== $name"
+    # shellcheck disable=SC2086
+    python3 tests/gpu/test_differ.py "$work/differ" --plain "$bundle/tests/gpu/differ" --first "$begin" --seeds 1000000 --operations "${GS_DIFFER_OPERATIONS:-300}" \
+        --jobs "${GS_DIFFER_JOBS:-8}" --limit $((seconds / 4)) --alarm 20 --json "$out/differ-$name.json" ${GS_DIFFER_MORE:-} "$@" ||
+        failed=1
+}
+way plain "$first"
+way threads $((first + 1000000)) --threads 3
+way faults $((first + 2000000)) --faults
+way evictions $((first + 3000000)) --evict 20
+
+echo "== libraries"
+if make_pythons; then
+    timeout 60 "$python_plain" tests/gpu/library_answers.py >"$out/library-plain.txt" 2>&1
+    timeout 60 "$python_patched" tests/gpu/library_answers.py >"$out/library-patched.txt" 2>&1
+    if diff "$out/library-plain.txt" "$out/library-patched.txt"; then
+        echo "$(wc -l <"$out/library-plain.txt") answers are the same"
+    else
+        failed=1
+    fi
+    grep missing "$out/library-plain.txt"
+else
+    echo "$detail"
+fi
+exit $failed
