@@ -8,6 +8,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -131,13 +132,22 @@ class Documents(unittest.TestCase):
                     self.assertEqual(plot.draw(json.load(file)).svg(), drawn.read(),
                                      f"older than {result}: bench/plot.py -o docs/plots {result}")
 
-    def test_every_benchmark_has_its_picture(self):
-        for path in glob.glob(os.path.join(DOCS, "results", "*.json")):
-            with open(path) as file:
-                result = json.load(file)
-            if isinstance(result, list) or "benchmark" in result:  # not the records of tests
-                name = os.path.basename(path)[:-5]
-                self.assertTrue(os.path.exists(os.path.join(DOCS, "plots", name + ".svg")), f"bench/plot.py -o docs/plots {path}")
+    def test_the_table_is_that_of_the_results(self):
+        done = subprocess.run([sys.executable, os.path.join(HERE, "page.py"), "--check"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_newer_result_makes_the_table_old(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(os.path.join(DOCS, "results"), os.path.join(folder, "results"))
+            shutil.copy(os.path.join(DOCS, "benchmarks.md"), folder)
+            with open(os.path.join(folder, "results", "gate-h100-2030-01-01.json"), "w") as file:
+                json.dump({"benchmark": "gate", "bare_ns": 30, "gated_ns": 36, "gate_ns": 6}, file)
+            call = [sys.executable, os.path.join(HERE, "page.py"), os.path.join(folder, "benchmarks.md")]
+            done = subprocess.run([*call, "--check"], capture_output=True, text=True)
+            self.assertIn("older than docs/results", done.stderr)
+            subprocess.run(call, check=True)
+            with open(call[-1]) as file:
+                self.assertIn("**the gate alone: 6 ns (goal 5)**", file.read())
 
     def test_the_page_shows_what_there_is(self):
         with open(os.path.join(DOCS, "benchmarks.md")) as file:
@@ -146,6 +156,7 @@ class Documents(unittest.TestCase):
             self.assertTrue(os.path.exists(os.path.join(DOCS, path)), path)
         for picture in glob.glob(os.path.join(DOCS, "plots", "*.svg")):
             self.assertIn("plots/" + os.path.basename(picture), page)
+        self.assertLessEqual(page.count("\n"), 200)
 
 
 if __name__ == "__main__":
