@@ -3,7 +3,7 @@
  * nvml.c: asks NVIDIA's management library how busy devices and programs are, through a child
  * process (nvml_calls.c) and with a time limit: a lost card can keep every call of the library in
  * the kernel for ever. Owns that process. A process that does not answer is killed; until the
- * kernel lets it go there is no other one.
+ * kernel lets it go there is no other process.
  */
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/nvml.h"
@@ -22,14 +22,14 @@
 
 #define MS          1000000u
 #define FIRST_MS    1000u  /* limit of the first answer: it loads the driver's library */
-#define REFRESH_MS  100u   /* limit of a refresh; a later answer counts for the next one */
+#define REFRESH_MS  100u   /* limit of a refresh; a later answer counts for the next refresh */
 #define LATE_MS     10000u /* after which a remark says so */
-#define LEAVE_MS    60000u /* after which the process is killed; another one is tried later */
+#define LEAVE_MS    60000u /* after which the process is killed; another process is tried later */
 #define RETRY_MS    60000u /* the driver may be loaded after the page is first served */
 #define WAIT_MAX_S  3600u
 #define REAP_NS     100000u /* between two looks whether the process has ended */
-#define REAP_ROUNDS 500     /* a killed one is gone by then, unless the kernel holds it */
-#define END_ROUNDS  10000   /* one that has closed its end is about to end by itself */
+#define REAP_ROUNDS 500     /* a killed process is gone by then, unless the kernel holds it */
+#define END_ROUNDS  10000   /* a process that has closed its end is about to end by itself */
 #define PERCENT_MAX 100u
 
 struct ctl_nvml {
@@ -40,7 +40,7 @@ struct ctl_nvml {
     bool ready; /* it has reported that NVML works */
     bool asked; /* the answer to `question` has not come */
     struct nvml_question question;
-    uint64_t since;   /* when the question was sent; before the first one, when it started */
+    uint64_t since; /* when the question was sent; before the first question, when it started */
     uint64_t left_at; /* when the last process was given up; 0: none yet */
     bool remarked;
     char remark[160];
@@ -117,7 +117,7 @@ static bool has_closed(const struct ctl_nvml *nvml)
     return got == 0 || (got < 0 && errno == ECONNRESET);
 }
 
-/* The process closed its end without an answer, or sent an invalid one. */
+/* The process closed its end without an answer, or sent an invalid answer. */
 static void leave_broken(struct ctl_nvml *nvml)
 {
     const int status =

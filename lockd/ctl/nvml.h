@@ -14,7 +14,7 @@ struct ctl_nvml;
 
 enum ctl_nvml_use {
     CTL_NVML_ONCE, /* for one question; values not answered within a second are unknown */
-    /* For repeated questions: the first one waits as long, later ones hardly. A late answer is shown
+    /* For repeated questions: the first question waits as long, later questions hardly. A late answer is shown
      * at the next question. A library that was missing or failed is tried again after a minute. */
     CTL_NVML_KEPT,
 };

@@ -46,13 +46,15 @@
 
 enum gs_wire_type {
     /* between a program and the daemon */
-    GS_WIRE_HELLO = 1,  /* to the daemon: the first message of a program */
-    GS_WIRE_STATE = 2,  /* to the daemon: one device; the first one for a device registers it */
+    GS_WIRE_HELLO = 1, /* to the daemon: the first message of a program */
+    GS_WIRE_STATE =
+        2, /* to the daemon: one device; the first message for a device registers it */
     GS_WIRE_NOTE = 3,   /* to the daemon: a remark for gpusharectl status; needs no HELLO */
     GS_WIRE_TARGET = 4, /* to the program: one device */
     GS_WIRE_WISH = 5,   /* to the daemon: the program's own wish; after HELLO */
     GS_WIRE_KIN = 11,   /* to the daemon: keys that programs of one job share; after HELLO */
-    GS_WIRE_OPEN = 8,  /* either way: a program asks for memory that another one has exported */
+    GS_WIRE_OPEN =
+        8, /* either way: a program asks for memory that another program has exported */
     GS_WIRE_SHARE = 9, /* either way: that memory, or the reason for a refusal */
     GS_WIRE_SEES =
         12, /* to the daemon: a device that the program could be moved to; after HELLO */
@@ -201,7 +203,7 @@ struct gs_wire_kin {
 #define GS_WISH_SUSPEND 0x2u
 #define GS_WISH_ALL     0x3u
 
-struct gs_wire_wish { /* a complete wish: the newest one replaces those before */
+struct gs_wire_wish { /* a complete wish: the newest replaces those before */
     struct gs_wire_header header;
     uint32_t flags;        /* GS_WISH_* */
     uint32_t class_number; /* enum gs_wire_class; 0 without GS_WISH_CLASS */
@@ -255,7 +257,7 @@ struct gs_wire_open {
     struct gs_wire_header header;
     uint8_t token[16]; /* random; only processes that were given the handle know it */
     int32_t pid;       /* of the exporter, as it sees itself: a hint, no proof */
-    uint32_t number;   /* chosen by the sender; the answer has the same one */
+    uint32_t number;   /* chosen by the sender; the answer has the same number */
 };
 
 struct gs_wire_share {
@@ -323,7 +325,7 @@ struct gs_wire_relocate { /* gpusharectl move */
 };
 
 /* Operations on one program, or on all. The other operations change a setting: settings.def has
- * their numbers. The value is in the unit of that row (a signed one as int64_t); UINT64_MAX:
+ * their numbers. The value is in the unit of that row (a signed value as int64_t); UINT64_MAX:
  * automatic, no limit. */
 enum gs_control_op {
     GS_CONTROL_PAUSE = 4,    /* pid; 0: all programs */
@@ -335,8 +337,8 @@ enum gs_control_op {
 
 /* The rule that chooses the program whose turn is next. */
 enum gs_policy {
-    GS_POLICY_FAIR = 0,     /* the one with the least use of the device for its weight */
-    GS_POLICY_FIFO = 1,     /* the one that came first, for as long as it has work */
+    GS_POLICY_FAIR = 0,     /* the program with the least use of the device for its weight */
+    GS_POLICY_FIFO = 1,     /* the program that came first, for as long as it has work */
     GS_POLICY_RR = 2,       /* each in turn */
     GS_POLICY_PRIORITY = 3, /* the highest priority, in turn among equals */
 };
@@ -391,7 +393,7 @@ struct gs_wire_histogram {
     uint64_t sum_ns;
 };
 
-/* Sums over all programs of a device since the daemon started, including ended ones; also of
+/* Sums over all programs of a device since the daemon started, including ended programs; also of
  * devices that no program uses now. */
 struct gs_wire_totals {
     struct gs_wire_header header;
@@ -483,7 +485,7 @@ struct gs_wire_event { /* a program on a device began a phase, or moved memory i
     uint64_t at_ns;   /* CLOCK_MONOTONIC */
     uint64_t demand, resident, moved_out, moved_in; /* bytes */
     uint32_t ended;                                 /* 1: it is gone */
-    uint32_t lost; /* events that were dropped before this one, the reader being too slow */
+    uint32_t lost; /* events that were dropped before this event, the reader being too slow */
     char name[32];
 };
 
@@ -493,12 +495,12 @@ struct gs_wire_get {
     uint32_t zero;
 };
 
-/* The sums over the programs of one group, including ended ones. In the request only the group
+/* The sums over the programs of one group, including ended programs. In the request only the group
  * counts, one of the caller's user; everything else is 0. */
 struct gs_wire_account {
     struct gs_wire_header header;
     char group[32];
-    uint32_t programs;        /* programs that named the group, including ended ones */
+    uint32_t programs;        /* programs that named the group, including ended programs */
     uint32_t connected;       /* of them */
     uint64_t moved_out;       /* bytes, all devices together, as the next */
     uint64_t moved_in;        /* bytes */
@@ -522,7 +524,7 @@ struct gs_wire_setting { /* one row of settings.def */
 struct gs_wire_end {
     struct gs_wire_header header;
     int32_t code;   /* 0, or a negative errno */
-    uint32_t count; /* messages before this one; programs concerned for PAUSE and RESUME */
+    uint32_t count; /* messages before this message; programs concerned for PAUSE and RESUME */
     char text[192]; /* with a code: what was wrong */
 };
 

@@ -65,7 +65,7 @@ static enum elf_exit print_file(struct elf_job *job, int ret, FILE *out, struct 
     return elf_exit_of(ret);
 }
 
-/* Takes the restored file out of the list of patched ones. Errors of the list are reported, but
+/* Takes the restored file out of the list of patched files. Errors of the list are reported, but
  * do not fail the run. */
 static void forget_file(const struct elf_job *job, FILE *errors)
 {
@@ -155,7 +155,7 @@ static int patch_file(struct elf_job *job, FILE *out, FILE *errors, struct gs_er
     return ret;
 }
 
-/* Removes the file that a killed run has left beside this one. */
+/* Removes the file that a killed run has left beside this file. */
 static void sweep_leftovers(const struct elf_job *job)
 {
     char name[NAME_MAX + 1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * environment.h: Python environments (PEP 405). Their interpreter usually is a link to one that
- * other environments use as well.
+ * environment.h: Python environments (PEP 405). Their interpreter usually is a link to an
+ * interpreter that other environments use as well.
  */
 #ifndef REWRITER_JOB_ENVIRONMENT_H
 #define REWRITER_JOB_ENVIRONMENT_H

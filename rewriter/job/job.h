@@ -33,7 +33,7 @@ struct elf_job {
     char marker[ELF_MARKER_TEXT_MAX];
     struct elf_plan plan;
     struct elf_listed listed; /* of the patched file, for the list of all of them */
-    bool group_lost;          /* the new file has another group than the old one */
+    bool group_lost;          /* the new file has another group than the old file */
     bool signed_before;       /* the original has an IMA or EVM signature */
     struct gs_err unlisted;   /* why it is not in that list */
 };

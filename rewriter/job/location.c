@@ -2,7 +2,7 @@
  *
  * location.c: finds the runtime library that patched files will load.
  *
- * The path goes into programs, so it must be absolute: a relative one would be looked up from
+ * The path goes into programs, so it must be absolute: a relative path would be looked up from
  * wherever the program starts. No state, any thread.
  */
 #include "rewriter/job/location.h"

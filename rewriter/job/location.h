@@ -18,7 +18,7 @@ int elf_location_find(char path[PATH_MAX], const char *wanted, bool force, struc
 /* Whether a folder on that absolute path is a link; `real` gets where the path leads now. */
 bool elf_location_leads(const char *path, char real[PATH_MAX]);
 
-/* Whether the library is one for that ELF machine, which is the machine of the file `name`. 0;
+/* Whether the library is made for that ELF machine, which is the machine of the file `name`. 0;
  * -ENOENT, or the error of opening it. */
 int elf_location_check(const char *path, const char *name, unsigned machine,
                        struct gs_err *err);

@@ -222,7 +222,7 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
     return 0;
 }
 
-/* The Python environment that this tool is installed in, or the one that is active; NULL if there
+/* The Python environment that this tool is installed in, or the active environment; NULL if there
  * is none. */
 static char *find_own_environment(void)
 {

@@ -299,7 +299,7 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
     fprintf(to, ",\"exit\":%d}\n", status);
 }
 
-/* A signature of the old bytes is not valid for the new ones. */
+/* A signature of the old bytes is not valid for the new bytes. */
 static void warn_signed(FILE *to, const struct elf_job *job)
 {
     const char *lost = NULL;

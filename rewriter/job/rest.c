@@ -32,8 +32,8 @@ static bool in_segment(const struct elf_rest *rest, const Elf64_Shdr *s)
            s->sh_addr - p->p_vaddr < p->p_filesz;
 }
 
-/* Numbers the sections that stay: all except the marker's, and the one that keeps the place of
- * the strings. */
+/* Numbers the sections that stay: all except the marker's, and the section that keeps the place
+ * of the strings. */
 static int number_sections(struct elf_rest *rest, struct gs_err *err)
 {
     const struct elf_image *now = rest->now;

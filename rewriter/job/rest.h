@@ -13,8 +13,8 @@ struct elf_rest {
     const struct elf_image *now; /* the file as it is */
     const struct elf_note *note;
     Elf64_Shdr *sections; /* count; places in the new file */
-    uint32_t *map;        /* old section number -> new one; now->section_count */
-    uint32_t *from;       /* new section number -> old one; count */
+    uint32_t *map;        /* old section number -> new section number; now->section_count */
+    uint32_t *from;       /* new section number -> old section number; count */
     size_t count;
     char *names; /* section names without ours */
     size_t names_size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * write.h: the new file of a job: the patched one, or the original again.
+ * write.h: the new file of a job: the patched file, or the original again.
  */
 #ifndef REWRITER_JOB_WRITE_H
 #define REWRITER_JOB_WRITE_H
@@ -11,7 +11,7 @@
  * since). Valid until elf_job_deinit(). */
 struct elf_source elf_job_original(const struct elf_job *job);
 
-/* Carries out the plan, and adds the file to the list of patched ones. If the list cannot be
+/* Carries out the plan, and adds the file to the list of patched files. If the list cannot be
  * written, that is noted (`unlisted`) and is no failure. */
 int elf_job_write(struct elf_job *job, struct gs_err *err);
 

@@ -18,7 +18,7 @@
 #define MAX_LIST  ((size_t)64 * 1024) /* XATTR_LIST_MAX */
 #define MAX_VALUE ((size_t)64 * 1024) /* XATTR_SIZE_MAX */
 
-/* Signatures of the old content are not valid for the new one; labels of SELinux come from the
+/* Signatures of the old content are not valid for the new content; labels of SELinux come from the
  * folder's rules. */
 static bool is_skipped(const char *name, bool whole)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attributes.h: everything besides its bytes that the new file takes over from the old one.
+ * attributes.h: everything besides its bytes that the new file takes over from the old file.
  */
 #ifndef REWRITER_OUTPUT_ATTRIBUTES_H
 #define REWRITER_OUTPUT_ATTRIBUTES_H

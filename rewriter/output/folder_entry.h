@@ -25,7 +25,7 @@ struct elf_entry {
     char base[NAME_MAX + 1];
 };
 
-/* Opens the folder of that name, links followed. 0 or -errno; close accepts one that failed. */
+/* Opens the folder of that name, links followed. 0 or -errno; close accepts an entry that failed. */
 int elf_root_open(struct elf_root *root, const char *name, struct gs_err *err);
 /* The same for an absolute path without links, as it was resolved before: a link that has
  * appeared on the way since is not followed. */
@@ -42,7 +42,7 @@ int elf_root_folder(const struct elf_root *root, const char *below);
 
 /* Finds the entry of path. With a root, path must be below it and no symbolic link is followed
  * on the way; without one (NULL) links to folders are followed. The last part need not exist,
- * and may be a link. 0 or -errno; close accepts one that failed. */
+ * and may be a link. 0 or -errno; close accepts an entry that failed. */
 int elf_entry_open(struct elf_entry *entry, const struct elf_root *root, const char *path,
                    struct gs_err *err);
 void elf_entry_close(struct elf_entry *entry);

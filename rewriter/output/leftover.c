@@ -67,7 +67,7 @@ static void sweep_file(int folder, const char *name, int fd, const struct stat *
 }
 
 /* Removes a folder with a file in it. A run that has made its folder but not yet the file would
- * fail then, but it would work on the same target as this one. */
+ * fail then, but it would work on the same target as this run. */
 static void sweep_folder(int folder, const char *name, int fd)
 {
     int file = openat(fd, ELF_LEFTOVER_INNER, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

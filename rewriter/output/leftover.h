@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * leftover.h: the names of new files until they take the place of the old ones. A run that is
+ * leftover.h: the names of new files until they take the place of the old files. A run that is
  * killed leaves them behind, and the next one removes them.
  *
  * The name is .gpushare-patch.XXXXXXXXXXXXXXXX, beside the target. For a program that runs with
@@ -17,7 +17,7 @@
 
 /* The name for a target called `base`: the same in every run, so that the next run finds it. */
 void elf_leftover_name(char name[NAME_MAX + 1], const char *base);
-/* Another name, if a file that cannot be removed has that one. */
+/* Another name, if a file that cannot be removed has that name. */
 void elf_leftover_random_name(char name[NAME_MAX + 1]);
 
 /* Whether a name is one of these. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * output.c: writes a new file beside the old one and renames it over.
+ * output.c: writes a new file beside the old file and renames it over.
  *
  * Owns the new file until it is committed. Invariant: at every moment the target is the
- * complete old file or the complete new one. One thread per output.
+ * complete old file or the complete new file. One thread per output.
  */
 #include "rewriter/output/output.h"
 #include "rewriter/output/fault.h"
@@ -79,7 +79,7 @@ static int check_kind(const struct elf_output *output, struct gs_err *err)
 }
 
 /* Takes a name beside the target, by a call that gives -EEXIST if the name exists. A file of a
- * killed run is removed, that of a running one is not. 0 or -errno. */
+ * killed run is removed, that of a running run stays. 0 or -errno. */
 static int take_name(struct elf_output *output, char into[NAME_MAX + 1],
                      int (*take)(struct elf_output *, const char *))
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * output.h: a new file that takes the place of an old one in one step or not at all.
+ * output.h: a new file that takes the place of an old file in one step or not at all.
  */
 #ifndef REWRITER_OUTPUT_OUTPUT_H
 #define REWRITER_OUTPUT_OUTPUT_H
@@ -31,7 +31,7 @@ struct elf_output {
 int elf_output_open(struct elf_output *output, const struct elf_entry *entry,
                     const char *target, struct gs_err *err);
 
-/* The same with an existing file (a descriptor of it) as the new one: the entry becomes another
+/* The same with an existing file (a descriptor of it) as the new file: the entry becomes another
  * name of that file. */
 int elf_output_link(struct elf_output *output, const struct elf_entry *entry,
                     const char *target, int existing, struct gs_err *err);

@@ -4,7 +4,7 @@
  *
  * A stretch that a change touches is compared byte by byte with the original and the changes.
  * Every other stretch must be the original's. With `whole` it is read and summed up, and the sum
- * must be the one that the reader of the original got. Without `whole` we trust the kernel to
+ * must be what the reader of the original got. Without `whole` we trust the kernel to
  * have written the given bytes, as cp does. One thread at a time.
  */
 #include "rewriter/output/readback.h"

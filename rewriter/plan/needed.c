@@ -34,7 +34,7 @@ static bool is_repeated(const struct elf_image *image)
            (image->dynamic.flags_1 & DF_1_NOW);
 }
 
-/* given_up: the entry that is replaced by the new one, NOT_FOUND if there is a spare one. */
+/* given_up: the entry that the new entry replaces, NOT_FOUND if there is a spare entry. */
 static int choose_way(struct elf_plan *plan, size_t *given_up, struct gs_err *err)
 {
     static const struct {
@@ -96,7 +96,7 @@ int elf_plan_needed(struct elf_plan *plan, struct gs_err *err)
         if (i != given_up && i < image->dynamic.count)
             plan->dynamic.entries[n++] = image->dynamic.entries[i];
     }
-    /* with the DT_NULL that calloc made, if the old table has one: bfd omits it if it is to
+    /* with the DT_NULL that calloc made, if the old table has it: bfd omits it if it is to
      * leave no spare entries, and the loader reads on into zeros */
     plan->dynamic.count = n < image->dynamic.room ? n + 1 : n;
     return 0;

@@ -46,7 +46,7 @@ struct elf_wish {
     const char *origin;  /* replaces $ORIGIN; NULL: it stays */
 };
 
-/* changes.c: in the order of writing: later ones win; bytes are owned */
+/* changes.c: in the order of writing: later changes win; bytes are owned */
 struct elf_plan_changes {
     struct elf_change *list;
     size_t count, room;
@@ -71,12 +71,12 @@ struct elf_plan_slot {
     enum elf_slot_way way;
     Elf64_Phdr *segments;
     size_t count;
-    size_t added; /* index of the new one; ELF_SLOT_PADDING: of the one that grows */
+    size_t added; /* index of the new segment; ELF_SLOT_PADDING: of the segment that grows */
 };
 
 /* tail.c: where everything new lies behind the old file, and its bytes */
 struct elf_plan_tail {
-    struct elf_extent segment; /* the new one, with the following in it: */
+    struct elf_extent segment; /* the new segment, with the following in it: */
     struct elf_extent table, block, strings, marker; /* a size of 0: not there */
     uint64_t undo_at, undo_size;                     /* the undo note, in marker */
     uint64_t names_at, names_size, sections_at;      /* behind the segment; not loaded */

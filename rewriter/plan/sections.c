@@ -29,8 +29,8 @@ static void move_to(Elf64_Shdr *s, const struct elf_plan *plan, uint64_t address
     s->sh_offset = address - plan->tail.segment.address + plan->tail.segment.offset;
 }
 
-/* strip writes each segment anew from its sections; a segment that has none left becomes a
- * damaged one. So a segment that holds little but the strings (patchelf makes such) keeps a
+/* strip writes each segment anew from its sections; a segment that has no sections left is
+ * damaged. So a segment that holds little but the strings (patchelf makes such) keeps a
  * section in their place. The segment of the ELF header needs none. */
 static void keep_strings(struct elf_plan *plan, const Elf64_Shdr *strings, size_t *next)
 {

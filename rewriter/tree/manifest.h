@@ -30,11 +30,11 @@ struct elf_manifest {
     void *paths; /* the entries' paths as a tree (tsearch), to find one among many */
 };
 
-/* Reads the manifest of folder; a missing one is empty. 0; -EINVAL naming the line. */
+/* Reads the manifest of folder; a missing manifest is empty. 0; -EINVAL naming the line. */
 int elf_manifest_read(struct elf_manifest *manifest, const struct elf_root *root,
                       struct gs_err *err);
 
-/* Writes it, in one step; an empty one is removed. */
+/* Writes it, in one step; an empty manifest is removed. */
 int elf_manifest_write(const struct elf_manifest *manifest, const struct elf_root *root,
                        struct gs_err *err);
 

@@ -27,7 +27,7 @@ static bool is_below(const struct elf_paths *libraries, const char *name)
     return false;
 }
 
-/* The program that loads this one may find a library that its own paths do not lead to. */
+/* The program that loads this library may find a library that its own paths do not lead to. */
 static void look_for_missing(const char *library, const struct elf_closure *closure,
                              const struct elf_paths *libraries, struct elf_paths *said)
 {

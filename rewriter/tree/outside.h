@@ -10,7 +10,7 @@
 #include "rewriter/tree/walk.h"
 
 /* Names on stderr each library that uses CUDA, whose calls are routed only in a patched program:
- * one that these libraries load from outside the root, and one of these that imports nothing to
+ * a library that these load from outside the root, and a library of these that imports nothing to
  * route. With --venv the interpreter routes for all of them. */
 void elf_outside_say(const struct elf_root *root, const struct elf_paths *libraries,
                      const struct elf_options *options);

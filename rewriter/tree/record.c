@@ -20,7 +20,7 @@
 
 #define MAX_RECORD ((off_t)256 << 20) /* bytes */
 #define HASH       "sha256="
-#define MAX_ROUNDS 16 /* of wheels in wheels; deeper ones list each other */
+#define MAX_ROUNDS 16 /* of wheels in wheels; deeper wheels list each other */
 
 struct update {
     const struct elf_root *root;
@@ -285,8 +285,8 @@ static int update_round(struct update *update, const struct elf_paths *records,
     return ret;
 }
 
-/* A wheel that contains another one lists that one's RECORD as well, so each round changes files
- * that the next one has to look for. A record that is right already counts, too: the run that
+/* A wheel that contains another wheel lists its RECORD as well, so each round changes files that
+ * the next round has to look for. A record that is right already counts, too: the run that
  * changed it may have died before the next record. */
 int elf_record_update(const struct elf_root *root, const struct elf_paths *records,
                       const struct elf_paths *changed, size_t *lines, bool *failed)

@@ -2,7 +2,7 @@
  *
  * venv.c: replaces interpreter links by patched copies, and puts them back.
  *
- * An interpreter has several names in bin, links to the one that leaves the environment. They
+ * An interpreter has several names in bin, links to the name that leaves the environment. They
  * become hard links to the copy: CPython 3.11 takes the file at the end of the links for the base
  * interpreter (Modules/getpath.py, "base_executable"), and the copy is none.
  *
@@ -308,8 +308,8 @@ static int put_back(const struct elf_entry *entry, const char *link, const char 
     return err->code;
 }
 
-/* Whether the file is the interpreter to which the link led, unpatched: "venv --upgrade" puts one
- * in the place of our copy. */
+/* Whether the file is the interpreter to which the link led, unpatched: "venv --upgrade" puts it in
+ * the place of our copy. */
 static bool is_plain_copy(const struct elf_job *job, const char *interpreter)
 {
     const struct elf_options none = {0};

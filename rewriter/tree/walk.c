@@ -87,7 +87,7 @@ struct stride {
 };
 
 /* Whether it starts like a program or library; everything else is checked later. A program that
- * may not be read counts as one, so that an error is reported. */
+ * may not be read counts as a CUDA program, so that an error is reported. */
 static bool is_elf(int folder, const char *name, mode_t mode)
 {
     unsigned char head[EI_NIDENT + 2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * chains.c: the second reader's view of DT_VERNEED and DT_VERDEF, which are chains of entries
- * that say how far away the next one is.
+ * that say how far away the next entry is.
  *
  * Patching may move them, but does not change them: each entry that libelf reads must be the
  * original's at the same distance from the start. No state, any thread.

@@ -117,7 +117,7 @@ static int check_dynamic(const struct elf_plan *plan, const struct elf_image *ne
         if (j < old->dynamic.count &&
             !is_same_entry(plan, &old->dynamic.entries[j], new, entry) &&
             elf_dynamic_may_go(old->dynamic.entries[j].d_tag))
-            j++; /* replaced by the new one */
+            j++; /* replaced by the new entry */
         if (j >= old->dynamic.count ||
             !is_same_entry(plan, &old->dynamic.entries[j], new, entry))
             return refuse_wrong(plan, "dynamic entry", i, err);

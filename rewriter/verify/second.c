@@ -46,7 +46,7 @@ static int check_header(const struct elf_second *second, Elf *elf, struct gs_err
     }
     if (compare_both(second, &elf_kind_header, 0, &header, &second->new->header, &wanted, err))
         return -EIO;
-    header.e_phnum = (Elf64_Half)segments; /* libelf's counts, not the stored ones */
+    header.e_phnum = (Elf64_Half)segments; /* libelf's counts, not the stored counts */
     header.e_shnum = (Elf64_Half)sections;
     header.e_shstrndx = (Elf64_Half)names;
     return compare_both(second, &elf_kind_header, 0, &header, &second->new->header, &wanted,

@@ -116,7 +116,7 @@ static int check_dynamic(const struct elf_second *second, Elf *elf, struct place
     return 0;
 }
 
-/* Strings: the old ones, and behind them the added ones, as our reader has them. */
+/* Strings: the old strings, and behind them the added strings, as our reader has them. */
 static int check_strings(const struct elf_second *second, const struct table *table,
                          Elf_Data *data, uint64_t first, struct gs_err *err)
 {

@@ -75,7 +75,7 @@ int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_
 
     if (fstatvfs(fd, &mounted) == 0 && (mounted.f_flag & ST_NOEXEC))
         return 0; /* it accepts nothing on such a mount */
-    /* only the system's own loader is run, never one that the file names */
+    /* only the system's own loader is run, never a loader that the file names */
     if (machine != host_machine() || access(loader, X_OK) != 0)
         return 0;
     if (image->interpreter != NULL && strcmp(image->interpreter, loader) != 0)

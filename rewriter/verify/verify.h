@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verify.h: the check of the new file by the system's loader, before it replaces the old one.
+ * verify.h: the check of the new file by the system's loader, before it replaces the old file.
  */
 #ifndef REWRITER_VERIFY_VERIFY_H
 #define REWRITER_VERIFY_VERIFY_H
