@@ -219,7 +219,7 @@ static int check_caller(struct lockd_server *server, int fd, const struct caller
     return -EACCES;
 }
 
-/* No descriptor is left: uses the one in reserve to refuse the caller. */
+/* No descriptor is left: uses the reserved descriptor to refuse the caller. */
 static void refuse_without_descriptor(struct lockd_server *server, int listener, int why)
 {
     const uint64_t now = lockd_now();

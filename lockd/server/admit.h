@@ -32,7 +32,7 @@ struct lockd_admission {
 
 /* The silence of one connection. */
 struct lockd_silence {
-    struct lockd_list link; /* of the silent ones */
+    struct lockd_list link; /* of the silent connections */
     uint64_t since;         /* when it was accepted */
 };
 

@@ -158,7 +158,7 @@ static void count_closed_connection(struct lockd_server *server, struct lockd_us
 }
 
 /* Whether no packet is unread. None can come any more, since the socket was shut down. Every
- * packet, even an empty one, has its sender's credentials with it; the end of the stream has
+ * packet, even an empty packet, has its sender's credentials with it; the end of the stream has
  * none. */
 static bool is_empty_socket(int fd)
 {

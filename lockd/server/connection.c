@@ -123,7 +123,7 @@ static struct gs_wire_hello limit_hello(const struct lockd_connection *connectio
     return less;
 }
 
-/* Only the kernel's process id counts; a program that names another one has an error, or cheats. */
+/* Only the kernel's process id counts; a program that names another id has an error, or cheats. */
 static void check_pid(const struct lockd_connection *connection)
 {
     const struct lockd_identity *identity = &connection->peer.identity;

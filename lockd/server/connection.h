@@ -30,7 +30,7 @@ struct sched_client;
 
 /* All connections of the daemon. */
 struct lockd_connections {
-    struct lockd_list all;       /* the oldest first, without the dead ones */
+    struct lockd_list all;       /* the oldest first, without the dead connections */
     struct lockd_list dead;      /* freed after the present events */
     struct lockd_list throttled; /* not read until their time has come */
     uint64_t next_id;
@@ -40,9 +40,9 @@ struct lockd_connections {
 
 /* How fast a connection is read. */
 struct lockd_rate {
-    struct lockd_list link; /* of the throttled ones */
+    struct lockd_list link; /* of the throttled connections */
     uint64_t bucket;        /* users.h */
-    uint64_t resume_at;     /* when a throttled one is read again */
+    uint64_t resume_at;     /* when a throttled connection is read again */
     bool throttled;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ending.c: connections that are to end. They exist until the present events are handled (then
- * server.c frees them), so that no code that uses one loses it.
+ * server.c frees them), so that no code loses a connection that it uses.
  */
 #include "lockd/server/ending.h"
 

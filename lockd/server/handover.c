@@ -48,7 +48,7 @@ static void close_lot(struct lot *lot)
     lockd_user_put(user);
 }
 
-/* Moves the piece from the kept ones to the lot. */
+/* Moves the piece from the kept pieces to the lot. */
 static void drop_piece(struct lot *lot, unsigned i)
 {
     struct lockd_handovers *kept = &lot->server->handovers;
@@ -164,7 +164,7 @@ static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *ta
     target->handed = with->count;
 }
 
-/* Another program has got that many bytes of the device: drops as many of the kept ones. */
+/* Another program has got that many bytes of the device: drops as many of the kept bytes. */
 static void release_room(struct lockd_server *server, const uint8_t *uuid, uint64_t bytes)
 {
     struct lockd_handovers *kept = &server->handovers;

@@ -15,7 +15,7 @@ struct lockd_server;
 
 struct lockd_hostwatch {
     struct lockd_host memory;
-    bool stale; /* a program has left: the others' common control group may be a narrower one */
+    bool stale;  /* a program has left: the others' common control group may be narrower */
     uint64_t at; /* when to tell the scheduler again; 0: it was never told */
 };
 

@@ -24,7 +24,7 @@
 #include <string.h>
 
 #define SECOND  1000000000u
-#define HELD_NS (60ull * SECOND) /* the user's next move, after one that is held */
+#define HELD_NS (60ull * SECOND) /* the user's next move, after a move that is held */
 
 /* One move begins at a time. So that one user cannot keep the others from moving with programs that
  * do not answer, its next request comes as long after a failure as that move took. */
@@ -89,7 +89,7 @@ static void pass_held(void *owner)
         lockd_relations_held(connection);
 }
 
-/* It counts whatever comes of it: its program alone says that it is one. */
+/* It counts whatever comes of it: only its program says that it is a move. */
 static bool note_adopted(void *owner)
 {
     struct lockd_connection *connection = owner;

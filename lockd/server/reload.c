@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reload.c: replaces the present configuration by one that was read again or that gpusharectl
- * changed. No state.
+ * reload.c: replaces the present configuration by what was read again or changed by
+ * gpusharectl. No state.
  */
 #include "lockd/server/reload.h"
 
@@ -29,7 +29,7 @@ void lockd_reload_apply(struct lockd_server *server, const struct lockd_config *
     lockd_list_each (at, &server->connections.all) {
         struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
 
-        /* else one that was asked for a descriptor may be about to send it */
+        /* else a program that was asked for a descriptor may be about to send it */
         if (each->client != NULL && handed_over != server->config.hands_over)
             lockd_closer_allow(each, server->config.hands_over || each->asked);
         lockd_wish_reconsider(each, &classes);

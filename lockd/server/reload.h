@@ -10,8 +10,8 @@
 struct lockd_config;
 struct lockd_server;
 
-/* Reads the configuration again, for SIGHUP and `gpusharectl reload`. config: in: the present
- * one, out: the new one. 0, or -errno with config untouched. */
+/* Reads the configuration again, for SIGHUP and `gpusharectl reload`. config: in: the present,
+ * out: the new configuration. 0, or -errno with config untouched. */
 typedef int lockd_reload(void *context, struct lockd_config *config, struct gs_err *err);
 
 /* How this daemon reads its configuration. */
@@ -20,7 +20,7 @@ struct lockd_reloading {
     void *context;
 };
 
-/* Replaces the configuration by that one, which lockd_config_finish() has accepted. */
+/* Replaces the configuration by another, which lockd_config_finish() has accepted. */
 void lockd_reload_apply(struct lockd_server *server, const struct lockd_config *config);
 
 /* Reads the configuration again and applies it. 0, or -errno and nothing has changed. */

@@ -6,7 +6,7 @@
  * blocks.
  *
  * While events are handled a connection is only marked dead; it is freed after them, so no event
- * belongs to a freed one.
+ * belongs to a freed connection.
  */
 #include "lockd/server/server.h"
 

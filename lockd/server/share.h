@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * share.h: passes memory of one program on to another one that opens it (CUDA IPC). The opener
+ * share.h: passes memory of a program on to another program that opens it (CUDA IPC). The opener
  * names a token that the exporter has put into a handle. The daemon finds the exporter, asks it,
  * and passes its descriptors on. The daemon keeps nothing of it: the two programs have a pipe of
  * their own by which the exporter sees how long the memory is in use.
@@ -40,7 +40,7 @@ struct lockd_shares {
     uint32_t last_number;
 };
 
-/* A program has sent HELLO. It may be the one that an open waits for. */
+/* A program has sent HELLO. An open may be waiting for it. */
 void lockd_share_came(struct lockd_connection *connection);
 /* The connection has left the list of connections. */
 void lockd_share_gone(struct lockd_connection *connection);

@@ -233,7 +233,7 @@ void lockd_status_account(struct lockd_connection *connection,
 
 /* --- settings --- */
 
-/* The settings in force: automatic ones have their present values, where those are known. */
+/* The settings in force: automatic settings have their present values, where those are known. */
 static struct lockd_values values_in_force(const struct lockd_server *server)
 {
     const struct sched_settings *settings = sched_settings(server->scheduler);

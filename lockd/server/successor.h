@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * successor.h: a daemon whose limit of descriptors is too low for all programs makes way for
- * another one, started by a program with a higher limit.
+ * another daemon, started by a program with a higher limit.
  *
  * A process without privileges cannot raise its own hard limit, and exec(2) keeps it: only a child
  * of a process with a higher limit has more. So the daemon gives up its socket and closes the
- * connection of such a program, which finds no daemon and starts one, as always. When that daemon
+ * connection of such a program, which finds no daemon and starts another, as always. When that daemon
  * listens, this one ends, and the other programs reconnect as after any restart. If none listens in
  * time, this one takes its place again, unnoticed by the programs that are connected.
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * trace.c: keeps the last LOCKD_TRACE_EVENTS changes of phase in a ring and passes them on to
- * listeners. A listener has a place in the ring, not a queue: one that reads too slowly misses
- * events and is told how many, and needs no memory. One thread.
+ * listeners. A listener has a place in the ring, not a queue: a listener that reads too slowly
+ * misses events and is told how many, and needs no memory. One thread.
  *
  * An event is written when a program's phase on a device changes, or when it moved memory
  * within a phase; the phase follows from the program's report and the newest target.

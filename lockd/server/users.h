@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* One user with at least one connection. */
+/* A user with at least one connection. */
 struct lockd_user {
     struct lockd_list link;
     uid_t uid;
@@ -31,7 +31,7 @@ struct lockd_user {
     uint64_t move_at; /* not before then may it request a move of its programs (mover.c) */
     uint64_t bucket;
     uint64_t said;     /* the bucket for lines in the log */
-    uint32_t left_out; /* lines left out since the last one in the log */
+    uint32_t left_out; /* lines left out since the last line in the log */
 };
 
 /* The account of a user in a container ("": in none), made if there is none. NULL without

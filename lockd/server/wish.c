@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * wish.c: takes wishes of programs, and chooses the class of each. State: struct lockd_wish. A wish
- * is complete, so only its differences from the last one are carried out.
+ * is complete, so only its differences from the last wish are carried out.
  */
 #include "lockd/server/wish.h"
 

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define GS_OVERCOMMIT_AUTO UINT64_MAX
-/* Small ones let a kernel wait for the card and for the bus at once (range/over.h), large ones
+/* Small grains let a kernel wait for the card and for the bus at once (range/over.h), large grains
  * cost less in hand-offs. */
 #define GS_GRAIN_BYTES (8ull << 20)
 #define GS_GRAIN_LEAST (2ull << 20)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * daemon.h: what all threads may know about the daemon: whether there is one, and what should be
- * sent to it. The client thread writes it (client/session.c).
+ * daemon.h: what all threads may know about the daemon: whether there is a daemon, and what should
+ * be sent to it. The client thread writes it (client/session.c).
  */
 #ifndef GS_RUNTIME_BASE_DAEMON_H
 #define GS_RUNTIME_BASE_DAEMON_H
@@ -22,8 +22,8 @@ bool gs_daemon_is_absent(void);
 void gs_daemon_set_absent(bool absent);
 
 /* True if a daemon has come back (or has yet to) and may not know all programs. Then it is not
- * certain that this one is alone, or how much the others hold. until: ns; UINT64_MAX: no daemon
- * is there; 0: one is, and was there from the start. */
+ * certain that this program is alone, or how much the others hold. until: ns; UINT64_MAX: no daemon
+ * is there; 0: a daemon is there, and was from the start. */
 bool gs_daemon_is_new(uint64_t now);
 bool gs_daemon_was_lost(void);
 void gs_daemon_set_new_until(uint64_t until);

@@ -32,7 +32,7 @@ static _Atomic(unsigned) device_count; /* release: pairs with the acquire of rea
 static struct gs_context first_contexts[BLOCK];
 /* release, for blocks with free slots: pairs with the acquire of readers; blocks are never freed */
 static struct gs_context *_Atomic blocks[MAX_BLOCKS] = {first_contexts};
-static _Atomic(unsigned) greens;     /* green ones ever noted; 0: nothing looks for them */
+static _Atomic(unsigned) greens;     /* green contexts ever noted; 0: nothing looks for them */
 static _Atomic(uint32_t) generation; /* relaxed: a context ends in one thread at a time */
 
 struct gs_device *gs_device_at(unsigned i)

@@ -61,7 +61,7 @@ struct gs_device_sweep {
     uint8_t pass;
 };
 
-/* calls/hook_context.c: the devices whose contexts were given access to this one. */
+/* calls/hook_context.c: the devices whose contexts were given access to this device. */
 struct gs_device_peers {
     CUdevice ordinals[GS_MAX_PEERS];
     unsigned count;
@@ -197,10 +197,10 @@ bool gs_context_add_green(CUcontext handle, CUcontext home, struct gs_device *de
 const struct gs_context *gs_context_find(CUcontext handle);
 
 /* The context to which work and memory of this one belong: itself, or the primary one of a green
- * context. A green context can be current to one thread only, so we never enter one. Any thread. */
+ * context. A green context can be current to one thread only, so we never enter a green context. Any thread. */
 CUcontext gs_context_home(CUcontext handle);
 
-/* Forgets the context, and with a primary one its green ones. The caller has parked the client
+/* Forgets the context, and with a primary context its green contexts. The caller has parked the client
  * thread (gs_worker_park). */
 void gs_context_remove(CUcontext handle);
 
@@ -212,11 +212,11 @@ CUresult gs_context_push(CUcontext handle);
  * thread. */
 uint32_t gs_contexts_generation(void);
 
-/* A call in that context (NULL: the current one) has failed with this result. If a context never
+/* A call in that context (NULL: the current context) has failed with this result. If a context never
  * recovers from that, gs_context_check() asks the driver from now on. Any thread. */
 void gs_context_failed(CUcontext handle, CUresult result);
 
-/* The error of the driver's own cuMemAlloc in the current context, which must be this one, if the
+/* The error of the driver's own cuMemAlloc in the current context, which must be `handle`, if the
  * context has failed for good; else CUDA_SUCCESS. Any thread. */
 CUresult gs_context_ask(CUcontext handle);
 
@@ -235,8 +235,7 @@ static inline CUresult gs_context_check(CUcontext handle)
  * the client thread; other threads may only read handles. */
 struct gs_context *gs_context_at(unsigned i);
 
-/* A context in which memory of this device can be copied: not a green one, and a sound one if
- * there is one; NULL: none is left. */
+/* A context in which memory of this device can be copied: not green, and sound if any is; NULL: none is left. */
 struct gs_context *gs_context_for(const struct gs_device *device);
 
 /* The ordinal now means another device of the same model. Client thread. */

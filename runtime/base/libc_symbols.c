@@ -4,9 +4,9 @@
  * that defines them.
  *
  * We export dlsym ourselves and are first in the search order, so asking the loader would give
- * us back to ourselves. glibc 2.34 and later define it in libc.so.6, earlier ones in
- * libdl.so.2. The objects are found in the loader's own list (_r_debug, for debuggers), not by
- * dl_iterate_phdr(), which sanitizers replace by one that asks our dlsym for libc's. Format:
+ * us back to ourselves. glibc 2.34 and later define it in libc.so.6, earlier versions
+ * in libdl.so.2. The objects are found in the loader's own list (_r_debug, for debuggers), not by
+ * dl_iterate_phdr(), which sanitizers replace by a function that asks our dlsym for libc's. Format:
  * gABI, "Hash Table"; DT_GNU_HASH as in glibc elf/dl-lookup.c. Runs once, before the program's
  * own code; afterwards everything here is constant.
  */

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <time.h>
 
-/* A thread that holds one may take only those below it in this list. */
+/* A thread that holds a mutex may take only those below it in this list. */
 enum gs_lock_rank {
     GS_LOCK_CLIENT,   /* client.c: parking */
     GS_LOCK_DEVICES,  /* device.c: devices and contexts */
@@ -24,7 +24,7 @@ enum gs_lock_rank {
 };
 
 #ifndef NDEBUG
-/* A bit for each rank. Weak: every file defines it, the linker keeps one. */
+/* A bit for each rank. Weak: every file defines it, the linker keeps a single definition. */
 __attribute__((weak)) _Thread_local unsigned gs_locks_held;
 #endif
 

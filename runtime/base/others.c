@@ -5,8 +5,8 @@
  *
  * Everything is found in the loader's own list, which begins with the objects of the program's
  * start in their search order. Written once, before the program's own code runs, and constant
- * afterwards. Only the function where doors go on is settled later, by the first call through
- * one.
+ * afterwards. Only the function where doors go on is settled later, by the first call through a
+ * door.
  */
 #include "runtime/base/others.h"
 
@@ -154,7 +154,7 @@ void gs_others_init(void)
 
 static _Thread_local struct probe {
     bool asking, came_back;
-} probes[2]; /* of dlsym and of dlvsym, since one may call the other */
+} probes[2]; /* of dlsym and of dlvsym, since either may call the other */
 
 static bool comes_back(struct probe *probe, unsigned i)
 {

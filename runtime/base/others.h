@@ -2,9 +2,9 @@
  *
  * others.h: other objects in this process that stand before libc's dlsym, or are a libgpushare.
  *
- * A program may have a dlsym of its own, or one of a library that comes before libc (LD_PRELOAD,
- * linked): the one that it would call without us is called behind us. If there are several copies
- * of this library (a program and a plugin patched for different ones), the first in the loader's
+ * A program may have a dlsym of its own, or use that of a library that comes before libc
+ * (LD_PRELOAD, linked): the function that it would call without us is called behind us. If there are several copies
+ * of this library (a program and a plugin patched for different copies), the first in the loader's
  * order works, and the others pass everything on to it.
  */
 #ifndef GS_RUNTIME_BASE_OTHERS_H
@@ -42,7 +42,7 @@ bool gs_others_come_first(void);
  * that is starting. */
 void gs_others_publish(void);
 
-/* True if this library is the one in the driver's place (runtime/door/). */
+/* True if this library is in the driver's place (runtime/door/). */
 bool gs_others_is_door(void);
 
 #endif

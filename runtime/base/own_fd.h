@@ -35,12 +35,12 @@ int gs_own_fd_floor(void);
  * kept. */
 void gs_own_fd_prepare(void);
 
-/* Gives the file another number, of at least `from`, close-on-exec, and closes the first one,
+/* Gives the file another number, of at least `from`, close-on-exec, and closes the first,
  * unless the program has made it its own meanwhile. what: the file. -1: there is no number, and
- * the first one is unchanged. */
+ * the first is unchanged. */
 int gs_own_fd_higher(int fd, int from, struct stat *what);
 
-/* Takes the descriptor over, close-on-exec, under a higher number if there is one. The
+/* Takes the descriptor over, close-on-exec, under a higher number if possible. The
  * number that was there before is forgotten, not closed. */
 void gs_own_fd_set(struct gs_own_fd *own, int fd);
 

@@ -123,8 +123,8 @@ static int row_at(const char *word, size_t length)
     return row;
 }
 
-/* True if the bytes name functions: one as a string of its own, or two that stand in a row, since
- * not all compilers end strings with a zero byte. first: the first one of the object, or -1. */
+/* True if the bytes name functions: a string of its own, or two that stand in a row, since
+ * not all compilers end strings with a zero byte. first: the first name of the object, or -1. */
 static bool names_functions(const char *bytes, size_t size, int *first)
 {
     const char *end = bytes + size, *at = bytes;

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 /* Looks at the objects that were loaded since the last look; costs less than a microsecond if
- * there are none. The first one whose calls go past gpushare makes the program partly covered.
+ * there are none. The first object whose calls go past gpushare makes the program partly covered.
  * Any thread. */
 void gs_past_look(void);
 

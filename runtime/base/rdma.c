@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rdma.c: owns what is known of devices that reach the card's memory by themselves. State: whether
- * one was seen; client thread only.
+ * such a device was seen; client thread only.
  */
 #include "runtime/base/rdma.h"
 

@@ -119,7 +119,7 @@ void gs_worker_rest(int fd, uint64_t timeout_ns)
     if ((polled[0].revents & POLLIN) == 0 ||
         (read(gs_own_fd(&worker.wake[0]), bytes, sizeof bytes) < 0 && errno == EINTR))
         return;
-    /* After the read. Otherwise a wake-up in between would be read together with this one, and
+    /* After the read. Otherwise a wake-up in between would be read together with this wake-up, and
      * `woken` would stay set for ever, with nothing written. Acquire: the next round sees the
      * reason of such a wake-up. */
     atomic_exchange_explicit(&worker.woken, false, memory_order_acq_rel);
@@ -158,7 +158,7 @@ void gs_worker_mend_wake(void)
     make_wake();
 }
 
-/* Without the pipe the thread looks at intervals (gs_worker_rest()), until there is one. */
+/* Without the pipe the thread looks at intervals (gs_worker_rest()), until the pipe exists. */
 static int start_thread(void *(*work)(void *))
 {
     pthread_attr_t attributes;

@@ -32,7 +32,7 @@ struct decision gs_door_dlvsym(void *handle, const char *name, const char *versi
 static const struct decision leave_it = {NULL, 0};
 
 /* True if another library's dlsym, behind us, has a function of its own, or none, for a name for
- * which libc has found this one. It is then called again in the caller's name. */
+ * which libc has found this door. It is then called again in the caller's name. */
 static bool is_anothers(void *other, void *found)
 {
     return other != found &&

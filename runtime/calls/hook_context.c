@@ -179,7 +179,7 @@ static bool primary_is_gone(CUdevice ordinal)
            active == 0;
 }
 
-/* A green context retains its primary one, to which its work and memory belong. */
+/* A green context retains its primary context, to which its work and memory belong. */
 CUresult __wrap_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
                                  unsigned int flags)
 {

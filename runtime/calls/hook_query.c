@@ -204,7 +204,7 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: /* whatever our memory has (handover.h) */
         return put_value(data, &none, sizeof none);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        /* in the driver's eyes it has one, or may have */
+        /* in the driver's eyes it has a host pointer, or may have */
         *answered = allocation->device->managed || allocation->over;
         return *answered ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:

@@ -21,7 +21,7 @@
 
 /* The version at which the row for a request is looked up: the request's or the driver's,
  * whichever is older. A runtime of 12.2 asks a driver of 12.0 for 12.2's form of a function, and
- * gets the newest one that the driver has. */
+ * gets the newest form that the driver has. */
 static int version_there(int version)
 {
     static _Atomic(int)

@@ -19,7 +19,7 @@ enum gs_action {
 };
 enum gs_variant { GS_VARIANT_, GS_VARIANT__ptsz, GS_VARIANT__ptds };
 
-/* One row of the table. */
+/* A row of the table. */
 struct gs_row {
     const char *symbol, *base;
     int since;

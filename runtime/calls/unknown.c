@@ -22,7 +22,7 @@
 #define AWAIT_NS      1000000ull     /* between two looks */
 #define AWAIT_MOST_NS 60000000000ull /* the turns of several programs; then calls may fail */
 
-/* True the first time that a name is seen (FNV-1a; two names with the same hash count as one,
+/* True the first time that a name is seen (FNV-1a; two names with the same hash count once,
  * which costs a log line). */
 static bool is_new_name(const char *symbol)
 {

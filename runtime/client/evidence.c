@@ -58,7 +58,8 @@ struct found {
 static struct {
     pthread_mutex_t lock;
     struct found found[GS_KIN_MOST];
-    unsigned count, hints, memory, connections; /* connections: keys of them, ended ones too */
+    unsigned count, hints, memory,
+        connections;      /* connections: keys of them, also of ended connections */
     _Atomic(bool) unsaid; /* some key is; read without the lock. Release, acquire */
     _Atomic(uint64_t) collect_at;
     _Atomic(bool) chosen;  /* by the user, when a device was last attached. Relaxed */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exporter.c: owns the requests of other processes to open memory of this one. Client thread
+ * exporter.c: owns the requests of other processes to open memory of this process. Client thread
  * only. A range with a handle is disposed of by this thread only, so a range that was found stays
  * for the whole step.
  */

@@ -83,7 +83,7 @@ static uint64_t hash_process(uint64_t hash, pid_t pid)
     return gs_evidence_hash(gs_evidence_hash(hash, &pid, sizeof pid), &start, sizeof start);
 }
 
-/* The number of ranks, from the first of these variables that holds one; 0: none does. */
+/* The number of ranks, from the first of these variables that holds a number; 0: none does. */
 static uint32_t read_ranks(const char *const *names)
 {
     for (; *names != NULL; names++) {

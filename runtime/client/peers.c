@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * peers.c: finds TCP connections between this process and others of the same network namespace.
- * The kernel's table (proc_net_tcp(5)) holds both ends of such a connection: one with an inode
- * that is open here, and one with the two addresses exchanged. Owns the ends found in the last
+ * The kernel's table (proc_net_tcp(5)) holds both ends of such a connection: a line with an
+ * inode that is open here, and a line with the two addresses exchanged. Owns the ends found in the last
  * reading. Client thread.
  */
 #include "runtime/client/peers.h"
@@ -17,7 +17,7 @@
 #include "runtime/client/launcher.h"
 
 #define SOCKETS_MOST     256
-#define DESCRIPTORS_MOST 1024                      /* the lowest ones are looked at */
+#define DESCRIPTORS_MOST 1024                      /* the lowest keys are looked at */
 #define TABLE_MOST       ((size_t)4 * 1024 * 1024) /* bytes of a table that are read */
 #define ESTABLISHED      "01"
 
@@ -86,7 +86,7 @@ struct keys {
     unsigned count;
 };
 
-/* Both ends have to keep the same ones of many: the smallest. */
+/* Both ends have to keep the same keys of many: the smallest. */
 static void keep_key(struct keys *keys, uint64_t key)
 {
     unsigned largest = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * peers.h: processes of this machine that this one has TCP connections with.
+ * peers.h: processes of this machine that this process has TCP connections with.
  */
 #ifndef GS_RUNTIME_CLIENT_PEERS_H
 #define GS_RUNTIME_CLIENT_PEERS_H
@@ -9,7 +9,7 @@
 
 #define GS_PEERS_MOST 16
 
-/* A key for each connection; the process at the other end finds the same one. Returns how many.
+/* A key for each connection; the process at the other end finds the same key. Returns how many.
  * Reads files of /proc, for some milliseconds. Client thread. */
 unsigned gs_peers_read(uint64_t keys[GS_PEERS_MOST]);
 

@@ -273,7 +273,7 @@ static uint64_t drain_work(uint64_t now)
     return 0;
 }
 
-/* Makes one attempt to stop the program. Returns ns until the next one, 0 when it is stopped. */
+/* Makes one attempt to stop the program. Returns ns until the next step, 0 when it is stopped. */
 static uint64_t stop_program(uint64_t now)
 {
     uint64_t again = self.started_to_stop || !memory_may_leave() ? 0 : gs_pressure_wait(now);

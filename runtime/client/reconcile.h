@@ -16,7 +16,7 @@ uint64_t gs_reconcile(void);
 /* The daemon's descriptor, or -1. */
 int gs_reconcile_fd(void);
 
-/* Any thread: there is a context, or room is needed for one. Before this call the rounds only
+/* Any thread: there is a context, or room is needed for it. Before this call the rounds only
  * look for the daemon: a device is reported together with the memory that the context takes of
  * it. */
 void gs_reconcile_begin(void);

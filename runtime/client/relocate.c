@@ -63,7 +63,7 @@ static struct {
     struct gs_own_fd record;
     bool answer_due; /* the answer to STOP, or LEFT, is not sent yet */
     bool lost;       /* the connection on which the move began has ended */
-    bool asked;      /* ... and the daemon of this one has asked for the record */
+    bool asked;      /* ... and this process's daemon has asked for the record */
 } self = {.record = GS_NO_FD};
 
 /* --- the devices --- */
@@ -227,8 +227,7 @@ static void forget_move(void)
     self.answer_due = false;
 }
 
-/* The daemon takes the program off its list of moves. An answer that is lost counts as one that
- * comes too late. */
+/* The daemon takes the program off its list of moves. A lost answer counts as too late. */
 static void refuse_move(int fd, enum gs_move_step step, int code, const char *why)
 {
     gs_log("it cannot be moved: %s", why);

@@ -4,9 +4,9 @@
  * again after the connection was lost, and gives up if no daemon answers.
  *
  * State: one object, client thread only. Without a daemon the program keeps the memory that it
- * holds; after GS_ALONE_AFTER_NS it runs without one, and goes on looking. A program that had a
- * daemon waits for so long also where it cannot start one: the daemon may be being replaced. If a
- * program that never had one cannot start one, it runs without one at once.
+ * holds; after GS_ALONE_AFTER_NS it runs alone, and goes on looking. A program that had a
+ * daemon waits for so long also where it cannot start a daemon: the daemon may be being replaced. A
+ * program that never had a daemon and cannot start a daemon runs alone at once.
  */
 #include "runtime/client/session.h"
 
@@ -39,8 +39,9 @@
 
 static struct {
     struct gs_own_fd connection;
-    uint64_t lost_at;  /* ns: no daemon since then; 0: there is one, or none was needed yet */
-    uint64_t next_try; /* ns */
+    uint64_t
+        lost_at; /* ns: no daemon since then; 0: the daemon is there, or none was needed yet */
+    uint64_t next_try;      /* ns */
     uint64_t refused_since; /* ns: connections have ended before an answer; 0: none */
     unsigned refused;       /* number of such connections since then */
     uint64_t connected_at;  /* ns */
@@ -287,7 +288,7 @@ static uint64_t pause_between_tries(void)
     return !is_content_alone() ? 50 * MS : self.served ? 100 * MS : 5000 * MS;
 }
 
-/* Without a daemon the program keeps its memory; after a while the gate opens without one. */
+/* Without a daemon the program keeps its memory; after a while the gate opens all the same. */
 static void reconnect_daemon(uint64_t now)
 {
     struct gs_err why = {0};

@@ -3,7 +3,7 @@
  * capture.c: counts stream captures under way.
  *
  * A capture begins inside the gate. The client thread looks at the count after the gate is
- * closed, so it cannot miss one. State: the count and the time of the last change (relaxed: the
+ * closed, so it cannot miss a capture. State: the count and the time of the last change (relaxed: the
  * client thread reads them without a lock, and looks again).
  */
 #include "runtime/gate/capture.h"
@@ -62,7 +62,7 @@ bool gs_capture_records(CUstream stream, bool per_thread)
 }
 
 /* After it is counted, and before the driver begins the capture. Otherwise a thread that sees no
- * capture here and synchronises the context could meet one. */
+ * capture here and synchronises the context could meet a capture. */
 static void await_synchronizing(void)
 {
     const uint64_t until = gs_now() + HELD_OFF_NS;

@@ -63,7 +63,7 @@ static bool synchronize_all(void)
         const CUcontext handle = atomic_load_explicit(&context->handle, memory_order_acquire);
 
         if (handle != NULL &&
-            context->home == NULL && /* its green ones are waited for with it */
+            context->home == NULL && /* its green contexts are waited for with it */
             (gs_capture_is_any() || !synchronize_context(handle)))
             return false;
     }

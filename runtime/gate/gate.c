@@ -70,7 +70,7 @@ static void forget_thread(struct gs_gate_thread *thread)
     atomic_store_explicit(&thread->seq, 1, memory_order_relaxed);
 }
 
-/* Later destructors may still call the driver, in this round or the last one. After the last one
+/* Later destructors may still call the driver, in this round or the last. After the last one
  * no destructor of ours is called any more. */
 static void thread_ends(void *argument)
 {
@@ -149,7 +149,7 @@ struct request {
 };
 
 /* The pass of a call that may go through a closed gate; GS_PASS_REFUSED: it may not. A capture is
- * counted at the moment at which another one is seen under way: that one may end at any time, and
+ * counted at the moment at which another capture is seen under way: that may end at any time, and
  * then the program stops. */
 static unsigned go_through(const struct request *request)
 {
@@ -187,7 +187,7 @@ static unsigned wait_until_open(struct gs_gate_thread *self, const struct reques
         state = atomic_load_explicit(&gs_gate_state, memory_order_relaxed);
         if (state != GS_GATE_CLOSED && step_in(self) != GS_GATE_CLOSED) {
             pass = GS_PASS_WATCHED; /* a state of 3 or 0 is handled the same way: leaving is the
-                                       slow one */
+                                       slow way */
             break;
         }
         if (state != GS_GATE_CLOSED)

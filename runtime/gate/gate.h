@@ -79,7 +79,7 @@ void gs_gate_leave_slow(unsigned pass);
 
 /* Enters; waits while the gate is closed (client.h says why the wait ends). Any thread. Result:
  * enum gs_gate_pass. call: enum gs_gate_call. A capture keeps the program from stopping, so it
- * must be able to end. While one is under way, three kinds of calls go through a closed gate: work
+ * must be able to end. While a capture is under way, three kinds of calls go through a closed gate: work
  * that is only recorded, because its stream is being captured, calls that only build, and calls
  * that begin another capture. */
 static inline __attribute__((always_inline)) unsigned gs_gate_enter_on(CUstream stream,
@@ -155,7 +155,7 @@ unsigned gs_gate_waiting(void);
 uint64_t gs_gate_activity(bool *busy);
 
 /* A count that changes with every pass. While the gate is closed with nobody inside, it is the
- * count of that closing, else the present one. If two stamps are equal, this process submitted
+ * count of that closing, else the present count. If two stamps are equal, this process submitted
  * nothing between them. Any thread. */
 uint64_t gs_gate_stamp(void);
 

@@ -78,7 +78,7 @@ void gs_throttle_context_ended(CUcontext context)
     gs_unlock(&throttles.lock, GS_LOCK_THROTTLE);
 }
 
-/* Returns the thread's own pair if it is of this context, else one that no thread holds; NULL:
+/* Returns the thread's own pair if it is of this context, else a pair that no thread holds; NULL:
  * there is none. */
 static struct gs_throttle *take_pair(struct gs_throttle *own, CUcontext context)
 {

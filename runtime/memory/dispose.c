@@ -47,8 +47,8 @@ static unsigned take_live(struct gs_device *device, CUcontext context, struct gs
     return count;
 }
 
-/* Takes ranges for disposal: dead ones, or (context != NULL) the live and dead ones of that
- * context. */
+/* Takes ranges for disposal: dead ranges, or (context != NULL) the live and dead ranges of
+ * that context. */
 static unsigned collect_ranges(CUcontext context, struct gs_range **batch)
 {
     struct gs_device *device;

@@ -24,7 +24,7 @@
 #include "runtime/range/slab.h"
 
 static _Atomic(uint64_t)
-    unasked_since;         /* ns; UINT64_MAX: a process has asked for one. Relaxed */
+    unasked_since;         /* ns; UINT64_MAX: a process has asked for a handle. Relaxed */
 static uint8_t number[16]; /* of this process; zeros: it has made no handle */
 
 /* Under the lock: base and size of the allocation there; false: it can have no handle. What the
@@ -68,7 +68,7 @@ static struct gs_export *new_export(uint8_t number_of_process[16])
     return export;
 }
 
-/* Under the lock. fresh: the number of this process, unless it has one. */
+/* Under the lock. fresh: the number of this process, unless it has a number. */
 static void fill_handle(struct gs_ipc_handle *handle, const struct gs_export *export,
                         const uint8_t fresh[16])
 {

@@ -33,7 +33,7 @@ static inline bool gs_ipc_handle_is_ours(const struct gs_ipc_handle *handle)
     return __builtin_memcmp(handle->magic, GS_IPC_MAGIC, sizeof handle->magic) == 0;
 }
 
-/* A handle of the allocation at the address; the same one for as long as the allocation lives.
+/* A handle of the allocation at the address; the same handle for as long as the allocation lives.
  * *ours: memory at this address can have a handle; else nothing was done. Any thread. */
 CUresult gs_exports_handle(CUdeviceptr address, struct gs_ipc_handle *handle, bool *ours);
 

@@ -112,7 +112,7 @@ static bool can_count(const struct gs_device *device, uint64_t bytes)
 }
 
 /* Makes a range for the memory. like: what is known of it already; its spans go to the range, if
- * there is one. */
+ * it is made. */
 static void adopt_memory(CUdeviceptr address, uint64_t bytes, struct gs_program_managed *like)
 {
     struct gs_device *device = gs_device_current();

@@ -249,7 +249,7 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
 }
 
 /* Asks the driver for its answer to these rights, before there is memory. Noted rights are
- * requested at every mapping from now on, and refused ones would keep the memory away for ever. */
+ * requested at every mapping from now on, and refused rights would keep the memory away for ever. */
 static CUresult check_access(const struct gs_device *device, const CUmemAccessDesc *access,
                              size_t count)
 {
@@ -273,7 +273,7 @@ static CUresult check_access(const struct gs_device *device, const CUmemAccessDe
     return CUDA_SUCCESS;
 }
 
-/* under the lock: rights for a location replace earlier ones for the same location */
+/* under the lock: rights for a location replace earlier rights for the same location */
 static CUresult note_access(struct gs_virtual *own, const CUmemAccessDesc *access, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

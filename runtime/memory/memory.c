@@ -199,8 +199,8 @@ static bool place_range(struct gs_range *range, bool *placed)
     }
 }
 
-/* There is no room now: memory that another stream has freed and not passed, which this one is
- * made to wait for. Inside the gate. */
+/* There is no room now: memory that another stream has freed and not passed, for which this
+ * stream is made to wait. Inside the gate. */
 static bool reuse_behind_another(const struct need *need, CUdeviceptr *address)
 {
     const struct gs_request *request = need->request;

@@ -4,8 +4,8 @@
  * addresses, under gs_memory_lock.
  *
  * Invariants: an opening is in the tree exactly while it is OPEN, and in the list until it is
- * freed, so that a forked child finds every lifeline. One that is NEW or CLOSING belongs to a
- * thread. Of those that are not CLOSING no two have the same token and context. Any thread.
+ * freed, so that a forked child finds every lifeline. An opening that is NEW or CLOSING belongs
+ * to a thread. Of those that are not CLOSING no two have the same token and context. Any thread.
  */
 #include "runtime/memory/openings.h"
 
@@ -86,7 +86,7 @@ void gs_opening_drop(struct gs_opening *opening)
     gs_own_fd_close(&opening->lifeline); /* last: after this the memory may move */
 }
 
-/* Makes it accessible to the device that opens it, and to its own if the process sees that one. */
+/* Makes it accessible to the device that opens it, and to its own if the process sees that device. */
 static CUresult set_access(const struct gs_opening *opening)
 {
     CUmemAccessDesc access[2];
@@ -132,7 +132,7 @@ static CUresult map_opening(struct gs_opening *opening)
     return result;
 }
 
-/* Of a NEW or CLOSING one. */
+/* Of a NEW or CLOSING opening. */
 static void end_opening(struct gs_opening *opening)
 {
     struct gs_opening **at = &openings;
@@ -147,7 +147,7 @@ static void end_opening(struct gs_opening *opening)
     free(opening);
 }
 
-/* Under the lock: the one with the same token and context that is not CLOSING. */
+/* Under the lock: the opening with the same token and context that is not CLOSING. */
 static struct gs_opening *find_same(const struct gs_opening *like)
 {
     struct gs_opening *each = openings;
@@ -173,7 +173,7 @@ static bool is_alive(const struct gs_opening *opening)
     return alive;
 }
 
-/* A CLOSING one, which no work uses any more, stays mapped. False: it is to be ended. */
+/* A CLOSING opening, which no work uses any more, stays mapped. False: it is to be ended. */
 static bool keep_opening(struct gs_opening *opening)
 {
     bool kept, first;
@@ -187,7 +187,7 @@ static bool keep_opening(struct gs_opening *opening)
         kept_count++;
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (first) /* later ones are seen in the looks that follow */
+    if (first) /* later openings are seen in the looks that follow */
         gs_worker_wake_soon();
     return kept;
 }
@@ -229,7 +229,7 @@ static bool was_quiet(const struct kept *kept, const struct gs_opening *opening)
     return i == kept->count || kept->polled[i].revents == 0;
 }
 
-/* One that is to be unmapped, CLOSING from now on; NULL: none. */
+/* An opening that is to be unmapped, CLOSING from now on; NULL: none. */
 static struct gs_opening *take_over(const struct kept *kept, uint64_t now, bool all)
 {
     struct gs_opening *each;

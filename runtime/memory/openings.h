@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * openings.h: memory of other processes that this one has open (CUDA IPC). It is mapped at
+ * openings.h: memory of other processes that this process has open (CUDA IPC). It is mapped at
  * addresses of its own, chunk by chunk, and never moved by this process.
  *
  * Programs open and close the same memory again and again (PyTorch does with its segments). So
@@ -23,7 +23,7 @@
 enum gs_opening_state {
     GS_OPENING_NEW,     /* a thread opens it */
     GS_OPENING_OPEN,    /* the program has it */
-    GS_OPENING_CLOSING, /* a thread closes it; another one may open the memory anew */
+    GS_OPENING_CLOSING, /* a thread closes it; another thread may open the memory anew */
     GS_OPENING_KEPT,    /* closed, and mapped */
 };
 

@@ -69,7 +69,7 @@ static bool give_own(struct gs_device *device)
     return gs_graph_memory_trim(device) || idle != 0;
 }
 
-/* 0 for a device that is not the current one. */
+/* 0 for a device that is not current. */
 static uint64_t free_bytes(const struct gs_device *device)
 {
     size_t free = 0, total;

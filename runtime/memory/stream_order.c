@@ -259,7 +259,7 @@ static struct gs_freed_memory take_first(const struct question *question)
     return memory;
 }
 
-/* Releases one stream's frees, the oldest first, until one has not been passed. True: some are
+/* Releases one stream's frees, the oldest first, until a free has not been passed. True: some are
  * left. */
 static bool collect_stream(struct question *question, bool all)
 {

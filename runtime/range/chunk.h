@@ -19,7 +19,7 @@ static inline bool gs_chunk_is_there(const struct gs_chunk *chunk)
     return chunk->state == GS_CHUNK_RESIDENT || chunk->state == GS_CHUNK_OVER;
 }
 
-/* The chunk has memory, which is mapped at its address if its range has one. */
+/* The chunk has memory, which is mapped at its address if its range has an address. */
 static inline bool gs_chunk_is_mapped(const struct gs_chunk *chunk)
 {
     return gs_chunk_is_there(chunk) && !chunk->adrift;

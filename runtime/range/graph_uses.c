@@ -3,8 +3,8 @@
  * graph_uses.c: owns what is known of executable graphs: the addresses that their kernels get, and
  * how often they were launched (graph_uses.h).
  *
- * Nothing tells that an executable graph is destroyed: the one that was launched longest ago gives
- * way to a new one, and an old handle of the same value is overwritten. State: under
+ * Nothing tells that an executable graph is destroyed: the graph that was launched longest ago gives
+ * way to a new graph, and an old handle of the same value is overwritten. State: under
  * gs_memory_lock. Any thread.
  */
 #include "runtime/range/graph_uses.h"
@@ -27,7 +27,7 @@
 struct addresses {
     uint64_t word[WORDS_MOST];
     unsigned count;
-    bool full; /* of different ones: others are not collected */
+    bool full; /* of different graphs: others are not collected */
 };
 
 static struct known_graph {

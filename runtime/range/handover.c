@@ -366,7 +366,7 @@ static bool can_be_sent(const struct piece *piece)
     return self.given_count < GS_GIVEN_MOST;
 }
 
-/* Gets a descriptor for the chunk's memory: the one with which it came, or a new one. */
+/* Gets a descriptor for the chunk's memory: the descriptor with which it came, or a new descriptor. */
 static bool descriptor_for(const struct gs_chunk *chunk, uint16_t *place)
 {
     if (chunk->descriptor == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * handover.h: device memory that passes to another program, or comes from one, without being
+ * handover.h: device memory that passes to another program, or comes from it, without being
  * released between (lockd/server/handover.h). On its way it is a descriptor. A descriptor that
  * has come is kept for as long as its memory is used, since a driver makes descriptors of its own
  * memory only.
@@ -20,7 +20,7 @@
 /* --- what comes --- */
 
 /* The number of descriptors that may come with the next message; at least `least`, unless a
- * thread forks. They belong to no one until gs_handover_received(), and no child is forked
+ * thread forks. They belong to nobody until gs_handover_received(), and no child is forked
  * meanwhile (see gs_handover_before_fork). */
 unsigned gs_handover_expect(unsigned least);
 void gs_handover_received(void);

@@ -145,7 +145,7 @@ void gs_range_unaccount(struct gs_device *device, uint64_t bytes)
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
-/* It is one of so many chunks that lie evenly between the others. */
+/* Whether the chunk is among `picked` chunks that lie evenly between the others. */
 static bool is_picked(const struct gs_range *range, uint32_t chunk, uint32_t picked)
 {
     const uint64_t count = range->chunk_count;

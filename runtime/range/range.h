@@ -184,7 +184,7 @@ struct gs_range *gs_range_first(CUdeviceptr address, uint64_t bytes);
 const struct gs_range *gs_range_was_at(CUdeviceptr address);
 
 /* True for an address that is not the program's (any more), but ours: of a range that has ended,
- * or beside one. Not for addresses in a range. */
+ * or beside a range. Not for addresses in a range. */
 bool gs_range_is_near(CUdeviceptr address);
 
 /* Adds the range to its device's list. */
@@ -226,8 +226,8 @@ void gs_range_unshare(struct gs_range *range);
 /* Frees all of the range's handles for other processes. */
 void gs_range_forget_exports(struct gs_range *range);
 
-/* True if one of these addresses is in a range, or in one that has ended and still has its
- * address. */
+/* True if one of these addresses is in a range, or in a range that has ended and still has
+ * its address. */
 bool gs_range_overlaps(CUdeviceptr address, uint64_t bytes);
 
 /* Any thread. */

@@ -18,8 +18,8 @@ struct gs_range_tree {
     uint32_t seed;
 };
 
-/* No locks here: the caller has a lock. Nodes are the caller's; the range must not overlap one
- * that is in the tree. */
+/* No locks here: the caller has a lock. Nodes are the caller's; the range must not overlap a
+ * range of the tree. */
 void gs_range_tree_insert(struct gs_range_tree *tree, struct gs_range_tree_node *node);
 
 /* Takes the node with this base out and returns it; NULL if there is none. */

@@ -23,7 +23,7 @@ struct gs_share {
     uint8_t token[16];     /* of the allocation */
 };
 
-/* Makes one that is in no list; the other end of its line is in *theirs. NULL: out of memory or
+/* Makes a share that is in no list; the other end of its line is in *theirs. NULL: out of memory or
  * descriptors. No thread forks meanwhile. */
 struct gs_share *gs_share_new(const uint8_t token[16], int *theirs);
 void gs_share_free(struct gs_share *share);
@@ -32,13 +32,13 @@ void gs_share_free(struct gs_share *share);
 void gs_share_link(struct gs_share *share, const struct gs_range *range);
 void gs_share_unlink(struct gs_share *share);
 
-/* One whose other side has closed its end, or has died; NULL: none. Client thread. */
+/* A share whose other side has closed its end, or has died; NULL: none. Client thread. */
 struct gs_share *gs_shares_ended(void);
 
 /* True if another process has memory of this one open. Client thread. */
 bool gs_shares_any(void);
 
-/* True if another process has ever opened memory of this one: it will open more. Any thread. */
+/* True if another process has ever opened memory of this process: it will open more. Any thread. */
 bool gs_shares_begun(void);
 
 /* True for a moment after memory that was shared has been freed, or has become the program's

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slab.c: owns the pieces of slabs and the lists of slabs that have free ones.
+ * slab.c: owns the pieces of slabs and the lists of slabs that have free pieces.
  *
  * Invariants: a piece is free (its bit is set), live (asked != 0), or retired (neither). A slab
  * is in the list of its class exactly while it has a free piece. Everything happens under

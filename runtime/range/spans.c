@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* Appends a span, or lengthens the last one. */
+/* Appends a span, or lengthens the last. */
 static void append_span(struct gs_spans *spans, uint64_t from, uint64_t to, int32_t value)
 {
     struct gs_span *last = spans->count != 0 ? &spans->list[spans->count - 1] : NULL;

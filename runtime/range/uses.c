@@ -8,7 +8,7 @@
  * (expandable segments) counts as one allocation.
  *
  * State: the bytes of each chunk (in struct gs_chunk), their sum, and the addresses of this
- * window and the one before, under gs_memory_lock. Any thread.
+ * window and the window before, under gs_memory_lock. Any thread.
  */
 #include "runtime/range/uses.h"
 
@@ -27,8 +27,8 @@
 /* An address that a kernel got. */
 struct start {
     uint64_t address;
-    uint64_t launch; /* the last one that had it */
-    bool old;        /* seen in the window before, and not in this one */
+    uint64_t launch; /* the last launch that had it */
+    bool old;        /* seen in the window before, and not in this window */
 };
 
 _Atomic(bool) gs_uses_noted;
@@ -37,7 +37,7 @@ static uint64_t anchor;                  /* address; 0: that of the next use */
 static bool came_back;                   /* that memory was used again */
 static struct start starts[STARTS_MOST]; /* by address */
 static unsigned start_count;
-static uint64_t launch; /* the number of the one that is noted */
+static uint64_t launch; /* the number of the noted launch */
 
 void gs_uses_begin(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * uses.h: which chunks the program uses, as its calls show. If not all chunks fit on the card,
- * this decides which ones are there (swap/placement.h). It is a guess, on which nothing but speed
+ * this decides which chunks are there (swap/placement.h). It is a guess, on which nothing but speed
  * may depend.
  */
 #ifndef GS_RUNTIME_RANGE_USES_H

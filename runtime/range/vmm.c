@@ -166,7 +166,7 @@ CUresult gs_vmm_unmap_at(CUdeviceptr address, uint64_t bytes)
 {
     CUresult result = CUDA_ERROR_UNKNOWN;
 
-    /* again: a mapping that stays would be in the way of the next one for ever */
+    /* again: a mapping that stays would be in the way of the next mapping for ever */
     for (unsigned i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
         result = gs_driver.cuMemUnmap(address, bytes);
     return result;
