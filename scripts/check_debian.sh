@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tries gpushare on a clean Debian: scripts/check_debian.sh RELEASE [--user] [--docs | --deb]. debootstrap makes a Debian of that
+# Tries gpushare on a clean Debian: scripts/check_debian.sh RELEASE [--user] [--demo | --docs | --deb]. debootstrap makes a Debian of that
 # release (bookworm, trixie); what is committed here is cloned into it, into a folder that only its owner may enter; there
-# ./demo.sh --sim and ./test.sh run as root or, with --user, as a user who may use sudo. With --docs scripts/check_docs.sh runs instead, with
+# ./demo.sh --sim and ./test.sh run as root or, with --user, as a user who may use sudo. With --demo only the demo runs, with --docs scripts/check_docs.sh runs instead, with
 # --deb packaging/deb.sh --native: with that release's compiler, hardening flags and lintian.
 # Exit 0 only if all passed.
 # Needs root, debootstrap, git and a network. Nothing of it is seen or left outside of its folder; that is removed at the
@@ -16,12 +16,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage="usage: scripts/check_debian.sh RELEASE [--user] [--docs | --deb]"
+usage="usage: scripts/check_debian.sh RELEASE [--user] [--demo | --docs | --deb]"
 release='' who=root
 commands=("./demo.sh --sim" "./test.sh")
 for word; do
     case $word in
     --user) who=tester ;;
+    --demo) commands=("./demo.sh --sim") ;;
     --docs) commands=("scripts/check_docs.sh --here") ;;
     --deb) commands=("scripts/setup.sh build package && packaging/deb.sh --native ~/packages") ;;
     -h | --help) echo "$usage"; exit 0 ;;
@@ -77,7 +78,7 @@ mount_into_it() {
 inside() { # USER COMMAND
     local home variable words=()
     home=$(awk -F: -v name="$1" '$1 == name { print $6 }' "$root/etc/passwd")
-    for variable in GS_TEST_JOBS http_proxy https_proxy no_proxy PIP_INDEX_URL; do
+    for variable in GS_FORCE_WHEELS GS_TEST_JOBS http_proxy https_proxy no_proxy PIP_INDEX_URL; do
         [ -z "${!variable:-}" ] || words+=("$variable=${!variable}")
     done
     # shellcheck disable=SC2016

@@ -218,8 +218,8 @@ void ctl_answer_deinit(struct ctl_answer *answer)
     free(answer->totals);
     free(answer->remarks);
     free(answer->settings);
-    free(answer->device_busy);
-    free(answer->client_busy);
+    nvml_table_free(&answer->gpus);
+    free(answer->outsiders);
     free(answer->client_pods);
     memset(answer, 0, sizeof *answer);
 }

@@ -9,6 +9,7 @@
 #include "cluster/pods/pods.h"
 #include "common/err.h"
 #include "lockd/base/options.h"
+#include "lockd/nvml/nvml.h"
 #include "lockd/protocol/names.h"
 #include "lockd/protocol/wire_check.h"
 
@@ -67,12 +68,13 @@ struct ctl_answer {
     struct gs_wire_account account; /* of GS_WIRE_ACCOUNT */
     size_t device_count, client_count, total_count, remark_count, setting_count;
     struct gs_wire_end end;
-    /* nvml.c: the part of the last second in which the device, or the program on it, was busy,
-     * per cent; NULL: not asked */
-    int *device_busy, *client_busy;
+    struct nvml_table gpus; /* gpus.c; no GPUs: not asked, or not known */
+    struct ctl_outsider
+        *outsiders; /* gpus.c: processes on GPUs that the daemon does not know */
+    size_t outsider_count;
     struct ctl_pod *client_pods; /* who.c; NULL: not asked, or no program is in a pod */
 };
 
-#define CTL_BUSY_UNKNOWN (-1)
+#define CTL_BUSY_UNKNOWN NVML_UNKNOWN
 
 #endif

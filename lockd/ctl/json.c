@@ -5,6 +5,7 @@
  */
 #include "common/fd.h"
 #include "lockd/base/text.h"
+#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/rates.h"
 #include "lockd/ctl/who.h"
@@ -55,9 +56,9 @@ static void add_figures(json_t *object, const struct lockd_figure *figures, cons
     }
 }
 
-static json_t *busy_json(int percent)
+static json_t *number_or_null(int value)
 {
-    return percent == CTL_BUSY_UNKNOWN ? json_null() : json_integer(percent);
+    return value == NVML_UNKNOWN ? json_null() : json_integer(value);
 }
 
 static json_t *text_or_null(const char *text)
@@ -88,7 +89,7 @@ static json_t *client_json(const struct ctl_answer *answer, size_t index)
         text_or_null(pod->container));
 
     add_figures(object, lockd_program_figures, client);
-    json_object_set_new(object, "busy_percent", busy_json(ctl_client_busy(answer, index)));
+    json_object_set_new(object, "busy_percent", number_or_null(ctl_client_busy(answer, index)));
     return object;
 }
 
@@ -117,7 +118,7 @@ static json_t *device_json(const struct ctl_answer *answer, size_t index)
                   ctl_json_text(device->name), "mode", device->leases != 0 ? "leases" : "open");
 
     add_figures(object, lockd_device_figures, device);
-    json_object_set_new(object, "busy_percent", busy_json(ctl_device_busy(answer, index)));
+    json_object_set_new(object, "busy_percent", number_or_null(ctl_device_busy(answer, index)));
     json_object_set_new(object, "programs", clients_json(answer, uuid));
     return object;
 }
@@ -149,6 +150,38 @@ static json_t *totals_json(const struct gs_wire_totals *totals)
     return object;
 }
 
+static json_t *outsider_json(const struct ctl_outsider *outsider)
+{
+    char user[64] = "";
+
+    if (outsider->uid != CTL_NO_USER)
+        ctl_user_name(outsider->uid, user, sizeof user);
+    return json_pack("{s:i, s:o, s:o, s:o, s:s, s:o, s:o}", "pid", outsider->pid, "uid",
+                     outsider->uid != CTL_NO_USER ? json_integer(outsider->uid) : json_null(),
+                     "user", text_or_null(user), "name", text_or_null(outsider->name), "why",
+                     ctl_why_name(outsider->why), "memory", number_json(outsider->memory),
+                     "busy_percent", number_or_null(outsider->busy));
+}
+
+/* A GPU of the machine, whether programs have used it or not; with the processes on it that are not
+ * programs of the daemon. */
+static json_t *gpu_json(const struct ctl_answer *answer, uint32_t index)
+{
+    const struct nvml_gpu *gpu = &answer->gpus.gpus[index];
+    json_t *others = json_array();
+
+    for (size_t i = 0; i < answer->outsider_count; i++) {
+        if (answer->outsiders[i].gpu == index)
+            json_array_append_new(others, outsider_json(&answer->outsiders[i]));
+    }
+    return json_pack(
+        "{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "index", (int)gpu->index, "uuid",
+        gpu->uuid, "name", gpu->name, "total", number_json(gpu->total), "used",
+        number_json(gpu->used), "busy_percent", number_or_null(gpu->busy), "temperature_c",
+        number_or_null(gpu->temperature), "power_w", number_or_null(gpu->power),
+        "power_limit_w", number_or_null(gpu->power_limit), "other_processes", others);
+}
+
 static json_t *remark_json(const struct gs_wire_remark *remark)
 {
     return json_pack("{s:i, s:o, s:s, s:o, s:b, s:I, s:o}", "pid", remark->pid, "name",
@@ -171,9 +204,13 @@ json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer)
     json_t *root =
         json_pack("{s:b, s:o}", "running", answer->running, "socket", ctl_json_text(ctl->path));
     json_t *devices = json_array(), *totals = json_array(), *remarks = json_array();
+    json_t *gpus = json_array();
 
     for (size_t i = 0; i < answer->device_count; i++)
         json_array_append_new(devices, device_json(answer, i));
+    for (uint32_t i = 0; i < answer->gpus.gpu_count; i++)
+        json_array_append_new(gpus, gpu_json(answer, i));
+    json_object_set_new(root, "gpus", gpus);
     for (size_t i = 0; i < answer->total_count; i++)
         json_array_append_new(totals, totals_json(&answer->totals[i]));
     for (size_t i = 0; i < answer->remark_count; i++)

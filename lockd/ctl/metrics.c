@@ -4,6 +4,7 @@
  * of figures.def that has a metric, and families for values that are one of several names. No
  * state.
  */
+#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/rates.h"
 #include "lockd/ctl/who.h"

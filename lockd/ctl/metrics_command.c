@@ -6,7 +6,7 @@
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/metrics.h"
-#include "lockd/ctl/nvml.h"
+#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/who.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
     code = ctl_ask_status(ctl, &answer);
     if (code != 0 && code != -ENOENT)
         return ctl_fail(ctl);
-    ctl_nvml_look_once(&answer);
+    ctl_gpus_look_once(&answer);
     ctl_pods_look(&answer);
     if (!words.json)
         ctl_metrics_write(stdout, &answer);

@@ -6,7 +6,7 @@
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/ctl.h"
 #include "lockd/ctl/json.h"
-#include "lockd/ctl/nvml.h"
+#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/program.h"
 
 #include <errno.h>
@@ -43,15 +43,15 @@ static int read_uuid(const char *text, uint8_t uuid[UUID_BYTES])
 /* The UUID of a GPU by its number, as nvidia-smi counts. */
 static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
 {
-    struct ctl_nvml *nvml = ctl_nvml_open(CTL_NVML_ONCE);
-    char name[LOCKD_UUID_SIZE] = "";
-    const bool found = ctl_nvml_uuid(nvml, (unsigned)strtoul(text, NULL, 10), name);
-    const char *remark = ctl_nvml_remark(nvml);
+    struct ctl_answer answer = {0};
+    const struct nvml_gpu *gpu;
+    bool found;
 
-    if (remark != NULL)
-        fprintf(stderr, "gpusharectl: %s\n", remark);
-    ctl_nvml_close(nvml);
-    if (found && read_uuid(name, uuid) == 0)
+    ctl_gpus_look_once(&answer);
+    gpu = nvml_gpu_number(&answer.gpus, (unsigned)strtoul(text, NULL, 10));
+    found = gpu != NULL && read_uuid(gpu->uuid, uuid) == 0;
+    ctl_answer_deinit(&answer);
+    if (found)
         return 0;
     return gs_err_set(&ctl->err, -ENODEV, "GPU %s is not known to NVML: give its UUID", text);
 }

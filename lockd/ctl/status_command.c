@@ -5,7 +5,7 @@
 #include "common/size.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/json.h"
-#include "lockd/ctl/nvml.h"
+#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/status_table.h"
 #include "lockd/ctl/who.h"
 #include "lockd/ctl/words.h"
@@ -114,7 +114,7 @@ static enum ctl_exit show_status(struct ctl *ctl, bool json)
 
     if (code != 0 && !(json && code == -ENOENT))
         return ctl_fail(ctl);
-    ctl_nvml_look_once(&answer);
+    ctl_gpus_look_once(&answer);
     ctl_pods_look(&answer);
     if (!json)
         print_text(&answer);

@@ -5,6 +5,7 @@
  */
 #include "common/size.h"
 #include "lockd/base/text.h"
+#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/status_table.h"
 #include "lockd/ctl/terminal.h"
 #include "lockd/ctl/who.h"

@@ -63,16 +63,6 @@ const char *ctl_figure_text(const struct lockd_figure *figure, uint64_t value, c
     }
 }
 
-int ctl_device_busy(const struct ctl_answer *answer, size_t index)
-{
-    return answer->device_busy != NULL ? answer->device_busy[index] : CTL_BUSY_UNKNOWN;
-}
-
-int ctl_client_busy(const struct ctl_answer *answer, size_t index)
-{
-    return answer->client_busy != NULL ? answer->client_busy[index] : CTL_BUSY_UNKNOWN;
-}
-
 const char *ctl_percent(int percent, char *buffer, size_t size)
 {
     if (percent == CTL_BUSY_UNKNOWN)

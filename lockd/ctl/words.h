@@ -17,9 +17,6 @@ const char *ctl_duration(uint64_t ns, char *buffer, size_t size);
 const char *ctl_figure_text(const struct lockd_figure *figure, uint64_t value, char *buffer,
                             size_t size);
 
-/* How busy the device or program at that index is; CTL_BUSY_UNKNOWN: not known. */
-int ctl_device_busy(const struct ctl_answer *answer, size_t index);
-int ctl_client_busy(const struct ctl_answer *answer, size_t index);
 /* "17 %", or "-" for CTL_BUSY_UNKNOWN. */
 const char *ctl_percent(int percent, char *buffer, size_t size);
 /* The share of its time since it connected in which the program was allowed to run, per cent;

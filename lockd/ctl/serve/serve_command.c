@@ -9,7 +9,7 @@
 #include "lockd/ctl/ctl.h"
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/metrics.h"
-#include "lockd/ctl/nvml.h"
+#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/serve/history.h"
 #include "lockd/ctl/serve/http.h"
 #include "lockd/ctl/who.h"
@@ -50,7 +50,7 @@ struct serve {
     char token[TOKEN_MAX + 1];
     struct ctl_answer answer; /* the newest */
     uint64_t answered;        /* when it arrived */
-    struct ctl_nvml *nvml;    /* NULL until there is a device */
+    struct nvml *nvml;        /* NULL until the first look */
 };
 
 static volatile int ended;
@@ -153,12 +153,10 @@ static void look_at_cards(struct serve *serve)
 {
     const char *remark;
 
-    if (serve->answer.device_count == 0)
-        return;
     if (serve->nvml == NULL)
-        serve->nvml = ctl_nvml_open(CTL_NVML_KEPT);
-    ctl_nvml_look(serve->nvml, &serve->answer);
-    remark = ctl_nvml_remark(serve->nvml);
+        serve->nvml = nvml_open(NVML_KEPT);
+    ctl_gpus_look(serve->nvml, &serve->answer);
+    remark = nvml_remark(serve->nvml);
     if (remark != NULL)
         fprintf(stderr, "gpusharectl: %s\n", remark);
 }
@@ -389,7 +387,7 @@ static enum ctl_exit serve_run(struct ctl *ctl, int argc, char **argv)
     if (serve.history != NULL)
         exit_code = run_server(&serve, listener);
     history_free(serve.history);
-    ctl_nvml_close(serve.nvml);
+    nvml_close(serve.nvml);
     ctl_answer_deinit(&serve.answer);
     return exit_code;
 }

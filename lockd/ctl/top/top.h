@@ -6,7 +6,7 @@
 #ifndef GS_LOCKD_CTL_TOP_TOP_H
 #define GS_LOCKD_CTL_TOP_TOP_H
 
-#include "lockd/ctl/nvml.h"
+#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/program.h"
 #include "lockd/ctl/rates.h"
 
@@ -73,7 +73,7 @@ struct top_chosen {
 
 struct top {
     struct ctl *ctl;
-    struct ctl_nvml *nvml; /* NULL: there is none */
+    struct nvml *nvml; /* NULL: there is none */
     struct ctl_answer now, before;
     uint64_t at, elapsed;
     struct top_history history[TOP_DEVICES];

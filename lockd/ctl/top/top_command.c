@@ -40,7 +40,7 @@ static bool hung_up(void)
 /* Shows a fault of NVML once, if there is no other message. */
 static void show_remark(struct top *top)
 {
-    const char *remark = top->message[0] == '\0' ? ctl_nvml_remark(top->nvml) : NULL;
+    const char *remark = top->message[0] == '\0' ? nvml_remark(top->nvml) : NULL;
 
     if (remark != NULL)
         snprintf(top->message, sizeof top->message, "%s", remark);
@@ -103,7 +103,7 @@ static enum ctl_exit print_json(struct top *top, uint64_t interval_ns, uint64_t 
                                    (long)(interval_ns % 1000000000u)};
 
     for (uint64_t i = 0; i < count; i++) {
-        const char *remark = ctl_nvml_remark(top->nvml);
+        const char *remark = nvml_remark(top->nvml);
 
         if (remark != NULL)
             fprintf(stderr, "gpusharectl: %s\n", remark);
@@ -154,14 +154,14 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
         return CTL_FAILED;
     top->ctl = ctl;
     top->pending.pidfd = -1;
-    top->nvml = ctl_nvml_open(CTL_NVML_KEPT);
+    top->nvml = nvml_open(NVML_KEPT);
     if (top_look_take(top) != 0)
         code = ctl_fail(ctl);
     else
         code = words.json ? print_json(top, words.interval_ns, words.count)
                           : show_screen(top, words.interval_ns);
     top_look_deinit(top);
-    ctl_nvml_close(top->nvml);
+    nvml_close(top->nvml);
     free(top);
     return code;
 }

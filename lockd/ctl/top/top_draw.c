@@ -6,6 +6,7 @@
  */
 #include "common/size.h"
 #include "lockd/base/text.h"
+#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/terminal.h"
 #include "lockd/ctl/top/top_draw.h"
 #include "lockd/ctl/top/top_graph.h"

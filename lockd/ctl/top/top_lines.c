@@ -3,6 +3,7 @@
  * top_lines.c: the programs as lines: filtered by user, sorted within their device; and the chosen
  * line. The chosen program stays the same when its line moves.
  */
+#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/top/top_lines.h"
 #include "lockd/ctl/words.h"
 

@@ -3,6 +3,7 @@
  * top_look.c: keeps the last two answers of the daemon, and for each device a history of samples.
  */
 #include "lockd/ctl/ask.h"
+#include "lockd/ctl/gpus.h"
 #include "lockd/ctl/top/top_look.h"
 #include "lockd/ctl/who.h"
 #include "lockd/ctl/words.h"
@@ -68,7 +69,7 @@ int top_look_take(struct top *top)
     code = ctl_ask_status(top->ctl, &answer);
     if (code != 0)
         return code;
-    ctl_nvml_look(top->nvml, &answer);
+    ctl_gpus_look(top->nvml, &answer);
     ctl_pods_look(&answer);
     ctl_answer_deinit(&top->before);
     top->before = top->now;

@@ -121,7 +121,7 @@ class CtlTest(CtlCase):
         for command in (["status"], ["pause", "all"], ["set", "idle", "10"], ["move", "1", "0"]):
             self.assertIn("no gpushare-lockd is running", self.ctl(*command, code=3, environment=nowhere))
         self.assertEqual(json.loads(self.ctl("status", "--json", environment=nowhere)),
-                         {"running": False, "socket": nowhere["GPUSHARE_SOCKET"]})
+                         {"running": False, "socket": nowhere["GPUSHARE_SOCKET"], "gpus": []})
 
     def test_help_lists_all_commands(self):
         text = self.ctl("--help")

@@ -74,7 +74,7 @@ class FaultsTest(unittest.TestCase):
         return device["busy_percent"], device["programs"][0]["busy_percent"]
 
     def expect_remark(self, said, what):
-        self.assertRegex(said, f"^gpusharectl: NVML {what}: BUSY is not known\n$")
+        self.assertRegex(said, f"^gpusharectl: NVML {what}: BUSY and other processes are not known\n$")
 
     def test_status_and_metrics_show_the_rest(self):
         for fault, what in (("hang", "did not answer within [0-9.]+ s"), ("hang-asked", "did not answer within [0-9.]+ s"),
@@ -142,7 +142,7 @@ class FaultsTest(unittest.TestCase):
         top.wait(lambda text: "any key" in text.lower() or "help" in text.lower(), PATIENCE, "the help")
         top.press("?")
         top.wait(lambda text: "did not answer within" in text, PATIENCE, "the remark")
-        self.assertIn("BUSY is not known", top.text())  # in 80 columns
+        self.assertIn("BUSY and other processes are not known", top.text())  # in 80 columns
         top.press("q")
         self.assertEqual(top.process.wait(PATIENCE), 0)
 

@@ -22,7 +22,7 @@ from card import PATIENCE, Card, wait_for  # noqa: E402
 TOKEN = "watched-by-a-test"
 EVIL = "<img src=x onerror=alert(1)>"  # the longest name that the kernel shows in full has 31 bytes
 QUANTUM_MS = 200
-BUSY_PERCENT = 37  # what the fake management library says of each card
+BUSY_PERCENT = 37  # what the simulated management library says of each card
 
 
 class Watched(Card):
@@ -37,7 +37,7 @@ class Watched(Card):
             file.write(TOKEN + "\n")
         ctl = os.path.join(build, "lockd", "gpusharectl")
         self.server = self.start([ctl, "--socket", self.socket, "serve", "--listen", "127.0.0.1:0", "--token-file", self.token_file],
-                                 **({"LD_LIBRARY_PATH": os.path.join(build, "tests/lockd/ctl/nvml"), "FAKE_NVML": f"*:{BUSY_PERCENT}", "GPUSHARE_NVML_WAIT": "60"} if nvml else {}))
+                                 **({"LD_LIBRARY_PATH": os.path.join(build, "tests/simcuda/nvml"), "SIMCUDA_BUSY": str(BUSY_PERCENT), "GPUSHARE_NVML_WAIT": "60"} if nvml else {}))
         self.port = int(re.match(r"serving http://[^/]*:(\d+)/", self.server.stdout.readline())[1])
         self.page = f"http://127.0.0.1:{self.port}/?token={TOKEN}"
 

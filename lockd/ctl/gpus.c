@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpus.c: joins the daemon's answer with what NVML tells about the GPUs and their processes. A
+ * process that NVML lists and the daemon does not know is an outsider: gpushare can neither move its
+ * memory nor stop it. No state.
+ */
+#include "lockd/ctl/gpus.h"
+
+#include "lockd/base/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const struct nvml_gpu *ctl_gpu_of(const struct ctl_answer *answer, const uint8_t uuid[16])
+{
+    char text[LOCKD_UUID_SIZE];
+
+    return nvml_gpu(&answer->gpus, lockd_uuid_text(uuid, text));
+}
+
+int ctl_device_of(const struct ctl_answer *answer, const struct nvml_gpu *gpu)
+{
+    for (size_t i = 0; i < answer->device_count; i++) {
+        if (ctl_gpu_of(answer, answer->devices[i].uuid) == gpu)
+            return (int)i;
+    }
+    return -1;
+}
+
+const char *ctl_why_name(enum ctl_why why)
+{
+    static const char *const names[] = {[CTL_UNPREPARED] = "unprepared",
+                                        [CTL_ELSEWHERE] = "elsewhere",
+                                        [CTL_HIDDEN] = "hidden",
+                                        [CTL_ENDED] = "ended"};
+
+    return names[why];
+}
+
+int ctl_device_busy(const struct ctl_answer *answer, size_t index)
+{
+    const struct nvml_gpu *gpu = ctl_gpu_of(answer, answer->devices[index].uuid);
+
+    return gpu != NULL ? gpu->busy : CTL_BUSY_UNKNOWN;
+}
+
+static const struct nvml_process *process_of(const struct ctl_answer *answer,
+                                             const struct gs_wire_client *client,
+                                             const struct nvml_gpu *gpu)
+{
+    return client->pid > 0 && (client->flags & GS_CLIENT_FOREIGN) == 0
+               ? nvml_process(&answer->gpus, gpu, client->pid)
+               : NULL;
+}
+
+int ctl_client_busy(const struct ctl_answer *answer, size_t index)
+{
+    const struct gs_wire_client *client = &answer->clients[index];
+    const struct nvml_gpu *gpu =
+        client->condition != GS_CONDITION_NO_DEVICE ? ctl_gpu_of(answer, client->uuid) : NULL;
+    const struct nvml_process *process;
+
+    if (gpu == NULL || client->pid <= 0 || (client->flags & GS_CLIENT_FOREIGN) != 0)
+        return CTL_BUSY_UNKNOWN;
+    process = process_of(answer, client, gpu);
+    if (process != NULL)
+        return process->busy;
+    return gpu->samples == 1 ? 0 : CTL_BUSY_UNKNOWN; /* idle processes have no samples */
+}
+
+const char *ctl_heat_text(const struct nvml_gpu *gpu, char *buffer)
+{
+    int at = 0;
+
+    buffer[0] = '\0';
+    if (gpu != NULL && gpu->temperature != NVML_UNKNOWN)
+        at = snprintf(buffer, CTL_HEAT_SIZE, "%d C", gpu->temperature);
+    if (gpu != NULL && gpu->power != NVML_UNKNOWN)
+        at += snprintf(buffer + at, CTL_HEAT_SIZE - (size_t)at, "%s%d", at != 0 ? ", " : "",
+                       gpu->power);
+    if (gpu != NULL && gpu->power != NVML_UNKNOWN)
+        snprintf(buffer + at, CTL_HEAT_SIZE - (size_t)at,
+                 gpu->power_limit != NVML_UNKNOWN ? " of %d W" : " W", gpu->power_limit);
+    return buffer;
+}
+
+/* Whether the daemon knows the process, on any device: also before its first context there. */
+static bool is_program(const struct ctl_answer *answer, int32_t pid)
+{
+    for (size_t i = 0; i < answer->client_count; i++) {
+        if (answer->clients[i].pid == pid &&
+            (answer->clients[i].flags & GS_CLIENT_FOREIGN) == 0)
+            return true;
+    }
+    return false;
+}
+
+static enum ctl_why find_why(int32_t pid)
+{
+    char path[64], line[4608];
+    enum ctl_why why = CTL_UNPREPARED;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/maps", pid);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return errno == ENOENT ? CTL_ENDED : CTL_HIDDEN;
+    while (why == CTL_UNPREPARED && fgets(line, sizeof line, file) != NULL) {
+        if (strstr(line, "/libgpushare.so") != NULL)
+            why = CTL_ELSEWHERE;
+    }
+    if (ferror(file) != 0)
+        why = CTL_HIDDEN;
+    fclose(file);
+    return why;
+}
+
+static void find_name(struct ctl_outsider *outsider)
+{
+    char path[64];
+    struct stat st;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d", outsider->pid);
+    outsider->uid = stat(path, &st) == 0 ? st.st_uid : CTL_NO_USER;
+    snprintf(path, sizeof path, "/proc/%d/comm", outsider->pid);
+    file = fopen(path, "re");
+    if (file != NULL) {
+        if (fgets(outsider->name, sizeof outsider->name, file) == NULL)
+            outsider->name[0] = '\0';
+        fclose(file);
+    }
+    outsider->name[strcspn(outsider->name, "\n")] = '\0';
+    lockd_text_clean(outsider->name, sizeof outsider->name);
+}
+
+static void find_outsiders(struct ctl_answer *answer)
+{
+    answer->outsiders = calloc(answer->gpus.process_count + 1u, sizeof *answer->outsiders);
+    for (uint32_t i = 0; answer->outsiders != NULL && i < answer->gpus.process_count; i++) {
+        const struct nvml_process *process = &answer->gpus.processes[i];
+        struct ctl_outsider *outsider = &answer->outsiders[answer->outsider_count];
+
+        if (process->listed == 0 || is_program(answer, process->pid))
+            continue;
+        *outsider = (struct ctl_outsider){.gpu = process->gpu,
+                                          .pid = process->pid,
+                                          .why = find_why(process->pid),
+                                          .busy = process->busy,
+                                          .memory = process->memory};
+        find_name(outsider);
+        answer->outsider_count++;
+    }
+}
+
+void ctl_gpus_look(struct nvml *nvml, struct ctl_answer *answer)
+{
+    const struct nvml_table *table = nvml_look(nvml);
+
+    if (table == NULL || answer->gpus.gpus != NULL ||
+        nvml_table_copy(&answer->gpus, table) != 0)
+        return;
+    find_outsiders(answer);
+}
+
+void ctl_gpus_look_once(struct ctl_answer *answer)
+{
+    struct nvml *nvml = nvml_open(NVML_ONCE);
+    const char *remark;
+
+    ctl_gpus_look(nvml, answer);
+    remark = nvml_remark(nvml);
+    if (remark != NULL)
+        fprintf(stderr, "gpusharectl: %s\n", remark);
+    nvml_close(nvml);
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What gpusharectl shows of the machine beside the daemon's own programs: GPUs without programs, and processes on GPUs that are not
+prepared. Two simulated cards with their libnvidia-ml.so.1.
+
+usage: test_machine.py --build BUILD [unittest options]"""
+import json
+import os
+import pwd
+import shutil
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../runtime"))
+from card import MIB, BuildTest, Card, main, wait_for  # noqa: E402
+
+USER = pwd.getpwuid(os.getuid()).pw_name
+
+
+class MachineTest(BuildTest):
+    def setUp(self):
+        self.card = self.enterContext(Card(self.build, memory="256MiB", SIMCUDA_DEVICES="2", SIMCUDA_CONTEXT_MEMORY="4MiB",
+                                           SIMCUDA_KERNELS=os.path.join(self.build, "samples", "hog_standin.so")))
+
+    def ctl(self, *words):
+        code, out, err = self.card.run([os.path.join(self.build, "lockd", "gpusharectl"), *words], GPUSHARE_NVML_WAIT="60",
+                                       LD_LIBRARY_PATH=os.path.join(self.build, "tests", "simcuda", "nvml"))
+        self.assertEqual((code, err), (0, ""), out)
+        return out
+
+    def gpus(self):
+        return json.loads(self.ctl("status", "--json"))["gpus"]
+
+    def hog(self, name, share, prepared, card=0):
+        """A program of that name on one of the cards."""
+        path = os.path.join(self.card.folder, name)
+        shutil.copy(os.path.join(self.build, "samples", "hog"), path)
+        if prepared:
+            self.card.run([os.path.join(self.build, "rewriter", "gpushare-patch"), "-q", path])
+        return self.card.start([path, "--share", str(share), "--rounds", "1000000", "--seconds", "600", "--cpu-ms", "5", "--quiet"],
+                               CUDA_VISIBLE_DEVICES=str(card))
+
+    def both(self):
+        """An unprepared program with half of card 1, and a prepared one there; the gpus then."""
+        other = self.hog("jupyter", 0.5, False, 1)
+        self.assertTrue(wait_for(lambda: any((p["memory"] or 0) > 100 * MIB for p in self.gpus()[1]["other_processes"])))
+        program = self.hog("train", 0.25, True, 1)
+        self.assertTrue(wait_for(lambda: json.loads(self.ctl("status", "--json"))["devices"]))
+        return other, program, self.gpus()
+
+    def test_json_has_all_gpus_and_their_other_processes(self):
+        other, program, gpus = self.both()
+        self.assertEqual([g["index"] for g in gpus], [0, 1])
+        self.assertEqual([g["total"] for g in gpus], [256 * MIB] * 2)
+        self.assertEqual(gpus[0]["other_processes"], [])  # a card without programs is there, too
+        self.assertEqual(gpus[1]["uuid"], json.loads(self.ctl("status", "--json"))["devices"][0]["uuid"])
+        found, = gpus[1]["other_processes"]  # not the prepared one
+        self.assertEqual((found["pid"], found["user"], found["name"], found["why"]), (other.pid, USER, "jupyter", "unprepared"))
+        self.assertGreater(found["memory"], 128 * MIB)
+        self.assertLess(found["memory"], 140 * MIB)
+        for gpu in gpus:
+            self.assertGreater(gpu["temperature_c"], 20)
+            self.assertEqual(gpu["power_limit_w"], 350)
+        self.assertNotIn(program.pid, [found["pid"]])
+
+    def test_prepared_program_of_another_daemon_is_elsewhere(self):
+        with Card(self.build, SIMCUDA_DEVICES="2") as second:
+            self.card.environment["GPUSHARE_SOCKET"] = second.socket
+            self.hog("other", 0.25, True)
+            self.card.environment["GPUSHARE_SOCKET"] = self.card.socket
+            self.assertTrue(wait_for(lambda: [p["why"] for p in self.gpus()[0]["other_processes"]] == ["elsewhere"]))
+
+
+if __name__ == "__main__":
+    main()
