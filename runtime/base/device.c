@@ -280,6 +280,16 @@ CUresult gs_context_ask(CUcontext handle)
     return may_be_final(result) ? result : CUDA_SUCCESS;
 }
 
+CUresult gs_context_refusal(void)
+{
+    CUcontext current = NULL;
+    CUresult result = gs_driver.cuCtxGetCurrent(&current);
+
+    if (result == CUDA_SUCCESS)
+        result = current != NULL ? gs_context_check(current) : CUDA_ERROR_INVALID_CONTEXT;
+    return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUcontext gs_context_home(CUcontext handle)
 {
     const struct gs_context *context = NULL;

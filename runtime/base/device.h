@@ -220,6 +220,10 @@ void gs_context_failed(CUcontext handle, CUresult result);
  * context has failed for good; else CUDA_SUCCESS. Any thread. */
 CUresult gs_context_ask(CUcontext handle);
 
+/* The driver's answer to a call with wrong arguments, which it looks at last: that there is no
+ * current context, or that it has failed for good, or CUDA_ERROR_INVALID_VALUE. Any thread. */
+CUresult gs_context_refusal(void);
+
 extern _Atomic(bool) gs_any_suspect; /* relaxed: some context is; the driver is asked */
 
 /* The driver allocates nothing in a context that has failed for good. Our memory needs no

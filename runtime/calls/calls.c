@@ -7,6 +7,7 @@
  * only the result is looked at. Any thread.
  */
 #include "runtime/client/client.h"
+#include "runtime/base/device.h"
 #include "runtime/base/driver.h"
 #include "runtime/calls/freed.h"
 #include "runtime/gate/gate.h"
@@ -126,7 +127,7 @@ static void bound_work(CUstream stream, unsigned call)
         CUresult result;                                                                       \
                                                                                                \
         if (REFUSED_##family args)                                                             \
-            return CUDA_ERROR_INVALID_VALUE;                                                   \
+            return gs_context_refusal();                                                       \
         pass = ENTER(family, stream);                                                          \
         if (__builtin_expect(pass == GS_PASS_REFUSED, 0))                                      \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                   \

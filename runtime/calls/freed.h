@@ -52,17 +52,29 @@ static inline bool gs_freed_side(CUmemorytype type, CUdeviceptr address, uint64_
            (gs_memory_is_refused(address, 0) || gs_memory_is_refused(address + offset, bytes));
 }
 
+/* a pitch or height of 0 stands for what is copied and what is before it */
+static inline uint64_t gs_freed_step(uint64_t step, uint64_t before, uint64_t copied)
+{
+    return step != 0 ? step : before + copied;
+}
+
+#define GS_FREED_PITCH(copy, side)                                                             \
+    gs_freed_step((copy)->side##Pitch, (copy)->side##XInBytes, (copy)->WidthInBytes)
+#define GS_FREED_HEIGHT(copy, side)                                                            \
+    gs_freed_step((copy)->side##Height, (copy)->side##Y, (copy)->Height)
 #define GS_FREED_SIDE_2D(copy, side)                                                           \
-    gs_freed_side((copy)->side##MemoryType, (copy)->side##Device,                              \
-                  (copy)->side##Y *(copy)->side##Pitch + (copy)->side##XInBytes,               \
-                  gs_freed_extent((copy)->side##Pitch, (copy)->WidthInBytes, (copy)->Height))
-#define GS_FREED_SIDE_3D(copy, side)                                                           \
     gs_freed_side(                                                                             \
         (copy)->side##MemoryType, (copy)->side##Device,                                        \
-        ((copy)->side##Z * (copy)->side##Height + (copy)->side##Y) * (copy)->side##Pitch +     \
-            (copy)->side##XInBytes,                                                            \
-        gs_freed_extent((copy)->side##Pitch, (copy)->WidthInBytes,                             \
-                        gs_freed_extent((copy)->side##Height, (copy)->Height, (copy)->Depth)))
+        (copy)->side##Y *GS_FREED_PITCH(copy, side) + (copy)->side##XInBytes,                  \
+        gs_freed_extent(GS_FREED_PITCH(copy, side), (copy)->WidthInBytes, (copy)->Height))
+#define GS_FREED_SIDE_3D(copy, side)                                                           \
+    gs_freed_side((copy)->side##MemoryType, (copy)->side##Device,                              \
+                  ((copy)->side##Z * GS_FREED_HEIGHT(copy, side) + (copy)->side##Y) *          \
+                          GS_FREED_PITCH(copy, side) +                                         \
+                      (copy)->side##XInBytes,                                                  \
+                  gs_freed_extent(GS_FREED_PITCH(copy, side), (copy)->WidthInBytes,            \
+                                  gs_freed_extent(GS_FREED_HEIGHT(copy, side), (copy)->Height, \
+                                                  (copy)->Depth)))
 
 static inline bool gs_freed_2d(const CUDA_MEMCPY2D_v2 *copy)
 {

@@ -44,6 +44,15 @@ static bool is_refused_by_capture(void)
            gs_driver.cuMemAlloc_v2(&nothing, 0) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+/* the same for a call that needs no current context */
+static bool is_free_refused_by_capture(void)
+{
+    const CUdeviceptr unknown = 1;
+
+    return gs_capture_is_any() && !gs_runtime.config.disabled &&
+           gs_driver.cuMemFree_v2(unknown) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct gs_device *device;
@@ -97,7 +106,7 @@ CUresult __wrap_cuMemFree_v2(CUdeviceptr dptr)
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (is_refused_by_capture())
+    if (is_free_refused_by_capture())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (dptr != 0) {
         result = gs_memory_free(dptr, NULL, &ours);

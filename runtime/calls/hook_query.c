@@ -78,26 +78,20 @@ CUresult __wrap_cuDeviceTotalMem_v2(size_t *bytes, CUdevice_v1 dev)
 CUresult __wrap_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
     struct gs_allocation allocation;
-    CUcontext context = NULL;
+    enum gs_memory_found found;
     CUresult result;
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (pbase == NULL && psize == NULL) /* the driver has an answer to that */
+    found = gs_memory_find(dptr, &allocation);
+    if (found == GS_MEMORY_FOREIGN ||
+        (pbase == NULL && psize == NULL)) /* the driver has an answer to that */
         return gs_driver.cuMemGetAddressRange_v2(pbase, psize, dptr);
-    switch (gs_memory_find(dptr, &allocation)) {
-    case GS_MEMORY_FOREIGN:
-        return gs_driver.cuMemGetAddressRange_v2(pbase, psize, dptr);
-    case GS_MEMORY_HOLE:
-        return CUDA_ERROR_NOT_FOUND;
-    default:
-        break;
-    }
-    result = gs_driver.cuCtxGetCurrent(&context);
-    if (result == CUDA_SUCCESS)
-        result = context != NULL ? gs_context_check(context) : CUDA_ERROR_INVALID_CONTEXT;
-    if (result != CUDA_SUCCESS)
+    result = gs_context_refusal(); /* what the driver looks at first */
+    if (result != CUDA_ERROR_INVALID_VALUE)
         return result;
+    if (found == GS_MEMORY_HOLE)
+        return CUDA_ERROR_NOT_FOUND;
     if (pbase != NULL)
         *pbase = allocation.base;
     if (psize != NULL)

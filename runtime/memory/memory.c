@@ -291,8 +291,12 @@ CUresult gs_memory_allocate(const struct gs_request *request, CUdeviceptr *addre
                         .reserved = small ? GS_SLAB_BYTES
                                           : (request->bytes + granule - 1) / granule * granule,
                         .slab_for = small ? request->bytes : 0};
-    CUresult result = gs_driver.cuCtxGetCurrent(&need.context);
+    CUresult result = CUDA_SUCCESS;
 
+    if (request->position != NULL) /* the thread may have another current context, or none */
+        need.context = request->position->context;
+    else
+        result = gs_driver.cuCtxGetCurrent(&need.context);
     if (result == CUDA_SUCCESS)
         result = gs_context_check(need.context);
     if (result != CUDA_SUCCESS)

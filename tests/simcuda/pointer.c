@@ -199,8 +199,10 @@ static CUresult attribute_set(const void *value, CUpointer_attribute attribute,
 
     if (!value || (!subject.allocation && !subject.mapping))
         return CUDA_ERROR_INVALID_VALUE;
-    return attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS
-                                                         : CUDA_ERROR_INVALID_VALUE;
+    if (attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        return CUDA_ERROR_INVALID_VALUE;
+    return subject.allocation ? CUDA_SUCCESS
+                              : CUDA_ERROR_NOT_SUPPORTED; /* an H100, driver 580 */
 }
 
 /* -- managed memory -- */

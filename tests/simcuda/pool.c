@@ -3,7 +3,8 @@
  * pool.c: owns memory pools and stream-ordered allocation.
  *
  * cuMemAllocAsync takes its memory at once; cuMemFreeAsync gives it back to the card when the
- * stream gets there. A pool keeps nothing: what it has reserved is what is in use. Freed but
+ * stream gets there. A pool keeps nothing: what it has reserved is what is in use, in steps of
+ * 32 MiB (as an H100, driver 580). Freed but
  * not yet reached by the stream, memory is still counted; an allocation that finds the card
  * full waits for that. Invariants: a pool that was destroyed lives until its last allocation is
  * freed. Threads: any, under sim.lock; frees run on workers and take it.
@@ -11,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "tests/simcuda/graph.h"
+
+#define STEP_BYTES ((uint64_t)32 << 20)
 
 struct sim_pool {
     unsigned device;
@@ -78,9 +81,12 @@ static CUresult alloc_async(struct sim_call *call, CUdeviceptr *out, size_t size
         *out = 0;
         return CUDA_SUCCESS;
     }
+    CUresult result = sim_capture_check_submit(stream);
+    if (result)
+        return result;
     if (stream->capture) /* memory of the graph: no pool has it */
         return sim_graph_memory_alloc(stream, size, out);
-    CUresult result = sim_alloc(stream->context, size, SIM_DEVICE, &allocation);
+    result = sim_alloc(stream->context, size, SIM_DEVICE, &allocation);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         result = sim_context_drain(stream->context);
         result = result ? result : sim_alloc(stream->context, size, SIM_DEVICE, &allocation);
@@ -120,6 +126,9 @@ static CUresult free_async(struct sim_call *call, CUdeviceptr address,
 
     if (!stream)
         return call->result;
+    const CUresult refused = sim_capture_check_submit(stream);
+    if (refused)
+        return refused;
     if (stream->capture)
         return sim_graph_memory_free(stream, address);
     if (!allocation || allocation->range.start != address || allocation->freeing ||
@@ -213,7 +222,11 @@ static CUresult pool_attribute(CUmemoryPool handle, CUmemPool_attribute attribut
     if (!number)
         return CUDA_ERROR_INVALID_VALUE;
     if (!set) {
-        memcpy(value, number, sizeof *number);
+        const bool reserved = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+                              attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
+        const uint64_t bytes =
+            reserved ? (*number + STEP_BYTES - 1) / STEP_BYTES * STEP_BYTES : *number;
+        memcpy(value, &bytes, sizeof bytes);
         return CUDA_SUCCESS;
     }
     uint64_t wanted = 0;
