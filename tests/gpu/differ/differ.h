@@ -59,7 +59,7 @@ struct world {
     void *driver;
     uint64_t random;
     CUcontext primary, second;
-    struct memory memory[MEMORIES], last_freed;
+    struct memory memory[MEMORIES];
     struct memory
         *picked; /* the allocation in which the last pick_address() lies; NULL: none */
     struct {

@@ -37,7 +37,6 @@ static void keep(struct memory *slot, CUdeviceptr start, size_t bytes, enum memo
 
 static void forget(struct memory *slot)
 {
-    world.last_freed = *slot;
     memset(slot, 0, sizeof *slot);
 }
 
@@ -101,17 +100,15 @@ static void release(void)
     start = slot->start;
     if (how == 0)
         start += 1 + pick((unsigned)slot->bytes);
-    else if (how == 1)
-        start = world.last_freed.start;
     else if (how == 2)
         start = 0;
-    for (unsigned i = 0; how == 1 && i < MEMORIES; i++) /* it may have been given out again */
-        if (world.memory[i].start == start && start != 0)
-            slot = &world.memory[i];
-    tell(how == 0 ? " inside" : how == 1 ? " freed before" : how == 2 ? " null" : "");
-    if (answer(CALL(cuMemFree_v2, cuMemFree_v3020)(start)) == CUDA_SUCCESS &&
-        start == slot->start)
-        forget(slot);
+    tell(how == 0 ? " inside" : how == 1 ? " twice" : how == 2 ? " null" : "");
+    if (answer(CALL(cuMemFree_v2, cuMemFree_v3020)(start)) != CUDA_SUCCESS ||
+        start != slot->start)
+        return;
+    forget(slot);
+    if (how == 1) /* at once: where the next allocation lies is the driver's affair */
+        answer(CALL(cuMemFree_v2, cuMemFree_v3020)(start));
 }
 
 static void free_and_total(void)
