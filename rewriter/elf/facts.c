@@ -19,6 +19,7 @@
 #define CHUNK     (1u << 17) /* bytes read at a time; stays in the cache */
 #define OVERLAP   128u       /* bytes kept between chunks, more than the longest name */
 #define MAX_FOUND (1u << 20) /* imports; the table has about 500 names */
+#define MAX_NAMED 256u       /* names of libraries; a program has a few */
 
 static int add_import(struct elf_facts *facts, size_t *room, struct elf_import import)
 {
@@ -179,6 +180,48 @@ static void look_for_names(struct elf_facts *facts, const uint8_t *bytes, size_t
     }
 }
 
+static bool is_path_character(char c)
+{
+    return is_letter(c) || (c >= '0' && c <= '9') || (c != '\0' && strchr("+-./", c) != NULL);
+}
+
+static void add_library(struct elf_facts *facts, const char *name, size_t length)
+{
+    char **list;
+
+    for (size_t i = 0; i < facts->library_count; i++)
+        if (strlen(facts->libraries[i]) == length &&
+            memcmp(facts->libraries[i], name, length) == 0)
+            return;
+    list = reallocarray(facts->libraries, facts->library_count + 1, sizeof *list);
+    if (list == NULL)
+        return;
+    facts->libraries = list;
+    list[facts->library_count] = strndup(name, length);
+    facts->library_count += list[facts->library_count] != NULL;
+}
+
+/* Takes the names libX.so and libX.so.N, with or without folders. Strings of Rust and Go have no
+ * end: what follows ".so" and is no version is not part of the name. */
+static void look_for_libraries(struct elf_facts *facts, const uint8_t *bytes, size_t length)
+{
+    const char *text = (const char *)bytes, *at = text, *end = text + length;
+
+    while (facts->library_count < MAX_NAMED &&
+           (at = memmem(at, (size_t)(end - at), ".so", 3)) != NULL) {
+        const char *start = at, *stop = at + 3;
+
+        while (start > text && is_path_character(start[-1]))
+            start--;
+        while (stop + 1 < end && *stop == '.' && stop[1] >= '0' && stop[1] <= '9')
+            for (stop++; stop < end && *stop >= '0' && *stop <= '9';)
+                stop++;
+        if (at - start > 1 && stop - start < OVERLAP)
+            add_library(facts, start, (size_t)(stop - start));
+        at += 3;
+    }
+}
+
 /* Programs that carry others: PyInstaller's starts itself again, and that one is routed. */
 static void look_for_packers(struct elf_facts *facts, const uint8_t *bytes, size_t length)
 {
@@ -208,6 +251,7 @@ static int search_segment(struct elf_facts *facts, const struct elf_image *image
         if (!facts->names_cudart)
             facts->names_cudart = holds_text(buffer, kept + n, "libcudart.so");
         look_for_names(facts, buffer, kept + n);
+        look_for_libraries(facts, buffer, kept + n);
         offset += n;
         size -= n;
         n += kept;
@@ -273,8 +317,25 @@ int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool 
     return ret;
 }
 
+bool elf_facts_in_bytes(const struct elf_source *source)
+{
+    const struct elf_image image = {.source = *source};
+    struct elf_facts facts = {0};
+    uint8_t *buffer = malloc(CHUNK + OVERLAP);
+    bool found = buffer != NULL &&
+                 search_segment(&facts, &image, 0, source->size, buffer, NULL) == 0 &&
+                 (facts.cudart_static || facts.looks_up_enough);
+
+    free(buffer);
+    elf_facts_deinit(&facts);
+    return found;
+}
+
 void elf_facts_deinit(struct elf_facts *facts)
 {
+    for (size_t i = 0; i < facts->library_count; i++)
+        free(facts->libraries[i]);
+    free(facts->libraries);
     free(facts->imports);
     *facts = (struct elf_facts){0};
 }

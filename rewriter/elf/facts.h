@@ -39,6 +39,8 @@ struct elf_facts {
     bool names_cudart;          /* holds the string libcudart.so */
     const char *looked_up;      /* first driver function that its data names, or NULL */
     bool looks_up_enough;       /* the names are no chance */
+    char **libraries;           /* names of libraries in its data: dlopen may get them */
+    size_t library_count;
 };
 
 /* Reads symbols and data of the image. Unless `all` is set, stops when it is certain
@@ -47,6 +49,10 @@ struct elf_facts {
 int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool all,
                    struct gs_err *err);
 void elf_facts_deinit(struct elf_facts *facts);
+
+/* Whether a file that is no image (a static program) calls the driver: its bytes name functions
+ * of the driver, or hold the CUDA runtime. */
+bool elf_facts_in_bytes(const struct elf_source *source);
 
 /* Whether a library of that name, with or without its folder, belongs to CUDA or needs it. */
 bool elf_facts_is_cuda_library(const char *name);

@@ -17,14 +17,14 @@
 
 static enum elf_exit check_file(struct elf_job *job, FILE *out, struct gs_err *problem)
 {
+    struct gs_err unread = {0};
     char runtime[PATH_MAX] = "";
     bool present;
 
     if (job->patched == ELF_NOTE_FOUND)
         elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
-    else
-        elf_job_read(
-            job, NULL); /* for what it reaches; a file that cannot be read reaches nothing */
+    else if (elf_job_read(job, &unread) != 0 && job->is_closed && !job->options->json)
+        elf_say(out, "%s; it calls the driver\n", unread.text);
     present = runtime[0] != '\0' && access(runtime, R_OK) == 0;
     if (runtime[0] != '\0')
         elf_job_loads_runtime(job, problem);

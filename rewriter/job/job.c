@@ -127,6 +127,7 @@ int elf_job_read(struct elf_job *job, struct gs_err *err)
         source.undo_count = job->note.undo_count;
     }
     ret = elf_image_read(&job->image, &source, err);
+    job->is_closed = ret == -ENOEXEC && elf_facts_in_bytes(&source);
     ret = ret ?: elf_facts_read(&job->facts, &job->image, job->options->print, err);
     if (ret != 0)
         return ret;
@@ -142,8 +143,8 @@ int elf_job_read(struct elf_job *job, struct gs_err *err)
 
 bool elf_job_reaches(const struct elf_job *job)
 {
-    return job->image.segments != NULL &&
-           (elf_facts_cuda(&job->facts) || job->way.kind != ELF_WAY_NONE);
+    return job->is_closed || (job->image.segments != NULL &&
+                              (elf_facts_cuda(&job->facts) || job->way.kind != ELF_WAY_NONE));
 }
 
 void elf_job_deinit(struct elf_job *job)

@@ -26,6 +26,7 @@ struct elf_job {
     struct elf_image image; /* of the original */
     struct elf_facts facts;
     struct elf_way way; /* to CUDA, if it does not use CUDA by itself */
+    bool is_closed;     /* it calls the driver, and cannot be read as an image (static) */
     enum elf_scope scope;
     char runtime[PATH_MAX];
     struct timespec changed; /* the time of the original's last change, if it is known */

@@ -38,6 +38,9 @@ static void free_object(void *pointer)
 
     for (size_t i = 0; i < object->needed_count; i++)
         free(object->needed[i]);
+    for (size_t i = 0; i < object->named_count; i++)
+        free(object->named[i]);
+    free(object->named);
     free(object->needed);
     free(object->soname);
     free(object->rpath);
@@ -111,6 +114,10 @@ static void read_image(struct elf_object *object, const struct elf_image *image)
                    facts.runtime_import == NULL && (facts.names_libcuda || facts.names_cudart);
     elf_facts_why(&facts, object->why, sizeof object->why);
     read_needed(object, image);
+    object->named = facts.libraries;
+    object->named_count = facts.library_count;
+    facts.libraries = NULL;
+    facts.library_count = 0;
     object->valid = true;
     elf_facts_deinit(&facts);
 }

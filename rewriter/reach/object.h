@@ -26,6 +26,8 @@ struct elf_object {
     char *soname, *rpath, *runpath; /* each NULL if there is none; RUNPATH disables RPATH */
     char **needed;                  /* DT_NEEDED, and the libraries that filter it */
     size_t needed_count;
+    char **named; /* libraries that its data names, perhaps for dlopen */
+    size_t named_count;
     char why[ELF_WHY_MAX]; /* a clause, see elf_facts_why() */
 };
 

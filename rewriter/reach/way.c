@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH 2    /* folders below: lib/ollama/cuda_v12 is two below lib */
+#define DEPTH 2 /* folders below: lib/ollama/cuda_v12 is two below lib; plug-ins of plug-ins */
 #define MOST  4000 /* entries that are looked at; a program's own folder has fewer */
 
 struct hunt {
@@ -79,6 +79,34 @@ static bool is_system(const char *folder)
     return false;
 }
 
+/* Looks for the libraries whose names are in the data of the object, or of a library that comes
+ * with it, as dlopen would find them; and for theirs. */
+static void hunt_named(struct hunt *hunt, const struct elf_closure *closure, int depth)
+{
+    for (size_t i = 0; i < closure->count && hunt->way->kind == ELF_WAY_NONE; i++) {
+        const struct elf_asker *as = &closure->list[i]->as;
+
+        if (i > 0 && is_system(as->path))
+            continue;
+        for (size_t j = 0; j < as->object->named_count; j++) {
+            struct elf_closure plugin;
+            char path[PATH_MAX];
+
+            if (hunt->left == 0 || elf_closure_has(closure, as->object->named[j]) ||
+                elf_search(hunt->reach, as, as->object->named[j], path) == NULL)
+                continue;
+            hunt->left--;
+            if (take_plugin(hunt, path))
+                return;
+            if (depth > 0 && !is_system(path) &&
+                elf_closure_make(&plugin, hunt->reach, path) == 0) {
+                hunt_named(hunt, &plugin, depth - 1);
+                elf_closure_deinit(&plugin);
+            }
+        }
+    }
+}
+
 /* Looks below each lib beside the bin of the program; of the system's only at what is named after
  * the program. */
 static void hunt_beside(struct hunt *hunt, const char *path)
@@ -118,7 +146,9 @@ int elf_way_find(struct elf_way *way, struct elf_reach *reach, const char *path,
             snprintf(way->path, sizeof way->path, "%s", found->path);
         snprintf(way->why, sizeof way->why, "%s", found->object->why);
     } else if (ret == 0 && plugins && elf_closure_can_dlopen(&closure)) {
-        hunt_beside(&hunt, path);
+        hunt_named(&hunt, &closure, DEPTH);
+        if (way->kind == ELF_WAY_NONE)
+            hunt_beside(&hunt, path);
         if (way->kind == ELF_WAY_NONE && plugin != NULL && !is_system(path))
             take_plugin(&hunt, plugin);
     }

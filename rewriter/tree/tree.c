@@ -110,6 +110,29 @@ static int look_at_files(struct tree *tree, const struct elf_paths *files,
     return ret;
 }
 
+/* Names the first program that loads plug-ins of which nothing is known, and counts the others:
+ * only the environment of a run shows what they load. */
+static void say_loaders(const struct tree *tree, const struct elf_paths *programs)
+{
+    const char *first = NULL;
+    size_t count = 0;
+
+    for (size_t i = 0; i < programs->count; i++)
+        if (elf_reach_object(tree->options->reach, programs->list[i])->can_dlopen &&
+            count++ == 0)
+            first = programs->list[i];
+    if (count == 1)
+        elf_say(stderr,
+                "%s: note: loads plug-ins, and none that uses CUDA was found; patch it with "
+                "--any if it loads CUDA later\n",
+                first);
+    else if (count > 1)
+        elf_say(stderr,
+                "%s: note: it and %zu more load plug-ins, and none that uses CUDA was found; "
+                "patch those with --any that load CUDA later\n",
+                first, count - 1);
+}
+
 /* First pass: finds the files to act on. If there is a library that uses CUDA, then programs that
  * can load plug-ins may load it. */
 static int choose_files(struct tree *tree)
@@ -122,6 +145,8 @@ static int choose_files(struct tree *tree)
     if (ret == 0 && tree->reaching.count > 0 && programs.count > 0) {
         tree->options->within.plugin = tree->reaching.list[0];
         ret = look_at_files(tree, &programs, NULL);
+    } else if (ret == 0 && !tree->options->quiet) {
+        say_loaders(tree, &programs);
     }
     elf_paths_deinit(&programs);
     return ret;
@@ -289,8 +314,9 @@ static int check_tree(struct tree *tree)
     struct elf_parallel parallel = {
         .options = tree->options, .files = &tree->chosen, .what = "checking", .every = true};
     int ret = choose_listed(tree);
+    bool is_new = ret == -ENODATA; /* nothing was patched here: what could be is named */
 
-    ret = ret ?: elf_parallel_run(&parallel);
+    ret = (is_new ? 0 : ret) ?: elf_parallel_run(&parallel);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++) {
         if (parallel.results[i] == ELF_EXIT_NOTHING)
             report_problem(tree, tree->chosen.list[i],
@@ -306,10 +332,12 @@ static int check_tree(struct tree *tree)
     if (ret == 0)
         elf_outside_say(&tree->root, &tree->reaching, tree->options);
     for (size_t i = 0; ret == 0 && i < tree->chosen.count; i++)
-        if (!elf_manifest_has(&tree->manifest, path_below(tree, tree->chosen.list[i])))
+        if (is_new)
+            elf_say(stderr, "%s: uses CUDA and is not patched\n", tree->chosen.list[i]);
+        else if (!elf_manifest_has(&tree->manifest, path_below(tree, tree->chosen.list[i])))
             report_problem(tree, tree->chosen.list[i],
                            "uses CUDA and is not listed; patch the tree again");
-    return ret;
+    return ret != 0 ? ret : is_new ? -ENODATA : 0;
 }
 
 /* Without the lock, two runs that change the same folder would each write a list without the

@@ -3,7 +3,7 @@
 """Programs that come to CUDA in every way, on the simulated card: each is patched and its calls are routed, or it is named.
 
 A work function reaches the driver by one of KINDS. It lies in one of PLACES, as the loader or dlopen finds it. Each pair is
-linked with RUNPATH and with RPATH, which a library inherits from its program. A work function that leaves CUDA alone stands
+linked with RUNPATH, and with RPATH, which a library inherits from its program, at a fixed address. A work function that leaves CUDA alone stands
 in all the same places: nothing of it may be patched.
 """
 import itertools
@@ -60,8 +60,21 @@ LOAD = HEAD + """int %(name)s(void)
 }"""
 
 
+# Loads a library by its name alone: the environment's LD_LIBRARY_PATH, RUNPATH or the cache leads to it.
+LOAD_NAME = HEAD + """int %(name)s(void)
+{
+    void *h = dlopen("lib%(file)s.so", RTLD_NOW | RTLD_LOCAL);
+    if (h == NULL) { puts(dlerror()); return 2; }
+    return ((int (*)(void))dlsym(h, "work"))();
+}"""
+
+
 def load(name, folder, file, call="work"):
     return LOAD % {"name": name, "folder": folder, "file": file, "call": call}
+
+
+def load_name(name, file):
+    return LOAD_NAME % {"name": name, "file": file}
 
 
 # file below the case's folder -> what is in it: a source, or WORK; and the files that it is linked with
@@ -83,10 +96,17 @@ PLACES = {
                           "tree/bin/prog": (load("main", "../lib/app", "plug", "plug"),)},
     "library's plug-in": {"tree/lib/app/libwork.so": (WORK,), "tree/lib/libload.so": (load("loader", "app", "work"),),
                           "tree/bin/prog": ("int loader(void);\nint main(void) { return loader(); }", "tree/lib/libload.so")},
+    "plug-in by LD_LIBRARY_PATH": {"path/libwork.so": (WORK,), "tree/bin/prog": (load_name("main", "work"),)},
+    "plug-in's plug-in by LD_LIBRARY_PATH": {
+        "path/libwork.so": (WORK,), "path/libplug.so": (load_name("plug", "work"),),
+        "tree/bin/prog": (load_name("main", "plug").replace('"work"', '"plug"'),)},
+    "library's plug-in by LD_LIBRARY_PATH": {
+        "path/libwork.so": (WORK,), "tree/lib/libload.so": (load_name("loader", "work"),),
+        "tree/bin/prog": ("int loader(void);\nint main(void) { return loader(); }", "tree/lib/libload.so")},
     # the program is not in the tree: only the library can be patched
     "library alone": {"tree/lib/libwork.so": (WORK,), "bin/prog": (load("main", "../tree/lib", "work"),)},
 }
-FLAGS = {"runpath": "-Wl,--enable-new-dtags", "rpath": "-Wl,--disable-new-dtags"}
+FLAGS = {"runpath": ["-Wl,--enable-new-dtags"], "rpath": ["-Wl,--disable-new-dtags"]}
 
 
 class Ways(Case):
@@ -127,7 +147,7 @@ class Ways(Case):
             if style == "rpath":
                 places = {os.path.join(folder, f) for f in ("tree/lib", "elsewhere", os.path.dirname(cudart))} if is_program else ()
             paths = ["$ORIGIN/" + os.path.relpath(p, os.path.dirname(path)) for p in sorted(places)]
-            subprocess.run(["gcc", "-o", path, self.compile(source), FLAGS[style], "-L" + self.cuda, *linked,
+            subprocess.run(["gcc", "-o", path, self.compile(source), *FLAGS[style], *(["-no-pie"] if is_program and style == "rpath" else []), "-L" + self.cuda, *linked,
                             *(["-Wl,-rpath," + ":".join(paths)] if paths else []), "-Wl,--allow-shlib-undefined",
                             *([] if is_program else ["-shared", "-Wl,-soname," + os.path.basename(path)])], check=True)
         return os.path.join(folder, next(f for f in PLACES[place] if f.endswith("/prog")))
@@ -146,6 +166,7 @@ class Ways(Case):
     def cases(self, kinds):
         for number, (kind, place, style) in enumerate(itertools.product(kinds, PLACES, FLAGS)):
             folder = self.path(f"case{number}")
+            self.environment["LD_LIBRARY_PATH"] = f"{folder}/path:{self.cuda}"
             yield folder, self.make(folder, place, kind, style), (kind, place, style)
             shutil.rmtree(folder)
 
@@ -175,7 +196,7 @@ class Ways(Case):
             status, out, _ = run(*self.runtime, "--check", program, env=self.environment)
             self.assertEqual((status, "not patched" in out), (4, True), (case, out))
             if place != "program":
-                first = work if "plug-in" not in place or "plug-in's" not in place else os.path.join(folder, "tree/lib")
+                first = work if "plug-in's" not in place or "LD_LIBRARY_PATH" in place else os.path.join(folder, "tree/lib")
                 self.assertIn(first, out, case)
                 report = json.loads(run(*self.runtime, "--print", "--json", program, env=self.environment)[1])
                 self.assertEqual((report["cuda"], report["exit"], report["unrouted"] != []), (True, 0, True), (case, report))
@@ -183,6 +204,81 @@ class Ways(Case):
             said, objects, err = self.start(program)
             self.assertTrue(said == "routed" or objects, (case, said, objects, err))
             self.assertNotIn("not routed", run(*self.runtime, "--check", program, env=self.environment)[1])
+
+    def tree_of(self, program, source, *flags):
+        path = self.path("tree/bin/" + program)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        subprocess.run(["gcc", "-w", "-O1", "-x", "c", "-", "-o", path, *flags], input=source.encode(), check=True, stderr=subprocess.DEVNULL)
+        return path
+
+    def test_static_program_is_named(self):
+        for kind in ("text", "data", "made"):
+            for flag in ("-static", "-static-pie"):
+                source = KINDS[kind].replace("int work(", "int main(")
+                path = self.tree_of("prog", source, flag)
+                for options in (["--tree", self.path("tree")], ["--tree", self.path("tree"), "--check"], [path], ["--check", path]):
+                    status, out, err = run(*self.runtime, *options, env=self.environment)
+                    self.assertIn(path + ": is statically linked", out + err, (kind, flag, options))
+                    self.assertNotEqual(status, 0, (kind, flag, options))
+        self.tree_of("prog", '#include <stdio.h>\nint main(void) { return puts("no driver") < 0; }', "-static")
+        status, out, err = run(*self.runtime, "--tree", self.path("tree"), env=self.environment)
+        self.assertEqual((status, "static" in out + err), (4, False), (out, err))
+
+    def test_program_that_loads_what_no_file_shows_is_named(self):
+        made = HEAD + 'int main(int c, char **v) { void *h = dlopen(v[1], RTLD_NOW); return h == NULL || dlsym(h, "work") == NULL; }'
+        path = self.tree_of("prog", made)
+        _, out, err = run(*self.runtime, "--tree", self.path("tree"), env=self.environment)
+        self.assertIn(path + ": note: loads plug-ins", out + err)
+        self.tree_of("second", made)
+        _, out, err = run(*self.runtime, "--tree", self.path("tree"), "--check", env=self.environment)
+        self.assertIn(path + ": note: it and 1 more load plug-ins", out + err)
+        self.assertIn("--any", run(*self.runtime, path, env=self.environment)[2])
+        self.assertEqual(run(*self.runtime, "--any", path, env=self.environment)[0], 0)
+
+    def link(self, path, source, *flags):
+        os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
+        subprocess.run(["gcc", "-o", self.path(path), self.compile(source), *flags], check=True)
+        return self.path(path)
+
+    def test_loaders_other_ways_lead_to_cuda(self):
+        """Tokens of paths, links, a preloaded library, a library that filters another one."""
+        shared = ["-shared"]
+        for way in ("$LIB", "${PLATFORM}", "link", "preload", "filter", "relative"):
+            shutil.rmtree(self.path("tree"), ignore_errors=True)
+            folder = {"$LIB": "tree/lib/x86_64-linux-gnu", "${PLATFORM}": "tree/haswell"}.get(way, "tree/lib")
+            if os.uname().machine != "x86_64" and way in ("$LIB", "${PLATFORM}"):
+                continue
+            call, text = CALL % "main", KINDS["text"]
+            real = "elsewhere/libwork.so.1" if way == "link" else folder + "/libwork.so"
+            work = self.link(real, text, *shared, "-Wl,-soname,libwork.so")
+            environment, more = dict(self.environment), ["-Wl,-rpath,$ORIGIN/../" + os.path.relpath(folder, "tree")]
+            if way == "link":
+                os.makedirs(self.path("tree/lib"))
+                os.symlink(work, self.path("tree/lib/libwork.so"))
+                work = self.path("tree/lib/libwork.so")
+            elif way == "$LIB":
+                more = ["-Wl,-rpath,$ORIGIN/../$LIB"]
+                for name in ("lib64", "lib"):  # another distribution's loader
+                    os.makedirs(self.path("tree/" + name), exist_ok=True)
+            elif way == "${PLATFORM}":
+                more = ["-Wl,-rpath,$ORIGIN/../${PLATFORM}"]
+            elif way == "filter":
+                work = self.link("tree/lib/libthin.so", CALL % "thin", *shared, "-Wl,-soname,libthin.so", "-Wl,--filter=libwork.so",
+                                 work, *more)
+                call = "int thin(void);\nint main(void) { return thin(); }"
+            if way == "preload":
+                program = self.link("tree/bin/prog", "int work(void) __attribute__((weak));\nint main(void) { return work(); }")
+                environment["LD_PRELOAD"] = work
+            elif way == "relative":
+                program = self.link("tree/bin/prog", call, work.replace("libwork.so", "../lib/libwork.so"), *more)
+            else:
+                program = self.link("tree/bin/prog", call, work, *more, "-Wl,--allow-shlib-undefined")
+            status, out, err = run(*self.runtime, "--tree", self.path("tree"), env=self.environment)
+            self.assertEqual(status, 0, (way, out, err))
+            done = subprocess.run([program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600, check=False)
+            if way == "${PLATFORM}" and b"libwork.so: cannot open" in done.stderr:
+                continue  # this processor has another name; the program is patched all the same
+            self.assertEqual(done.stdout.decode().strip(), "routed", (way, out, err, done.stderr))
 
     def test_without_cuda_nothing_is_patched(self):
         for folder, program, case in self.cases(("none",)):
