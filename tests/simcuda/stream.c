@@ -149,7 +149,7 @@ static int start_worker(struct sim_stream *stream)
     sigdelset(&all, SIGFPE);
     sigdelset(&all, SIGILL);
     sigdelset(&all, SIGABRT);
-    pthread_sigmask(SIG_BLOCK, &all, &before); /* the application's signals are not for us */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the application's signals are not for us */
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     const int rc = pthread_create(&thread, &attributes, run_worker, stream);

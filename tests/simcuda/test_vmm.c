@@ -2,6 +2,7 @@
  *
  * test_vmm.c: the simulated driver's virtual memory management: its rules, what moves, what is shared.
  */
+#include <signal.h>
 #include <unistd.h>
 
 #include "tests/simcuda/testkit.h"
@@ -220,21 +221,28 @@ static void mixed_memory(void)
 }
 
 /* Two streams touch the same page, which each operation closes at its begin; a write without the
- * right to it is a fault all the same. */
+ * right to it is a fault all the same. The thread that begins with the streams blocks all signals,
+ * as libraries' own threads do. */
 static void touched_at_once(void)
 {
     CUmemAccessDesc reading = kit_access;
     CUmemGenericAllocationHandle handle = 0;
     CUstream streams[2] = {NULL, NULL};
     CUdeviceptr page;
+    sigset_t all, before;
     uint32_t value = 3;
     uint64_t count = 4;
 
     kit_context();
     CUfunction fill = kit_kernel("fill");
     page = kit_vmm(PAGE_BYTES, &handle);
-    for (unsigned i = 0; i < 2; i++)
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (unsigned i = 0; i < 2; i++) {
         OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+        OK(cuMemsetD8Async(page, 5, MIB, streams[i]));
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     for (unsigned round = 0; round < 2000; round++)
         OK(cuMemsetD8Async(page + round % 2 * MIB, 5, MIB, streams[round % 2]));
     OK(cuCtxSynchronize());
