@@ -47,15 +47,14 @@ static CUresult wait_for_use(const struct gs_range *range,
 static CUresult free_piece(struct gs_range *range, CUdeviceptr address, uint64_t bytes,
                            const struct gs_stream_position *position)
 {
-    CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    CUresult result;
 
     if (position != NULL &&
         gs_stream_order_put(range, address, gs_slab_piece_bytes(bytes), position)) {
         gs_worker_wake_soon();
         return CUDA_SUCCESS;
     }
-    if (!gs_capture_active())
-        result = wait_for_use(range, position);
+    result = wait_for_use(range, position);
     if (gs_capture_forbids(result)) {
         gs_retire_piece_later(range, address);
         gs_worker_wake();
@@ -76,7 +75,7 @@ static bool free_in_place(struct gs_range *range, const struct gs_stream_positio
         if (gs_stream_order_put(range, 0, range->reserved, position))
             return true;
     }
-    if (gs_capture_active() || (position != NULL && range->over != 0))
+    if (position != NULL && (range->over != 0 || gs_capture_active()))
         return false;
     *result = wait_for_use(range, position);
     if (gs_capture_forbids(*result)) {

@@ -7,8 +7,8 @@
 
 #include <cudaTypedefs.h>
 
-/* Waits for everything in the context; more than once where one answer could be wrong. Not while a
- * capture is under way (gs_capture_forbids(result)). */
+/* Waits for everything in the context; more than once where one answer could be wrong. Captures go
+ * on. gs_capture_forbids(result): a capture is under way, and nothing was waited for. */
 CUresult gs_synchronize_context(CUcontext context);
 
 #endif

@@ -358,6 +358,36 @@ static void case_free_waits_here(void)
     OK(cuCtxSetCurrent(primary));
 }
 
+/* So it does beside a capture, which goes on. */
+static void case_free_waits_beside_capture(void)
+{
+    CUdeviceptr memory[3];
+    CUstream stream, captured;
+    pthread_t thread;
+    CUgraph graph;
+
+    begin_context();
+    stream = stream_new();
+    captured = stream_new();
+    OK(cuMemAlloc(&memory[0], 4 * MIB));
+    OK(cuMemAlloc(&memory[1], 1000));
+    OK(cuMemAlloc(&memory[2], 1000));
+    OK(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuMemsetD8Async(memory[2], 5, 1000, captured));
+    for (unsigned i = 0; i < 2; i++) {
+        atomic_store(&passed, false);
+        hold_back(stream);
+        OK(cuLaunchHostFunc(stream, note_passed, NULL));
+        CHECK(pthread_create(&thread, NULL, let_go_later, NULL) == 0);
+        OK(cuMemFree(memory[i]));
+        CHECK(atomic_load(&passed));
+        CHECK(pthread_join(thread, NULL) == 0);
+    }
+    OK(cuStreamEndCapture(captured, &graph));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemFree(memory[2]));
+}
+
 static void case_per_thread(void)
 {
     CUdeviceptr first, second;
@@ -415,25 +445,27 @@ static void case_graph(void)
 
 int main(int argc, char **argv)
 {
-    static const struct check_case cases[] = {{"order_large", case_order_large},
-                                              {"order_small", case_order_small},
-                                              {"graph_large", case_graph_large},
-                                              {"order_green", case_order_green},
-                                              {"stream_gone", case_stream_gone},
-                                              {"attributes", pools_case_attributes},
-                                              {"threshold", pools_case_threshold},
-                                              {"current", pools_case_current},
-                                              {"most", pools_case_most},
-                                              {"frees", case_frees},
-                                              {"wait_behind", case_wait_behind},
-                                              {"slab_of_freed", case_slab_of_freed},
-                                              {"slab_behind", case_slab_behind},
-                                              {"per_thread", case_per_thread},
-                                              {"context_gone", case_context_gone},
-                                              {"context_piece", case_context_piece},
-                                              {"free_waits_here", case_free_waits_here},
-                                              {"graph", case_graph},
-                                              {NULL, NULL}};
+    static const struct check_case cases[] = {
+        {"order_large", case_order_large},
+        {"order_small", case_order_small},
+        {"graph_large", case_graph_large},
+        {"order_green", case_order_green},
+        {"stream_gone", case_stream_gone},
+        {"attributes", pools_case_attributes},
+        {"threshold", pools_case_threshold},
+        {"current", pools_case_current},
+        {"most", pools_case_most},
+        {"frees", case_frees},
+        {"wait_behind", case_wait_behind},
+        {"slab_of_freed", case_slab_of_freed},
+        {"slab_behind", case_slab_behind},
+        {"per_thread", case_per_thread},
+        {"context_gone", case_context_gone},
+        {"context_piece", case_context_piece},
+        {"free_waits_here", case_free_waits_here},
+        {"free_waits_beside_capture", case_free_waits_beside_capture},
+        {"graph", case_graph},
+        {NULL, NULL}};
 
     return run_case(argc, argv, cases);
 }

@@ -318,8 +318,7 @@ void turmoil_free(struct turmoil_thread *thread)
     if (block->way == TURMOIL_PLAIN && turmoil_below(thread, 2) == 0)
         slot = turmoil_copy_out(thread, block);
     turmoil_dispose(thread, block);
-    if (slot != NULL &&
-        !thread->shape->graphs) /* cuMemFree has waited, if no thread captures */
+    if (slot != NULL) /* cuMemFree has waited */
         turmoil_slot_end(thread, slot);
 }
 
