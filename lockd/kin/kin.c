@@ -7,8 +7,6 @@
  */
 #include "lockd/kin/kin.h"
 
-#include "lockd/kin/trial.h"
-
 #include <stdlib.h>
 
 #define DIVIDED_MOST 32 /* programs of a set that may fall apart */
@@ -22,7 +20,12 @@ void kin_init(struct kin *kin, struct sched *sched, kin_say *say, void *context)
 
 void kin_deinit(struct kin *kin)
 {
-    kin_trial_deinit(kin);
+    while (!lockd_list_empty(&kin->trials)) {
+        struct kin_trial *trial = lockd_entry(kin->trials.next, struct kin_trial, link);
+
+        lockd_list_remove(&trial->link);
+        free(trial);
+    }
     while (!lockd_list_empty(&kin->programs)) {
         struct kin_program *program = kin_program_of(kin->programs.next);
 
@@ -51,7 +54,12 @@ void kin_gone(struct kin *kin, struct kin_program *program)
     if (program == NULL)
         return;
     lockd_list_remove(&program->link);
-    kin_trial_left(kin, program);
+    lockd_list_each (at, &kin->trials) {
+        struct kin_trial *trial = lockd_entry(at, struct kin_trial, link);
+
+        if (trial->of == program)
+            trial->of = NULL;
+    }
     free(program);
 }
 

@@ -56,6 +56,15 @@ struct kin {
     void *context;
 };
 
+/* A combination of programs that is tried as one gang (trial.c). */
+struct kin_trial {
+    struct lockd_list link;
+    uint64_t set;
+    struct kin_program *of; /* the program that hung; NULL: it is gone */
+    uint64_t calls, turns;  /* the counts of the program that hung, at the beginning */
+    uint64_t until;
+};
+
 void kin_init(struct kin *kin, struct sched *sched, kin_say *say, void *context);
 void kin_deinit(struct kin *kin);
 

@@ -32,14 +32,6 @@
 #define DEVICES    64
 #define MATES_MOST 8 /* of one device, the nearest */
 
-struct kin_trial {
-    struct lockd_list link;
-    uint64_t set;
-    struct kin_program *of; /* the program that hung; NULL: it is gone */
-    uint64_t calls, turns;  /* the counts of the program that hung, at the beginning */
-    uint64_t until;
-};
-
 static bool shares_key(const struct kin_program *a, const struct kin_program *b, uint32_t kind)
 {
     for (uint32_t i = 0; i < a->count; i++) {
@@ -323,24 +315,4 @@ uint64_t kin_tend(struct kin *kin, uint64_t now_ns)
     lockd_list_each (at, &kin->trials)
         tend_trial(kin, lockd_entry(at, struct kin_trial, link), now_ns);
     return kin->look_at;
-}
-
-void kin_trial_left(struct kin *kin, const struct kin_program *program)
-{
-    lockd_list_each (at, &kin->trials) {
-        struct kin_trial *trial = lockd_entry(at, struct kin_trial, link);
-
-        if (trial->of == program)
-            trial->of = NULL;
-    }
-}
-
-void kin_trial_deinit(struct kin *kin)
-{
-    while (!lockd_list_empty(&kin->trials)) {
-        struct kin_trial *trial = lockd_entry(kin->trials.next, struct kin_trial, link);
-
-        lockd_list_remove(&trial->link);
-        free(trial);
-    }
 }

@@ -12,8 +12,5 @@
 /* Looks for hangs, begins and ends trials. Returns when to look again; LOCKD_NEVER: there is
  * nothing to look at. */
 uint64_t kin_tend(struct kin *kin, uint64_t now_ns);
-/* A program has ended that may have been in a trial. */
-void kin_trial_left(struct kin *kin, const struct kin_program *program);
-void kin_trial_deinit(struct kin *kin);
 
 #endif

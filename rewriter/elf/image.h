@@ -61,11 +61,6 @@ struct elf_image {
     uint64_t data_end;  /* first file offset behind everything that the headers describe */
 };
 
-/* Reads and checks the file behind source (which is copied; its descriptor and undo list stay
- * the caller's). 0, or a negative errno with err filled: -ENOEXEC unless it is a valid,
- * dynamically linked ELF64 file for x86-64 or aarch64. After an error image is empty. */
-int elf_image_read(struct elf_image *image, const struct elf_source *source,
-                   struct gs_err *err);
 void elf_image_deinit(struct elf_image *image);
 
 /* The file offset of `size` bytes at `address`; they must all come from one PT_LOAD's file

@@ -47,3 +47,41 @@ void elf_say(FILE *to, const char *format, ...)
         fputc('\n', to);
     free(text);
 }
+
+/* Bytes of the UTF-8 character at p (RFC 3629), 0 if there is none. */
+static size_t utf8_length(const unsigned char *p)
+{
+    size_t length = *p < 0x80   ? 1
+                    : *p < 0xc2 ? 0
+                    : *p < 0xe0 ? 2
+                    : *p < 0xf0 ? 3
+                    : *p < 0xf5 ? 4
+                                : 0;
+
+    for (size_t i = 1; i < length; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) ||
+        (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return length;
+}
+
+void elf_say_json(FILE *to, const char *text)
+{
+    fputc('"', to);
+    for (const unsigned char *p = (const unsigned char *)text; *p != '\0';) {
+        size_t length = utf8_length(p);
+
+        if (length == 0)
+            fputs("\\ufffd", to);
+        else if (*p == '"' || *p == '\\')
+            fprintf(to, "\\%c", *p);
+        else if (*p < 0x20 || *p == 0x7f)
+            fprintf(to, "\\u%04x", *p);
+        else
+            fwrite(p, 1, length, to);
+        p += length > 0 ? length : 1;
+    }
+    fputc('"', to);
+}

@@ -14,4 +14,7 @@ __attribute__((format(printf, 2, 3))) void elf_say(FILE *to, const char *format,
 /* The same for a text, in place; here no newline stays. */
 void elf_say_clean(char *text);
 
+/* Writes text as a JSON string with quotes; bytes that are no UTF-8 as U+FFFD. */
+void elf_say_json(FILE *to, const char *text);
+
 #endif

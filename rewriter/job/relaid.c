@@ -8,6 +8,7 @@
 #include "rewriter/output/copy.h"
 #include "rewriter/output/fault.h"
 #include "rewriter/job/rest.h"
+#include "rewriter/elf/reader.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -151,49 +151,11 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
     elf_unrouted_say(to, job);
 }
 
-/* Bytes of the UTF-8 character at p (RFC 3629), 0 if there is none. */
-static size_t utf8_length(const unsigned char *p)
-{
-    size_t length = *p < 0x80   ? 1
-                    : *p < 0xc2 ? 0
-                    : *p < 0xe0 ? 2
-                    : *p < 0xf0 ? 3
-                    : *p < 0xf5 ? 4
-                                : 0;
-
-    for (size_t i = 1; i < length; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) ||
-        (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return length;
-}
-
-void elf_report_json_string(FILE *to, const char *text)
-{
-    fputc('"', to);
-    for (const unsigned char *p = (const unsigned char *)text; *p != '\0';) {
-        size_t length = utf8_length(p);
-
-        if (length == 0)
-            fputs("\\ufffd", to);
-        else if (*p == '"' || *p == '\\')
-            fprintf(to, "\\%c", *p);
-        else if (*p < 0x20 || *p == 0x7f)
-            fprintf(to, "\\u%04x", *p);
-        else
-            fwrite(p, 1, length, to);
-        p += length > 0 ? length : 1;
-    }
-    fputc('"', to);
-}
-
 static void json_pair(FILE *to, const char *key, const char *value)
 {
     fprintf(to, ",\"%s\":", key);
     if (value != NULL)
-        elf_report_json_string(to, value);
+        elf_say_json(to, value);
     else
         fputs("null", to);
 }
@@ -215,7 +177,7 @@ static void json_plan(FILE *to, const struct elf_plan *plan)
 void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_err *problem)
 {
     fputs("{\"file\":", to);
-    elf_report_json_string(to, job->name);
+    elf_say_json(to, job->name);
     fprintf(to, ",\"patched\":%s", job->patched == ELF_NOTE_FOUND ? "true" : "false");
     if (job->image.segments != NULL) {
         json_pair(to, "machine", elf_machine_name(job->image.header.e_machine));
@@ -237,7 +199,7 @@ void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_
         for (size_t i = 0; i < job->facts.import_count; i++) {
             if (i > 0)
                 fputc(',', to);
-            elf_report_json_string(to, import_name(job, i));
+            elf_say_json(to, import_name(job, i));
         }
         fputc(']', to);
     }
@@ -286,7 +248,7 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
         elf_note_value(job->note.text, "tool", tool, sizeof tool);
     }
     fputs("{\"file\":", to);
-    elf_report_json_string(to, job->name);
+    elf_say_json(to, job->name);
     fprintf(to, ",\"patched\":%s", patched ? "true" : "false");
     json_pair(to, "tool", *tool ? tool : NULL);
     json_pair(to, "scope", *scope ? scope : NULL);

@@ -20,9 +20,6 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present);
 void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
                            const struct gs_err *problem);
 
-/* Writes text as a JSON string with quotes; bytes that are no UTF-8 as U+FFFD. */
-void elf_report_json_string(FILE *to, const char *text);
-
 /* One line for a patched file that strip would break; nothing for others. */
 void elf_report_strip(FILE *to, const struct elf_job *job);
 

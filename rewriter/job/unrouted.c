@@ -6,7 +6,6 @@
  */
 #include "rewriter/job/unrouted.h"
 #include "rewriter/elf/say.h"
-#include "rewriter/job/report.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,9 +58,9 @@ static void print_library(FILE *to, const struct elf_job *job, const char *path,
 {
     (void)job;
     fputs(number > 0 ? ",{\"file\":" : "{\"file\":", to);
-    elf_report_json_string(to, path);
+    elf_say_json(to, path);
     fputs(",\"why\":", to);
-    elf_report_json_string(to, why);
+    elf_say_json(to, why);
     fputc('}', to);
 }
 

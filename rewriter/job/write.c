@@ -13,6 +13,7 @@
 #include "rewriter/output/attributes.h"
 #include "rewriter/verify/meaning.h"
 #include "rewriter/verify/second.h"
+#include "rewriter/elf/reader.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -8,6 +8,7 @@
 #include "rewriter/reach/object.h"
 #include "rewriter/elf/facts.h"
 #include "rewriter/elf/note.h"
+#include "rewriter/elf/reader.h"
 
 #include <fcntl.h>
 #include <pthread.h>

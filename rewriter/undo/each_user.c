@@ -5,7 +5,6 @@
  * thread.
  */
 #include "rewriter/undo/each_user.h"
-#include "rewriter/undo/undo.h"
 #include "rewriter/elf/say.h"
 
 #include <dirent.h>
@@ -96,11 +95,11 @@ bool elf_undo_call_as(uid_t user, gid_t group, elf_undo_call *call,
     return call_as(user, group, NULL, call, entry, options, result);
 }
 
-static enum elf_exit undo_own_list(const struct elf_listed *none,
-                                   const struct elf_options *options)
+enum elf_exit elf_undo_both(enum elf_exit a, enum elf_exit b)
 {
-    (void)none;
-    return elf_undo_own(options);
+    if (a == ELF_EXIT_NOTHING || b == ELF_EXIT_NOTHING)
+        return a == ELF_EXIT_NOTHING ? b : a;
+    return elf_exit_graver(a, b);
 }
 
 struct user {
@@ -172,7 +171,7 @@ static bool add_owners(struct user **list)
 }
 
 /* Lists all users before the first child is made, which reads the same table. */
-enum elf_exit elf_undo_each_user(const struct elf_options *options)
+enum elf_exit elf_undo_each_user(elf_undo_call *call, const struct elf_options *options)
 {
     enum elf_exit result = ELF_EXIT_NOTHING, its;
     struct user *list = NULL, *next;
@@ -183,7 +182,7 @@ enum elf_exit elf_undo_each_user(const struct elf_options *options)
     }
     for (; list != NULL; list = next) {
         next = list->next;
-        if (!call_as(list->user, list->group, list->home, undo_own_list, NULL, options, &its))
+        if (!call_as(list->user, list->group, list->home, call, NULL, options, &its))
             elf_say(stderr, "gpushare-patch: the process of user %u failed\n",
                     (unsigned)list->user);
         result = elf_undo_both(result, its);

@@ -8,12 +8,15 @@
 #include "rewriter/job/act.h"
 #include "rewriter/registry/registry.h"
 
-/* Calls elf_undo_own() for each user that has a home, and each owner of a folder in /home, in a
- * child process that has become that user. Root only. */
-enum elf_exit elf_undo_each_user(const struct elf_options *options);
-
 typedef enum elf_exit elf_undo_call(const struct elf_listed *entry,
                                     const struct elf_options *options);
+
+/* The worse of two results; "nothing to do" is better than "done". */
+enum elf_exit elf_undo_both(enum elf_exit a, enum elf_exit b);
+
+/* Calls it, with no entry, for each user that has a home, and each owner of a folder in /home, in
+ * a child process that has become that user. Root only. The worst result. */
+enum elf_exit elf_undo_each_user(elf_undo_call *call, const struct elf_options *options);
 
 /* Calls it in a child process that has become that user for good: user, group, groups, HOME.
  * False if the process failed; the result is ELF_EXIT_FAILED then. Root only. */

@@ -13,13 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum elf_exit elf_undo_both(enum elf_exit a, enum elf_exit b)
-{
-    if (a == ELF_EXIT_NOTHING || b == ELF_EXIT_NOTHING)
-        return a == ELF_EXIT_NOTHING ? b : a;
-    return elf_exit_graver(a, b);
-}
-
 static const char *name_state(enum elf_undo_state state)
 {
     static const char *const names[] = {[ELF_UNDO_PATCHED] = "patched",
@@ -184,12 +177,13 @@ static void leave_out_others(struct elf_registry *registry, const char *runtime)
     registry->count = kept;
 }
 
-enum elf_exit elf_undo_own(const struct elf_options *options)
+static enum elf_exit undo_own(const struct elf_listed *none, const struct elf_options *options)
 {
     enum elf_exit result = ELF_EXIT_NOTHING;
     struct elf_registry registry;
     struct gs_err err = {0};
 
+    (void)none;
     if (elf_registry_read(&registry, &err) != 0) {
         elf_say(stderr, "gpushare-patch: %s\n", err.text);
         result = ELF_EXIT_FAILED;
@@ -211,10 +205,10 @@ enum elf_exit elf_undo(const struct elf_options *options)
     /* with --runtime, files of other installations may still need it */
     bool stub = options->lists.restore_all && !options->dry_run && options->runtime == NULL &&
                 elf_undo_has_stub();
-    enum elf_exit result = elf_undo_own(options);
+    enum elf_exit result = undo_own(NULL, options);
 
     if (options->lists.all_users || (stub && root)) /* the stub serves all users */
-        result = elf_undo_both(result, elf_undo_each_user(options));
+        result = elf_undo_both(result, elf_undo_each_user(undo_own, options));
     if (stub && (result == ELF_EXIT_DONE || result == ELF_EXIT_NOTHING))
         elf_undo_drop_stub();
     if (result == ELF_EXIT_NOTHING && !options->quiet)

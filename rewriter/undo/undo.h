@@ -14,10 +14,4 @@
  * could not be restored. */
 enum elf_exit elf_undo(const struct elf_options *options);
 
-/* The same for this user alone. each_user.c calls it in a process of that user. */
-enum elf_exit elf_undo_own(const struct elf_options *options);
-
-/* The worse of two results; "nothing to do" is better than "done". */
-enum elf_exit elf_undo_both(enum elf_exit a, enum elf_exit b);
-
 #endif

@@ -10,6 +10,7 @@
 #include "rewriter/elf/names.h"
 #include "rewriter/verify/meaning.h"
 #include "rewriter/plan/origin.h"
+#include "rewriter/elf/reader.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -11,6 +11,7 @@
 #include "rewriter/job/relaid.h"
 #include "rewriter/job/rest.h"
 #include "rewriter/plan/origin.h"
+#include "rewriter/elf/reader.h"
 
 #include <stdlib.h>
 #include <string.h>

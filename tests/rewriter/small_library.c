@@ -3,6 +3,7 @@
  * small_library.c: makes it, reads it, and sees it refused. No state.
  */
 #include "tests/rewriter/small_library.h"
+#include "rewriter/elf/reader.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -7,6 +7,7 @@
 #include "rewriter/elf/names.h"
 #include "rewriter/elf/note.h"
 #include "rewriter/plan/plan.h"
+#include "rewriter/elf/reader.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -7,6 +7,7 @@
  */
 #include "rewriter/output/copy.h"
 #include "rewriter/verify/second.h"
+#include "rewriter/elf/reader.h"
 
 #include <dlfcn.h>
 #include <errno.h>

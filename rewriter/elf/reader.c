@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reader.c: reads the segments and sections of an ELF file and checks every number in them.
+ *
+ * The file is hostile: a count or offset is compared with
+ * the file's size before it is used to read or allocate. The ELF header is looked at in
+ * header.c, tables of the dynamic linker are read in dynamic.c. No state, any thread.
+ */
+#include "rewriter/elf/reader.h"
+#include "rewriter/elf/dynamic.h"
+#include "rewriter/elf/header.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SECTION_NAMES (16 << 20) /* bytes */
+#define MAX_INTERPRETER   4096
+
+static bool is_power_of_two(uint64_t n)
+{
+    return n != 0 && (n & (n - 1)) == 0;
+}
+
+/* Checks one PT_LOAD, after the one that ended at *last_end. */
+static int check_load(struct elf_image *image, size_t index, uint64_t *last_end,
+                      struct gs_err *err)
+{
+    const Elf64_Phdr *p = &image->segments[index];
+    const char *name = image->source.name;
+
+    if (p->p_memsz < p->p_filesz || p->p_vaddr > UINT64_MAX / 4 || p->p_memsz > UINT64_MAX / 4)
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: damaged: segment %zu has vaddr 0x%llx, filesz 0x%llx, memsz 0x%llx", name,
+            index, (unsigned long long)p->p_vaddr, (unsigned long long)p->p_filesz,
+            (unsigned long long)p->p_memsz);
+    if (p->p_align > 1 && (!is_power_of_two(p->p_align) || p->p_align > (1ull << 40) ||
+                           ((p->p_vaddr - p->p_offset) & (p->p_align - 1)) != 0))
+        return gs_err_set(err, -ENOEXEC, "%s: damaged: segment %zu has p_align 0x%llx", name,
+                          index, (unsigned long long)p->p_align);
+    if (p->p_vaddr < *last_end)
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: segment %zu at 0x%llx starts below the end of the one before it, "
+            "but the loader needs them in ascending order; link the file again",
+            name, index, (unsigned long long)p->p_vaddr);
+    *last_end = p->p_vaddr + p->p_memsz;
+    return 0;
+}
+
+/* A loadable segment of no bytes counts as none: nothing is mapped there, whatever its place
+ * (strip leaves such segments when patchelf has moved all of a segment's sections away). */
+static void drop_empty(struct elf_image *image)
+{
+    for (size_t i = 0; i < image->header.e_phnum; i++)
+        if (image->segments[i].p_type == PT_LOAD && image->segments[i].p_memsz == 0 &&
+            image->segments[i].p_filesz == 0)
+            image->segments[i].p_type = PT_NULL;
+}
+
+/* Checks a segment that has bytes in the file. */
+static int check_extent(struct elf_image *image, size_t index, struct gs_err *err)
+{
+    const Elf64_Phdr *p = &image->segments[index];
+
+    if (p->p_filesz > image->source.size || p->p_offset > image->source.size - p->p_filesz)
+        return gs_err_set(err, -ENOEXEC,
+                          "%s: damaged or cut off: segment %zu (offset 0x%llx, 0x%llx bytes) "
+                          "ends outside the file (0x%llx bytes)",
+                          image->source.name, index, (unsigned long long)p->p_offset,
+                          (unsigned long long)p->p_filesz,
+                          (unsigned long long)image->source.size);
+    if (p->p_offset + p->p_filesz > image->data_end)
+        image->data_end = p->p_offset + p->p_filesz;
+    if (p->p_type == PT_LOAD && p->p_offset + p->p_filesz > image->image_end)
+        image->image_end = p->p_offset + p->p_filesz;
+    return 0;
+}
+
+static int check_segments(struct elf_image *image, struct gs_err *err)
+{
+    const char *name = image->source.name;
+    uint64_t last_end = 0;
+    size_t dynamic = 0, loads = 0;
+
+    for (size_t i = 0; i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i];
+
+        if (p->p_type == PT_NULL)
+            continue;
+        /* without bytes the offset means nothing; in a file that was cut off there it lies
+         * behind the end */
+        if (p->p_filesz > 0 && check_extent(image, i, err) != 0)
+            return -ENOEXEC;
+        if (p->p_type == PT_LOAD && check_load(image, i, &last_end, err) != 0)
+            return -ENOEXEC;
+        loads += p->p_type == PT_LOAD;
+        if (p->p_type == PT_DYNAMIC) {
+            image->dynamic_segment = i;
+            dynamic++;
+        }
+    }
+    image->highest = last_end;
+    if (loads == 0 || dynamic > 1)
+        return gs_err_set(err, -ENOEXEC, "%s: damaged: %zu PT_LOAD and %zu PT_DYNAMIC segments",
+                          name, loads, dynamic);
+    if (dynamic == 0)
+        return elf_refuse_static(image, err);
+    return 0;
+}
+
+static int read_interpreter(struct elf_image *image, struct gs_err *err)
+{
+    for (size_t i = 0; i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i];
+
+        if (p->p_type != PT_INTERP)
+            continue;
+        if (p->p_filesz == 0 || p->p_filesz > MAX_INTERPRETER || image->interpreter != NULL)
+            return gs_err_set(err, -ENOEXEC, "%s: damaged: PT_INTERP has 0x%llx bytes",
+                              image->source.name, (unsigned long long)p->p_filesz);
+        image->interpreter = elf_source_load(&image->source, p->p_offset, p->p_filesz, err);
+        if (image->interpreter == NULL)
+            return -ENOEXEC;
+        if (image->interpreter[p->p_filesz - 1] != '\0')
+            return gs_err_set(err, -ENOEXEC, "%s: damaged: PT_INTERP does not end with a NUL",
+                              image->source.name);
+    }
+    return 0;
+}
+
+static int check_section(struct elf_image *image, size_t index, struct gs_err *err)
+{
+    const Elf64_Shdr *s = &image->sections[index];
+    uint64_t size = s->sh_type == SHT_NOBITS || s->sh_type == SHT_NULL ? 0 : s->sh_size;
+
+    if (s->sh_name >= image->section_names_size)
+        return gs_err_set(err, -ENOEXEC, "%s: damaged: section %zu has sh_name 0x%x",
+                          image->source.name, index, s->sh_name);
+    if (size == 0)
+        return 0; /* the offset means nothing; llvm-strip leaves some behind the end */
+    if (size > image->source.size || s->sh_offset > image->source.size - size)
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: damaged or cut off: section %zu (offset 0x%llx, 0x%llx bytes) ends "
+            "outside the file (0x%llx bytes)",
+            image->source.name, index, (unsigned long long)s->sh_offset,
+            (unsigned long long)s->sh_size, (unsigned long long)image->source.size);
+    if (s->sh_offset + size > image->data_end)
+        image->data_end = s->sh_offset + size;
+    return 0;
+}
+
+static int read_section_names(struct elf_image *image, struct gs_err *err)
+{
+    const Elf64_Shdr *names = &image->sections[image->header.e_shstrndx];
+
+    if (names->sh_type != SHT_STRTAB || names->sh_size == 0 ||
+        names->sh_size > MAX_SECTION_NAMES)
+        return gs_err_set(
+            err, -ENOEXEC, "%s: damaged: the section names have type %u, 0x%llx bytes",
+            image->source.name, names->sh_type, (unsigned long long)names->sh_size);
+    image->section_names =
+        elf_source_load(&image->source, names->sh_offset, names->sh_size, err);
+    if (image->section_names == NULL)
+        return -ENOEXEC;
+    image->section_names_size = names->sh_size;
+    if (image->section_names[names->sh_size - 1] != '\0')
+        return gs_err_set(err, -ENOEXEC, "%s: damaged: the section names do not end with a NUL",
+                          image->source.name);
+    return 0;
+}
+
+static int read_sections(struct elf_image *image, struct gs_err *err)
+{
+    const Elf64_Ehdr *h = &image->header;
+    uint64_t end = h->e_shoff + h->e_shnum * sizeof(Elf64_Shdr);
+    int ret;
+
+    if (h->e_shoff == 0 && h->e_shnum == 0)
+        return 0;
+    if (h->e_shnum == 0 && h->e_shstrndx == SHN_XINDEX)
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: has more than %d sections, which is not supported; link it again "
+            "with fewer",
+            image->source.name, SHN_LORESERVE - 1);
+    if (h->e_shnum == 0 || h->e_shnum >= SHN_LORESERVE ||
+        h->e_shentsize != sizeof(Elf64_Shdr) || h->e_shstrndx == 0 ||
+        h->e_shstrndx >= h->e_shnum || h->e_shoff % 8 != 0 || end < h->e_shoff)
+        return gs_err_set(
+            err, -ENOEXEC,
+            "%s: damaged: e_shoff 0x%llx, e_shnum %u, e_shentsize %u, e_shstrndx %u",
+            image->source.name, (unsigned long long)h->e_shoff, h->e_shnum, h->e_shentsize,
+            h->e_shstrndx);
+    image->sections =
+        elf_source_load(&image->source, h->e_shoff, h->e_shnum * sizeof(Elf64_Shdr), err);
+    if (image->sections == NULL)
+        return -ENOEXEC;
+    image->section_count = h->e_shnum;
+    if (end > image->data_end)
+        image->data_end = end;
+    ret = read_section_names(image, err);
+    for (size_t i = 0; ret == 0 && i < image->section_count; i++)
+        ret = check_section(image, i, err);
+    return ret;
+}
+
+/* A file of debug information has the headers of its program, but not the contents. */
+static int refuse_debug_only(const struct elf_image *image, struct gs_err *err)
+{
+    for (size_t i = 1; i < image->section_count; i++)
+        if (image->sections[i].sh_type == SHT_NOBITS && image->sections[i].sh_size > 0 &&
+            (image->sections[i].sh_flags & SHF_EXECINSTR))
+            return gs_err_set(
+                err, -ENOEXEC,
+                "%s: holds only debug information; name the program or library that it "
+                "belongs to",
+                image->source.name);
+    return 0;
+}
+
+static int read_all(struct elf_image *image, struct gs_err *err)
+{
+    const struct elf_source *source = &image->source;
+    size_t size = sizeof image->header;
+    int ret;
+
+    if (source->size < size)
+        size = (size_t)source->size;
+    ret = elf_source_read(source, 0, &image->header, size, err);
+    if (ret == 0 && size < sizeof image->header &&
+        memcmp(image->header.e_ident, ELFMAG, SELFMAG) == 0)
+        return gs_err_set(err, -ENOEXEC, "%s: damaged or cut off: only %zu bytes", source->name,
+                          size);
+    ret = ret ?: elf_header_check(image, err);
+    if (ret != 0)
+        return ret;
+    image->page = image->header.e_machine == EM_AARCH64 ? 0x10000 : 0x1000;
+    image->segments = elf_source_load(source, image->header.e_phoff,
+                                      image->header.e_phnum * sizeof(Elf64_Phdr), err);
+    if (image->segments == NULL)
+        return -ENOEXEC;
+    drop_empty(image);
+    image->data_end = image->header.e_phoff + image->header.e_phnum * sizeof(Elf64_Phdr);
+    ret = read_sections(image, err);
+    ret = ret ?: refuse_debug_only(image, err);
+    ret = ret ?: check_segments(image, err);
+    ret = ret ?: read_interpreter(image, err);
+    return ret ?: elf_dynamic_read(image, err);
+}
+
+int elf_image_read(struct elf_image *image, const struct elf_source *source, struct gs_err *err)
+{
+    int ret;
+
+    *image = (struct elf_image){.source = *source};
+    ret = read_all(image, err);
+    if (ret != 0)
+        elf_image_deinit(image);
+    return ret;
+}
