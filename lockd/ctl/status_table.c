@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WIDE          132        /* width of the whole table, without notes */
+#define WIDE          144        /* width of the whole table, without notes */
 #define INDENT        10         /* indentation of notes below their program */
 #define YIELDED_LEAST 100000000u /* ns */
 #define USER_WIDTH    10

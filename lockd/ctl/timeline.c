@@ -62,19 +62,20 @@ static int name_track(struct ctl_timeline *timeline, const struct ctl_track *tra
 
 /* The span that ends with this event (or with the recording). */
 static int close_span(struct ctl_timeline *timeline, const struct ctl_track *track,
-                      uint64_t end_ns, uint64_t moved_out, uint64_t moved_in)
+                      uint64_t end_ns, uint64_t moved_out, uint64_t moved_in, uint64_t saved)
 {
     const uint64_t ns = end_ns > track->since_ns ? end_ns - track->since_ns : 0;
 
     if (ns == 0 || track->phase == GS_PHASE_IDLE)
         return 0;
     return put_event(timeline,
-                     json_pack("{s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:{s:I, s:I, s:I}}", "ph",
-                               "X", "cat", "gpushare", "name", phase_name(track->phase), "pid",
-                               track->pid, "tid", (json_int_t)track->line, "ts",
+                     json_pack("{s:s, s:s, s:s, s:i, s:I, s:f, s:f, s:{s:I, s:I, s:I, s:I}}",
+                               "ph", "X", "cat", "gpushare", "name", phase_name(track->phase),
+                               "pid", track->pid, "tid", (json_int_t)track->line, "ts",
                                to_micros(timeline, track->since_ns), "dur", (double)ns / 1e3,
                                "args", "moved_out", (json_int_t)(moved_out - track->moved_out),
-                               "moved_in", (json_int_t)(moved_in - track->moved_in), "resident",
+                               "moved_in", (json_int_t)(moved_in - track->moved_in), "saved",
+                               (json_int_t)(saved - track->saved), "resident",
                                (json_int_t)track->resident));
 }
 
@@ -162,7 +163,8 @@ int ctl_timeline_add(struct ctl_timeline *timeline, const struct gs_wire_event *
     if (code == 0 && fresh != 0)
         code = name_track(timeline, track);
     else if (code == 0 && (event->phase != track->phase || event->ended != 0))
-        code = close_span(timeline, track, event->at_ns, event->moved_out, event->moved_in);
+        code = close_span(timeline, track, event->at_ns, event->moved_out, event->moved_in,
+                          event->saved);
     if (code == 0 && (fresh != 0 || event->resident != track->resident || event->ended != 0))
         code = count_bytes(timeline, track, event);
     track->resident = event->resident;
@@ -171,6 +173,7 @@ int ctl_timeline_add(struct ctl_timeline *timeline, const struct gs_wire_event *
         track->since_ns = event->at_ns;
         track->moved_out = event->moved_out;
         track->moved_in = event->moved_in;
+        track->saved = event->saved;
     }
     track->ended = event->ended != 0;
     return code;
@@ -186,7 +189,8 @@ int ctl_timeline_finish(struct ctl_timeline *timeline, uint64_t end_ns)
         const struct ctl_track *track = &timeline->tracks[i];
 
         if (track->ended == 0)
-            code = close_span(timeline, track, end_ns, track->moved_out, track->moved_in);
+            code = close_span(timeline, track, end_ns, track->moved_out, track->moved_in,
+                              track->saved);
     }
     fputs("\n]}\n", timeline->out);
     if (fflush(timeline->out) != 0 || ferror(timeline->out) != 0)

@@ -18,7 +18,7 @@ struct ctl_track {
     uint8_t uuid[16];
     int32_t pid;
     uint32_t phase, line; /* line: the number of the track in the file */
-    uint64_t since_ns, moved_out, moved_in, resident;
+    uint64_t since_ns, moved_out, moved_in, saved, resident;
     char name[32];
     int ended;
 };

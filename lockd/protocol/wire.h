@@ -37,7 +37,7 @@
 #include <stdint.h>
 
 #define GS_WIRE_MAGIC   0x48535047u /* "GPSH" */
-#define GS_WIRE_VERSION 5
+#define GS_WIRE_VERSION 6
 
 /* Bounds of what a program or gpusharectl may ask for. */
 #define GS_WEIGHT_DEFAULT 100
@@ -114,6 +114,15 @@ struct gs_wire_hello {
 #define GS_STATE_PARTIAL 0x20u
 #define GS_STATE_ALL     0x3fu
 
+#define GS_GIVEN_MOST 16 /* descriptors with one message */
+
+/* Bytes that did not have to be copied since the program started. */
+struct gs_wire_saved {
+    uint64_t equal;     /* in: memory that was handed over held them already */
+    uint64_t zero;      /* out and in: zeros, and contents that the program has given up */
+    uint64_t unchanged; /* out: the host has them */
+};
+
 struct gs_wire_state {
     struct gs_wire_header header;
     uint8_t uuid[16];      /* of the device, as cuDeviceGetUuid gives it */
@@ -133,9 +142,9 @@ struct gs_wire_state {
     uint64_t host_used;    /* bytes of host memory for movable memory, of all devices */
     uint64_t host_wanted;  /* bytes of host memory that it would have without a limit */
     /* Pieces of device memory that have left it and are not released; their descriptors come with
-     * this message, and resident does not count them. */
-    uint64_t given_bytes; /* bytes of each */
-    uint32_t given;       /* how many, at most GS_GIVEN_MOST */
+     * this message, in this order, and resident does not count them. */
+    uint64_t given_bytes[GS_GIVEN_MOST]; /* bytes of each; 0 for the rest */
+    uint32_t given;                      /* how many */
     uint32_t zero;
     char device_name[64];
     uint64_t shared;        /* bytes of pinned that other processes have open (CUDA IPC) */
@@ -144,9 +153,8 @@ struct gs_wire_state {
     /* Bytes beyond the card, in host memory that the device reaches; in host_used, not in
      * demand. */
     uint64_t over;
+    struct gs_wire_saved saved;
 };
-
-#define GS_GIVEN_MOST 16 /* descriptors with one message */
 
 /* Kinds of note. UNROUTED: the program is patched and used CUDA, but nothing was routed. NEWER: a
  * driver function in a newer ABI than this library knows passed through ungated. */
@@ -240,8 +248,8 @@ struct gs_wire_target {
                          * capacity; 0: everything fits. Sent with other news */
     /* Pieces of device memory that another program had; their descriptors come with this
      * message. They are part of the budget's rise, and still hold that program's bytes. */
-    uint64_t handed_bytes; /* bytes of each */
-    uint32_t handed;       /* how many, at most GS_GIVEN_MOST */
+    uint64_t handed_bytes[GS_GIVEN_MOST]; /* bytes of each, in their order; 0 for the rest */
+    uint32_t handed;                      /* how many */
     uint32_t zero;
     /* The unfinished work on the device is to take about so long at most, since an interactive
      * program works there as well; 0: no bound. */
@@ -483,8 +491,8 @@ struct gs_wire_event { /* a program on a device began a phase, or moved memory i
     uint32_t phase;   /* enum gs_phase */
     uint64_t program; /* a number of its own for each connection */
     uint64_t at_ns;   /* CLOCK_MONOTONIC */
-    uint64_t demand, resident, moved_out, moved_in; /* bytes */
-    uint32_t ended;                                 /* 1: it is gone */
+    uint64_t demand, resident, moved_out, moved_in, saved; /* bytes */
+    uint32_t ended;                                        /* 1: it is gone */
     uint32_t lost; /* events that were dropped before this event, the reader being too slow */
     char name[32];
 };
@@ -530,7 +538,7 @@ struct gs_wire_end {
 
 _Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
 _Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
-_Static_assert(sizeof(struct gs_wire_state) == 248, "wire");
+_Static_assert(sizeof(struct gs_wire_state) == 392, "wire");
 _Static_assert(sizeof(struct gs_wire_open) == 40, "wire");
 _Static_assert(sizeof(struct gs_wire_share) == 80, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
@@ -538,7 +546,7 @@ _Static_assert(sizeof(struct gs_wire_sees) == 112, "wire");
 _Static_assert(sizeof(struct gs_wire_move) == 232, "wire");
 _Static_assert(sizeof(struct gs_wire_relocate) == 40, "wire");
 _Static_assert(sizeof(struct gs_wire_kin) == 32, "wire");
-_Static_assert(sizeof(struct gs_wire_target) == 112, "wire");
+_Static_assert(sizeof(struct gs_wire_target) == 232, "wire");
 _Static_assert(sizeof(struct gs_wire_wish) == 24, "wire");
 _Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
 /* no padding, however many figures there are */
@@ -567,7 +575,7 @@ _Static_assert(sizeof(struct gs_wire_client) == 16 + 16 + 24 + 80 + 120
                "wire");
 _Static_assert(sizeof(struct gs_wire_remark) == 264, "wire");
 _Static_assert(sizeof(struct gs_wire_trace) == 24, "wire");
-_Static_assert(sizeof(struct gs_wire_event) == 128, "wire");
+_Static_assert(sizeof(struct gs_wire_event) == 136, "wire");
 _Static_assert(sizeof(struct gs_wire_get) == 24, "wire");
 _Static_assert(sizeof(struct gs_wire_account) == 96, "wire");
 _Static_assert(sizeof(struct gs_wire_setting) == 168, "wire");

@@ -122,9 +122,13 @@ static int check_state(struct gs_wire_state *state, struct gs_err *err)
     if (state->shared > state->pinned)
         return gs_err_set(err, -EBADMSG, "state: %llu bytes shared, %llu pinned",
                           (unsigned long long)state->shared, (unsigned long long)state->pinned);
-    if (state->given > GS_GIVEN_MOST || state->given_bytes > LOCKD_BYTES_MAX)
-        return gs_err_set(err, -EBADMSG, "state: %u times %llu bytes given", state->given,
-                          (unsigned long long)state->given_bytes);
+    if (state->given > GS_GIVEN_MOST)
+        return gs_err_set(err, -EBADMSG, "state: %u pieces given", state->given);
+    for (unsigned i = 0; i < GS_GIVEN_MOST; i++)
+        if (state->given_bytes[i] > LOCKD_BYTES_MAX ||
+            (i >= state->given && state->given_bytes[i] != 0))
+            return gs_err_set(err, -EBADMSG, "state: %llu bytes given in piece %u of %u",
+                              (unsigned long long)state->given_bytes[i], i, state->given);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #define GS_LOCKD_SCHED_PARTS_H
 
 #include "lockd/base/list.h"
+#include "lockd/protocol/wire.h"
 #include "lockd/sched/constants.h"
 #include "lockd/sched/ordered_set.h"
 
@@ -67,6 +68,7 @@ struct sched_member_report {
     uint64_t total; /* of the device, or the program's own limit */
     bool measures;  /* ... no limit: it has said what the driver calls free */
     uint64_t moved_out, moved_in, calls, switch_ns;
+    struct gs_wire_saved saved;
 };
 
 /* The newest target, and those before it: send.c. */

@@ -118,6 +118,7 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     if (state->target_seq != 0) { /* it comes back: what it moved until now was counted */
         member->report.moved_out = state->moved_out;
         member->report.moved_in = state->moved_in;
+        member->report.saved = state->saved;
     }
     member->quota = client->quota_next;
     client->quota_next = UINT64_MAX;
@@ -224,8 +225,15 @@ static void count_moved(struct sched_member *member, const struct gs_wire_state 
 
     sum->moved_out += sched_min(sched_less(state->moved_out, member->report.moved_out), most);
     sum->moved_in += sched_min(sched_less(state->moved_in, member->report.moved_in), most);
+    sum->saved_equal +=
+        sched_min(sched_less(state->saved.equal, member->report.saved.equal), most);
+    sum->saved_zero +=
+        sched_min(sched_less(state->saved.zero, member->report.saved.zero), 2 * most);
+    sum->saved_unchanged +=
+        sched_min(sched_less(state->saved.unchanged, member->report.saved.unchanged), most);
     member->report.moved_out = state->moved_out;
     member->report.moved_in = state->moved_in;
+    member->report.saved = state->saved;
 }
 
 static void take_figures(struct sched_member *member, const struct gs_wire_state *state,

@@ -98,20 +98,24 @@ static void keep_pieces(struct lockd_connection *connection, const struct gs_wir
                         struct gs_descriptors *descriptors, uint64_t left)
 {
     struct lockd_handovers *kept = &connection->server->handovers;
-    unsigned own = count_of_user(kept, connection->peer.uid);
+    unsigned own = count_of_user(kept, connection->peer.uid), taken = 0;
 
-    for (; descriptors->count != 0 && state->given_bytes <= left &&
-           own < LOCKD_HANDOVERS_OF_USER && kept->count < LOCKD_HANDOVERS_MOST;
-         left -= state->given_bytes, own++) {
+    for (; taken < descriptors->count && state->given_bytes[taken] != 0 &&
+           state->given_bytes[taken] <= left && own < LOCKD_HANDOVERS_OF_USER &&
+           kept->count < LOCKD_HANDOVERS_MOST;
+         left -= state->given_bytes[taken++], own++) {
         struct lockd_handover *piece = &kept->piece[kept->count++];
 
         *piece = (struct lockd_handover){.from = connection->id,
-                                         .bytes = state->given_bytes,
+                                         .bytes = state->given_bytes[taken],
                                          .at = lockd_now(),
                                          .uid = connection->peer.uid,
-                                         .fd = descriptors->fd[--descriptors->count]};
+                                         .fd = descriptors->fd[taken]};
         memcpy(piece->uuid, state->uuid, sizeof piece->uuid);
     }
+    descriptors->count -= taken;
+    memmove(descriptors->fd, descriptors->fd + taken,
+            descriptors->count * sizeof descriptors->fd[0]);
 }
 
 void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_state *state,
@@ -122,8 +126,8 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
 
     if (state->resident > before)
         drop_returned(connection, state->uuid, state->resident - before);
-    else if (server->config.hands_over && state->given_bytes != 0 &&
-             descriptors->count == state->given && lockd_peer_is_beside(&connection->peer))
+    else if (server->config.hands_over && descriptors->count == state->given &&
+             lockd_peer_is_beside(&connection->peer))
         keep_pieces(connection, state, descriptors, before - state->resident);
     for (unsigned i = 0; i < server->handovers.count && state->device_free != UINT64_MAX; i++)
         if (is_on_device(&server->handovers.piece[i], state->uuid))
@@ -140,9 +144,10 @@ static bool may_go_to(const struct lockd_handover *piece, const struct lockd_con
            (target->flags & GS_TARGET_RUN) != 0 && is_on_device(piece, target->uuid);
 }
 
-/* Takes out the pieces that go with the target: all of one size, as many as fit into the rise. */
-static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *target,
-                          uint64_t rise, struct gs_descriptors *with)
+/* Takes out the pieces that go with the target, in the order in which they came, as many as fit into
+ * the rise. Returns the rest of the rise. */
+static uint64_t choose_pieces(struct lockd_connection *to, struct gs_wire_target *target,
+                              uint64_t rise, struct gs_descriptors *with)
 {
     struct lockd_handovers *kept = &to->server->handovers;
     unsigned left = 0;
@@ -150,11 +155,10 @@ static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *ta
     for (unsigned i = 0; i < kept->count; i++) {
         const struct lockd_handover *piece = &kept->piece[i];
 
-        if (with->count < GS_PACKET_FDS && piece->bytes <= rise &&
-            (with->count == 0 || piece->bytes == target->handed_bytes) &&
+        if (with->count < GS_GIVEN_MOST && piece->bytes <= rise &&
             may_go_to(piece, to, target) && lockd_peer_is_beside(&to->peer)) {
+            target->handed_bytes[with->count] = piece->bytes;
             with->fd[with->count++] = piece->fd;
-            target->handed_bytes = piece->bytes;
             rise -= piece->bytes;
         } else {
             kept->piece[left++] = *piece;
@@ -162,6 +166,7 @@ static void choose_pieces(struct lockd_connection *to, struct gs_wire_target *ta
     }
     kept->count = left;
     target->handed = with->count;
+    return rise;
 }
 
 /* Another program has got that many bytes of the device: drops as many of the kept bytes. */
@@ -191,14 +196,14 @@ void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_tar
     if (server->config.hands_over && connection->user->programs > 1 &&
         lockd_peer_is_beside(&connection->peer))
         target->flags |= GS_TARGET_GIVE;
-    choose_pieces(connection, target, rise, &with);
-    release_room(server, target->uuid, rise - target->handed * target->handed_bytes);
+    rise = choose_pieces(connection, target, rise, &with);
+    release_room(server, target->uuid, rise);
     passed = with.count != 0 && lockd_outbox_pass(connection, target, sizeof *target, &with);
     lockd_closer_take(server, connection->user, &with);
     if (passed)
         return;
     target->handed = 0;
-    target->handed_bytes = 0;
+    memset(target->handed_bytes, 0, sizeof target->handed_bytes);
     lockd_outbox_send(connection, target, sizeof *target);
 }
 

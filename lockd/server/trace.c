@@ -57,6 +57,7 @@ static void fill_event(const struct lockd_connection *connection,
         .resident = track->resident,
         .moved_out = track->moved_out,
         .moved_in = track->moved_in,
+        .saved = track->saved,
     };
     lockd_wire_header(&event->header, GS_WIRE_EVENT);
     memcpy(event->uuid, track->uuid, sizeof event->uuid);
@@ -89,6 +90,11 @@ static void update_phase(struct lockd_connection *connection, struct lockd_track
     record_event(connection, track, false);
 }
 
+static uint64_t saved_in_all(const struct gs_wire_saved *saved)
+{
+    return saved->equal + saved->zero + saved->unchanged;
+}
+
 void lockd_trace_state(struct lockd_connection *connection, const struct gs_wire_state *state)
 {
     struct lockd_track *track = lockd_track_get(&connection->tracks, state->uuid);
@@ -96,12 +102,14 @@ void lockd_trace_state(struct lockd_connection *connection, const struct gs_wire
 
     if (track == NULL)
         return;
-    moved = track->moved_out != state->moved_out || track->moved_in != state->moved_in;
+    moved = track->moved_out != state->moved_out || track->moved_in != state->moved_in ||
+            track->saved != saved_in_all(&state->saved);
     track->flags = state->flags;
     track->demand = state->demand;
     track->resident = state->resident;
     track->moved_out = state->moved_out;
     track->moved_in = state->moved_in;
+    track->saved = saved_in_all(&state->saved);
     update_phase(connection, track, moved);
 }
 

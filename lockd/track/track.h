@@ -24,7 +24,7 @@ struct lockd_track {
     uint32_t phase;        /* enum gs_phase */
     uint32_t seq;          /* of the newest target */
     uint64_t budget;       /* of the newest target */
-    uint64_t demand, resident, moved_out, moved_in;
+    uint64_t demand, resident, moved_out, moved_in, saved;
     struct lockd_quota quota;
 };
 

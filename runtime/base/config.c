@@ -95,6 +95,9 @@ void gs_config_after_fork(void)
 {
     atomic_store(&gs_runtime.moved_out, 0);
     atomic_store(&gs_runtime.moved_in, 0);
+    atomic_store(&gs_runtime.saved.equal, 0);
+    atomic_store(&gs_runtime.saved.zero, 0);
+    atomic_store(&gs_runtime.saved.unchanged, 0);
     atomic_store(&gs_runtime.given, 0);
     atomic_store(&gs_runtime.taken_over, 0);
     atomic_store(&gs_runtime.exchanged, 0);

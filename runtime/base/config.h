@@ -37,8 +37,11 @@ struct gs_config {
 struct gs_runtime {
     struct gs_config config;
     _Atomic(uint64_t) moved_out, moved_in; /* bytes */
-    _Atomic(uint64_t) given, taken_over;   /* bytes handed over (handover.h) */
-    _Atomic(uint64_t) exchanged; /* bytes that have changed places (swap/placement.h) */
+    struct {
+        _Atomic(uint64_t) equal, zero, unchanged;
+    } saved;                             /* bytes that need not be copied (wire.h) */
+    _Atomic(uint64_t) given, taken_over; /* bytes handed over (handover.h) */
+    _Atomic(uint64_t) exchanged;         /* bytes that have changed places (swap/placement.h) */
     _Atomic(uint64_t) switches;  /* times the memory came back after it was (partly) out */
     _Atomic(uint64_t) uncovered; /* look-ups of functions in an ABI that we do not know */
     /* Something that this program does on the GPU is not covered: its memory does not move.

@@ -126,7 +126,8 @@ int gs_stats_write(const char *path, uint64_t calls)
             "%llu,\n"
             "  \"escaped\": %llu,\n  \"names\": %u,\n  \"gated_calls\": %llu,\n  "
             "\"moved_out\": %llu,\n"
-            "  \"moved_in\": %llu,\n  \"given\": %llu,\n  \"taken_over\": %llu,\n  "
+            "  \"moved_in\": %llu,\n  \"saved_equal\": %llu,\n  \"saved_zero\": %llu,\n  "
+            "\"saved_unchanged\": %llu,\n  \"given\": %llu,\n  \"taken_over\": %llu,\n  "
             "\"exchanged\": %llu,\n  "
             "\"switches\": %llu,\n  \"uncovered\": %llu,\n",
             (int)getpid(), (unsigned long long)atomic_load(&stats.lookups),
@@ -135,6 +136,9 @@ int gs_stats_write(const char *path, uint64_t calls)
             (unsigned long long)atomic_load(&stats.escaped), names, (unsigned long long)calls,
             (unsigned long long)atomic_load(&gs_runtime.moved_out),
             (unsigned long long)atomic_load(&gs_runtime.moved_in),
+            (unsigned long long)atomic_load(&gs_runtime.saved.equal),
+            (unsigned long long)atomic_load(&gs_runtime.saved.zero),
+            (unsigned long long)atomic_load(&gs_runtime.saved.unchanged),
             (unsigned long long)atomic_load(&gs_runtime.given),
             (unsigned long long)atomic_load(&gs_runtime.taken_over),
             (unsigned long long)atomic_load(&gs_runtime.exchanged),

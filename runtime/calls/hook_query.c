@@ -173,6 +173,9 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
             return put_value(data, &ordinal, sizeof ordinal);
         if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && allocation->over)
             return CUDA_ERROR_INVALID_VALUE;
+        /* the chunks may have more (handover.h) */
+        if (attribute == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES)
+            return put_value(data, &allocation->handle_types, sizeof allocation->handle_types);
         if (allocation->without_access)
             return attribute_without_access(data, attribute, allocation);
         *answered = false;

@@ -3,6 +3,8 @@
  * hook_vmm.c: the driver's virtual memory management as the program calls it. Handles and
  * addresses of ours go to virtual.c, all others to the driver. No state.
  */
+#include <fcntl.h>
+
 #include "runtime/client/client.h"
 #include "runtime/client/evidence.h"
 #include "runtime/memory/foreign_mapping.h"
@@ -14,6 +16,7 @@
 #include "runtime/memory/room.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/memory/mapping.h"
+#include "runtime/range/handover.h"
 #include "runtime/range/memory_lock.h"
 
 /* our answer if it is our memory, else the driver's */
@@ -126,6 +129,24 @@ CUresult __wrap_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *l
                    gs_driver.cuMemGetAccess(flags, location, ptr));
 }
 
+/* A driver makes descriptors only of memory that it made in this process: of other memory we have
+ * the descriptor with which it came. The range is pinned. */
+static CUresult export_chunk(void *to, const struct gs_chunk *chunk,
+                             CUmemAllocationHandleType type, unsigned long long flags)
+{
+    bool made;
+    int fd;
+
+    if (chunk->descriptor == 0 || to == NULL || flags != 0 ||
+        type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return gs_driver.cuMemExportToShareableHandle(to, chunk->handle, type, flags);
+    fd = fcntl(gs_handover_lend(chunk, &made), F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    *(int *)to = fd;
+    return CUDA_SUCCESS;
+}
+
 static CUresult export_handle(void *to, CUmemGenericAllocationHandle handle,
                               CUmemAllocationHandleType type, unsigned long long flags)
 {
@@ -139,8 +160,7 @@ static CUresult export_handle(void *to, CUmemGenericAllocationHandle handle,
                     : gs_driver.cuMemExportToShareableHandle(to, handle, type, flags);
     result = gs_virtual_pin(range);
     if (result == CUDA_SUCCESS) /* exportable memory is one chunk */
-        result =
-            gs_driver.cuMemExportToShareableHandle(to, range->chunks[0].handle, type, flags);
+        result = export_chunk(to, &range->chunks[0], type, flags);
     gs_virtual_drop(range);
     return result;
 }

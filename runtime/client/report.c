@@ -117,6 +117,10 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     state->short_bytes = device->report.short_bytes;
     state->moved_out = atomic_load_explicit(&gs_runtime.moved_out, memory_order_relaxed);
     state->moved_in = atomic_load_explicit(&gs_runtime.moved_in, memory_order_relaxed);
+    state->saved = (struct gs_wire_saved){
+        .equal = atomic_load_explicit(&gs_runtime.saved.equal, memory_order_relaxed),
+        .zero = atomic_load_explicit(&gs_runtime.saved.zero, memory_order_relaxed),
+        .unchanged = atomic_load_explicit(&gs_runtime.saved.unchanged, memory_order_relaxed)};
     state->switch_ns = device->moving.switch_ns;
     state->host_used = gs_host_used() + gs_host_claimed();
     state->host_wanted = gs_host_wanted();
@@ -166,7 +170,7 @@ static int send_with_pieces(const struct gs_device *device, struct gs_wire_state
     if (error == 0 || with->count == 0)
         return error;
     state->given = 0;
-    state->given_bytes = 0;
+    memset(state->given_bytes, 0, sizeof state->given_bytes);
     return gs_connect_send(gs_session_fd(), state, sizeof *state, NULL);
 }
 

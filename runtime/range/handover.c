@@ -11,6 +11,7 @@
 #include "runtime/range/handover.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -25,12 +26,13 @@
 #include "runtime/range/vmm.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/memory_lock.h"
+#include "runtime/range/owners.h"
 
-#define PLACES    1024u
+#define PLACES    4096u
 #define LOST      (-1)
-#define LEAST     64   /* a process that may open fewer keeps them all for the program */
-#define HAND_MOST 512u /* pieces */
-#define WORTH     4096 /* a descriptor is used for no less than this part of the device */
+#define LEAST     64    /* a process that may open fewer keeps them all for the program */
+#define HAND_MOST 512u  /* pieces */
+#define WORTH     16384 /* a descriptor is used for no less than this part of the device */
 
 #define FORK_WAIT_NS  100000000u /* a driver that hangs in an export must not hang fork() */
 #define FORK_PAUSE_NS 50000
@@ -56,7 +58,7 @@ static struct {
 
     struct piece in_hand[HAND_MOST];
     unsigned hand_count;
-    struct piece given[GS_GIVEN_MOST]; /* all pieces of a device have the same size */
+    struct piece given[GS_GIVEN_MOST];
     unsigned given_count;
 } self;
 
@@ -100,8 +102,9 @@ static void lose_number(int fd)
     for (unsigned i = 0; i < PLACES; i++) {
         int had = fd;
 
-        atomic_compare_exchange_strong_explicit(&places[i].fd, &had, LOST, memory_order_acq_rel,
-                                                memory_order_relaxed);
+        if (atomic_load_explicit(&places[i].fd, memory_order_relaxed) == fd)
+            atomic_compare_exchange_strong_explicit(&places[i].fd, &had, LOST,
+                                                    memory_order_acq_rel, memory_order_relaxed);
     }
 }
 
@@ -222,22 +225,25 @@ static bool count_in(struct gs_device *device, uint64_t bytes, uint64_t budget)
 static void receive_pieces(struct gs_device *device, const struct gs_wire_target *target,
                            struct gs_descriptors *with)
 {
-    const uint64_t bytes = target->handed_bytes;
+    unsigned taken = 0;
 
-    if (!gs_device_is_movable(device) || device->managed || bytes == 0)
+    if (!gs_device_is_movable(device) || device->managed)
         return;
-    while (with->count != 0 && self.hand_count < HAND_MOST &&
-           count_in(device, bytes, target->budget)) {
+    for (; taken < with->count && taken < GS_GIVEN_MOST && target->handed_bytes[taken] != 0 &&
+           self.hand_count < HAND_MOST &&
+           count_in(device, target->handed_bytes[taken], target->budget);
+         taken++) {
         struct piece *piece = &self.in_hand[self.hand_count];
 
-        if (fill_place(with->fd[--with->count], &piece->place)) {
-            piece->device = device;
-            piece->bytes = bytes;
+        piece->device = device;
+        piece->bytes = target->handed_bytes[taken];
+        if (fill_place(with->fd[taken], &piece->place))
             self.hand_count++;
-        } else {
-            count_out(device, bytes);
-        }
+        else
+            count_out(device, piece->bytes);
     }
+    with->count -= taken;
+    memmove(with->fd, with->fd + taken, with->count * sizeof with->fd[0]);
 }
 
 void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *target,
@@ -260,12 +266,13 @@ uint64_t gs_handover_in_hand(const struct gs_device *device)
     return bytes;
 }
 
-/* Takes a piece out of the hand; its place is the caller's. */
+/* Takes a piece out of the hand; its place is the caller's. The order of the others stays. */
 static struct piece take_piece(unsigned i)
 {
     const struct piece piece = self.in_hand[i];
 
-    self.in_hand[i] = self.in_hand[--self.hand_count];
+    memmove(&self.in_hand[i], &self.in_hand[i + 1],
+            (--self.hand_count - i) * sizeof self.in_hand[0]);
     count_out(piece.device, piece.bytes);
     return piece;
 }
@@ -296,17 +303,35 @@ static bool place_piece(const struct piece *piece, struct gs_range *range, uint3
     return false;
 }
 
+/* Memory that the program made by cuMemCreate has been asked for with nothing special, and can be
+ * made and exported like cuMemAlloc's. (The program sees the properties that it asked for.) */
+static bool is_plain(const CUmemAllocationProp *prop)
+{
+    static const CUmemAllocationProp plain;
+
+    return prop->requestedHandleTypes <= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+           prop->win32HandleMetaData == NULL &&
+           memcmp(&prop->allocFlags, &plain.allocFlags, sizeof plain.allocFlags) == 0;
+}
+
+bool gs_handover_suits(const struct gs_range *range)
+{
+    return range->theirs == NULL && !range->device->managed &&
+           (range->own == NULL || is_plain(&range->own->prop));
+}
+
 bool gs_handover_place(struct gs_range *range, uint32_t chunk)
 {
     const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
 
-    for (unsigned i = self.hand_count; i > 0 && range->own == NULL && range->theirs == NULL;
-         i--) {
+    for (unsigned i = 0; i < self.hand_count && gs_handover_suits(range);) {
         struct piece piece;
 
-        if (self.in_hand[i - 1].device != range->device || self.in_hand[i - 1].bytes != bytes)
+        if (self.in_hand[i].device != range->device || self.in_hand[i].bytes != bytes) {
+            i++;
             continue;
-        piece = take_piece(i - 1);
+        }
+        piece = take_piece(i);
         if (place_piece(&piece, range, chunk)) {
             range->chunks[chunk].descriptor = (uint16_t)(piece.place + 1u);
             atomic_fetch_add_explicit(&gs_runtime.taken_over, bytes, memory_order_relaxed);
@@ -321,8 +346,7 @@ bool gs_handover_place(struct gs_range *range, uint32_t chunk)
 
 bool gs_handover_is_wanted(const struct gs_range *range, uint32_t chunk)
 {
-    return (gs_device_flags(range->device) & GS_TARGET_GIVE) != 0 && range->own == NULL &&
-           range->theirs == NULL && !range->device->managed &&
+    return (gs_device_flags(range->device) & GS_TARGET_GIVE) != 0 && gs_handover_suits(range) &&
            gs_range_chunk_bytes(range, chunk) >= range->device->physical / WORTH;
 }
 
@@ -357,15 +381,6 @@ int gs_handover_lend(const struct gs_chunk *chunk, bool *made)
     return same_file(&places[chunk->descriptor - 1u], fd) ? fd : -1;
 }
 
-/* The piece can be sent with the device's next report. */
-static bool can_be_sent(const struct piece *piece)
-{
-    for (unsigned i = 0; i < self.given_count; i++)
-        if (self.given[i].device == piece->device && self.given[i].bytes != piece->bytes)
-            return false;
-    return self.given_count < GS_GIVEN_MOST;
-}
-
 /* Gets a descriptor for the chunk's memory: the descriptor with which it came, or a new descriptor. */
 static bool descriptor_for(const struct gs_chunk *chunk, uint16_t *place)
 {
@@ -384,8 +399,8 @@ bool gs_handover_give(struct gs_range *range, uint32_t chunk)
 
     /* with RUN on, other memory may come in before the daemon knows that this has left */
     if (!gs_handover_is_wanted(range, chunk) ||
-        (gs_device_flags(range->device) & GS_TARGET_RUN) != 0 || !can_be_sent(&piece) ||
-        !descriptor_for(which, &piece.place))
+        (gs_device_flags(range->device) & GS_TARGET_RUN) != 0 ||
+        self.given_count == GS_GIVEN_MOST || !descriptor_for(which, &piece.place))
         return false;
     unmapped = gs_vmm_unmap(range, chunk);
     released = gs_vmm_release(which->handle);
@@ -412,8 +427,8 @@ void gs_handover_report(const struct gs_device *device, struct gs_wire_state *st
 
         if (self.given[i].device != device || !same_file(place, fd))
             continue;
+        state->given_bytes[with->count] = self.given[i].bytes;
         with->fd[with->count++] = fd;
-        state->given_bytes = self.given[i].bytes;
     }
     state->given = with->count;
 }

@@ -35,14 +35,18 @@ void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *ta
 /* Bytes in hand for that device. */
 uint64_t gs_handover_in_hand(const struct gs_device *device);
 
-/* Maps memory in hand at the chunk's address. It has another program's contents: all of it is
- * written next. False: no memory in hand fits. */
+/* Maps memory in hand at the chunk's address, in the order in which it came. It has another program's
+ * contents: all that differs from the chunk's is written next. False: no memory in hand fits. */
 bool gs_handover_place(struct gs_range *range, uint32_t chunk);
 
 /* Releases memory in hand beyond so many bytes. */
 void gs_handover_shrink(struct gs_device *device, uint64_t most);
 
 /* --- what goes --- */
+
+/* True if memory of the range may be given away, and taken from others: it is plain memory of the
+ * device, in no other process's reach. Any thread. */
+bool gs_handover_suits(const struct gs_range *range);
 
 /* True if memory for this chunk should be made so that it can be given away. Any thread. */
 bool gs_handover_is_wanted(const struct gs_range *range, uint32_t chunk);

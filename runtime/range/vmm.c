@@ -209,6 +209,7 @@ static CUresult create_chunk(struct gs_range *range, uint32_t index, CUmemAlloca
 {
     struct gs_chunk *chunk = &range->chunks[index];
     const uint64_t bytes = gs_range_chunk_bytes(range, index);
+    const CUmemAllocationHandleType types = wanted.requestedHandleTypes;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
     chunk->sendable = sendable;
@@ -218,7 +219,7 @@ static CUresult create_chunk(struct gs_range *range, uint32_t index, CUmemAlloca
         if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY)
             return result;
         chunk->sendable = false;
-        wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+        wanted.requestedHandleTypes = types;
     }
     return gs_driver.cuMemCreate(&chunk->handle, bytes, &wanted, 0);
 }

@@ -21,6 +21,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/config.h"
+#include "runtime/swap/match.h"
 #include "runtime/swap/swap_mover.h"
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/vmm.h"
@@ -92,8 +93,9 @@ static void abandon_mover(struct gs_mover *mover, CUresult result)
     }
 }
 
-/* --- out --- */
+/* --- hashes --- */
 
+/* The chunk has memory, which nothing changes until the job ends. */
 static void begin_hashing(struct gs_mover *mover, struct gs_job *job)
 {
     const uint64_t slot = (uint64_t)(job - mover->jobs);
@@ -127,6 +129,8 @@ static CUresult await_hashes(const struct gs_mover *mover, const struct gs_job *
     }
     return result;
 }
+
+/* --- out --- */
 
 /* The host, or the spill file, has no room for the chunk: it stays, and so do the chunks that
  * were chosen after it. */
@@ -187,7 +191,7 @@ static CUresult retire_out(struct gs_mover *mover)
     gs_job_copied_out(job);
     if (!gs_handover_give(job->range, job->index))
         gs_backend_of(job->range)->remove(job->range, job->index);
-    atomic_fetch_add_explicit(&gs_runtime.moved_out, job->copied, memory_order_relaxed);
+    gs_job_count(job, true);
     gs_mover_settle(job, GS_CHUNK_HOST);
     gs_mover_drop_first(mover);
     return CUDA_SUCCESS;
@@ -195,21 +199,24 @@ static CUresult retire_out(struct gs_mover *mover)
 
 /* --- in --- */
 
-/* Gives the chunk memory: memory that another program handed over, or new memory. The bytes in
- * hand and those under way are together at most `room`. */
-static CUresult place_chunk(struct gs_mover *mover, const struct gs_job *job, uint64_t room)
+/* Gives the chunk memory: memory that another program handed over, which is looked at, or new
+ * memory. The bytes in hand and those under way are together at most `room`. */
+static CUresult place_chunk(struct gs_mover *mover, struct gs_job *job, uint64_t room)
 {
-    if (job->chunk->state == GS_CHUNK_HOST && gs_handover_place(job->range, job->index))
+    if (job->chunk->state == GS_CHUNK_HOST && gs_handover_place(job->range, job->index)) {
+        if (gs_match_is_due(mover))
+            begin_hashing(mover, job);
         return CUDA_SUCCESS;
+    }
     gs_handover_shrink(mover->device, room - mover->bytes);
     return gs_backend_of(job->range)->place(job->range, job->index);
 }
 
-/* Makes memory for the newest job, and queues the copies to it. */
-static CUresult queue_in(struct gs_mover *mover, uint64_t room)
+/* Makes memory for the newest job. */
+static CUresult begin_in(struct gs_mover *mover, uint64_t room)
 {
     struct gs_job *job = gs_mover_job(mover, mover->count - 1);
-    CUresult result = place_chunk(mover, job, room);
+    const CUresult result = place_chunk(mover, job, room);
 
     if (result != CUDA_SUCCESS) { /* nothing of it is under way: this job alone is taken back */
         gs_mover_settle(job, job->chunk->state);
@@ -217,12 +224,24 @@ static CUresult queue_in(struct gs_mover *mover, uint64_t room)
         mover->count--;
         if (context_is_broken(mover->context, result))
             device_is_broken(mover->device);
-        return result;
     }
+    return result;
+}
+
+/* Queues the copies of the oldest job that has none queued yet. */
+static CUresult queue_in(struct gs_mover *mover)
+{
+    struct gs_job *job = gs_mover_job(mover, mover->queued);
+    const bool looked_at = job->stage == GS_JOB_HASHING;
+    CUresult result = await_hashes(mover, job);
+
     job->stage = GS_JOB_COPYING;
     mover->queued++;
     mover->queued_bytes += job->bytes;
-    result = gs_vmm_open(job->range, job->index);
+    if (result == CUDA_SUCCESS && looked_at)
+        result = gs_match_job(mover, job);
+    if (result == CUDA_SUCCESS)
+        result = gs_vmm_open(job->range, job->index);
     if (result == CUDA_SUCCESS)
         result = gs_job_copy_in(job, mover->copies);
     if (result == CUDA_SUCCESS)
@@ -241,7 +260,7 @@ static CUresult retire_in(struct gs_mover *mover)
         abandon_mover(mover, result);
         return result;
     }
-    atomic_fetch_add_explicit(&gs_runtime.moved_in, job->copied, memory_order_relaxed);
+    gs_job_count(job, false);
     gs_mover_settle(job, GS_CHUNK_RESIDENT);
     gs_mover_drop_first(mover);
     return CUDA_SUCCESS;
@@ -378,18 +397,27 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news
 {
     struct gs_mover *mover = enter_for(device, false);
     CUresult result = CUDA_SUCCESS;
-    uint64_t bytes;
+    CUresult queued;
+    uint64_t bytes, ahead;
     bool moved;
 
     *lacking = 0;
     if (mover == NULL)
         return GS_SWAP_SHORT;
-    while (mover->bytes < QUEUE_BYTES && mover->count < GS_MOVER_RING &&
-           result == CUDA_SUCCESS && mover->bytes < room &&
-           gs_mover_choose(mover, room - mover->bytes)) {
+    /* memory that has come may hold what is needed, and be done at once: more of it at a time */
+    ahead = gs_handover_in_hand(device) != 0 ? AHEAD_BYTES : QUEUE_BYTES;
+    while (mover->bytes < ahead && mover->count < GS_MOVER_RING && result == CUDA_SUCCESS &&
+           mover->bytes < room && gs_mover_choose(mover, room - mover->bytes)) {
         bytes = gs_mover_job(mover, mover->count - 1)->bytes;
-        result = queue_in(mover, room);
+        result = begin_in(mover, room);
         *lacking = result != CUDA_SUCCESS ? bytes : 0;
+    }
+    while (mover->queued < mover->count) {
+        bytes = gs_mover_job(mover, mover->queued)->bytes;
+        if ((queued = queue_in(mover)) != CUDA_SUCCESS) {
+            result = queued;
+            *lacking = bytes;
+        }
     }
     moved = mover->count != 0;
     if (moved && await_in(mover, *lacking == 0 ? news : -1))

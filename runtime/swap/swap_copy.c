@@ -8,15 +8,21 @@
 #include <string.h>
 
 #include "runtime/range/backend.h"
+#include "runtime/base/config.h"
 #include "runtime/base/driver.h"
 #include "runtime/host/host_file.h"
 #include "runtime/base/log.h"
 
 _Static_assert(GS_LARGE_CHUNK_BYTES <= GS_HASH_MOST * GS_BLOCK_BYTES, "they are hashed");
 
+static unsigned blocks_of(uint64_t bytes)
+{
+    return (unsigned)((bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES);
+}
+
 static unsigned block_count(const struct gs_job *job)
 {
-    return (unsigned)((job->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES);
+    return blocks_of(job->bytes);
 }
 
 static uint64_t block_from(const struct gs_job *job, unsigned block)
@@ -29,6 +35,11 @@ static uint64_t block_from(const struct gs_job *job, unsigned block)
 static bool is_zero(const uint64_t *hash)
 {
     return (hash[0] | hash[1]) == 0;
+}
+
+static bool is_same(const uint64_t *hash, const uint64_t *other)
+{
+    return hash[0] == other[0] && hash[1] == other[1];
 }
 
 /* --- the file --- */
@@ -80,7 +91,7 @@ static CUresult copy_piece(struct gs_job *job, uint64_t from, uint64_t bytes, bo
                                                 stream);
 }
 
-enum need { SKIP, COPY, CLEAR };
+enum need { COPY, CLEAR, ZERO, UNCHANGED, EQUAL }; /* the last three need nothing */
 
 /* a bit for each of the first blocks: its contents are given up */
 static bool has_bit(uint64_t mask, unsigned block)
@@ -93,25 +104,47 @@ static enum need need_out(const struct gs_job *job, unsigned block)
 {
     const struct gs_host_block *host = job->chunk->host;
 
-    if (has_bit(job->skipped, block))
-        return SKIP;
-    if (job->hashes == NULL)
-        return COPY;
-    return is_zero(job->hashes[block]) ||
-                   (job->compares &&
-                    memcmp(host->hashes[block], job->hashes[block], 2 * sizeof(uint64_t)) == 0)
-               ? SKIP
+    if (has_bit(job->skipped, block) || (job->hashes != NULL && is_zero(job->hashes[block])))
+        return ZERO;
+    return job->hashes != NULL && job->compares &&
+                   is_same(host->hashes[block], job->hashes[block])
+               ? UNCHANGED
                : COPY;
+}
+
+/* the block comes back as zeros */
+static bool is_empty(const struct gs_chunk *chunk, unsigned block)
+{
+    return chunk->zero || has_bit(chunk->lost, block) ||
+           (chunk->host->known && is_zero(chunk->host->hashes[block]));
 }
 
 static enum need need_in(const struct gs_job *job, unsigned block)
 {
     const struct gs_host_block *host = job->chunk->host;
 
-    return job->chunk->zero || has_bit(job->chunk->lost, block) ||
-                   (host->known && is_zero(host->hashes[block]))
-               ? CLEAR
+    if (is_empty(job->chunk, block))
+        return job->hashes != NULL && is_zero(job->hashes[block]) ? ZERO : CLEAR;
+    return job->hashes != NULL && host->known &&
+                   is_same(host->hashes[block], job->hashes[block])
+               ? EQUAL
                : COPY;
+}
+
+unsigned gs_chunk_equal_blocks(const struct gs_chunk *chunk, uint64_t bytes,
+                               const uint64_t (*hashes)[2], unsigned *wanted)
+{
+    const unsigned count = blocks_of(bytes);
+    unsigned equal = 0;
+
+    *wanted = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (is_empty(chunk, i))
+            continue;
+        ++*wanted;
+        equal += chunk->host->known && is_same(chunk->host->hashes[i], hashes[i]);
+    }
+    return equal;
 }
 
 /* Calls the driver once for each run of blocks that need the same. */
@@ -124,14 +157,18 @@ static CUresult by_runs(struct gs_job *job, bool out, CUstream stream)
     for (unsigned first = 0, end; first < count && result == CUDA_SUCCESS; first = end) {
         const enum need need = need_of(job, first);
         const uint64_t from = block_from(job, first);
+        uint64_t bytes;
 
         for (end = first + 1; end < count && need_of(job, end) == need;)
             end++;
+        bytes = block_from(job, end) - from;
         if (need == COPY)
-            result = copy_piece(job, from, block_from(job, end) - from, out, stream);
+            result = copy_piece(job, from, bytes, out, stream);
         else if (need == CLEAR)
-            result = gs_driver.cuMemsetD8Async(job->address + from, 0,
-                                               block_from(job, end) - from, stream);
+            result = gs_driver.cuMemsetD8Async(job->address + from, 0, bytes, stream);
+        job->saved.zero += need == CLEAR || need == ZERO ? bytes : 0;
+        job->saved.unchanged += need == UNCHANGED ? bytes : 0;
+        job->saved.equal += need == EQUAL ? bytes : 0;
     }
     return result;
 }
@@ -143,6 +180,7 @@ CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
     struct gs_host_block *host = job->chunk->host;
 
     job->copied = 0;
+    job->saved = (struct gs_wire_saved){0};
     job->zero = true;
     if (backend->send != NULL) {
         job->copied = job->bytes;
@@ -151,8 +189,10 @@ CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
     for (unsigned i = 0; i < count && job->zero; i++)
         job->zero =
             has_bit(job->skipped, i) || (job->hashes != NULL && is_zero(job->hashes[i]));
-    if (job->zero)
-        return CUDA_SUCCESS; /* the chunk needs no host memory at all */
+    if (job->zero) { /* the chunk needs no host memory at all */
+        job->saved.zero = job->bytes;
+        return CUDA_SUCCESS;
+    }
     if (host == NULL)
         host = job->chunk->host = gs_host_get(job->bytes);
     if (host == NULL)
@@ -185,9 +225,20 @@ void gs_job_copied_out(struct gs_job *job)
     host->known = job->hashes != NULL;
 }
 
+void gs_job_count(const struct gs_job *job, bool out)
+{
+    atomic_fetch_add_explicit(out ? &gs_runtime.moved_out : &gs_runtime.moved_in, job->copied,
+                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&gs_runtime.saved.equal, job->saved.equal, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gs_runtime.saved.zero, job->saved.zero, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gs_runtime.saved.unchanged, job->saved.unchanged,
+                              memory_order_relaxed);
+}
+
 CUresult gs_job_copy_in(struct gs_job *job, CUstream stream)
 {
     job->copied = 0;
+    job->saved = (struct gs_wire_saved){0};
     if (job->chunk->state != GS_CHUNK_HOST)
         return CUDA_SUCCESS;
     if (gs_backend_of(job->range)->send != NULL) {

@@ -19,6 +19,10 @@ struct gs_mover {
     unsigned first, count, queued;
     uint64_t bytes, queued_bytes;
     unsigned heard; /* looks for news since the oldest job became the oldest */
+    struct {
+        unsigned misses; /* pieces one after the other that held nothing of use: match.c */
+        unsigned passed; /* pieces since then */
+    } match;
     bool out;
     uint64_t (*results)[GS_HASH_MOST][2];
     CUdeviceptr results_there;

@@ -14,7 +14,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from other_user import make_folder  # noqa: E402  (in the folder above)
 
-MAGIC, VERSION = 0x48535047, 5
+MAGIC, VERSION = 0x48535047, 6
 HELLO, STATE, NOTE, TARGET, WISH, OPEN, SHARE, KIN = 1, 2, 3, 4, 5, 8, 9, 11
 STATUS, CONTROL, END = 16, 17, 22
 RUNNING, WANT, MOVING, STUCK, SHORT, PARTIAL = 1, 2, 4, 8, 16, 32
@@ -25,7 +25,7 @@ CARD = bytes(range(16))
 TOKEN = bytes(range(100, 116))
 PATIENCE = 120.0  # seconds: what comes at once on an idle machine, on one that is busy with other things
 
-TARGET_FORMAT = "<IHHII16sIIQQQQQQIIQQ"
+TARGET_FORMAT = "<IHHII16sIIQQQQQ16QIIQQ"
 
 
 def header(kind, length):
@@ -43,10 +43,11 @@ def hello(name="fake", pid=None, weight=0, priority=0, group="", class_number=0)
 
 def state(seq=0, flags=0, total=16 * GIB, free=2**64 - 1, demand=0, resident=0, short=0, out=0, moved_in=0,
           calls=0, switch_ns=0, pinned=0, host_used=0, host_wanted=0, given=0, given_bytes=0, uuid=CARD, name=b"Test card",
-          shared=0):
-    return message(STATE, struct.pack("<16sIIQQQQQQQQQQQQQII64sQQQQ", uuid, seq, flags, total, free, demand, resident, short,
-                                      out, moved_in, calls, switch_ns, pinned, host_used, host_wanted, given_bytes, given, 0,
-                                      name, shared, 0, 0, 0))
+          shared=0, saved=(0, 0, 0)):
+    sizes = given_bytes if isinstance(given_bytes, list) else [given_bytes] * min(given, 16)
+    return message(STATE, struct.pack("<16sII12Q16QII64s4Q3Q", uuid, seq, flags, total, free, demand, resident, short,
+                                      out, moved_in, calls, switch_ns, pinned, host_used, host_wanted,
+                                      *(sizes + [0] * 16)[:16], given, 0, name, shared, 0, 0, 0, *saved))
 
 
 def open_message(token, pid, number):
@@ -80,9 +81,8 @@ class Refused(EOFError):
 class Target:
     def __init__(self, data):
         (_, _, kind, _, _, self.uuid, self.seq, self.flags, self.budget, self.capacity, self.idle_ns,
-         self.host_budget, self.shortfall, self.handed_bytes, self.handed, _, self.yield_ns,
-         self.overcommit) = struct.unpack(
-            TARGET_FORMAT, data)
+         self.host_budget, self.shortfall, *self.handed_bytes, self.handed, _, self.yield_ns,
+         self.overcommit) = struct.unpack(TARGET_FORMAT, data)
         assert kind == TARGET, f"message type {kind} where a target was expected"
 
     def __repr__(self):
@@ -98,6 +98,7 @@ class Program:
         self.socket.connect(path)
         self.total, self.demand, self.resident, self.flags, self.switch_ns = total, 0, 0, 0, 0
         self.moved_out = self.moved_in = 0
+        self.saved = (0, 0, 0)  # bytes: equal, zero, unchanged
         self.target = None
         self.targets = 0
         if say_hello:
@@ -112,7 +113,7 @@ class Program:
             setattr(self, key, value)
         self.socket.send(state(seq=self.target.seq if self.target else 0, flags=self.flags, total=self.total,
                                demand=self.demand, resident=self.resident, switch_ns=self.switch_ns,
-                               out=self.moved_out, moved_in=self.moved_in, uuid=self.uuid))
+                               out=self.moved_out, moved_in=self.moved_in, uuid=self.uuid, saved=self.saved))
 
     def reconnect(self, timeout=PATIENCE):
         """Comes back to a daemon that was away, with its true state."""

@@ -165,7 +165,8 @@ static void say_message(struct peer *peer, union lockd_message *message, size_t 
     }
     if (message->header.type == GS_WIRE_STATE && (handed & 32) == 0) {
         message->state.given = with.count;
-        message->state.given_bytes = with.count != 0 ? 4 * MIB : 0;
+        for (unsigned i = 0; i < GS_GIVEN_MOST; i++)
+            message->state.given_bytes[i] = i < with.count ? 4 * MIB : 0;
     }
     lockd_connection_take(peer->connection, message, size, &with);
     require_true(with.count == 0);

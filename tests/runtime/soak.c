@@ -4,7 +4,7 @@
  * must be.
  *
  *   soak [--seed S] [--seconds N] [--threads T] [--memory SIZE] [--largest SIZE] [--faulty]
- *        [--devices D] [--pause MS]
+ *        [--devices D] [--pause MS] [--alike]
  *
  * Run several beside each other on a small card, so that their memory moves all the time
  * (test_soak.py). Linked with libgpushare first, as gpushare-cc does. Exit 0 and one line "ok ...";
@@ -118,7 +118,8 @@ static bool read_options(int argc, char **argv, struct soak_config *config)
     static const struct option options[] = {
         {"seed", 1, NULL, 's'},    {"seconds", 1, NULL, 'n'}, {"threads", 1, NULL, 't'},
         {"memory", 1, NULL, 'm'},  {"largest", 1, NULL, 'l'}, {"faulty", 0, NULL, 'f'},
-        {"devices", 1, NULL, 'd'}, {"pause", 1, NULL, 'p'},   {NULL, 0, NULL, 0}};
+        {"devices", 1, NULL, 'd'}, {"pause", 1, NULL, 'p'},   {"alike", 0, NULL, 'a'},
+        {NULL, 0, NULL, 0}};
     int option;
     bool good = true;
 
@@ -144,6 +145,9 @@ static bool read_options(int argc, char **argv, struct soak_config *config)
             break;
         case 'd':
             config->devices = (unsigned)strtoul(optarg, NULL, 10);
+            break;
+        case 'a':
+            config->alike = true;
             break;
         case 'p':
             config->pause_ms = (unsigned)strtoul(optarg, NULL, 10);
@@ -188,7 +192,7 @@ int main(int argc, char **argv)
         fprintf(stderr,
                 "usage: soak [--seed S] [--seconds N] [--threads 1..%d] [--memory SIZE] "
                 "[--largest SIZE] "
-                "[--faulty] [--devices 1..%d] [--pause MS]\n",
+                "[--faulty] [--devices 1..%d] [--pause MS] [--alike]\n",
                 MAX_THREADS, SOAK_DEVICES);
         return 2;
     }

@@ -46,6 +46,7 @@ struct soak_config {
     size_t largest; /* bytes of the largest block */
     unsigned devices;
     unsigned pause_ms; /* between bursts of operations; 0: none */
+    bool alike;        /* programs write the same bytes, and mostly to whole blocks */
     bool faulty; /* driver calls are made to fail: a failed call must have had no effect */
 };
 

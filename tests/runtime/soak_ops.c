@@ -27,6 +27,10 @@ static bool pick_span(struct soak_thread *thread, struct span *span)
         return false;
     span->from = soak_below(thread, span->block->bytes);
     span->bytes = 1 + soak_below(thread, span->block->bytes - span->from);
+    if (thread->config->alike && soak_below(thread, 4) == 0)
+        *span = (struct span){span->block, 0, span->block->bytes};
+    else if (thread->config->alike)
+        span->bytes = 1;
     return true;
 }
 
@@ -73,9 +77,16 @@ static void check_span(struct soak_thread *thread, const struct span *span)
         report_wrong(thread, span->block, span->from, span->bytes);
 }
 
+/* Programs that are alike have few, so that they have blocks that are the same, or nearly. */
+static uint64_t any_value(struct soak_thread *thread)
+{
+    return thread->config->alike ? 0x9e3779b97f4a7c15u * (soak_below(thread, 4) / 3)
+                                 : random_next(&thread->random);
+}
+
 static void random_bytes(struct soak_thread *thread, uint8_t *to, size_t bytes)
 {
-    const uint64_t value = random_next(&thread->random);
+    const uint64_t value = any_value(thread);
 
     for (size_t i = 0; i < bytes; i++)
         to[i] = (uint8_t)((value >> (i % 7 * 8)) + (i >> 8));
@@ -120,7 +131,8 @@ static void op_allocate(struct soak_thread *thread)
     CUdeviceptr base = 0;
     size_t size = 0;
 
-    if (soak_below(thread, 3) == 0) /* the same few sizes often: freed memory is used again */
+    if (thread->config->alike ||
+        soak_below(thread, 3) == 0) /* the same few sizes often: freed memory is used again */
         bytes = (2u << 20) * (1 + soak_below(thread, 2));
     if (block->device != 0 || !soak_take(bytes))
         return;
@@ -156,8 +168,8 @@ static void op_free(struct soak_thread *thread)
     bool in_stream_order = soak_below(thread, 3) == 0;
     CUresult result = CUDA_SUCCESS;
 
-    if (block == NULL)
-        return;
+    if (block == NULL || (thread->config->alike && soak_below(thread, 16) != 0))
+        return; /* of programs that are alike it moves many times */
     in_stream_order = in_stream_order && !block->managed;
     if (block == &thread->blocks[thread->graph.block])
         soak_graph_drop(thread);
@@ -198,7 +210,7 @@ static void op_free(struct soak_thread *thread)
 
 static void op_set(struct soak_thread *thread)
 {
-    const uint8_t value = (uint8_t)soak_below(thread, 256);
+    const uint8_t value = (uint8_t)any_value(thread);
     struct span span;
 
     if (pick_span(thread, &span) && soak_ok(thread,
@@ -241,7 +253,7 @@ static void op_copy(struct soak_thread *thread)
 
 static void op_launch(struct soak_thread *thread)
 {
-    uint8_t key = (uint8_t)soak_below(thread, 256);
+    uint8_t key = (uint8_t)any_value(thread);
     struct span span;
     CUdeviceptr address;
     uint64_t count;

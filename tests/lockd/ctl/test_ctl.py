@@ -360,15 +360,16 @@ class CtlTest(CtlCase):
         self.assertEqual(len(set(helps.values())), len(helps))
 
     def test_figures_agree_wherever_they_are_shown(self):
-        self.one.moved_out, self.one.moved_in = 3 * GIB, 2 * GIB
+        self.one.moved_out, self.one.moved_in, self.one.saved = 3 * GIB, 2 * GIB, (4 * GIB, GIB, 2 * GIB)
         self.one.say()
         wait_for(lambda: self.programs()["train"]["moved_in"] == 2 * GIB, PATIENCE, "the report")
         shown, text = self.programs()["train"], self.ctl("metrics")
         for field, metric in (("demand", "demand_bytes"), ("resident", "resident_bytes"), ("on_host", "on_host_bytes"),
                               ("moved_out", "moved_out_bytes_total"), ("moved_in", "moved_in_bytes_total"), ("turns", "turns_total"),
-                              ("weight", "weight")):
+                              ("saved_equal", "saved_equal_bytes_total"), ("saved_zero", "saved_zero_bytes_total"),
+                              ("saved_unchanged", "saved_unchanged_bytes_total"), ("weight", "weight")):
             self.assertRegex(text, rf'(?m)^gpushare_program_{metric}{{[^}}]*name="train"[^}}]*}} {shown[field]}$')
-        self.assertRegex(self.ctl("status"), r"train +runs +7.0 GiB +7.0 GiB +0 B +3.0 GiB +2.0 GiB +\d+ ")
+        self.assertRegex(self.ctl("status"), r"train +runs +7.0 GiB +7.0 GiB +0 B +3.0 GiB +2.0 GiB +7.0 GiB +\d+ ")
 
     def test_wait_is_counted_while_a_program_waits_and_not_while_it_runs(self):
         # neither says anything from now on: what counts is what they do, not when they last said so

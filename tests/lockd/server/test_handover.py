@@ -60,7 +60,7 @@ class Giver(Program):
         self.targets += 1
         assert len(fds) == self.target.handed, f"{len(fds)} descriptors, said to be {self.target.handed}"
         if fds:
-            self.rises.append((self.target.budget - before, self.target.handed * self.target.handed_bytes))
+            self.rises.append((self.target.budget - before, sum(self.target.handed_bytes)))
         self.handed += fds
         return self.target
 

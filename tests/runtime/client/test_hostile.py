@@ -59,7 +59,8 @@ class Hostile:
         idle = 5_000_000 if dice.random() < 0.8 else self.number()
         return struct.pack(TARGET_FORMAT, MAGIC, VERSION, TARGET, struct.calcsize(TARGET_FORMAT), 0,
                            device.uuid if dice.random() < 0.97 else dice.randbytes(16), seq, flags, budget, capacity, idle,
-                           self.number() if dice.random() < 0.5 else 2**64 - 1, self.number(), handed_bytes, handed, 0,
+                           self.number() if dice.random() < 0.5 else 2**64 - 1, self.number(),
+                           *([handed_bytes] * min(handed, 16) + [0] * 16)[:16], handed, 0,
                            0 if dice.random() < 0.5 else self.number(), 0 if dice.random() < 0.5 else self.number())
 
     def flags(self):
@@ -129,10 +130,10 @@ class Hostile:
                 return False
             if not data:
                 return False
-            if len(data) > STATE_GIVEN + 8 and struct.unpack_from("<IHH", data)[2] == STATE:
+            if len(data) > STATE_GIVEN + 16 * 8 and struct.unpack_from("<IHH", data)[2] == STATE:
                 device.uuid = struct.unpack_from(STATE_HEAD, data)[5]
-                size = struct.unpack_from("<Q", data, STATE_GIVEN)[0]
-                self.pieces += [(fd, size) for fd in files]
+                sizes = struct.unpack_from("<16Q", data, STATE_GIVEN)
+                self.pieces += list(zip(files, sizes))
             else:
                 for fd in files:
                     os.close(fd)

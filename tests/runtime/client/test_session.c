@@ -162,7 +162,7 @@ void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *ta
 {
     assert_true(expecting);
     assert_ptr_equal(device, &card);
-    assert_int_equal(target->handed_bytes, with->count != 0 ? 2 * MIB : 0);
+    assert_int_equal(target->handed_bytes[0], with->count != 0 ? 2 * MIB : 0);
     budget_before = atomic_load(&card.target.budget);
     received += with->count;
     with->count = 0;
@@ -469,7 +469,7 @@ static void gs_session_turn_handed_over_memory_comes_before_its_budget(void **st
                                     .budget = 7 * MIB,
                                     .capacity = 100 * MIB,
                                     .handed = 3,
-                                    .handed_bytes = 2 * MIB};
+                                    .handed_bytes = {2 * MIB, 2 * MIB, 2 * MIB}};
     word_count = 1;
     turn_later(1);
     assert_int_equal(received, 3);

@@ -174,7 +174,11 @@ void stage_make_and_give(uint32_t chunk)
 struct gs_wire_target stage_target(uint32_t flags, uint64_t budget)
 {
     atomic_store(&stage.card.target.flags, flags);
-    return (struct gs_wire_target){.flags = flags, .budget = budget, .handed_bytes = CHUNK};
+    struct gs_wire_target target = {.flags = flags, .budget = budget};
+
+    for (unsigned i = 0; i < GS_GIVEN_MOST; i++)
+        target.handed_bytes[i] = CHUNK;
+    return target;
 }
 
 unsigned stage_come(unsigned count, uint64_t budget)
@@ -196,7 +200,7 @@ unsigned stage_reported(struct gs_descriptors *with)
 
     gs_handover_report(&stage.card, &state, with);
     assert_int_equal(state.given, with->count);
-    if (state.given != 0)
-        assert_int_equal(state.given_bytes, CHUNK);
+    for (unsigned i = 0; i < GS_GIVEN_MOST; i++)
+        stage.sizes[i] = state.given_bytes[i];
     return state.given;
 }

@@ -35,6 +35,7 @@ struct stage {
     unsigned open_before, mapped, imports;
     bool map_fails, unmap_fails, import_fails, fork_during_export;
     struct rlimit limit_before;
+    uint64_t sizes[GS_GIVEN_MOST]; /* of the pieces of the last report */
 };
 
 extern struct stage stage;

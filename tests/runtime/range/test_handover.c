@@ -43,25 +43,28 @@ static void only_what_can_be_sent_together_is_given(void **state)
     stage.range->device = &stage.card;
     stage_make_and_give(0);
     assert_int_equal(stage_reported(&with), 1); /* each device's go with its own report */
-    stage_make(0);
     stage.range->chunk_bytes = CHUNK / 2;
-    assert_false(gs_handover_give(stage.range, 0)); /* one size at a time */
+    stage_make_and_give(0); /* of any size */
     stage.range->chunk_bytes = CHUNK;
+    assert_int_equal(stage_reported(&with), 2);
+    assert_int_equal(stage.sizes[0], CHUNK);
+    assert_int_equal(stage.sizes[1], CHUNK / 2);
+    assert_int_equal(stage.sizes[2], 0);
     gs_handover_sent(&stage.card);
     assert_int_equal(stage_reported(&with), 0);
-    assert_int_equal(stage_descriptors(),
-                     stage.open_before + 2); /* a handle, and the other device's */
+    assert_int_equal(stage_descriptors(), stage.open_before + 1); /* the other device's */
     gs_handover_sent(&stage.other_card);
-    assert_int_equal(stage_descriptors(), stage.open_before + 1);
+    assert_int_equal(stage_descriptors(), stage.open_before);
+    stage_make(0);
     stage.range->chunks[0].sendable = false;
     assert_false(gs_handover_give(stage.range, 0));
     stage.range->chunks[0].sendable = true;
     atomic_store(&stage.card.target.flags, 0); /* nobody is to be given anything */
     assert_false(gs_handover_give(stage.range, 0));
     atomic_store(&stage.card.target.flags, GS_TARGET_GIVE);
-    stage.card.physical = 4097 * CHUNK;
+    stage.card.physical = 16385 * CHUNK;
     assert_false(gs_handover_give(stage.range, 0)); /* too little */
-    stage.card.physical = 4096 * CHUNK;
+    stage.card.physical = 16384 * CHUNK;
     assert_true(gs_handover_give(stage.range, 0));
 }
 

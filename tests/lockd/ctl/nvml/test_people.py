@@ -117,7 +117,7 @@ class PeopleTest(unittest.TestCase):
         self.assertRegex(self.row(text), r"a rather lon runs +70\.3 GiB +0 B +\d+ % +100 %$")
         self.assertIn("\n          weight 250\n", text)
         self.assertNotIn("MOVED OUT", text)
-        self.assertIn("MOVED OUT", self.on_terminal(140, "status"))
+        self.assertIn("MOVED OUT", self.on_terminal(144, "status"))
         self.assertIn("MOVED OUT", self.ctl("status"))
         self.assertNotIn("MOVED OUT", self.ctl("status", COLUMNS="80"))
 
@@ -139,7 +139,7 @@ class PeopleTest(unittest.TestCase):
         starts = [[match.start(1) for match in re.finditer(r"\d ([KMGT]i)?B", row)] for row in rows]
         ends = [[match.start() for match in re.finditer(r"(?<=\d) (?=[KMGT]?i?B)", row)] for row in rows]
         self.assertEqual(ends[0], ends[1], rows)
-        self.assertEqual(len(starts[0]), 5)
+        self.assertEqual(len(starts[0]), 6)
         other.close()
 
     def test_colours_only_where_they_are_wanted(self):
