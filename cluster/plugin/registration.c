@@ -83,7 +83,7 @@ static void take_answer(void *context, enum grpc_status status, const char *text
     if (plugin->draining || registration->peer.link == NULL)
         return; /* the connection was given up by us */
     if (status != GRPC_OK) {
-        lockd_log(LOCKD_LOG_WARNING, "kubelet did not accept %s: %s (%d); it is tried again",
+        lockd_log(LOCKD_LOG_WARNING, "kubelet did not accept %s: %s (%d); trying again",
                   plugin->set.resource, text, (int)status);
         try_later(registration);
         return;
@@ -153,7 +153,7 @@ void registration_run(struct plugin *plugin)
             return;
     }
     if (!registration->done && ctl_now() >= registration->again_at) {
-        lockd_log(LOCKD_LOG_WARNING, "kubelet does not answer; tried again");
+        lockd_log(LOCKD_LOG_WARNING, "kubelet does not answer; trying again");
         grpc_peer_deinit(&registration->peer);
         try_later(registration);
         return;

@@ -122,10 +122,11 @@ static enum may has_room(const struct guard_driver *driver, CUdevice device, uin
         driver->cuDevicePrimaryCtxRelease_v2(device);
     }
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        say_lack(bytes + context_bytes(driver, device), "no context can be made on that GPU",
+        say_lack(bytes + context_bytes(driver, device),
+                 "cannot create a CUDA context on that GPU",
                  lockd_guard_result(driver, result));
     else if (result != CUDA_SUCCESS)
-        lockd_guard_say(LOCKD_GUARD_CANNOT, "no context can be made on that GPU",
+        lockd_guard_say(LOCKD_GUARD_CANNOT, "cannot create a CUDA context on that GPU",
                         lockd_guard_result(driver, result));
     else if (free_bytes < bytes)
         say_lack(bytes - free_bytes, "there is no room on that GPU", "");
@@ -174,7 +175,8 @@ static enum may may_move(const struct guard_driver *driver,
         return MAY_NOT;
     }
     if (state != CU_PROCESS_STATE_RUNNING) {
-        lockd_guard_say(LOCKD_GUARD_FAILED, "somebody else has locked or checkpointed it", "");
+        lockd_guard_say(LOCKD_GUARD_FAILED, "another process has locked or checkpointed it",
+                        "");
         return MAY_NOT;
     }
     return may_change(driver, order);
@@ -364,7 +366,7 @@ static void hold_program(struct move *move, const char *what, const char *why)
     char text[LOCKD_GUARD_TEXT];
 
     if (move->said == 0 || (move->said == LOCKD_GUARD_WAITS && word == LOCKD_GUARD_HELD)) {
-        snprintf(text, sizeof text, "%s says %s (%s), the process is %s", what, why, move->why,
+        snprintf(text, sizeof text, "%s: %s (%s); the process is %s", what, why, move->why,
                  lockd_guard_state(move->driver, move->pid));
         lockd_guard_say(word, text, "");
         move->said = (char)word;

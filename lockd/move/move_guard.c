@@ -155,7 +155,7 @@ static void take_held(struct lockd_move *move, const char *text, bool away)
 
     lockd_move_hold(move, away);
     lockd_log(LOCKD_LOG_ERROR,
-              "process %d (%s) cannot be brought back: %s; it is tried again every second",
+              "process %d (%s) cannot be brought back: %s; trying again every second",
               (int)program->pid, program->name, text);
     snprintf(remark, sizeof remark, "it was to be moved and cannot be brought back: %.110s",
              text);

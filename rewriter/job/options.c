@@ -281,7 +281,8 @@ int elf_options_parse(struct elf_options *options, int argc, char **argv, struct
                 return refuse_no_environment(err);
         }
         if (set_option(options, row, optarg) != 0)
-            return gs_err_set(err, -EINVAL, "--%s: given too many times", row->name);
+            return gs_err_set(err, -EINVAL, "--%s: may be given only %d times", row->name,
+                              ELF_EXCLUDES_MAX);
     }
     options->files = argv + optind;
     options->file_count = argc - optind;

@@ -147,7 +147,7 @@ static int judge_start(const struct start *start, int waited, int status, struct
     char line[256];
 
     if (waited != 0)
-        return gs_err_set(why, waited, "%s did not go to the background", program);
+        return gs_err_set(why, waited, "%s: could not detach from the terminal", program);
     if (status == 0)
         return 0;
     if (start->error != 0)

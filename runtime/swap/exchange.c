@@ -149,7 +149,7 @@ static void note_adrift(const struct gs_exchange_chunk *it, CUresult result)
     if (!self.adrift)
         self.since = gs_now();
     self.adrift = true;
-    gs_log("%llu bytes at %#llx cannot be mapped (CUresult %d): tried again",
+    gs_log("%llu bytes at %#llx cannot be mapped (CUresult %d); trying again",
            (unsigned long long)it->bytes,
            (unsigned long long)gs_range_chunk_address(it->range, it->index), result);
 }

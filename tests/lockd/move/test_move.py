@@ -138,7 +138,7 @@ class MoveTest(unittest.TestCase):
         taker = cards.spawn([BUILD + "/tests/runtime/moves"], {"CUDA_VISIBLE_DEVICES": "1", "GPUSHARE_DISABLE": "1"}, stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE, text=True, bufsize=1)
         self.tell(taker, "alloc 50")
-        self.assert_stays(cards, hog, "no context can be made on that GPU: CUDA_ERROR_OUT_OF_MEMORY|there is no room on that GPU")
+        self.assert_stays(cards, hog, "cannot create a CUDA context on that GPU: CUDA_ERROR_OUT_OF_MEMORY|there is no room on that GPU")
         self.assertEqual(cards.state(hog, 0).get("state"), "runs")
         self.tell(idle, "check")
         self.assert_right(hog)
@@ -155,7 +155,7 @@ class MoveTest(unittest.TestCase):
         self.assertEqual(cards.ctl("move", str(hog.pid))[0], 2)
         taker = cards.start_hog(200, share="0.9", path=BUILD + "/samples/hog", CUDA_VISIBLE_DEVICES="1")
         wait_for(lambda: cards.used(taker, 1) > 58 * MIB, PATIENCE, "it to take the other card")
-        self.assert_stays(cards, hog, "no context can be made on that GPU: CUDA_ERROR_OUT_OF_MEMORY|there is no room on that GPU")
+        self.assert_stays(cards, hog, "cannot create a CUDA context on that GPU: CUDA_ERROR_OUT_OF_MEMORY|there is no room on that GPU")
         taker.kill()
         taker.wait()
         ranks = [cards.start_hog(20, share="0.1", GPUSHARE_GROUP="job") for _ in range(2)]
