@@ -11,16 +11,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/fd.h"
+#include "lockd/identity/owner.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
@@ -35,10 +38,10 @@ static size_t count_hex(const char *text)
     return strspn(text, "0123456789abcdef");
 }
 
-/* "lxc.payload.NAME", "machine-NAME.scope": a prefix, then a name. */
+/* "lxc.payload.NAME", "machine-NAME.scope", "systemd-nspawn@NAME.service": a prefix, a name. */
 static bool take_named(const char *part, size_t length, char *name)
 {
-    static const char *const prefixes[] = {"lxc.payload.", "machine-"};
+    static const char *const prefixes[] = {"lxc.payload.", "machine-", "systemd-nspawn@"};
 
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         const size_t skip = strlen(prefixes[i]);
@@ -48,6 +51,8 @@ static bool take_named(const char *part, size_t length, char *name)
         length -= skip;
         if (length > 6 && strncmp(part + skip + length - 6, ".scope", 6) == 0)
             length -= 6;
+        else if (length > 8 && strncmp(part + skip + length - 8, ".service", 8) == 0)
+            length -= 8;
         if (length >= LOCKD_CONTAINER_SIZE)
             length = LOCKD_CONTAINER_SIZE - 1;
         memcpy(name, part + skip, length);
@@ -76,16 +81,15 @@ static bool take_part(const char *part, size_t length, char *name)
 bool lockd_identity_container(const char *line, char *name)
 {
     const char *part = strchr(line, '/');
-    bool found = false;
 
-    /* the innermost one counts: a container in a pod, or in another container */
     while (part != NULL) {
         const size_t length = strcspn(++part, "/\n");
 
-        found |= take_part(part, length, name);
+        if (take_part(part, length, name))
+            return true;
         part = part[length] == '/' ? part + length : NULL;
     }
-    return found;
+    return false;
 }
 
 /* --- the units --- */
@@ -164,20 +168,38 @@ static FILE *open_of(pid_t pid, const char *file)
     return fopen(path, "re");
 }
 
+/* systemd makes this group at the top, and what is in it for users. */
+static bool is_of_session(const char *path)
+{
+    return strncmp(path, "/user.slice/", 12) == 0;
+}
+
+static void read_container(struct lockd_identity *identity, const char *line)
+{
+    const char *path = strchr(line, '/');
+    const size_t length = path != NULL ? strcspn(path, "\n") : 0;
+
+    if (!lockd_identity_container(line, identity->container))
+        return;
+    lockd_identity_pod(line, identity->pod);
+    identity->by_user |= is_of_session(path);
+    if (path[length] == '\n' && length < sizeof identity->group)
+        memcpy(identity->group, path, length);
+}
+
 static void read_control_group(struct lockd_identity *identity)
 {
     FILE *file = open_of(identity->pid, "cgroup");
     char line[4096];
 
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        if (identity->container[0] == '\0' &&
-            lockd_identity_container(line, identity->container)) {
-            lockd_identity_pod(line, identity->pod);
-            identity->by_user = strstr(line, "/user.slice/") != NULL;
-        }
+        if (identity->container[0] == '\0')
+            read_container(identity, line);
         if (identity->units[0] == '\0')
             lockd_identity_units(line, identity->units);
     }
+    if (identity->container[0] == '\0')
+        identity->by_user |= is_of_session(identity->units);
     if (file != NULL)
         fclose(file);
 }
@@ -211,7 +233,10 @@ static void read_user_map(struct lockd_identity *identity)
         const unsigned long inside = strtoul(line, &end, 10), outside = strtoul(end, &end, 10),
                             count = strtoul(end, NULL, 10);
 
-        identity->own_root |= inside == 0 && (outside != 0 || count != UINT32_MAX);
+        if (inside != 0 || (outside == 0 && count == UINT32_MAX))
+            continue;
+        identity->own_root = true;
+        identity->ns_owner = (uid_t)outside;
     }
     if (file != NULL)
         fclose(file);
@@ -243,6 +268,26 @@ static uint64_t read_namespace(pid_t pid, const char *name)
     return stat(path, &st) == 0 ? st.st_ino : 0;
 }
 
+/* The kernel knows the owner; the map, which is read before, may be of other uids of its. */
+static void read_owner(struct lockd_identity *identity)
+{
+    char path[64];
+    uid_t owner;
+    int fd;
+
+    if (!identity->own_root)
+        return;
+    snprintf(path, sizeof path, "/proc/%d/ns/user", (int)identity->pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (ioctl(fd, NS_GET_OWNER_UID, &owner) == 0) {
+        identity->ns_owner = owner;
+        identity->by_user |= owner != 0;
+    }
+    close(fd);
+}
+
 static void read_process(struct lockd_identity *identity)
 {
     identity->started = read_start(identity->pid);
@@ -251,6 +296,7 @@ static void read_process(struct lockd_identity *identity)
     read_depth(identity);
     read_user_map(identity);
     read_control_group(identity);
+    read_owner(identity);
 }
 
 /* --- the process --- */
@@ -346,11 +392,16 @@ bool lockd_identity_is_contained(const struct lockd_identity *identity,
 }
 
 const char *lockd_identity_account(const struct lockd_identity *identity,
-                                   const struct lockd_identity *here)
+                                   const struct lockd_identity *here, uid_t *owner)
 {
-    return lockd_identity_is_contained(identity, here) && !identity->by_user
-               ? identity->container
-               : "";
+    const bool of_root = !identity->by_user && lockd_identity_is_contained(identity, here);
+    const bool own_root = identity->own_root && !here->own_root;
+
+    *owner = lockd_owner_of(own_root ? identity->ns_owner : identity->uid, "/etc/subuid",
+                            "/etc/passwd");
+    if (of_root && identity->container[0] != '\0')
+        return identity->container;
+    return of_root && !own_root && identity->depth != 0 ? LOCKD_UNNAMED : "";
 }
 
 /* A namespace that is not known counts as the same namespace. */
@@ -359,14 +410,23 @@ static bool may_be_same(uint64_t one, uint64_t other)
     return one == other || one == 0 || other == 0;
 }
 
+/* Whether two contained processes that may be in the same container are certain to be. */
+static bool are_certain(const struct lockd_identity *one, const struct lockd_identity *other)
+{
+    if (one->user_ns != 0 && one->pid_ns != 0 && other->user_ns != 0 && other->pid_ns != 0)
+        return true;
+    return one->group[0] != '\0' && strcmp(one->group, other->group) == 0;
+}
+
 bool lockd_identity_same_container(const struct lockd_identity *one,
                                    const struct lockd_identity *other)
 {
-    if (one->pid == 0 || other->pid == 0)
+    if (one->pid == 0 || other->pid == 0 || one->contained != other->contained)
         return false;
     return strcmp(one->container, other->container) == 0 && one->depth == other->depth &&
            one->own_root == other->own_root && may_be_same(one->user_ns, other->user_ns) &&
-           may_be_same(one->pid_ns, other->pid_ns);
+           may_be_same(one->pid_ns, other->pid_ns) &&
+           (!one->contained || are_certain(one, other));
 }
 
 bool lockd_identity_same(const struct lockd_identity *one, const struct lockd_identity *other)

@@ -13,7 +13,11 @@
 
 #define LOCKD_CONTAINER_SIZE 80 /* 64 hexadecimal digits, or a name */
 #define LOCKD_UNITS_SIZE     224
-#define LOCKD_POD_SIZE       40 /* a UUID, or 32 hexadecimal digits */
+#define LOCKD_GROUP_SIZE     384 /* a container in a pod needs about 230 */
+#define LOCKD_POD_SIZE       40  /* a UUID, or 32 hexadecimal digits */
+
+/* The account of containers that have no id. */
+#define LOCKD_UNNAMED "unnamed"
 
 struct lockd_identity {
     uid_t uid;
@@ -23,9 +27,16 @@ struct lockd_identity {
     unsigned depth;           /* pid namespaces in which the process has a number */
     pid_t own_pid;            /* its number in the innermost of them */
     bool own_root;            /* its user namespace has a root that is not the machine's */
-    /* Its container belongs to a user's session, which can make any number of them. */
+    /* If it has: the owner of that namespace, or if this process may not ask, its root outside. */
+    uid_t ns_owner;
+    /* An ordinary user made its container, and can make any number of them. */
     bool by_user;
-    char container[LOCKD_CONTAINER_SIZE]; /* its id, from the control group; "": none */
+    bool contained; /* set by lockd_peer_init() */
+    /* The id of the outermost container, from the control group; "": none. Root of a container may
+     * make control groups in its own with any name. */
+    char container[LOCKD_CONTAINER_SIZE];
+    /* The path of the control group that names the container; "": none, or too long. */
+    char group[LOCKD_GROUP_SIZE];
     /* The path of its control group, at least its first parts, which systemd names after units;
      * "": not known. */
     char units[LOCKD_UNITS_SIZE];
@@ -43,11 +54,15 @@ void lockd_identity_read_own(struct lockd_identity *identity);
  * `here` (the daemon) does not. Such a peer steers the programs of its container at most. */
 bool lockd_identity_is_contained(const struct lockd_identity *identity,
                                  const struct lockd_identity *here);
-/* The container that has an account of its own, or "": the peer counts as its user. Containers
- * that users start in their sessions have none. */
+/* In whose account the peer counts: returns the name of a container, or "" for the user `owner`.
+ * A container that root made has an account of its own, whatever the uids in it; those without an
+ * id share the account LOCKD_UNNAMED. Everything else counts for the user who owns the user
+ * namespace, or to whom the system gave the uid (lockd/identity/owner.h). */
 const char *lockd_identity_account(const struct lockd_identity *identity,
-                                   const struct lockd_identity *here);
-/* Whether both live in the same container and user namespace, or neither in any. */
+                                   const struct lockd_identity *here, uid_t *owner);
+/* Whether both live in the same container and user namespace, or neither in any. False if they
+ * are contained and the kernel does not tell enough: neither their namespaces, nor the control
+ * group of a container with an id. */
 bool lockd_identity_same_container(const struct lockd_identity *one,
                                    const struct lockd_identity *other);
 /* Whether both belong to the same user in the same container, and so count as one for others. */
@@ -59,7 +74,7 @@ int lockd_identity_pidfd(const struct lockd_identity *identity);
 /* Whether exactly that process is still running. */
 bool lockd_identity_is_running(const struct lockd_identity *identity);
 
-/* The container that a line of /proc/PID/cgroup names, into name (LOCKD_CONTAINER_SIZE bytes);
+/* The outermost container that a line of /proc/PID/cgroup names, into name (LOCKD_CONTAINER_SIZE bytes);
  * false: none. */
 bool lockd_identity_container(const char *line, char *name);
 /* The control group that the line names, if that hierarchy is systemd's, into path

@@ -15,8 +15,8 @@ void lockd_peer_init(struct lockd_peer *peer, const struct lockd_identity *ident
         .identity = *identity,
         .uid = uid,
         .pid = pid,
-        .contained = lockd_identity_is_contained(identity, here),
     };
+    peer->identity.contained = lockd_identity_is_contained(identity, here);
 }
 
 void lockd_peer_name(struct lockd_peer *peer, pid_t said)
@@ -34,7 +34,7 @@ static bool is_in_our_namespace(const struct lockd_peer *peer)
     FILE *file;
     bool beside = false;
 
-    if (peer->foreign || peer->pid <= 0 || peer->contained)
+    if (peer->foreign || peer->pid <= 0 || peer->identity.contained)
         return false;
     snprintf(path, sizeof path, "/proc/%d/status", (int)peer->pid);
     file = fopen(path, "re");

@@ -16,11 +16,10 @@ enum lockd_beside { LOCKD_BESIDE_UNKNOWN, LOCKD_BESIDE_YES, LOCKD_BESIDE_NO };
 
 struct lockd_peer {
     struct lockd_identity identity;
-    uid_t uid;      /* the user in whose account the connection counts */
-    pid_t pid;      /* 0: in a pid namespace that the daemon cannot see into */
-    bool foreign;   /* the pid is the program's own word (lockd_peer_name) */
-    bool contained; /* it lives in a container: it steers the programs of that container only */
-    bool controls;  /* it may change settings */
+    uid_t uid;
+    pid_t pid;     /* 0: in a pid namespace that the daemon cannot see into */
+    bool foreign;  /* the pid is the program's own word (lockd_peer_name) */
+    bool controls; /* it may change settings */
     enum lockd_beside beside;
 };
 

@@ -4,7 +4,7 @@
  * caller gets one END message with the reason before its connection is closed, so that programs and
  * gpusharectl can show it. State: struct lockd_admission. One thread, nothing blocks.
  *
- * The last quarter of the descriptors is kept for root and the daemon's user. One descriptor is
+ * The last quarter of the descriptors is kept for root and the daemon's user, outside of containers. One descriptor is
  * held in reserve, so that a caller can be refused when no other is left.
  */
 #include "lockd/server/admit.h"
@@ -192,7 +192,7 @@ static int check_caller(struct lockd_server *server, int fd, const struct caller
                      is_in_group(caller, server->config.control_gid);
     const bool full =
         user->connections >= most ||
-        (!is_trusted(caller) &&
+        ((!is_trusted(caller) || user->container[0] != '\0') &&
          server->connections.count >= server->admission.limit - server->admission.limit / 4);
 
     if (may && !full)
@@ -252,6 +252,8 @@ static void admit_one(struct lockd_server *server, int listener)
     struct lockd_user *user;
     struct lockd_identity identity;
     struct caller caller;
+    const char *container;
+    uid_t owner;
     int fd;
 
     if (server->admission.listener_count == 0) /* closed since the event */
@@ -274,8 +276,8 @@ static void admit_one(struct lockd_server *server, int listener)
         close(fd);
         return;
     }
-    user = lockd_user_get(&server->users, caller.who.uid,
-                          lockd_identity_account(&identity, &server->here));
+    container = lockd_identity_account(&identity, &server->here, &owner);
+    user = lockd_user_get(&server->users, owner, container);
     if (user != NULL && check_caller(server, fd, &caller, user) != 0) {
         close_caller(server, user, fd);
         lockd_user_put(user);
@@ -291,7 +293,7 @@ static void admit_one(struct lockd_server *server, int listener)
         return;
     }
     connection->peer.controls =
-        !connection->peer.contained &&
+        !connection->peer.identity.contained &&
         (is_trusted(&caller) || is_in_group(&caller, server->config.control_gid));
 }
 

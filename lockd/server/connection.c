@@ -59,7 +59,7 @@ struct lockd_connection *lockd_connection_new(struct lockd_server *server, int f
     connection->id = ++server->connections.next_id;
     connection->silence.since = lockd_now();
     connection->user = user;
-    lockd_peer_init(&connection->peer, identity, &server->here, user->uid, pid);
+    lockd_peer_init(&connection->peer, identity, &server->here, identity->uid, pid);
     connection->limit = UINT64_MAX;
     connection->out.watched = event.events;
     if (epoll_ctl(server->loop.epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -134,7 +134,8 @@ static void check_pid(const struct lockd_connection *connection)
             connection->user, LOCKD_LOG_WARNING,
             "process %d (user %u%s%.12s) claims to be process %d: the claim is ignored",
             (int)connection->peer.pid, (unsigned)connection->peer.uid,
-            connection->peer.contained ? ", container " : "", identity->container, (int)said);
+            connection->peer.identity.contained ? ", container " : "", identity->container,
+            (int)said);
 }
 
 static void take_hello(struct lockd_connection *connection, const struct gs_wire_hello *hello)

@@ -110,7 +110,7 @@ static bool may_operate(const struct lockd_connection *connection,
 {
     if (!is_for_owner(op))
         return false;
-    if (!connection->peer.contained)
+    if (!connection->peer.identity.contained)
         return connection->peer.uid == program->peer.uid;
     return (connection->peer.uid == program->peer.uid || connection->peer.uid == 0) &&
            lockd_identity_same_container(&connection->peer.identity, &program->peer.identity);
@@ -210,7 +210,7 @@ static void explain_refusal(struct lockd_connection *connection,
                          control->pid);
         break;
     case -EPERM:
-        if (connection->peer.contained) {
+        if (connection->peer.identity.contained) {
             lockd_outbox_end(connection, code, 0,
                              "a process in a container may pause, resume, evict and suspend "
                              "programs of that container, and nothing else");
@@ -238,7 +238,7 @@ static void log_operation(const struct lockd_connection *connection,
 
     snprintf(line, sizeof line, "user %u (process %d%s%.12s): %s, process %d, value %lld: %s",
              (unsigned)connection->peer.uid, (int)connection->peer.pid,
-             connection->peer.contained ? ", container " : "",
+             connection->peer.identity.contained ? ", container " : "",
              connection->peer.identity.container, operation_name(control->op), control->pid,
              (long long)control->value, code >= 0 ? "done" : strerror(-code));
     if (connection->peer.controls)

@@ -194,7 +194,7 @@ void lockd_mover_ask(struct lockd_connection *connection,
         lockd_user_say(connection->user, LOCKD_LOG_INFO,
                        "user %u (process %d%s%.12s): move, process %d: %s",
                        (unsigned)connection->peer.uid, (int)connection->peer.pid,
-                       connection->peer.contained ? ", container " : "",
+                       connection->peer.identity.contained ? ", container " : "",
                        connection->peer.identity.container, relocate->pid, strerror(-code));
         lockd_outbox_end(connection, code, 0, "%s",
                          code == -ESRCH

@@ -100,8 +100,8 @@ static void say_refused(struct lockd_server *server, const struct lockd_asking *
             "process %d (user %u%s%.12s) asked for memory of process %d, which belongs to "
             "another user or container: refused",
             (int)opener->peer.pid, (unsigned)opener->peer.uid,
-            opener->peer.contained ? ", container " : "", opener->peer.identity.container,
-            (int)asking->what.pid);
+            opener->peer.identity.contained ? ", container " : "",
+            opener->peer.identity.container, (int)asking->what.pid);
         return;
     }
 }

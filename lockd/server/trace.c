@@ -168,7 +168,7 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
         lockd_connection_kill(connection, "it already listens");
         return;
     }
-    if (connection->peer.contained) {
+    if (connection->peer.identity.contained) {
         end_listening(connection, -EPERM,
                       "a process in a container gets no trace: it shows the programs of all");
         return;

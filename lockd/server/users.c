@@ -66,7 +66,8 @@ struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid, const cha
     free_unused(users);
     lockd_list_each (at, users) {
         user = lockd_entry(at, struct lockd_user, link);
-        if (user->uid == uid && strcmp(user->container, container) == 0)
+        if (strcmp(user->container, container) == 0 &&
+            (container[0] != '\0' || user->uid == uid))
             return user;
     }
     user = calloc(1, sizeof *user);

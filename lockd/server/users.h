@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * users.h: the account of each user: connections, programs, and the rate at which the user's
- * messages are read. A user in a container (of the system's, not of the user's session) has an
- * account of its own: root of one pod is not root of another.
+ * users.h: the account of each user or container (lockd_identity_account()): connections,
+ * programs, and the rate at which messages are read.
  */
 #ifndef GS_LOCKD_SERVER_USERS_H
 #define GS_LOCKD_SERVER_USERS_H
@@ -20,7 +19,7 @@
 /* A user with at least one connection. */
 struct lockd_user {
     struct lockd_list link;
-    uid_t uid;
+    uid_t uid; /* for a container: of its first process, for the log */
     /* For the scheduler: the uid, or for a container a number that is no uid. */
     uint32_t number;
     char container[LOCKD_CONTAINER_SIZE];
@@ -34,7 +33,7 @@ struct lockd_user {
     uint32_t left_out; /* lines left out since the last line in the log */
 };
 
-/* The account of a user in a container ("": in none), made if there is none. NULL without
+/* The account of a container, or of the user if it is ""; made if there is none. NULL without
  * memory. */
 struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid, const char *container);
 /* Frees the account when nothing is connected or being closed any more. An account that has used

@@ -33,7 +33,8 @@ static void container_in_known_forms_is_its_id(void **state)
         {"0::/machine.slice/libpod-" ID ".scope/container\n", ID},
         {"0::/kubepods.slice/kubepods-pod12.slice/cri-containerd-" ID ".scope\n", ID},
         {"0::/kubepods/besteffort/pod1/crio-" ID "\n", ID},
-        {"0::/docker/" OTHER "/docker/" ID "\n", ID}, /* the innermost one */
+        {"0::/docker/" ID "/docker/" OTHER "\n", ID}, /* whatever its root adds below */
+        {"0::/machine.slice/systemd-nspawn@web.service/payload\n", "web"},
         {"0::/lxc.payload.web/init.scope\n", "web"},
         {"0::/machine.slice/machine-web.scope\n", "web"},
         {"0::/user.slice/user-1000.slice/session-2.scope\n", NULL},
@@ -181,6 +182,63 @@ static void contained_is_known_by_each_sign(void **state)
     assert_false(lockd_identity_same_container(&other, &other));
 }
 
+static void account_is_of_the_container_whatever_the_uid(void **state)
+{
+    const struct lockd_identity here = {.uid = 1, .pid = 2, .depth = 1};
+    struct lockd_identity pod = {.uid = 0, .pid = 3, .depth = 2, .container = ID};
+    uid_t owner;
+
+    (void)state;
+    assert_string_equal(lockd_identity_account(&pod, &here, &owner), ID);
+    pod.container[0] = '\0';
+    assert_string_equal(lockd_identity_account(&pod, &here, &owner), LOCKD_UNNAMED);
+    pod.depth = 0; /* nothing is known */
+    assert_string_equal(lockd_identity_account(&pod, &here, &owner), "");
+    assert_int_equal(owner, 0);
+}
+
+static void account_of_what_a_user_made_is_the_users(void **state)
+{
+    const struct lockd_identity here = {.uid = 1, .pid = 2, .depth = 1};
+    struct lockd_identity peer = {.uid = 4000000001u, .pid = 3, .depth = 2, .own_root = true};
+    uid_t owner;
+
+    (void)state;
+    peer.ns_owner = 4000000000u; /* no user, and in no range of uids */
+    assert_string_equal(lockd_identity_account(&peer, &here, &owner), "");
+    assert_int_equal(owner, 4000000000u);
+    memcpy(peer.container, ID, sizeof ID);
+    assert_string_equal(lockd_identity_account(&peer, &here, &owner), ID);
+    peer.by_user = true;
+    assert_string_equal(lockd_identity_account(&peer, &here, &owner), "");
+    assert_int_equal(owner, 4000000000u);
+}
+
+static void same_container_if_contained_needs_certainty(void **state)
+{
+    const struct lockd_identity one = {.uid = 1, .pid = 2, .depth = 2, .contained = true};
+    struct lockd_identity a = one, b = one;
+
+    (void)state;
+    assert_false(lockd_identity_same_container(&a, &b)); /* two containers without an id */
+    a.user_ns = b.user_ns = 7;
+    assert_false(lockd_identity_same_container(&a, &b));
+    a.pid_ns = b.pid_ns = 8;
+    assert_true(lockd_identity_same_container(&a, &b));
+    a = b = one;
+    memcpy(a.container, ID, sizeof ID);
+    memcpy(b.container, ID, sizeof ID);
+    assert_false(lockd_identity_same_container(&a, &b));
+    strcpy(a.group, "/docker/" ID);
+    strcpy(b.group, "/docker/" ID);
+    assert_true(lockd_identity_same_container(&a, &b));
+    strcat(b.group, "/below");
+    assert_false(lockd_identity_same_container(&a, &b));
+    b = a;
+    b.contained = false;
+    assert_false(lockd_identity_same_container(&a, &b));
+}
+
 static void same_container_needs_all_signs(void **state)
 {
     const struct lockd_identity one = {
@@ -268,6 +326,9 @@ int main(void)
         cmocka_unit_test(units_of_a_long_path_are_the_first_ones),
         cmocka_unit_test(read_peer_is_this_process),
         cmocka_unit_test(contained_is_known_by_each_sign),
+        cmocka_unit_test(account_is_of_the_container_whatever_the_uid),
+        cmocka_unit_test(account_of_what_a_user_made_is_the_users),
+        cmocka_unit_test(same_container_if_contained_needs_certainty),
         cmocka_unit_test(same_container_needs_all_signs),
         cmocka_unit_test(pidfd_is_of_that_process_only),
     };

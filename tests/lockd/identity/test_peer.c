@@ -50,7 +50,7 @@ static void process_of_this_namespace_is_beside(void **state)
     struct lockd_peer peer = make_peer(getpid(), "");
 
     (void)state;
-    assert_false(peer.contained);
+    assert_false(peer.identity.contained);
     assert_true(lockd_peer_is_beside(&peer));
 }
 
@@ -59,7 +59,7 @@ static void process_in_a_container_is_contained_and_not_beside(void **state)
     struct lockd_peer peer = make_peer(getpid(), "web");
 
     (void)state;
-    assert_true(peer.contained);
+    assert_true(peer.identity.contained);
     assert_false(peer.controls);
     assert_false(lockd_peer_is_beside(&peer));
 }
