@@ -51,8 +51,11 @@ struct side {
 struct board {
     uint64_t bytes;    /* of device memory in each program, a multiple of BLOCK_BYTES */
     uint64_t turn_gap; /* ns: a longer gap is another's turn */
-    uint32_t dirty_of; /* in each turn every dirty_of-th block is written; 1: all of them */
-    struct bus bus;    /* by "ceiling" */
+    uint32_t
+        dirty_of; /* in each turn every dirty_of-th block is written; 1: all of them, 0: none */
+    bool equal;   /* both programs write the same bytes */
+    bool own;     /* the memory is of cuMemCreate, in pieces */
+    struct bus bus; /* by "ceiling" */
     /* with --repeat, plain copies timed by "ceiling": bytes each way, how many, the rest before each */
     uint64_t copy_bytes;
     unsigned copy_count, copy_rest_ms;
@@ -67,7 +70,8 @@ struct spec { /* one case */
     const char *name;
     double gib;        /* of device memory in each program */
     double share;      /* of the card (the limit) that each program has; 1: all must move */
-    unsigned dirty_of; /* in a turn every so many blocks are written */
+    unsigned dirty_of; /* in a turn every so many blocks are written; 0: none */
+    bool equal, own;   /* as on the board */
     unsigned turns, quantum_ms;
     bool repeat;           /* each hand-off has its own rate, and the worst counts */
     bool exclusive;        /* both fit, and take turns all the same: nothing moves */
@@ -86,7 +90,8 @@ struct result {
     double median_s, slowest_s; /* of the hand-offs */
     double out_s, in_s;         /* one way, with one_way */
     double in_freed_s;          /* in, while the other's memory is being freed */
-    double moved_out;           /* bytes a turn */
+    double moved_out,
+        found; /* bytes a turn; found: not copied, since the other program had them */
     unsigned switches, wrong;   /* hand-offs; blocks that were not what had been written */
     struct hand_off *hand_offs; /* in the order in which they were; until the end */
 };
@@ -115,6 +120,7 @@ uint64_t await_finished(unsigned number); /* ns: when the order was carried out 
 void await_turns(uint64_t turns);
 uint64_t turns_so_far(void);
 double moved_out(void);        /* bytes, both programs */
+double found_equal(void);      /* as well */
 void suspend(unsigned number); /* returns when nothing of it is on the card */
 void resume(unsigned number);
 

@@ -6,7 +6,7 @@
  *
  *   handoff_bench [--all] [--gib N[,N...]] [--dirty-of N] [--share S] [--turns N] [--quantum
  * MS]
- *                 [--repeat N] [--full] [--hand-over] [--host SIZE] [--json FILE] [--lockd PATH]
+ *                 [--repeat N] [--full] [--equal] [--own] [--hand-over] [--host SIZE] [--json FILE] [--lockd PATH]
  *     --gib       device memory of each of the two programs (default 8; with --all 8,24,48)
  *     --dirty-of  in a turn every so many 2 MiB blocks are written (default 1: all)
  *     --repeat    so many hand-offs (instead of --turns), each with its own rate against the
@@ -16,6 +16,9 @@
  *     --all       these sizes; and of the middle one: nine of ten blocks unchanged, a share of
  *                 0.6, and exclusive turns of programs that fit (nothing moves)
  *     --full      fills the rest of the card, so that freed memory is what is used next
+ *     --equal     also turns in which nothing is written: with other bytes in each program, and
+ *                 with the same bytes in both
+ *     --own       also hand-offs of memory of cuMemCreate, in pieces of 20 MiB
  *     --hand-over each case without memory handed over, and with it (gpushare-lockd(8),
  *                 hand-over; without this option: as the daemon does it by itself)
  *     --host      the daemon's host memory (default: what is available)
@@ -39,7 +42,7 @@
 
 #define HOST_PART   1.25 /* of a program's memory: what the host must have */
 #define MAX_SIZES   16
-#define MAX_CASES   (2 * MAX_SIZES + 6)
+#define MAX_CASES   (8 * MAX_SIZES + 6)
 #define BOARD_FD    9
 #define CALM_NS     2500000000ull /* nobody does anything: what freeing memory causes is over */
 #define COUNTED_NS  20000000ull   /* the daemon has heard of what was moved */
@@ -49,7 +52,7 @@ struct options {
     double gib[MAX_SIZES];
     unsigned sizes;
     struct spec spec;
-    bool all, hand_over;
+    bool all, hand_over, equal, own;
     const char *json;
 };
 
@@ -58,27 +61,28 @@ static char names[MAX_CASES][64];
 
 /* --- one case --- */
 
-/* Bytes moved out in each turn, without the first ones. */
-static double run_turns(const struct spec *spec)
+/* Without the first turns. */
+static void run_turns(const struct spec *spec, struct result *result)
 {
     uint64_t before;
-    double moved;
+    double moved, found;
 
     order(0, WORK);
     order(1, WORK);
     await_turns(FIRST_TURNS);
     rest_ns(COUNTED_NS);
     moved = moved_out();
+    found = found_equal();
     before = turns_so_far();
     await_turns(before + spec->turns);
     rest_ns(COUNTED_NS);
-    moved = (moved_out() - moved) / (double)(turns_so_far() - before);
+    result->moved_out = (moved_out() - moved) / (double)(turns_so_far() - before);
+    result->found = (found_equal() - found) / (double)(turns_so_far() - before);
     order(0, REST);
     await_done(0);
     await_done(1);
     order(1, REST); /* it ran last: its memory is the one that is in place */
     await_done(1);
-    return moved;
 }
 
 static void one_way(struct result *result)
@@ -131,6 +135,8 @@ static void run_case(const struct spec *spec, struct result *result)
     memset(board->side, 0, sizeof board->side);
     board->bytes = count_blocks(spec->gib * (double)(1ull << 30));
     board->dirty_of = spec->dirty_of;
+    board->equal = spec->equal;
+    board->own = spec->own;
     board->turn_gap = spec->quantum_ms * 1000000ull / 2;
     *result = (struct result){.spec = *spec,
                               .overflow = (double)(2 * (board->bytes + SMALL) - usable)};
@@ -139,7 +145,7 @@ static void run_case(const struct spec *spec, struct result *result)
         order(i, ALLOCATE);
         await_done(i);
     }
-    result->moved_out = run_turns(spec);
+    run_turns(spec, result);
     if (spec->one_way)
         one_way(result);
     for (unsigned i = 0; i < 2; i++) {
@@ -226,6 +232,25 @@ static unsigned make_cases(const struct options *options, struct spec *cases)
         spec.name = spec.dirty_of > 1 ? "some blocks unchanged" : "hand-off";
         spec.one_way = spec.dirty_of == 1 && spec.share == 1;
         cases[count++] = spec;
+        spec.one_way = false;
+        for (unsigned own = 0; own <= options->own; own++) {
+            spec.own = own != 0;
+            if (own != 0) {
+                spec.name = "hand-off of cuMemCreate's memory";
+                cases[count++] = spec;
+            }
+            for (unsigned equal = 0; equal < 2 && options->equal; equal++) {
+                cases[count] = spec;
+                cases[count].dirty_of = 0;
+                cases[count].equal = equal != 0;
+                cases[count++].name = own == 0 ? equal == 0 ? "nothing written, other bytes"
+                                                            : "nothing written, the same bytes"
+                                      : equal == 0
+                                          ? "cuMemCreate's, nothing written, other bytes"
+                                          : "cuMemCreate's, nothing written, the same bytes";
+            }
+        }
+        spec.own = false;
     }
     return options->hand_over ? double_cases(cases, count) : count;
 }
@@ -281,6 +306,10 @@ static bool read_options(int argc, char **argv, struct options *options)
             options->all = true;
         else if (strcmp(argv[i], "--hand-over") == 0)
             options->hand_over = true;
+        else if (strcmp(argv[i], "--equal") == 0)
+            options->equal = true;
+        else if (strcmp(argv[i], "--own") == 0)
+            options->own = true;
         else if (i + 1 >= argc || !read_option(argv[i], argv[i + 1], options))
             return false;
         else
@@ -386,7 +415,8 @@ int main(int argc, char **argv)
     if (!read_options(argc, argv, &options)) {
         fprintf(stderr,
                 "usage: handoff_bench [--all] [--gib N,N...] [--dirty-of N] [--share S]\n"
-                "           [--turns N | --repeat N] [--quantum MS] [--full] [--hand-over] "
+                "           [--turns N | --repeat N] [--quantum MS] [--full] [--equal] [--own] "
+                "[--hand-over] "
                 "[--host SIZE] "
                 "[--json FILE] [--lockd PATH]\n");
         return 2;

@@ -17,6 +17,7 @@
 #define ONE_WAY_PART   0.97  /* of the rate of one direction, at least */
 #define EMPTY_S        0.001 /* at most */
 #define UNCHANGED_PART 0.6   /* of the time when all is changed, at most: nine of ten are not */
+#define EQUAL_PART     0.2   /* of that time, at most: the other program has the same bytes */
 #define MOVED_PART     1.02  /* of the overflow, at most */
 
 static int by_length(const void *a, const void *b)
@@ -116,6 +117,8 @@ void print(const struct result *result)
             "not fit",
             2 * bytes / result->median_s / 1e9, 2 * bytes / result->median_s / bus->duplex,
             bus->duplex / 1e9, result->moved_out / bytes, bytes / (double)(1ull << 30));
+    if (result->spec.equal)
+        printf("; %.4f of them found in the other program's memory", result->found / bytes);
     if (result->spec.one_way)
         printf("\n  out alone %.4f s = %.1f GB/s, %.3f of %.1f; in alone %.4f s = %.1f GB/s, "
                "%.3f of %.1f; in, the other being freed, %.4f s",
@@ -180,7 +183,11 @@ static void rows_of(struct table *table, const struct result *result, const stru
                 "at most", result->median_s <= EMPTY_S);
         return;
     }
-    if (result->spec.dirty_of > 1 && full != NULL)
+    if (result->spec.equal && result->spec.dirty_of == 0 && full != NULL)
+        add_row(table, result->spec.name, gib, result->median_s, "s",
+                EQUAL_PART * full->median_s, "at most",
+                result->median_s <= EQUAL_PART * full->median_s);
+    else if (result->spec.dirty_of != 1 && full != NULL)
         add_row(table, result->spec.name, gib, result->median_s, "s",
                 UNCHANGED_PART * full->median_s, "at most",
                 result->median_s <= UNCHANGED_PART * full->median_s);
@@ -229,8 +236,12 @@ static void print_raw(FILE *file, const struct result *result)
     fputs("], \"hand_offs_of_duplex\": [", file);
     for (unsigned i = 0; i < result->switches && result->overflow > 0; i++)
         fprintf(file, "%s%.4f", i == 0 ? "" : ", ", rate_of(result, i));
-    fprintf(file, "], \"moved_out_a_turn\": %.0f, \"wrong_blocks\": %u}", result->moved_out,
-            result->wrong);
+    fprintf(
+        file,
+        "], \"moved_out_a_turn\": %.0f, \"equal\": %s, \"own\": %s, \"found_a_turn\": %.0f, "
+        "\"wrong_blocks\": %u}",
+        result->moved_out, spec->equal ? "true" : "false", spec->own ? "true" : "false",
+        result->found, result->wrong);
 }
 
 int write_json(const char *path, const struct result *results, unsigned count)

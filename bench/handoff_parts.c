@@ -263,6 +263,18 @@ double moved_out(void)
     return sum;
 }
 
+double found_equal(void)
+{
+    struct ctl_answer answer;
+    double sum = 0;
+
+    ask_status(&answer);
+    for (size_t i = 0; i < answer.client_count; i++)
+        sum += (double)answer.clients[i].saved_equal;
+    ctl_answer_deinit(&answer);
+    return sum;
+}
+
 static uint64_t read_resident(unsigned number)
 {
     struct ctl_answer answer;

@@ -57,6 +57,8 @@ int role_ballast(const struct board *board, uint64_t leave)
 
 /* --- program --- */
 
+#define PIECE_BYTES (20ull << 20)
+
 struct program {
     struct board *board;
     struct side *side;
@@ -98,6 +100,27 @@ static void read_back(struct program *program)
     }
 }
 
+/* as PyTorch's expandable segments */
+static void create_pieces(struct program *program)
+{
+    const CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAccessDesc access = {.location = kind.location,
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const uint64_t bytes = program->board->bytes;
+
+    check(cuMemAddressReserve(&program->memory, bytes, 0, 0, 0), "cuMemAddressReserve");
+    for (uint64_t at = 0; at < bytes; at += PIECE_BYTES) {
+        const uint64_t piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
+        CUmemGenericAllocationHandle handle;
+
+        check(cuMemCreate(&handle, piece, &kind, 0), "cuMemCreate");
+        check(cuMemMap(program->memory + at, piece, 0, handle, 0), "cuMemMap");
+        check(cuMemRelease(handle), "cuMemRelease");
+    }
+    check(cuMemSetAccess(program->memory, bytes, &access, 1), "cuMemSetAccess");
+}
+
 static void note_gap(struct side *side, uint64_t from, uint64_t to)
 {
     const uint32_t count = atomic_load(&side->gap_count);
@@ -130,7 +153,8 @@ static void do_work(struct program *program)
     if (now - program->last > GAP_NS) {
         note_gap(program->side, program->last, now);
         if (now - program->last > program->board->turn_gap) {
-            write_blocks(program, program->board->dirty_of);
+            if (program->board->dirty_of != 0)
+                write_blocks(program, program->board->dirty_of);
             atomic_fetch_add(&program->side->turns, 1);
         }
         now = now_ns();
@@ -142,7 +166,10 @@ static void carry_out(struct program *program, enum command command)
 {
     switch (command) {
     case ALLOCATE:
-        check(cuMemAlloc(&program->memory, program->board->bytes), "cuMemAlloc");
+        if (program->board->own)
+            create_pieces(program);
+        else
+            check(cuMemAlloc(&program->memory, program->board->bytes), "cuMemAlloc");
         small_work(program); /* there is room for everything now */
         write_blocks(program, 1);
         break;
@@ -152,7 +179,10 @@ static void carry_out(struct program *program, enum command command)
     case RELEASE:
         read_back(program);
         atomic_store(&program->side->finished, now_ns()); /* the freeing itself counts */
-        check(cuMemFree(program->memory), "cuMemFree");
+        if (program->board->own)
+            check(cuMemUnmap(program->memory, program->board->bytes), "cuMemUnmap");
+        else
+            check(cuMemFree(program->memory), "cuMemFree");
         break;
     case WORK:
         do_work(program);
@@ -164,8 +194,9 @@ static void carry_out(struct program *program, enum command command)
 
 int role_program(struct board *board, unsigned number)
 {
-    struct program program = {
-        .board = board, .side = &board->side[number], .seed = 0x9e3779b9u * (number + 1)};
+    struct program program = {.board = board,
+                              .side = &board->side[number],
+                              .seed = 0x9e3779b9u * (board->equal ? 1 : number + 1)};
     enum command command = REST;
 
     program.written = calloc(board->bytes / BLOCK_BYTES + 1, sizeof *program.written);
