@@ -279,8 +279,8 @@ static CUresult memory_free(struct sim_context *context, CUdeviceptr pointer)
         allocation->freeing)
         return CUDA_ERROR_INVALID_VALUE;
     allocation->freeing = true;
-    const CUresult result = /* a free waits for the device */
-        context != NULL ? sim_context_drain(context) : CUDA_SUCCESS;
+    const CUresult result = /* a free waits for the device, but of a pool's memory */
+        context != NULL && !allocation->pool ? sim_context_drain(context) : CUDA_SUCCESS;
     sim_free(allocation);
     return result;
 }

@@ -291,23 +291,23 @@ CUresult sim_exec_replace(CUgraphExec handle, CUgraphNode node_handle, struct si
 
 SIM_API(cuGraphInstantiate,
         (CUgraphExec * out, CUgraph graph, CUgraphNode *failed, char *log, size_t size),
-        SIM_CTX, instantiate_log(out, graph, failed, log, size))
+        SIM_CTX | SIM_UNSAFE, instantiate_log(out, graph, failed, log, size))
 SIM_API(cuGraphInstantiate_v2,
         (CUgraphExec * out, CUgraph graph, CUgraphNode *failed, char *log, size_t size),
-        SIM_CTX, instantiate_log(out, graph, failed, log, size))
+        SIM_CTX | SIM_UNSAFE, instantiate_log(out, graph, failed, log, size))
 SIM_API(cuGraphInstantiateWithFlags,
-        (CUgraphExec * out, CUgraph graph, unsigned long long flags), SIM_CTX,
+        (CUgraphExec * out, CUgraph graph, unsigned long long flags), SIM_CTX | SIM_UNSAFE,
         instantiate_graph(out, graph, flags))
 SIM_API(cuGraphInstantiateWithParams,
-        (CUgraphExec * out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), SIM_CTX,
-        instantiate_parameters(out, graph, parameters))
+        (CUgraphExec * out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters),
+        SIM_CTX | SIM_UNSAFE, instantiate_parameters(out, graph, parameters))
 SIM_API(cuGraphInstantiateWithParams_ptsz,
-        (CUgraphExec * out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), SIM_CTX,
-        instantiate_parameters(out, graph, parameters))
+        (CUgraphExec * out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters),
+        SIM_CTX | SIM_UNSAFE, instantiate_parameters(out, graph, parameters))
 SIM_API(cuGraphExecGetFlags, (CUgraphExec exec, cuuint64_t *flags), SIM_INIT,
         exec_of(exec) && flags ? (*flags = exec_of(exec)->flags, CUDA_SUCCESS)
                                : CUDA_ERROR_INVALID_VALUE)
-SIM_API(cuGraphExecDestroy, (CUgraphExec exec), SIM_INIT, exec_destroy(exec))
+SIM_API(cuGraphExecDestroy, (CUgraphExec exec), SIM_INIT | SIM_UNSAFE, exec_destroy(exec))
 SIM_API(cuGraphExecUpdate,
         (CUgraphExec exec, CUgraph graph, CUgraphNode *failed, CUgraphExecUpdateResult *why),
         SIM_CTX, (failed ? *failed = NULL : NULL, exec_update(exec, graph, why)))

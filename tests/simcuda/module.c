@@ -331,20 +331,20 @@ static bool library_options_are_wrong(unsigned count, const CUjit_option *option
            (library_count && (!library_options && library_values));
 }
 
-SIM_API(cuModuleLoad, (CUmodule * out, const char *path), SIM_CTX | SIM_UNSAFE,
+SIM_API(cuModuleLoad, (CUmodule * out, const char *path), SIM_CTX,
         module_load_file(path, call.context->id, (void **)out))
-SIM_API(cuModuleLoadData, (CUmodule * out, const void *image), SIM_CTX | SIM_UNSAFE,
+SIM_API(cuModuleLoadData, (CUmodule * out, const void *image), SIM_CTX,
         module_load(image, call.context->id, NULL, (void **)out))
 SIM_API(cuModuleLoadDataEx,
         (CUmodule * out, const void *image, unsigned int count, CUjit_option *options,
          void **values),
-        SIM_CTX | SIM_UNSAFE,
+        SIM_CTX,
         count && (!options || !values)
             ? CUDA_ERROR_INVALID_VALUE
             : module_load(image, call.context->id, NULL, (void **)out))
-SIM_API(cuModuleLoadFatBinary, (CUmodule * out, const void *image), SIM_CTX | SIM_UNSAFE,
+SIM_API(cuModuleLoadFatBinary, (CUmodule * out, const void *image), SIM_CTX,
         module_load(image, call.context->id, NULL, (void **)out))
-SIM_API(cuModuleUnload, (CUmodule module), SIM_INIT, module_unload(module))
+SIM_API(cuModuleUnload, (CUmodule module), SIM_INIT | SIM_UNSAFE, module_unload(module))
 SIM_API(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), SIM_ANYTIME,
         mode ? (*mode = CU_MODULE_LAZY_LOADING, CUDA_SUCCESS) : CUDA_ERROR_INVALID_VALUE)
 SIM_API(cuModuleGetFunction, (CUfunction * out, CUmodule module, const char *name), SIM_CTX,
@@ -360,7 +360,7 @@ SIM_API(cuLibraryLoadData,
         (CUlibrary * out, const void *code, CUjit_option *options, void **values,
          unsigned int count, CUlibraryOption *library_options, void **library_values,
          unsigned int library_count),
-        SIM_INIT | SIM_UNSAFE,
+        SIM_INIT,
         library_options_are_wrong(count, options, values, library_count, library_options,
                                   library_values)
             ? CUDA_ERROR_INVALID_VALUE
@@ -369,7 +369,7 @@ SIM_API(cuLibraryLoadFromFile,
         (CUlibrary * out, const char *path, CUjit_option *options, void **values,
          unsigned int count, CUlibraryOption *library_options, void **library_values,
          unsigned int library_count),
-        SIM_INIT | SIM_UNSAFE,
+        SIM_INIT,
         library_options_are_wrong(count, options, values, library_count, library_options,
                                   library_values)
             ? CUDA_ERROR_INVALID_VALUE

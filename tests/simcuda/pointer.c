@@ -359,5 +359,5 @@ SIM_STREAM_API(cuMemPrefetchAsync_v2, _ptsz,
                                            ? location.id
                                            : CU_DEVICE_CPU))
 SIM_STREAM_API(cuStreamAttachMemAsync, _ptsz,
-               (CUstream stream, CUdeviceptr address, size_t size, unsigned int flags), SIM_CTX,
-               ((void)size, attach_memory(&call, STREAM, address, flags)))
+               (CUstream stream, CUdeviceptr address, size_t size, unsigned int flags),
+               SIM_CTX | SIM_UNSAFE, ((void)size, attach_memory(&call, STREAM, address, flags)))

@@ -68,6 +68,13 @@ void sim_pool_forget(const struct sim_allocation *allocation)
 
 /* -- allocation in stream order -- */
 
+/* Outside of captures such calls are unsafe beside them. */
+static CUresult check_order(struct sim_stream *stream)
+{
+    return !stream->capture && sim_capture_forbids() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                                     : sim_capture_check_submit(stream);
+}
+
 static CUresult alloc_async(struct sim_call *call, CUdeviceptr *out, size_t size,
                             struct sim_pool *pool, struct sim_stream *stream)
 {
@@ -81,7 +88,7 @@ static CUresult alloc_async(struct sim_call *call, CUdeviceptr *out, size_t size
         *out = 0;
         return CUDA_SUCCESS;
     }
-    CUresult result = sim_capture_check_submit(stream);
+    CUresult result = check_order(stream);
     if (result)
         return result;
     if (stream->capture) /* memory of the graph: no pool has it */
@@ -126,7 +133,7 @@ static CUresult free_async(struct sim_call *call, CUdeviceptr address,
 
     if (!stream)
         return call->result;
-    const CUresult refused = sim_capture_check_submit(stream);
+    const CUresult refused = check_order(stream);
     if (refused)
         return refused;
     if (stream->capture)
@@ -305,13 +312,13 @@ SIM_API(cuMemSetMemPool,
                 location->type == CU_MEM_LOCATION_TYPE_DEVICE
             ? pool_use(location->id, pool)
             : CUDA_ERROR_INVALID_VALUE)
-SIM_API(cuMemPoolCreate, (CUmemoryPool * out, const CUmemPoolProps *props), SIM_INIT,
-        pool_create(out, props))
-SIM_API(cuMemPoolDestroy, (CUmemoryPool pool), SIM_INIT, pool_destroy(pool))
-SIM_API(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep), SIM_INIT,
+SIM_API(cuMemPoolCreate, (CUmemoryPool * out, const CUmemPoolProps *props),
+        SIM_INIT | SIM_UNSAFE, pool_create(out, props))
+SIM_API(cuMemPoolDestroy, (CUmemoryPool pool), SIM_INIT | SIM_UNSAFE, pool_destroy(pool))
+SIM_API(cuMemPoolTrimTo, (CUmemoryPool pool, size_t keep), SIM_INIT | SIM_UNSAFE,
         ((void)keep, pool_of(pool) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE))
 SIM_API(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
-        SIM_INIT, pool_attribute(pool, attribute, value, true))
+        SIM_INIT | SIM_UNSAFE, pool_attribute(pool, attribute, value, true))
 SIM_API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
         SIM_INIT, pool_attribute(pool, attribute, value, false))
 SIM_API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count),

@@ -279,7 +279,7 @@ SIM_API(cuStreamCreateWithPriority, (CUstream * out, unsigned int flags, int pri
         sim_stream_create(call.context, out, flags, priority))
 SIM_API(cuStreamDestroy, (CUstream stream), SIM_INIT, stream_destroy(stream))
 SIM_API(cuStreamDestroy_v2, (CUstream stream), SIM_INIT, stream_destroy(stream))
-SIM_STREAM_API(cuStreamSynchronize, _ptsz, (CUstream stream), SIM_CTX,
+SIM_STREAM_API(cuStreamSynchronize, _ptsz, (CUstream stream), SIM_CTX | SIM_UNSAFE,
                stream_synchronize(&call, STREAM, true))
 SIM_STREAM_API(cuStreamQuery, _ptsz, (CUstream stream), SIM_CTX | SIM_UNSAFE,
                stream_synchronize(&call, STREAM, false))
@@ -305,7 +305,8 @@ SIM_STREAM_API(cuEventRecordWithFlags, _ptsz,
                (CUevent event, CUstream stream, unsigned int flags), SIM_CTX,
                flags & ~1u ? CUDA_ERROR_INVALID_VALUE : event_record(&call, event, STREAM))
 SIM_API(cuEventQuery, (CUevent event), SIM_CTX | SIM_UNSAFE, event_sync(&call, event, false))
-SIM_API(cuEventSynchronize, (CUevent event), SIM_CTX, event_sync(&call, event, true))
+SIM_API(cuEventSynchronize, (CUevent event), SIM_CTX | SIM_UNSAFE,
+        event_sync(&call, event, true))
 SIM_API(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end), SIM_CTX,
         event_elapsed(milliseconds, start, end))
 SIM_API(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent end), SIM_CTX,

@@ -113,6 +113,7 @@ static void illegal_while_capturing(void)
     CUgraph graph = NULL;
     char host[16];
     const CUresult refused = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
     kit_context();
     OK(cuMemAlloc(&device, 64));
@@ -129,8 +130,13 @@ static void illegal_while_capturing(void)
     check_lost(stream, refused, cuCtxSynchronize());
     check_lost(stream, refused, cuStreamSynchronize(stream));
     check_lost(stream, refused, cuStreamQuery(stream));
+    check_lost(stream, refused, cuStreamSynchronize(blocking));
+    check_lost(stream, refused, cuEventSynchronize(outside));
+    check_lost(stream, refused, cuMemAllocAsync(&other, 64, blocking));
+    check_lost(stream, refused, cuMemFreeAsync(device, blocking));
     check_lost(stream, CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
                cuStreamWaitEvent(stream, outside, 0));
+    OK(cuThreadExchangeStreamCaptureMode(&mode));
     OK(cuEventRecord(inside, stream));
     check_lost(stream, CUDA_ERROR_CAPTURED_EVENT, cuEventSynchronize(inside));
     OK(cuMemcpyDtoH(host, device,
