@@ -33,23 +33,12 @@ static struct gs_device *movable_device(void)
     return device;
 }
 
-/* Beside a capture the driver refuses allocation and freeing, and invalidates the capture, unless
- * the thread has relaxed that. A call with wrong arguments has the same answer and changes nothing
- * else (an H100, driver 580). */
-static bool is_refused_by_capture(void)
-{
-    CUdeviceptr nothing;
-
-    return gs_capture_is_any() && !gs_runtime.config.disabled &&
-           gs_driver.cuMemAlloc_v2(&nothing, 0) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-}
-
-/* the same for a call that needs no current context */
+/* gs_capture_refuses() for a call that needs no current context */
 static bool is_free_refused_by_capture(void)
 {
     const CUdeviceptr unknown = 1;
 
-    return gs_capture_is_any() && !gs_runtime.config.disabled &&
+    return gs_capture_is_any() &&
            gs_driver.cuMemFree_v2(unknown) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
@@ -61,7 +50,7 @@ CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (is_refused_by_capture())
+    if (gs_capture_refuses())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     device = movable_device();
     if (device != NULL && dptr != NULL)
@@ -90,7 +79,7 @@ CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wid
         __builtin_mul_overflow(pitch & ~(size_t)(PITCH_BYTES - 1), Height, &bytes))
         return gs_driver.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
                                             ElementSizeBytes);
-    if (is_refused_by_capture())
+    if (gs_capture_refuses())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     pitch &= ~(size_t)(PITCH_BYTES - 1);
     result = gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytes}, dptr);

@@ -70,6 +70,8 @@ static CUresult find_serving_pool(CUmemoryPool handle, CUstream stream, bool per
     *pool = NULL;
     if (gs_runtime.config.disabled || is_captured(stream, per_thread))
         return CUDA_SUCCESS;
+    if (gs_capture_refuses())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     result = gs_stream_position_of(stream, per_thread, position);
     if (result != CUDA_SUCCESS)
         return result;
@@ -86,8 +88,8 @@ static CUresult find_serving_pool(CUmemoryPool handle, CUstream stream, bool per
     return CUDA_SUCCESS;
 }
 
-/* beside a capture of another thread the driver allows this call, but not the calls that we make
- * for it */
+/* The driver would allow this call beside its captures, but may not allow the calls that we make for
+ * it. */
 static CUresult allocate_from(struct gs_pool *pool, uint64_t bytes,
                               const struct gs_stream_position *position, CUdeviceptr *address)
 {
@@ -167,6 +169,8 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
             !is_captured(stream, per_thread);
     if (!*ours)
         return CUDA_SUCCESS;
+    if (gs_capture_refuses())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     result = gs_stream_position_of(stream, per_thread, &position);
     if (result != CUDA_SUCCESS)
         return result;

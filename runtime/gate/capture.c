@@ -106,6 +106,14 @@ bool gs_capture_is_any(void)
     return atomic_load_explicit(&captures, memory_order_relaxed) > 0;
 }
 
+bool gs_capture_refuses(void)
+{
+    CUdeviceptr nothing;
+
+    return gs_capture_is_any() &&
+           gs_driver.cuMemAlloc_v2(&nothing, 0) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 bool gs_capture_hold_off(void)
 {
     atomic_fetch_add_explicit(&synchronizing, 1, memory_order_seq_cst);

@@ -388,6 +388,50 @@ static void case_free_waits_beside_capture(void)
     OK(cuMemFree(memory[2]));
 }
 
+/* Beside a capture of the global mode the driver refuses stream-ordered memory on other streams, and
+ * the capture is invalid; not on the captured stream itself. */
+static void case_refused_beside_capture(void)
+{
+    const CUresult refused = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    CUdeviceptr before, memory;
+    CUstream stream, captured;
+    CUgraph graph;
+
+    begin_context();
+    stream = stream_new();
+    captured = stream_new();
+    OK(cuMemAllocAsync(&before, 4 * MIB, stream));
+    for (unsigned i = 0; i < 3; i++) {
+        OK(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        OK(cuMemAllocAsync(&memory, 1000, captured));
+        OK(cuMemFreeAsync(memory, captured));
+        CHECK((i == 0   ? cuMemAllocAsync(&memory, 1000, stream)
+               : i == 1 ? cuMemAllocAsync(&memory, 4 * MIB, stream)
+                        : cuMemFreeAsync(before, stream)) == refused);
+        CHECK(cuStreamEndCapture(captured, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
+    OK(cuMemFreeAsync(before, stream));
+}
+
+/* cuMemFree waits for no work on memory of a pool, which is left alone until that has ended. */
+static void case_pool_free_waits_not(void)
+{
+    CUdeviceptr memory[2];
+    CUstream stream;
+
+    begin_context();
+    stream = stream_new();
+    OK(cuMemAllocAsync(&memory[0], 4 * MIB, stream));
+    OK(cuMemAllocAsync(&memory[1], 1000, stream));
+    OK(cuStreamSynchronize(stream));
+    hold_back(stream);
+    OK(cuMemFree(memory[0]));
+    OK(cuMemFree(memory[1]));
+    CHECK(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    let_go();
+    OK(cuStreamSynchronize(stream));
+}
+
 static void case_per_thread(void)
 {
     CUdeviceptr first, second;
@@ -464,6 +508,8 @@ int main(int argc, char **argv)
         {"context_piece", case_context_piece},
         {"free_waits_here", case_free_waits_here},
         {"free_waits_beside_capture", case_free_waits_beside_capture},
+        {"refused_beside_capture", case_refused_beside_capture},
+        {"pool_free_waits_not", case_pool_free_waits_not},
         {"graph", case_graph},
         {NULL, NULL}};
 

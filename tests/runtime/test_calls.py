@@ -175,13 +175,13 @@ class Cases(BuildTest):
     def test_driver_says_the_same(self):
         """What the tests believe, against the driver's own."""
         self.cases(("sizes", "frees", "contexts", "fork", "green"), GPUSHARE_DISABLE="1")
-        self.cases(("attributes", "current", "frees", "graph", "context_piece", "free_waits_here", "free_waits_beside_capture"), "pools",
-                   GPUSHARE_DISABLE="1")
+        self.cases(("attributes", "current", "frees", "graph", "context_piece", "free_waits_here", "free_waits_beside_capture",
+                    "refused_beside_capture", "pool_free_waits_not"), "pools", GPUSHARE_DISABLE="1")
 
     def test_pools(self):
         self.cases(("order_large", "order_small", "order_green", "stream_gone", "attributes", "threshold", "current", "most", "frees",
                     "per_thread", "graph", "context_gone", "context_piece", "free_waits_here", "free_waits_beside_capture",
-                    "slab_of_freed"), "pools")
+                    "refused_beside_capture", "pool_free_waits_not", "slab_of_freed"), "pools")
         self.cases(("wait_behind", "slab_behind"), "pools", GPUSHARE_DEVICE_LIMIT="32MiB")
 
     def test_mappings(self):
