@@ -46,7 +46,7 @@ fill(struct gs_err *err, int code, const char *reason, const char *format, va_li
         cut_text(err, whole, length);
 }
 
-int gs_err_set(struct gs_err *err, int code, const char *format, ...)
+int(gs_err_set)(struct gs_err *err, int code, const char *format, ...)
 {
     va_list ap;
 
@@ -56,7 +56,7 @@ int gs_err_set(struct gs_err *err, int code, const char *format, ...)
     return code;
 }
 
-int gs_err_errno(struct gs_err *err, int code, const char *format, ...)
+int(gs_err_errno)(struct gs_err *err, int code, const char *format, ...)
 {
     va_list ap;
 
@@ -65,3 +65,14 @@ int gs_err_errno(struct gs_err *err, int code, const char *format, ...)
     va_end(ap);
     return code;
 }
+
+#ifndef NDEBUG
+struct gs_err *gs_err_at(struct gs_err *err, const char *file, int line)
+{
+    if (err != NULL && err->code == 0) {
+        err->file = file;
+        err->line = line;
+    }
+    return err;
+}
+#endif
