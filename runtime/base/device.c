@@ -267,17 +267,32 @@ void gs_context_failed(CUcontext handle, CUresult result)
 CUresult gs_context_ask(CUcontext handle)
 {
     struct gs_context *context = find_context(handle);
+    CUcontext current = NULL, popped;
     CUdeviceptr probe;
     CUresult result;
+    bool pushed;
 
     if (context == NULL || !atomic_load_explicit(&context->suspect, memory_order_relaxed))
         return CUDA_SUCCESS;
+    gs_driver.cuCtxGetCurrent(&current);
+    pushed = current != handle && gs_context_push(handle) == CUDA_SUCCESS;
     result = gs_driver.cuMemAlloc_v2(&probe, 1);
     if (result == CUDA_SUCCESS) {
         gs_driver.cuMemFree_v2(probe);
         atomic_store_explicit(&context->suspect, false, memory_order_relaxed);
     }
+    if (pushed)
+        gs_driver.cuCtxPopCurrent_v2(&popped);
     return may_be_final(result) ? result : CUDA_SUCCESS;
+}
+
+CUresult gs_context_ask_current(void)
+{
+    CUcontext current = NULL;
+
+    return gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current != NULL
+               ? gs_context_ask(current)
+               : CUDA_SUCCESS;
 }
 
 CUresult gs_context_refusal(void)

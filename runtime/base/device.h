@@ -216,9 +216,10 @@ uint32_t gs_contexts_generation(void);
  * recovers from that, gs_context_check() asks the driver from now on. Any thread. */
 void gs_context_failed(CUcontext handle, CUresult result);
 
-/* The error of the driver's own cuMemAlloc in the current context, which must be `handle`, if the
- * context has failed for good; else CUDA_SUCCESS. Any thread. */
+/* The error of the driver's own cuMemAlloc in that context (or the current context, if there is
+ * one), if the context has failed for good; else CUDA_SUCCESS. Any thread. */
 CUresult gs_context_ask(CUcontext handle);
+CUresult gs_context_ask_current(void);
 
 /* The driver's answer to a call with wrong arguments, which it looks at last: that there is no
  * current context, or that it has failed for good, or CUDA_ERROR_INVALID_VALUE. Any thread. */
@@ -232,6 +233,14 @@ static inline CUresult gs_context_check(CUcontext handle)
 {
     return __builtin_expect(atomic_load_explicit(&gs_any_suspect, memory_order_relaxed), 0)
                ? gs_context_ask(handle)
+               : CUDA_SUCCESS;
+}
+
+/* The driver frees nothing in such a context either. */
+static inline CUresult gs_context_check_current(void)
+{
+    return __builtin_expect(atomic_load_explicit(&gs_any_suspect, memory_order_relaxed), 0)
+               ? gs_context_ask_current()
                : CUDA_SUCCESS;
 }
 

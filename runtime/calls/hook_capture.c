@@ -70,20 +70,23 @@ BEGIN(cuStreamBeginRecaptureToGraph_ptsz, AGAIN_PARAMS, (stream, mode, graph, ca
 BEGIN_GRAPHICS(cuStreamBeginCaptureToCig)
 BEGIN_GRAPHICS(cuStreamBeginCaptureToCig_ptsz)
 
-/* Ending a capture submits nothing and must not wait: an invalidated capture ends as well. */
+/* Ending a capture submits nothing and must not wait: an invalidated capture ends as well, and
+ * does not if the call is refused. */
 #define END(symbol, is_capturing)                                                              \
     CUresult __wrap_##symbol(CUstream stream, CUgraph *graph)                                  \
     {                                                                                          \
-        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;                          \
+        CUstreamCaptureStatus before = CU_STREAM_CAPTURE_STATUS_NONE, after = before;          \
         CUresult result;                                                                       \
                                                                                                \
         if (!gs_driver_load())                                                                 \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-        if (gs_driver.is_capturing(stream, &status) != CUDA_SUCCESS)                           \
-            status = CU_STREAM_CAPTURE_STATUS_NONE;                                            \
+        if (gs_driver.is_capturing(stream, &before) != CUDA_SUCCESS)                           \
+            before = CU_STREAM_CAPTURE_STATUS_NONE;                                            \
         result = gs_driver.symbol(stream, graph);                                              \
-        if (status != CU_STREAM_CAPTURE_STATUS_NONE &&                                         \
-            result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)                                  \
+        if (before != CU_STREAM_CAPTURE_STATUS_NONE &&                                         \
+            (result == CUDA_SUCCESS ||                                                         \
+             gs_driver.is_capturing(stream, &after) != CUDA_SUCCESS ||                         \
+             after == CU_STREAM_CAPTURE_STATUS_NONE))                                          \
             gs_capture_ended();                                                                \
         return result;                                                                         \
     }

@@ -33,15 +33,6 @@ static struct gs_device *movable_device(void)
     return device;
 }
 
-/* gs_capture_refuses() for a call that needs no current context */
-static bool is_free_refused_by_capture(void)
-{
-    const CUdeviceptr unknown = 1;
-
-    return gs_capture_is_any() &&
-           gs_driver.cuMemFree_v2(unknown) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-}
-
 CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct gs_device *device;
@@ -50,9 +41,9 @@ CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (gs_capture_refuses())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     device = movable_device();
+    if (device != NULL && gs_capture_refuses())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (device != NULL && dptr != NULL)
         return gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytesize},
                                   dptr);
@@ -95,8 +86,11 @@ CUresult __wrap_cuMemFree_v2(CUdeviceptr dptr)
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (is_free_refused_by_capture())
+    if (gs_capture_refuses())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    result = gs_context_check_current();
+    if (result != CUDA_SUCCESS)
+        return result;
     if (dptr != 0) {
         result = gs_memory_free(dptr, NULL, &ours);
         if (ours)

@@ -59,23 +59,12 @@ static struct gs_device *device_of(CUcontext context)
     return known != NULL ? known->device : gs_device_current();
 }
 
-/* Finds the pool that serves an allocation on this stream (handle NULL: the current pool of its
- * device); NULL: the driver serves it. */
-static CUresult find_serving_pool(CUmemoryPool handle, CUstream stream, bool per_thread,
-                                  struct gs_stream_position *position, struct gs_pool **pool)
+/* In the context of the stream, which is current. */
+static CUresult find_pool(CUmemoryPool handle, CUcontext context, struct gs_pool **pool)
 {
-    struct gs_device *device;
-    CUresult result;
+    struct gs_device *device = device_of(context);
+    CUresult result = CUDA_SUCCESS;
 
-    *pool = NULL;
-    if (gs_runtime.config.disabled || is_captured(stream, per_thread))
-        return CUDA_SUCCESS;
-    if (gs_capture_refuses())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    result = gs_stream_position_of(stream, per_thread, position);
-    if (result != CUDA_SUCCESS)
-        return result;
-    device = device_of(position->context);
     if (device == NULL || !gs_device_is_movable(device))
         return CUDA_SUCCESS;
     if (handle == NULL)
@@ -86,6 +75,28 @@ static CUresult find_serving_pool(CUmemoryPool handle, CUstream stream, bool per
     if (*pool != NULL)
         gs_client_attach_current((*pool)->device);
     return CUDA_SUCCESS;
+}
+
+/* Finds the pool that serves an allocation on this stream (handle NULL: the current pool of its
+ * device); NULL: the driver serves it. The thread may have another current context, or none. */
+static CUresult find_serving_pool(CUmemoryPool handle, CUstream stream, bool per_thread,
+                                  struct gs_stream_position *position, struct gs_pool **pool)
+{
+    CUresult result;
+    bool pushed;
+
+    *pool = NULL;
+    if (gs_runtime.config.disabled || is_captured(stream, per_thread))
+        return CUDA_SUCCESS;
+    if (gs_capture_refuses())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    result = gs_stream_position_of(stream, per_thread, position);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pushed = gs_stream_position_enter(position->context);
+    result = find_pool(handle, position->context, pool);
+    gs_stream_position_leave(pushed);
+    return result;
 }
 
 /* The driver would allow this call beside its captures, but may not allow the calls that we make for
@@ -172,6 +183,8 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
     if (gs_capture_refuses())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     result = gs_stream_position_of(stream, per_thread, &position);
+    if (result == CUDA_SUCCESS)
+        result = gs_context_check(position.context);
     if (result != CUDA_SUCCESS)
         return result;
     mode = gs_capture_relax();

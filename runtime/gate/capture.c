@@ -61,6 +61,14 @@ bool gs_capture_records(CUstream stream, bool per_thread)
     return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+bool gs_capture_refuses(void)
+{
+    const CUdeviceptr unknown = 1;
+
+    return gs_capture_is_any() &&
+           gs_driver.cuMemFree_v2(unknown) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 /* After it is counted, and before the driver begins the capture. Otherwise a thread that sees no
  * capture here and synchronises the context could meet a capture. */
 static void await_synchronizing(void)
@@ -104,14 +112,6 @@ void gs_capture_ended(void)
 bool gs_capture_is_any(void)
 {
     return atomic_load_explicit(&captures, memory_order_relaxed) > 0;
-}
-
-bool gs_capture_refuses(void)
-{
-    CUdeviceptr nothing;
-
-    return gs_capture_is_any() &&
-           gs_driver.cuMemAlloc_v2(&nothing, 0) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 bool gs_capture_hold_off(void)

@@ -28,10 +28,9 @@ bool gs_capture_joins(void);
 /* True if captures are counted at all; cheap. Any thread. */
 bool gs_capture_is_any(void);
 
-/* True if the driver would refuse a call of the program that is unsafe beside captures, as
- * allocation, freeing and waiting are, unless the thread has relaxed that. Like such a call this
- * invalidates the captures: a call with wrong arguments has the same answer and changes nothing else
- * (H100, H200, driver 580). Any thread. */
+/* Beside a capture the driver refuses allocation and freeing, and invalidates the capture, unless
+ * the thread has relaxed that; wrong arguments change nothing, and no context is needed (an H200,
+ * driver 580). True: it has done so now. Any thread. */
 bool gs_capture_refuses(void);
 
 /* True if the driver has refused to wait because of a capture: nothing was waited for. */

@@ -78,7 +78,9 @@ class Sequence:
         mine, crash = self.run(numbers, False)
         for number in numbers:
             before, after = plain.get(number, "nothing"), mine.get(number, f"a crash, or no end (of operation {crash})")
-            if before != after:
+            if before != after and self.kinds.is_meant(kind_of(before, after)):
+                self.kinds.add(kind_of(before, after))
+            elif before != after:
                 again, _ = self.run([other for other in numbers if other <= number], True)
                 if again.get(number) == before:  # else the driver itself answers now this, now that
                     return numbers, number, before, after
@@ -120,7 +122,11 @@ class Kinds:
 
     def __init__(self):
         self.mutex, self.count, self.example = threading.Lock(), collections.Counter(), {}
+        self.meant = meant()
         self.left_out = {}  # (operation, seed) that crash or hang the driver itself
+
+    def is_meant(self, kind):
+        return next((reason for pattern, reason in self.meant if pattern.search(kind)), None)
 
     def add(self, kind):
         """Whether it is the first of its kind."""
@@ -176,7 +182,7 @@ class Evictions:
 
 
 def compare_all(environment, ctl):
-    begin, kinds, known, seeds = time.monotonic(), Kinds(), meant(), iter(range(OPTIONS.first, OPTIONS.first + OPTIONS.seeds))
+    begin, kinds, seeds = time.monotonic(), Kinds(), iter(range(OPTIONS.first, OPTIONS.first + OPTIONS.seeds))
 
     def check_seeds(_):
         """How many it has checked, beside the other threads."""
@@ -191,7 +197,7 @@ def compare_all(environment, ctl):
 
     with Evictions(ctl, environment, OPTIONS.evict), concurrent.futures.ThreadPoolExecutor(OPTIONS.jobs) as pool:
         ran = sum(pool.map(check_seeds, range(OPTIONS.jobs)))
-    reasons = {kind: next((reason for pattern, reason in known if pattern.search(kind)), None) for kind in kinds.count}
+    reasons = {kind: kinds.is_meant(kind) for kind in kinds.count}
     for kind, count in kinds.count.most_common():
         print(f"{count} x {'meant: ' if reasons[kind] else ''}{kind}")
         example = kinds.example.get(kind)

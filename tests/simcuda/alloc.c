@@ -330,7 +330,8 @@ SIM_API(cuMemAllocPitch_v2,
         SIM_CTX | SIM_UNSAFE,
         memory_pitch(call.context, pointer, pitch, width, height, element))
 SIM_API(cuMemFree_v2, (CUdeviceptr pointer), SIM_INIT | SIM_UNSAFE,
-        memory_free(call.context, pointer))
+        call.context &&call.context->sticky ? call.context->sticky
+                                            : memory_free(call.context, pointer))
 SIM_API(cuMemAllocManaged, (CUdeviceptr * pointer, size_t size, unsigned int flags),
         SIM_CTX | SIM_UNSAFE, memory_managed(call.context, pointer, size, flags))
 SIM_API(cuMemGetInfo_v2, (size_t * free_bytes, size_t *total), SIM_CTX,

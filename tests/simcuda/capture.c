@@ -359,7 +359,7 @@ SIM_STREAM_API(cuStreamBeginCaptureToGraph, _ptsz,
 SIM_STREAM_API(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph *graph), SIM_CTX,
                capture_end(&call, STREAM, graph))
 SIM_STREAM_API(cuStreamIsCapturing, _ptsz, (CUstream stream, CUstreamCaptureStatus *status),
-               SIM_CTX, capture_status(&call, STREAM, status))
+               SIM_INIT, capture_status(&call, STREAM, status))
 SIM_STREAM_API(cuStreamGetCaptureInfo, _ptsz,
                (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id), SIM_CTX,
                capture_info(&call, STREAM, status, id, NULL, NULL, NULL, NULL))

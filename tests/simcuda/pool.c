@@ -68,13 +68,20 @@ void sim_pool_forget(const struct sim_allocation *allocation)
 
 /* -- allocation in stream order -- */
 
-/* Outside of captures such calls are unsafe beside them. */
-static CUresult check_order(struct sim_stream *stream)
+/* Allocation and freeing need no current context, and are refused beside captures as cuMemAlloc
+ * is, unless they are captured themselves (an H200, driver 580). */
+static CUresult submit_check(struct sim_stream *stream)
 {
-    return !stream->capture && sim_capture_forbids() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-                                                     : sim_capture_check_submit(stream);
+    CUresult result = __atomic_load_n(&stream->context->sticky, __ATOMIC_RELAXED);
+
+    if (!result)
+        result = sim_capture_check_submit(stream);
+    if (!result && !stream->capture && sim_capture_forbids())
+        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return result;
 }
 
+/* pool NULL: the current pool of the stream's device */
 static CUresult alloc_async(struct sim_call *call, CUdeviceptr *out, size_t size,
                             struct sim_pool *pool, struct sim_stream *stream)
 {
@@ -82,15 +89,17 @@ static CUresult alloc_async(struct sim_call *call, CUdeviceptr *out, size_t size
 
     if (!stream)
         return call->result;
+    CUresult result = submit_check(stream);
+    if (result)
+        return result;
+    if (!pool)
+        pool = pool_current(stream->context->device, false);
     if (!out || !pool || (!size && stream->capture))
         return pool || !out ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
     if (!size) { /* as a real driver (580) */
         *out = 0;
         return CUDA_SUCCESS;
     }
-    CUresult result = check_order(stream);
-    if (result)
-        return result;
     if (stream->capture) /* memory of the graph: no pool has it */
         return sim_graph_memory_alloc(stream, size, out);
     result = sim_alloc(stream->context, size, SIM_DEVICE, &allocation);
@@ -133,7 +142,7 @@ static CUresult free_async(struct sim_call *call, CUdeviceptr address,
 
     if (!stream)
         return call->result;
-    const CUresult refused = check_order(stream);
+    const CUresult refused = submit_check(stream);
     if (refused)
         return refused;
     if (stream->capture)
@@ -286,13 +295,12 @@ static CUresult pool_by_location(CUmemoryPool *out, const CUmemLocation *locatio
 #define STREAM sim_stream(&call, stream, per_thread)
 
 SIM_STREAM_API(cuMemAllocAsync, _ptsz, (CUdeviceptr * out, size_t size, CUstream stream),
-               SIM_CTX,
-               alloc_async(&call, out, size, pool_current(call.context->device, false), STREAM))
+               SIM_INIT, alloc_async(&call, out, size, NULL, STREAM))
 SIM_STREAM_API(cuMemAllocFromPoolAsync, _ptsz,
-               (CUdeviceptr * out, size_t size, CUmemoryPool pool, CUstream stream), SIM_CTX,
+               (CUdeviceptr * out, size_t size, CUmemoryPool pool, CUstream stream), SIM_INIT,
                pool_of(pool) ? alloc_async(&call, out, size, pool_of(pool), STREAM)
                              : CUDA_ERROR_INVALID_VALUE)
-SIM_STREAM_API(cuMemFreeAsync, _ptsz, (CUdeviceptr address, CUstream stream), SIM_CTX,
+SIM_STREAM_API(cuMemFreeAsync, _ptsz, (CUdeviceptr address, CUstream stream), SIM_INIT,
                free_async(&call, address, STREAM))
 SIM_API(cuDeviceGetDefaultMemPool, (CUmemoryPool * out, CUdevice device), SIM_INIT,
         pool_out(out, device, true))

@@ -283,6 +283,11 @@ struct sim_stream *sim_stream(struct sim_call *call, CUstream handle, bool per_t
 {
     struct sim_stream *stream = (struct sim_stream *)handle;
 
+    if (!call->context &&
+        (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)) {
+        call->result = CUDA_ERROR_INVALID_CONTEXT; /* the others have a context of their own */
+        return NULL;
+    }
     if (handle == CU_STREAM_PER_THREAD || (!handle && per_thread))
         stream = thread_stream(call->context);
     else if (!handle || handle == CU_STREAM_LEGACY)

@@ -287,9 +287,9 @@ SIM_STREAM_API(cuStreamGetPriority, _ptsz, (CUstream stream, int *priority), SIM
                stream_fact(&call, STREAM, FACT_PRIORITY, priority))
 SIM_STREAM_API(cuStreamGetFlags, _ptsz, (CUstream stream, unsigned int *flags), SIM_CTX,
                stream_fact(&call, STREAM, FACT_FLAGS, flags))
-SIM_STREAM_API(cuStreamGetId, _ptsz, (CUstream stream, unsigned long long *id), SIM_CTX,
+SIM_STREAM_API(cuStreamGetId, _ptsz, (CUstream stream, unsigned long long *id), SIM_INIT,
                stream_fact(&call, STREAM, FACT_ID, id))
-SIM_STREAM_API(cuStreamGetCtx, _ptsz, (CUstream stream, CUcontext *out), SIM_CTX,
+SIM_STREAM_API(cuStreamGetCtx, _ptsz, (CUstream stream, CUcontext *out), SIM_INIT,
                stream_fact(&call, STREAM, FACT_CONTEXT, out))
 SIM_STREAM_API(cuStreamGetCtx_v2, _ptsz, (CUstream stream, CUcontext *out, CUgreenCtx *green),
                SIM_CTX, stream_context_v2(&call, STREAM, out, green))
@@ -299,7 +299,7 @@ SIM_API(cuEventCreate, (CUevent * out, unsigned int flags), SIM_CTX,
         event_create(call.context, out, flags))
 SIM_API(cuEventDestroy, (CUevent event), SIM_INIT, event_destroy(event))
 SIM_API(cuEventDestroy_v2, (CUevent event), SIM_INIT, event_destroy(event))
-SIM_STREAM_API(cuEventRecord, _ptsz, (CUevent event, CUstream stream), SIM_CTX,
+SIM_STREAM_API(cuEventRecord, _ptsz, (CUevent event, CUstream stream), SIM_INIT,
                event_record(&call, event, STREAM))
 SIM_STREAM_API(cuEventRecordWithFlags, _ptsz,
                (CUevent event, CUstream stream, unsigned int flags), SIM_CTX,

@@ -160,11 +160,13 @@ static CUresult map_physical(CUdeviceptr start, size_t size, size_t offset,
 {
     struct sim_physical *physical = physical_of(handle);
 
-    if (!range_valid(start, size) || flags)
+    if (flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (physical &&
         (!page_multiple(offset) || offset > physical->size || size > physical->size - offset))
         return CUDA_ERROR_NOT_SUPPORTED; /* as a real driver (580) says */
+    if (!range_valid(start, size))
+        return CUDA_ERROR_INVALID_VALUE;
     const struct sim_range *reservation = sim_ranges_find(&sim_reservations, start);
     if (!reservation || size > reservation->start + reservation->size - start)
         return CUDA_ERROR_INVALID_VALUE;
@@ -262,10 +264,12 @@ static CUresult access_get(unsigned long long *flags, const CUmemLocation *locat
     const struct sim_mapping *mapping =
         (struct sim_mapping *)sim_ranges_find(&sim_mappings, address);
 
-    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !mapping)
+    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
     if (location->id < 0 || (unsigned)location->id >= sim.device_count)
         return CUDA_ERROR_INVALID_DEVICE;
+    if (!mapping)
+        return CUDA_ERROR_INVALID_VALUE;
     if (mapping->physical->host || (unsigned)location->id == mapping->physical->device)
         *flags = mapping->access;
     else
