@@ -13,6 +13,7 @@
 #include "runtime/base/daemon.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/worker.h"
+#include "runtime/gate/gate.h"
 #include "runtime/memory/graph_memory.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/base/log.h"
@@ -69,7 +70,9 @@ static bool give_own(struct gs_device *device)
     return gs_graph_memory_trim(device) || idle != 0;
 }
 
-/* 0 for a device that is not current. */
+#define UNKNOWN UINT64_MAX
+
+/* UNKNOWN for a device that is not current. */
 static uint64_t free_bytes(const struct gs_device *device)
 {
     size_t free = 0, total;
@@ -77,7 +80,7 @@ static uint64_t free_bytes(const struct gs_device *device)
     return device == gs_device_current() &&
                    gs_driver.cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS
                ? free
-               : 0;
+               : UNKNOWN;
 }
 
 /* True: this process had memory to release. */
@@ -97,16 +100,29 @@ static bool is_on_its_way(const struct gs_device *device)
 {
     const uint64_t room = gs_device_room(device), free = free_bytes(device),
                    before =
-                       atomic_load_explicit(&device->report.room_before, memory_order_relaxed);
+                       atomic_load_explicit(&device->report.room_before, memory_order_relaxed),
+                   free_before =
+                       atomic_load_explicit(&device->report.free_before, memory_order_relaxed);
 
-    return free != 0 && room < before &&
-           free < atomic_load_explicit(&device->report.free_before, memory_order_relaxed) +
-                      (before - room);
+    return free != UNKNOWN && free_before != UNKNOWN && room < before &&
+           free < free_before + (before - room);
 }
 
 static bool may_ask(const struct gs_device *device, unsigned attempt)
 {
     return attempt < ATTEMPTS || (attempt < ATTEMPTS_MOST && is_on_its_way(device));
+}
+
+/* The daemon counts what a program asks for in its turn: what passes until then is no attempt.
+ * False: there will be none. */
+static bool await_turn(void)
+{
+    const unsigned pass = gs_gate_enter();
+
+    if (pass == GS_PASS_REFUSED)
+        return false;
+    gs_gate_leave(pass);
+    return true;
 }
 
 bool gs_room_make(struct gs_device *device, unsigned attempt)
@@ -125,7 +141,8 @@ bool gs_room_make(struct gs_device *device, unsigned attempt)
         return true;
     }
     atomic_fetch_add_explicit(&waiting, 1, memory_order_relaxed);
-    asked = may_ask(device, attempt) && ask_for_room(device, attempt / A_SECOND);
+    asked =
+        may_ask(device, attempt) && ask_for_room(device, attempt / A_SECOND) && await_turn();
     if (asked) {
         gs_log("the driver has no memory for an allocation that cannot be moved: asked "
                "the daemon for room, attempt %u",

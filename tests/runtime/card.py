@@ -126,9 +126,12 @@ class Card:
         out, err = child.communicate(timeout=timeout)
         return child.returncode, out, err
 
-    def set(self, *words):
+    def ctl(self, *words):
         ctl = os.path.join(self.build, "lockd", "gpusharectl")
-        subprocess.run([ctl, "--socket", self.socket, "set", *words], env=self.environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([ctl, "--socket", self.socket, *words], env=self.environment, check=True, stdout=subprocess.DEVNULL)
+
+    def set(self, *words):
+        self.ctl("set", *words)
 
     def status(self):
         ctl = os.path.join(self.build, "lockd", "gpusharectl")

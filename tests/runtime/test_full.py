@@ -95,6 +95,29 @@ class Full(BuildTest):
             ok(told, "check")
             told.end()
 
+    def test_room_is_asked_for_in_turns_only(self):
+        """A program whose memory cannot be moved, and that has no turn (it is paused), waits for its turn with a call that finds the card
+        full: what it asks for counts in its turns only. It is not told OUT_OF_MEMORY meanwhile."""
+        with full_card(self.build) as card:
+            native = Told(card, GPUSHARE_MEMORY="native")
+            ok(native, "alloc 2")
+            native.until(lambda entry: entry["state"] != "")
+            other = Told(card)
+            ok(other, "alloc 40")
+            other.until(lambda entry: entry["resident"] >= 40 * MIB)
+            card.ctl("pause", str(native.child.pid))
+            native.until(lambda entry: entry["state"] == "paused")
+            native.tell("alloc 50")
+            answer = native.answer(timeout=8)  # it asks for 5 s in its turns
+            check(answer == "no answer", f"it waits while it is paused: {answer}")
+            card.ctl("resume", str(native.child.pid))
+            answer = native.answer()
+            check(answer == "ok", f"and has its memory then: {answer}")
+            ok(native, "check")
+            ok(other, "check")
+            native.end()
+            other.end()
+
 
 if __name__ == "__main__":
     main()
