@@ -65,7 +65,7 @@ __attribute__((constructor)) static void begin_process(int argc, char **argv,
         gs_tsan_init();
     gs_others_init();
     gs_log_init();
-    gs_config_read(&gs_runtime.config);
+    gs_config_read(&gs_runtime.config, false);
     gs_gate_init(gs_client_wish);
     if (!gs_runtime.config.disabled) {
         gs_own_fd_prepare();

@@ -60,14 +60,14 @@ static void read_grain(struct gs_config *config)
     }
 }
 
-void gs_config_read(struct gs_config *config)
+void gs_config_read(struct gs_config *config, bool again)
 {
     const char *limit = secure_getenv("GPUSHARE_DEVICE_LIMIT"),
                *memory = secure_getenv("GPUSHARE_MEMORY"),
                *placement = secure_getenv("GPUSHARE_PLACEMENT");
     static bool said, said_memory, said_placement;
 
-    config->disabled = is_set_to_one("GPUSHARE_DISABLE") || gs_others_are_first();
+    config->disabled |= is_set_to_one("GPUSHARE_DISABLE") || (!again && gs_others_are_first());
     config->strict = is_set_to_one("GPUSHARE_STRICT");
     config->native_memory = memory != NULL && strcmp(memory, "native") == 0;
     config->managed_memory = memory != NULL && strcmp(memory, "managed") == 0;

@@ -3,7 +3,7 @@
  * config.h: the one runtime object of the process: configuration, counters, and what the parts of
  * the library share.
  *
- * Threads: only the constructor writes the configuration. Counters are relaxed atomics.
+ * Threads: the constructor writes the configuration, and the first call of the driver. Counters are relaxed atomics.
  */
 #ifndef GS_RUNTIME_BASE_CONFIG_H
 #define GS_RUNTIME_BASE_CONFIG_H
@@ -50,8 +50,8 @@ struct gs_runtime {
 };
 extern struct gs_runtime gs_runtime;
 
-/* Reads the environment. Called once, by the library's constructor. */
-void gs_config_read(struct gs_config *config);
+/* Reads the environment; again: at the first call of the driver. */
+void gs_config_read(struct gs_config *config, bool again);
 
 /* A forked child has counters of its own. */
 void gs_config_after_fork(void);

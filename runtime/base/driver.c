@@ -10,10 +10,13 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
+#include "runtime/base/config.h"
 #include "runtime/base/libc_symbols.h"
+#include "runtime/base/log.h"
 #include "runtime/base/others.h"
 #include "runtime/base/uncancelled.h"
 
@@ -97,6 +100,16 @@ static void *look_behind(void *handle, struct range_query *door)
     return driver;
 }
 
+/* The program may have set variables of its own environment since it was started, as it may set
+ * CUDA_VISIBLE_DEVICES before its first call. */
+static void read_settings_again(void)
+{
+    gs_log_init();
+    gs_config_read(&gs_runtime.config, true);
+}
+
+static pthread_once_t set_up = PTHREAD_ONCE_INIT;
+
 static bool fill_table(void *handle)
 {
     struct range_query query = {0}, door = {0};
@@ -119,6 +132,7 @@ static bool fill_table(void *handle)
     library.door_low = door.low;
     library.door_high = door.high;
     library.object = object;
+    pthread_once(&set_up, read_settings_again);
     atomic_store_explicit(&library.loaded, true, memory_order_release);
     return true;
 }

@@ -32,7 +32,7 @@ void gs_log_init(void)
     int fd;
 
     quiet = silent != NULL && strcmp(silent, "1") == 0;
-    if (path == NULL || *path == '\0')
+    if (path == NULL || *path == '\0' || gs_own_fd(&log_fd) >= 0)
         return;
     if (strcmp(path, "stderr") == 0)
         fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10);

@@ -195,6 +195,15 @@ class Cases(BuildTest):
             self.assertEqual((err.count(f"{name}={value}"), err.count("\n")), (1, 1), err)
 
 
+    def test_settings_of_its_own(self):
+        """A program sets variables in its own environment, before its first call."""
+        with Card(self.build, memory="128MiB") as card:
+            log = os.path.join(card.folder, "log")
+            code, out, err = card.run([os.path.join(self.build, "tests", "runtime", "own_settings"), "48MiB", log])
+            self.assertEqual((code, out, err), (0, "48 MiB\n", ""))
+            self.assertTrue(os.path.exists(log), "its log")
+
+
 class Scenes(BuildTest):
     def test_same_answers(self):
         if not os.path.exists(os.path.join(self.build, "tests", "gpu", "driver_facts")) or sanitized(self.build):
