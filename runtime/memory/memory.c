@@ -225,6 +225,7 @@ static CUresult allocate_range(const struct need *need, CUdeviceptr *address)
     struct gs_device *device = need->request->device;
     bool entered, can_wait, placed = false;
     struct gs_range *range;
+    uint64_t counted;
     CUresult result = make_range(need, &range);
     unsigned pass;
 
@@ -234,12 +235,13 @@ static CUresult allocate_range(const struct need *need, CUdeviceptr *address)
     can_wait = !entered || place_range(range, &placed);
     if (!can_wait) /* nobody makes room on the card */
         placed = gs_range_go_over(range);
-    if (entered && !placed && (!can_wait || may_follow_a_free(need))) {
+    counted = need->reserved - range->over; /* 0: all of it is beyond the card, and there */
+    if (entered && !placed && (!can_wait || (counted != 0 && may_follow_a_free(need)))) {
         bool found;
 
-        gs_range_unaccount(device, need->reserved - range->over);
+        gs_range_unaccount(device, counted);
         found = reuse_behind_another(need, address);
-        if (found || !can_wait || !gs_range_account(device, need->reserved - range->over)) {
+        if (found || !can_wait || !gs_range_account(device, counted)) {
             gs_range_withdraw(range);
             gs_gate_leave(pass);
             discard_range(range);

@@ -239,7 +239,9 @@ static size_t list_placed(const struct gs_pool *pool, struct placed *list)
 
     for (const struct gs_range *range = pool->device->ranges; range != NULL;
          range = range->next)
-        for (uint32_t i = 0; range->pool == pool && i < range->chunk_count; i++)
+        for (uint32_t i = 0;
+             range->pool == pool && range->life != GS_RANGE_DISPOSING && i < range->chunk_count;
+             i++)
             if (gs_chunk_is_mapped(&range->chunks[i])) {
                 if (list != NULL)
                     list[count] = (struct placed){gs_range_chunk_address(range, i),

@@ -59,7 +59,7 @@ struct gs_chunk {
 enum gs_range_life {
     GS_RANGE_LIVE,
     GS_RANGE_DEAD,      /* freed; the client thread will dispose of it */
-    GS_RANGE_DISPOSING, /* freed; some thread is releasing it */
+    GS_RANGE_DISPOSING, /* freed; some thread is releasing it, and changes chunks unlocked */
     GS_RANGE_ORDERED,   /* freed in stream order, on the device (stream_order.h) */
     GS_RANGE_IDLE,      /* freed, on the device, kept for the next allocation (idle_ranges.h) */
 };

@@ -188,8 +188,8 @@ static bool find_adrift(struct gs_exchange_chunk *found)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
-            for (uint32_t k = 0; k < range->chunk_count; k++)
-                if (range->chunks[k].adrift && range->life == GS_RANGE_LIVE)
+            for (uint32_t k = 0; k < range->chunk_count && range->life == GS_RANGE_LIVE; k++)
+                if (range->chunks[k].adrift)
                     *found =
                         (struct gs_exchange_chunk){range, k, gs_range_chunk_bytes(range, k), 0};
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);

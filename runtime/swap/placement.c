@@ -76,8 +76,8 @@ static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t l
             const struct gs_exchange_chunk it = {range, i, gs_range_chunk_bytes(range, i),
                                                  range->chunks[i].heat};
 
-            if (range->chunks[i].state != state || it.bytes < least ||
-                !gs_exchange_is_free(range, i))
+            if (!gs_exchange_is_free(range, i) || range->chunks[i].state != state ||
+                it.bytes < least)
                 continue;
             if (found->range == NULL ||
                 (state == GS_CHUNK_OVER ? density_of(&it) > density_of(found)

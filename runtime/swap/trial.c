@@ -126,8 +126,8 @@ static bool find_place(const struct place *place, uint8_t state,
     struct gs_range *range = gs_range_at(place->base);
 
     if (range == NULL || range->node.base != place->base ||
-        place->index >= range->chunk_count || range->chunks[place->index].state != state ||
-        !gs_exchange_is_free(range, place->index))
+        place->index >= range->chunk_count || !gs_exchange_is_free(range, place->index) ||
+        range->chunks[place->index].state != state)
         return false;
     *found = (struct gs_exchange_chunk){range, place->index,
                                         gs_range_chunk_bytes(range, place->index),
