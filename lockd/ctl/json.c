@@ -9,6 +9,7 @@
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/rates.h"
 #include "lockd/ctl/who.h"
+#include "lockd/ctl/why.h"
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/figures.h"
 #include "lockd/protocol/names.h"
@@ -70,7 +71,7 @@ static json_t *client_json(const struct ctl_answer *answer, size_t index)
 {
     const struct gs_wire_client *client = &answer->clients[index];
     const struct ctl_pod *pod = ctl_client_pod(answer, index);
-    char user[64];
+    char user[64], why[CTL_WHY_SIZE];
     json_t *object = json_pack(
         "{s:i, s:I, s:o, s:o, s:s, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:b, s:s?, s:o, "
         "s:o, s:o, s:o, s:o, s:o}",
@@ -89,6 +90,7 @@ static json_t *client_json(const struct ctl_answer *answer, size_t index)
         text_or_null(pod->container));
 
     add_figures(object, lockd_program_figures, client);
+    json_object_set_new(object, "why", text_or_null(ctl_why_text(answer, client, why)));
     json_object_set_new(object, "busy_percent", number_or_null(ctl_client_busy(answer, index)));
     return object;
 }

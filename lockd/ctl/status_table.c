@@ -9,6 +9,7 @@
 #include "lockd/ctl/status_table.h"
 #include "lockd/ctl/terminal.h"
 #include "lockd/ctl/who.h"
+#include "lockd/ctl/why.h"
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/names.h"
 
@@ -53,7 +54,7 @@ static void remarks_of(const struct ctl_answer *answer, size_t index, bool wide,
 {
     const struct gs_wire_client *client = &answer->clients[index];
     const struct ctl_pod *pod = ctl_client_pod(answer, index);
-    char limit[24], container[CTL_CONTAINER_SIZE];
+    char limit[24], container[CTL_CONTAINER_SIZE], why[CTL_WHY_SIZE];
     const struct {
         uint32_t flag;
         const char *text;
@@ -63,6 +64,8 @@ static void remarks_of(const struct ctl_answer *answer, size_t index, bool wide,
                {GS_CLIENT_FOREIGN, "other pid namespace"}};
 
     buffer[0] = '\0';
+    if (ctl_why_text(answer, client, why)[0] != '\0')
+        add_remark(buffer, size, "%s", why);
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
         if ((client->flags & odd[i].flag) != 0)
             add_remark(buffer, size, "%s", odd[i].text);

@@ -427,6 +427,21 @@ enum gs_condition {
 };
 #define GS_CONDITION_COUNT 9
 
+/* Why a program waits. */
+enum gs_why {
+    GS_WHY_NONE = 0,       /* it does not wait */
+    GS_WHY_TURN = 1,       /* it comes next; the turn of another program is not over */
+    GS_WHY_GOES_FIRST = 2, /* it comes next; a program with short bursts is served first */
+    GS_WHY_FLOOR = 3,      /* it is served first, but not before the others had their floor */
+    GS_WHY_STOPS = 4,      /* another program was asked to stop, and has not yet */
+    GS_WHY_QUEUE = 5,      /* other programs come before it */
+    GS_WHY_ELSEWHERE = 6,  /* it waits for its turn on another device first */
+    GS_WHY_FORMS = 7, /* it is one of several programs that start together, one job a time */
+    GS_WHY_TOO_LARGE = 8, /* it needs more than there is, or gives way for a while */
+    GS_WHY_MEMORY = 9,    /* it has its turn, and its memory is on the way */
+};
+#define GS_WHY_COUNT 10
+
 /* Flags of gs_wire_client. LEASE: its newest target says RUN. SKIPPED: its last turn ended
  * before it ran. PARTIAL: as GS_STATE_PARTIAL. FOREIGN: the process id is the program's own
  * claim (another pid namespace). PAUSED: by gpusharectl; it may not have stopped yet.

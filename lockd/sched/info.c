@@ -8,6 +8,8 @@
 #include "lockd/sched/device.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
+#include "lockd/sched/queue.h"
+#include "lockd/sched/turns.h"
 
 #include <string.h>
 
@@ -244,6 +246,9 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         .weight = client->weight,
         .yielded_ns = member->time.yielded_ns,
         .class = sched_policy_of(member->device)->class(member->party, now),
+        .used_ppm =
+            (uint64_t)(sched_policy_of(member->device)->used(member->party, now) * (double)PPM),
+        .waits_most_ns = UINT64_MAX,
         .queue_place = waits ? member->party->wait.place : 0,
     };
 
@@ -334,4 +339,129 @@ void sched_visit_client(const struct sched_client *client, sched_visit_member *v
 
         visit(context, NULL, client->owner, &wire);
     }
+}
+
+/* --- why a program waits ---
+ *
+ * The bound is that of a turn, which no event makes longer: if the waiting program stays the next
+ * one, the turn that it waits for has ended by then. Other events, such as an interactive program
+ * that comes, may only end that turn earlier. */
+
+static void *owner_of(const struct sched_party *party)
+{
+    return sched_member_of(party->members.next, of_party)->client->owner;
+}
+
+static struct sched_why make_why(enum gs_why why, const struct sched_party *party,
+                                 uint64_t most_ns)
+{
+    return (struct sched_why){
+        .why = why, .owner = party != NULL ? owner_of(party) : NULL, .most_ns = most_ns};
+}
+
+/* A party that was asked to stop and has not yet, or whose gang was; NULL: none. */
+static const struct sched_party *find_stopping(const struct sched_device *device,
+                                               const struct sched_party *but)
+{
+    lockd_list_each (at, &device->parties) {
+        const struct sched_party *party = sched_party_of(at, of_device);
+
+        if (party != but && party->member_count != 0 &&
+            (party->books.counted_stopping || party->gang->closing.by != NULL))
+            return party;
+    }
+    return NULL;
+}
+
+/* What the holders free by that time that must end their turns by then. */
+static uint64_t freed_by(const struct sched_device *device, const struct sched_party *head,
+                         uint64_t at, uint64_t now)
+{
+    uint64_t bytes = 0;
+
+    lockd_list_each (of, &device->turns.holders) {
+        const struct sched_party *holder = sched_party_of(of, turn.holder);
+
+        if (holder->gang != head->gang && sched_turn_ends_at(holder, head, now) <= at)
+            bytes += holder->books.need;
+    }
+    return bytes;
+}
+
+/* The holder with whose turn there is enough room for `head`: of those whose turns end early
+ * enough, the last one. */
+static const struct sched_party *find_holder(const struct sched_device *device,
+                                             const struct sched_party *head, uint64_t now)
+{
+    const uint64_t needs =
+        device->books.need_held + sched_queue_lost(head) + sched_queue_takes(head);
+    const struct sched_party *found = NULL;
+    uint64_t found_at = 0;
+
+    lockd_list_each (of, &device->turns.holders) {
+        const struct sched_party *holder = sched_party_of(of, turn.holder);
+        const uint64_t at = sched_turn_ends_at(holder, head, now);
+
+        if (holder->gang == head->gang || holder->member_count == 0)
+            continue;
+        if (found != NULL && at >= found_at)
+            continue;
+        if (sched_less(needs, freed_by(device, head, at, now)) <= device->space.capacity) {
+            found = holder;
+            found_at = at;
+        }
+    }
+    return found;
+}
+
+/* Why `party` does not have the turn of `holder`. */
+static enum gs_why why_behind(const struct sched_party *party, const struct sched_party *holder)
+{
+    const struct sched_policy *policy = sched_policy_of(party->device);
+
+    if (policy->first(holder) && !policy->first(party))
+        return GS_WHY_GOES_FIRST;
+    if (policy->first(party) && !policy->first(holder))
+        return GS_WHY_FLOOR;
+    return GS_WHY_TURN;
+}
+
+static struct sched_why why_queued(const struct sched_party *party, uint64_t now)
+{
+    const struct sched_device *device = party->device;
+    const struct sched_party *head = sched_queue_head(device),
+                             *stops = find_stopping(device, party), *holder;
+    uint64_t at;
+
+    if (stops != NULL)
+        return make_why(GS_WHY_STOPS, stops, LOCKD_NEVER);
+    if (head == NULL) /* the place is kept for a party that was interrupted */
+        return make_why(GS_WHY_QUEUE, device->waiting.back, LOCKD_NEVER);
+    holder = find_holder(device, head, now);
+    if (holder == NULL)
+        return make_why(GS_WHY_QUEUE, head != party ? head : NULL, LOCKD_NEVER);
+    at = sched_turn_ends_at(holder, head, now);
+    return make_why(head == party ? why_behind(party, holder) : GS_WHY_QUEUE, holder,
+                    at == LOCKD_NEVER ? at : sched_less(at, now));
+}
+
+struct sched_why sched_client_why(const struct sched_client *client, const uint8_t *uuid,
+                                  uint64_t now_ns)
+{
+    const struct sched_member *member = sched_member_find(client, uuid);
+    const struct sched_party *party = member != NULL ? member->party : NULL, *stops;
+
+    if (member == NULL || !sched_member_wants(member) ||
+        (member->report.flags & GS_STATE_RUNNING) != 0 || party->gang->paused != 0)
+        return make_why(GS_WHY_NONE, NULL, LOCKD_NEVER);
+    if (sched_gang_waits_to_form(party->gang))
+        return make_why(GS_WHY_FORMS, NULL, LOCKD_NEVER);
+    if (sched_party_hopeless(party))
+        return make_why(GS_WHY_TOO_LARGE, NULL, LOCKD_NEVER);
+    if (party->wait.queued_of != NULL)
+        return why_queued(party, now_ns);
+    if (party->gang->held_count != party->gang->party_count)
+        return make_why(GS_WHY_ELSEWHERE, NULL, LOCKD_NEVER);
+    stops = find_stopping(party->device, party);
+    return make_why(stops != NULL ? GS_WHY_STOPS : GS_WHY_MEMORY, stops, LOCKD_NEVER);
 }

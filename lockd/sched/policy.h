@@ -59,6 +59,8 @@ struct sched_policy {
     uint64_t (*idle)(const struct sched_party *party);
     /* Its class: that which it was given, or what its use of the device is like. */
     enum gs_wire_class (*class)(const struct sched_party *party, uint64_t now);
+    /* The part of about the last minute for which it ran while others waited. */
+    double (*used)(const struct sched_party *party, uint64_t now);
     /* It waits, or has its turn, before those that go in turn. */
     bool (*first)(const struct sched_party *party);
     /* Has the work come to its end in which its last turn was cut? Else it keeps its place. */

@@ -187,6 +187,17 @@ struct sched_load {
 bool sched_client_load(const struct sched_client *client, uint32_t number,
                        struct sched_load *load, uint64_t now_ns);
 
+/* For which program a client waits on a device. owner: of that program, as given to
+ * sched_client_add(); NULL: for none. most_ns: until that program must stop, at the latest;
+ * LOCKD_NEVER: not known. */
+struct sched_why {
+    enum gs_why why;
+    void *owner;
+    uint64_t most_ns;
+};
+struct sched_why sched_client_why(const struct sched_client *client, const uint8_t *uuid,
+                                  uint64_t now_ns);
+
 /* Calls visit for each device, then for each client on it. The scheduler knows the figures and flags; the header, process,
  * user, name and version of a client are 0. owner: as given to sched_client_add(). */
 typedef void sched_visit_device(void *context, const struct gs_wire_device *device);

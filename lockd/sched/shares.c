@@ -436,6 +436,11 @@ void sched_share_arrive(struct sched_party *party, const struct sched_client_lef
     party->fair.level_then = party->device->fair.level;
 }
 
+double sched_share_used(const struct sched_party *party, uint64_t now)
+{
+    return smaller_of(faded_part(&party->share.all, now), 1);
+}
+
 bool sched_share_is_first(const struct sched_party *party)
 {
     return party->share.first;

@@ -15,7 +15,7 @@
     .leaves = sched_share_leave, .arrives = sched_share_arrive, .noted = sched_share_note,     \
     .wants = sched_burst_begun, .rests = sched_burst_ended, .counts = sched_share_count,       \
     .settled = sched_share_settle, .idle = sched_party_idle, .class = sched_party_class,       \
-    .first = sched_share_is_first, .now = sched_share_now
+    .first = sched_share_is_first, .now = sched_share_now, .used = sched_share_used
 
 void sched_share_open(struct sched_device *device, uint64_t now);
 void sched_share_join(struct sched_party *party);
@@ -38,6 +38,8 @@ uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched
                               uint64_t now);
 /* Do others come before it although it is the first in the queue? */
 enum sched_turn_now sched_share_now(const struct sched_party *party);
+/* The part of about the last minute for which it ran while others waited. */
+double sched_share_used(const struct sched_party *party, uint64_t now);
 bool sched_share_is_first(const struct sched_party *party);
 
 #endif

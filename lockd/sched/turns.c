@@ -184,9 +184,9 @@ static bool is_still_stuck(const struct sched_party *party)
     return false;
 }
 
-/* Must it give way when the head of the queue needs its room? */
-static bool is_revocable(const struct sched_party *party, const struct sched_party *head,
-                         uint64_t now)
+/* Must it give way when the head of the queue needs its room, whatever else happens? */
+static bool is_over(const struct sched_party *party, const struct sched_party *head,
+                    uint64_t now)
 {
     const struct sched_policy *policy = sched_policy_of(party->device);
 
@@ -197,9 +197,31 @@ static bool is_revocable(const struct sched_party *party, const struct sched_par
         return true; /* it may itself wait for what the head has */
     if (now >= party->turn.until && !party->gang->runs)
         return true;
+    return now >= party->turn.until &&
+           (policy->stays == NULL || head->wait.first || !policy->stays(party, head));
+}
+
+/* ... or because the policy lets the head end its turn before its time? */
+static bool is_revocable(const struct sched_party *party, const struct sched_party *head,
+                         uint64_t now)
+{
+    if (is_over(party, head, now))
+        return true;
     if (now >= party->turn.until)
-        return policy->stays == NULL || head->wait.first || !policy->stays(party, head);
+        return false;
     return now >= ahead_at(party, head, now) && !is_still_stuck(party);
+}
+
+uint64_t sched_turn_ends_at(const struct sched_party *holder, const struct sched_party *head,
+                            uint64_t now)
+{
+    const struct sched_policy *policy = sched_policy_of(holder->device);
+    const bool stays = policy->stays != NULL && holder->gang->runs && !head->wait.first &&
+                       policy->stays(holder, head);
+
+    if (is_over(holder, head, now))
+        return now;
+    return stays || holder->turn.until <= now ? LOCKD_NEVER : holder->turn.until;
 }
 
 /* The one to stop when so many bytes are missing: the first in order that is enough alone, else

@@ -8,6 +8,7 @@
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/doctor/doctor_daemon.h"
 #include "lockd/ctl/doctor/findings.h"
+#include "lockd/ctl/why.h"
 #include "lockd/ctl/words.h"
 
 #include <errno.h>
@@ -131,7 +132,7 @@ static const struct gs_wire_client *client_of(const struct doctor *doctor)
 static void look_at_client(struct doctor *doctor)
 {
     const struct gs_wire_client *client = client_of(doctor);
-    char demand[24], capacity[24];
+    char demand[24], capacity[24], why[CTL_WHY_SIZE];
 
     if (doctor->pid == 0)
         return;
@@ -146,6 +147,9 @@ static void look_at_client(struct doctor *doctor)
     doctor_add(doctor, "program.connected", DOCTOR_OK, NULL, "process %d is connected: it %s%s",
                (int)doctor->pid, client->condition == GS_CONDITION_NO_DEVICE ? "has " : "",
                ctl_condition_name(client->condition));
+    if (ctl_why_text(&doctor->answer, client, why)[0] != '\0')
+        doctor_add(doctor, "program.waits", DOCTOR_INFO, NULL, "process %d %s",
+                   (int)doctor->pid, why);
     if ((client->flags & GS_CLIENT_PAUSED) != 0) {
         doctor_add(doctor, "program.paused", DOCTOR_FAIL, "let it run again", "it is paused");
         doctor_command(doctor, "gpusharectl resume %d", client->pid);

@@ -317,6 +317,14 @@ class CtlTest(CtlCase):
         places = {name: program["queue_place"] for name, program in self.programs().items()}
         self.assertEqual(places, {"train": 0, "infer ?[31m": 1, "third": 2})
 
+    def test_why_a_program_waits(self):
+        waits = self.programs()["infer ?[31m"]
+        self.assertRegex(waits["why"], r"^waits for train \(pid \d+\): its turn ends in .* s at the latest; it has used about \d+ % of the last minute$")
+        self.assertEqual(waits["waits_for"], self.programs()["train"]["pid"])
+        self.assertLessEqual(waits["waits_most_ns"], 60 * 10**9)
+        self.assertIn("waits for train", self.ctl("status"))
+        self.assertIsNone(self.programs()["train"]["why"])
+
     def test_totals_survive_the_programs(self):
         self.one.moved_out, self.one.moved_in = 3 * GIB, 2 * GIB
         self.one.say()
