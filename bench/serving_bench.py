@@ -25,7 +25,7 @@ then the one that waits longest gets it, and a change takes as long as the missi
   frontier   server beside training at each of --rates, for each of --classes: default, interactive (said of the server), batch
              (of the server), background (of the training)
   pressure   two servers whose requests need scratch memory, which their allocator keeps; on_pressure with empty_cache; discard
-  resident   short requests beside training where both fit: without gpushare, with it and each of --yield-ms, under MPS
+  resident   short requests beside training where both fit: without gpushare, with it, under MPS
 
 The cases divide the --budget; what did not fit into it is said in words, and what was measured is always written. --system NAME
 runs the programs of the first five unpatched, in the environment that each --environment KEY=VALUE adds to: for another system.
@@ -55,7 +55,6 @@ CLASSES = {"default": ("auto", "auto"), "interactive": ("auto", "interactive"), 
 PRESSURE = tuple(Kind(name, "serve", 0.42, 0.5, 3, 0.42) for name in ("server", "server 2"))
 HELPS = {"none": "without", "pressure": "on_pressure", "discard": "discard"}
 RESIDENT = (Kind("training", "train", 0.4, 0, 0), Kind("server", "serve", 0.2, 0.03, 0.25))
-YIELD_MS = (0.5, 1, 2, 4)  # bounds to try, of resident
 SLACK = 1.25  # of a window: its last requests
 START = 25  # seconds until PyTorch's programs have their models
 FEWEST = 4  # requests of a cell of the frontier
@@ -99,8 +98,8 @@ def write_result(path, card, rows, **more):
 
 # --- the plain cases ---
 
-def rows_of(case, found, words=""):
-    rows, targets, case = [], TARGETS.get(case, {}), case + words
+def rows_of(case, found):
+    rows, targets = [], TARGETS.get(case, {})
     for each in found:
         if each["kind"] == "train":
             least = targets.get("training")
@@ -135,23 +134,15 @@ def end_group(results, case, group):
 
 def run_plain(card, results, case, until):
     how = card.how
-    settings = [(f", yield {bound:g} ms", bound) for bound in how.yield_ms] or [("", None)]
     with Group(card, PLAIN[case], how.way) as group:
         group.settle()
         least = 4 * max(group.means())
-        for at, (words, bound) in enumerate(settings):
-            if bound is not None:
-                card.bench.ctl("set", "yield", f"{bound:g}")
-            if at > 0:
-                group.settle(how.cell_settle)
-            seconds = min(max(how.seconds, least), (until - time.monotonic()) / (len(settings) - at) - how.drain * how.scale)
-            if seconds < least:
-                raise OutOfTime(f"{max(0, seconds):.0f} s are left for it, it needs {least:.0f}")
-            found, said = group.measure(seconds)
-            results.add(case + words, rows_of(case, found, words), {"programs": found, **said}, *map(told, found),
-                        f"{said['missing_bytes'] / GIB:.2f} GiB missing, switch {said['switch_s']:.3f} s, window {seconds:.0f} s, {said['stolen']:.1%} of the processors' time stolen")
-        if how.yield_ms:
-            card.bench.ctl("set", "yield", "0")
+        seconds = min(max(how.seconds, least), until - time.monotonic() - how.drain * how.scale)
+        if seconds < least:
+            raise OutOfTime(f"{max(0, seconds):.0f} s are left for it, it needs {least:.0f}")
+        found, said = group.measure(seconds)
+        results.add(case, rows_of(case, found), {"programs": found, **said}, *map(told, found),
+                    f"{said['missing_bytes'] / GIB:.2f} GiB missing, switch {said['switch_s']:.3f} s, window {seconds:.0f} s, {said['stolen']:.1%} of the processors' time stolen")
         end_group(results, case, group)
 
 
@@ -233,41 +224,32 @@ def run_pressure(card, results, case, until):
 # --- both fit ---
 
 def ways(card, results, case):
-    """(way, [(name, what yield is set to)]) of the programs that are started in turn."""
-    yield Way("without gpushare", False, {}), [("without gpushare", None)]
-    yield OURS, [(f"yield {bound:g} ms", bound) for bound in bounds(card.how)]
+    """(name, way) of the programs that are started in turn."""
+    yield "without gpushare", Way("without gpushare", False, {})
+    yield "gpushare", OURS
     if shutil.which("nvidia-cuda-mps-control"):
         with Mps(card.bench) as environment:
-            yield Way("MPS", False, environment), [("MPS", None)]
+            yield "MPS", Way("MPS", False, environment)
     else:
         results.say(case, "MPS is left out: there is no nvidia-cuda-mps-control")
 
 
-def bounds(how):
-    return sorted({0.0, *(how.yield_ms or YIELD_MS)})
-
-
 def run_resident(card, results, case, until):
-    how, left = card.how, len(bounds(card.how)) + 2
-    for at, (way, settings) in enumerate(ways(card, results, case)):
+    how = card.how
+    for at, (name, way) in enumerate(ways(card, results, case)):
         with Group(card, RESIDENT, way) as group:
-            for name, bound in settings:
-                if bound is not None:
-                    card.bench.ctl("set", "yield", f"{bound:g}")
-                group.settle(how.cell_settle)
-                to_start = (2 - at) * START * how.scale
-                seconds = min(how.seconds, (until - time.monotonic() - to_start) / left * 0.6)
-                left -= 1
-                if seconds < 8 * max(group.means()):
-                    raise OutOfTime(f"{max(0, seconds):.0f} s are left for '{name}'")
-                (training, server), _ = group.measure(seconds)
-                alone = server["alone_s"]
-                rows = [row(f"{case}: {name}, {part}", server[part], "s", alone, "alone", other=not way.patched) for part in QUANTILES]
-                rows.append(row(f"{case}: {name}, training", training["kept"], "of alone", 1, "alone", other=not way.patched))
-                results.add(case, rows, {name: [training, server]}, f"{name:17} p50 {server['p50'] * 1e3:7.1f} ms, p99 {server['p99'] * 1e3:7.1f} ms "
-                            f"(alone {alone * 1e3:.1f}), training {training['kept']:.3f}, {server['requests']} requests")
+            group.settle(how.cell_settle)
+            to_start = (2 - at) * START * how.scale
+            seconds = min(how.seconds, (until - time.monotonic() - to_start) / (3 - at) * 0.6)
+            if seconds < 8 * max(group.means()):
+                raise OutOfTime(f"{max(0, seconds):.0f} s are left for '{name}'")
+            (training, server), _ = group.measure(seconds)
+            alone = server["alone_s"]
+            rows = [row(f"{case}: {name}, {part}", server[part], "s", alone, "alone", other=not way.patched) for part in QUANTILES]
+            rows.append(row(f"{case}: {name}, training", training["kept"], "of alone", 1, "alone", other=not way.patched))
+            results.add(case, rows, {name: [training, server]}, f"{name:17} p50 {server['p50'] * 1e3:7.1f} ms, p99 {server['p99'] * 1e3:7.1f} ms "
+                        f"(alone {alone * 1e3:.1f}), training {training['kept']:.3f}, {server['requests']} requests")
             end_group(results, case, group)
-        card.bench.ctl("set", "yield", "0")
 
 
 CASES = {**dict.fromkeys(PLAIN, run_plain), "frontier": run_frontier, "pressure": run_pressure, "resident": run_resident}
@@ -349,7 +331,6 @@ def numbers(option, text, zero=False):
 def check_options(how):
     """Takes lists apart; what cannot be asked for is said."""
     how.rates, how.classes = numbers("--rates", how.rates), how.classes.split(",")
-    how.yield_ms = numbers("--yield-ms", how.yield_ms, zero=True) if how.yield_ms else []
     wrong = set(how.classes) - set(CLASSES)
     if wrong:
         raise Failed(f"--classes: {', '.join(sorted(wrong))}: there are {', '.join(CLASSES)}")
@@ -369,7 +350,6 @@ def body():
         ("--limit", {"type": float, "default": 37.7, "metavar": "GIB", "help": "what is left of the card (default 37.7)"}),
         ("--rates", {"default": "0.1,0.2,0.3,0.4,0.5,0.6", "help": "of the frontier: requests a second"}),
         ("--classes", {"default": ",".join(CLASSES), "help": f"of the frontier (default {','.join(CLASSES)})"}),
-        ("--yield-ms", {"help": "bounds to try (default: of resident 0.5,1,2,4; of server, two, notebook and three the daemon's own)"}),
         ("--seconds", {"type": float, "default": 150, "help": "that are measured, at most, of each row (default 150)"}),
         ("--budget", {"type": float, "default": 540, "help": "seconds for everything (default 540)"}),
         ("--settle", {"type": float, "default": 25, "help": "seconds that the programs run at once before (default 25)"}),

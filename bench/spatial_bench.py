@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Short requests beside training where both fit: what bounding the training's unfinished work does for the requests.
+"""Short requests beside training where both fit: how long the requests take.
 
 Training computes all the time, in batches of --queue kernels that are not waited for one by one, on a quarter of the card (of
 --limit-gib); another program on a quarter answers requests of a Poisson process with one short kernel each. Both are copies of
-bench/load. In turns: the requests alone; beside the training without gpushare; with gpushare and the setting yield at 0; with it at
-each of --yield-ms; and, where nvidia-cuda-mps-control is installed (--mps), both as clients of MPS without gpushare. A latency counts
+bench/load. In turns: the requests alone; beside the training without gpushare; with gpushare; and, where nvidia-cuda-mps-control is installed (--mps), both as clients of MPS without gpushare. A latency counts
 from the time at which the request was to arrive. Printed: p50 and p99, and what the training keeps of its rate alone.
 """
 import os
@@ -91,10 +90,7 @@ def alone(bench, how, steps):
 def cases(bench, how, steps):
     limit = how.limit_gib * GIB
     yield "without gpushare", beside(bench, how, steps)
-    for bound in [0.0] + [float(each) for each in how.yield_ms.split(",")]:
-        bench.ctl("set", "yield", f"{bound:g}")
-        yield f"gpushare, yield {bound:g} ms", beside(bench, how, steps, limit)
-    bench.ctl("set", "yield", "0")
+    yield "gpushare", beside(bench, how, steps, limit)
     if how.mps and shutil.which("nvidia-cuda-mps-control"):
         with Mps(bench) as environment:
             yield "MPS", beside(bench, how, steps, environment=environment.items())
@@ -108,7 +104,6 @@ def body():
         ("--kernel-ms", {"type": float, "default": 1, "help": "of both programs' kernels, alone (default 1)"}),
         ("--queue", {"type": int, "default": 256, "help": "kernels of the training that are not waited for (default 256)"}),
         ("--mean-ms", {"type": float, "default": 200, "help": "between two requests (default 200)"}),
-        ("--yield-ms", {"default": "0.5,1,2,4", "help": "bounds to try"}),
         ("--mps", {"action": "store_true", "help": "NVIDIA's MPS as well"}),
         ("--seconds", {"type": float, "default": 30, "help": "of each case (default 30)"})))
     with Bench(how.build) as bench:

@@ -96,8 +96,6 @@ static void stop_begin(struct sim_program *program)
         return;
     if (has_work(program))
         after = sim_draw(&program->class->stop, &program->noise, program->figures.turns);
-    if (program->link.yield_ns != 0)
-        after = smaller_of(after, program->link.yield_ns);
     sim_clock_set(&program->world->clock, &program->link.stop_timer, now_of(program) + after);
 }
 
@@ -276,7 +274,6 @@ void sim_client_target(struct sim_program *program, const struct gs_wire_target 
     program->link.flags = target->flags;
     program->memory.budget = target->budget;
     program->link.idle_ns = target->idle_ns;
-    program->link.yield_ns = target->yield_ns;
     reconcile_program(program);
 }
 

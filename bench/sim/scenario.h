@@ -85,8 +85,7 @@ struct sim_scenario {
     double thrash;            /* of it, when two fault against each other */
     uint64_t idle_release_ns; /* the old lock is given back after so long without work */
     /* [scheduler] */
-    uint64_t quantum_ns, idle_ns, yield_ns, reserve, policy, exclusive, quantum_min_ns,
-        quantum_max_ns;
+    uint64_t quantum_ns, idle_ns, reserve, policy, exclusive, quantum_min_ns, quantum_max_ns;
     double cost, floor;
     uint64_t balance;
 

@@ -99,7 +99,7 @@ struct sim_program_memory {
 struct sim_program_link {
     struct sched_client *client;
     uint64_t life; /* of its connection: messages of an earlier one are dropped */
-    uint64_t idle_ns, yield_ns, switch_ns;
+    uint64_t idle_ns, switch_ns;
     uint32_t seq, flags;
     bool running, waiting, idle, has_news;
     uint64_t active_at;

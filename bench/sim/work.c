@@ -233,10 +233,8 @@ static bool has_cycles(const struct sim_program *program)
 /* CPU time that passes while the card has still work of the cycle before. */
 static uint64_t hide_cpu(const struct sim_program *program, uint64_t cpu)
 {
-    uint64_t hidden = program->class->ahead_ns;
+    const uint64_t hidden = program->class->ahead_ns;
 
-    if (program->link.yield_ns != 0 && hidden > program->link.yield_ns)
-        hidden = program->link.yield_ns;
     return cpu > hidden ? cpu - hidden : 0;
 }
 

@@ -285,7 +285,6 @@ struct sim_world *sim_world_new(const struct sim_scenario *scenario)
     const struct sched_settings settings = {
         .quantum_ns = scenario->quantum_ns,
         .idle_ns = scenario->idle_ns,
-        .yield_ns = scenario->yield_ns,
         .reserve = scenario->reserve,
         .policy = (enum gs_policy)scenario->policy,
         .exclusive = scenario->exclusive != 0,

@@ -251,9 +251,7 @@ struct gs_wire_target {
     uint64_t handed_bytes[GS_GIVEN_MOST]; /* bytes of each, in their order; 0 for the rest */
     uint32_t handed;                      /* how many */
     uint32_t zero;
-    /* The unfinished work on the device is to take about so long at most, since an interactive
-     * program works there as well; 0: no bound. */
-    uint64_t yield_ns;
+    uint64_t unused;     /* 0 */
     uint64_t overcommit; /* bytes that the program may have beyond the card, unless it sets that
                           * itself; UINT64_MAX: the library decides */
 };

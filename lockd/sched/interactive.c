@@ -265,13 +265,6 @@ static void learn_idle(struct sched_party *party, uint64_t rest)
         sched_max(bursts->idle, sched_clamp(2 * bursts->gap, full / IDLE_PART, full));
 }
 
-/* The setting `yield` lets it submit little ahead, so time on the CPU that this would hide looks
- * like a rest. There cannot be more of it than of the work that hides it. */
-static bool is_bound(const struct sched_party *party)
-{
-    return party->device->told.yield != 0 && !sched_party_is_known(party);
-}
-
 void sched_burst_begun(struct sched_party *party, uint64_t now)
 {
     struct sched_party_bursts *bursts = &party->bursts;
@@ -295,10 +288,6 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
     bursts->rest = bursts->rest == 0 ? rest : bursts->rest - bursts->rest / 4 + rest / 4;
     if (bursts->usual == LOCKD_NEVER)
         return;
-    if (is_bound(party)) {
-        bursts->rests = bursts->rest >= bursts->usual + bursts->usual / 4;
-        return;
-    }
     if (bursts->seen < RESTS_SEEN) {
         bursts->rests =
             ++bursts->seen < RESTS_SEEN || bursts->rest >= bursts->usual / REST_LEAST;

@@ -81,7 +81,7 @@ struct sched_member_sent {
     uint32_t back_seq; /* ... that first said BEYOND off */
     uint32_t flags;
     uint64_t told_capacity; /* the device's; what is sent may be less: its limit */
-    uint64_t budget, capacity, idle, host, shortfall, yield, at;
+    uint64_t budget, capacity, idle, host, shortfall, at;
     uint64_t unread_since; /* for so long it has echoed nothing, if it has not echoed all */
     bool ended;            /* its silence ended the budgets that it has not read: budget.c */
     uint64_t given;        /* the largest budget that it was ever sent, or what it came with */
@@ -385,7 +385,6 @@ struct sched_device_cleared {
 struct sched_device_told {
     uint64_t at;
     uint64_t idle, capacity, shortfall;
-    uint64_t yield; /* what the others may have unfinished, beside an interactive program */
     bool sole, waiters;
     uint64_t quiet_at; /* when holders are to hear that nobody waits */
     uint64_t exact_at; /* when changes of the figures are told; LOCKD_NEVER: there are none */

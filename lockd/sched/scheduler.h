@@ -40,8 +40,6 @@ struct sched_settings {
                       sched_host() said */
     uint32_t share_ppm; /* what switches may cost of the time, in millionths */
     uint32_t floor_ppm; /* of their fair share, that interactive programs leave to the others */
-    uint64_t yield_ns;  /* what programs that run long may have unfinished beside an interactive
-                           one; 0: any amount */
     bool balance; /* programs may move to other devices: all say when they have nothing to do */
 };
 

@@ -89,59 +89,16 @@ static uint64_t idle_for(const struct sched_member *member, bool waiters)
 {
     const struct sched_device *device = member->device;
 
-    return device->turns.leases || waiters || device->sched->settings.yield_ns != 0
-               ? sched_policy_of(device)->idle(member->party)
-               : idle_in_open(device);
+    return device->turns.leases || waiters ? sched_policy_of(device)->idle(member->party)
+                                           : idle_in_open(device);
 }
 
-/* --- yielding: what others have submitted is in the way of a program that answers to somebody, beside it
- * or until its turn begins --- */
-
-static bool is_answering(const struct sched_party *party, uint64_t now)
-{
-    return sched_policy_of(party->device)->class(party, now) == GS_CLASS_INTERACTIVE;
-}
-
-/* What the others on the device may have unfinished; 0: any amount. O(members), where the
- * setting is on. */
-static uint64_t yield_on(const struct sched_device *device, uint64_t now)
-{
-    const uint64_t yield = device->sched->settings.yield_ns;
-
-    if (yield == 0)
-        return 0;
-    lockd_list_each (at, &device->parties)
-        if (is_answering(sched_party_of(at, of_device), now))
-            return yield;
-    return 0;
-}
-
-static uint64_t yield_for(const struct sched_member *member, uint64_t now)
-{
-    const uint64_t yield = member->device->told.yield;
-
-    return yield != 0 && !is_answering(member->party, now) ? yield : 0;
-}
-
-static void tell_yield(struct sched_device *device, uint64_t now)
-{
-    const uint64_t yield = yield_on(device, now);
-
-    if (yield == device->told.yield)
-        return;
-    device->told.yield = yield;
-    lockd_list_each (at, &device->members)
-        sched_agenda_touch(sched_member_of(at, of_device));
-}
-
-static bool has_news(const struct sched_member *member, uint32_t flags, uint64_t idle,
-                     uint64_t now)
+static bool has_news(const struct sched_member *member, uint32_t flags, uint64_t idle)
 {
     return flags != member->sent.flags || member->budget != member->sent.budget ||
            member->client->host.budget != member->sent.host ||
            is_different(idle, member->sent.idle, idle / 2) ||
            member->device->told.shortfall != member->sent.shortfall ||
-           yield_for(member, now) != member->sent.yield ||
            most_for(member) != member->sent.capacity;
 }
 
@@ -157,7 +114,7 @@ void sched_send_member(struct sched_member *member, uint64_t now)
 
     if (first) /* it allocates by that: not what the others have still to hear */
         member->sent.told_capacity = sched_device_most(device);
-    if (!first && !again && !has_news(member, flags, idle, now))
+    if (!first && !again && !has_news(member, flags, idle))
         return;
     if (lockd_list_empty(&member->sent.unsent)) {
         if (member->sent.seq - member->report.echoed >=
@@ -187,7 +144,6 @@ void sched_send_member(struct sched_member *member, uint64_t now)
     member->sent.idle = idle;
     member->sent.host = member->client->host.budget;
     member->sent.shortfall = device->told.shortfall;
-    member->sent.yield = yield_for(member, now);
     member->sent.at = now;
     sched_books_member(member, now);
     if (sched_member_busy(member) && !member->party->turn.held)
@@ -234,7 +190,6 @@ void sched_send_broadcast(struct sched_device *device, uint64_t now)
     const uint64_t at = time_to_tell(device, idle, most, shortfall, now);
 
     tell_waiters(device, now);
-    tell_yield(device, now);
     device->told.exact_at = at == LOCKD_NEVER ? at : sched_min(at, device->told.exact_at);
     if (now < device->told.exact_at)
         return;
@@ -270,7 +225,6 @@ bool sched_next_send(struct sched *sched, struct sched_send *send)
     send->target.idle_ns = member->sent.idle;
     send->target.host_budget = member->sent.host;
     send->target.shortfall = member->sent.shortfall;
-    send->target.yield_ns = member->sent.yield;
     send->rise =
         sched_less(member->sent.budget, sched_max(member->sent.had, member->report.resident));
     return true;

@@ -67,7 +67,6 @@ int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
         .quantum_min_ns = set->quantum_min,
         .quantum_max_ns = set->quantum_max,
         .host = set->host,
-        .yield_ns = set->yield,
         .balance = set->balance == 1,
         .floor_ppm = set->floor != LOCKD_AUTO ? (uint32_t)set->floor : 0,
         .share_ppm = set->switch_share != LOCKD_AUTO ? (uint32_t)set->switch_share : 0,

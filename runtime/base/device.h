@@ -22,7 +22,7 @@ struct gs_mover;
  * (relaxed: a stale value costs a round, nothing else). */
 struct gs_device_target {
     _Atomic(uint32_t) seq, flags;
-    _Atomic(uint64_t) budget, capacity, idle_ns, shortfall, yield_ns, overcommit;
+    _Atomic(uint64_t) budget, capacity, idle_ns, shortfall, overcommit;
     uint64_t told_capacity; /* as the daemon sent it; client thread only */
 };
 

@@ -180,29 +180,9 @@ static bool memory_may_leave(void)
     return may;
 }
 
-/* The smallest of the bounds for unfinished work beside interactive programs, over all devices;
- * 0: none. */
-static uint64_t yield_bound(void)
-{
-    struct gs_device *device;
-    uint64_t least = 0;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
-        const uint64_t ns =
-            atomic_load_explicit(&device->target.yield_ns, memory_order_relaxed);
-
-        if (ns != 0)
-            least = least == 0 ? ns : smaller_of(least, ns);
-    }
-    return least;
-}
-
 static void open_gate(void)
 {
-    const uint64_t yield = yield_bound();
-
-    gs_throttle_yield(yield);
-    gs_gate_open(yield != 0 || somebody_waits());
+    gs_gate_open(somebody_waits());
 }
 
 static void reopen_if_complete(void)

@@ -100,7 +100,6 @@ static void apply_target(const struct gs_wire_target *target, struct gs_descript
         atomic_store_explicit(&device->target.idle_ns, target->idle_ns, memory_order_relaxed);
         atomic_store_explicit(&device->target.shortfall, target->shortfall,
                               memory_order_relaxed);
-        atomic_store_explicit(&device->target.yield_ns, target->yield_ns, memory_order_relaxed);
         atomic_store_explicit(&device->target.overcommit, target->overcommit,
                               memory_order_relaxed);
         atomic_store_explicit(&device->target.budget, target->budget, memory_order_relaxed);
@@ -331,7 +330,6 @@ void gs_session_allow_everything(void)
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         atomic_store_explicit(&device->target.flags, GS_TARGET_RUN, memory_order_relaxed);
-        atomic_store_explicit(&device->target.yield_ns, 0, memory_order_relaxed);
         atomic_store_explicit(&device->target.budget, UINT64_MAX / 2, memory_order_relaxed);
         gs_host_set_budget(UINT64_MAX);
         atomic_store_explicit(&device->target.capacity, device->total, memory_order_relaxed);

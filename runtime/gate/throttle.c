@@ -28,14 +28,10 @@ struct gs_throttle {
     CUevent events[2];
     CUcontext context;
     bool held, dead;
-    unsigned next_event;     /* index of the event that is recorded next */
-    unsigned half;           /* submissions from one record to the next, if time is bounded */
-    uint64_t recorded_at[2]; /* ns; 0: not recorded yet */
+    unsigned next_event; /* index of the event that is recorded next */
 };
 
 #define HALF (GS_THROTTLE_UNFINISHED / 2)
-
-static _Atomic(uint64_t) yield_ns; /* relaxed: an old value costs a window */
 
 static struct {
     pthread_mutex_t lock;
@@ -108,7 +104,6 @@ static struct gs_throttle *make_pair(CUcontext context)
         return NULL;
     throttle->context = context;
     throttle->held = true;
-    throttle->half = 1;
     if (gs_driver.cuEventCreate(&throttle->events[0], CU_EVENT_DISABLE_TIMING) !=
         CUDA_SUCCESS) {
         free(throttle);
@@ -136,16 +131,14 @@ static bool is_capturing(CUstream stream, bool per_thread)
     return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Waits until the event has passed, for at most 50 ms. *waited: it had not passed at the first
- * query. */
-static bool wait_for_event(CUevent event, bool *waited)
+/* Waits until the event has passed, for at most 50 ms. */
+static bool wait_for_event(CUevent event)
 {
     const CUstreamCaptureMode mode = gs_capture_relax();
     bool done = false;
 
     for (unsigned i = 0; i < 1000 && !done; i++) {
         done = gs_driver.cuEventQuery(event) != CUDA_ERROR_NOT_READY;
-        *waited = *waited || !done;
         if (!done)
             gs_pause(50000);
     }
@@ -153,33 +146,11 @@ static bool wait_for_event(CUevent event, bool *waited)
     return done;
 }
 
-void gs_throttle_yield(uint64_t ns)
-{
-    atomic_store_explicit(&yield_ns, ns, memory_order_relaxed);
-}
-
-/* The event was recorded about two halves of a window ago. If the thread had to wait for it, the
- * device was busy all that time, so the time since then is the length of those two halves. A
- * thread that did not wait is slower than the device, and shows nothing. */
-static void adapt_window(struct gs_throttle *throttle, uint64_t bound, bool waited)
-{
-    const uint64_t took = gs_now() - throttle->recorded_at[throttle->next_event];
-
-    if (!waited || throttle->recorded_at[throttle->next_event] == 0)
-        return;
-    if (took > bound)
-        throttle->half -= throttle->half / 2;
-    else if (took < bound / 2 && throttle->half < HALF)
-        throttle->half *= 2;
-}
-
 /* called after every half of a window */
-static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_thread,
-                         uint64_t bound)
+static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_thread)
 {
     struct gs_throttle *throttle;
     CUcontext context = NULL;
-    bool waited = false, passed;
     CUevent event;
 
     if (is_capturing(stream, per_thread) ||
@@ -193,40 +164,30 @@ static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_
     throttle = self->throttle;
     /* alternates: waits for the event recorded a window ago, then records it again */
     event = throttle->events[throttle->next_event];
-    passed = wait_for_event(event, &waited);
-    if (bound != 0)
-        adapt_window(throttle, bound, waited);
-    if (passed) {
-        throttle->recorded_at[throttle->next_event] = bound != 0 ? gs_now() : 0;
+    if (wait_for_event(event)) {
         if (per_thread)
             gs_driver.cuEventRecord_ptsz(event, stream);
         else
             gs_driver.cuEventRecord(event, stream);
     }
-    if (passed || bound == 0) /* else waits for the same one again */
-        throttle->next_event = 1 - throttle->next_event;
+    throttle->next_event = 1 - throttle->next_event;
 }
 
 void gs_throttle_bound(CUstream stream, bool per_thread)
 {
-    const uint64_t bound = atomic_load_explicit(&yield_ns, memory_order_relaxed);
     struct gs_gate_thread *self = &gs_gate_self;
     const int saved = errno;
-    unsigned half = HALF;
 
-    if (bound != 0)
-        half = self->throttle != NULL ? self->throttle->half : 1;
-    if (++self->submissions < half)
+    if (++self->submissions < HALF)
         return;
     self->submissions = 0;
-    bound_thread(self, stream, per_thread, bound);
+    bound_thread(self, stream, per_thread);
     errno = saved;
 }
 
 void gs_throttle_after_fork(void)
 {
     pthread_mutex_init(&throttles.lock, NULL);
-    atomic_store(&yield_ns, 0);
     throttles.first = NULL; /* as with ranges: left to the parent */
     gs_gate_self.throttle = NULL;
 }

@@ -17,10 +17,6 @@
 #define GS_THROTTLE_UNFINISHED 32
 void gs_throttle_bound(CUstream stream, bool per_thread);
 
-/* From now on, unfinished work is also bounded to about so much time; 0: only the number counts.
- * The thread's measured pace says how many submissions that is, at least two. Any thread. */
-void gs_throttle_yield(uint64_t ns);
-
 struct gs_throttle;
 
 /* A thread ends; NULL: it had no pair. Any thread. */

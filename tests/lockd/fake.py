@@ -81,8 +81,7 @@ class Refused(EOFError):
 class Target:
     def __init__(self, data):
         (_, _, kind, _, _, self.uuid, self.seq, self.flags, self.budget, self.capacity, self.idle_ns,
-         self.host_budget, self.shortfall, *self.handed_bytes, self.handed, _, self.yield_ns,
-         self.overcommit) = struct.unpack(TARGET_FORMAT, data)
+         self.host_budget, self.shortfall, *self.handed_bytes, self.handed, _, _, self.overcommit) = struct.unpack(TARGET_FORMAT, data)
         assert kind == TARGET, f"message type {kind} where a target was expected"
 
     def __repr__(self):
