@@ -69,14 +69,12 @@ static uint64_t usual_most(const struct sched_party *party)
     return BURST_MOST;
 }
 
-/* Its history says so, before the present burst. What it took for rests while it might idle for less
- * may be gaps now. */
+/* Its history says so, before the present burst. */
 bool sched_party_is_known(const struct sched_party *party)
 {
     const struct sched_party_bursts *bursts = &party->bursts;
 
-    return bursts->usual != LOCKD_NEVER && bursts->is_short && bursts->rests &&
-           bursts->rest >= sched_device_idle(party->device) / 2;
+    return bursts->usual != LOCKD_NEVER && bursts->is_short && bursts->rests;
 }
 
 /* other: it was other work than before (is_other_work), which is not cut short. */
