@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "common/memory_left.h"
+#include "runtime/base/daemon.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
@@ -76,7 +77,7 @@ static bool describe_device(CUdevice ordinal, struct gs_device *device)
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
     size_t total = 0, granule = 0;
     CUuuid uuid;
-    int vmm = 0, prefetch = 0;
+    int vmm = 0, prefetch = 0, integrated = 0;
 
     memset(device, 0, sizeof *device);
     device->ordinal = ordinal;
@@ -96,10 +97,12 @@ static bool describe_device(CUdevice ordinal, struct gs_device *device)
         vmm = 0;
     gs_driver.cuDeviceGetAttribute(&prefetch, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
                                    ordinal);
+    gs_driver.cuDeviceGetAttribute(&integrated, CU_DEVICE_ATTRIBUTE_INTEGRATED, ordinal);
+    device->integrated = integrated != 0;
     device->prefetches = prefetch != 0;
     device->managed = prefetch != 0 && (vmm == 0 || gs_runtime.config.managed_memory);
-    atomic_init(&device->movable,
-                (vmm != 0 || device->managed) && !gs_runtime.config.native_memory);
+    atomic_init(&device->movable, (vmm != 0 || device->managed) && !device->integrated &&
+                                      !gs_runtime.config.native_memory);
     device->granule = granule != 0 ? granule : 2u << 20;
     device->physical = total;
     device->total = total;
@@ -113,6 +116,7 @@ static bool describe_device(CUdevice ordinal, struct gs_device *device)
 struct gs_device *gs_device_get(CUdevice ordinal)
 {
     struct gs_device *device = gs_device_find(ordinal), described;
+    bool is_new = false;
     unsigned count;
 
     if (device != NULL)
@@ -127,6 +131,7 @@ struct gs_device *gs_device_get(CUdevice ordinal)
     if (device == NULL && count < GS_MAX_DEVICES) {
         device = &devices[count];
         memcpy(device, &described, sizeof described);
+        is_new = true;
         atomic_store_explicit(&device_count, count + 1, memory_order_release);
         gs_log("device %d (%s): %llu bytes%s", ordinal, device->name,
                (unsigned long long)device->total,
@@ -135,6 +140,9 @@ struct gs_device *gs_device_get(CUdevice ordinal)
                                              : "");
     }
     gs_unlock(&lock, GS_LOCK_DEVICES);
+    if (is_new && described.integrated)
+        gs_daemon_say(
+            "memory not moved: this GPU has no memory of its own, it uses the host's");
     return device;
 }
 

@@ -127,6 +127,7 @@ struct gs_device {
                               only if no client thread could be started */
     bool managed;          /* that memory is managed memory (backend.h) */
     bool prefetches;       /* managed memory can be prefetched to and from it */
+    bool integrated;       /* it uses the memory of the host: nothing is moved */
 
     struct gs_device_target target;
     struct gs_accounts accounts;

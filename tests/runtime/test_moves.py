@@ -312,6 +312,17 @@ class Moves(BuildTest):
             told.end()
             other.end()
 
+    def test_integrated(self):
+        """A GPU that uses the host's memory: nothing would be gained, so nothing is moved, and the program is told why."""
+        with Card(self.build, SIMCUDA_INTEGRATED="1") as card:
+            told = Told(card)
+            check(told.say("alloc 10") == "ok", "no memory")
+            wait_for(lambda: card.status()["notes"])
+            notes = [note["text"] for note in card.status()["notes"] if note["pid"] == told.child.pid]
+            check(len(notes) == 1 and "no memory of its own" in notes[0], f"{notes}")
+            check(told.say("touch") == "ok" and told.entry()["partial"] is False, f"{told.entry()}")
+            told.end(silent=False)
+
     def test_managed_memory(self):
         managed(self.build, {"GPUSHARE_MEMORY": "managed"})
 

@@ -199,6 +199,8 @@ static CUresult attribute_get(int *value, CUdevice_attribute attribute, CUdevice
             *value = attributes[i].value;
     if (attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
         *value = sim_has_vmm();
+    if (attribute == CU_DEVICE_ATTRIBUTE_INTEGRATED)
+        *value = getenv("SIMCUDA_INTEGRATED") != NULL;
     return CUDA_SUCCESS;
 }
 
