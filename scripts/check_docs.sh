@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs every command of README and the guide as it stands there: scripts/check_docs.sh RELEASE, on a clean Debian of that
+# Runs every command of README, the guide and the recipes as it stands there: scripts/check_docs.sh RELEASE, on a clean Debian of that
 # release (bookworm, trixie), as a user who may use sudo; see check_debian.sh for what that needs. HACKING.md says how blocks
 # are marked. The last line counts; exit 0 only if none failed.
 #
@@ -95,5 +95,8 @@ check_page() { # PAGE
 export CUDA_HOME
 check_page README.md
 check_page docs/guide.md
+for page in docs/recipes/*.md; do
+    check_page "$page"
+done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ] && [ $passed != 0 ]

@@ -506,6 +506,24 @@ OTHERS = (
     "| the same, prompt of 512 (single results vary by 20 %) | 32,300 to 33,600 | 31,300 to 32,300 |",
     "| two at once on a card limited to 12 GiB | do not fit | both right; 280 and 302 tokens a second, 13 s for both |",
     "| `llama-server` beside `llama-bench` on that card | does not fit | one answer to all of 41 requests; p50 0.12 s (alone 0.12), p99 6.96 s (0.32) |", "",
+    "## Environments prepared by --tree and --venv",
+    "",
+    "A copy of an environment with JAX 0.11.2, cuda.core 1.2.0 (cuda.bindings 13.3.1), numba-cuda 0.30.4 and CuPy 14.2.0, "
+    "prepared by `gpushare-patch --tree` (49 files in 24 s; the interpreter stays as it is), then by `--venv`; on an H200 "
+    "(580.159.04), 2026-11-28. No look-up escaped.",
+    "",
+    "| what | unpatched | patched |",
+    "|---|---|---|",
+    "| JAX by `--tree` | 69a5fdf51f9c1d9da83ec791 | the same; 1780 look-ups, all routed |",
+    "| two of them at once, 5 GiB each on a card limited to 8 GiB | do not fit | both the same; 29 and 24 GiB moved out |",
+    "| cuda.core by `--tree` | its own result | the same; 504 look-ups, all routed |",
+    "| two of them at once, 5 GiB each on a card limited to 8 GiB | do not fit | both the same; 0.25 and 0.5 GiB moved out |",
+    "| two Jupyter kernels by `--venv` (jupyter_client 8.10, CuPy), 5 GiB each on a card limited to 8 GiB | do not fit | 6 "
+    "answers of 6 right; 2.7 GiB moved out by each |",
+    "",
+    "warp-lang (a wheel of 142 MiB) and taichi (53 MiB) did not fit into what can be carried to that machine. Their libraries are "
+    "patched and routed by `--tree`; nothing of theirs was run on a card.",
+    "",
     "## Faults that are not gpushare's", "",
     "`cub::DeviceMergeSort` of CCCL 3.0.1 (CUDA 13.0; in PyTorch 2.11 for CUDA 13.0: sparse COO products, sorts) has a race "
     "(NVIDIA/cccl#5297, mended by #5456). With two threads it gives wrong results, *illegal address* or *illegal instruction*, also without gpushare: on an H100, "
