@@ -521,9 +521,9 @@ OTHERS = (
     "| two Jupyter kernels by `--venv` (jupyter_client 8.10, CuPy), 5 GiB each on a card limited to 8 GiB | do not fit | 6 "
     "answers of 6 right; 2.7 GiB moved out by each |",
     "",
-    "warp-lang (a wheel of 142 MiB) and taichi (53 MiB) did not fit into what can be carried to that machine. Their libraries are "
-    "patched and routed by `--tree`; nothing of theirs was run on a card.",
-    "",
+    "warp-lang (a wheel of 142 MiB) and taichi (53 MiB) did not fit into what can be carried to that machine. Prepared by "
+    "`--tree`, their look-ups are all routed on the simulated card (538 of warp-lang 1.19.0, 51 of taichi 1.7.4), which cannot "
+    "run their kernels; nothing of theirs was run on a card.", "",
     "## Faults that are not gpushare's", "",
     "`cub::DeviceMergeSort` of CCCL 3.0.1 (CUDA 13.0; in PyTorch 2.11 for CUDA 13.0: sparse COO products, sorts) has a race "
     "(NVIDIA/cccl#5297, mended by #5456). With two threads it gives wrong results, *illegal address* or *illegal instruction*, also without gpushare: on an H100, "
