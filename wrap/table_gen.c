@@ -128,6 +128,24 @@ static void print_functions(const char *family, int class)
     }
 }
 
+static void print_side(void)
+{
+    static const char *const side[] = {
+#define GS_SIDE(base) #base,
+#include "wrap/driver_api.def"
+    };
+
+    printf(
+        "\n## Beside the interface\n\n"
+        "Functions that NVIDIA's stub library does not have: of graphics APIs, and of CUDA "
+        "runtimes since 13.3 (`cuSubgrid*`,\nwithout a published prototype). They are passed "
+        "on in every form. What they map belongs to the other API and does not\nmove. Not "
+        "covered: device memory that is presented to an EGL stream (use "
+        "`GPUSHARE_MEMORY=native`), and subgrids.\n\n");
+    for (size_t i = 0; i < sizeof side / sizeof side[0]; i++)
+        printf("- `%s`\n", side[i]);
+}
+
 static void print_coverage(void)
 {
     unsigned newest = 0;
@@ -168,6 +186,7 @@ static void print_coverage(void)
             print_functions(families[f].name, class);
         }
     }
+    print_side();
 }
 
 /* Prints one exported name: a driver's function with its wrapper, or one of ours, for which a

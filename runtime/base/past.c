@@ -85,20 +85,20 @@ static bool is_driver_name(const char *name)
     return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
-bool gs_past_is_known(const char *base)
+bool gs_past_is_known(const char *name)
 {
-    static const char *const known[] = {"cuEGL",
-                                        "cuGL",
-                                        "cuVDPAU",
-                                        "cuGraphicsEGL",
-                                        "cuGraphicsGL",
-                                        "cuGraphicsVDPAU",
-                                        "cuGraphicsResourceGetMappedEglFrame",
-                                        "cuSubgrid"};
+    static const char *const known[] = {
+#define GS_SIDE(base) #base,
+#include "wrap/driver_api.def"
+    };
 
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strncmp(base, known[i], strlen(known[i])) == 0)
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const size_t length = strlen(known[i]);
+
+        if (strncmp(name, known[i], length) == 0 &&
+            (name[length] == '\0' || name[length] == '_'))
             return true;
+    }
     return false;
 }
 

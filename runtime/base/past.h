@@ -16,8 +16,8 @@
  * Any thread. */
 void gs_past_look(void);
 
-/* True if a function of this name is the driver's, beside those of the table, and known: of
- * graphics APIs, and functions that CUDA runtimes ask for without a prototype anywhere. */
-bool gs_past_is_known(const char *base);
+/* True if a function of this name, with or without the suffix of a form, is beside the driver's
+ * interface and known (GS_SIDE of wrap/driver_api.def). */
+bool gs_past_is_known(const char *name);
 
 #endif
