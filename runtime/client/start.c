@@ -23,12 +23,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/own_fd.h"
 
 #define START_PAUSE_NS 200000
-#define START_PAUSES   50000 /* by then it is in the background, or has given up */
-#define TEMPORARY      75    /* exit status (EX_TEMPFAIL): trying again may help */
+#define START_NS       10000000000ull /* by then it is in the background, or has given up */
+#define TEMPORARY      75             /* exit status (EX_TEMPFAIL): trying again may help */
 
 static bool is_program(const char *path)
 {
@@ -125,8 +126,9 @@ static void read_last_line(int fd, char *line, size_t size)
 static int wait_for_start(pid_t pid, int *status)
 {
     const struct timespec pause = {0, START_PAUSE_NS};
+    const uint64_t until = gs_now() + START_NS; /* a pause may take long on a busy machine */
 
-    for (int i = 0; i < START_PAUSES; i++) {
+    for (bool late = false; !late; late = gs_now() >= until) {
         const pid_t ended = waitpid(pid, status, __WALL | WNOHANG);
 
         if (ended == pid || (ended < 0 && errno != EINTR))
