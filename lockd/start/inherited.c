@@ -9,7 +9,11 @@
 #include "common/fd.h"
 #include "lockd/start/inherited.h"
 
+#include "lockd/base/log.h"
+
+#include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -93,8 +97,17 @@ static void reset_oom_score(void)
     }
 }
 
+/* The folder of root's daemon belongs to root's group, and not to that of a user whose program
+ * became root. Other users cannot leave their groups. */
+static void reset_groups(void)
+{
+    if (geteuid() == 0 && setgroups(0, NULL) == 0 && setresgid(0, 0, 0) != 0)
+        lockd_log(LOCKD_LOG_DEBUG, "root's group cannot be taken: %s", strerror(errno));
+}
+
 void lockd_inherited_drop(void)
 {
+    reset_groups();
     umask(022);
     raise_limits();
     reset_scheduling();

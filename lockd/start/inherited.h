@@ -13,7 +13,7 @@
 /* Signals: none blocked, none ignored. For every daemon. */
 void lockd_inherited_signals(void);
 
-/* The other attributes, for a daemon that goes to the background: umask, limits, nice value,
+/* The other attributes, for a daemon that goes to the background: umask, groups of root, limits, nice value,
  * scheduling policy, processors, I/O priority and OOM score, as far as the process may change
  * them. The administrator sets those of a service, which keeps them. */
 void lockd_inherited_drop(void);

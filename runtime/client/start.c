@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -198,6 +199,21 @@ static int spawn_daemon(struct start *start, struct gs_err *why)
     return code;
 }
 
+/* The daemon serves programs of other processes too, and must not be steered by what this program
+ * was started with. It loads the driver (guards do), and looks for its folder as this library
+ * does; a socket that is named is an argument. */
+static void keep_environment(char **kept, size_t most)
+{
+    static const char *const names[] = {"LD_LIBRARY_PATH=", "XDG_RUNTIME_DIR="};
+    size_t count = 0;
+
+    for (char **each = environ; each != NULL && *each != NULL; each++)
+        for (size_t i = 0; i < sizeof names / sizeof *names && count + 1 < most; i++)
+            if (strncmp(*each, names[i], strlen(names[i])) == 0)
+                kept[count++] = *each;
+    kept[count] = NULL;
+}
+
 int gs_start_daemon(const struct gs_places *places, struct gs_err *why)
 {
     char program[512], path[GS_PATH_SIZE];
@@ -208,11 +224,17 @@ int gs_start_daemon(const struct gs_places *places, struct gs_err *why)
                     places->named ? (char[]){"--socket"} : NULL,
                     path,
                     NULL};
-    struct start start = {.argv = argv, .environment = environ, .err = -1};
+    char *kept[4];
+    struct start start = {.argv = argv, .environment = kept, .err = -1};
     const char *named = secure_getenv("GPUSHARE_LOCKD");
     int code;
 
     *why = (struct gs_err){0};
+    if (getauxval(AT_SECURE) != 0)
+        return gs_err_set(why, -ENOENT,
+                          "gpushare-lockd is not running, and a program with setuid or file "
+                          "capabilities does not start it");
+    keep_environment(kept, sizeof kept / sizeof *kept);
     if (!find_daemon(program, sizeof program))
         return named != NULL && *named != '\0'
                    ? gs_err_set(why, -ENOENT, "GPUSHARE_LOCKD=%s is not a program", named)

@@ -3,6 +3,7 @@
 `gpusharectl move` (standard library only)."""
 import json
 import os
+import shlex
 import re
 import shutil
 import signal
@@ -35,7 +36,7 @@ class Cards:
         self.daemon = None
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("GPUSHARE_", "SIMCUDA_"))}
         self.environment.update(
-            GPUSHARE_SOCKET=self.socket, GPUSHARE_LOCKD=build + "/lockd/gpushare-lockd", SIMCUDA_CARD=self.folder + "/card",
+            GPUSHARE_SOCKET=self.socket, GPUSHARE_LOCKD=self.folder + "/lockd.sh", SIMCUDA_CARD=self.folder + "/card",
             SIMCUDA_MEMORY="64MiB", SIMCUDA_DEVICES="2", SIMCUDA_KERNEL_NS="1000000", SIMCUDA_PCIE_GBPS="1",
             GPUSHARE_GUARD_SOCKET=self.folder + "/guard.sock", LD_LIBRARY_PATH=build + "/tests/simcuda",
             SIMCUDA_KERNELS=build + "/samples/hog_standin.so")
@@ -73,7 +74,20 @@ class Cards:
         except ProcessLookupError:
             pass
 
+    def write_starter(self, environment):
+        """The daemon that a program starts: gpushare keeps the environment from it, and its guards need the simulated driver's."""
+        path = self.folder + "/lockd.sh"
+        with open(path + ".new", "w", encoding="ascii") as file:
+            file.write("#!/bin/sh\n")
+            for name, value in environment.items():
+                if name.startswith("SIMCUDA_") or name == "GPUSHARE_GUARD_SOCKET":
+                    file.write(f"export {name}={shlex.quote(value)}\n")
+            file.write(f'exec {self.build}/lockd/gpushare-lockd "$@"\n')
+        os.chmod(path + ".new", 0o755)
+        os.rename(path + ".new", path)
+
     def spawn(self, command, environment=None, **more):
+        self.write_starter({**self.environment, **(environment or {})})
         child = subprocess.Popen(command, env={**self.environment, **(environment or {})}, **more)
         self.children.append(child)
         return child

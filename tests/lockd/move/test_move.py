@@ -208,7 +208,7 @@ class MoveTest(unittest.TestCase):
         cards.await_use(hog, 0)
         code, said = cards.move(hog, 1)
         self.assertEqual(code, 1)
-        self.assertRegex(said, r"waits: cuCheckpointProcessRestore says CUDA_ERROR_OUT_OF_MEMORY.*make room on either GPU")
+        self.assertRegex(said, r"waits: cuCheckpointProcessRestore: CUDA_ERROR_OUT_OF_MEMORY.*make room on either GPU")
         self.assertIn("the process is checkpointed", cards.said())
         cards.await_use(hog, 1)
         self.assertIn("was moved", cards.said())
