@@ -54,7 +54,7 @@ class Listener:
                 self.kinds.append(struct.unpack("<QHHI", data[16:])[1])
             elif kind == STATE and struct.unpack("<16sI", data[16:36])[1] == 0:
                 self.connection.send(struct.pack(TARGET_FORMAT, MAGIC, VERSION, TARGET, struct.calcsize(TARGET_FORMAT), 0, data[16:32], 1,
-                                                 RUN, 32 * MIB, 60 * MIB, 0, 2**64 - 1, 0, 0, 0, 0, 0, 0))
+                                                 RUN, 32 * MIB, 60 * MIB, 0, 2**64 - 1, *[0] * 21))
 
     def close(self):
         for each in self.files():

@@ -55,7 +55,7 @@ class OwnDaemon:
     def send(self, budget):
         self.seq += 1
         self.socket.send(struct.pack(TARGET_FORMAT, MAGIC, VERSION, TARGET, struct.calcsize(TARGET_FORMAT), 0, self.uuid, self.seq, RUN,
-                                     budget, 60 * MIB, 0, 2**64 - 1, 0, 0, 0, 0, 0, 0))
+                                     budget, 60 * MIB, 0, 2**64 - 1, *[0] * 21))
 
     def close(self):
         self.socket.close()
