@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * metrics.c: writes the daemon's answer in Prometheus' text format 0.0.4: a family for each figure
- * of figures.def that has a metric, and families for values that are one of several names. No
- * state.
+ * of figures.def that has a metric, and families for values that are one of several names. Programs
+ * beyond a bound are summed. No state.
  */
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/metrics.h"
@@ -16,7 +16,8 @@
 
 #include "lockd/protocol/names.h"
 
-#define NS_PER_S 1000000000u
+#define NS_PER_S      1000000000u
+#define PROGRAMS_MOST 500 /* with series of their own: about 5 MB of text */
 
 /* A label's value: a clean text, which may hold quotes. */
 static void put_label(FILE *out, const char *name, const char *value)
@@ -251,23 +252,82 @@ static uint32_t present_class(const struct gs_wire_client *client)
     return (uint32_t)client->class;
 }
 
+/* The programs without series of their own are summed, for each device. */
+static void put_rest_label(FILE *out, const char *metric, const struct gs_wire_device *device,
+                           const char *more)
+{
+    char uuid[LOCKD_UUID_SIZE];
+
+    fprintf(out, "gpushare_program_%s{pid=\"0\",name=\"(others)\",", metric);
+    put_label(out, "device", lockd_uuid_text(device->uuid, uuid));
+    fprintf(out, "%s}", more);
+}
+
+static const struct gs_wire_client *next_of_rest(const struct ctl_answer *answer, size_t *at,
+                                                 const struct gs_wire_device *device)
+{
+    for (; *at < answer->client_count; ++*at) {
+        const struct gs_wire_client *client = &answer->clients[*at];
+
+        if (client->condition != GS_CONDITION_NO_DEVICE &&
+            memcmp(client->uuid, device->uuid, sizeof device->uuid) == 0)
+            return client;
+    }
+    return NULL;
+}
+
+static void put_rest_figure(FILE *out, const struct lockd_figure *figure,
+                            const struct ctl_answer *answer)
+{
+    for (size_t i = 0; answer->client_count > PROGRAMS_MOST && i < answer->device_count; i++) {
+        const struct gs_wire_client *client;
+        uint64_t sum = 0;
+
+        for (size_t at = PROGRAMS_MOST;
+             (client = next_of_rest(answer, &at, &answer->devices[i])) != NULL; at++) {
+            const uint64_t value = lockd_figure_value(figure, client);
+
+            sum += value != UINT64_MAX ? value : 0; /* no limit */
+        }
+        put_rest_label(out, figure->metric, &answer->devices[i], "");
+        put_value(out, figure, sum);
+    }
+}
+
+static void put_rest_state(FILE *out, const struct states *states, uint32_t state,
+                           const char *label, const struct ctl_answer *answer)
+{
+    for (size_t i = 0; answer->client_count > PROGRAMS_MOST && i < answer->device_count; i++) {
+        const struct gs_wire_client *client;
+        size_t count = 0;
+
+        for (size_t at = PROGRAMS_MOST;
+             (client = next_of_rest(answer, &at, &answer->devices[i])) != NULL; at++)
+            count += states->present(client) == state;
+        put_rest_label(out, states->metric, &answer->devices[i], label);
+        fprintf(out, " %zu\n", count);
+    }
+}
+
 static void put_states(FILE *out, const struct states *states, const struct program *programs,
-                       size_t count)
+                       size_t count, const struct ctl_answer *answer)
 {
     put_head(out, "gpushare_program_", states->metric, "gauge", states->help);
-    for (size_t i = 0; i < count; i++) {
-        for (uint32_t state = states->first; state < states->count; state++) {
-            char label[64];
+    for (uint32_t state = states->first; state < states->count; state++) {
+        char label[64];
 
-            snprintf(label, sizeof label, ",%s=\"%s\"", states->label, states->name(state));
+        snprintf(label, sizeof label, ",%s=\"%s\"", states->label, states->name(state));
+        for (size_t i = 0; i < count; i++) {
             fprintf(out, "gpushare_program_%s", states->metric);
             put_program(out, &programs[i], label);
             fprintf(out, " %d\n", states->present(programs[i].client) == state);
         }
+        put_rest_state(out, states, state, label, answer);
     }
 }
 
-static void put_figures(FILE *out, const struct program *programs, size_t count)
+static void put_figures(FILE *out, const struct program *programs, size_t count,
+                        const struct ctl_answer *answer)
 {
     for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
         if (at->metric[0] == '\0')
@@ -282,17 +342,18 @@ static void put_figures(FILE *out, const struct program *programs, size_t count)
             put_program(out, &programs[i], "");
             put_value(out, at, value);
         }
+        put_rest_figure(out, at, answer);
     }
 }
 
 /* The figures of NVML; without it the families have no series. */
 static void put_program_busy(FILE *out, const struct ctl_answer *answer,
-                             const struct program *programs)
+                             const struct program *programs, size_t count)
 {
     put_head(
         out, "gpushare_program_", "busy_ratio", "gauge",
         "Share of the last second in which a kernel of the program ran, by NVML, from 0 to 1");
-    for (size_t i = 0; i < answer->client_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const int busy = ctl_client_busy(answer, i);
 
         if (busy == CTL_BUSY_UNKNOWN)
@@ -313,17 +374,19 @@ static void put_programs(FILE *out, const struct ctl_answer *answer)
          "(0)",
          "class", GS_CLASS_INTERACTIVE, GS_CLASS_COUNT, lockd_class_name, present_class},
     };
-    struct program *programs = calloc(answer->client_count + 1, sizeof *programs);
+    const size_t count =
+        answer->client_count < PROGRAMS_MOST ? answer->client_count : PROGRAMS_MOST;
+    struct program *programs = calloc(count + 1, sizeof *programs);
 
     if (programs == NULL)
         return;
-    for (size_t i = 0; i < answer->client_count; i++)
+    for (size_t i = 0; i < count; i++)
         programs[i] = (struct program){&answer->clients[i], ctl_client_pod(answer, i),
                                        ctl_twin(answer, i)};
-    put_figures(out, programs, answer->client_count);
-    put_program_busy(out, answer, programs);
+    put_figures(out, programs, count, answer);
+    put_program_busy(out, answer, programs, count);
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-        put_states(out, &states[i], programs, answer->client_count);
+        put_states(out, &states[i], programs, count, answer);
     free(programs);
 }
 

@@ -28,15 +28,17 @@
 #include <unistd.h>
 
 #define DEFAULT_ADDRESS "127.0.0.1:9745"
-#define COOKIE          "gpushare_token="
-#define TOKEN_MIN       16
-#define TOKEN_MAX       128
-#define TRACE_SECONDS   10
-#define TICK_MS         1000
-#define FRESH_NS        100000000u /* time for which an answer is used again */
-#define NUMBER_BYTES    16
-#define NONCE           "NONCENONCENONCENONCENONCENONCE32" /* in the page: 2 * NUMBER_BYTES characters */
-#define SAFE_HEADERS    "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
+#define COOKIE                                                                                 \
+    "gpushare_token_%s=" /* the port: browsers share cookies among the ports of a host */
+#define COOKIE_SIZE   32
+#define TOKEN_MIN     16
+#define TOKEN_MAX     128
+#define TRACE_SECONDS 10
+#define TICK_MS       1000
+#define FRESH_NS      100000000u /* time for which an answer is used again */
+#define NUMBER_BYTES  16
+#define NONCE         "NONCENONCENONCENONCENONCENONCE32" /* in the page: 2 * NUMBER_BYTES characters */
+#define SAFE_HEADERS  "X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
 
 static const char page[] = {
 #include "serve_page.inc"
@@ -238,15 +240,25 @@ static void give_path(struct serve *serve, const struct http_request *request,
         reply->stream = stream_trace;
 }
 
+static const char *name_cookie(const struct serve *serve, char name[COOKIE_SIZE])
+{
+    const char *port = strrchr(serve->where, ':');
+
+    snprintf(name, COOKIE_SIZE, COOKIE, port != NULL ? port + 1 : "");
+    return name;
+}
+
 /* Redirects from the address with the token to the one without, and sets a cookie, so that the
  * token does not stay in the browser's address bar. */
 static void give_cookie(const struct serve *serve, struct http_reply *reply)
 {
+    char name[COOKIE_SIZE];
+
     reply->status = "303 See Other";
     snprintf(reply->headers, sizeof reply->headers,
-             "Location: /\r\nSet-Cookie: " COOKIE
-             "%s; Path=/; HttpOnly; SameSite=Strict\r\nReferrer-Policy: no-referrer\r\n",
-             serve->token);
+             "Location: /\r\nSet-Cookie: %s%s; Path=/; HttpOnly; SameSite=Strict\r\n"
+             "Referrer-Policy: no-referrer\r\n",
+             name_cookie(serve, name), serve->token);
 }
 
 static void answer_request(void *context, const struct http_request *request,
@@ -254,6 +266,7 @@ static void answer_request(void *context, const struct http_request *request,
 {
     struct serve *serve = context;
     const char *bearer = request->authorization;
+    char name[COOKIE_SIZE];
 
     snprintf(reply->headers, sizeof reply->headers,
              SAFE_HEADERS "Content-Security-Policy: default-src 'none'\r\n");
@@ -268,7 +281,7 @@ static void answer_request(void *context, const struct http_request *request,
     }
     if (!(strncasecmp(bearer, "Bearer ", 7) == 0 &&
           same_token(serve->token, bearer + 7, strcspn(bearer + 7, " \t"))) &&
-        !token_in(serve->token, request->cookie, COOKIE, "; ")) {
+        !token_in(serve->token, request->cookie, name_cookie(serve, name), "; ")) {
         reply->status = "401 Unauthorized";
         snprintf(reply->headers, sizeof reply->headers,
                  "WWW-Authenticate: Bearer realm=\"gpushare\"\r\n");

@@ -286,6 +286,20 @@ class CtlTest(CtlCase):
                                  check=False, timeout=PATIENCE)
         self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
 
+    def test_metrics_of_very_many_programs_are_summed(self):
+        many = [Program(self.daemon.path, f"many{i}", total=10 * GIB) for i in range(510)]
+        for each in many:
+            self.addCleanup(each.close)
+            each.say(demand=GIB)
+        wait_for(lambda: sum(program["demand"] == GIB for program in self.status()["devices"][0]["programs"]) == 510, PATIENCE, "all reports")
+        lines = re.findall(r'(?m)^gpushare_program_demand_bytes\{pid="([0-9]+)".*name="([^"]*)".*\} ([0-9]+)$', self.ctl("metrics"))
+        self.assertEqual(len(lines), 501)
+        self.assertEqual(sum(int(value) for _, _, value in lines), (510 + 2 * 7) * GIB)
+        rest, = [value for pid, name, value in lines if (pid, name) == ("0", "(others)")]
+        self.assertEqual(int(rest) % GIB, 0)
+        states = re.findall(r'(?m)^gpushare_program_state\{pid="0",name="\(others\)".*\} ([0-9]+)$', self.ctl("metrics"))
+        self.assertEqual(sum(map(int, states)), 12)
+
     def test_list_of_metrics_is_that_of_the_answer_and_of_the_page(self):
         """The list needs no daemon; an answer has the same families, in the same order."""
         listed = self.ctl("metrics", "--list", environment={"GPUSHARE_SOCKET": "/nowhere/x"})

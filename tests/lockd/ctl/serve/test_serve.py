@@ -73,7 +73,7 @@ class ServeTest(unittest.TestCase):
         for path in ("/", "/metrics", "/status.json", "/history.json", "/trace.json", "/nothing"):
             for token in (None, "0" * 32, self.token[:-1], self.token + "0", self.token.upper() + "x"):
                 self.assertEqual(self.get(path, token=token)[0], 401, (path, token))
-            self.assertEqual(self.get(path, token=None, cookie="gpushare_token=" + "0" * 32)[0], 401, path)
+            self.assertEqual(self.get(path, token=None, cookie=f"gpushare_token_{self.port}=" + "0" * 32)[0], 401, path)
         for path in ("/?token=", "/?token=" + "0" * 32, f"/metrics?token={self.token}", f"/?xtoken={self.token}x"):
             self.assertEqual(self.get(path, token=None)[0], 401, path)
 
@@ -81,9 +81,10 @@ class ServeTest(unittest.TestCase):
         status, head, _ = self.get(f"/?token={self.token}", token=None)
         self.assertEqual(status, 303)
         self.assertIn("\r\nLocation: /\r\n", head + "\r\n")
-        cookie = re.search(r"Set-Cookie: (gpushare_token=[^;]*); Path=/; HttpOnly; SameSite=Strict", head)[1]
+        cookie = re.search(r"Set-Cookie: (gpushare_token_%d=[^;]*); Path=/; HttpOnly; SameSite=Strict" % self.port, head)[1]
         status, head, body = self.get("/", token=None, cookie="other=1; " + cookie)
         self.assertEqual((status, "<title>gpushare</title>" in body), (200, True))
+        self.assertEqual(self.get("/", token=None, cookie=cookie.replace(str(self.port), "1"))[0], 401)  # of another port
 
     def test_page_runs_its_own_script_only(self):
         first, second = (self.get("/") for _ in range(2))
