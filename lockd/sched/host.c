@@ -32,6 +32,8 @@ static void count_share(struct sched_client *client)
     const uint64_t hold =
         limited ? sched_max(client->host.told, client->host.used) : client->host.used;
 
+    sched->host.said += client->host.said - client->host.share.said;
+    client->host.share.said = client->host.said;
     sched->host.used += client->host.used - client->host.share.used;
     sched->host.hold += hold - client->host.share.hold;
     sched->host.off += client->host.off - client->host.share.off;
@@ -56,7 +58,8 @@ static bool has_answered(const struct sched_client *client)
 
 void sched_host_forget(struct sched_client *client)
 {
-    client->host.used = client->host.wanted = client->host.off = client->host.goal = 0;
+    client->host.said = client->host.used = client->host.wanted = 0;
+    client->host.off = client->host.goal = 0;
     client->host.told = UINT64_MAX;
     client->host.given = 0;
     count_share(client);
@@ -137,6 +140,7 @@ void sched_host_report(struct sched_member *member, const struct gs_wire_state *
     }
     if (client->host.budget == UINT64_MAX) /* it was not limited before */
         client->host.given = sched_max(client->sched->host.total, back ? state->host_used : 0);
+    client->host.said = state->host_used;
     client->host.used = sched_min(state->host_used, client->host.given);
     client->host.wanted = sched_min(state->host_wanted, client->sched->host.total);
     client->host.goal = sched_max(demand + demand / HOST_ROUNDING + HOST_STEP,

@@ -236,7 +236,7 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         .pinned_arrays = member->report.pinned_arrays,
         .over = member->report.over,
         .limit = sched_min(client->limit, member->quota),
-        .host_used = client->host.used,
+        .host_used = client->host.said,
         .host_budget = client->host.budget,
         .gpu_ns = member_gpu_ns(member, now),
         .wait_ns =

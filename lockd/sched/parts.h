@@ -451,20 +451,21 @@ struct sched_forming {
 
 /* What a client has of the host's memory: host.c. */
 struct sched_client_host {
-    uint64_t used, wanted;
+    uint64_t said;         /* what it has, by its own report: for status only */
+    uint64_t used, wanted; /* used: as much of that as others may pay for */
     uint64_t off;          /* bytes of its memory that are on no device now */
     uint64_t goal;         /* the most that is of use to it */
     uint64_t budget, told; /* decided; the highest that it may still act on */
     uint64_t given;        /* the highest ever */
     struct {               /* what it adds to the sums */
-        uint64_t used, hold, off, goal;
+        uint64_t said, used, hold, off, goal;
     } share;
 };
 
 /* The host's memory: host.c. */
 struct sched_host {
     uint64_t available, total;
-    uint64_t used, hold, off, goal; /* sums over clients */
+    uint64_t said, used, hold, off, goal; /* sums over clients */
     uint64_t at, deadline;
     bool changed;
 };

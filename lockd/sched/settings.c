@@ -245,7 +245,7 @@ void sched_host(struct sched *sched, uint64_t available, uint64_t now_ns)
 
 struct sched_host_info sched_host_info(const struct sched *sched)
 {
-    return (struct sched_host_info){sched->host.total, sched->host.used};
+    return (struct sched_host_info){sched->host.total, sched->host.said};
 }
 
 static void retake_device(struct sched_device *device, const struct sched_settings *before,

@@ -181,6 +181,20 @@ static void host_what_somebody_comes_with_is_counted(void **state)
     assert_true(read_host_budget(h, 0) >= 8 * GIB);
 }
 
+/* The limit bounds what is given; the figure is what is there. */
+static void host_more_than_the_limit_is_shown(void **state)
+{
+    struct harness *h = *state;
+
+    machine_has(h, 64 * GIB);
+    limit_all(h, 16 * MIB);
+    run_with(h, 0, GIB);
+    has_on_host(h, 0, 192 * MIB, GIB);
+    assert_true(sched_host_info(h->sched).used == 192 * MIB);
+    end_client(h, 0);
+    assert_true(sched_host_info(h->sched).used == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +207,7 @@ int main(void)
         scenario(host_program_leaves_others_get_its_part),
         scenario(host_lie_takes_nothing_from_the_others),
         scenario(host_what_somebody_comes_with_is_counted),
+        scenario(host_more_than_the_limit_is_shown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
