@@ -5,7 +5,7 @@
 In every committed Markdown page: relative links lead to files, and their #anchors to headings. In the tables of tours
 (rows "`FILE` | `FUNCTION`" of docs/architecture.md) the file has that name in it. In docs/glossary.md every `FILE` is
 there. Every `FUNCTION()` with an underscore and every `FOLDER/FILE.c` (.h, .py, .sh, .def) of a page is in the tree
-(not in NEWS.md, which also names what is gone). The pictures of README are those of the kept run. Exit status 1 and
+(not in NEWS.md, which also names what is gone). The tests that SECURITY.md names are run by ctest. The pictures of README are those of the kept run. Exit status 1 and
 one line for each fault.
 
 --blocks PAGE prints the shell blocks of a page instead, for check_docs.sh: for each its folder ("repository" or "program",
@@ -106,6 +106,17 @@ def check_names(pages, listed):
                 yield f"{page.relative_to(ROOT)}: no such file: {name}"
 
 
+def check_tests(page, listed):
+    """Every test that the page names is one that ctest runs."""
+    lists = "".join((ROOT / name).read_text() for name in listed if name.startswith("tests/") and name.endswith("CMakeLists.txt"))
+    names = re.findall(r"`tests/(?:[\w-]+/)*(test_\w+)\.(?:py|c|sh)`", page.read_text())
+    for name in names:
+        if not re.search(rf"\b{name}\b", lists):
+            yield f"{page.relative_to(ROOT)}: ctest does not run {name}"
+    if not names:
+        yield f"{page.relative_to(ROOT)}: no test was found"
+
+
 def check_pictures():
     done = subprocess.run([ROOT / "scripts/terminal_svg.py", "--check"], text=True, stderr=subprocess.PIPE, check=False)
     if done.returncode != 0:
@@ -138,6 +149,7 @@ def main():
     faults = [fault for page in pages for fault in check_links(page)]
     faults += check_tours(ROOT / "docs/architecture.md")
     faults += check_glossary(ROOT / "docs/glossary.md")
+    faults += check_tests(ROOT / "SECURITY.md", listed)
     faults += check_names([page for page in pages if page.name != "NEWS.md"], listed)
     faults += check_pictures()
     for fault in faults:
