@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Programs with the same bytes: memory that is handed over and holds what its next owner lacks is not copied. Every byte is checked.
-test_equal.py --build DIR"""
+test_equal.py --build DIR [--rounds N] [--first SEED]
+
+--rounds: of test_rounds, in which programs change and share bytes at random and are killed at random moments, as is the daemon. 1000
+rounds take half an hour."""
 import os
+import random
+import signal
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import MIB, PATIENCE, BuildTest, Card, Told, check, main  # noqa: E402  (beside this file)
+from card import MIB, OPTIONS, PATIENCE, BuildTest, Card, Told, check, main  # noqa: E402  (beside this file)
 
 SIZES = [20] * 5  # MiB: two programs of that do not fit on the card
 
@@ -35,6 +40,16 @@ class Pair(Card):
         if answer != "ok":
             check(False, f"{command}: {answer}")
 
+    def replace(self, told, how):
+        """Kills the program and starts another in its place; bytes that the killed program had found."""
+        entry = told.entry()
+        told.child.kill()
+        told.child.wait()
+        self.both[self.both.index(told)] = fresh = Told(self)
+        for mib in SIZES:
+            self.ok(fresh, f"{how} {mib}")
+        return entry["saved_equal"] if entry else 0
+
     def turn(self, told, change):
         """Bytes copied in, and found in memory of the other program, for one turn, in MiB. `check` reads all that is there."""
         self.ok(self.both[told is self.both[0]], "touch")  # so that it has left
@@ -49,7 +64,7 @@ class Pair(Card):
 
     def until(self, what, true, change=None):
         """Turns to and fro until true(copied, equal): what a busy machine passes on too late is released instead."""
-        end, seen = time.monotonic() + float(os.environ.get("PAT", PATIENCE)), []
+        end, seen = time.monotonic() + PATIENCE, []
         while time.monotonic() < end:
             for told in self.both:
                 seen.append(self.turn(told, change))
@@ -102,10 +117,39 @@ class Equal(BuildTest):
                 pair.ok(pair.both[0], "bare 1")
                 pair.ok(pair.both[0], "check")
 
+    def test_rounds(self):
+        """Whatever a program finds in memory of another, and whoever is killed meanwhile: its own bytes stay right."""
+        dice, found = random.Random(OPTIONS.first), 0
+        with Pair(self.build, ("alloc", "export")) as pair:
+            for _ in range(OPTIONS.rounds):
+                for told in dice.sample(pair.both, 2):
+                    what = dice.random()
+                    if what < 0.4:
+                        pair.ok(told, f"change {dice.randrange(5)} {dice.randrange(20)}")
+                    elif what < 0.5:
+                        pair.ok(told, f"clear {dice.randrange(5)} {dice.randrange(4) * 4} 4")
+                    elif what < 0.6:  # killed while its memory comes or goes, or that of the other
+                        told.tell("check")
+                        time.sleep(dice.random() * 0.05)
+                        found += pair.replace(told, dice.choice(["alloc", "export"]))
+                    elif what < 0.65:
+                        told.tell("check")
+                        time.sleep(dice.random() * 0.05)
+                        pair.stop_daemon(signal.SIGKILL)
+                        pair.start_daemon()
+                        check(told.answer() == "ok", "every byte, with the daemon killed meanwhile")
+                    else:
+                        pair.ok(told, "check")
+            found += sum((told.entry() or {"saved_equal": 0})["saved_equal"] for told in pair.both)
+            for told in pair.both:
+                pair.ok(told, "check")
+        print(f"{OPTIONS.rounds} rounds, {found // MIB} MiB found in memory of others", flush=True)
+        check(found > 0, "some of it was in memory of others")
+
     def test_without_hashes(self):
         with Pair(self.build, SIMCUDA_BUILTIN="0") as pair:
             pair.until("no hashes", lambda copied, equal: copied >= 60 and equal == 0)
 
 
 if __name__ == "__main__":
-    main()
+    main(rounds=12, first=1)
