@@ -124,13 +124,13 @@ static double copy_out(struct sim_program *program, uint64_t bytes)
            ((double)with_copy * program->class->dirty + (double)without);
 }
 
-/* Memory that was never touched needs no copy in. */
+/* Memory that was never touched needs no copy in, nor does memory that holds the bytes already. */
 static double copy_in(struct sim_program *program, uint64_t bytes)
 {
     const uint64_t fresh = smaller_of(bytes, program->memory.fresh);
 
     program->memory.fresh -= fresh;
-    return (1 - program->class->zero) * (double)(bytes - fresh);
+    return (1 - program->class->zero) * (1 - program->class->saved) * (double)(bytes - fresh);
 }
 
 static void step_done(void *owner)

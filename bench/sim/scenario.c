@@ -103,6 +103,8 @@ static const struct sim_key keys[] = {
      "part of the memory that a copy changes in a turn"},
     {"program", "zero", SIM_PART, PROGRAM(zero), 0, 1, false,
      "part of the memory that is all zero"},
+    {"program", "saved", SIM_PART, PROGRAM(saved), 0, 1, false,
+     "part of what comes in that the memory of the program before holds already"},
     {"program", "hot", SIM_PART, PROGRAM(hot), 0, 1, false,
      "unified: part of the memory that a copy touches"},
     {"program", "pass", SIM_TIME, PROGRAM(pass_ns), 1e-6, 3600, false,

@@ -48,9 +48,9 @@ struct sim_class {
     uint64_t ahead_ns;         /* of submitted work, which hides as much of its cpu */
     uint64_t pause_every;      /* cycles, after which it pauses for `pause`; 0: never */
     struct sim_spread pause;
-    struct sim_spread stop; /* submitted work goes on for so long */
-    double busy;            /* part of a GPU phase in which the card really computes */
-    double dirty, zero;     /* parts of the memory, see README.md */
+    struct sim_spread stop;    /* submitted work goes on for so long */
+    double busy;               /* part of a GPU phase in which the card really computes */
+    double dirty, zero, saved; /* parts of the memory, see README.md */
     double hot;
     uint64_t pass_ns;
     uint64_t weight, user;

@@ -196,6 +196,12 @@ class Memory(Simulation):
         self.assertEqual(result["programs"][0]["in_gb"] + result["programs"][0]["out_gb"], 0)
         self.assertGreater(result["programs"][0]["turns"], 10)
 
+    def test_bytes_that_the_program_before_has_do_not_come_in(self):
+        result = self.run_it(CARD + self.TWO + "dirty = 0\nsaved = 0.9\n")
+        program = result["programs"][0]
+        self.assertAlmostEqual(program["in_gb"] / (program["turns"] - 1), 4, delta=0.3)
+        self.assertLess(result["totals"]["switch_s"], 0.2 * 40 / 30)  # what the scheduler measures follows
+
     def test_nothing_moves_when_everything_fits(self):
         result = self.run_it(CARD + self.TWO.replace("60GB", "40GB"))
         self.assertEqual(result["programs"][0]["out_gb"], 0)
