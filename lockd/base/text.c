@@ -112,6 +112,27 @@ const char *lockd_text_fit(const char *text, size_t columns, char *buffer, size_
     return buffer;
 }
 
+size_t lockd_text_width(const char *text)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t width = 0, length;
+
+    for (; *at != '\0' && (length = measure_character(at)) != 0; at += length)
+        width += measure_width(at, length);
+    return width;
+}
+
+const char *lockd_text_cut(const char *text, size_t columns, char *buffer, size_t size)
+{
+    const char *mark = wcwidth(L'…') == 1 ? "…" : "+";
+
+    if (columns == 0 || size < 4 || lockd_text_width(text) <= columns)
+        return lockd_text_fit(text, columns, buffer, size);
+    lockd_text_fit(text, columns - 1, buffer, size - 3);
+    strcat(buffer, mark);
+    return buffer;
+}
+
 bool lockd_text_is_similar(const char *word, const char *name)
 {
     const char *a = word, *b = name;

@@ -14,6 +14,10 @@ void lockd_text_clean(char *text, size_t size);
 /* A clean text cut or padded to so many columns of a terminal (setlocale() was called). size:
  * of buffer, bytes. Returns buffer. */
 const char *lockd_text_fit(const char *text, size_t columns, char *buffer, size_t size);
+/* The same; a text that is longer ends with a mark. */
+const char *lockd_text_cut(const char *text, size_t columns, char *buffer, size_t size);
+/* The columns that a text takes on a terminal. */
+size_t lockd_text_width(const char *text);
 /* Whether a typed word is a single slip away from the name: a letter too many, missing or wrong,
  * or two exchanged. */
 bool lockd_text_is_similar(const char *word, const char *name);

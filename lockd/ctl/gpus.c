@@ -21,13 +21,37 @@ const struct nvml_gpu *ctl_gpu_of(const struct ctl_answer *answer, const uint8_t
     return nvml_gpu(&answer->gpus, lockd_uuid_text(uuid, text));
 }
 
-int ctl_device_of(const struct ctl_answer *answer, const struct nvml_gpu *gpu)
+static const struct gs_wire_device *device_of(const struct ctl_answer *answer,
+                                              const struct nvml_gpu *gpu)
 {
     for (size_t i = 0; i < answer->device_count; i++) {
         if (ctl_gpu_of(answer, answer->devices[i].uuid) == gpu)
-            return (int)i;
+            return &answer->devices[i];
     }
-    return -1;
+    return NULL;
+}
+
+bool ctl_place_at(const struct ctl_answer *answer, size_t n, struct ctl_place *place)
+{
+    if (n < answer->gpus.gpu_count) {
+        place->gpu = &answer->gpus.gpus[n];
+        place->device = device_of(answer, place->gpu);
+        return true;
+    }
+    n -= answer->gpus.gpu_count;
+    for (size_t i = 0; i < answer->device_count; i++) {
+        if (ctl_gpu_of(answer, answer->devices[i].uuid) == NULL && n-- == 0) {
+            *place = (struct ctl_place){.device = &answer->devices[i]};
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ctl_outsider_there(const struct ctl_answer *answer, const struct ctl_outsider *outsider,
+                        const struct ctl_place *place)
+{
+    return place->gpu == &answer->gpus.gpus[outsider->gpu];
 }
 
 const char *ctl_why_name(enum ctl_why why)
@@ -69,6 +93,19 @@ int ctl_client_busy(const struct ctl_answer *answer, size_t index)
     if (process != NULL)
         return process->busy;
     return gpu->samples == 1 ? 0 : CTL_BUSY_UNKNOWN; /* idle processes have no samples */
+}
+
+uint64_t ctl_client_external(const struct ctl_answer *answer, size_t index)
+{
+    const struct gs_wire_client *client = &answer->clients[index];
+    const struct nvml_gpu *gpu =
+        client->condition != GS_CONDITION_NO_DEVICE ? ctl_gpu_of(answer, client->uuid) : NULL;
+    const struct nvml_process *process = gpu != NULL ? process_of(answer, client, gpu) : NULL;
+    const uint64_t known = client->resident + client->pinned;
+
+    if (process == NULL || process->memory == NVML_BYTES_UNKNOWN)
+        return NVML_BYTES_UNKNOWN;
+    return process->memory > known ? process->memory - known : 0;
 }
 
 const char *ctl_heat_text(const struct nvml_gpu *gpu, char *buffer)

@@ -35,14 +35,28 @@ void ctl_gpus_look_once(struct ctl_answer *answer);
 
 /* The GPU of that device; NULL: NVML does not list it. */
 const struct nvml_gpu *ctl_gpu_of(const struct ctl_answer *answer, const uint8_t uuid[16]);
-/* The device of that GPU, as an index; -1: no program has used it. */
-int ctl_device_of(const struct ctl_answer *answer, const struct nvml_gpu *gpu);
+/* A GPU, as status and top show it: at least one of both is there. */
+struct ctl_place {
+    const struct nvml_gpu *gpu;          /* NULL: NVML does not list it */
+    const struct gs_wire_device *device; /* NULL: no program has used it */
+};
+
+/* The n-th GPU, from 0: in the order of nvidia-smi, then devices that NVML does not list. False: there
+ * are no more. */
+bool ctl_place_at(const struct ctl_answer *answer, size_t n, struct ctl_place *place);
+/* Whether the outsider is on that GPU. */
+bool ctl_outsider_there(const struct ctl_answer *answer, const struct ctl_outsider *outsider,
+                        const struct ctl_place *place);
 /* "unprepared" and so on. */
 const char *ctl_why_name(enum ctl_why why);
 
 /* How busy the device or program at that index is; CTL_BUSY_UNKNOWN: not known. */
 int ctl_device_busy(const struct ctl_answer *answer, size_t index);
 int ctl_client_busy(const struct ctl_answer *answer, size_t index);
+
+/* Bytes of the GPU that NVML counts for the program and that gpushare does not control: its contexts and
+ * its code. NVML_BYTES_UNKNOWN: not known. */
+uint64_t ctl_client_external(const struct ctl_answer *answer, size_t index);
 
 /* "41 C, 92 of 400 W": what is known of temperature and power; "": nothing. */
 #define CTL_HEAT_SIZE 64

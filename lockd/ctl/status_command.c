@@ -16,56 +16,117 @@
 #include <time.h>
 #include <unistd.h>
 
-static void print_device(const struct ctl_layout *layout, const struct ctl_answer *answer,
-                         size_t index)
-{
-    const struct gs_wire_device *device = &answer->devices[index];
-    char uuid[LOCKD_UUID_SIZE], total[24], capacity[24], demand[24], resident[24], quantum[24];
-    const int busy = ctl_device_busy(answer, index);
+/* What is shown, as one piece for the functions below. */
+struct shown {
+    const struct ctl_answer *answer;
+    struct ctl_layout layout;
+    struct ctl_table table;
+};
 
-    printf("\n%s  %s  %s\n", device->name, lockd_uuid_text(device->uuid, uuid),
-           gs_size_format(device->total, total, sizeof total));
-    printf("  %s: capacity %s, demand %s, resident %s",
-           device->exclusive != 0 ? "exclusive"
-           : device->leases != 0  ? "leases"
-                                  : "open",
-           gs_size_format(device->capacity, capacity, sizeof capacity),
-           gs_size_format(device->demand, demand, sizeof demand),
-           gs_size_format(device->resident, resident, sizeof resident));
+/* A GPU: its number where NVML knows it, name, UUID, memory; then temperature, power and use. */
+static void print_gpu(const struct shown *shown, const struct nvml_gpu *gpu, const char *name,
+                      const char *uuid, uint64_t total)
+{
+    char number[24] = "", size[24], heat[CTL_HEAT_SIZE], line[256] = "";
+
+    if (gpu != NULL)
+        snprintf(number, sizeof number, "GPU %u  ", gpu->index);
+    printf("\n%s%s  %s  %s\n", number, name, uuid, gs_size_format(total, size, sizeof size));
+    if (gpu == NULL)
+        return;
+    ctl_heat_text(gpu, heat);
+    if (gpu->busy != NVML_UNKNOWN)
+        snprintf(line, sizeof line, "%s%sbusy %d %% of the last second", heat,
+                 heat[0] != '\0' ? ", " : "", gpu->busy);
+    else
+        snprintf(line, sizeof line, "%s", heat);
+    ctl_print_notes(&shown->layout, 2, line);
+}
+
+static void print_memory(const struct shown *shown, const struct gs_wire_device *device)
+{
+    char capacity[24], demand[24], resident[24], external[24], quantum[24], line[256];
+    int at = snprintf(line, sizeof line, "%s: capacity %s, demand %s, resident %s",
+                      device->exclusive != 0 ? "exclusive"
+                      : device->leases != 0  ? "leases"
+                                             : "open",
+                      gs_size_format(device->capacity, capacity, sizeof capacity),
+                      gs_size_format(device->demand, demand, sizeof demand),
+                      gs_size_format(device->resident, resident, sizeof resident));
+
+    if (device->external != 0)
+        at += snprintf(line + at, sizeof line - (size_t)at, ", external %s",
+                       gs_size_format(device->external, external, sizeof external));
     if (device->leases != 0)
-        printf("%s quantum %s, %llu waiting", layout->wide ? "," : "\n ",
-               ctl_duration(device->quantum_ns, quantum, sizeof quantum),
-               (unsigned long long)device->waiting);
-    putchar('\n');
-    if (busy != CTL_BUSY_UNKNOWN)
-        printf("  busy %d %% of the last second, as NVML measured it\n", busy);
-    ctl_table_heading(layout);
-    for (size_t i = 0; i < answer->client_count; i++) {
-        const struct gs_wire_client *client = &answer->clients[i];
+        snprintf(line + at, sizeof line - (size_t)at, ", quantum %s, %llu waiting",
+                 ctl_duration(device->quantum_ns, quantum, sizeof quantum),
+                 (unsigned long long)device->waiting);
+    ctl_print_notes(&shown->layout, 2, line);
+}
+
+static void print_programs(const struct shown *shown, const struct gs_wire_device *device)
+{
+    for (size_t i = 0; i < shown->answer->client_count; i++) {
+        const struct gs_wire_client *client = &shown->answer->clients[i];
 
         if (client->condition != GS_CONDITION_NO_DEVICE &&
             memcmp(client->uuid, device->uuid, sizeof device->uuid) == 0)
-            ctl_table_row(layout, answer, i);
+            ctl_status_row(&shown->table, &shown->layout, shown->answer, i);
     }
 }
 
-static void print_deviceless(const struct ctl_layout *layout, const struct ctl_answer *answer)
+static bool has_outsiders(const struct ctl_answer *answer, const struct ctl_place *place)
+{
+    for (size_t i = 0; i < answer->outsider_count; i++) {
+        if (ctl_outsider_there(answer, &answer->outsiders[i], place))
+            return true;
+    }
+    return false;
+}
+
+static void print_place(const struct shown *shown, const struct ctl_place *place)
+{
+    const struct ctl_answer *answer = shown->answer;
+    const struct gs_wire_device *device = place->device;
+    const struct nvml_gpu *gpu = place->gpu;
+    char uuid[LOCKD_UUID_SIZE];
+
+    if (device != NULL)
+        print_gpu(shown, gpu, device->name, lockd_uuid_text(device->uuid, uuid), device->total);
+    else
+        print_gpu(shown, gpu, gpu->name, gpu->uuid, gpu->total);
+    if (device != NULL)
+        print_memory(shown, device);
+    if (device != NULL || has_outsiders(answer, place))
+        ctl_status_heading(&shown->table, &shown->layout);
+    else
+        puts("  no programs");
+    if (device != NULL)
+        print_programs(shown, device);
+    for (size_t i = 0; i < answer->outsider_count; i++) {
+        if (ctl_outsider_there(answer, &answer->outsiders[i], place))
+            ctl_status_outsider(&shown->table, &shown->layout, answer, i);
+    }
+}
+
+static void print_deviceless(const struct shown *shown)
 {
     bool headed = false;
 
-    for (size_t i = 0; i < answer->client_count; i++) {
-        if (answer->clients[i].condition != GS_CONDITION_NO_DEVICE)
+    for (size_t i = 0; i < shown->answer->client_count; i++) {
+        if (shown->answer->clients[i].condition != GS_CONDITION_NO_DEVICE)
             continue;
         if (!headed)
             puts("\nprograms that have not used a device");
         headed = true;
-        ctl_table_row(layout, answer, i);
+        ctl_status_row(&shown->table, &shown->layout, shown->answer, i);
     }
 }
 
 static void print_text(const struct ctl_answer *answer)
 {
-    const struct ctl_layout layout = ctl_layout_find();
+    struct shown shown = {.answer = answer, .layout = ctl_layout_find()};
+    struct ctl_place place;
     char text[24], total[24];
 
     printf("gpushare-lockd %s (process %d), up %s, %llu %s\n", answer->daemon.version,
@@ -80,9 +141,12 @@ static void print_text(const struct ctl_answer *answer)
         printf("  host memory: %s of %s used for memory that was moved out\n",
                gs_size_format(answer->daemon.host_used, text, sizeof text),
                gs_size_format(answer->daemon.host_total, total, sizeof total));
-    for (size_t i = 0; i < answer->device_count; i++)
-        print_device(&layout, answer, i);
-    print_deviceless(&layout, answer);
+    if (ctl_status_table(&shown.table, &shown.layout, answer) == 0) {
+        for (size_t i = 0; ctl_place_at(answer, i, &place); i++)
+            print_place(&shown, &place);
+        print_deviceless(&shown);
+    }
+    ctl_table_clear(&shown.table);
     if (answer->remark_count != 0)
         puts("\nnotes");
     for (size_t i = 0; i < answer->remark_count; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status_table.c: the rows of `gpusharectl status`: one row for each program on a device. A terminal
- * too narrow for all columns shows the most important columns, and the notes in lines of their own.
+ * status_table.c: the rows of `gpusharectl status`: one row for each program on a device, and for each
+ * other process on a GPU. A terminal too narrow for all columns shows the most important columns, and
+ * the notes in lines of their own.
  */
 #include "common/size.h"
 #include "lockd/base/text.h"
@@ -13,18 +14,15 @@
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/names.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define WIDE          144        /* width of the whole table, without notes */
 #define INDENT        10         /* indentation of notes below their program */
 #define YIELDED_LEAST 100000000u /* ns */
-#define USER_WIDTH    10
-#define STATE_WIDTH   12
-#define BYTES_WIDTH   10
-#define COUNT_WIDTH   6
-#define SHARE_WIDTH   7
+#define STATE_LEAST   8          /* "stopping" */
 
 static void add_remark(char *buffer, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -49,8 +47,7 @@ static const char *gang_why(const struct gs_wire_client *client)
 }
 
 /* The notes of a program: its unusual properties and remarks, in a few words. */
-static void remarks_of(const struct ctl_answer *answer, size_t index, bool wide, char *buffer,
-                       size_t size)
+void ctl_program_notes(const struct ctl_answer *answer, size_t index, char *buffer, size_t size)
 {
     const struct gs_wire_client *client = &answer->clients[index];
     const struct ctl_pod *pod = ctl_client_pod(answer, index);
@@ -80,8 +77,7 @@ static void remarks_of(const struct ctl_answer *answer, size_t index, bool wide,
         add_remark(buffer, size, "pod %s", client->pod);
     if (client->class == GS_CLASS_BACKGROUND)
         add_remark(buffer, size, "background");
-    if (!wide &&
-        client->yielded_ns >= YIELDED_LEAST) /* in a column, where there is room for it */
+    if (client->yielded_ns >= YIELDED_LEAST)
         add_remark(buffer, size, "yielded %.1f s", (double)client->yielded_ns / 1e9);
     if (client->weight != 0 && client->weight != GS_WEIGHT_DEFAULT)
         add_remark(buffer, size, "weight %llu", (unsigned long long)client->weight);
@@ -106,31 +102,115 @@ static void remarks_of(const struct ctl_answer *answer, size_t index, bool wide,
 
 struct ctl_layout ctl_layout_find(void)
 {
-    const int columns = ctl_terminal_columns();
-
-    return (struct ctl_layout){.columns = columns,
-                               .wide = columns == 0 || columns >= WIDE,
+    return (struct ctl_layout){.columns = ctl_terminal_columns(),
                                .colour = ctl_terminal_colour()};
 }
 
-static int column_width(const struct ctl_layout *layout, const struct lockd_figure *figure)
+/* Where a column stands, in the order in which narrow terminals do without: the place of the memory
+ * first, then what the program does. */
+enum rank { ALWAYS, RESIDENT, EXTERNAL, ON_HOST, BUSY, PINNED, ALLOWED, OTHERS };
+
+static int rank_of(const struct lockd_figure *figure)
 {
-    return figure->unit == LOCKD_FIGURE_COUNT ? COUNT_WIDTH
-           : layout->wide                     ? BYTES_WIDTH
-                                              : BYTES_WIDTH - 1;
+    switch (figure->offset) {
+    case offsetof(struct gs_wire_client, resident):
+        return RESIDENT;
+    case offsetof(struct gs_wire_client, on_host):
+        return ON_HOST;
+    case offsetof(struct gs_wire_client, pinned):
+        return PINNED;
+    default:
+        return OTHERS;
+    }
 }
 
-/* The figures with a heading: a narrow table shows only the place of the memory. */
-static bool is_shown(const struct ctl_layout *layout, const struct lockd_figure *figure)
+/* The columns before the figures; the cells have these numbers. */
+enum { PID_CELL, USER_CELL, NAME_CELL, STATE_CELL, FIRST_FIGURE };
+
+static void add_columns(struct ctl_table *table)
 {
-    return figure->heading[0] != '\0' &&
-           (layout->wide || figure->offset == offsetof(struct gs_wire_client, resident) ||
-            figure->offset == offsetof(struct gs_wire_client, on_host));
+    ctl_table_column(table, (struct ctl_column){"PID", .least = 7});
+    ctl_table_column(table, (struct ctl_column){"USER", .left = true});
+    ctl_table_column(table, (struct ctl_column){"NAME", .left = true});
+    ctl_table_column(table, (struct ctl_column){"STATE", .left = true, .least = STATE_LEAST});
+    for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
+        if (at->heading[0] != '\0')
+            ctl_table_column(
+                table,
+                (struct ctl_column){at->heading, .rank = rank_of(at),
+                                    .unit = at->unit == LOCKD_FIGURE_COUNT ? 0 : CTL_UNIT_WIDTH,
+                                    .if_any = rank_of(at) == PINNED});
+    }
+    ctl_table_column(table, (struct ctl_column){"EXTERNAL", .rank = EXTERNAL,
+                                                .unit = CTL_UNIT_WIDTH, .if_any = true});
+    ctl_table_column(table, (struct ctl_column){"ALLOWED", .rank = ALLOWED, .unit = 1});
+    ctl_table_column(table, (struct ctl_column){"BUSY", .rank = BUSY, .unit = 1, .least = 5});
 }
 
-static int name_width(const struct ctl_layout *layout)
+static void put_bytes(uint64_t bytes, char *cell)
 {
-    return layout->wide ? 20 : 12;
+    if (bytes != NVML_BYTES_UNKNOWN)
+        gs_size_format(bytes, cell, CTL_TABLE_CELL);
+}
+
+static void fill_program(const struct ctl_answer *answer, size_t index, struct ctl_row *row)
+{
+    const struct gs_wire_client *client = &answer->clients[index];
+    size_t at = FIRST_FIGURE;
+
+    snprintf(row->cell[PID_CELL], CTL_TABLE_CELL, "%d", client->pid);
+    ctl_user_name(client->uid, row->cell[USER_CELL], CTL_TABLE_CELL);
+    snprintf(row->cell[NAME_CELL], CTL_TABLE_CELL, "%s", client->name);
+    snprintf(row->cell[STATE_CELL], CTL_TABLE_CELL, "%s",
+             ctl_condition_name(client->condition));
+    for (const struct lockd_figure *each = lockd_program_figures; each->help != NULL; each++) {
+        const uint64_t value = lockd_figure_value(each, client);
+
+        if (each->heading[0] == '\0')
+            continue;
+        if (value != 0 || rank_of(each) != PINNED)
+            ctl_figure_text(each, value, row->cell[at], CTL_TABLE_CELL);
+        at++;
+    }
+    put_bytes(ctl_client_external(answer, index), row->cell[at]);
+    ctl_percent(ctl_allowed_percent(client), row->cell[at + 1], CTL_TABLE_CELL);
+    ctl_percent(ctl_client_busy(answer, index), row->cell[at + 2], CTL_TABLE_CELL);
+}
+
+static void fill_outsider(const struct ctl_table *table, const struct ctl_outsider *outsider,
+                          struct ctl_row *row)
+{
+    const size_t external = table->column_count - 3;
+
+    snprintf(row->cell[PID_CELL], CTL_TABLE_CELL, "%d", outsider->pid);
+    if (outsider->uid != CTL_NO_USER)
+        ctl_user_name(outsider->uid, row->cell[USER_CELL], CTL_TABLE_CELL);
+    snprintf(row->cell[NAME_CELL], CTL_TABLE_CELL, "%s", outsider->name);
+    snprintf(row->cell[STATE_CELL], CTL_TABLE_CELL, "%s", ctl_why_name(outsider->why));
+    put_bytes(outsider->memory, row->cell[external]);
+    ctl_percent(outsider->busy, row->cell[external + 2], CTL_TABLE_CELL);
+}
+
+int ctl_status_table(struct ctl_table *table, const struct ctl_layout *layout,
+                     const struct ctl_answer *answer)
+{
+    add_columns(table);
+    for (size_t i = 0; i < answer->client_count; i++) {
+        struct ctl_row *row = ctl_table_row(table);
+
+        if (row == NULL)
+            return -ENOMEM;
+        fill_program(answer, i, row);
+    }
+    for (size_t i = 0; i < answer->outsider_count; i++) {
+        struct ctl_row *row = ctl_table_row(table);
+
+        if (row == NULL)
+            return -ENOMEM;
+        fill_outsider(table, &answer->outsiders[i], row);
+    }
+    ctl_table_fit(table, layout->columns, NAME_CELL);
+    return 0;
 }
 
 static const char *start_colour(const struct ctl_layout *layout, enum ctl_colour which)
@@ -143,29 +223,13 @@ static const char *colour_end(const struct ctl_layout *layout)
     return layout->colour ? CTL_COLOUR_END : "";
 }
 
-void ctl_table_heading(const struct ctl_layout *layout)
+void ctl_status_heading(const struct ctl_table *table, const struct ctl_layout *layout)
 {
-    printf("%s %7s %-*s %-*s %-*s", start_colour(layout, CTL_HEAD), "PID", USER_WIDTH, "USER",
-           name_width(layout), "NAME", STATE_WIDTH, "STATE");
-    for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
-        if (is_shown(layout, at))
-            printf(" %*s", column_width(layout, at), at->heading);
-    }
-    printf(" %*s %*s%s%s\n", SHARE_WIDTH, "ALLOWED", SHARE_WIDTH - 1, "BUSY",
-           layout->wide ? "  NOTES" : "", colour_end(layout));
-}
+    char line[2048];
 
-static void print_figures(const struct ctl_layout *layout, const struct gs_wire_client *client)
-{
-    char text[24], aligned[32];
-
-    for (const struct lockd_figure *at = lockd_program_figures; at->help != NULL; at++) {
-        if (!is_shown(layout, at))
-            continue;
-        ctl_figure_text(at, lockd_figure_value(at, client), text, sizeof text);
-        printf(" %s", ctl_align(text, column_width(layout, at), CTL_UNIT_WIDTH, aligned,
-                                sizeof aligned));
-    }
+    ctl_table_line(table, CTL_TABLE_HEADING, CTL_TABLE_COLUMNS, "", "", line, sizeof line);
+    printf("%s%s%s%s\n", start_colour(layout, CTL_HEAD), line,
+           layout->columns == 0 ? "  NOTES" : "", colour_end(layout));
 }
 
 /* The length of the notes that fit into a line: whole notes, at least one. */
@@ -185,41 +249,44 @@ static size_t measure_line(const char *notes, size_t room)
     return length;
 }
 
-/* Prints the notes in lines of their own, broken between two notes. */
-static void print_notes(const struct ctl_layout *layout, const char *notes)
+void ctl_print_notes(const struct ctl_layout *layout, int indent, const char *notes)
 {
-    const int columns = layout->columns > 2 * INDENT ? layout->columns : 2 * INDENT;
+    const int columns = layout->columns == 0           ? INT_MAX
+                        : layout->columns > 2 * indent ? layout->columns
+                                                       : 2 * indent;
 
     while (*notes != '\0') {
-        const size_t length = measure_line(notes, (size_t)(columns - INDENT));
+        const size_t length = measure_line(notes, (size_t)(columns - indent));
 
-        printf("%*s%.*s\n", INDENT, "", (int)length, notes);
+        printf("%*s%.*s\n", indent, "", (int)length, notes);
         notes += length;
         notes += strspn(notes, " ");
     }
 }
 
-void ctl_table_row(const struct ctl_layout *layout, const struct ctl_answer *answer,
-                   size_t index)
+void ctl_status_row(const struct ctl_table *table, const struct ctl_layout *layout,
+                    const struct ctl_answer *answer, size_t index)
 {
-    const struct gs_wire_client *client = &answer->clients[index];
-    const size_t columns = (size_t)name_width(layout);
-    char remarks[1024], name[128], user[64], fitted[64], allowed[24], busy[24];
+    char line[2048], notes[1024];
 
-    remarks_of(answer, index, layout->wide, remarks, sizeof remarks);
-    ctl_user_name(client->uid, user, sizeof user);
-    printf(" %7d %s %s %s%-*s%s", client->pid,
-           lockd_text_fit(user, USER_WIDTH, fitted, sizeof fitted),
-           lockd_text_fit(client->name, columns, name, sizeof name),
-           start_colour(layout, ctl_condition_colour(client->condition)), STATE_WIDTH,
-           ctl_condition_name(client->condition), colour_end(layout));
-    print_figures(layout, client);
-    printf(" %*s %*s", SHARE_WIDTH,
-           ctl_percent(ctl_allowed_percent(client), allowed, sizeof allowed), SHARE_WIDTH - 1,
-           ctl_percent(ctl_client_busy(answer, index), busy, sizeof busy));
-    if (layout->wide && remarks[0] != '\0')
-        printf("  %s", remarks);
-    putchar('\n');
-    if (!layout->wide)
-        print_notes(layout, remarks);
+    ctl_program_notes(answer, index, notes, sizeof notes);
+    ctl_table_line(table, index, STATE_CELL,
+                   start_colour(layout, ctl_condition_colour(answer->clients[index].condition)),
+                   colour_end(layout), line, sizeof line);
+    if (layout->columns == 0 && notes[0] != '\0') {
+        printf("%s  %s\n", line, notes);
+        return;
+    }
+    puts(line);
+    ctl_print_notes(layout, INDENT, notes);
+}
+
+void ctl_status_outsider(const struct ctl_table *table, const struct ctl_layout *layout,
+                         const struct ctl_answer *answer, size_t index)
+{
+    char line[2048];
+
+    ctl_table_line(table, answer->client_count + index, CTL_TABLE_COLUMNS, "", "", line,
+                   sizeof line);
+    printf("%s%s%s\n", start_colour(layout, CTL_GREY), line, colour_end(layout));
 }

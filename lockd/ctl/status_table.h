@@ -6,18 +6,32 @@
 #define GS_LOCKD_CTL_STATUS_TABLE_H
 
 #include "lockd/ctl/ctl.h"
+#include "lockd/ctl/table.h"
 
 struct ctl_layout {
     int columns; /* columns of the terminal; 0: lines may have any length */
-    bool wide; /* all columns of the table; false: those that fit on a terminal of 80 columns */
     bool colour; /* with escape sequences */
 };
 
 /* The properties of standard output. */
 struct ctl_layout ctl_layout_find(void);
-void ctl_table_heading(const struct ctl_layout *layout);
-/* Prints the program at that index. */
-void ctl_table_row(const struct ctl_layout *layout, const struct ctl_answer *answer,
-                   size_t index);
+
+/* Makes the table of all programs and all other processes, of all devices, so that their columns
+ * stand below each other. To be cleared by the caller. 0 or -ENOMEM. */
+int ctl_status_table(struct ctl_table *table, const struct ctl_layout *layout,
+                     const struct ctl_answer *answer);
+void ctl_status_heading(const struct ctl_table *table, const struct ctl_layout *layout);
+/* Prints the program at that index, with its notes. */
+void ctl_status_row(const struct ctl_table *table, const struct ctl_layout *layout,
+                    const struct ctl_answer *answer, size_t index);
+/* Prints the outsider at that index. */
+void ctl_status_outsider(const struct ctl_table *table, const struct ctl_layout *layout,
+                         const struct ctl_answer *answer, size_t index);
+
+/* The notes of a program: its unusual properties and remarks, in a few words, with commas between. */
+void ctl_program_notes(const struct ctl_answer *answer, size_t index, char *buffer,
+                       size_t size);
+/* Prints notes in lines of their own, broken between two notes. */
+void ctl_print_notes(const struct ctl_layout *layout, int indent, const char *notes);
 
 #endif

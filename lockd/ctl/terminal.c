@@ -61,6 +61,11 @@ bool ctl_terminal_colour(void)
 
 const char *ctl_colour_start(enum ctl_colour colour)
 {
+    const char *terminal = getenv("TERM");
+
+    if (colour == CTL_GREY)
+        return terminal != NULL && strstr(terminal, "256") != NULL ? "\x1b[38;5;243m"
+                                                                   : "\x1b[2m";
     static const char *const starts[] = {
         [CTL_PLAIN] = "",         [CTL_RUNS] = "\x1b[32m",    [CTL_WAITS] = "\x1b[33m",
         [CTL_MOVES] = "\x1b[36m", [CTL_TROUBLE] = "\x1b[31m", [CTL_HEAD] = "\x1b[1m",

@@ -18,6 +18,7 @@ enum ctl_colour {
     CTL_MOVES,
     CTL_TROUBLE,
     CTL_HEAD,
+    CTL_GREY, /* what is not under control */
 };
 
 enum ctl_colour ctl_condition_colour(uint32_t condition);
@@ -29,6 +30,8 @@ int ctl_terminal_columns(void);
 bool ctl_terminal_colour(void);
 /* The same, for a terminal that is known to be a terminal. */
 bool ctl_colour_wanted(void);
+/* A grey that is read on black (4.6 : 1) and on white (4.5 : 1); of 256 colours. */
+#define CTL_GREY_NUMBER 243
 /* The escape sequence that begins that colour; "" for CTL_PLAIN. */
 const char *ctl_colour_start(enum ctl_colour colour);
 #define CTL_COLOUR_END "\x1b[0m"

@@ -9,6 +9,25 @@
 
 #include <stdio.h>
 
+const struct ctl_word ctl_words[] = {
+    {"open", "all programs fit and may run at the same time"},
+    {"leases", "programs take turns, since they do not fit together"},
+    {"exclusive", "programs take turns although they fit, as was set"},
+    {"capacity", "memory of the GPU that gpushare programs can have together"},
+    {"demand", "movable memory of programs, on the card or on the host"},
+    {"resident", "movable memory that is on the card now"},
+    {"on host", "movable memory that was moved to host memory"},
+    {"pinned", "memory of a program on the card that cannot be moved"},
+    {"external", "memory that gpushare cannot move: contexts, other processes"},
+    {"quantum", "the length of a turn while others wait"},
+    {"allowed", "share of the time in which the program might run"},
+    {"busy", "share of the last second in which kernels ran (NVML)"},
+    {"unprepared", "a process that uses the GPU without gpushare"},
+    {"elsewhere", "a process with gpushare that uses another daemon or none"},
+    {"hidden", "a process of another user: what it has loaded is not visible"},
+    {NULL, NULL},
+};
+
 const char *ctl_condition_name(uint32_t condition)
 {
     static const char *const names[] = {

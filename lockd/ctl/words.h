@@ -8,6 +8,13 @@
 #include "lockd/ctl/ctl.h"
 #include "lockd/protocol/figures.h"
 
+/* The words that status, top and the page use, each explained in a line of at most 78 columns. Ends
+ * with a NULL word. */
+struct ctl_word {
+    const char *word, *meaning;
+};
+extern const struct ctl_word ctl_words[];
+
 const char *ctl_condition_name(uint32_t condition);
 const char *ctl_note_kind(uint32_t kind);
 const char *ctl_policy_name(uint32_t policy);

@@ -79,7 +79,8 @@ int nvmlInit_v2(void)
 /* The properties of the cards: those of the first one, or what it would be made with. */
 static struct sim_properties properties_now(void)
 {
-    struct sim_properties properties = {.memory = 1024 * MIB, .cards = 1};
+    struct sim_properties properties = {
+        .memory = 1024 * MIB, .driver_version = 13000, .cards = 1};
     struct sim_card *card;
     struct gs_err err;
     bool set;

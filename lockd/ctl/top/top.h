@@ -9,6 +9,7 @@
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/program.h"
 #include "lockd/ctl/rates.h"
+#include "lockd/ctl/table.h"
 
 #define TOP_DEVICES 32  /* devices with a history */
 #define TOP_SAMPLES 256 /* of each device: the most columns that a graph may have */
@@ -87,9 +88,11 @@ struct top {
 
     struct top_line *lines; /* in the order in which they were drawn */
     size_t line_count;
+    struct ctl_table table; /* their rows, then those of the outsiders (top_table.c) */
     struct top_chosen chosen;
     int row, chosen_row,
         skip; /* the line being written; the chosen one; lines above the screen */
+    int help; /* the first line of the help that is on the screen */
     bool colour;
     bool lost; /* the last look failed; the message has the reason */
     char message[160];

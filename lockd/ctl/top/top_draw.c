@@ -7,12 +7,14 @@
 #include "common/size.h"
 #include "lockd/base/text.h"
 #include "lockd/ctl/gpus.h"
+#include "lockd/ctl/status_table.h"
 #include "lockd/ctl/terminal.h"
 #include "lockd/ctl/top/top_draw.h"
 #include "lockd/ctl/top/top_graph.h"
 #include "lockd/ctl/top/top_keys.h"
 #include "lockd/ctl/top/top_lines.h"
 #include "lockd/ctl/top/top_look.h"
+#include "lockd/ctl/top/top_table.h"
 #include "lockd/ctl/who.h"
 #include "lockd/ctl/words.h"
 
@@ -22,8 +24,7 @@
 #include <string.h>
 
 #define BAR_WIDTH   20
-#define BAR_SMALL   8
-#define WIDE        155 /* columns that all figures take; the subset for 80 columns is below */
+#define FOOTER      2 /* lines: the chosen program, the keys */
 #define GRAPH_LABEL 10
 #define GRAPH_VALUE 14
 
@@ -39,6 +40,7 @@ void top_draw_colours(struct top *top)
     init_pair(CTL_MOVES, COLOR_CYAN, -1);
     init_pair(CTL_TROUBLE, COLOR_RED, -1);
     init_pair(CTL_HEAD, -1, -1); /* bold text is read on any background; dark blue is not */
+    init_pair(CTL_GREY, COLORS >= 256 ? CTL_GREY_NUMBER : -1, -1);
 }
 
 /* attributes: of ncurses, in addition to the colour. */
@@ -52,7 +54,7 @@ static void put_text(struct top *top, enum ctl_colour colour, attr_t attributes,
     char text[1024], line[2048];
     va_list ap;
 
-    if (y < 0 || y >= LINES - 1)
+    if (y < 0 || y >= LINES - FOOTER)
         return;
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
@@ -60,85 +62,46 @@ static void put_text(struct top *top, enum ctl_colour colour, attr_t attributes,
     if (colour != CTL_PLAIN && top->colour)
         attributes |= (attr_t)COLOR_PAIR(colour);
     attron(attributes);
-    mvaddstr(y, 0, lockd_text_fit(text, (size_t)COLS, line, sizeof line));
+    mvaddstr(y, 0, lockd_text_cut(text, (size_t)COLS, line, sizeof line));
     attroff(attributes);
 }
 
-static void put_heading(struct top *top)
+/* A row of the table, or its headings. */
+static void put_row(struct top *top, size_t row, enum ctl_colour colour, attr_t attributes)
 {
-    if (COLS >= WIDE)
-        put_text(top, CTL_HEAD, A_BOLD,
-                 " %7s %-10s %-15s %-12s %-*s %9s %9s %9s %11s %11s %7s %5s %6s %8s", "PID",
-                 "USER", "NAME", "STATE", BAR_WIDTH + 2, "[#card +pinned -host]", "CARD",
-                 "HOST", "PINNED", "OUT", "IN", "ALLOWED", "BUSY", "TURNS", "LONGEST");
-    else
-        put_text(top, CTL_HEAD, A_BOLD, " %7s %-8s %-8s %-8s %-*s %9s %9s %7s %5s", "PID",
-                 "USER", "NAME", "STATE", BAR_SMALL + 2, "[#card -ho", "OUT/s", "IN/s",
-                 "ALLOWED", "BUSY");
+    char line[2048];
+
+    put_text(top, colour, attributes, "%s",
+             ctl_table_line(&top->table, row, CTL_TABLE_COLUMNS, "", "", line, sizeof line));
 }
 
-/* Aligns the text by its unit; a rate is followed by /s. */
-static const char *put_aligned(uint64_t bytes, int width, const char *behind, char *buffer,
-                               size_t size)
+static void put_line(struct top *top, size_t index)
 {
-    char text[24], whole[32];
+    const struct gs_wire_client *client = &top->now.clients[top->lines[index].index];
 
-    snprintf(whole, sizeof whole, "%s%s", gs_size_format(bytes, text, sizeof text), behind);
-    return ctl_align(whole, width + (int)strlen(behind), CTL_UNIT_WIDTH + (int)strlen(behind),
-                     buffer, size);
-}
-
-struct shown { /* the texts of a line */
-    char user[64], name[80], state[32], memory[BAR_WIDTH + 3];
-    char out[40], in[40], allowed[16], busy[16];
-};
-
-static void put_wide(struct top *top, const struct gs_wire_client *client,
-                     const struct shown *shown, attr_t attributes)
-{
-    char card[32], host[32], pinned[32], wait[24], aligned[32];
-
-    put_text(top, ctl_condition_colour(client->condition), attributes,
-             " %7d %s %s %s %s %s %s %s %s %s %7s %5s %6llu %s", client->pid, shown->user,
-             shown->name, shown->state, shown->memory,
-             put_aligned(client->resident, 9, "", card, sizeof card),
-             put_aligned(client->on_host, 9, "", host, sizeof host),
-             put_aligned(client->pinned, 9, "", pinned, sizeof pinned), shown->out, shown->in,
-             shown->allowed, shown->busy, (unsigned long long)client->turns,
-             ctl_align(ctl_duration(client->wait_longest_ns, wait, sizeof wait), 8,
-                       CTL_UNIT_WIDTH, aligned, sizeof aligned));
-}
-
-static void put_line(struct top *top, const struct top_line *line,
-                     const struct gs_wire_device *device)
-{
-    const struct gs_wire_client *client = &top->now.clients[line->index];
-    const bool wide = COLS >= WIDE;
-    const bool chosen = line == top_lines_chosen(top);
-    const attr_t attributes = chosen ? A_REVERSE : A_NORMAL;
-    const char *behind = wide ? "/s" : "";
-    struct shown shown;
-    char user[64];
-
-    if (chosen)
+    if (&top->lines[index] == top_lines_chosen(top)) {
         top->chosen_row = top->row;
-    top_graph_bar(client->resident, client->pinned, client->on_host, device->total,
-                  wide ? BAR_WIDTH : BAR_SMALL, shown.memory);
-    lockd_text_fit(ctl_user_name(client->uid, user, sizeof user), wide ? 10 : 8, shown.user,
-                   sizeof shown.user);
-    lockd_text_fit(client->name, wide ? 15 : 8, shown.name, sizeof shown.name);
-    lockd_text_fit(ctl_condition_name(client->condition), wide ? 12 : 8, shown.state,
-                   sizeof shown.state);
-    put_aligned((uint64_t)line->rate.out, 9, behind, shown.out, sizeof shown.out);
-    put_aligned((uint64_t)line->rate.in, 9, behind, shown.in, sizeof shown.in);
-    ctl_percent((int)(line->rate.gpu * 100 + 0.5), shown.allowed, sizeof shown.allowed);
-    ctl_percent(ctl_client_busy(&top->now, line->index), shown.busy, sizeof shown.busy);
-    if (wide)
-        put_wide(top, client, &shown, attributes);
-    else
-        put_text(top, ctl_condition_colour(client->condition), attributes,
-                 " %7d %s %s %s %s %s %s %7s %5s", client->pid, shown.user, shown.name,
-                 shown.state, shown.memory, shown.out, shown.in, shown.allowed, shown.busy);
+        put_row(top, index, CTL_PLAIN, A_REVERSE); /* a colour may be hard to read in reverse */
+    } else {
+        put_row(top, index, ctl_condition_colour(client->condition), A_NORMAL);
+    }
+}
+
+static void put_outsiders(struct top *top, const struct ctl_place *place)
+{
+    bool headed = place->device != NULL;
+
+    for (size_t i = 0; i < top->now.outsider_count; i++) {
+        const struct ctl_outsider *outsider = &top->now.outsiders[i];
+
+        if (!ctl_outsider_there(&top->now, outsider, place) ||
+            (top->view.filtered && outsider->uid != top->view.uid))
+            continue;
+        if (!headed)
+            put_row(top, CTL_TABLE_HEADING, CTL_HEAD, A_BOLD);
+        headed = true;
+        put_row(top, top->line_count + i, CTL_GREY, COLORS >= 256 ? A_NORMAL : A_DIM);
+    }
 }
 
 enum graph { GRAPH_BUSY, GRAPH_ALLOWED, GRAPH_MOVED };
@@ -173,7 +136,7 @@ static void put_graph(struct top *top, const struct top_history *history, enum g
     for (unsigned i = 0; i < columns; i++)
         values[i] = values[i] < 0 || full == 0 ? (values[i] < 0 ? -1 : 0) : values[i] / full;
     if (which == GRAPH_MOVED)
-        put_aligned((uint64_t)last->moved, 10, "/s", value, sizeof value);
+        top_table_rate(last->moved, value, sizeof value);
     else
         ctl_percent((int)value_of(last, which), value, sizeof value);
     put_text(top, CTL_PLAIN, A_NORMAL, "  %-*s%s %*s", GRAPH_LABEL - 2, label,
@@ -192,13 +155,24 @@ static void put_history(struct top *top, const struct gs_wire_device *device)
     put_graph(top, history, GRAPH_MOVED, "moved");
 }
 
+/* "GPU 0  NAME  41 C, 92 of 400 W  UUID" */
+static void put_gpu(struct top *top, const struct nvml_gpu *gpu, const char *name,
+                    const char *uuid)
+{
+    char number[24] = "", heat[CTL_HEAT_SIZE];
+
+    if (gpu != NULL)
+        snprintf(number, sizeof number, "GPU %u  ", gpu->index);
+    ctl_heat_text(gpu, heat);
+    put_text(top, CTL_PLAIN, A_NORMAL, "%s", "");
+    put_text(top, CTL_PLAIN, A_BOLD, "%s%s  %s%s%s", number, name, heat,
+             heat[0] != '\0' ? "  " : "", uuid);
+}
+
 static void put_device(struct top *top, const struct gs_wire_device *device)
 {
-    char uuid[LOCKD_UUID_SIZE], bytes[4][24], memory[BAR_WIDTH + 3], time[24];
+    char bytes[4][24], memory[BAR_WIDTH + 3], time[24];
 
-    put_text(top, CTL_PLAIN, A_NORMAL, "%s", "");
-    put_text(top, CTL_PLAIN, A_BOLD, "%s  %s", device->name,
-             lockd_uuid_text(device->uuid, uuid));
     put_text(
         top, CTL_PLAIN, A_NORMAL, "  %s %s of %s on the card, %s wanted",
         top_graph_bar(device->resident, device->pinned, 0, device->total, BAR_WIDTH, memory),
@@ -206,7 +180,7 @@ static void put_device(struct top *top, const struct gs_wire_device *device)
         gs_size_format(device->total, bytes[1], sizeof bytes[1]),
         gs_size_format(device->demand, bytes[2], sizeof bytes[2]));
     put_text(top, CTL_PLAIN, A_NORMAL,
-             "  %s used by other programs; %s, quantum %s, %llu waiting, %llu switches",
+             "  %s external; %s, quantum %s, %llu waiting, %llu switches",
              gs_size_format(device->external, bytes[3], sizeof bytes[3]),
              device->exclusive != 0 ? "exclusive"
              : device->leases != 0  ? "leases"
@@ -214,16 +188,46 @@ static void put_device(struct top *top, const struct gs_wire_device *device)
              ctl_duration(device->quantum_ns, time, sizeof time),
              (unsigned long long)device->waiting, (unsigned long long)device->switches);
     put_history(top, device);
-    put_heading(top);
-    for (size_t i = 0; i < top->line_count; i++) {
+}
+
+static void put_unused(struct top *top, const struct nvml_gpu *gpu)
+{
+    char bytes[2][24], busy[16];
+
+    if (gpu->used != NVML_BYTES_UNKNOWN)
+        put_text(top, CTL_PLAIN, A_NORMAL, "  no programs; %s of %s used, busy %s",
+                 gs_size_format(gpu->used, bytes[0], sizeof bytes[0]),
+                 gs_size_format(gpu->total, bytes[1], sizeof bytes[1]),
+                 ctl_percent(gpu->busy, busy, sizeof busy));
+    else
+        put_text(top, CTL_PLAIN, A_NORMAL, "  no programs");
+}
+
+static void put_place(struct top *top, const struct ctl_place *place)
+{
+    const struct gs_wire_device *device = place->device;
+    char uuid[LOCKD_UUID_SIZE];
+
+    if (device != NULL) {
+        put_gpu(top, place->gpu, device->name, lockd_uuid_text(device->uuid, uuid));
+        put_device(top, device);
+    } else {
+        put_gpu(top, place->gpu, place->gpu->name, place->gpu->uuid);
+        put_unused(top, place->gpu);
+    }
+    if (device != NULL)
+        put_row(top, CTL_TABLE_HEADING, CTL_HEAD, A_BOLD);
+    for (size_t i = 0; device != NULL && i < top->line_count; i++) {
         if (memcmp(top->now.clients[top->lines[i].index].uuid, device->uuid,
                    sizeof device->uuid) == 0)
-            put_line(top, &top->lines[i], device);
+            put_line(top, i);
     }
+    put_outsiders(top, place);
 }
 
 static void put_all(struct top *top)
 {
+    struct ctl_place place;
     size_t without = 0;
     char time[24], user[64];
 
@@ -237,12 +241,41 @@ static void put_all(struct top *top)
     if (top->view.filtered)
         put_text(top, CTL_HEAD, A_NORMAL, "only programs of %s (u: another user, or all)",
                  ctl_user_name(top->view.uid, user, sizeof user));
-    for (size_t i = 0; i < top->now.device_count; i++)
-        put_device(top, &top->now.devices[i]);
+    for (size_t i = 0; ctl_place_at(&top->now, i, &place); i++)
+        put_place(top, &place);
     for (size_t i = 0; i < top->now.client_count; i++)
         without += top->now.clients[i].condition == GS_CONDITION_NO_DEVICE;
     if (without != 0)
         put_text(top, CTL_PLAIN, A_NORMAL, "%zu programs have not used a device", without);
+}
+
+/* The whole name of the chosen program, and its notes. */
+static void put_chosen(const struct top *top)
+{
+    const struct top_line *chosen = top->mode == TOP_HELP ? NULL : top_lines_chosen(top);
+    char text[1280], notes[1024], user[64], line[2048];
+
+    if (chosen == NULL)
+        return;
+    ctl_program_notes(&top->now, chosen->index, notes, sizeof notes);
+    snprintf(text, sizeof text, " %s (process %d of %s)%s%s",
+             top->now.clients[chosen->index].name, top->now.clients[chosen->index].pid,
+             ctl_user_name(top->now.clients[chosen->index].uid, user, sizeof user),
+             notes[0] != '\0' ? ": " : "", notes);
+    mvaddstr(LINES - 2, 0, lockd_text_cut(text, (size_t)COLS, line, sizeof line));
+}
+
+/* As many keys as the line has room for. */
+static void name_keys(const struct top *top, char *text, size_t size)
+{
+    const char *key;
+    int at = snprintf(text, size, " q quit  ? help  o order (%s%s)",
+                      top_lines_order(top->view.order), top->view.reverse ? ", reversed" : "");
+
+    for (size_t i = 0; (key = top_keys_footer(i)) != NULL; i++) {
+        if (at + 2 + (int)strlen(key) <= COLS)
+            at += snprintf(text + at, size - (size_t)at, "  %s", key);
+    }
 }
 
 static void put_footer(const struct top *top)
@@ -257,24 +290,26 @@ static void put_footer(const struct top *top)
         snprintf(text, sizeof text, " user, by name or number (none: all): %s_", top->input);
         break;
     case TOP_HELP:
-        snprintf(text, sizeof text, " any key: back");
+        snprintf(text, sizeof text, " any key: back%s",
+                 top_keys_help((size_t)(top->help + LINES - 1), line, sizeof line) != NULL
+                     ? "  ?: more"
+                     : "");
         break;
     default:
         if (top->message[0] != '\0') /* the question needs the line */
             snprintf(text, sizeof text, " ? help  %.150s", top->message);
         else
-            snprintf(text, sizeof text, " q quit  ? help  o order (%s%s)",
-                     top_lines_order(top->view.order), top->view.reverse ? ", reversed" : "");
+            name_keys(top, text, sizeof text);
     }
     attron(A_REVERSE);
-    mvaddstr(LINES - 1, 0, lockd_text_fit(text, (size_t)COLS, line, sizeof line));
+    mvaddstr(LINES - 1, 0, lockd_text_cut(text, (size_t)COLS, line, sizeof line));
     attroff(A_REVERSE);
 }
 
 /* Scrolls so that the chosen line is visible. False: it already was. */
 static bool follow_chosen(struct top *top)
 {
-    const int before = top->skip, last = LINES - 2;
+    const int before = top->skip, last = LINES - FOOTER - 1;
 
     if (top->chosen_row <= last) /* on the first screen, which shows the totals too */
         top->skip = 0;
@@ -285,26 +320,30 @@ static bool follow_chosen(struct top *top)
     return top->skip != before;
 }
 
-static void put_help(void)
+static void put_help(const struct top *top)
 {
+    char buffer[160], line[512];
     const char *text;
 
-    for (int i = 0; i < LINES - 1 && (text = top_keys_help((size_t)i)) != NULL; i++)
-        mvaddnstr(i, 0, text, COLS);
+    for (int i = 0; i < LINES - 1 && (text = top_keys_help((size_t)(top->help + i), buffer,
+                                                           sizeof buffer)) != NULL;
+         i++)
+        mvaddstr(i, 0, lockd_text_cut(text, (size_t)COLS, line, sizeof line));
 }
 
 void top_draw(struct top *top)
 {
     erase();
     if (top->mode == TOP_HELP) {
-        put_help();
-    } else if (top_lines_fill(top)) {
+        put_help(top);
+    } else if (top_lines_fill(top) && top_table_fill(top, COLS)) {
         put_all(top);
         if (follow_chosen(top)) {
             erase();
             put_all(top);
         }
     }
+    put_chosen(top);
     put_footer(top);
     refresh();
 }

@@ -8,6 +8,7 @@
 #include "lockd/ctl/top/top_lines.h"
 #include "lockd/ctl/top/top_process.h"
 #include "lockd/ctl/who.h"
+#include "lockd/ctl/words.h"
 
 #include <ctype.h>
 #include <ncurses.h>
@@ -18,8 +19,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PAGE 10
-#define ESC  27
+#define PAGE      10
+#define ESC       27
+#define HELP_LINE 160
 
 struct key {
     int code;                                 /* 0: this row is only a line of the help */
@@ -38,6 +40,7 @@ static bool take_help(struct top *top, int value)
 {
     (void)value;
     top->mode = TOP_HELP;
+    top->help = 0;
     return true;
 }
 
@@ -171,11 +174,6 @@ static const struct key keys[] = {
     {'g', take_graph, 0, "  g           show or hide the graphs of each device"},
     {'q', take_quit, 0, "  q           quit"},
     {'?', take_help, 0, "  ? h         show this help"},
-    {0, NULL, 0, ""},
-    {0, NULL, 0, "ALLOWED  share of the time in which the program was allowed to run"},
-    {0, NULL, 0,
-     "BUSY     share of the last second in which its kernels ran (NVML; - unknown)"},
-    {0, NULL, 0, "bar      # on the card, + on the card and not movable, - on the host"},
     {'h', take_help, 0, NULL},
     {'Q', take_quit, 0, NULL},
     {'r', take_reverse, 0, NULL},
@@ -192,13 +190,33 @@ static const struct key keys[] = {
 
 #define KEY_COUNT (sizeof keys / sizeof keys[0])
 
-const char *top_keys_help(size_t line)
+/* The keys, then the words. */
+const char *top_keys_help(size_t line, char *buffer, size_t size)
 {
     for (size_t i = 0; i < KEY_COUNT; i++) {
         if (keys[i].help != NULL && line-- == 0)
             return keys[i].help;
     }
+    if (line-- == 0)
+        return "";
+    if (line-- == 0)
+        return "memory     # on the card, + pinned there, - on the host";
+    for (size_t i = 0; ctl_words[i].word != NULL; i++) {
+        if (line-- == 0) {
+            snprintf(buffer, size, "%-10s %s", ctl_words[i].word, ctl_words[i].meaning);
+            return buffer;
+        }
+    }
     return NULL;
+}
+
+const char *top_keys_footer(size_t place)
+{
+    static const char *const texts[] = {"p pause",   "e evict",  "k end",
+                                        "u user",    "g graphs", "arrows choose",
+                                        "r reverse", "K kill",   "P U M V A B W orders"};
+
+    return place < sizeof texts / sizeof texts[0] ? texts[place] : NULL;
 }
 
 /* Carries out the confirmed action. */
@@ -272,6 +290,8 @@ static void take_letter(struct top *top, int key)
 
 bool top_keys_take(struct top *top, int key)
 {
+    char line[HELP_LINE];
+
     if (key == ERR || key == KEY_RESIZE)
         return true;
     switch (top->mode) {
@@ -282,7 +302,9 @@ bool top_keys_take(struct top *top, int key)
         take_letter(top, key);
         return true;
     case TOP_HELP:
-        top->mode = TOP_NORMAL;
+        top->help += LINES - 1;
+        if (key != '?' || top_keys_help((size_t)top->help, line, sizeof line) == NULL)
+            top->mode = TOP_NORMAL;
         return true;
     default:
         break;

@@ -7,8 +7,10 @@
 
 #include "lockd/ctl/top/top.h"
 
-/* A line of the help; NULL: there are no more. */
-const char *top_keys_help(size_t line);
+/* A line of the help, in `buffer` or elsewhere; NULL: there are no more. */
+const char *top_keys_help(size_t line, char *buffer, size_t size);
+/* The key at that place of the footer, as "p pause"; NULL: there are no more. */
+const char *top_keys_footer(size_t place);
 /* Handles a key as getch() returns it; ERR: none came in time. False: the user wants to quit. */
 bool top_keys_take(struct top *top, int key);
 

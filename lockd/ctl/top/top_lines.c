@@ -81,13 +81,16 @@ bool top_lines_fill(struct top *top)
 {
     struct top_line *lines =
         realloc(top->lines, (top->now.client_count + 1) * sizeof *top->lines);
+    struct ctl_place place;
 
     top->line_count = 0;
     if (lines == NULL)
         return false;
     top->lines = lines;
-    for (size_t i = 0; i < top->now.device_count; i++)
-        add_device(top, &top->now.devices[i]);
+    for (size_t i = 0; ctl_place_at(&top->now, i, &place); i++) {
+        if (place.device != NULL)
+            add_device(top, place.device);
+    }
     return true;
 }
 

@@ -86,6 +86,7 @@ void top_look_deinit(struct top *top)
 {
     ctl_answer_deinit(&top->now);
     ctl_answer_deinit(&top->before);
+    ctl_table_clear(&top->table);
     free(top->lines);
     top->lines = NULL;
     top->line_count = 0;

@@ -106,6 +106,22 @@ static void fit_cuts_and_pads_whole_characters(void **state)
     assert_string_equal(lockd_text_fit("", 0, buffer, sizeof buffer), "");
 }
 
+static void cut_marks_what_it_cuts(void **state)
+{
+    char buffer[16];
+
+    (void)state;
+    setlocale(LC_CTYPE, "C");
+    assert_string_equal(lockd_text_cut("abcd", 4, buffer, sizeof buffer), "abcd");
+    assert_string_equal(lockd_text_cut("abcde", 4, buffer, sizeof buffer), "abc+");
+    assert_string_equal(lockd_text_cut("ab", 4, buffer, sizeof buffer), "ab  ");
+    if (setlocale(LC_CTYPE, "C.UTF-8") == NULL)
+        skip();
+    assert_string_equal(lockd_text_cut("abcde", 4, buffer, sizeof buffer), "abc\u2026");
+    assert_int_equal(lockd_text_width("\u65e5\u672ca"), 5);
+    setlocale(LC_CTYPE, "C");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +132,7 @@ int main(void)
         cmocka_unit_test(clean_ends_an_endless_text),
         cmocka_unit_test(fit_counts_columns),
         cmocka_unit_test(fit_cuts_and_pads_whole_characters),
+        cmocka_unit_test(cut_marks_what_it_cuts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

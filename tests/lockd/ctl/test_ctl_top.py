@@ -34,7 +34,7 @@ class TopTest(CtlCase):
                 break
         self.assertIn(b"train", seen)
         self.assertIn(b"[##############......]", seen)  # 7 of 10 GiB on the card
-        self.assertIn(b"[--------------......]", seen)  # ... on the host
+        self.assertIn(b"[-------...]", seen)  # ... on the host
         self.assertIn(b"leases", seen)
         os.write(main, b"q")
         end = time.monotonic() + PATIENCE

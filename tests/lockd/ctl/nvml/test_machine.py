@@ -7,11 +7,14 @@ usage: test_machine.py --build BUILD [unittest options]"""
 import json
 import os
 import pwd
+import re
 import shutil
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../runtime"))
-from card import MIB, BuildTest, Card, main, wait_for  # noqa: E402
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "../../../runtime"), os.path.join(HERE, "../top")]
+from card import MIB, PATIENCE, BuildTest, Card, main, wait_for  # noqa: E402
+from screen import Screen  # noqa: E402
 
 USER = pwd.getpwuid(os.getuid()).pw_name
 
@@ -21,9 +24,12 @@ class MachineTest(BuildTest):
         self.card = self.enterContext(Card(self.build, memory="256MiB", SIMCUDA_DEVICES="2", SIMCUDA_CONTEXT_MEMORY="4MiB",
                                            SIMCUDA_KERNELS=os.path.join(self.build, "samples", "hog_standin.so")))
 
-    def ctl(self, *words):
-        code, out, err = self.card.run([os.path.join(self.build, "lockd", "gpusharectl"), *words], GPUSHARE_NVML_WAIT="60",
-                                       LD_LIBRARY_PATH=os.path.join(self.build, "tests", "simcuda", "nvml"))
+    def seeing(self, **more):
+        return {**self.card.environment, "GPUSHARE_NVML_WAIT": "60", "LC_ALL": "C.UTF-8",
+                "LD_LIBRARY_PATH": os.path.join(self.build, "tests", "simcuda", "nvml"), **more}
+
+    def ctl(self, *words, **more):
+        code, out, err = self.card.run([os.path.join(self.build, "lockd", "gpusharectl"), *words], **self.seeing(**more))
         self.assertEqual((code, err), (0, ""), out)
         return out
 
@@ -61,6 +67,29 @@ class MachineTest(BuildTest):
             self.assertGreater(gpu["temperature_c"], 20)
             self.assertEqual(gpu["power_limit_w"], 350)
         self.assertNotIn(program.pid, [found["pid"]])
+
+    def test_cards_that_nobody_uses_are_shown(self):
+        self.assertEqual([g["total"] for g in self.gpus()], [256 * MIB] * 2)
+        text = self.ctl("status")
+        self.assertEqual(re.findall(r"(?m)^GPU (\d)  Simulated GPU  GPU-\S+  256\.0 MiB$", text), ["0", "1"])
+        self.assertEqual(text.count("\n  no programs\n"), 2)
+
+    def test_status_and_top_show_the_machine(self):
+        other, program, _ = self.both()
+        rows = self.ctl("status", COLUMNS="80").splitlines()
+        self.assertEqual([row for row in rows if len(row) > 80], [])
+        self.assertIn("  no programs", rows)
+        self.assertTrue(any(re.match(r"  \d+ C, \d+ of 350 W, busy \d+ % of the last second$", row) for row in rows), rows)
+        grey, = [row for row in rows if f" {other.pid} " in row]
+        self.assertRegex(grey, rf"{USER} +jupyter +unprepared[- ]+ 13\d\.\d MiB ")
+        own, = [row for row in rows if f" {program.pid} " in row]
+        self.assertRegex(own, rf"{USER} +train +\w+ .* 4\.0 MiB ")  # EXTERNAL: its context
+        top = Screen([os.path.join(self.build, "lockd", "gpusharectl"), "top", "--interval", "0.1"], self.seeing(TERM="xterm-256color"), 30, 80)
+        self.addCleanup(top.close)
+        text = top.wait(lambda text: "unprepared" in text and "no programs" in text and "q quit" in text, PATIENCE, "all of it")
+        self.assertRegex(text, r"GPU 0  Simulated GPU  \d+ C, \d+ of 350 W  GPU-")
+        self.assertRegex(text, rf"(?m)^ +{other.pid} {USER} +jupyter +unprepared[- ]+ 13\d\.\d MiB")
+        top.wait(lambda text: "\x1b[38;5;243m" in top.raw, PATIENCE, "the grey")
 
     def test_prepared_program_of_another_daemon_is_elsewhere(self):
         with Card(self.build, SIMCUDA_DEVICES="2") as second:

@@ -72,7 +72,7 @@ class PeopleTest(unittest.TestCase):
         return next(line for line in text.splitlines() if "a rather" in line)
 
     def test_user_is_named(self):
-        self.assertRegex(self.ctl("status"), rf" {PID} {pwd.getpwuid(os.getuid()).pw_name[:10]} +a rather long name o")
+        self.assertRegex(self.ctl("status"), rf" {PID} {pwd.getpwuid(os.getuid()).pw_name} +a rather long name of a program ")
         program = json.loads(self.ctl("status", "--json"))["devices"][0]["programs"][0]
         self.assertEqual((program["uid"], program["user"]), (os.getuid(), pwd.getpwuid(os.getuid()).pw_name))
 
@@ -114,19 +114,41 @@ class PeopleTest(unittest.TestCase):
         text = self.on_terminal(80, "status", NO_COLOR="1", FAKE_NVML=f"{CARD}:100,{PID}:100")
         self.assertNotIn("\x1b", text)
         self.assertEqual([line for line in text.splitlines() if len(line) > 80], [])
-        self.assertRegex(self.row(text), r"a rather lon runs +70\.3 GiB +0 B +\d+ % +100 %$")
+        # the name is whole, and the place of the memory and BUSY are there; the rest has no room
+        self.assertRegex(self.row(text), r"a rather long name of a program runs +70\.3 GiB +0 B +100 %$")
         self.assertIn("\n          weight 250\n", text)
         self.assertNotIn("MOVED OUT", text)
         self.assertIn("MOVED OUT", self.on_terminal(144, "status"))
         self.assertIn("MOVED OUT", self.ctl("status"))
         self.assertNotIn("MOVED OUT", self.ctl("status", COLUMNS="80"))
 
+    def test_columns_leave_before_names_are_cut(self):
+        other = Program(self.daemon.path, "small", total=160 * GIB)
+        other.say(flags=WANT, demand=GIB, pinned=186 * MIB)
+        other.settle(lambda p: p.flags & RUNNING)
+        pinned = r" small +runs .* 186\.0 MiB "
+        seen = {}
+        for columns in (70, 80, 100, 120, 140):
+            text = self.on_terminal(columns, "status", NO_COLOR="1", FAKE_NVML=f"{CARD}:100,{PID}:100")
+            if columns >= 80:
+                self.assertEqual([line for line in text.splitlines() if len(line) > columns], [])
+            seen[columns] = next(line for line in text.splitlines() if " PID " in line).split()
+            self.assertIn("a rather long name of a program", self.row(text))
+            if columns >= 100:  # pinned memory is not hidden behind what is resident
+                self.assertRegex(text, pinned)
+        self.assertEqual([len(seen[c]) for c in seen], sorted(len(seen[c]) for c in seen))
+        self.assertIn("RESIDENT", seen[70])
+        narrow = self.row(self.on_terminal(47, "status", NO_COLOR="1"))
+        self.assertLessEqual(len(narrow), 47)
+        self.assertIn("… runs", narrow)  # a cut is marked
+        other.close()
+
     def test_many_notes_are_broken_between_two(self):
         for setting, value in (("weight", "250"), ("priority", "-7"), ("limit", "100GiB")):
             self.ctl("set", setting, str(PID), value)
         for columns in (20, 30, 47, 80):
             text = self.on_terminal(columns, "status", NO_COLOR="1")
-            notes = text[text.index("a rather"):].split("\n")[1:-1]
+            notes = text[text.index(f" {PID} "):].split("\n")[1:-1]
             self.assertEqual(" ".join(line.strip() for line in notes), "weight 250, priority -7, limit 100.0 GiB")
             self.assertEqual(len(notes), 3 if columns < 35 else 2 if columns == 47 else 1, notes)
 

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * table.c: tables whose columns fit the terminal. No state of its own.
+ */
+#include "lockd/ctl/table.h"
+
+#include "lockd/base/text.h"
+#include "lockd/ctl/terminal.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_LEAST 8
+#define ROWS_AT    32 /* rows for which room is made at a time */
+
+size_t ctl_table_column(struct ctl_table *table, struct ctl_column column)
+{
+    if (table->column_count == CTL_TABLE_COLUMNS)
+        return CTL_TABLE_COLUMNS - 1;
+    table->columns[table->column_count] = column;
+    return table->column_count++;
+}
+
+struct ctl_row *ctl_table_row(struct ctl_table *table)
+{
+    struct ctl_row *row;
+
+    if (table->row_count == table->room) {
+        row = realloc(table->rows, (table->room + ROWS_AT) * sizeof *row);
+        if (row == NULL)
+            return NULL;
+        table->rows = row;
+        table->room += ROWS_AT;
+    }
+    row = &table->rows[table->row_count++];
+    memset(row, 0, sizeof *row);
+    return row;
+}
+
+void ctl_table_clear(struct ctl_table *table)
+{
+    free(table->rows);
+    *table = (struct ctl_table){0};
+}
+
+/* The columns that a figure takes if its unit is as long as the longest of its column. */
+static int measure_cell(const struct ctl_column *column, const char *text)
+{
+    const char *unit = column->unit != 0 ? strchr(text, ' ') : NULL;
+
+    return unit == NULL ? (int)lockd_text_width(text) : (int)(unit - text) + 1 + column->unit;
+}
+
+/* The width that holds all of the column; 0: it is to be left out. */
+static int measure_column(const struct ctl_table *table, size_t index)
+{
+    const struct ctl_column *column = &table->columns[index];
+    int width = (int)lockd_text_width(column->heading);
+    bool any = false;
+
+    width = width < column->least ? column->least : width;
+    for (size_t i = 0; i < table->row_count; i++) {
+        const char *text = table->rows[i].cell[index];
+        const int needs = measure_cell(column, text);
+
+        any |= text[0] != '\0';
+        width = needs > width ? needs : width;
+    }
+    return column->if_any && !any ? 0 : width;
+}
+
+/* The column with the lowest rank above that; columns of the same rank from the left. -1: none. */
+static int next_rank(const struct ctl_table *table, int rank, int after)
+{
+    int found = -1;
+
+    for (int i = 0; i < (int)table->column_count; i++) {
+        const int own = table->columns[i].rank;
+
+        if (own != 0 && (own > rank || (own == rank && i > after)) &&
+            (found < 0 || own < table->columns[found].rank))
+            found = i;
+    }
+    return found;
+}
+
+int ctl_table_fit(struct ctl_table *table, int columns, size_t name)
+{
+    int used = 0, rank = 0;
+
+    for (size_t i = 0; i < table->column_count; i++) {
+        table->width[i] = table->columns[i].rank == 0 ? measure_column(table, i) : 0;
+        used += table->width[i] != 0 ? table->width[i] + 1 : 0;
+    }
+    columns = columns == 0 ? INT_MAX : columns;
+    for (int i = next_rank(table, 0, -1); i >= 0; i = next_rank(table, rank, i)) {
+        const int width = measure_column(table, (size_t)i);
+
+        rank = table->columns[i].rank;
+        if (width == 0 || used + width + 1 > columns)
+            continue;
+        table->width[i] = width;
+        used += width + 1;
+    }
+    if (used > columns) {
+        const int left = table->width[name] - (used - columns);
+        const int width = left < NAME_LEAST ? NAME_LEAST : left;
+
+        used -= table->width[name] - width;
+        table->width[name] = width;
+    }
+    return used;
+}
+
+static void write_cell(const struct ctl_column *column, int width, const char *text, char *cell,
+                       size_t size)
+{
+    if (column->left)
+        lockd_text_cut(text, (size_t)width, cell, size);
+    else
+        ctl_align(text[0] != '\0' ? text : "-", width, text[0] != '\0' ? column->unit : 0, cell,
+                  size);
+}
+
+const char *ctl_table_line(const struct ctl_table *table, size_t row, size_t coloured,
+                           const char *before, const char *behind, char *buffer, size_t size)
+{
+    size_t at = 0;
+
+    buffer[0] = '\0';
+    for (size_t i = 0; i < table->column_count; i++) {
+        const struct ctl_column *column = &table->columns[i];
+        char cell[4 * CTL_TABLE_CELL];
+
+        if (table->width[i] == 0)
+            continue;
+        if (row == CTL_TABLE_HEADING && column->left)
+            lockd_text_cut(column->heading, (size_t)table->width[i], cell, sizeof cell);
+        else if (row == CTL_TABLE_HEADING)
+            snprintf(cell, sizeof cell, "%*s", table->width[i], column->heading);
+        else
+            write_cell(column, table->width[i], table->rows[row].cell[i], cell, sizeof cell);
+        at += (size_t)snprintf(buffer + at, size - at, " %s%s%s", i == coloured ? before : "",
+                               cell, i == coloured ? behind : "");
+        if (at >= size)
+            at = size - 1;
+    }
+    while (at > 0 && buffer[at - 1] == ' ')
+        buffer[--at] = '\0';
+    return buffer;
+}
