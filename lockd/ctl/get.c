@@ -3,6 +3,7 @@
  * get.c: `gpusharectl get [NAME [PID]]`: prints the present settings of the daemon or of one
  * program.
  */
+#include "common/size.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/ctl.h"
 #include "lockd/ctl/json.h"
@@ -74,6 +75,9 @@ static void print_row(const struct gs_wire_setting *setting)
 
     format_value(setting, setting->value, true, value);
     format_value(setting, setting->in_force, true, in_force);
+    if (row != NULL && row->kind == LOCKD_OPTION_SIZE && setting->in_force != UINT64_MAX &&
+        setting->in_force != setting->value) /* measured, so rarely a round number */
+        gs_size_format(setting->in_force, in_force, sizeof in_force);
     if (strcmp(value, in_force) == 0)
         snprintf(both, sizeof both, "%s", value);
     else

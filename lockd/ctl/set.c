@@ -5,6 +5,7 @@
  * the daemon read its configuration again.
  */
 #include "common/help.h"
+#include "common/size.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/ctl.h"
 #include "lockd/ctl/json.h"
@@ -12,6 +13,7 @@
 #include "lockd/protocol/setting_table.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void list_settings(void)
 {
@@ -27,12 +29,36 @@ static void list_settings(void)
     }
 }
 
+/* Says it where a program has more than the limit that was just set: a limit takes nothing away. */
+static void look_below(struct ctl *ctl, const struct ctl_act *act)
+{
+    struct ctl_answer answer;
+    char demand[24], limit[24];
+
+    if (ctl_ask_status(ctl, &answer) != 0)
+        return;
+    for (size_t i = 0; i < answer.client_count; i++) {
+        const struct gs_wire_client *client = &answer.clients[i];
+        const uint64_t has = client->demand + client->pinned;
+
+        if (client->pid == act->pid && has > act->value)
+            fprintf(
+                stderr,
+                "gpusharectl: process %d has %s now, more than the limit of %s: it keeps that, "
+                "and gets no more until it has less\n",
+                act->pid, gs_size_format(has, demand, sizeof demand),
+                gs_size_format(act->value, limit, sizeof limit));
+    }
+    ctl_answer_deinit(&answer);
+}
+
 static enum ctl_exit set_one(struct ctl *ctl, const struct lockd_setting *setting, bool json,
                              int count, char **words)
 {
     struct ctl_act act = {.op = setting->op, .json = json};
     const struct lockd_option option = lockd_setting_option(setting, &act.value);
     const bool of_program = setting->scope == LOCKD_SCOPE_PROGRAM;
+    enum ctl_exit code;
 
     if (setting->op == 0)
         return ctl_usage(
@@ -47,7 +73,10 @@ static enum ctl_exit set_one(struct ctl *ctl, const struct lockd_setting *settin
         return ctl_usage(&ctl_set, "'%s' is not a process id", words[0]);
     if (lockd_option_value(&option, words[count - 1], &ctl->err) != 0)
         return ctl_usage(&ctl_set, "%s", ctl->err.text);
-    return ctl_act(ctl, &act);
+    code = ctl_act(ctl, &act);
+    if (code == CTL_OK && strcmp(setting->name, "limit") == 0)
+        look_below(ctl, &act);
+    return code;
 }
 
 static enum ctl_exit set_run(struct ctl *ctl, int argc, char **argv)

@@ -13,6 +13,7 @@
 #include "lockd/ctl/serve/history.h"
 #include "lockd/ctl/serve/http.h"
 #include "lockd/ctl/who.h"
+#include "lockd/ctl/words.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -151,6 +152,36 @@ static void give_json(struct http_reply *reply, json_t *json)
     reply->type = "application/json";
 }
 
+/* The words of status, top and the page, with their meanings. */
+static void give_words(struct http_reply *reply)
+{
+    json_t *words = json_object();
+
+    for (size_t i = 0; ctl_words[i].word != NULL; i++)
+        json_object_set_new(words, ctl_words[i].word, json_string(ctl_words[i].meaning));
+    give_json(reply, words);
+}
+
+/* A person who opens the bare address learns how to get in; a program gets the same status. */
+static void refuse_stranger(const struct http_request *request, struct http_reply *reply)
+{
+    static const char hint[] =
+        "<!DOCTYPE html><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        "<title>gpushare</title><h1>A token is needed</h1><p>Open the address that "
+        "<code>gpusharectl serve</code> printed when it started; it ends with "
+        "<code>?token=</code> and the token. With <code>--token-file FILE</code>, and as a "
+        "service, the token is the first line of that file.</p>\n";
+
+    reply->status = "401 Unauthorized";
+    snprintf(reply->headers, sizeof reply->headers,
+             "WWW-Authenticate: Bearer realm=\"gpushare\"\r\n");
+    if (strcmp(request->path, "/") != 0)
+        return;
+    reply->body = strdup(hint);
+    reply->size = reply->body != NULL ? sizeof hint - 1 : 0;
+    reply->type = "text/html; charset=utf-8";
+}
+
 static void look_at_cards(struct serve *serve)
 {
     const char *remark;
@@ -228,6 +259,8 @@ static void give_path(struct serve *serve, const struct http_request *request,
         give_json(reply, ctl_json_status(serve->ctl, fresh_answer(serve)));
     else if (strcmp(request->path, "/history.json") == 0)
         give_json(reply, history_json(serve->history));
+    else if (strcmp(request->path, "/words.json") == 0)
+        give_words(reply);
     else if (strcmp(request->path, "/metrics") == 0)
         give_metrics(serve, reply);
     else if (strcmp(request->path, "/trace.json") != 0)
@@ -282,9 +315,7 @@ static void answer_request(void *context, const struct http_request *request,
     if (!(strncasecmp(bearer, "Bearer ", 7) == 0 &&
           same_token(serve->token, bearer + 7, strcspn(bearer + 7, " \t"))) &&
         !token_in(serve->token, request->cookie, name_cookie(serve, name), "; ")) {
-        reply->status = "401 Unauthorized";
-        snprintf(reply->headers, sizeof reply->headers,
-                 "WWW-Authenticate: Bearer realm=\"gpushare\"\r\n");
+        refuse_stranger(request, reply);
         return;
     }
     give_path(serve, request, reply);

@@ -116,6 +116,15 @@ class CtlTest(CtlCase):
                                       (["status", "--often"], 2, "unknown option"), (["status", "--watch", "--json"], 2, "no JSON"), (["set", "quantun", "3"], 2, "did you mean 'quantum'?"), (["get", "reserv"], 2, "did you mean 'reserve'?"), (["help", "stauts"], 2, "did you mean 'status'"), (["status", "x"], 2, "no argument")):
             self.assertIn(said, self.ctl(*arguments, code=code))
 
+    def test_limit_below_use_is_said(self):
+        for limit, said in (("1GiB", f"process {os.getpid()} has 7.0 GiB now, more than the limit of 1.0 GiB"), ("9GiB", ""), ("auto", "")):
+            done = subprocess.run([CTL, "--socket", self.daemon.path, "set", "limit", str(os.getpid()), limit], capture_output=True, text=True, check=True)
+            self.assertIn(said, done.stderr)
+            self.assertEqual(bool(said), bool(done.stderr), done.stderr)
+
+    def test_measured_sizes_are_shown_in_units(self):
+        self.assertRegex(self.ctl("get"), r"(?m)^host +auto \(\d+\.\d [GMT]iB\)")
+
     def test_no_daemon_is_told(self):
         nowhere = {"GPUSHARE_SOCKET": self.daemon.path + ".not"}
         for command in (["status"], ["pause", "all"], ["set", "idle", "10"], ["move", "1", "0"]):

@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -40,9 +41,22 @@ class BrowserTest(BuildTest):
         self.browser.wait("document.querySelectorAll('#hostbar .bar div').length > 0")
         # what the card really does, beside the permission to run
         self.browser.wait(f"document.querySelector('#devices .soft').textContent.includes('busy {BUSY_PERCENT} %')")
-        self.assertEqual(self.text("#devices th")[7:9], ["Allowed", "Busy"])
-        for text in self.text("tbody td:nth-child(9)"):
+        heads = self.text("#devices th")
+        self.assertLess(heads.index("Allowed"), heads.index("Busy"))
+        for text in self.text("tbody td[data-head=Busy]"):
             self.assertRegex(text, r"^\d+ %$")
+        # words are explained, every piece of the bar has its legend, and the page is no wider than any window
+        self.browser.wait("document.querySelectorAll('#devices th[title]').length > 2")
+        pieces = self.browser.evaluate("[...document.querySelectorAll('#devices .bar div')].map(e => e.title.split(':')[0])")
+        legend = "\n".join(self.text("#devices .legend span"))
+        self.assertEqual([piece for piece in pieces if piece not in legend], [])
+        for width in (390, 768, 1280, 1920):
+            self.browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+            time.sleep(1.5)  # the page is drawn anew each second
+            self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), width)
+            outside = f"[...document.querySelectorAll('.state, #devices svg rect')].filter(e => e.getBoundingClientRect().right > {width} + 1).length"
+            self.assertEqual(self.browser.evaluate(outside), 0, width)  # states and the newest side of the timeline are visible
+            self.assertEqual(len(self.text(".state")), 2)
         # turns pass: each of both is seen at the head of the queue, and what each did is on the timeline
         heads = set()
         self.assertTrue(wait_for(lambda: heads.update(t for t in self.text(".queue span") if t.startswith("1. ")) or len(heads) == 2), heads)

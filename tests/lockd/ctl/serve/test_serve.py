@@ -77,6 +77,19 @@ class ServeTest(unittest.TestCase):
         for path in ("/?token=", "/?token=" + "0" * 32, f"/metrics?token={self.token}", f"/?xtoken={self.token}x"):
             self.assertEqual(self.get(path, token=None)[0], 401, path)
 
+    def test_bare_address_tells_how_to_get_in(self):
+        status, head, body = self.get("/", token=None)
+        self.assertEqual(status, 401)
+        self.assertIn("text/html", head)
+        self.assertIn("Open the address that <code>gpusharectl serve</code> printed", body)
+        self.assertNotIn(self.token, body)
+        self.assertNotIn("Open the address", self.get("/status.json", token=None)[2])
+
+    def test_words_are_explained(self):
+        words = json.loads(self.get("/words.json")[2])
+        for word in ("capacity", "leases", "quantum", "pinned", "external", "unprepared"):
+            self.assertIn(" ", words[word])
+
     def test_token_in_the_address_becomes_a_cookie(self):
         status, head, _ = self.get(f"/?token={self.token}", token=None)
         self.assertEqual(status, 303)
