@@ -96,7 +96,7 @@ class Program:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.connect(path)
         self.total, self.demand, self.resident, self.flags, self.switch_ns = total, 0, 0, 0, 0
-        self.moved_out = self.moved_in = self.pinned = 0
+        self.moved_out = self.moved_in = self.pinned = self.host_used = 0
         self.saved = (0, 0, 0)  # bytes: equal, zero, unchanged
         self.target = None
         self.targets = 0
@@ -112,7 +112,8 @@ class Program:
             setattr(self, key, value)
         self.socket.send(state(seq=self.target.seq if self.target else 0, flags=self.flags, total=self.total,
                                demand=self.demand, resident=self.resident, switch_ns=self.switch_ns,
-                               out=self.moved_out, moved_in=self.moved_in, uuid=self.uuid, saved=self.saved, pinned=self.pinned))
+                               out=self.moved_out, moved_in=self.moved_in, uuid=self.uuid, saved=self.saved, pinned=self.pinned,
+                               host_used=self.host_used))
 
     def reconnect(self, timeout=PATIENCE):
         """Comes back to a daemon that was away, with its true state."""

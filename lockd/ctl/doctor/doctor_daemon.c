@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define HOST_LOW_PART 20 /* host memory counts as used up with less than this part of it left */
+
 /* only: there is no other place. */
 static void look_at_folder(struct doctor *doctor, const char *path, bool only)
 {
@@ -129,6 +131,36 @@ static const struct gs_wire_client *client_of(const struct doctor *doctor)
     return NULL;
 }
 
+/* Why a program that has work may wait long: its class, or host memory that is used up. */
+static void look_at_wait(struct doctor *doctor, const struct gs_wire_client *client)
+{
+    const struct gs_wire_daemon *daemon = &doctor->answer.daemon;
+    const uint64_t most =
+        client->host_budget < daemon->host_total ? client->host_budget : daemon->host_total;
+    const bool own = most == client->host_budget;
+    const uint64_t used = own ? client->host_used : daemon->host_used;
+    char text[24], whole[24];
+
+    if (client->class == GS_CLASS_BACKGROUND) {
+        doctor_add(
+            doctor, "program.background",
+            client->condition == GS_CONDITION_WAITS ? DOCTOR_WARN : DOCTOR_INFO,
+            "give it another class if it is to have its turns",
+            "its class is background: it runs only while no other program wants the device");
+        doctor_command(doctor, "gpusharectl set class %d auto", client->pid);
+    }
+    if (most != UINT64_MAX && used >= most - most / HOST_LOW_PART) {
+        doctor_add(
+            doctor, "program.host", DOCTOR_WARN,
+            "raise the setting host, add host memory or a spill file (GPUSHARE_SPILL), or end "
+            "a program; until then programs stay on the card and others wait",
+            "host memory for moved-out memory is used up: %s of %s%s",
+            gs_size_format(used, text, sizeof text), gs_size_format(most, whole, sizeof whole),
+            own ? " for this program" : "");
+        doctor_command(doctor, "gpusharectl get host");
+    }
+}
+
 static void look_at_client(struct doctor *doctor)
 {
     const struct gs_wire_client *client = client_of(doctor);
@@ -160,6 +192,7 @@ static void look_at_client(struct doctor *doctor)
                    "some of its work on the GPU is not controlled by gpushare");
         doctor_command(doctor, "gpusharectl status");
     }
+    look_at_wait(doctor, client);
     if (client->condition == GS_CONDITION_STUCK) {
         doctor_add(doctor, "program.stuck", DOCTOR_FAIL,
                    "check what it computes; programs that fit beside it keep running",

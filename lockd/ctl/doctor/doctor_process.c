@@ -242,6 +242,47 @@ static void look_at_environment(struct doctor *doctor)
         may_not(doctor, proc_path(doctor, "environ", path, sizeof path));
 }
 
+/* The number behind "KEY:" in /proc/PID/status, or the first letter of the text there; 0: not known. */
+static int read_status(const struct doctor *doctor, const char *key)
+{
+    char path[64], line[256];
+    FILE *file = fopen(proc_path(doctor, "status", path, sizeof path), "re");
+    const size_t length = strlen(key);
+    int found = 0;
+
+    while (file != NULL && found == 0 && fgets(line, sizeof line, file) != NULL) {
+        const char *text = line + length + 1;
+
+        if (strncmp(line, key, length) != 0 || line[length] != ':')
+            continue;
+        text += strspn(text, " \t");
+        found = *text >= '0' && *text <= '9' ? (int)strtol(text, NULL, 10) : *text;
+    }
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+/* A process that a signal or a debugger has stopped cannot give its memory up. */
+static void look_at_stop(struct doctor *doctor)
+{
+    const int state = read_status(doctor, "State"), tracer = read_status(doctor, "TracerPid");
+    const int pid = (int)doctor->pid;
+
+    if (state == 'T') {
+        doctor_add(doctor, "process.stopped", DOCTOR_FAIL,
+                   "let it go on; until then it neither runs nor gives up memory",
+                   "process %d is stopped by a signal", pid);
+        doctor_command(doctor, "kill -CONT %d", pid);
+    } else if (tracer != 0) {
+        doctor_add(doctor, "process.traced", state == 't' ? DOCTOR_FAIL : DOCTOR_INFO,
+                   "let it go on in the debugger, or leave the debugger",
+                   "process %d is %s by process %d (a debugger, strace)", pid,
+                   state == 't' ? "stopped" : "watched", tracer);
+        doctor_command(doctor, "ps -o pid,user,args -p %d", tracer);
+    }
+}
+
 void doctor_process(struct doctor *doctor)
 {
     char path[64];
@@ -252,6 +293,7 @@ void doctor_process(struct doctor *doctor)
         doctor_command(doctor, "gpusharectl status");
         return;
     }
+    look_at_stop(doctor);
     look_at_exe(doctor);
     look_at_maps(doctor);
     look_at_environment(doctor);

@@ -11,7 +11,7 @@ import time
 import unittest
 
 from ctl_case import CTL, CtlCase  # first: it leads to the folders above
-from fake import PATIENCE, wait_for
+from fake import GIB, PATIENCE, WANT, Program, wait_for
 
 
 class DoctorTest(CtlCase):
@@ -55,6 +55,32 @@ class DoctorTest(CtlCase):
         _, found = self.findings(str(os.getpid()), code=1)
         self.assertEqual(found["program.connected"]["level"], "ok")
         self.assertEqual(found["program.paused"]["level"], "fail")
+
+    def test_doctor_names_a_stopped_program(self):
+        sleeper = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(sleeper.wait)
+        self.addCleanup(sleeper.kill)
+        _, found = self.findings(str(sleeper.pid), code=1)
+        self.assertNotIn("process.stopped", found)
+        sleeper.send_signal(signal.SIGSTOP)
+        os.waitpid(sleeper.pid, os.WUNTRACED)
+        _, found = self.findings(str(sleeper.pid), code=1)
+        self.assertEqual((found["process.stopped"]["level"], found["process.stopped"]["command"]), ("fail", f"kill -CONT {sleeper.pid}"))
+
+    def test_doctor_names_background_and_host_memory(self):
+        own = str(os.getpid())
+        _, found = self.findings(own)
+        self.assertNotIn("program.background", found)
+        self.assertNotIn("program.host", found)
+        self.ctl("set", "class", own, "background")
+        self.ctl("set", "host", "1GiB")
+        program = Program(self.daemon.path, "greedy")
+        self.addCleanup(program.close)
+        program.say(flags=WANT, demand=GIB, host_used=GIB)
+        wait_for(lambda: json.loads(self.ctl("status", "--json"))["daemon"]["host_used"] >= GIB, PATIENCE, "the report")
+        _, found = self.findings(own)
+        self.assertIn("background", found["program.background"]["text"])
+        self.assertEqual(found["program.host"]["level"], "warn")
 
     def test_stopped_daemon_is_told_within_its_time(self):
         self.daemon.process.send_signal(signal.SIGSTOP)
