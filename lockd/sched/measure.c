@@ -18,18 +18,34 @@
  * program says less, since the driver itself corrects a value that is too low. A program in which an allocation is under way has
  * no figure of free memory to say, so it neither agrees nor denies.
  *
+ * Where the daemon can ask the card itself (sched_card), its answers take the place of the programs'
+ * figures. An answer is compared with external in the same way as a report; two in a row settle it.
+ *
+ * Claims of memory are bounded, too, where several users have programs. Together they cannot be
+ * more than the bytes in use: by the card, or else by the report of another user's program. If
+ * they are, twice in a row, a program is believed as far as the card shows memory of its process. Where
+ * that is not known, a program that should have left and has not pays for the excess.
+ *
  * The memory of a program whose connection has ended is not external for the next few seconds
  * either: the program has lost its connection and comes back, or the driver clears up after
  * it.
  */
 #include "lockd/sched/measure.h"
 
+#include "lockd/sched/books.h"
 #include "lockd/sched/device.h"
 
 #include <string.h>
 
 #define ASKED     8                 /* programs at a time */
 #define ASK_PAUSE (250 * NS_PER_MS) /* so that a liar does not keep the others busy */
+
+#define CARD_FRESH    (5000 * NS_PER_MS) /* an older answer of the card does not count */
+#define CARD_PAUSE    (1000 * NS_PER_MS) /* between two questions; */
+#define DOUBT_PAUSE   (250 * NS_PER_MS)  /* ... while there is a contradiction */
+#define DENIALS       2                  /* in a row; a report may be late once */
+#define AGAINST       (3000 * NS_PER_MS) /* the card's answer to a change has come by then */
+#define CARD_ROUNDING 32                 /* figures agree up to this part of the device */
 
 static uint64_t departed_bytes(const struct sched_device *device)
 {
@@ -143,6 +159,37 @@ static bool is_decided(const struct sched_member *member, bool rise, uint64_t no
            now - open->ask_at >= EXTERNAL_UNSAID;
 }
 
+static void note_contradiction(struct sched_member *member)
+{
+    struct sched_client *client = member->client;
+
+    if (!member->evidence.named && lockd_list_empty(&client->contradicted))
+        lockd_list_append(&client->sched->contradicted, &client->contradicted);
+    member->evidence.named = true;
+}
+
+static bool card_answers(const struct sched_device *device, uint64_t now)
+{
+    return device->measure.several && device->measure.card_at != 0 &&
+           now - device->measure.card_at < CARD_FRESH;
+}
+
+/* The card knows better. A report that goes on to contradict it is a lie. */
+static void compare_with_card(struct sched_member *member, uint64_t least, uint64_t most,
+                              uint64_t now)
+{
+    const struct sched_device *device = member->device;
+    const uint64_t known = device->measure.external,
+                   spare = device->measure.total / CARD_ROUNDING;
+
+    if (least <= known + spare && known <= most + spare)
+        member->evidence.against = 0;
+    else if (member->evidence.against == 0)
+        member->evidence.against = now;
+    else if (now - member->evidence.against >= AGAINST)
+        note_contradiction(member);
+}
+
 /* Somebody says that external is at least and at most so much. */
 static void weigh_report(struct sched_member *member, uint64_t least, uint64_t most,
                          uint64_t now)
@@ -152,10 +199,14 @@ static void weigh_report(struct sched_member *member, uint64_t least, uint64_t m
     const uint64_t known = device->measure.external, value = known < least ? least : most;
     const bool rise = known < least;
 
+    if (card_answers(device, now)) {
+        compare_with_card(member, least, most, now);
+        return;
+    }
     if (least <= known && known <= most) {
         if (open->by != NULL && open->asked && open->foreign &&
             is_of_another_user(member, open->by) && (open->value < least || open->value > most))
-            device->sched->contradicted = open->by->client;
+            note_contradiction(open->by);
         if (open->asked && (open->by == member || open->value < least || open->value > most))
             open->by = NULL;
         device->measure.backed |= member->client->user != device->measure.backed_by;
@@ -201,6 +252,36 @@ static void ask_anybody(struct sched_device *device)
     }
 }
 
+/* Something should have left, or claims are in doubt, and only programs can tell whether there is room
+ * for them: when to ask. */
+static uint64_t time_to_judge(const struct sched_device *device)
+{
+    const struct sched_device_measure *measure = &device->measure;
+
+    if (!measure->several || measure->card_at != 0)
+        return LOCKD_NEVER;
+    if (measure->denied != 0)
+        return measure->judge_asked + DOUBT_PAUSE;
+    return lockd_list_empty(&device->books.stopping) ? LOCKD_NEVER
+                                                     : measure->judge_asked + SILENT;
+}
+
+static void ask_to_judge(struct sched_device *device, uint64_t now)
+{
+    uint32_t asked = 0;
+
+    device->measure.judge_asked = now;
+    lockd_list_each (at, &device->members) {
+        struct sched_member *member = sched_member_of(at, of_device);
+
+        if (!can_tell(member) || !lockd_list_empty(&member->books.stopping))
+            continue;
+        ask_member(member);
+        if (++asked == ASKED)
+            return;
+    }
+}
+
 static uint64_t time_to_ask(const struct sched_doubt *open)
 {
     return open->by == NULL ? LOCKD_NEVER : open->asked ? open->again_at : open->ask_at;
@@ -208,7 +289,7 @@ static uint64_t time_to_ask(const struct sched_doubt *open)
 
 uint64_t sched_measure_deadline(const struct sched_device *device)
 {
-    return sched_min(time_to_ask(&device->measure.doubt),
+    return sched_min(sched_min(time_to_ask(&device->measure.doubt), time_to_judge(device)),
                      departed_bytes(device) != 0
                          ? device->measure.departed.since + DEPARTED_WINDOW
                          : LOCKD_NEVER);
@@ -222,6 +303,8 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
 
     if (expire_departed(device, now))
         ask_anybody(device);
+    if (now >= time_to_judge(device))
+        ask_to_judge(device, now);
     if (now < time_to_ask(open))
         return;
     open->foreign = device->measure.several;
@@ -266,27 +349,46 @@ void sched_measure_forget(const struct sched_member *member, uint64_t now)
     add_departed(member->device, has_now(member), now);
 }
 
-/* Contexts and the like are counted in whole steps. After a restart it can be told only when
- * all that held something from an earlier daemon have come back. */
+/* What external is at least and at most if so much is free. Contexts and the like are counted in
+ * whole steps. */
+static void bound_external(const struct sched_device *device, uint64_t device_free,
+                           uint64_t *least, uint64_t *most)
+{
+    const uint64_t used = sched_less(device->measure.total, device_free),
+                   sure = device->books.sum.resident - device->books.sum.unsure;
+
+    *most = sched_min(steps_up(sched_less(used, sure)), device->measure.total);
+    *least =
+        sched_min(steps_up(sched_less(sched_less(used, sure),
+                                      device->books.sum.unsure_most + departed_bytes(device))),
+                  device->measure.total);
+}
+
+/* After a restart it can be told only when all that held something from an earlier daemon have
+ * come back. */
+static bool is_settling(const struct sched_device *device, uint64_t now)
+{
+    return device->measure.restarted && now - device->sched->created < RESTART_WINDOW;
+}
+
 static void measure_external(struct sched_member *member, uint64_t device_free, uint64_t now)
 {
     struct sched_device *device = member->device;
-    const uint64_t used = sched_less(device->measure.total, device_free),
-                   sure = device->books.sum.resident - device->books.sum.unsure,
-                   most = sched_less(used, sure),
-                   least =
-                       sched_less(most, device->books.sum.unsure_most + departed_bytes(device));
+    uint64_t least, most;
 
-    if (device->measure.restarted && now - device->sched->created < RESTART_WINDOW)
+    if (is_settling(device, now))
         return;
-    device->measure.beyond_total = sched_less(device_free + sure, device->measure.total);
+    bound_external(device, device_free, &least, &most);
+    if (!card_answers(device, now))
+        device->measure.beyond_total =
+            sched_less(device_free + device->books.sum.resident - device->books.sum.unsure,
+                       device->measure.total);
     if (!device->measure.measured) {
-        set_external(member, sched_min(steps_up(least), device->measure.total));
+        set_external(member, least);
         device->measure.measured = true;
         return;
     }
-    weigh_report(member, sched_min(steps_up(least), device->measure.total),
-                 sched_min(steps_up(most), device->measure.total), now);
+    weigh_report(member, least, most, now);
 }
 
 void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t now)
@@ -320,6 +422,8 @@ static void set_total(struct sched_device *device, uint64_t total)
         sched_agenda_settle_gang(sched_party_of(at, of_device)->gang);
 }
 
+/* The largest total that is said by a program that measures, which has no limit of its own; else the
+ * largest of all. The card is no larger than it says itself. */
 void sched_measure_recount(struct sched_device *device)
 {
     uint64_t total = 0;
@@ -328,11 +432,14 @@ void sched_measure_recount(struct sched_device *device)
     lockd_list_each (at, &device->members) {
         const struct sched_member *member = sched_member_of(at, of_device);
 
-        if (member->report.total == device->measure.total)
-            return;
-        total = sched_max(total, member->report.total);
+        if (member->report.measures && !measures)
+            total = 0;
         measures = measures || member->report.measures;
+        if (member->report.measures == measures)
+            total = sched_max(total, member->report.total);
     }
+    if (device->measure.several && device->measure.card_at != 0)
+        total = sched_min(total, device->measure.card_total);
     if (total == 0)
         return;
     set_total(device, total);
@@ -342,18 +449,176 @@ void sched_measure_recount(struct sched_device *device)
     }
 }
 
-/* The device is as large as the largest total that anybody says: a lower one is somebody's own
- * limit and bounds nobody else. */
-static void take_total(struct sched_member *member, uint64_t total)
+static void take_total(struct sched_member *member, uint64_t total, bool measures)
 {
-    struct sched_device *device = member->device;
-    const uint64_t before = member->report.total;
-
+    if (total == member->report.total && measures == member->report.measures)
+        return;
     member->report.total = total;
-    if (total > device->measure.total)
-        set_total(device, total);
-    else if (before == device->measure.total && total < before)
-        sched_measure_recount(device);
+    member->report.measures = measures;
+    sched_measure_recount(member->device);
+}
+
+/* --- claims --- */
+
+static void believe_most(struct sched_member *member, uint64_t most, uint64_t now)
+{
+    member->evidence.most = most;
+    if (member->report.resident == sched_min(member->report.claimed, most))
+        return;
+    sched_books_time(member, now);
+    member->report.resident = sched_min(member->report.claimed, most);
+    sched_books_member(member, now);
+    sched_agenda_touch(member);
+}
+
+/* The part of a claim that may be the wrong one: of those of one kind after the other. */
+static uint64_t doubtful_part(const struct sched_member *member, bool by_process,
+                              uint64_t excess, uint64_t now)
+{
+    const uint64_t claim = member->evidence.least, shown = member->evidence.shown,
+                   spare = member->device->measure.total / CARD_ROUNDING;
+    const bool beyond_process = shown != UINT64_MAX && claim > shown + spare;
+
+    if (excess == 0 || beyond_process != by_process)
+        return 0;
+    if (by_process)
+        return claim - shown;
+    return sched_less(now, member->books.owes) >= SILENT ? sched_min(claim, excess) : 0;
+}
+
+static uint64_t deny_claim(struct sched_member *member, bool by_process, uint64_t excess,
+                           uint64_t now)
+{
+    const uint64_t part = doubtful_part(member, by_process, excess, now);
+
+    if (part == 0)
+        return excess;
+    member->device->measure.denied++;
+    member->evidence.denied_at = now;
+    if (++member->evidence.denied >= DENIALS) {
+        note_contradiction(member);
+        believe_most(member, member->evidence.least - part, now);
+    }
+    return sched_less(excess, part);
+}
+
+/* So many bytes of the device are in use, says the card, or that program. */
+static void judge_claims(struct sched_device *device, uint64_t used,
+                         const struct sched_member *by, uint64_t now)
+{
+    const uint64_t spare = device->measure.total / CARD_ROUNDING;
+    uint64_t claims = 0, excess;
+
+    lockd_list_each (at, &device->members) {
+        const struct sched_member *member = sched_member_of(at, of_device);
+
+        if (member->books.share.unsure_most == 0)
+            claims += member->evidence.least;
+    }
+    excess = claims > used + spare && device->measure.several ? claims - used : 0;
+    device->measure.denied = 0;
+    for (int by_process = 1; by_process >= 0; by_process--) {
+        lockd_list_each (at, &device->members) {
+            struct sched_member *member = sched_member_of(at, of_device);
+
+            if (by == NULL || is_of_another_user(member, by))
+                excess = deny_claim(member, by_process, excess, now);
+        }
+    }
+    lockd_list_each (at, &device->members) {
+        struct sched_member *member = sched_member_of(at, of_device);
+
+        member->evidence.least = member->report.claimed;
+        if ((by != NULL && !is_of_another_user(member, by)) ||
+            member->evidence.denied_at == now)
+            continue;
+        member->evidence.denied = 0;
+        believe_most(member, UINT64_MAX, now);
+    }
+}
+
+/* Where the card cannot be asked, programs of other users tell what is in use. */
+static void judge_by_report(struct sched_member *by, uint64_t device_free, uint64_t now)
+{
+    struct sched_device *device = by->device;
+    const uint64_t used = sched_less(device->measure.total, device_free);
+
+    if (!device->measure.several || card_answers(device, now) || !can_tell(by) ||
+        now - by->evidence.judged_at < DOUBT_PAUSE ||
+        (device->measure.denied == 0 &&
+         device->books.sum.resident - device->books.sum.unsure <= used))
+        return;
+    by->evidence.judged_at = now;
+    judge_claims(device, used, by, now);
+}
+
+/* --- the card --- */
+
+/* Two answers in a row that external is more, or less, settle that. */
+static void weigh_card(struct sched_device *device, uint64_t device_free, uint64_t now)
+{
+    struct sched_device_measure *measure = &device->measure;
+    const uint64_t known = measure->external;
+    uint64_t least, most;
+    bool rises;
+
+    if (is_settling(device, now))
+        return;
+    bound_external(device, device_free, &least, &most);
+    measure->measured = true;
+    measure->beyond_total = 0;
+    if (least <= known && known <= most) {
+        measure->card_denies = 0;
+        return;
+    }
+    rises = known < least;
+    if (measure->card_denies == 0 || measure->card_rises != rises) {
+        measure->card_denies = 0;
+        measure->card_value = rises ? least : most;
+    }
+    measure->card_rises = rises;
+    measure->card_value =
+        rises ? sched_min(measure->card_value, least) : sched_max(measure->card_value, most);
+    if (++measure->card_denies < DENIALS)
+        return;
+    measure->card_denies = 0;
+    measure->external = measure->card_value;
+    measure->backed = true;
+    measure->doubt.by = NULL;
+}
+
+void sched_measure_card(struct sched_device *device, const struct sched_card *card,
+                        uint64_t now)
+{
+    lockd_list_each (at, &device->members) {
+        struct sched_member *member = sched_member_of(at, of_device);
+
+        member->evidence.shown = card->shown(card->context, member->client->owner);
+    }
+    device->measure.card_at = now;
+    device->measure.card_total = card->total;
+    sched_measure_recount(device);
+    judge_claims(device, sched_less(card->total, card->free), NULL, now);
+    if (device->measure.several)
+        weigh_card(device, card->free, now);
+}
+
+uint64_t sched_card_pause(const struct sched *sched, uint64_t now_ns)
+{
+    uint64_t pause = LOCKD_NEVER;
+
+    lockd_list_each (at, &sched->devices) {
+        const struct sched_device *device = lockd_entry(at, struct sched_device, link);
+
+        if (!device->measure.several)
+            continue;
+        pause = sched_min(pause, !card_answers(device, now_ns) ||
+                                         device->measure.card_denies != 0 ||
+                                         device->measure.denied != 0
+                                     ? DOUBT_PAUSE
+                                     : CARD_PAUSE);
+    }
+    return pause;
 }
 
 void sched_measure_report(struct sched_member *member, const struct gs_wire_state *state,
@@ -361,20 +626,25 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
 {
     struct sched_device *device = member->device;
 
-    member->report.measures = member->report.measures || state->device_free != UINT64_MAX;
-    take_total(member, state->device_total);
+    take_total(member, state->device_total,
+               member->report.measures || state->device_free != UINT64_MAX);
     memcpy(device->identity.name, state->device_name, sizeof device->identity.name);
     device->identity.name[sizeof device->identity.name - 1] = '\0';
-    if (state->device_free != UINT64_MAX)
-        measure_external(member, state->device_free, now);
+    if (state->device_free == UINT64_MAX)
+        return;
+    judge_by_report(member, state->device_free, now);
+    measure_external(member, state->device_free, now);
 }
 
 bool sched_next_contradicted(struct sched *sched, void **owner)
 {
-    if (sched->contradicted == NULL)
+    struct sched_client *client;
+
+    if (lockd_list_empty(&sched->contradicted))
         return false;
-    *owner = sched->contradicted->owner;
-    sched->contradicted = NULL;
+    client = lockd_entry(sched->contradicted.next, struct sched_client, contradicted);
+    lockd_list_remove(&client->contradicted);
+    *owner = client->owner;
     return true;
 }
 

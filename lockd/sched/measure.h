@@ -12,6 +12,9 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
 /* The driver had not so many bytes for it, when it had what it says. A member that is short
  * moves memory and so does not measure; this report is known before the next measurement. */
 void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t now);
+/* sched_card() */
+void sched_measure_card(struct sched_device *device, const struct sched_card *card,
+                        uint64_t now);
 /* Asks members that can tell, when it is time to. */
 void sched_measure_ask(struct sched_device *device, uint64_t now);
 /* One that said how large the device is says something else now, or has left. */

@@ -63,12 +63,27 @@ struct sched_member_report {
     uint32_t flags;  /* GS_STATE_* */
     uint32_t echoed; /* newest seq taken over */
     uint64_t demand, resident, pinned;
+    uint64_t
+        claimed; /* resident as it says; resident is no more than the card leaves room for */
     uint64_t pinned_graphs, pinned_arrays, shared; /* parts of pinned */
     uint64_t over;                                 /* beyond the card, in none of these */
     uint64_t total; /* of the device, or the program's own limit */
     bool measures;  /* ... no limit: it has said what the driver calls free */
     uint64_t moved_out, moved_in, calls, switch_ns;
     struct gs_wire_saved saved;
+};
+
+/* What the card says of a member's reports: measure.c. */
+struct sched_member_evidence {
+    uint64_t shown; /* bytes of its process on the card; UINT64_MAX: not known */
+    uint64_t least; /* that it has claimed since the card was last looked at */
+    uint64_t most;  /* that it is believed to have; UINT64_MAX: whatever it claims */
+    uint64_t
+        judged_at;    /* when its figure of free memory was last held against others' claims */
+    uint64_t against; /* since when its figures of free memory contradict the card; 0 */
+    uint64_t denied_at; /* when a look last left no room for its claim, */
+    uint32_t denied;    /* ... so many in a row */
+    bool named;         /* the caller was told, or is to be */
 };
 
 /* The newest target, and those before it: send.c. */
@@ -318,6 +333,13 @@ struct sched_device_measure {
     uint64_t settle_until; /* clients of an earlier daemon are still coming back */
     struct sched_doubt doubt;
     struct sched_departed departed;
+    uint64_t card_at;     /* when the card last answered; 0: never */
+    uint64_t judge_asked; /* when programs were last asked whether there is room for claims */
+    uint64_t card_total;  /* bytes that it has; UINT64_MAX: not known */
+    uint32_t card_denies; /* its answers in a row that external contradicts, on one side */
+    bool card_rises;
+    uint64_t card_value; /* what external is by these answers */
+    uint32_t denied;     /* members whose claims the last look left no room for */
 };
 
 /* Room on a device for a program that is about to come: settings.c. */

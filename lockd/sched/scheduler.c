@@ -123,6 +123,7 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     member->quota = client->quota_next;
     client->quota_next = UINT64_MAX;
     member->sent.host = UINT64_MAX;
+    member->evidence.shown = member->evidence.least = member->evidence.most = UINT64_MAX;
     member->books.owes = member->books.offered = LOCKD_NEVER;
     member->last_run = ++device->clock;
     member->sent.given = member->budget = came_with(device, state, now);
@@ -240,7 +241,8 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
                          uint64_t now)
 {
     /* it cannot have more than it was ever given, whatever it says */
-    const uint64_t resident = sched_min(state->resident, member->sent.given);
+    const uint64_t claimed = sched_min(state->resident, member->sent.given),
+                   resident = sched_min(claimed, member->evidence.most);
 
     if (resident > member->report.resident &&
         (!member->party->turn.begun || resident > member->books.most))
@@ -255,6 +257,8 @@ static void take_figures(struct sched_member *member, const struct gs_wire_state
         sched_together_grew(member->party->gang);
     member->report.demand = sched_max(state->demand, resident);
     member->report.resident = resident;
+    member->report.claimed = claimed;
+    member->evidence.least = sched_min(member->evidence.least, claimed);
     member->report.pinned = state->pinned;
     member->report.shared = state->shared;
     member->report.pinned_graphs = state->pinned_graphs;
@@ -340,6 +344,7 @@ struct sched_client *sched_client_add(struct sched *sched, void *owner)
     client->limit = client->quota_next = UINT64_MAX;
     client->host.budget = client->host.told = UINT64_MAX;
     lockd_list_init(&client->members);
+    lockd_list_init(&client->contradicted);
     lockd_list_init(&client->of_group);
     lockd_list_append(&sched->clients, &client->link);
     return client;
@@ -356,8 +361,7 @@ void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_
         sched_device_free_unused(device);
     }
     sched->background -= client->class == GS_CLASS_BACKGROUND ? 1 : 0;
-    if (sched->contradicted == client)
-        sched->contradicted = NULL;
+    lockd_list_remove(&client->contradicted);
     sched_host_forget(client);
     sched_group_client_gone(client);
     lockd_list_remove(&client->link);
@@ -453,6 +457,7 @@ struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns)
     lockd_list_init(&sched->claims);
     lockd_list_init(&sched->totals);
     lockd_list_init(&sched->forming.gangs);
+    lockd_list_init(&sched->contradicted);
     return sched;
 }
 

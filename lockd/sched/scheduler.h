@@ -119,6 +119,19 @@ enum sched_claimed sched_claimed(const struct sched *sched, const uint8_t *uuid)
 /* How much host memory the machine has left for whatever comes, bytes. To be called at the
  * start and every few seconds; never called: no limit, but settings.host. */
 void sched_host(struct sched *sched, uint64_t available, uint64_t now_ns);
+/* A device as the driver knows it, asked by another way than through the programs. */
+struct sched_card {
+    uint8_t uuid[16];
+    uint64_t total, free; /* bytes */
+    /* bytes there of the process of that program; UINT64_MAX: not known */
+    uint64_t (*shown)(const void *context, const void *owner);
+    const void *context;
+};
+/* From now on, and for some seconds, the reports of the programs there count as far as they agree with
+ * the card. The figures are newer than the last call. */
+void sched_card(struct sched *sched, const struct sched_card *card, uint64_t now_ns);
+/* How often the card is to be asked, ns; LOCKD_NEVER: there is no use for it. */
+uint64_t sched_card_pause(const struct sched *sched, uint64_t now_ns);
 void sched_set(struct sched *sched, const struct sched_settings *settings, uint64_t now_ns);
 void sched_tick(struct sched *sched, uint64_t now_ns);
 
@@ -133,8 +146,7 @@ struct sched_apart {
 
 /* Takes the next group that has become too large; false when there is none. */
 bool sched_next_apart(struct sched *sched, struct sched_apart *apart);
-/* Takes a program whose word on the memory of a device contradicts that of another user's program,
- * and is not used; false when there is none. owner: as given to sched_client_add(). */
+/* Takes a program whose reports contradict the card, or another user's programs, and are not used; false when there is none. owner: as given to sched_client_add(). */
 bool sched_next_contradicted(struct sched *sched, void **owner);
 /* When sched_tick() must be called; LOCKD_NEVER: only after an event. */
 uint64_t sched_deadline(const struct sched *sched);

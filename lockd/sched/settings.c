@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * settings.c: what people set, for the daemon and for one client; and what is claimed for programs
- * that are about to come. Each change takes effect with the plan that follows it. Owns the claims.
+ * settings.c: what people set, for the daemon and for one client; what is claimed for programs
+ * that are about to come; and what the card says of itself. Each change takes effect with the plan that follows it. Owns the claims.
  */
 #include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/evict.h"
 #include "lockd/sched/gang.h"
 #include "lockd/sched/lease.h"
+#include "lockd/sched/measure.h"
 #include "lockd/sched/plan.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
@@ -241,6 +242,16 @@ void sched_host(struct sched *sched, uint64_t available, uint64_t now_ns)
     sched->host.available = available;
     sched->host.changed = true;
     sched_plan_pending(sched, now_ns);
+}
+
+void sched_card(struct sched *sched, const struct sched_card *card, uint64_t now_ns)
+{
+    struct sched_device *device = find_device(sched, card->uuid);
+
+    if (device == NULL)
+        return;
+    sched_measure_card(device, card, now_ns);
+    sched_plan(device, now_ns);
 }
 
 struct sched_host_info sched_host_info(const struct sched *sched)

@@ -57,6 +57,7 @@ struct sched_member {
     bool beyond;         /* what it lacks is to lie beyond the card, in this turn: stop.c */
     struct sched_member_agenda agenda;
     struct sched_member_report report;
+    struct sched_member_evidence evidence;
     struct sched_member_sent sent;
     struct sched_member_books books;
     struct sched_member_time time;
@@ -148,6 +149,7 @@ struct sched_device {
 
 struct sched_client {
     struct lockd_list link, members;
+    struct lockd_list contradicted; /* on sched->contradicted */
     struct sched *sched;
     struct sched_gang *gang; /* from its first state on, and its group */
     struct sched_group *in_group;
@@ -175,9 +177,10 @@ struct sched {
     uint64_t groups_at;       /* when a group may come together again */
     bool groups_unsaid;
     uint64_t group_numbers;
-    struct sched_client *contradicted; /* measure.c: the caller has not been told; NULL */
-    uint32_t giving_way;               /* gangs */
-    uint32_t background;               /* clients of that class */
+    struct lockd_list
+        contradicted;    /* clients of which the caller has not been told: measure.c */
+    uint32_t giving_way; /* gangs */
+    uint32_t background; /* clients of that class */
     struct sched_host host;
     struct sched_forming forming;
 };
@@ -193,7 +196,8 @@ static inline uint64_t sched_member_hold(const struct sched_member *member)
  * of it. */
 static inline uint64_t sched_need(const struct sched_member *member)
 {
-    const bool stays = member->books.refuses && !member->party->turn.held;
+    const bool stays = (member->books.refuses || member->evidence.most != UINT64_MAX) &&
+                       !member->party->turn.held;
 
     return sched_min(stays ? sched_member_hold(member) : member->report.demand,
                      member->device->space.capacity);

@@ -67,8 +67,9 @@ void lockd_remarks_contradicted(struct lockd_server *server)
     void *owner;
 
     while (sched_next_contradicted(server->scheduler, &owner))
-        lockd_remarks_say(owner, "its reports of free GPU memory contradict those of another "
-                                 "user's programs, and are not used");
+        lockd_remarks_say(owner,
+                          "its reports of GPU memory contradict the GPU, or another user's "
+                          "programs, and are not used");
 }
 
 void lockd_remarks_apart(struct lockd_server *server)

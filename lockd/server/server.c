@@ -13,6 +13,7 @@
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/server/admit.h"
+#include "lockd/server/card.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/handover.h"
@@ -204,6 +205,7 @@ uint64_t lockd_server_tend(struct lockd_server *server)
 
     next = sooner_of(lockd_hostwatch_tend(server, now), lockd_quota_tend(server, now));
     next = sooner_of(next, lockd_relations_tend(server, now));
+    next = sooner_of(next, lockd_card_tend(server, now));
     if (now >= sched_deadline(server->scheduler))
         sched_tick(server->scheduler, now);
     lockd_targets_send(server);
@@ -306,6 +308,7 @@ void lockd_server_deinit(struct lockd_server *server)
         lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
     lockd_handover_deinit(server);
     lockd_closer_deinit(server);
+    lockd_card_deinit(&server->cards);
     lockd_users_deinit(&server->users);
     lockd_relations_deinit(server);
     sched_free(server->scheduler);

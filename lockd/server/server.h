@@ -13,6 +13,7 @@
 #include "lockd/move/move.h"
 #include "lockd/sched/scheduler.h"
 #include "lockd/server/admit.h"
+#include "lockd/server/card.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/connection.h"
 #include "lockd/server/handover.h"
@@ -63,6 +64,7 @@ struct lockd_server {
     struct lockd_loop loop;
     struct lockd_accounts accounts;
     struct lockd_admission admission;
+    struct lockd_cards cards;
     struct lockd_connections connections;
     struct lockd_list users;
     struct lockd_closers closers;

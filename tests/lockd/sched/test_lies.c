@@ -327,11 +327,87 @@ static void external_of_two_users_that_agree_counts(void **state)
     assert_true(device_of(h)->measure.external == 2 * GIB);
 }
 
+/* The card shows nothing of 8's process, and of the others what they say. */
+static uint64_t shows(const void *context, const void *owner)
+{
+    const struct harness *h = context;
+    const struct harness_client *c = owner;
+
+    return c == &h->client[8] ? 0 : c->state.resident;
+}
+
+static void card_says(struct harness *h, uint64_t free_bytes)
+{
+    const struct sched_card card = {
+        .total = h->total, .free = free_bytes, .shown = shows, .context = h};
+
+    pass_time(h, 1000 * MS);
+    sched_card(h->sched, &card, h->now);
+    harness_take(h);
+}
+
+/* 8 got memory in its turn, and says for ever that it has it. */
+static void lies_of_memory_that_the_card_does_not_show_count_nothing(void **state)
+{
+    struct harness *h = *state;
+    void *owner;
+
+    is_of_user(h, 8, 7);
+    is_of_user(h, 0, 1);
+    run_with(h, 8, 9 * GIB);
+    say_state(h, 8, 0, 9 * GIB, 9 * GIB);
+    say_state(h, 0, W, 6 * GIB, 0);
+    assert_true(sched_card_pause(h->sched, h->now) < 1000 * MS); /* it has not answered yet */
+    card_says(h, 10 * GIB);
+    say_state(h, 8, 0, 9 * GIB, 9 * GIB);
+    card_says(h, 10 * GIB);
+    assert_false(sched_next_contradicted(h->sched, &owner)); /* its report may be late */
+    card_says(h, 10 * GIB);
+    assert_true(sched_next_contradicted(h->sched, &owner) && owner == &h->client[8]);
+    assert_true(has_run(h, 0) && h->client[0].target.budget >= 6 * GIB);
+    run_with(h, 0, 6 * GIB);
+    for (int i = 0; i < 10; i++) {
+        say_state(h, 8, 0, 9 * GIB, 9 * GIB);
+        card_says(h, 4 * GIB);
+        assert_true(is_running(h, 0) && h->client[0].target.budget >= 6 * GIB);
+        assert_true(device_of(h)->measure.external == 0);
+    }
+    assert_false(sched_next_contradicted(h->sched, &owner)); /* once is enough */
+}
+
+/* What programs say of free memory, and of the size of the device, does not count beside it. */
+static void lies_of_free_memory_do_not_count_beside_the_card(void **state)
+{
+    struct harness *h = *state;
+    void *owner;
+
+    is_of_user(h, 8, 7);
+    is_of_user(h, 0, 1);
+    h->free_bytes = 9 * GIB;
+    run_with(h, 0, GIB);
+    for (int i = 0; i < 10; i++) {
+        says_lies(h, 8, R | GS_STATE_SHORT);
+        h->client[8].state.device_total = 1ull << 45;
+        h->client[8].state.device_free = 0;
+        harness_report(h, &h->client[8]);
+        harness_take(h);
+        card_says(h, 7 * GIB);
+        assert_true(i < 2 || device_of(h)->measure.external ==
+                                 2 * GIB); /* it is: an answer, and another */
+    }
+    assert_true(device_of(h)->measure.total == h->total);
+    assert_true(device_of(h)->space.short_bytes == 0);
+    assert_true(sched_next_contradicted(h->sched, &owner) && owner == &h->client[8]);
+    assert_false(sched_next_contradicted(h->sched, &owner));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(lies_of_several_programs_of_one_user_bound_no_other),
         scenario(external_of_two_users_that_agree_counts),
+        scenario(lies_of_memory_that_the_card_does_not_show_count_nothing),
+        scenario(lies_of_free_memory_do_not_count_beside_the_card),
         scenario(lies_small_total_bounds_only_who_says_it),
         scenario(lies_large_total_gives_nobody_more),
         scenario(lies_two_totals_come_to_rest),

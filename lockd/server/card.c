@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * card.c: asks the driver, through NVIDIA's management library, how much memory of each device is
+ * in use, and by which processes. A program can report anything; this it cannot. Nobody is asked
+ * while all programs of each device belong to one user. State: struct lockd_cards. One thread, and
+ * nothing waits: an answer is read when the next question is sent.
+ */
+#include "lockd/server/card.h"
+
+#include "lockd/base/log.h"
+#include "lockd/nvml/nvml.h"
+#include "lockd/server/server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ABSENT_NS 10000000000u /* 10 s: lockd/nvml itself tries again after a minute */
+
+struct card_look {
+    const struct nvml_table *table;
+    const struct nvml_gpu *gpu;
+    bool lists; /* it knows the numbers that processes have here */
+};
+
+static uint64_t look_up_process(const struct card_look *look,
+                                const struct lockd_connection *connection)
+{
+    const struct nvml_process *process;
+
+    if (connection->peer.foreign || connection->peer.pid <= 0)
+        return UINT64_MAX;
+    process = nvml_process(look->table, look->gpu, (int32_t)connection->peer.pid);
+    if (process == NULL)
+        return look->lists ? 0 : UINT64_MAX;
+    return process->memory == NVML_BYTES_UNKNOWN ? UINT64_MAX : process->memory;
+}
+
+static uint64_t show_process(const void *context, const void *owner)
+{
+    return look_up_process(context, owner);
+}
+
+/* Whether any program's process is listed there with its memory: then the numbers are those of this
+ * pid namespace, and a process that is not listed has no memory there. */
+static bool lists_processes(const struct lockd_server *server, const struct card_look *look)
+{
+    lockd_list_each (at, &server->connections.all) {
+        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (each->client != NULL && look_up_process(look, each) != UINT64_MAX)
+            return true;
+    }
+    return false;
+}
+
+/* The 16 bytes of "GPU-" and 32 hexadecimal digits, with '-' anywhere between them. */
+static bool read_uuid(const char *text, uint8_t uuid[16])
+{
+    unsigned byte;
+
+    if (strncmp(text, "GPU-", 4) != 0)
+        return false;
+    text += 4;
+    for (int i = 0; i < 16; i++, text += 2) {
+        text += *text == '-';
+        if (sscanf(text, "%2x", &byte) != 1) /* NOLINT(cert-err34-c): two digits */
+            return false;
+        uuid[i] = (uint8_t)byte;
+    }
+    return true;
+}
+
+static void tell_card(struct lockd_server *server, const struct nvml_table *table,
+                      const struct nvml_gpu *gpu, uint64_t now)
+{
+    struct card_look look = {.table = table, .gpu = gpu};
+    struct sched_card card = {.total = gpu->total, .shown = show_process, .context = &look};
+
+    if (gpu->total == NVML_BYTES_UNKNOWN || gpu->used == NVML_BYTES_UNKNOWN ||
+        gpu->used > gpu->total || !read_uuid(gpu->uuid, card.uuid))
+        return;
+    card.free = gpu->total - gpu->used;
+    look.lists = gpu->lists == 1 && lists_processes(server, &look);
+    sched_card(server->scheduler, &card, now);
+}
+
+static void stop_asking(struct lockd_cards *cards)
+{
+    nvml_close(cards->nvml);
+    cards->nvml = NULL;
+}
+
+uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
+{
+    struct lockd_cards *cards = &server->cards;
+    const uint64_t pause = sched_card_pause(server->scheduler, now);
+    const struct nvml_table *table;
+    const char *remark;
+
+    if (pause == LOCKD_NEVER) {
+        stop_asking(cards);
+        return LOCKD_NEVER;
+    }
+    if (now < cards->at)
+        return cards->at;
+    if (cards->nvml == NULL)
+        cards->nvml = nvml_open(NVML_NEVER_WAITS);
+    table = nvml_look(cards->nvml);
+    for (uint32_t i = 0; table != NULL && i < table->gpu_count; i++)
+        tell_card(server, table, &table->gpus[i], now);
+    remark = nvml_remark(cards->nvml);
+    if (remark != NULL)
+        lockd_log(LOCKD_LOG_WARNING, "%s", remark);
+    cards->at = now + (nvml_descriptor(cards->nvml) < 0 ? ABSENT_NS : pause);
+    return cards->at;
+}
+
+void lockd_card_deinit(struct lockd_cards *cards)
+{
+    stop_asking(cards);
+}

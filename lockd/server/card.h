@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * card.h: what the driver itself says of the devices' memory (lockd/nvml), for the scheduler.
+ */
+#ifndef GS_LOCKD_SERVER_CARD_H
+#define GS_LOCKD_SERVER_CARD_H
+
+#include <stdint.h>
+
+struct lockd_server;
+struct nvml;
+
+struct lockd_cards {
+    struct nvml *nvml; /* NULL: nobody is asked at present */
+    uint64_t at;       /* when to ask next */
+};
+
+/* Asks when it is time to, and tells the scheduler the newest answer. Returns when to ask again. */
+uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now);
+void lockd_card_deinit(struct lockd_cards *cards);
+
+#endif

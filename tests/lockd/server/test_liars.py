@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of another user that answer every target and lie in their reports, beside a real program on the simulated card: it gets
+on, all its bytes are right, and status names a program whose reports contradict the card. With NVIDIA's management library, and
+without. As root, who can be two users.
+
+test_liars.py --build DIR [--reports N] [--seed S] [--liars N]: N reports with random fields, one after the other, beside the real program;
+by hand: --reports 1000000. --compare SECONDS: how many rounds the program makes beside each kind of liar, and beside an honest program
+of its size."""
+import json
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "../../runtime")]
+from card import MIB, OPTIONS, BuildTest, Card, main, wait_for  # noqa: E402
+from fake import MOVING, PARTIAL, RUNNING, SHORT, STUCK, WANT, Program, state  # noqa: E402
+from other_user import AS_OTHER_USER  # noqa: E402  (tests)
+
+CARD = 256 * MIB
+SIZE = CARD * 7 // 10  # of the real program
+
+
+def kept(program):
+    """Takes memory in its turn, as far as it says, and never gives it back."""
+    program.demand = CARD * 15 // 16
+    program.resident = max(program.resident, min(program.demand, program.target.budget if program.target else 0))
+    return {"demand": program.demand, "resident": program.resident, "flags": WANT if program.resident < program.demand else 0}
+
+
+LIES = {
+    "free": {"free": 0},
+    "short": {"flags": WANT | SHORT | RUNNING, "short": CARD, "demand": MIB, "resident": MIB},
+    "pinned": {"pinned": CARD * 15 // 16, "shared": CARD * 15 // 16},
+    "host": {"host_used": 1 << 40, "host_wanted": 1 << 40},
+    "total": {"total": 1 << 40},
+    "small": {"total": MIB},
+    "demand": {"demand": 1 << 45, "flags": WANT},
+    "resident": {"demand": CARD * 15 // 16, "resident": CARD * 15 // 16},
+    "kept": kept,
+}
+NAMED = ("kept",)  # contradicts the card beside any program; the other lies are not believed anyway
+BYTES = (0, MIB, 16 * MIB, CARD // 2, CARD * 15 // 16, CARD, 4 * CARD, 1 << 45)
+
+
+def random_lie(dice):
+    def size():
+        return dice.choice((*BYTES, dice.randrange(CARD)))
+    pinned, host = size(), size()
+    return {"flags": sum(flag for flag in (RUNNING, WANT, MOVING, STUCK, SHORT, PARTIAL) if dice.random() < 0.4),
+            "total": dice.choice((CARD, CARD, CARD, 1, MIB, CARD // 2, 1 << 45)), "free": dice.choice((2**64 - 1, size())), "demand": size(),
+            "resident": size(), "short": size(), "pinned": pinned, "shared": dice.choice((0, pinned)), "host_used": host,
+            "host_wanted": size(), "out": size(), "moved_in": size(), "calls": dice.randrange(1 << 20), "switch_ns": dice.randrange(1 << 40)}
+
+
+def lie_on(path, uuid, count, kind, reports, seed):
+    """Lies until it is killed, or has made so many reports (0: any number): each connection about ten times a second, and to each target."""
+    dice = random.Random(seed)
+    programs = [Program(path, f"liar{number}") for number in range(count)]
+    lies = [{} for _ in programs]
+    made = 0
+
+    def say(number):
+        program = programs[number]
+        if kind != "random":
+            lies[number] = LIES[kind](program) if callable(LIES[kind]) else LIES[kind]
+        elif dice.random() < 0.3:  # some lies last
+            lies[number] = random_lie(dice)
+        told = program.target.seq if program.target else 0
+        seq = told if kind != "random" or dice.random() < 0.8 else max(0, told - dice.randrange(4))
+        program.socket.settimeout(None)
+        program.socket.send(state(**{"total": CARD, **lies[number], "seq": seq, "uuid": uuid}))
+
+    while reports == 0 or made < reports:
+        heard = select.select([program.socket for program in programs], [], [], 0 if reports else 0.1)[0]
+        for number, program in enumerate(programs):
+            answers = 0
+            while program.socket in heard and answers < 16 and program.hear(0) is not None:
+                answers += 1
+            for _ in range(max(1, answers)):
+                say(number)
+                made += 1
+
+
+class Scene(Card):
+    """A card with a daemon that serves another user, too."""
+
+    def __init__(self, test, nvml):
+        super().__init__(test.build, memory=str(CARD), daemon=False, SIMCUDA_CONTEXT_MEMORY="4MiB",
+                         SIMCUDA_KERNELS=os.path.join(test.build, "samples", "hog_standin.so"))
+        self.test, self.liars = test, []
+        if nvml:
+            self.environment["LD_LIBRARY_PATH"] += ":" + os.path.join(test.build, "tests", "simcuda", "nvml")
+        os.chown(self.folder, 0, AS_OTHER_USER["group"])
+        os.chmod(self.folder, 0o710)
+        self.start_daemon()
+        self.hog = os.path.join(self.folder, "hog")
+        subprocess.run([os.path.join(test.build, "rewriter", "gpushare-patch"), "-q", "-o", self.hog,
+                        os.path.join(test.build, "samples", "hog")], check=True)
+
+    def __exit__(self, *unused):
+        self.end_liars()
+        super().__exit__(*unused)
+
+    def end_liars(self):
+        for pid in self.liars:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        self.liars = []
+
+    def victim(self, *options, size=SIZE, **more):
+        return self.start([self.hog, "--bytes", str(size), "--chunk", "16MiB", *options], **more)
+
+    def uuid(self):
+        """The card's, from the first program on it."""
+        first = self.victim("--rounds", "1000000", "--seconds", "600", "--quiet", size=MIB)
+        wait_for(lambda: self.status()["devices"])
+        found = self.status()["devices"][0]["uuid"]
+        first.kill()
+        first.communicate()
+        return bytes.fromhex(found.removeprefix("GPU-").replace("-", ""))
+
+    def lie(self, count, kind, reports=0, seed=1):
+        uuid = self.uuid()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                os.setgroups([])
+                os.setresgid(*[AS_OTHER_USER["group"]] * 3)
+                os.setresuid(*[AS_OTHER_USER["user"]] * 3)
+                lie_on(self.socket, uuid, count, kind, reports, seed)
+                code = 0
+            except (EOFError, OSError) as end:
+                print("the daemon hung up on the liar:", repr(end), file=sys.stderr)
+            finally:
+                os._exit(code)
+        self.liars.append(pid)
+        wait_for(lambda: sum(program["name"].startswith("liar") for program in self.programs()) == count)
+
+    def programs(self):
+        return [program for device in self.status()["devices"] for program in device["programs"]]
+
+    def named(self):
+        """Whether status says that a liar's reports are not used."""
+        return any(remark["name"].startswith("liar") and "contradict" in remark["text"] for remark in self.status()["notes"])
+
+    def rounds(self, seconds):
+        out, _ = self.victim("--rounds", "1000000", "--seconds", str(seconds), "--json").communicate()
+        return json.loads(out.strip().split("\n")[-1])["rounds"] if out.strip() else 0
+
+
+class LiarsTest(BuildTest):
+    def setUp(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can be two users")
+
+    def assert_right(self, program):
+        out, err = program.communicate(timeout=600)
+        self.assertEqual((program.returncode, err), (0, ""), out)
+
+    def test_program_beside_each_kind_of_liar(self):
+        for nvml in (True, False):
+            for kind in LIES:
+                if OPTIONS.kind not in ("", kind):
+                    continue
+                with self.subTest(kind=kind, nvml=nvml), Scene(self, nvml) as scene:
+                    scene.lie(OPTIONS.liars, kind)
+                    if kind == "kept":
+                        wait_for(lambda: any(program["resident"] > CARD // 2 for program in scene.programs()))
+                    self.assert_right(scene.victim("--rounds", "10", "--quiet"))
+                    if kind in NAMED:
+                        beside = scene.victim("--rounds", "1000000", "--seconds", "600", "--quiet")
+                        self.assertTrue(wait_for(scene.named))
+                        beside.kill()
+
+    def test_program_beside_random_lies(self):
+        with Scene(self, True) as scene:
+            scene.lie(OPTIONS.liars, "random", OPTIONS.reports, OPTIONS.seed)
+            programs, ended = 0, (0, 0)
+            while ended == (0, 0):
+                self.assert_right(scene.victim("--rounds", "10", "--quiet"))
+                programs += 1
+                ended = os.waitpid(scene.liars[0], os.WNOHANG)
+            scene.liars.clear()
+            self.assertEqual(ended[1], 0)
+            print(f"{programs} programs beside {OPTIONS.reports} reports", file=sys.stderr)
+
+    def test_compare(self):
+        if OPTIONS.compare == 0:
+            self.skipTest("takes long: --compare SECONDS")
+        with Scene(self, True) as scene:
+            other = scene.victim("--rounds", "1000000", "--seconds", "600", "--quiet")
+            print(f"beside an honest program of its size: {scene.rounds(OPTIONS.compare)} rounds", file=sys.stderr)
+            other.kill()
+            print(f"alone: {scene.rounds(OPTIONS.compare)} rounds", file=sys.stderr)
+            for kind in (*LIES, "random"):
+                for count in (1, 2, 100):
+                    scene.lie(count, kind)
+                    before = time.monotonic()
+                    print(f"{kind}, {count}: {scene.rounds(OPTIONS.compare)} rounds in {time.monotonic() - before:.1f} s; "
+                          f"named: {scene.named()}", file=sys.stderr)
+                    scene.end_liars()
+
+
+if __name__ == "__main__":
+    main(reports=20000, seed=1, liars=2, compare=0, kind="")
