@@ -25,6 +25,9 @@ enum ctl_colour ctl_condition_colour(uint32_t condition)
         return CTL_MOVES;
     case GS_CONDITION_STUCK:
     case GS_CONDITION_DOES_NOT_FIT:
+    case GS_CONDITION_STOPPED:
+    case GS_CONDITION_TRACED:
+    case GS_CONDITION_FROZEN:
         return CTL_TROUBLE;
     default:
         return CTL_PLAIN;

@@ -35,7 +35,8 @@ const char *ctl_condition_name(uint32_t condition)
         [GS_CONDITION_IDLE] = "idle",           [GS_CONDITION_MOVING] = "moving",
         [GS_CONDITION_STOPPING] = "stopping",   [GS_CONDITION_STUCK] = "stuck",
         [GS_CONDITION_PAUSED] = "paused",       [GS_CONDITION_DOES_NOT_FIT] = "does not fit",
-        [GS_CONDITION_NO_DEVICE] = "no device",
+        [GS_CONDITION_NO_DEVICE] = "no device", [GS_CONDITION_STOPPED] = "stopped",
+        [GS_CONDITION_TRACED] = "in debugger",  [GS_CONDITION_FROZEN] = "frozen",
     };
 
     return condition < sizeof names / sizeof names[0] ? names[condition] : "unknown";

@@ -422,8 +422,11 @@ enum gs_condition {
     GS_CONDITION_PAUSED = 6,       /* by gpusharectl */
     GS_CONDITION_DOES_NOT_FIT = 7, /* it needs more than the device can ever give */
     GS_CONDITION_NO_DEVICE = 8,    /* it has not used a device yet; the other figures are 0 */
+    GS_CONDITION_STOPPED = 9,      /* its process is stopped by a signal (Ctrl-Z) */
+    GS_CONDITION_TRACED = 10,      /* ... by a debugger */
+    GS_CONDITION_FROZEN = 11,      /* ... with its control group (docker pause) */
 };
-#define GS_CONDITION_COUNT 9
+#define GS_CONDITION_COUNT 12
 
 /* Why a program waits. */
 enum gs_why {

@@ -180,6 +180,7 @@ static void end_budgets(struct sched_member *member, uint64_t now)
 {
     change_budget(member, sched_min(member->budget, member->report.resident), now);
     member->sent.ended = true;
+    member->client->silent = member->client->sched->remarkable = true;
     member->sent.outstanding_count = 1;
     member->sent.outstanding[0] = (struct sched_outstanding){member->sent.seq, member->budget};
     member->sent.replaced.budget = 0;

@@ -18,6 +18,23 @@ const struct sched_settings *sched_settings(const struct sched *sched)
     return &sched->settings;
 }
 
+bool sched_next_remark(struct sched *sched, struct sched_remark *remark)
+{
+    if (!sched->remarkable)
+        return false;
+    lockd_list_each (at, &sched->clients) {
+        struct sched_client *client = lockd_entry(at, struct sched_client, link);
+
+        if (!client->contradicted && !client->silent)
+            continue;
+        *remark = (struct sched_remark){client->owner, client->contradicted, client->silent};
+        client->contradicted = client->silent = false;
+        return true;
+    }
+    sched->remarkable = false;
+    return false;
+}
+
 bool sched_client_paused(const struct sched_client *client)
 {
     return client->paused;

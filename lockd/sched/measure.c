@@ -40,12 +40,13 @@
 #define ASKED     8                 /* programs at a time */
 #define ASK_PAUSE (250 * NS_PER_MS) /* so that a liar does not keep the others busy */
 
-#define CARD_FRESH    (5000 * NS_PER_MS) /* an older answer of the card does not count */
-#define CARD_PAUSE    (1000 * NS_PER_MS) /* between two questions; */
-#define DOUBT_PAUSE   (250 * NS_PER_MS)  /* ... while there is a contradiction */
-#define DENIALS       2                  /* in a row; a report may be late once */
-#define AGAINST       (3000 * NS_PER_MS) /* the card's answer to a change has come by then */
-#define CARD_ROUNDING 32                 /* figures agree up to this part of the device */
+#define CARD_FRESH     (5000 * NS_PER_MS) /* an older answer of the card does not count */
+#define CARD_PAUSE     (1000 * NS_PER_MS) /* between two questions; */
+#define DOUBT_PAUSE    (250 * NS_PER_MS)  /* ... while there is a contradiction */
+#define DENIALS        2                  /* in a row; a report may be late once */
+#define AGAINST_TENTHS 30                 /* the card's answer to a change has come by then */
+#define JUDGE_TENTHS   3  /* between two reports of free memory that are held against claims */
+#define CARD_ROUNDING  32 /* figures agree up to this part of the device */
 
 static uint64_t departed_bytes(const struct sched_device *device)
 {
@@ -159,13 +160,20 @@ static bool is_decided(const struct sched_member *member, bool rise, uint64_t no
            now - open->ask_at >= EXTERNAL_UNSAID;
 }
 
+/* Tenths of a second; two are compared within an hour, or a moment too late. */
+static uint16_t to_tenths(uint64_t ns)
+{
+    return (uint16_t)(ns / (100 * NS_PER_MS));
+}
+
 static void note_contradiction(struct sched_member *member)
 {
     struct sched_client *client = member->client;
 
-    if (!member->evidence.named && lockd_list_empty(&client->contradicted))
-        lockd_list_append(&client->sched->contradicted, &client->contradicted);
-    member->evidence.named = true;
+    if (member->verdict.named)
+        return;
+    member->verdict.named = true;
+    client->contradicted = client->sched->remarkable = true;
 }
 
 static bool card_answers(const struct sched_device *device, uint64_t now)
@@ -183,10 +191,10 @@ static void compare_with_card(struct sched_member *member, uint64_t least, uint6
                    spare = device->measure.total / CARD_ROUNDING;
 
     if (least <= known + spare && known <= most + spare)
-        member->evidence.against = 0;
-    else if (member->evidence.against == 0)
-        member->evidence.against = now;
-    else if (now - member->evidence.against >= AGAINST)
+        member->verdict.against = 0;
+    else if (member->verdict.against == 0)
+        member->verdict.against = to_tenths(now);
+    else if ((uint16_t)(to_tenths(now) - member->verdict.against) >= AGAINST_TENTHS)
         note_contradiction(member);
 }
 
@@ -494,8 +502,10 @@ static uint64_t deny_claim(struct sched_member *member, bool by_process, uint64_
     if (part == 0)
         return excess;
     member->device->measure.denied++;
-    member->evidence.denied_at = now;
-    if (++member->evidence.denied >= DENIALS) {
+    member->verdict.denied_now = true;
+    if (member->verdict.denied < DENIALS)
+        member->verdict.denied = (member->verdict.denied + 1) & 3;
+    if (member->verdict.denied == DENIALS) {
         note_contradiction(member);
         believe_most(member, member->evidence.least - part, now);
     }
@@ -528,11 +538,13 @@ static void judge_claims(struct sched_device *device, uint64_t used,
     lockd_list_each (at, &device->members) {
         struct sched_member *member = sched_member_of(at, of_device);
 
+        const bool denied = member->verdict.denied_now;
+
         member->evidence.least = member->report.claimed;
-        if ((by != NULL && !is_of_another_user(member, by)) ||
-            member->evidence.denied_at == now)
+        member->verdict.denied_now = false;
+        if (denied || (by != NULL && !is_of_another_user(member, by)))
             continue;
-        member->evidence.denied = 0;
+        member->verdict.denied = 0;
         believe_most(member, UINT64_MAX, now);
     }
 }
@@ -544,11 +556,11 @@ static void judge_by_report(struct sched_member *by, uint64_t device_free, uint6
     const uint64_t used = sched_less(device->measure.total, device_free);
 
     if (!device->measure.several || card_answers(device, now) || !can_tell(by) ||
-        now - by->evidence.judged_at < DOUBT_PAUSE ||
+        (uint16_t)(to_tenths(now) - by->verdict.judged) < JUDGE_TENTHS ||
         (device->measure.denied == 0 &&
          device->books.sum.resident - device->books.sum.unsure <= used))
         return;
-    by->evidence.judged_at = now;
+    by->verdict.judged = to_tenths(now);
     judge_claims(device, used, by, now);
 }
 
@@ -634,18 +646,6 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
         return;
     judge_by_report(member, state->device_free, now);
     measure_external(member, state->device_free, now);
-}
-
-bool sched_next_contradicted(struct sched *sched, void **owner)
-{
-    struct sched_client *client;
-
-    if (lockd_list_empty(&sched->contradicted))
-        return false;
-    client = lockd_entry(sched->contradicted.next, struct sched_client, contradicted);
-    lockd_list_remove(&client->contradicted);
-    *owner = client->owner;
-    return true;
 }
 
 void sched_measure_came(const struct sched_member *member, bool back, uint64_t now)

@@ -78,12 +78,15 @@ struct sched_member_evidence {
     uint64_t shown; /* bytes of its process on the card; UINT64_MAX: not known */
     uint64_t least; /* that it has claimed since the card was last looked at */
     uint64_t most;  /* that it is believed to have; UINT64_MAX: whatever it claims */
-    uint64_t
-        judged_at;    /* when its figure of free memory was last held against others' claims */
-    uint64_t against; /* since when its figures of free memory contradict the card; 0 */
-    uint64_t denied_at; /* when a look last left no room for its claim, */
-    uint32_t denied;    /* ... so many in a row */
-    bool named;         /* the caller was told, or is to be */
+};
+
+/* ... and what follows: measure.c. */
+struct sched_member_verdict {
+    uint16_t judged;     /* tenths: when its free memory was last held against others' claims */
+    uint16_t against;    /* tenths: since when it contradicts the card; 0: it does not */
+    uint8_t denied : 2;  /* looks in a row that left no room for its claim */
+    bool denied_now : 1; /* in the present look */
+    bool named : 1;      /* the caller was told, or is to be */
 };
 
 /* The newest target, and those before it: send.c. */

@@ -344,7 +344,6 @@ struct sched_client *sched_client_add(struct sched *sched, void *owner)
     client->limit = client->quota_next = UINT64_MAX;
     client->host.budget = client->host.told = UINT64_MAX;
     lockd_list_init(&client->members);
-    lockd_list_init(&client->contradicted);
     lockd_list_init(&client->of_group);
     lockd_list_append(&sched->clients, &client->link);
     return client;
@@ -361,7 +360,6 @@ void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_
         sched_device_free_unused(device);
     }
     sched->background -= client->class == GS_CLASS_BACKGROUND ? 1 : 0;
-    lockd_list_remove(&client->contradicted);
     sched_host_forget(client);
     sched_group_client_gone(client);
     lockd_list_remove(&client->link);
@@ -457,7 +455,6 @@ struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns)
     lockd_list_init(&sched->claims);
     lockd_list_init(&sched->totals);
     lockd_list_init(&sched->forming.gangs);
-    lockd_list_init(&sched->contradicted);
     return sched;
 }
 

@@ -146,8 +146,15 @@ struct sched_apart {
 
 /* Takes the next group that has become too large; false when there is none. */
 bool sched_next_apart(struct sched *sched, struct sched_apart *apart);
-/* Takes a program whose reports contradict the card, or another user's programs, and are not used; false when there is none. owner: as given to sched_client_add(). */
-bool sched_next_contradicted(struct sched *sched, void **owner);
+struct sched_remark {
+    void *owner; /* as given to sched_client_add() */
+    bool
+        contradicted; /* its reports contradict the card, or another user's, and are not used */
+    bool silent;      /* it has begun not to answer while others lack memory */
+};
+
+/* Takes the next program of which there is something to tell people; false when there is none. */
+bool sched_next_remark(struct sched *sched, struct sched_remark *remark);
 /* When sched_tick() must be called; LOCKD_NEVER: only after an event. */
 uint64_t sched_deadline(const struct sched *sched);
 

@@ -55,6 +55,7 @@ struct sched_member {
     uint64_t last_run;   /* device->clock when it last ran: victims go in this order */
     uint64_t stopped;    /* when it was asked to stop: lease.c */
     bool beyond;         /* what it lacks is to lie beyond the card, in this turn: stop.c */
+    struct sched_member_verdict verdict;
     struct sched_member_agenda agenda;
     struct sched_member_report report;
     struct sched_member_evidence evidence;
@@ -149,7 +150,6 @@ struct sched_device {
 
 struct sched_client {
     struct lockd_list link, members;
-    struct lockd_list contradicted; /* on sched->contradicted */
     struct sched *sched;
     struct sched_gang *gang; /* from its first state on, and its group */
     struct sched_group *in_group;
@@ -164,6 +164,7 @@ struct sched_client {
     uint64_t kin;   /* the group that it was found to be in; 0: none */
     uint32_t ranks; /* of its job on this machine; 1: not known how many; 0: it is no rank */
     bool paused;
+    bool contradicted, silent;      /* the caller has not been told: measure.c, budget.c */
     bool away;                      /* a guard holds it: nothing of it is on any device */
     struct sched_client_left *left; /* NULL: it has left none */
     struct sched_client_host host;
@@ -177,8 +178,7 @@ struct sched {
     uint64_t groups_at;       /* when a group may come together again */
     bool groups_unsaid;
     uint64_t group_numbers;
-    struct lockd_list
-        contradicted;    /* clients of which the caller has not been told: measure.c */
+    bool remarkable;     /* there is a client of which the caller has not been told something */
     uint32_t giving_way; /* gangs */
     uint32_t background; /* clients of that class */
     struct sched_host host;

@@ -8,6 +8,7 @@
 #include "lockd/server/remarks.h"
 
 #include "lockd/base/clock.h"
+#include "lockd/base/halt.h"
 #include "lockd/base/log.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
@@ -62,14 +63,37 @@ void lockd_remarks_say(const struct lockd_connection *about, const char *text)
     lockd_remarks_add(&about->server->remarks, about, &note, lockd_now());
 }
 
-void lockd_remarks_contradicted(struct lockd_server *server)
+/* Only people can let a stopped process go on. */
+static void say_halted(const struct lockd_connection *of)
 {
-    void *owner;
+    const enum lockd_halt halt =
+        of->peer.foreign || of->peer.pid <= 0 ? LOCKD_HALT_NONE : lockd_halt_of(of->peer.pid);
+    char text[128];
 
-    while (sched_next_contradicted(server->scheduler, &owner))
-        lockd_remarks_say(owner,
-                          "its reports of GPU memory contradict the GPU, or another user's "
-                          "programs, and are not used");
+    if (halt == LOCKD_HALT_NONE)
+        return;
+    if (halt == LOCKD_HALT_STOPPED)
+        snprintf(text, sizeof text, "stopped (T): kill -CONT %d; others wait for memory",
+                 (int)of->peer.pid);
+    else
+        snprintf(text, sizeof text, "%s; others wait for memory",
+                 halt == LOCKD_HALT_TRACED ? "in a debugger (t)"
+                                           : "frozen with its control group");
+    lockd_remarks_say(of, text);
+}
+
+void lockd_remarks_programs(struct lockd_server *server)
+{
+    struct sched_remark remark;
+
+    while (sched_next_remark(server->scheduler, &remark)) {
+        if (remark.contradicted)
+            lockd_remarks_say(remark.owner,
+                              "its reports of GPU memory contradict the GPU, or another user's "
+                              "programs, and are not used");
+        if (remark.silent)
+            say_halted(remark.owner);
+    }
 }
 
 void lockd_remarks_apart(struct lockd_server *server)

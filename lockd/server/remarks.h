@@ -32,8 +32,8 @@ void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connect
                        const struct gs_wire_note *note, uint64_t now);
 /* Adds a remark of the daemon about a program. */
 void lockd_remarks_say(const struct lockd_connection *about, const char *text);
-/* Leaves a remark about each program whose word on a device's memory is not used. */
-void lockd_remarks_contradicted(struct lockd_server *server);
+/* Remarks on programs that the scheduler tells of. */
+void lockd_remarks_programs(struct lockd_server *server);
 /* Adds a remark for each group that has become too large to take its turns together. */
 void lockd_remarks_apart(struct lockd_server *server);
 

@@ -7,6 +7,7 @@
 #include "lockd/server/status.h"
 
 #include "lockd/base/clock.h"
+#include "lockd/base/halt.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/control.h"
 #include "lockd/server/outbox.h"
@@ -105,6 +106,27 @@ _Static_assert(sizeof((struct gs_wire_client *)0)->container == LOCKD_CONTAINER_
                "container");
 _Static_assert(sizeof((struct gs_wire_client *)0)->pod == LOCKD_POD_SIZE, "pod");
 
+/* A process that somebody has stopped cannot do what its condition says. Only a program that does not
+ * answer is looked for in the frozen control groups. */
+static void look_for_halt(struct gs_wire_client *client)
+{
+    static const uint32_t conditions[] = {
+        [LOCKD_HALT_STOPPED] = GS_CONDITION_STOPPED,
+        [LOCKD_HALT_TRACED] = GS_CONDITION_TRACED,
+        [LOCKD_HALT_FROZEN] = GS_CONDITION_FROZEN,
+    };
+    const bool answers = client->condition == GS_CONDITION_RUNS ||
+                         client->condition == GS_CONDITION_WAITS ||
+                         client->condition == GS_CONDITION_IDLE;
+    enum lockd_halt halt;
+
+    if (client->pid <= 0 || (client->flags & GS_CLIENT_FOREIGN) != 0)
+        return;
+    halt = answers ? lockd_halt_of_process(client->pid) : lockd_halt_of(client->pid);
+    if (halt != LOCKD_HALT_NONE)
+        client->condition = conditions[halt];
+}
+
 static void visit_member(void *context, const struct gs_wire_device *device, void *owner,
                          const struct gs_wire_client *client)
 {
@@ -113,6 +135,7 @@ static void visit_member(void *context, const struct gs_wire_device *device, voi
     (void)device;
     describe_program(&message, owner);
     describe_wait(&message, owner);
+    look_for_halt(&message);
     lockd_relations_describe(owner, &message);
     send_one(context, &message, GS_WIRE_CLIENT);
 }

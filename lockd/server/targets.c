@@ -31,5 +31,5 @@ void lockd_targets_send(struct lockd_server *server)
         lockd_handover_send(send.owner, &send.target, send.rise);
     }
     lockd_remarks_apart(server);
-    lockd_remarks_contradicted(server);
+    lockd_remarks_programs(server);
 }

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * halt.h: whether somebody has stopped a process, so that it cannot answer.
+ */
+#ifndef GS_LOCKD_BASE_HALT_H
+#define GS_LOCKD_BASE_HALT_H
+
+#include <sys/types.h>
+
+enum lockd_halt {
+    LOCKD_HALT_NONE,    /* it runs, as far as this process may see */
+    LOCKD_HALT_STOPPED, /* by a signal: Ctrl-Z, SIGSTOP */
+    LOCKD_HALT_TRACED,  /* by a debugger */
+    LOCKD_HALT_FROZEN,  /* with its control group: docker pause, systemctl freeze */
+};
+
+/* By the state of the process alone, which tells nothing of its control group: one short file. */
+enum lockd_halt lockd_halt_of_process(pid_t pid);
+/* ... and of its control group, of version 1 or 2. */
+enum lockd_halt lockd_halt_of(pid_t pid);
+
+#endif
