@@ -319,7 +319,7 @@ class CtlTest(CtlCase):
         self.assertEqual((checked.returncode, checked.stderr), (0, ""))
 
     def test_program_is_in_one_state_and_of_one_class(self):
-        for metric, count, present in (("state", 9, {"train": "runs", "infer": "waits"}),
+        for metric, count, present in (("state", 12, {"train": "runs", "infer": "waits"}),
                                        ("class", 3, {"train": "batch", "infer": "batch"})):
             for name, value in present.items():
                 values = self.metric("program_" + metric, f'name="{name}')
