@@ -20,7 +20,7 @@
 
 #include <cuda.h>
 
-#include "runtime/api/gpushare.h"
+#include "runtime/client/gpushare.h"
 
 static struct {
     pthread_mutex_t lock;

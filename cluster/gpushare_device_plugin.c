@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cluster/plugin/plugin.h"
+#include "cluster/plugin.h"
 #include "common/fd.h"
 #include "lockd/base/log.h"
 #include "lockd/base/options.h"

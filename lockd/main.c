@@ -9,7 +9,7 @@
 #include "common/fd.h"
 #include "lockd/base/log.h"
 #include "lockd/base/options.h"
-#include "lockd/guard/guard.h"
+#include "lockd/move/guard.h"
 #include "lockd/server/server.h"
 #include "lockd/start/config.h"
 #include "lockd/start/detach.h"

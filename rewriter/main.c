@@ -11,7 +11,7 @@
 #include "rewriter/job/options.h"
 #include "rewriter/output/fault.h"
 #include "rewriter/tree/tree.h"
-#include "rewriter/undo/undo.h"
+#include "rewriter/undo.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -17,7 +17,7 @@ import time
 from xml.sax.saxutils import escape
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE = ROOT / "lockd/ctl/serve/page.html"
+PAGE = ROOT / "lockd/ctl/watch/page.html"
 TERMINAL_COLUMNS = (80, 100, 120, 140)
 WINDOW_WIDTHS = ((390, 844), (768, 1024), (1280, 800), (1920, 1080))
 ROWS = 34
@@ -159,7 +159,7 @@ def shoot_terminals(scene, folder, only):
 
 
 def shoot_page(scene, folder):
-    sys.path.insert(0, str(ROOT / "tests/lockd/ctl/serve"))
+    sys.path.insert(0, str(ROOT / "tests/lockd/ctl/watch"))
     from watched import Browser, installed
     reason = installed("chromium")
     if reason:

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-sys.path.insert(0, os.path.join(ROOT, "tests/lockd/ctl/serve"))
+sys.path.insert(0, os.path.join(ROOT, "tests/lockd/ctl/watch"))
 import dashboard  # noqa: E402
 from watched import Browser, Prometheus, Watched, installed  # noqa: E402
 

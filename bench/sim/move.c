@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * move.c: programs move from card to card, as lockd/balance says and gpushare-lockd does it: the
+ * move.c: programs move from card to card, as balance.c says and gpushare-lockd does it: the
  * program is suspended, and all its memory leaves; the driver checkpoints it and restores it on
  * the other card; it goes on there, and its memory comes in with its turn.
  *

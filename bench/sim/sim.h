@@ -9,7 +9,7 @@
 #include "bench/sim/clock.h"
 #include "bench/sim/scenario.h"
 #include "bench/sim/share.h"
-#include "lockd/balance/balance.h"
+#include "lockd/move/balance.h"
 #include "lockd/sched/scheduler.h"
 
 struct sim_world;

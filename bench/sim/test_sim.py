@@ -276,7 +276,7 @@ class Replay(Simulation):
         self.assertAlmostEqual(second["ended_s"], 15.5, delta=0.02)
 
     def test_the_timeline_of_gpusharectl_is_understood(self):
-        """As lockd/ctl/timeline.c writes it."""
+        """As lockd/ctl/watch/timeline.c writes it."""
         def counter(track, at, card, host):
             return {"ph": "C", "name": "memory GPU-00000000", "pid": 7, "id": track, "ts": at * 1e6,
                     "args": {"on card": card, "on host": host}}

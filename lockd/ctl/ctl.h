@@ -6,7 +6,7 @@
 #ifndef GS_LOCKD_CTL_CTL_H
 #define GS_LOCKD_CTL_CTL_H
 
-#include "cluster/pods/pods.h"
+#include "common/pods.h"
 #include "common/err.h"
 #include "lockd/base/options.h"
 #include "lockd/nvml/nvml.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * move.h: programs that change to another device while they run. The program is paused and its
- * movable memory leaves as for any other program's turn; then a guard (lockd/guard) makes the
+ * movable memory leaves as for any other program's turn; then a guard (guard.c) makes the
  * driver checkpoint the small rest of it and restore it on the other device. There it continues as
  * a program that has all of its memory on the host.
  *
@@ -17,11 +17,11 @@
 #include "common/err.h"
 #include "common/packet.h"
 #include "lockd/base/list.h"
-#include "lockd/identity/identity.h"
+#include "lockd/programs/identity.h"
 #include "lockd/move/sees.h"
 #include "lockd/protocol/wire.h"
 #include "lockd/sched/scheduler.h"
-#include "lockd/track/track.h"
+#include "lockd/programs/track.h"
 
 #include <stdbool.h>
 #include <stdint.h>

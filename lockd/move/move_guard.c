@@ -11,7 +11,7 @@
 
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
-#include "lockd/guard/guard_start.h"
+#include "lockd/move/guard_start.h"
 
 #include <errno.h>
 #include <stdio.h>

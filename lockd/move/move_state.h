@@ -6,7 +6,7 @@
 #ifndef GS_LOCKD_MOVE_MOVE_STATE_H
 #define GS_LOCKD_MOVE_MOVE_STATE_H
 
-#include "lockd/guard/guard.h"
+#include "lockd/move/guard.h"
 #include "lockd/move/move.h"
 
 enum lockd_move_stage {

@@ -41,7 +41,7 @@
 
 #include "lockd/sched/parts.h"
 #include "lockd/sched/scheduler.h"
-#include "lockd/totals/totals.h"
+#include "lockd/protocol/totals.h"
 
 /* A client on a device. */
 struct sched_member {
@@ -116,7 +116,7 @@ struct sched_group {
     bool unsaid;              /* ... which the caller has not been told */
     uint64_t fits_since;      /* it is apart and would fit; LOCKD_NEVER */
     uint32_t user;
-    uint64_t kin;    /* they do not name it: lockd/kin found them; 0: they do */
+    uint64_t kin;    /* they do not name it: lockd/programs found them; 0: they do */
     uint64_t number; /* for people */
     char name[32];
     char too_small[64]; /* the device */

@@ -7,7 +7,7 @@
 
 #include "common/packet.h"
 #include "lockd/base/list.h"
-#include "lockd/identity/peer.h"
+#include "lockd/programs/peer.h"
 #include "lockd/move/move.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/admit.h"
@@ -17,7 +17,7 @@
 #include "lockd/server/share.h"
 #include "lockd/server/trace.h"
 #include "lockd/server/wish.h"
-#include "lockd/track/track.h"
+#include "lockd/programs/track.h"
 
 #include <stdbool.h>
 #include <stddef.h>

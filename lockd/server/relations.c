@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * relations.c: tells lockd/kin and lockd/balance of programs and their keys, shows their trials as
+ * relations.c: tells kin.c and balance.c of programs and their keys, shows their trials as
  * remarks, and begins the moves that balance chooses. A connection without memory for its part here
  * has its turns by itself, and stays on its device. One thread.
  */
@@ -8,7 +8,7 @@
 
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
-#include "lockd/kin/trial.h"
+#include "lockd/programs/trial.h"
 #include "lockd/move/move.h"
 #include "lockd/server/ending.h"
 #include "lockd/server/remarks.h"

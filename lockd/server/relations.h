@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * relations.h: connects lockd/kin (finds programs that are one job) and lockd/balance (finds
+ * relations.h: connects kin.c (finds programs that are one job) and balance.c (finds
  * programs to move to another device) with connections.
  */
 #ifndef GS_LOCKD_SERVER_RELATIONS_H
 #define GS_LOCKD_SERVER_RELATIONS_H
 
-#include "lockd/balance/balance.h"
-#include "lockd/kin/kin.h"
+#include "lockd/move/balance.h"
+#include "lockd/programs/kin.h"
 #include "lockd/move/move.h"
 #include "lockd/protocol/wire.h"
 

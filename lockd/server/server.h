@@ -8,7 +8,7 @@
 #define GS_LOCKD_SERVER_SERVER_H
 
 #include "common/err.h"
-#include "lockd/account/account.h"
+#include "lockd/programs/account.h"
 #include "lockd/base/list.h"
 #include "lockd/move/move.h"
 #include "lockd/sched/scheduler.h"

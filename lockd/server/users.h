@@ -8,7 +8,7 @@
 
 #include "lockd/base/list.h"
 #include "lockd/base/log.h"
-#include "lockd/identity/identity.h"
+#include "lockd/programs/identity.h"
 #include "lockd/server/closer.h"
 
 #include <stdbool.h>

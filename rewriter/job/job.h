@@ -6,8 +6,8 @@
 #define REWRITER_JOB_JOB_H
 
 #include "rewriter/job/options.h"
-#include "rewriter/reach/way.h"
-#include "rewriter/registry/registry.h"
+#include "rewriter/elf/way.h"
+#include "rewriter/output/registry.h"
 
 #include <limits.h>
 #include <sys/stat.h>

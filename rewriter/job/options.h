@@ -7,7 +7,7 @@
 
 #include "rewriter/output/folder_entry.h"
 #include "rewriter/plan/plan.h"
-#include "rewriter/reach/object.h"
+#include "rewriter/elf/object.h"
 
 #include <stdbool.h>
 #include <stdio.h>

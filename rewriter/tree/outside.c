@@ -5,7 +5,7 @@
 #include "rewriter/tree/outside.h"
 #include "rewriter/elf/facts.h"
 #include "rewriter/elf/say.h"
-#include "rewriter/reach/closure.h"
+#include "rewriter/elf/closure.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -84,7 +84,7 @@ static void *find_function(void *handle, const struct link_map *object, const ch
     return function != NULL ? function : (void *)answer_missing;
 }
 
-/* The driver behind a library of that name, which may be our door (runtime/door/). Functions
+/* The driver behind a library of that name, which may be our door (calls/door.c). Functions
  * that the program finds in the door count as found in the driver. */
 static void *look_behind(void *handle, struct range_query *door)
 {

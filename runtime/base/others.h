@@ -42,7 +42,7 @@ bool gs_others_come_first(void);
  * that is starting. */
 void gs_others_publish(void);
 
-/* True if this library is in the driver's place (runtime/door/). */
+/* True if this library is in the driver's place (calls/door.c). */
 bool gs_others_is_door(void);
 
 #endif

@@ -14,7 +14,7 @@
 #include "runtime/range/edge.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/gate/gate.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/memory/stream_order.h"

@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "lockd/protocol/wire.h"
-#include "runtime/api/pressure.h"
-#include "runtime/api/wish.h"
+#include "runtime/client/pressure.h"
+#include "runtime/client/wish.h"
 #include "runtime/gate/capture.h"
 #include "runtime/base/device.h"
 #include "runtime/gate/drain.h"

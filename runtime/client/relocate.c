@@ -30,7 +30,7 @@
 #include "runtime/base/own_fd.h"
 #include "runtime/base/uncancelled.h"
 #include "runtime/client/connect.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/memory/foreign_mapping.h"
 #include "runtime/memory/openings.h"
 #include "runtime/range/handover.h"

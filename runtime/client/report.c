@@ -15,7 +15,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/handover.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/swap/kernels.h"
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"

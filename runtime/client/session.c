@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/api/wish.h"
+#include "runtime/client/wish.h"
 #include "runtime/base/daemon.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/evidence.h"
@@ -25,7 +25,7 @@
 #include "runtime/client/relocate.h"
 #include "runtime/base/device.h"
 #include "runtime/range/handover.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/own_fd.h"
 

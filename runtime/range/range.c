@@ -23,7 +23,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/range/edge.h"
 #include "runtime/gate/gate.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/base/mutex.h"
 #include "runtime/range/over.h"
 #include "runtime/range/shares.h"

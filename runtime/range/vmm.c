@@ -10,7 +10,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/range/edge.h"
 #include "runtime/range/handover.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/range/owners.h"

@@ -30,7 +30,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/rdma.h"
 #include "runtime/base/mutex.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/range/backend.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/memory_lock.h"

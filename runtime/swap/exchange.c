@@ -22,7 +22,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
 #include "runtime/gate/gate.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/memory_lock.h"

@@ -17,7 +17,7 @@
 #include "runtime/base/rdma.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/handover.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/range/range.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"

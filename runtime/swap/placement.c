@@ -25,7 +25,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
 #include "runtime/gate/gate.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/range.h"

@@ -10,7 +10,7 @@
 #include "runtime/range/backend.h"
 #include "runtime/base/config.h"
 #include "runtime/base/driver.h"
-#include "runtime/host/host_file.h"
+#include "runtime/range/host_file.h"
 #include "runtime/base/log.h"
 
 _Static_assert(GS_LARGE_CHUNK_BYTES <= GS_HASH_MOST * GS_BLOCK_BYTES, "they are hashed");

@@ -8,7 +8,7 @@
 
 #include "lockd/protocol/wire.h"
 #include "runtime/swap/kernels.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/range/range.h"
 
 enum gs_job_stage {

@@ -11,7 +11,7 @@ done
 rm -rf "$work" && mkdir -p "$work" && cd "$work"
 flags=(-std=gnu17 -O2 -fPIC -fvisibility=hidden -D_GNU_SOURCE -D__CUDA_API_VERSION_INTERNAL -I"$source_dir" -isystem "$cuda")
 objects=()
-mapfile -t sources < <(find "$source_dir/runtime" -name '*.c' ! -path "$source_dir/runtime/door/*" ! -path "$source_dir/runtime/stub/*")
+mapfile -t sources < <(find "$source_dir/runtime" -name '*.c' ! -name door.c ! -name stub.c)
 for file in "${sources[@]}" "$source_dir"/runtime/{calls/doors_aarch64,swap/kernels_image}.S "$source_dir"/common/{err,memory_left,packet,paths,place,size}.c; do
     object=$(basename "$file").o
     $cc "${flags[@]}" -ftls-model=initial-exec -DGS_VERSION='"cross"' -DGS_LOCKD_PATH='"/nonexistent"' -c "$file" -o "$object"
@@ -27,8 +27,8 @@ GPUSHARE_QUIET=1 qemu-aarch64 -L $root -E LD_LIBRARY_PATH="$work" ./doors_check
 mkdir door
 real=$work/door/libcuda-real.so.1
 $cc "${flags[@]}" -fvisibility=default -shared -Wl,-soname,"$real" "$source_dir"/tests/arch/pass_driver.c -o "$real"
-$cc "${flags[@]}" -DGS_DOOR_REAL='"libcuda-real.so.1"' -c "$source_dir"/runtime/door/door.c -o door.o
-$cc "${flags[@]}" -c "$source_dir"/runtime/door/pass_aarch64.S -o pass.o
+$cc "${flags[@]}" -DGS_DOOR_REAL='"libcuda-real.so.1"' -c "$source_dir"/runtime/calls/door.c -o door.o
+$cc "${flags[@]}" -c "$source_dir"/runtime/calls/pass_aarch64.S -o pass.o
 $cc -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script="$inputs/door.map" "$inputs/aliases.ld" \
     -Wl,-z,nodelete,-z,defs,-Bsymbolic-functions "${objects[@]}" door.o pass.o -Wl,--no-as-needed "$real" -o door/libcuda.so.1
 $cc "${flags[@]}" "$source_dir"/tests/arch/pass_check.c -o pass_check

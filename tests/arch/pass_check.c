@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pass_check.c: the jumps of the fourth door (runtime/door/pass_*.S) keep every argument, the
+ * pass_check.c: the jumps of the fourth door (runtime/calls/pass_*.S) keep every argument, the
  * first time, when the function is looked up, and later. With pass_driver.c behind the door.
  */
 #include <dlfcn.h>

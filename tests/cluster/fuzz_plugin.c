@@ -6,7 +6,7 @@
  *   2  the number of a method, then a message for it, sent as it should be: it must be answered
  * Whatever comes, the plugin must answer the next sound request.
  */
-#include "cluster/plugin/service.h"
+#include "cluster/service.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * to gpusharectl trace. What is written must be JSON.
  */
 #include "lockd/ctl/ctl.h"
-#include "lockd/ctl/timeline.h"
+#include "lockd/ctl/watch/timeline.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "lockd/sched/capacity.h"
-#include "lockd/check/check.h"
+#include "tests/lockd/check.h"
 #include "lockd/sched/device.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"

@@ -8,7 +8,7 @@
 #define GS_TESTS_LOCKD_MODEL_H
 
 #include "lockd/sched/capacity.h"
-#include "lockd/check/check.h"
+#include "tests/lockd/check.h"
 #include "lockd/sched/device.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The guard of a move (lockd/guard/guard_move.c) with records of which the program has made something else, on simulated cards. The
+"""The guard of a move (lockd/move/guard_move.c) with records of which the program has made something else, on simulated cards. The
 test is the daemon, and the program one without gpushare.
 
 usage: test_move_guard.py BUILD-FOLDER [unittest options]"""

@@ -3,7 +3,7 @@
  * test_knots.c: two jobs of two ranks that have formed and fit together need more memory at one
  * moment: client 0 (of the first job) on the first device, client 3 (of the second) on the second
  * one. Clients 1 and 2 are in a collective that ends only when these have come to run.
- * tests/lockd/kin/test_trial.c has random jobs of that kind.
+ * tests/lockd/programs/test_trial.c has random jobs of that kind.
  */
 #include "tests/lockd/harness.h"
 

@@ -5,7 +5,7 @@
  */
 #include "tests/lockd/harness.h"
 
-#include "lockd/totals/totals.h"
+#include "lockd/protocol/totals.h"
 
 #define BUSY (GS_STATE_RUNNING | GS_STATE_WANT)
 

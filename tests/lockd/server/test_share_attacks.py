@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that misuse the sharing of memory (lockd/server/share.c) and evidence (lockd/kin), played, against a daemon of a user
+"""Programs that misuse the sharing of memory (lockd/server/share.c) and evidence (lockd/programs), played, against a daemon of a user
 without rights. Nobody else may notice, and nothing may stay with the daemon.
 
 usage: test_share_attacks.py GPUSHARE-LOCKD GPUSHARECTL [unittest options]"""

@@ -9,7 +9,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/handover.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/swap/moving.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/daemon.h"

@@ -17,7 +17,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/gate/gate.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/memory/dispose.h"
 #include "runtime/memory/free.h"
 #include "runtime/memory/idle_ranges.h"

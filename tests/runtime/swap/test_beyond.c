@@ -19,7 +19,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/base/mutex.h"
 #include "runtime/gate/gate.h"
-#include "runtime/host/host.h"
+#include "runtime/range/host.h"
 #include "runtime/memory/dispose.h"
 #include "runtime/memory/exports.h"
 #include "runtime/memory/free.h"

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * registration.c: one call of Registration/Register on a connection of its own. A failure is
+ * tried again after a pause that doubles up to half a minute; so is a registration that kubelet
+ * accepts without watching, or without watching for long.
+ */
+#include "cluster/registration.h"
+#include "lockd/ctl/ask.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lockd/base/log.h"
+#include "lockd/ctl/ctl.h"
+
+#define PAUSE_LEAST 100000000u     /* ns: a socket has a name before it is served */
+#define PAUSE_MOST  30000000000ull /* ns */
+#define PATIENCE    10000000000ull /* ns for the answer */
+#define SETTLED     60000000000ull /* ns of a watch that makes up for what failed before it */
+
+void registration_init(struct registration *registration)
+{
+    *registration = (struct registration){.peer.fd = -1, .pause = PAUSE_LEAST};
+}
+
+static void try_later(struct registration *registration)
+{
+    registration->again_at = ctl_now() + registration->pause;
+    registration->pause =
+        registration->pause < PAUSE_MOST / 2 ? registration->pause * 2 : PAUSE_MOST;
+}
+
+void registration_restart(struct plugin *plugin)
+{
+    grpc_peer_deinit(&plugin->registration.peer);
+    registration_init(&plugin->registration);
+}
+
+void registration_lost(struct plugin *plugin)
+{
+    struct registration *registration = &plugin->registration;
+
+    registration->lost = registration->peer.link != NULL;
+    if (registration->lost)
+        return;
+    if (ctl_now() - registration->told_at > SETTLED)
+        registration->pause = PAUSE_LEAST;
+    registration->done = false;
+    try_later(registration);
+}
+
+void registration_watched(struct plugin *plugin)
+{
+    if (plugin->registration.done)
+        plugin->registration.again_at = UINT64_MAX;
+}
+
+/* It has answered; when it should watch at the latest. */
+static void take_consent(struct plugin *plugin)
+{
+    struct registration *registration = &plugin->registration;
+
+    registration->told_at = ctl_now();
+    registration->done = !registration->lost;
+    if (registration->lost)
+        try_later(registration);
+    else if (lockd_list_empty(&plugin->watchers))
+        registration->again_at = registration->told_at + plugin->set.watch_within;
+    else
+        registration->again_at = UINT64_MAX;
+    registration->lost = false;
+}
+
+static void take_answer(void *context, enum grpc_status status, const char *text,
+                        const uint8_t *message, size_t size)
+{
+    struct plugin *plugin = context;
+    struct registration *registration = &plugin->registration;
+
+    (void)message;
+    (void)size;
+    if (plugin->draining || registration->peer.link == NULL)
+        return; /* the connection was given up by us */
+    if (status != GRPC_OK) {
+        lockd_log(LOCKD_LOG_WARNING, "kubelet did not accept %s: %s (%d); trying again",
+                  plugin->set.resource, text, (int)status);
+        try_later(registration);
+        return;
+    }
+    lockd_log(LOCKD_LOG_INFO, "kubelet knows %s: %u devices on %u GPUs", plugin->set.resource,
+              plugin->cards.count * plugin->cards.each, plugin->cards.count);
+    take_consent(plugin);
+    plugin->rival.ask_at = ctl_now();
+}
+
+static int ask_kubelet(struct plugin *plugin)
+{
+    char endpoint[] = PLUGIN_ENDPOINT, version[] = "v1beta1", resource[256];
+    V1beta1__Options options = V1BETA1__OPTIONS__INIT;
+    V1beta1__RegisterRequest request = V1BETA1__REGISTER_REQUEST__INIT;
+    uint8_t bytes[512];
+
+    snprintf(resource, sizeof resource, "%s", plugin->set.resource);
+    options.preferred_allocation = true;
+    request.version = version;
+    request.endpoint = endpoint;
+    request.resource = resource;
+    request.options = &options;
+    if (v1beta1__register_request__get_packed_size(&request) > sizeof bytes)
+        return -ENAMETOOLONG;
+    return grpc_link_ask(plugin->registration.peer.link, "/v1beta1.Registration/Register",
+                         bytes, v1beta1__register_request__pack(&request, bytes), take_answer,
+                         plugin);
+}
+
+static void begin_registration(struct plugin *plugin)
+{
+    struct registration *registration = &plugin->registration;
+    char path[GS_PATH_SIZE];
+    int code;
+
+    snprintf(path, sizeof path, "%s/" PLUGIN_KUBELET, plugin->set.folder);
+    code = grpc_peer_connect(&registration->peer, path);
+    if (code == 0)
+        code = ask_kubelet(plugin);
+    if (code == 0) {
+        registration->missing = false;
+        registration->again_at = ctl_now() + PATIENCE;
+        return;
+    }
+    grpc_peer_deinit(&registration->peer);
+    if (!registration->missing)
+        lockd_log(LOCKD_LOG_INFO, "%s: %s; waiting for kubelet", path, strerror(-code));
+    registration->missing = true;
+    try_later(registration);
+}
+
+void registration_run(struct plugin *plugin)
+{
+    struct registration *registration = &plugin->registration;
+
+    if (registration->done && registration->peer.link == NULL &&
+        ctl_now() >= registration->again_at) {
+        lockd_log(LOCKD_LOG_WARNING, "kubelet does not watch the devices; registering again");
+        registration->done = false;
+        try_later(registration);
+    }
+    if (registration->peer.link == NULL) {
+        if (!registration->done && ctl_now() >= registration->again_at)
+            begin_registration(plugin);
+        if (registration->peer.link == NULL)
+            return;
+    }
+    if (!registration->done && ctl_now() >= registration->again_at) {
+        lockd_log(LOCKD_LOG_WARNING, "kubelet does not answer; trying again");
+        grpc_peer_deinit(&registration->peer);
+        try_later(registration);
+        return;
+    }
+    if (grpc_peer_converse(&registration->peer, PLUGIN_KUBELET) == 0 &&
+        grpc_link_calls(registration->peer.link) != 0)
+        return;
+    grpc_link_free(registration->peer.link); /* a call without an answer ends here */
+    registration->peer.link = NULL;
+    grpc_peer_deinit(&registration->peer);
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * service.c: unpacks what kubelet asks, and packs the answer. A watcher is a call of
+ * ListAndWatch, which lasts as long as kubelet's connection.
+ */
+#include "cluster/service.h"
+#include "lockd/ctl/ask.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/registration.h"
+#include "lockd/base/log.h"
+#include "lockd/ctl/ctl.h"
+
+#define LOAD_SLOW  500000000ull   /* ns: a daemon that answers nothing for so long hangs */
+#define LOAD_PAUSE 30000000000ull /* ns until it is asked again */
+
+struct watcher {
+    struct lockd_list in_plugin;
+    struct grpc_call *call;
+    struct plugin *plugin;
+};
+
+/* Packs a message as the whole answer. */
+static int send_message(struct grpc_call *call, const ProtobufCMessage *message)
+{
+    const size_t size = protobuf_c_message_get_packed_size(message);
+    uint8_t *bytes = malloc(size + 1);
+    int code = -ENOMEM;
+
+    if (bytes != NULL) {
+        protobuf_c_message_pack(message, bytes);
+        code = grpc_call_send(call, bytes, size);
+    }
+    free(bytes);
+    return code;
+}
+
+static void answer_message(struct grpc_call *call, const ProtobufCMessage *message)
+{
+    const int code = send_message(call, message);
+
+    grpc_call_end(call, code == 0 ? GRPC_OK : GRPC_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+static enum grpc_status status_of(int code)
+{
+    switch (code) {
+    case -ENOENT:
+        return GRPC_NOT_FOUND;
+    case -EINVAL:
+        return GRPC_INVALID_ARGUMENT;
+    case -EIO:
+        return GRPC_FAILED_PRECONDITION;
+    default:
+        return GRPC_RESOURCE_EXHAUSTED;
+    }
+}
+
+static void refuse_call(struct grpc_call *call, const char *method, int code, const char *why)
+{
+    lockd_log(LOCKD_LOG_WARNING, "%s refused: %s", method, why);
+    grpc_call_end(call, status_of(code), why);
+}
+
+static void refuse_bytes(struct grpc_call *call, const char *method)
+{
+    refuse_call(call, method, -EINVAL,
+                "the message is not what the device plugin API v1beta1 says");
+}
+
+/* --- the methods --- */
+
+static void run_options(void *context, struct grpc_call *call, const uint8_t *message,
+                        size_t size)
+{
+    V1beta1__Options options = V1BETA1__OPTIONS__INIT;
+
+    (void)context;
+    (void)message;
+    (void)size;
+    options.preferred_allocation = true;
+    answer_message(call, &options.base);
+}
+
+static void run_pre_start(void *context, struct grpc_call *call, const uint8_t *message,
+                          size_t size)
+{
+    V1beta1__Empty nothing = V1BETA1__EMPTY__INIT;
+
+    (void)context;
+    (void)message;
+    (void)size;
+    answer_message(call, &nothing.base);
+}
+
+static void run_allocate(void *context, struct grpc_call *call, const uint8_t *message,
+                         size_t size)
+{
+    struct plugin *plugin = context;
+    V1beta1__AllocateRequest *request = v1beta1__allocate_request__unpack(NULL, size, message);
+    V1beta1__AllocateResponse response = V1BETA1__ALLOCATE_RESPONSE__INIT;
+    struct pool pool = {0};
+    struct gs_err err = {0};
+    int code;
+
+    if (request == NULL) {
+        refuse_bytes(call, "Allocate");
+        return;
+    }
+    code = allocate_fill(&plugin->cards, (enum allocate_answer)plugin->set.answer, request,
+                         &pool, &response, &err);
+    if (code == 0)
+        answer_message(call, &response.base);
+    else
+        refuse_call(call, "Allocate", code, err.code != 0 ? err.text : "out of memory");
+    pool_deinit(&pool);
+    v1beta1__allocate_request__free_unpacked(request, NULL);
+}
+
+/* A daemon that hangs costs kubelet one wait, not a wait for each question. */
+static void ask_load(struct plugin *plugin, struct load *load)
+{
+    const uint64_t begin = ctl_now();
+    struct gs_err why = {0};
+
+    if (plugin->set.lockd.count == 0 || begin < plugin->load_again_at)
+        return;
+    load_ask(load, &plugin->cards, &plugin->set.lockd, &why);
+    if (why.code == 0)
+        return;
+    lockd_log(LOCKD_LOG_DEBUG, "the load of the GPUs is not known: %s", why.text);
+    if (ctl_now() - begin > LOAD_SLOW)
+        plugin->load_again_at = ctl_now() + LOAD_PAUSE;
+}
+
+static void run_preferred(void *context, struct grpc_call *call, const uint8_t *message,
+                          size_t size)
+{
+    struct plugin *plugin = context;
+    V1beta1__PreferredRequest *request =
+        v1beta1__preferred_request__unpack(NULL, size, message);
+    V1beta1__PreferredResponse response = V1BETA1__PREFERRED_RESPONSE__INIT;
+    struct pool pool = {0};
+    struct gs_err err = {0};
+    struct load load = {0};
+    int code;
+
+    if (request == NULL) {
+        refuse_bytes(call, "GetPreferredAllocation");
+        return;
+    }
+    ask_load(plugin, &load);
+    code = allocate_prefer(&plugin->cards, &load, request, &pool, &response, &err);
+    if (code == 0)
+        answer_message(call, &response.base);
+    else
+        refuse_call(call, "GetPreferredAllocation", code,
+                    err.code != 0 ? err.text : "out of memory");
+    pool_deinit(&pool);
+    v1beta1__preferred_request__free_unpacked(request, NULL);
+}
+
+/* --- watchers --- */
+
+static void tell_watcher(struct watcher *watcher)
+{
+    V1beta1__DeviceList list = V1BETA1__DEVICE_LIST__INIT;
+    struct pool pool = {0};
+    int code = allocate_list(&watcher->plugin->cards, &pool, &list);
+
+    if (code == 0)
+        code = send_message(watcher->call, &list.base);
+    if (code != 0) {
+        lockd_log(LOCKD_LOG_WARNING, "a list of devices was not sent: %s",
+                  code == -ENOBUFS ? "kubelet does not read" : "out of memory");
+        grpc_call_end(watcher->call, GRPC_RESOURCE_EXHAUSTED, "the list was not read in time");
+    }
+    pool_deinit(&pool);
+}
+
+static void end_watcher(void *context)
+{
+    struct watcher *watcher = context;
+    struct plugin *plugin = watcher->plugin;
+
+    lockd_list_remove(&watcher->in_plugin);
+    free(watcher);
+    if (!lockd_list_empty(&plugin->watchers) || plugin->draining)
+        return;
+    lockd_log(LOCKD_LOG_INFO, "kubelet no longer watches; registering again");
+    registration_lost(plugin);
+}
+
+static void run_watch(void *context, struct grpc_call *call, const uint8_t *message,
+                      size_t size)
+{
+    struct plugin *plugin = context;
+    struct watcher *watcher = calloc(1, sizeof *watcher);
+
+    (void)message;
+    (void)size;
+    if (watcher == NULL || plugin->draining) {
+        free(watcher);
+        grpc_call_end(call, GRPC_UNAVAILABLE, "the plugin ends");
+        return;
+    }
+    watcher->call = call;
+    watcher->plugin = plugin;
+    lockd_list_append(&plugin->watchers, &watcher->in_plugin);
+    grpc_call_watch(call, end_watcher, watcher);
+    registration_watched(plugin);
+    tell_watcher(watcher);
+}
+
+void service_tell(struct plugin *plugin)
+{
+    lockd_list_each (at, &plugin->watchers)
+        tell_watcher(lockd_entry(at, struct watcher, in_plugin));
+}
+
+void service_end_watches(struct plugin *plugin)
+{
+    lockd_list_each (at, &plugin->watchers)
+        grpc_call_end(lockd_entry(at, struct watcher, in_plugin)->call, GRPC_OK, NULL);
+}
+
+#define SERVICE "/v1beta1.DevicePlugin/"
+
+const struct grpc_method service_methods[] = {
+    {SERVICE "GetDevicePluginOptions", run_options},   {SERVICE "ListAndWatch", run_watch},
+    {SERVICE "GetPreferredAllocation", run_preferred}, {SERVICE "Allocate", run_allocate},
+    {SERVICE "PreStartContainer", run_pre_start},      {NULL, NULL},
+};

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * top_keys.h: the keys of `gpusharectl top`.
+ */
+#ifndef GS_LOCKD_CTL_TOP_TOP_KEYS_H
+#define GS_LOCKD_CTL_TOP_TOP_KEYS_H
+
+#include "lockd/ctl/watch/top.h"
+
+/* A line of the help, in `buffer` or elsewhere; NULL: there are no more. */
+const char *top_keys_help(size_t line, char *buffer, size_t size);
+/* The key at that place of the footer, as "p pause"; NULL: there are no more. */
+const char *top_keys_footer(size_t place);
+/* Handles a key as getch() returns it; ERR: none came in time. False: the user wants to quit. */
+bool top_keys_take(struct top *top, int key);
+
+#endif

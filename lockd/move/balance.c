@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * balance.c: keeps the programs and cards, chooses the program that moves, and takes the outcome of
+ * each move.
+ *
+ * A program moves when it has lost more by staying than the move costs. Its loss is a part of the
+ * time that it waits: the part by which the other programs of its card have more work than those of
+ * the other card. Where all run at the same time, it is the part by which they slow it down more
+ * than those of the other card would. This needs no forecast. A program that moves after losing as
+ * much as the move costs pays at most twice the least possible, however long it runs; here it must
+ * have lost twice as much (LOST_LEAST), so it pays at most three times the least. Losses fade, so
+ * that rare short waits never add up to a move.
+ *
+ * No program moves to and fro: a move needs clearly less work of others on the target than on the
+ * program's card (clearly_less()). So, with the same programs, each move lowers the sum, over all
+ * cards, of the work of programs that wait for each other. Programs change their work; therefore
+ * each recent move doubles the loss that the program needs before its next move.
+ *
+ * A failed move is tried again after a minute; each further failure makes that time four times
+ * longer, up to an hour. It holds for a card, for a program or for all programs, depending on the
+ * outcome.
+ */
+#include "lockd/move/balance.h"
+
+#include "lockd/move/balance_load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND     1000000000ull
+#define LOOK       (SECOND / 2)
+#define LOOK_CALM  (2 * SECOND) /* while nobody waits */
+#define LATER      (2 * SECOND)
+#define OVERHEAD   (1200 * SECOND / 1000) /* until a move was measured */
+#define RATE       50000000000.0          /* bytes a second */
+#define LOST_LEAST 2                      /* times the cost */
+#define LOST_FADES                                                                             \
+    23.0 /* times that loss; waits of less than one part in so many never count */
+#define MOVES_FADE     (600 * SECOND) /* after so long one recent move is forgotten */
+#define MOVES_MOST     8
+#define RETRY          (60 * SECOND)
+#define RETRY_MOST     (3600 * SECOND)
+#define LITTLE         0.05 /* of a card's time */
+#define SPARE_OF_TOTAL 16   /* an empty card has less room by that part */
+
+/* --- cards --- */
+
+static struct balance_place *place_get(struct balance *balance, const struct balance_card *card)
+{
+    struct balance_place *place = balance_place_find(balance, card->uuid);
+
+    if (place != NULL)
+        return place;
+    place = calloc(1, sizeof *place);
+    if (place != NULL) {
+        place->card = *card;
+        lockd_list_append(&balance->places, &place->link);
+    }
+    return place;
+}
+
+static void sight_free(struct balance_sight *sight)
+{
+    if (--sight->place->seen_by == 0) {
+        lockd_list_remove(&sight->place->link);
+        free(sight->place);
+    }
+    lockd_list_remove(&sight->link);
+    free(sight);
+}
+
+void balance_sees(struct balance *balance, struct balance_program *program,
+                  const struct balance_card *card)
+{
+    struct balance_sight *sight;
+
+    if (program->sight_count == LOCKD_DEVICES_PER_CLIENT)
+        return;
+    sight = calloc(1, sizeof *sight);
+    if (sight == NULL)
+        return;
+    sight->place = place_get(balance, card);
+    if (sight->place == NULL || balance_sight_find(program, sight->place) != NULL) {
+        free(sight);
+        return;
+    }
+    sight->card = *card;
+    sight->place->seen_by++;
+    program->sight_count++;
+    lockd_list_append(&program->sights, &sight->link);
+}
+
+/* --- programs --- */
+
+/* The move of the program is over, or will not begin. */
+static void end_moving(struct balance *balance)
+{
+    if (balance->moving != NULL)
+        balance->moving->to = NULL;
+    balance->moving = NULL;
+    balance->ordered = false;
+}
+
+struct balance_program *balance_came(struct balance *balance, const struct sched_client *client,
+                                     void *owner)
+{
+    struct balance_program *program = calloc(1, sizeof *program);
+
+    if (program == NULL)
+        return NULL;
+    program->client = client;
+    program->owner = owner;
+    program->part = 1;
+    lockd_list_init(&program->sights);
+    lockd_list_append(&balance->programs, &program->link);
+    return program;
+}
+
+void balance_gone(struct balance *balance, struct balance_program *program)
+{
+    if (program == NULL)
+        return;
+    if (balance->moving == program)
+        end_moving(balance);
+    lockd_list_each (at, &program->sights)
+        sight_free(balance_sight_of(at));
+    lockd_list_remove(&program->link);
+    free(program);
+}
+
+void balance_init(struct balance *balance, balance_ask *ask, balance_say *say, void *context)
+{
+    *balance =
+        (struct balance){.overhead_ns = OVERHEAD, .ask = ask, .say = say, .context = context};
+    lockd_list_init(&balance->programs);
+    lockd_list_init(&balance->places);
+}
+
+void balance_deinit(struct balance *balance)
+{
+    lockd_list_each (at, &balance->programs)
+        balance_gone(balance, balance_program_of(at));
+}
+
+/* A move that has begun has ended. */
+void balance_set(struct balance *balance, bool on)
+{
+    if (balance->on == on)
+        return;
+    balance->on = on;
+    balance->look_at = 0;
+    balance->failures = (struct balance_failures){0};
+    if (!balance->ordered)
+        end_moving(balance);
+    lockd_list_each (at, &balance->programs) {
+        struct balance_program *program = balance_program_of(at);
+
+        balance_load_forget(program);
+        program->lost = 0;
+    }
+}
+
+/* --- what a move costs, and what staying does --- */
+
+uint64_t balance_cost(const struct balance *balance, const struct balance_program *program)
+{
+    const double bytes = (double)program->load.resident + (double)program->load.demand;
+
+    return balance->overhead_ns + (uint64_t)(bytes / RATE * 1e9);
+}
+
+static void fade_moves(struct balance_program *program, uint64_t now)
+{
+    while (program->moves != 0 && now - program->moves_at >= MOVES_FADE) {
+        program->moves--;
+        program->moves_at += MOVES_FADE;
+    }
+}
+
+/* The loss that the program needs before it moves. */
+static double least_loss(const struct balance *balance, const struct balance_program *program)
+{
+    return (double)(balance_cost(balance, program) * LOST_LEAST) *
+           (double)(1u << program->moves);
+}
+
+/* The work of other programs that makes it wait. Nothing waits for a background program. */
+static double work_beside(const struct balance_program *program,
+                          const struct balance_place *place)
+{
+    const bool behind = program->load.class == GS_CLASS_BACKGROUND;
+    const double work = place->work + (behind ? place->background : 0),
+                 own = place == program->home->place ? program->part : 0;
+
+    return work > own ? work - own : 0;
+}
+
+static bool clearly_less(double there, double here)
+{
+    return there + (here / 8 > 0.1 ? here / 8 : 0.1) <= here;
+}
+
+static bool fits_where_it_is(const struct balance_program *program)
+{
+    return program->load.demand <= program->load.capacity;
+}
+
+static bool has_room(const struct balance_program *program, const struct balance_place *place,
+                     uint64_t total)
+{
+    const uint64_t most =
+        place->capacity != 0 ? place->capacity : total - total / SPARE_OF_TOTAL;
+
+    return program->load.demand <= most && place->pinned <= most - program->load.demand;
+}
+
+/* A program that computes does not move to a card on which interactive programs have more work
+ * than on its present card. */
+static bool disturbs_place(const struct balance_program *program,
+                           const struct balance_place *place)
+{
+    const double here = program->home->place->interactive;
+
+    return program->load.class != GS_CLASS_INTERACTIVE &&
+           place->interactive > (here > LITTLE ? here : LITTLE);
+}
+
+/* The part of its waits that it would not have on that card; 0: the card is no better. */
+static double gain_of(const struct balance_program *program, const struct balance_place *place,
+                      uint64_t total)
+{
+    const double here = work_beside(program, program->home->place),
+                 there = work_beside(program, place);
+
+    if (!has_room(program, place, total) || disturbs_place(program, place))
+        return 0;
+    if (!fits_where_it_is(program))
+        return 1;
+    return clearly_less(there, here) ? 1 - there / here : 0;
+}
+
+static bool same_model(const struct balance_card *a, const struct balance_card *b)
+{
+    return a->total == b->total && strncmp(a->name, b->name, sizeof a->name) == 0;
+}
+
+/* The best card for the program. visible: of those that it sees; else of all others. */
+static struct balance_place *best_for(const struct balance *balance,
+                                      const struct balance_program *program, bool visible,
+                                      double *gain, uint64_t now)
+{
+    const struct balance_sight *home = program->home;
+    struct balance_place *best = NULL;
+
+    *gain = 0;
+    lockd_list_each (at, &balance->places) {
+        struct balance_place *place = balance_place_of(at);
+        const struct balance_sight *sight = balance_sight_find(program, place);
+        const struct balance_card *card = sight != NULL ? &sight->card : &place->card;
+        double found;
+
+        if (sight == home || (sight != NULL) != visible || !same_model(card, &home->card) ||
+            (sight != NULL && now < sight->failures.retry_at))
+            continue;
+        found = gain_of(program, place, card->total);
+        if (found > *gain) {
+            *gain = found;
+            best = place;
+        }
+    }
+    return best;
+}
+
+static void say_hidden(const struct balance *balance, struct balance_program *program)
+{
+    if (program->said || balance->say == NULL)
+        return;
+    program->said = true;
+    balance->say(balance->context, program->owner,
+                 "another GPU of the same model has less to do, but this program cannot move "
+                 "there: it does not see that GPU (CUDA_VISIBLE_DEVICES)");
+}
+
+/* The part of its time that a program loses when it runs at the same time as others that want
+ * the card for so much of the time. */
+static double slowed_by(const struct balance_program *program, double others)
+{
+    const double all = program->part + others;
+
+    return all > 1 ? 1 - 1 / all : 0;
+}
+
+/* The time that it has lost since the last look because it was not on that card, ns. */
+static double loss_of(const struct balance_program *program, const struct balance_place *place,
+                      double gain)
+{
+    const double here = work_beside(program, program->home->place),
+                 there = work_beside(program, place);
+    double lost = (double)program->past.waited_ns * gain;
+
+    if (!program->load.turns && there < here)
+        lost += (double)program->past.ran_ns *
+                (slowed_by(program, here) - slowed_by(program, there));
+    return lost;
+}
+
+/* Adds the loss since the last look. Returns the card to move to, if the program has lost
+ * enough. excess: how many times as much as is enough. */
+static struct balance_place *weigh_program(const struct balance *balance,
+                                           struct balance_program *program, double *excess,
+                                           uint64_t now)
+{
+    struct balance_place *place, *hidden = NULL;
+    double gain;
+
+    fade_moves(program, now);
+    if (program->home == NULL || program->to != NULL || now < program->failures.retry_at)
+        return NULL;
+    place = best_for(balance, program, true, &gain, now);
+    if (place == NULL)
+        hidden = best_for(balance, program, false, &gain, now);
+    if (gain > 0)
+        program->lost += loss_of(program, place != NULL ? place : hidden, gain);
+    *excess = program->lost / least_loss(balance, program);
+    if (*excess < 1 || (program->load.turns && !program->load.waits))
+        return NULL;
+    if (hidden != NULL)
+        say_hidden(balance, program);
+    return place;
+}
+
+static void fade_loss(const struct balance *balance, struct balance_program *program,
+                      uint64_t ns)
+{
+    program->lost /= 1 + (double)ns / (LOST_FADES * least_loss(balance, program));
+}
+
+/* Chooses the program that has lost most, relative to the price. */
+static void choose_program(struct balance *balance, uint64_t now)
+{
+    double most = 0;
+
+    lockd_list_each (at, &balance->programs) {
+        struct balance_program *program = balance_program_of(at);
+        double excess = 0;
+        struct balance_place *to = weigh_program(balance, program, &excess, now);
+
+        if (to == NULL || excess <= most || balance->ordered ||
+            now < balance->failures.retry_at)
+            continue;
+        end_moving(balance);
+        most = excess;
+        program->to = to;
+        balance->moving = program;
+    }
+}
+
+uint64_t balance_tend(struct balance *balance, uint64_t now_ns)
+{
+    bool waits;
+
+    if (!balance->on || lockd_list_empty(&balance->programs))
+        return LOCKD_NEVER;
+    if (now_ns < balance->look_at)
+        return balance->look_at;
+    if (!balance->ordered)
+        end_moving(balance);
+    waits = balance_load_take(balance, now_ns);
+    lockd_list_each (at, &balance->programs)
+        fade_loss(balance, balance_program_of(at), waits ? LOOK : LOOK_CALM);
+    choose_program(balance, now_ns);
+    balance->look_at = now_ns + (waits ? LOOK : LOOK_CALM);
+    return balance->look_at;
+}
+
+bool balance_next(struct balance *balance, struct balance_move *move)
+{
+    if (balance->moving == NULL || balance->ordered)
+        return false;
+    balance->ordered = true;
+    move->owner = balance->moving->owner;
+    memcpy(move->from, balance->moving->home->card.uuid, sizeof move->from);
+    memcpy(move->to, balance->moving->to->card.uuid, sizeof move->to);
+    return true;
+}
+
+/* --- outcomes --- */
+
+static void count_failure(struct balance_failures *failures, uint64_t now)
+{
+    uint64_t pause = RETRY;
+
+    for (uint32_t i = 0; i < failures->count && pause < RETRY_MOST; i++)
+        pause *= 4;
+    failures->count++;
+    failures->retry_at = now + (pause < RETRY_MOST ? pause : RETRY_MOST);
+}
+
+static void learn_cost(struct balance *balance, uint64_t ns, uint64_t bytes)
+{
+    const uint64_t copies = (uint64_t)((double)bytes / RATE * 1e9),
+                   rest = ns > copies ? ns - copies : 0;
+
+    balance->overhead_ns = balance->measured ? (3 * balance->overhead_ns + rest) / 4 : rest;
+    balance->measured = true;
+}
+
+static void note_moved(struct balance *balance, struct balance_program *program, uint64_t now)
+{
+    struct balance_sight *sight =
+        program->to != NULL ? balance_sight_find(program, program->to) : NULL;
+
+    fade_moves(program, now);
+    if (program->moves == 0)
+        program->moves_at = now;
+    program->moves += program->moves < MOVES_MOST;
+    program->failures = balance->failures = (struct balance_failures){0};
+    if (sight != NULL)
+        sight->failures = (struct balance_failures){0};
+    balance_load_forget(program);
+}
+
+void balance_outcome(struct balance *balance, struct balance_program *program,
+                     enum balance_outcome outcome, uint64_t ns, uint64_t bytes, uint64_t now_ns)
+{
+    const bool ours = balance->moving == program && balance->ordered;
+
+    if (outcome != BALANCE_LATER)
+        program->lost = 0;
+    if (outcome == BALANCE_MOVED) {
+        if (ns != 0)
+            learn_cost(balance, ns, bytes);
+        note_moved(balance, program, now_ns);
+    } else if (ours && outcome == BALANCE_LATER) {
+        program->failures.retry_at = now_ns + LATER;
+    } else if (ours && outcome == BALANCE_NOT_THERE) {
+        count_failure(&balance_sight_find(program, program->to)->failures, now_ns);
+    } else if (ours && outcome == BALANCE_NOT_IT) {
+        count_failure(&program->failures, now_ns);
+    } else if (ours && outcome == BALANCE_NOBODY) {
+        count_failure(&balance->failures, now_ns);
+    }
+    if (balance->moving == program)
+        end_moving(balance);
+}

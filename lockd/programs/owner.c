@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * owner.c: reads subuid(5). Names are looked up in the file passwd(5) alone: a directory service
+ * may take long to answer, and the daemon must not wait. No state.
+ */
+#include "lockd/programs/owner.h"
+
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUFFER_SIZE 1024
+
+static bool read_number(const char *text, unsigned long *number)
+{
+    char *end;
+
+    *number = strtoul(text, &end, 10);
+    return end != text && (*end == '\0' || *end == '\n');
+}
+
+/* Whether a line "OWNER:FIRST:COUNT" has the uid; cuts the line into its three parts. */
+static bool has_uid(char *line, uid_t uid, unsigned long *first)
+{
+    char *from = strchr(line, ':'), *many = from != NULL ? strchr(from + 1, ':') : NULL;
+    unsigned long count;
+
+    if (many == NULL)
+        return false;
+    *from++ = *many++ = '\0';
+    return read_number(from, first) && read_number(many, &count) && uid >= *first &&
+           uid - *first < count;
+}
+
+static uid_t find_user(const char *name, const char *passwd, uid_t otherwise)
+{
+    FILE *file = fopen(passwd, "re");
+    struct passwd entry, *found = NULL;
+    char buffer[BUFFER_SIZE];
+    uid_t uid = otherwise;
+
+    while (file != NULL && fgetpwent_r(file, &entry, buffer, sizeof buffer, &found) == 0)
+        if (strcmp(entry.pw_name, name) == 0) {
+            uid = entry.pw_uid;
+            break;
+        }
+    if (file != NULL)
+        fclose(file);
+    return uid;
+}
+
+uid_t lockd_owner_of(uid_t uid, const char *subuid, const char *passwd)
+{
+    FILE *file = fopen(subuid, "re");
+    char line[BUFFER_SIZE];
+    unsigned long first, number;
+    uid_t owner = uid;
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (has_uid(line, uid, &first)) {
+            owner = read_number(line, &number) ? (uid_t)number
+                                               : find_user(line, passwd, (uid_t)first);
+            break;
+        }
+    if (file != NULL)
+        fclose(file);
+    return owner;
+}

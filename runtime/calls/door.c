@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * door.c: the library in the driver's place (SONAME libcuda.so.1): finds the driver's own library
+ * behind it, and the driver's functions that gpushare passes.
+ *
+ * The driver's library is a DT_NEEDED of this library, under an absolute path. So the loader has it
+ * in this library's scope: dlsym() with this library's handle finds the driver's names that the
+ * table does not have (cudbg*, data) there. Both libraries have the same SONAME; this library stands
+ * before the other in the loader's list, so "libcuda.so.1" always means this library.
+ *
+ * State: the slots of pass_*.S. Two threads that resolve at once write the same value. Any
+ * thread.
+ */
+#include "runtime/calls/door.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <link.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "runtime/base/libc_symbols.h"
+#include "runtime/base/uncancelled.h"
+
+#define GS_PASS(symbol, base, since, variant, family) #symbol,
+static const char *const names[] = {
+#include "wrap/driver_api.def"
+};
+
+extern void *gs_door_slots[]; /* one entry for each name, in this order */
+
+static CUresult answer_missing(void)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static const char *needed_path(void)
+{
+    static const char file[] = "/" GS_DOOR_REAL;
+    const char *strings = NULL;
+
+    for (const ElfW(Dyn) *entry = _DYNAMIC; entry->d_tag != DT_NULL; entry++)
+        if (entry->d_tag == DT_STRTAB) /* relocated by glibc */
+            strings = (const char *)entry->d_un.d_ptr;
+    for (const ElfW(Dyn) *entry = _DYNAMIC; entry->d_tag != DT_NULL && strings != NULL;
+         entry++) {
+        const char *name = strings + entry->d_un.d_val;
+        const size_t length = entry->d_tag == DT_NEEDED ? strlen(name) : 0;
+
+        if (length >= sizeof file - 1 && strcmp(name + length - (sizeof file - 1), file) == 0)
+            return name;
+    }
+    return NULL;
+}
+
+void *gpushare_door_driver(void)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+    const char *path = needed_path();
+
+    return path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+}
+
+void *gs_door_resolve(size_t row)
+{
+    void *function = NULL, *driver;
+
+    gs_libc_symbols_init();
+    driver = gpushare_door_driver();
+    if (driver != NULL)
+        function = gs_libc_dlsym(driver, names[row]);
+    if (function == NULL)
+        function = (void *)answer_missing;
+    __atomic_store_n(&gs_door_slots[row], function, __ATOMIC_RELAXED);
+    return function;
+}

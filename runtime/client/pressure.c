@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pressure.c: owns the thread in which the program's callback runs.
+ *
+ * The thread is made with the first callback, with all signals blocked, like the library's own.
+ * State: one object under its lock (rank GS_LOCK_CLIENT), which is held neither while the
+ * callback runs nor across a driver call; the last three fields are the client thread's. The
+ * callback may do anything, also set another one or never return: then it is not called any more.
+ */
+#include "runtime/client/pressure.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+
+#include "runtime/base/mutex.h"
+#include "runtime/base/worker.h"
+
+#define LOOK_NS 1000000ull /* a lost wake-up costs so long */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t asked_for;
+    bool started, asked, running;
+    void (*callback)(void *);
+    void *argument;
+    /* client thread only */
+    bool warned, waits;
+    uint64_t until;                           /* ns */
+} self = {.lock = PTHREAD_MUTEX_INITIALIZER}; /* asked_for: start_thread() */
+
+static void *pressure_main(void *unused)
+{
+    (void)unused;
+    gs_lock(&self.lock, GS_LOCK_CLIENT);
+    for (;;) {
+        void (*callback)(void *);
+        void *argument;
+
+        while (!self.asked)
+            pthread_cond_wait(&self.asked_for, &self.lock);
+        self.asked = false;
+        callback = self.callback;
+        argument = self.argument;
+        self.running = callback != NULL;
+        if (callback == NULL)
+            continue;
+        gs_unlock(&self.lock, GS_LOCK_CLIENT);
+        callback(argument);
+        gs_lock(&self.lock, GS_LOCK_CLIENT);
+        self.running = false;
+        gs_unlock(&self.lock, GS_LOCK_CLIENT);
+        gs_worker_wake();
+        gs_lock(&self.lock, GS_LOCK_CLIENT);
+    }
+    return NULL;
+}
+
+/* under the lock */
+static int start_thread(void)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    pthread_t thread;
+    int error;
+
+    if (self.started)
+        return 0;
+    gs_condition_init(&self.asked_for);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&thread, &attributes, pressure_main, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    if (error != 0)
+        return -EAGAIN;
+    pthread_setname_np(thread, "gpushare-call");
+    self.started = true;
+    return 0;
+}
+
+int gs_pressure_set(void (*callback)(void *), void *argument)
+{
+    int error = 0;
+
+    gs_lock(&self.lock, GS_LOCK_CLIENT);
+    if (callback != NULL)
+        error = start_thread();
+    if (error == 0) {
+        self.callback = callback;
+        self.argument = argument;
+    }
+    gs_unlock(&self.lock, GS_LOCK_CLIENT);
+    return error;
+}
+
+/* Calls the callback, unless its last call still runs. True if it is to be waited for. */
+static bool ask_callback(void)
+{
+    bool asks;
+
+    gs_lock(&self.lock, GS_LOCK_CLIENT);
+    asks = self.started && self.callback != NULL && !self.running && !self.asked;
+    if (asks) {
+        self.asked = true;
+        pthread_cond_signal(&self.asked_for);
+    }
+    gs_unlock(&self.lock, GS_LOCK_CLIENT);
+    return asks;
+}
+
+static bool has_returned(void)
+{
+    bool returned;
+
+    gs_lock(&self.lock, GS_LOCK_CLIENT);
+    returned = !self.asked && !self.running;
+    gs_unlock(&self.lock, GS_LOCK_CLIENT);
+    return returned;
+}
+
+uint64_t gs_pressure_wait(uint64_t now)
+{
+    if (!self.warned) {
+        self.warned = true;
+        self.waits = ask_callback();
+        self.until = now + GS_PRESSURE_NS;
+    }
+    if (self.waits && (now >= self.until || has_returned()))
+        self.waits = false;
+    return self.waits ? LOOK_NS : 0;
+}
+
+void gs_pressure_over(void)
+{
+    self.warned = self.waits = false;
+}
+
+void gs_pressure_after_fork(void)
+{
+    pthread_mutex_init(&self.lock, NULL);
+    self.started = self.asked = self.running = self.warned = self.waits = false;
+    self.callback = NULL;
+}

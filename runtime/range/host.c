@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * host.c: owns the arena of host memory: segments, the blocks cut from them, and the thread that
+ * makes segments before they are needed.
+ *
+ * State: the list of segments, under arena.lock (rank GS_LOCK_HOST), which is never held across a
+ * driver call or while memory is touched. Only the client thread registers segments. Invariants:
+ * a bit of a segment's map is set exactly while a block has that unit; held is the bytes of all
+ * segments and of those being made.
+ */
+#include "runtime/range/host.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/device.h"
+#include "runtime/base/driver.h"
+#include "runtime/range/host_file.h"
+#include "runtime/range/host_memory.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/log.h"
+#include "runtime/base/uncancelled.h"
+
+#define UNIT GS_BLOCK_BYTES
+#define SEGMENT_UNITS                                                                          \
+    128u /* 256 MiB: 5 ms to register, some 10 ms to touch; more only                          \
+            for what must be in one piece */
+#define NODE_UNKNOWN (-2)
+
+enum registration { NEVER, WAITING, REGISTERED };
+
+struct gs_host_segment {
+    struct gs_host_segment *next;
+    char *memory;
+    uint32_t units, used;           /* of UNIT bytes */
+    enum registration registration; /* NEVER: beyond the budget, or the driver refused it */
+    CUcontext context; /* REGISTERED: the context in which it is, and with which that ends */
+    uint8_t map[];     /* a bit for each unit */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t wanted;
+    struct gs_host_segment *segments;
+    bool started, hopeless; /* the thread; it could not make all of the goal */
+    _Atomic(uint64_t) goal; /* bytes that should be ready */
+    _Atomic(uint64_t) held, registered, refused, budget;
+    _Atomic(uint64_t) claimed, unclaimed; /* by gs_host_claim(); and claims that have to wait */
+    _Atomic(int) node;
+} arena = {.lock = PTHREAD_MUTEX_INITIALIZER,
+           .wanted = PTHREAD_COND_INITIALIZER,
+           .budget = UINT64_MAX,
+           .node = NODE_UNKNOWN};
+
+static uint64_t load_counter(_Atomic(uint64_t) *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* --- segments --- */
+
+static uint64_t segment_bytes(const struct gs_host_segment *segment)
+{
+    return segment->units * UNIT;
+}
+
+/* The floor is kept free, so that this never makes the OOM killer act. */
+static bool machine_has(uint64_t bytes)
+{
+    const uint64_t available = gs_host_available();
+
+    return available == UINT64_MAX || available >= bytes + GS_HOST_FLOOR;
+}
+
+/* Makes a segment and touches it; it is not in the list yet. */
+static struct gs_host_segment *make_segment(uint32_t units)
+{
+    struct gs_host_segment *segment;
+    const uint64_t bytes = units * UNIT;
+    const int node = atomic_load_explicit(&arena.node, memory_order_relaxed);
+    const uint64_t held = atomic_fetch_add_explicit(&arena.held, bytes, memory_order_relaxed);
+
+    segment = machine_has(bytes) ? calloc(1, sizeof *segment + (units + 7) / 8) : NULL;
+    if (segment != NULL)
+        segment->memory = gs_host_map(bytes, node);
+    if (segment == NULL || segment->memory == NULL) {
+        free(segment);
+        atomic_fetch_sub_explicit(&arena.held, bytes, memory_order_relaxed);
+        return NULL;
+    }
+    segment->units = units;
+    segment->registration = held + bytes <= gs_host_budget() ? WAITING : NEVER;
+    return segment;
+}
+
+static void link_segment(struct gs_host_segment *segment)
+{
+    struct gs_host_segment **at = &arena.segments;
+
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    while (*at != NULL && (*at)->registration != NEVER)
+        at = &(*at)->next; /* unregistered segments are used last */
+    segment->next = *at;
+    *at = segment;
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+}
+
+static void register_segment(struct gs_host_segment *segment)
+{
+    CUcontext context = NULL;
+    CUresult result;
+
+    if (gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == NULL)
+        return;
+    result = gs_driver.cuMemHostRegister_v2(segment->memory, segment_bytes(segment),
+                                            CU_MEMHOSTREGISTER_PORTABLE);
+    if (result != CUDA_SUCCESS)
+        gs_log("the driver could not register %llu bytes of host memory (CUresult %d): "
+               "copies will be slower",
+               (unsigned long long)segment_bytes(segment), result);
+    else
+        atomic_fetch_add_explicit(&arena.registered, segment_bytes(segment),
+                                  memory_order_relaxed);
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    segment->context = context;
+    segment->registration = result == CUDA_SUCCESS ? REGISTERED : NEVER;
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+}
+
+static void unregister_segment(struct gs_host_segment *segment)
+{
+    if (segment->registration != REGISTERED)
+        return;
+    gs_driver.cuMemHostUnregister(segment->memory);
+    atomic_fetch_sub_explicit(&arena.registered, segment_bytes(segment), memory_order_relaxed);
+}
+
+static void free_segment(struct gs_host_segment *segment)
+{
+    unregister_segment(segment);
+    gs_host_unmap(segment->memory, segment_bytes(segment));
+    atomic_fetch_sub_explicit(&arena.held, segment_bytes(segment), memory_order_relaxed);
+    free(segment);
+}
+
+/* --- blocks --- */
+
+static bool is_used(const struct gs_host_segment *segment, uint32_t unit)
+{
+    return (segment->map[unit / 8] >> (unit % 8) & 1) != 0;
+}
+
+static void mark_units(struct gs_host_segment *segment, uint32_t from, uint32_t count)
+{
+    for (uint32_t unit = from; unit < from + count; unit++)
+        segment->map[unit / 8] ^= (uint8_t)(1u << (unit % 8));
+}
+
+/* first fit: the first of count adjacent free units; `units` if there are none */
+static uint32_t find_units(const struct gs_host_segment *segment, uint32_t count)
+{
+    uint32_t run = 0;
+
+    if (segment->units - segment->used < count)
+        return segment->units;
+    for (uint32_t unit = 0; unit < segment->units; unit++) {
+        run = is_used(segment, unit) ? 0 : run + 1;
+        if (run == count)
+            return unit + 1 - count;
+    }
+    return segment->units;
+}
+
+static bool cut_block(struct gs_host_block *block, uint32_t units)
+{
+    struct gs_host_segment *segment;
+
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    for (segment = arena.segments; segment != NULL; segment = segment->next) {
+        const uint32_t from = find_units(segment, units);
+
+        if (from == segment->units)
+            continue;
+        mark_units(segment, from, units);
+        segment->used += units;
+        block->segment = segment;
+        block->offset = from * UNIT;
+        block->memory = segment->memory + block->offset;
+        break;
+    }
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+    if (segment != NULL && segment->registration == WAITING)
+        register_segment(segment);
+    return segment != NULL;
+}
+
+static uint32_t units_to_make(uint32_t least)
+{
+    const uint64_t held = load_counter(&arena.held), goal = load_counter(&arena.goal);
+    const uint64_t more = goal > held ? (goal - held + UNIT - 1) / UNIT : 0;
+
+    if (more <= least || least >= SEGMENT_UNITS) /* a large block gets a segment of its own */
+        return least;
+    return more < SEGMENT_UNITS ? (uint32_t)more : SEGMENT_UNITS;
+}
+
+static bool grow_arena(uint32_t units)
+{
+    struct gs_host_segment *segment = make_segment(units_to_make(units));
+
+    if (segment == NULL && units_to_make(units) != units)
+        segment = make_segment(units);
+    if (segment != NULL)
+        link_segment(segment);
+    return segment != NULL;
+}
+
+struct gs_host_block *gs_host_get(uint64_t bytes)
+{
+    const uint32_t units = (uint32_t)((bytes + UNIT - 1) / UNIT);
+    struct gs_host_block *block = calloc(1, sizeof *block + units * sizeof block->hashes[0]);
+
+    if (block == NULL)
+        return NULL;
+    block->bytes = bytes;
+    gs_host_file_begin();
+    while (!cut_block(block, units))
+        if (!grow_arena(units)) {
+            if (gs_host_file_get(units * UNIT, &block->offset))
+                return block;
+            gs_log("no host memory for another %llu bytes (%llu bytes are in use)",
+                   (unsigned long long)bytes, (unsigned long long)load_counter(&arena.held));
+            atomic_store_explicit(&arena.refused, bytes, memory_order_relaxed);
+            free(block);
+            return NULL;
+        }
+    atomic_store_explicit(&arena.refused, 0, memory_order_relaxed);
+    return block;
+}
+
+void gs_host_put(struct gs_host_block *block)
+{
+    struct gs_host_segment *segment = block != NULL ? block->segment : NULL;
+    const uint32_t units = block != NULL ? (uint32_t)((block->bytes + UNIT - 1) / UNIT) : 0;
+
+    if (segment != NULL) {
+        gs_lock(&arena.lock, GS_LOCK_HOST);
+        mark_units(segment, (uint32_t)(block->offset / UNIT), units);
+        segment->used -= units;
+        gs_unlock(&arena.lock, GS_LOCK_HOST);
+    } else if (block != NULL) {
+        gs_host_file_put(block->offset, units * UNIT);
+    }
+    free(block);
+}
+
+/* --- before it is needed --- */
+
+static void *prepare_main(void *unused)
+{
+    (void)unused;
+    gs_cancel_off();
+    for (;;) {
+        uint64_t goal, budget;
+        bool made;
+
+        gs_lock(&arena.lock, GS_LOCK_HOST);
+        while (arena.hopeless || load_counter(&arena.goal) <= load_counter(&arena.held))
+            pthread_cond_wait(&arena.wanted, &arena.lock);
+        goal = load_counter(&arena.goal);
+        budget = gs_host_budget();
+        gs_unlock(&arena.lock, GS_LOCK_HOST);
+        /* beyond the budget no memory is made that may not be needed */
+        made = load_counter(&arena.held) < budget && grow_arena(1);
+        gs_lock(&arena.lock, GS_LOCK_HOST);
+        /* if the goal has changed meanwhile, another attempt is worth it: no other call will ask
+         * for one */
+        arena.hopeless =
+            !made && goal == load_counter(&arena.goal) && budget == gs_host_budget();
+        gs_unlock(&arena.lock, GS_LOCK_HOST);
+    }
+    return NULL;
+}
+
+/* finds the NUMA node next to the device; asked once for each device */
+static void find_node(void)
+{
+    const struct gs_device *device = gs_device_at(0);
+    int node = -1;
+
+    if (atomic_load_explicit(&arena.node, memory_order_relaxed) != NODE_UNKNOWN ||
+        device == NULL)
+        return;
+    if (gs_driver.cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID,
+                                       device->ordinal) != CUDA_SUCCESS)
+        node = -1;
+    atomic_store_explicit(&arena.node, node, memory_order_relaxed);
+}
+
+void gs_host_device_changed(void)
+{
+    atomic_store_explicit(&arena.node, NODE_UNKNOWN, memory_order_relaxed);
+}
+
+void gs_host_prepare(uint64_t bytes)
+{
+    pthread_t thread;
+
+    find_node();
+    gs_host_file_begin(); /* it needs a buffer, before memory is made ready */
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    if (atomic_exchange_explicit(&arena.goal, bytes, memory_order_relaxed) != bytes)
+        arena.hopeless = false;
+    if (!arena.started && bytes > load_counter(&arena.held) &&
+        pthread_create(&thread, NULL, prepare_main, NULL) ==
+            0) { /* inherits the blocked signals */
+        pthread_detach(thread);
+        pthread_setname_np(thread, "gpushare-host");
+        arena.started = true;
+    }
+    pthread_cond_signal(&arena.wanted);
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+}
+
+static struct gs_host_segment *find_unregistered(void)
+{
+    struct gs_host_segment *segment;
+
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    for (segment = arena.segments; segment != NULL && segment->registration != WAITING;)
+        segment = segment->next;
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+    return segment;
+}
+
+bool gs_host_has_unregistered(void)
+{
+    return find_unregistered() != NULL;
+}
+
+bool gs_host_register_one(void)
+{
+    struct gs_host_segment *segment = find_unregistered();
+
+    if (segment == NULL)
+        return false;
+    register_segment(segment);
+    return find_unregistered() != NULL;
+}
+
+static struct gs_host_segment *take_unused(void)
+{
+    struct gs_host_segment **at, *segment = NULL;
+
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    for (at = &arena.segments; *at != NULL && segment == NULL;)
+        if ((*at)->used == 0) {
+            segment = *at;
+            *at = segment->next;
+        } else {
+            at = &(*at)->next;
+        }
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+    return segment;
+}
+
+void gs_host_trim(uint64_t keep)
+{
+    struct gs_host_segment *segment;
+
+    if (load_counter(&arena.goal) > keep) /* client thread only, as gs_host_prepare() */
+        atomic_store_explicit(&arena.goal, keep, memory_order_relaxed);
+    while (load_counter(&arena.held) > keep && (segment = take_unused()) != NULL)
+        free_segment(segment);
+}
+
+void gs_host_context_ended(const void *context)
+{
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    for (struct gs_host_segment *segment = arena.segments; segment != NULL;
+         segment = segment->next)
+        if (segment->registration == REGISTERED && segment->context == context) {
+            segment->registration = WAITING;
+            atomic_fetch_sub_explicit(&arena.registered, segment_bytes(segment),
+                                      memory_order_relaxed);
+        }
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+}
+
+uint64_t gs_host_used(void)
+{
+    return load_counter(&arena.held);
+}
+
+uint64_t gs_host_wanted(void)
+{
+    const uint64_t held = load_counter(&arena.held) + load_counter(&arena.refused);
+    const uint64_t goal = load_counter(&arena.goal);
+
+    return (held > goal ? held : goal) + load_counter(&arena.claimed) +
+           load_counter(&arena.unclaimed);
+}
+
+void gs_host_set_budget(uint64_t bytes)
+{
+    if (atomic_exchange_explicit(&arena.budget, bytes, memory_order_relaxed) >= bytes)
+        return;
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    arena.hopeless = false;
+    pthread_cond_signal(&arena.wanted);
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+}
+
+uint64_t gs_host_budget(void)
+{
+    const uint64_t budget = load_counter(&arena.budget), claimed = load_counter(&arena.claimed);
+
+    if (budget == UINT64_MAX)
+        return budget;
+    return budget > claimed ? budget - claimed : 0;
+}
+
+enum gs_host_claim gs_host_claim(uint64_t bytes)
+{
+    enum gs_host_claim claim = machine_has(bytes) ? GS_HOST_CLAIMED : GS_HOST_NONE;
+
+    gs_lock(&arena.lock, GS_LOCK_HOST); /* two claims must not take the same bytes */
+    if (claim == GS_HOST_CLAIMED &&
+        (gs_host_budget() < bytes || gs_host_budget() - bytes < load_counter(&arena.held)))
+        claim = GS_HOST_LATER;
+    if (claim == GS_HOST_CLAIMED)
+        atomic_fetch_add_explicit(&arena.claimed, bytes, memory_order_relaxed);
+    atomic_store_explicit(&arena.unclaimed, claim == GS_HOST_LATER ? bytes : 0,
+                          memory_order_relaxed);
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+    return claim;
+}
+
+void gs_host_give_up_claim(void)
+{
+    atomic_store_explicit(&arena.unclaimed, 0, memory_order_relaxed);
+}
+
+void gs_host_unclaim(uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&arena.claimed, bytes, memory_order_relaxed);
+}
+
+uint64_t gs_host_claimed(void)
+{
+    return load_counter(&arena.claimed);
+}
+
+void gs_host_after_fork(void)
+{
+    pthread_mutex_init(&arena.lock, NULL);
+    pthread_cond_init(&arena.wanted, NULL);
+    arena.segments = NULL; /* not mapped in this process; its records are left to the parent */
+    atomic_store(&arena.goal, 0);
+    arena.started = arena.hopeless = false;
+    atomic_store(&arena.held, 0);
+    atomic_store(&arena.registered, 0);
+    atomic_store(&arena.refused, 0);
+    atomic_store(&arena.claimed, 0);
+    atomic_store(&arena.unclaimed, 0);
+    atomic_store(&arena.budget, UINT64_MAX);
+    atomic_store(&arena.node, NODE_UNKNOWN);
+    gs_host_file_after_fork();
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * phase.c: reads compiler command lines, response files included, by the lists of grammar.c. No
+ * state, any thread.
+ */
+#include "wrap/phase.h"
+#include "wrap/grammar.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RESPONSE_DEPTH 16
+
+struct reader {
+    const struct gs_grammar *grammar;
+    struct gs_phase *phase;
+    bool has_input, has_source;
+};
+
+/* Finds the word in the list; returns the list's copy, or NULL. */
+static const char *find_in_list(const char *const *list, const char *word)
+{
+    for (; *list != NULL; list++)
+        if (strcmp(*list, word) == 0)
+            return *list;
+    return NULL;
+}
+
+static bool in_list(const char *const *list, const char *word)
+{
+    return find_in_list(list, word) != NULL;
+}
+
+static bool begins_with_one(const char *const *list, const char *word)
+{
+    for (; *list != NULL; list++)
+        if (strncmp(*list, word, strlen(*list)) == 0)
+            return true;
+    return false;
+}
+
+static bool ends_with_one(const char *const *list, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (; *list != NULL; list++) {
+        size_t tail = strlen(*list);
+
+        if (length > tail && strcmp(word + length - tail, *list) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void stop_at(struct reader *reader, const char *reason)
+{
+    reader->phase->links = false;
+    if (reader->phase->reason == NULL)
+        reader->phase->reason = reason;
+}
+
+/* If the word is "option=value" with an option of the list, returns the value, else NULL. */
+static const char *value_after_equals(const char *const *list, const char *word)
+{
+    for (; *list != NULL; list++) {
+        size_t length = strlen(*list);
+
+        if (strncmp(*list, word, length) == 0 && word[length] == '=')
+            return word + length + 1;
+    }
+    return NULL;
+}
+
+/* Appends the words to flat, and replaces response files by their words, as compilers do before
+ * they read anything: an option at the end of a file takes its value from behind the file. */
+static int flatten_words(const struct gs_grammar *grammar, const struct gs_args *words,
+                         struct gs_args *flat, unsigned depth, struct gs_err *err)
+{
+    for (size_t i = 0; i < words->count; i++) {
+        const char *word = words->item[i];
+        const char *path = value_after_equals(grammar->file, word);
+        struct gs_args inner = {0};
+        int r = -ENOENT;
+
+        if (grammar->file == gs_grammar_none && word[0] == '@' && word[1] != '\0')
+            path = word + 1;
+        else if (in_list(grammar->file, word) && i + 1 < words->count)
+            path = words->item[++i];
+        if (path != NULL && depth >= RESPONSE_DEPTH)
+            return gs_err_set(err, -ELOOP,
+                              "response file %s: nested %d levels deep; does it name itself?",
+                              path, RESPONSE_DEPTH);
+        if (path != NULL)
+            r = gs_args_read(&inner, path, err);
+        if (r == 0)
+            r = flatten_words(grammar, &inner, flat, depth + 1, err);
+        else if (r == -ENOENT) /* not there: compilers take the word literally */
+            r = gs_args_push(flat, "%s", word);
+        gs_args_deinit(&inner);
+        if (r != 0)
+            return r;
+    }
+    return 0;
+}
+
+/* -Wl,LIST or the value of -Xlinker: does it ask ld for a relocatable object? */
+static bool linker_makes_object(const char *list)
+{
+    while (list != NULL) {
+        size_t length = strcspn(list, ",");
+
+        if ((length == 2 && strncmp(list, "-r", 2) == 0) ||
+            (length == 13 && strncmp(list, "--relocatable", 13) == 0) ||
+            (length == 2 && strncmp(list, "-i", 2) == 0))
+            return true;
+        list = list[length] == ',' ? list + length + 1 : NULL;
+    }
+    return false;
+}
+
+static void read_value(struct reader *reader, const char *option, const char *value)
+{
+    if (strcmp(option, "-l") == 0 || strcmp(option, "--library") == 0)
+        reader->has_input = reader->has_source = true;
+    else if (strcmp(option, "-Xlinker") == 0 && linker_makes_object(value))
+        stop_at(reader, "the linker makes an object file");
+    else if (strcmp(option, "-ccbin") == 0 || strcmp(option, "--compiler-bindir") == 0)
+        reader->phase->clang_host = strstr(value, "clang") != NULL;
+    else if (strcmp(option, "-x") == 0 && strstr(value, "-header") != NULL)
+        stop_at(reader, "a header is compiled");
+}
+
+/* Reads a word that is neither an input nor an option with its value in the next word. */
+static void read_option(struct reader *reader, const char *word)
+{
+    static const char *const host_compiler[] = {"-ccbin", "--compiler-bindir", NULL};
+    static const char *const fully_static[] = {"-static", "--static", "-static-pie", NULL};
+    const char *host = value_after_equals(host_compiler, word);
+
+    if (begins_with_one(reader->grammar->stop_prefix, word))
+        stop_at(reader, "the compiler only prints information");
+    else if (host != NULL && reader->grammar == &gs_grammar_nvcc)
+        reader->phase->clang_host = strstr(host, "clang") != NULL;
+    else if (in_list(fully_static, word))
+        reader->phase->is_static = true;
+    else if (strncmp(word, "-Wl,", 4) == 0 && linker_makes_object(word + 4))
+        stop_at(reader, "the linker makes an object file");
+    else if (strncmp(word, "-l", 2) == 0)
+        reader->has_input = reader->has_source = true;
+    else if (strncmp(word, "-x", 2) == 0 && strstr(word, "-header") != NULL)
+        stop_at(reader, "a header is compiled");
+}
+
+static void read_words(struct reader *reader, const struct gs_args *args)
+{
+    const struct gs_grammar *grammar = reader->grammar;
+
+    for (size_t i = 0; i < args->count; i++) {
+        const char *word = args->item[i];
+        const char *stop = find_in_list(grammar->stop, word);
+
+        if (stop != NULL) {
+            stop_at(reader, stop);
+        } else if (in_list(grammar->value, word)) {
+            if (i + 1 < args->count)
+                read_value(reader, word, args->item[++i]);
+        } else if (word[0] == '-' && word[1] != '\0') {
+            read_option(reader, word);
+        } else {
+            reader->has_input = true;
+            if (!ends_with_one(grammar->header, word))
+                reader->has_source = true;
+        }
+    }
+}
+
+/* Appends the words of one of the two variables that nvcc reads before and after its own words.
+ */
+static int push_variable(struct gs_args *args, const char *name)
+{
+    const char *text = getenv(name);
+
+    return text != NULL ? gs_args_split(args, text) : 0;
+}
+
+int gs_phase_read(enum gs_compiler compiler, const struct gs_args *args, struct gs_phase *phase,
+                  struct gs_err *err)
+{
+    bool nvcc = compiler == GS_COMPILER_NVCC;
+    struct reader reader = {.grammar = nvcc ? &gs_grammar_nvcc : &gs_grammar_gcc,
+                            .phase = phase};
+    struct gs_args flat = {0};
+    int r;
+
+    *phase = (struct gs_phase){.links = true};
+    r = nvcc ? push_variable(&flat, "NVCC_PREPEND_FLAGS") : 0;
+    if (r == 0)
+        r = flatten_words(reader.grammar, args, &flat, 0, err);
+    if (r == 0 && nvcc)
+        r = push_variable(&flat, "NVCC_APPEND_FLAGS");
+    if (r == 0) {
+        read_words(&reader, &flat);
+        if (!reader.has_input)
+            stop_at(&reader, "no input");
+        else if (!reader.has_source)
+            stop_at(&reader, "a header is compiled");
+    }
+    gs_args_deinit(&flat);
+    return r == -ENOMEM ? gs_err_set(err, r, "out of memory while reading the command line")
+                        : r;
+}
