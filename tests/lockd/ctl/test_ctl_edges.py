@@ -218,16 +218,17 @@ class EdgesTest(unittest.TestCase):
         fcntl.ioctl(main, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         top.send_signal(signal.SIGWINCH)
 
-    def test_top_shows_the_rates_in_80_columns_and_outlives_any_size(self):
+    def test_top_shows_what_fits_in_80_columns_and_outlives_any_size(self):
         top, main = self.top(24, 80)
         seen = self.read(main, b"q quit")
-        for wanted in (b"OUT/s", b"ALLOWED", b"switches", b" waiting, ", b"[#", "\u65e5".encode()):
+        for wanted in (b"BUSY", b"ALLOWED", b"switches", b" waiting, ", b"[#", "\u65e5".encode()):
             self.assertIn(wanted, seen)
         for rows, columns in ((10, 40), (1, 1), (2, 5), (100, 300)):
             self.resize(top, main, rows, columns)
             os.write(main, b"o\x1b[B")
-            self.read(main, b"LONGEST" if columns == 300 else b"nothing", 0.3 if columns < 300 else PATIENCE)
+            seen = self.read(main, b"TURNS" if columns == 300 else b"nothing", 0.3 if columns < 300 else PATIENCE)
             self.assertIsNone(top.poll())
+        self.assertRegex(seen, b" OUT +IN .*TURNS")
         os.write(main, b"q")
         self.read(main, b"nothing")
         self.assertEqual(top.wait(PATIENCE), 0)
