@@ -135,19 +135,9 @@ static CUresult free_range(struct gs_range *range, const struct gs_stream_positi
     return result;
 }
 
-/* The driver's cuMemFree waits for no work on memory of a pool, and its program must have done so.
- * Freed behind the work of the default stream, such memory does not leave under a kernel at once.
- * Beside a capture, which may forbid that stream, cuMemFree waits. */
-static bool is_freed_in_order(const struct gs_range *range, struct gs_stream_position *position)
-{
-    return range->pool != NULL && !gs_capture_is_any() &&
-           gs_stream_position_of(NULL, false, position) == CUDA_SUCCESS;
-}
-
 CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *position,
                         bool *ours)
 {
-    struct gs_stream_position legacy;
     CUresult result = CUDA_SUCCESS;
     struct gs_range *range;
     CUdeviceptr base;
@@ -178,7 +168,5 @@ CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *po
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (range == NULL || result != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    if (position == NULL && is_freed_in_order(range, &legacy))
-        position = &legacy;
     return piece ? free_piece(range, address, bytes, position) : free_range(range, position);
 }

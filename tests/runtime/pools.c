@@ -413,7 +413,7 @@ static void case_refused_beside_capture(void)
     OK(cuMemFreeAsync(before, stream));
 }
 
-/* cuMemFree waits for no work on memory of a pool, which is left alone until that has ended. */
+/* The driver's cuMemFree waits for no work on memory of a pool. Ours does, since the memory may leave at once. */
 static void case_pool_free_waits_not(void)
 {
     CUdeviceptr memory[2];

@@ -181,7 +181,7 @@ class Cases(BuildTest):
     def test_pools(self):
         self.cases(("order_large", "order_small", "order_green", "stream_gone", "attributes", "threshold", "current", "most", "frees",
                     "per_thread", "graph", "context_gone", "context_piece", "free_waits_here", "free_waits_beside_capture",
-                    "refused_beside_capture", "pool_free_waits_not", "slab_of_freed"), "pools")
+                    "refused_beside_capture", "slab_of_freed"), "pools")
         self.cases(("wait_behind", "slab_behind"), "pools", GPUSHARE_DEVICE_LIMIT="32MiB")
 
     def test_mappings(self):
