@@ -6,6 +6,7 @@
 #include "lockd/base/text.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <wchar.h>
 
@@ -129,7 +130,7 @@ const char *lockd_text_cut(const char *text, size_t columns, char *buffer, size_
     if (columns == 0 || size < 4 || lockd_text_width(text) <= columns)
         return lockd_text_fit(text, columns, buffer, size);
     lockd_text_fit(text, columns - 1, buffer, size - 3);
-    strcat(buffer, mark);
+    snprintf(buffer + strlen(buffer), size - strlen(buffer), "%s", mark);
     return buffer;
 }
 

@@ -67,8 +67,9 @@ const char *ctl_why_text(const struct ctl_answer *answer, const struct gs_wire_c
         [GS_WHY_QUEUE] = "waits for its turn",
         [GS_WHY_ELSEWHERE] = "waits for its turn on another GPU",
         [GS_WHY_FORMS] = "waits until another job has started",
-        [GS_WHY_TOO_LARGE] = "waits until no other program has work: it needs more memory than "
-                             "it can have beside them",
+        [GS_WHY_TOO_LARGE] =
+            ("waits until no other program has work: it needs more memory than "
+             "it can have beside them"),
         [GS_WHY_MEMORY] = "has its turn; its memory is on the way",
     };
     const struct gs_wire_client *other = find_other(answer, client);

@@ -179,7 +179,7 @@ static void read_container(struct lockd_identity *identity, const char *line)
     const char *path = strchr(line, '/');
     const size_t length = path != NULL ? strcspn(path, "\n") : 0;
 
-    if (!lockd_identity_container(line, identity->container))
+    if (path == NULL || !lockd_identity_container(line, identity->container))
         return;
     lockd_identity_pod(line, identity->pod);
     identity->by_user |= is_of_session(path);

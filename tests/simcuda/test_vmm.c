@@ -240,7 +240,7 @@ static void touched_at_once(void)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (unsigned i = 0; i < 2; i++) {
         OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
-        OK(cuMemsetD8Async(page, 5, MIB, streams[i]));
+        OK(cuMemsetD8Async(page + i * MIB, 5, MIB, streams[i]));
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     for (unsigned round = 0; round < 2000; round++)

@@ -325,8 +325,8 @@ static void put_help(const struct top *top)
     char buffer[160], line[512];
     const char *text;
 
-    for (int i = 0; i < LINES - 1 && (text = top_keys_help((size_t)(top->help + i), buffer,
-                                                           sizeof buffer)) != NULL;
+    for (int i = 0; i < LINES - 1 && (text = top_keys_help((size_t)top->help + (size_t)i,
+                                                           buffer, sizeof buffer)) != NULL;
          i++)
         mvaddstr(i, 0, lockd_text_cut(text, (size_t)COLS, line, sizeof line));
 }

@@ -232,7 +232,7 @@ static void same_container_if_contained_needs_certainty(void **state)
     strcpy(a.group, "/docker/" ID);
     strcpy(b.group, "/docker/" ID);
     assert_true(lockd_identity_same_container(&a, &b));
-    strcat(b.group, "/below");
+    strcpy(b.group, "/docker/" ID "/below");
     assert_false(lockd_identity_same_container(&a, &b));
     b = a;
     b.contained = false;
