@@ -4,7 +4,8 @@
  *   table_gen rsp        one --wrap=NAME a line, for the linker (wrap.rsp)
  *   table_gen names      the wrapped names, one a line
  *   table_gen coverage   docs/coverage.md
- *   table_gen stub       reads the library's version script and writes one line of stub/names.h for each
+ *   table_gen stub       reads the library's version script and writes one line of stub/names.h
+ * for each
  *                        exported name
  * dlsym and dlvsym are not the driver's but are wrapped as well: they lead to it. No state.
  */

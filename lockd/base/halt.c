@@ -47,8 +47,8 @@ static bool has_line(const char *path, const char *wanted)
     return found;
 }
 
-/* A line of /proc/PID/cgroup, "NUMBER:CONTROLLERS:PATH"; version 2 has the number 0. A frozen group's
- * own files say so, also if a group above it was frozen. */
+/* A line of /proc/PID/cgroup, "NUMBER:CONTROLLERS:PATH"; version 2 has the number 0. A frozen
+ * group's own files say so, also if a group above it was frozen. */
 static bool is_frozen_group(const char *line)
 {
     const char *controllers = strchr(line, ':');

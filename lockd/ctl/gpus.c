@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gpus.c: joins the daemon's answer with what NVML tells about the GPUs and their processes. A
- * process that NVML lists and the daemon does not know is an outsider: gpushare can neither move its
- * memory nor stop it. No state.
+ * process that NVML lists and the daemon does not know is an outsider: gpushare can neither move
+ * its memory nor stop it. No state.
  */
 #include "lockd/ctl/gpus.h"
 

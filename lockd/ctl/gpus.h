@@ -41,8 +41,8 @@ struct ctl_place {
     const struct gs_wire_device *device; /* NULL: no program has used it */
 };
 
-/* The n-th GPU, from 0: in the order of nvidia-smi, then devices that NVML does not list. False: there
- * are no more. */
+/* The n-th GPU, from 0: in the order of nvidia-smi, then devices that NVML does not list. False:
+ * there are no more. */
 bool ctl_place_at(const struct ctl_answer *answer, size_t n, struct ctl_place *place);
 /* Whether the outsider is on that GPU. */
 bool ctl_outsider_there(const struct ctl_answer *answer, const struct ctl_outsider *outsider,
@@ -54,8 +54,8 @@ const char *ctl_why_name(enum ctl_why why);
 int ctl_device_busy(const struct ctl_answer *answer, size_t index);
 int ctl_client_busy(const struct ctl_answer *answer, size_t index);
 
-/* Bytes of the GPU that NVML counts for the program and that gpushare does not control: its contexts and
- * its code. NVML_BYTES_UNKNOWN: not known. */
+/* Bytes of the GPU that NVML counts for the program and that gpushare does not control: its
+ * contexts and its code. NVML_BYTES_UNKNOWN: not known. */
 uint64_t ctl_client_external(const struct ctl_answer *answer, size_t index);
 
 /* "41 C, 92 of 400 W": what is known of temperature and power; "": nothing. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * status_table.c: the rows of `gpusharectl status`: one row for each program on a device, and for each
- * other process on a GPU. A terminal too narrow for all columns shows the most important columns, and
- * the notes in lines of their own.
+ * status_table.c: the rows of `gpusharectl status`: one row for each program on a device, and for
+ * each other process on a GPU. A terminal too narrow for all columns shows the most important
+ * columns, and the notes in lines of their own.
  */
 #include "common/size.h"
 #include "lockd/base/text.h"

@@ -28,7 +28,8 @@ void ctl_status_row(const struct ctl_table *table, const struct ctl_layout *layo
 void ctl_status_outsider(const struct ctl_table *table, const struct ctl_layout *layout,
                          const struct ctl_answer *answer, size_t index);
 
-/* The notes of a program: its unusual properties and remarks, in a few words, with commas between. */
+/* The notes of a program: its unusual properties and remarks, in a few words, with commas
+ * between. */
 void ctl_program_notes(const struct ctl_answer *answer, size_t index, char *buffer,
                        size_t size);
 /* Prints notes in lines of their own, broken between two notes. */

@@ -41,12 +41,12 @@ struct ctl_row *ctl_table_row(struct ctl_table *table);
 /* Removes all rows and columns. */
 void ctl_table_clear(struct ctl_table *table);
 
-/* Chooses the columns that fit; 0: lines may have any length. The name, which is the column with that
- * number, is cut last, to no less than eight columns. Returns the width of the lines. */
+/* Chooses the columns that fit; 0: lines may have any length. The name, which is the column with
+ * that number, is cut last, to no less than eight columns. Returns the width of the lines. */
 int ctl_table_fit(struct ctl_table *table, int columns, size_t name);
 
-/* Writes a line, or the headings. before, behind: bytes put around the cell of `coloured`, which take
- * no columns. Returns buffer. */
+/* Writes a line, or the headings. before, behind: bytes put around the cell of `coloured`, which
+ * take no columns. Returns buffer. */
 const char *ctl_table_line(const struct ctl_table *table, size_t row, size_t coloured,
                            const char *before, const char *behind, char *buffer, size_t size);
 

@@ -74,8 +74,8 @@ int lockd_identity_pidfd(const struct lockd_identity *identity);
 /* Whether exactly that process is still running. */
 bool lockd_identity_is_running(const struct lockd_identity *identity);
 
-/* The outermost container that a line of /proc/PID/cgroup names, into name (LOCKD_CONTAINER_SIZE bytes);
- * false: none. */
+/* The outermost container that a line of /proc/PID/cgroup names, into name (LOCKD_CONTAINER_SIZE
+ * bytes); false: none. */
 bool lockd_identity_container(const char *line, char *name);
 /* The control group that the line names, if that hierarchy is systemd's, into path
  * (LOCKD_UNITS_SIZE bytes; as many whole parts from its beginning as fit); false: it is not. */

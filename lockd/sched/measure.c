@@ -18,13 +18,14 @@
  * program says less, since the driver itself corrects a value that is too low. A program in which an allocation is under way has
  * no figure of free memory to say, so it neither agrees nor denies.
  *
- * Where the daemon can ask the card itself (sched_card), its answers take the place of the programs'
- * figures. An answer is compared with external in the same way as a report; two in a row settle it.
+ * Where the daemon can ask the card itself (sched_card), its answers take the place of the
+ * programs' figures. An answer is compared with external in the same way as a report; two in a
+ * row settle it.
  *
  * Claims of memory are bounded, too, where several users have programs. Together they cannot be
  * more than the bytes in use: by the card, or else by the report of another user's program. If
- * they are, twice in a row, a program is believed as far as the card shows memory of its process. Where
- * that is not known, a program that should have left and has not pays for the excess.
+ * they are, twice in a row, a program is believed as far as the card shows memory of its process.
+ * Where that is not known, a program that should have left and has not pays for the excess.
  *
  * The memory of a program whose connection has ended is not external for the next few seconds
  * either: the program has lost its connection and comes back, or the driver clears up after
@@ -260,8 +261,8 @@ static void ask_anybody(struct sched_device *device)
     }
 }
 
-/* Something should have left, or claims are in doubt, and only programs can tell whether there is room
- * for them: when to ask. */
+/* Something should have left, or claims are in doubt, and only programs can tell whether there is
+ * room for them: when to ask. */
 static uint64_t time_to_judge(const struct sched_device *device)
 {
     const struct sched_device_measure *measure = &device->measure;
@@ -430,8 +431,8 @@ static void set_total(struct sched_device *device, uint64_t total)
         sched_agenda_settle_gang(sched_party_of(at, of_device)->gang);
 }
 
-/* The largest total that is said by a program that measures, which has no limit of its own; else the
- * largest of all. The card is no larger than it says itself. */
+/* The largest total that is said by a program that measures, which has no limit of its own; else
+ * the largest of all. The card is no larger than it says itself. */
 void sched_measure_recount(struct sched_device *device)
 {
     uint64_t total = 0;

@@ -127,8 +127,8 @@ struct sched_card {
     uint64_t (*shown)(const void *context, const void *owner);
     const void *context;
 };
-/* From now on, and for some seconds, the reports of the programs there count as far as they agree with
- * the card. The figures are newer than the last call. */
+/* From now on, and for some seconds, the reports of the programs there count as far as they agree
+ * with the card. The figures are newer than the last call. */
 void sched_card(struct sched *sched, const struct sched_card *card, uint64_t now_ns);
 /* How often the card is to be asked, ns; LOCKD_NEVER: there is no use for it. */
 uint64_t sched_card_pause(const struct sched *sched, uint64_t now_ns);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * settings.c: what people set, for the daemon and for one client; what is claimed for programs
- * that are about to come; and what the card says of itself. Each change takes effect with the plan that follows it. Owns the claims.
+ * that are about to come; and what the card says of itself. Each change takes effect with the
+ * plan that follows it. Owns the claims.
  */
 #include "lockd/sched/device.h"
 #include "lockd/sched/books.h"

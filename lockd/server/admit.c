@@ -4,8 +4,9 @@
  * caller gets one END message with the reason before its connection is closed, so that programs and
  * gpusharectl can show it. State: struct lockd_admission. One thread, nothing blocks.
  *
- * The last quarter of the descriptors is kept for root and the daemon's user, outside of containers. One descriptor is
- * held in reserve, so that a caller can be refused when no other is left.
+ * The last quarter of the descriptors is kept for root and the daemon's user, outside of
+ * containers. One descriptor is held in reserve, so that a caller can be refused when no other is
+ * left.
  */
 #include "lockd/server/admit.h"
 

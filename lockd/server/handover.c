@@ -144,8 +144,8 @@ static bool may_go_to(const struct lockd_handover *piece, const struct lockd_con
            (target->flags & GS_TARGET_RUN) != 0 && is_on_device(piece, target->uuid);
 }
 
-/* Takes out the pieces that go with the target, in the order in which they came, as many as fit into
- * the rise. Returns the rest of the rise. */
+/* Takes out the pieces that go with the target, in the order in which they came, as many as fit
+ * into the rise. Returns the rest of the rise. */
 static uint64_t choose_pieces(struct lockd_connection *to, struct gs_wire_target *target,
                               uint64_t rise, struct gs_descriptors *with)
 {

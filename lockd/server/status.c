@@ -106,8 +106,8 @@ _Static_assert(sizeof((struct gs_wire_client *)0)->container == LOCKD_CONTAINER_
                "container");
 _Static_assert(sizeof((struct gs_wire_client *)0)->pod == LOCKD_POD_SIZE, "pod");
 
-/* A process that somebody has stopped cannot do what its condition says. Only a program that does not
- * answer is looked for in the frozen control groups. */
+/* A process that somebody has stopped cannot do what its condition says. Only a program that does
+ * not answer is looked for in the frozen control groups. */
 static void look_for_halt(struct gs_wire_client *client)
 {
     static const uint32_t conditions[] = {

@@ -5,9 +5,9 @@
  *
  * A process without privileges cannot raise its own hard limit, and exec(2) keeps it: only a child
  * of a process with a higher limit has more. So the daemon gives up its socket and closes the
- * connection of such a program, which finds no daemon and starts another, as always. When that daemon
- * listens, this one ends, and the other programs reconnect as after any restart. If none listens in
- * time, this one takes its place again, unnoticed by the programs that are connected.
+ * connection of such a program, which finds no daemon and starts another, as always. When that
+ * daemon listens, this one ends, and the other programs reconnect as after any restart. If none
+ * listens in time, this one takes its place again, unnoticed by the programs that are connected.
  *
  * This is only for daemons in the background, and only by programs of the daemon's own user: the
  * administrator sets the limit of a service.

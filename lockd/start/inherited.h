@@ -13,9 +13,9 @@
 /* Signals: none blocked, none ignored. For every daemon. */
 void lockd_inherited_signals(void);
 
-/* The other attributes, for a daemon that goes to the background: umask, groups of root, limits, nice value,
- * scheduling policy, processors, I/O priority and OOM score, as far as the process may change
- * them. The administrator sets those of a service, which keeps them. */
+/* The other attributes, for a daemon that goes to the background: umask, groups of root, limits,
+ * nice value, scheduling policy, processors, I/O priority and OOM score, as far as the process
+ * may change them. The administrator sets those of a service, which keeps them. */
 void lockd_inherited_drop(void);
 
 /* The number of descriptors to which a process may raise its limit; 0: not known, since it is

@@ -25,7 +25,8 @@ struct elf_entry {
     char base[NAME_MAX + 1];
 };
 
-/* Opens the folder of that name, links followed. 0 or -errno; close accepts an entry that failed. */
+/* Opens the folder of that name, links followed. 0 or -errno; close accepts an entry that
+ * failed. */
 int elf_root_open(struct elf_root *root, const char *name, struct gs_err *err);
 /* The same for an absolute path without links, as it was resolved before: a link that has
  * appeared on the way since is not followed. */

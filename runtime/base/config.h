@@ -3,7 +3,8 @@
  * config.h: the one runtime object of the process: configuration, counters, and what the parts of
  * the library share.
  *
- * Threads: the constructor writes the configuration, and the first call of the driver. Counters are relaxed atomics.
+ * Threads: the constructor writes the configuration, and the first call of the driver. Counters
+ * are relaxed atomics.
  */
 #ifndef GS_RUNTIME_BASE_CONFIG_H
 #define GS_RUNTIME_BASE_CONFIG_H

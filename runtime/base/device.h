@@ -198,11 +198,12 @@ bool gs_context_add_green(CUcontext handle, CUcontext home, struct gs_device *de
 const struct gs_context *gs_context_find(CUcontext handle);
 
 /* The context to which work and memory of this one belong: itself, or the primary one of a green
- * context. A green context can be current to one thread only, so we never enter a green context. Any thread. */
+ * context. A green context can be current to one thread only, so we never enter a green context.
+ * Any thread. */
 CUcontext gs_context_home(CUcontext handle);
 
-/* Forgets the context, and with a primary context its green contexts. The caller has parked the client
- * thread (gs_worker_park). */
+/* Forgets the context, and with a primary context its green contexts. The caller has parked the
+ * client thread (gs_worker_park). */
 void gs_context_remove(CUcontext handle);
 
 /* Makes the context current (cuCtxPopCurrent ends that). Makes more than one attempt: a caller
@@ -213,8 +214,8 @@ CUresult gs_context_push(CUcontext handle);
  * thread. */
 uint32_t gs_contexts_generation(void);
 
-/* A call in that context (NULL: the current context) has failed with this result. If a context never
- * recovers from that, gs_context_check() asks the driver from now on. Any thread. */
+/* A call in that context (NULL: the current context) has failed with this result. If a context
+ * never recovers from that, gs_context_check() asks the driver from now on. Any thread. */
 void gs_context_failed(CUcontext handle, CUresult result);
 
 /* The error of the driver's own cuMemAlloc in that context (or the current context, if there is
@@ -249,7 +250,8 @@ static inline CUresult gs_context_check_current(void)
  * the client thread; other threads may only read handles. */
 struct gs_context *gs_context_at(unsigned i);
 
-/* A context in which memory of this device can be copied: not green, and sound if any is; NULL: none is left. */
+/* A context in which memory of this device can be copied: not green, and sound if any is; NULL:
+ * none is left. */
 struct gs_context *gs_context_for(const struct gs_device *device);
 
 /* The ordinal now means another device of the same model. Client thread. */

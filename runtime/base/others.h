@@ -3,9 +3,9 @@
  * others.h: other objects in this process that stand before libc's dlsym, or are a libgpushare.
  *
  * A program may have a dlsym of its own, or use that of a library that comes before libc
- * (LD_PRELOAD, linked): the function that it would call without us is called behind us. If there are several copies
- * of this library (a program and a plugin patched for different copies), the first in the loader's
- * order works, and the others pass everything on to it.
+ * (LD_PRELOAD, linked): the function that it would call without us is called behind us. If there
+ * are several copies of this library (a program and a plugin patched for different copies), the
+ * first in the loader's order works, and the others pass everything on to it.
  */
 #ifndef GS_RUNTIME_BASE_OTHERS_H
 #define GS_RUNTIME_BASE_OTHERS_H

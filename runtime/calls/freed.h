@@ -2,8 +2,8 @@
  *
  * freed.h: checks whether the arguments of a call name memory that the program has freed, or that
  * lies beside its own. The driver refuses such copies and sets; memory of ours may be there, for
- * the next allocation, or at the edge of an allocation. Used by the wrappers that are made from the table
- * (calls.c), by the types of the arguments. Any thread, outside the gate.
+ * the next allocation, or at the edge of an allocation. Used by the wrappers that are made from
+ * the table (calls.c), by the types of the arguments. Any thread, outside the gate.
  *
  * An extent that does not fit into 64 bits is left to the driver to refuse: it counts as 0 here.
  */

@@ -9,7 +9,8 @@
 #include "runtime/client/client.h"
 #include "runtime/client/evidence.h"
 
-/* Both variants of the driver's function have the same type; `driver` is the variant that was called. */
+/* Both variants of the driver's function have the same type; `driver` is the variant that was
+ * called. */
 static CUresult register_host(typeof(*gs_driver.cuMemHostRegister_v2) *const *driver,
                               void *address, size_t bytes, unsigned flags)
 {

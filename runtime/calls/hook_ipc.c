@@ -129,7 +129,8 @@ static bool is_ours(const CUipcMemHandle *handle)
     return !gs_runtime.config.disabled && gs_ipc_handle_is_ours(&ours);
 }
 
-/* Both variants of the driver's function have the same type; `driver` is the variant that was called. */
+/* Both variants of the driver's function have the same type; `driver` is the variant that was
+ * called. */
 static CUresult open_handle(typeof(*gs_driver.cuIpcOpenMemHandle_v2) *const *driver,
                             CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
 {

@@ -99,8 +99,8 @@ static CUresult find_serving_pool(CUmemoryPool handle, CUstream stream, bool per
     return result;
 }
 
-/* The driver would allow this call beside its captures, but may not allow the calls that we make for
- * it. */
+/* The driver would allow this call beside its captures, but may not allow the calls that we make
+ * for it. */
 static CUresult allocate_from(struct gs_pool *pool, uint64_t bytes,
                               const struct gs_stream_position *position, CUdeviceptr *address)
 {

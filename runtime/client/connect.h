@@ -13,7 +13,8 @@
 #include "lockd/protocol/wire.h"
 #include "runtime/base/own_fd.h"
 
-/* The system refuses the call itself, as a filter of seccomp does: it will refuse the next call, too. */
+/* The system refuses the call itself, as a filter of seccomp does: it will refuse the next call,
+ * too. */
 bool gs_connect_is_forbidden(int error);
 
 /* Connects (if there is no connection) and sends HELLO. start: starts the daemon if none

@@ -18,10 +18,10 @@ void gs_evidence_collect(void);
  * memory is closed. Any thread. */
 void gs_evidence_share(const uint8_t exporter[16]);
 
-/* Device memory of this process was exported for another process: connections with others count from
- * now on, since NCCL's ranks export their buffers to each other (and have no file in /dev/shm
- * where GPUs reach each other). The first call waits until the daemon has been told of them, for
- * a second at most. Any thread of the program. */
+/* Device memory of this process was exported for another process: connections with others count
+ * from now on, since NCCL's ranks export their buffers to each other (and have no file in
+ * /dev/shm where GPUs reach each other). The first call waits until the daemon has been told of
+ * them, for a second at most. Any thread of the program. */
 void gs_evidence_exported(void);
 
 /* Host memory was registered with the driver. NCCL registers what its ranks share: the daemon is

@@ -2,8 +2,8 @@
  *
  * peers.c: finds TCP connections between this process and others of the same network namespace.
  * The kernel's table (proc_net_tcp(5)) holds both ends of such a connection: a line with an
- * inode that is open here, and a line with the two addresses exchanged. Owns the ends found in the last
- * reading. Client thread.
+ * inode that is open here, and a line with the two addresses exchanged. Owns the ends found in
+ * the last reading. Client thread.
  */
 #include "runtime/client/peers.h"
 

@@ -3,8 +3,8 @@
  * capture.c: counts stream captures under way.
  *
  * A capture begins inside the gate. The client thread looks at the count after the gate is
- * closed, so it cannot miss a capture. State: the count and the time of the last change (relaxed: the
- * client thread reads them without a lock, and looks again).
+ * closed, so it cannot miss a capture. State: the count and the time of the last change (relaxed:
+ * the client thread reads them without a lock, and looks again).
  */
 #include "runtime/gate/capture.h"
 

@@ -79,9 +79,9 @@ void gs_gate_leave_slow(unsigned pass);
 
 /* Enters; waits while the gate is closed (client.h says why the wait ends). Any thread. Result:
  * enum gs_gate_pass. call: enum gs_gate_call. A capture keeps the program from stopping, so it
- * must be able to end. While a capture is under way, three kinds of calls go through a closed gate: work
- * that is only recorded, because its stream is being captured, calls that only build, and calls
- * that begin another capture. */
+ * must be able to end. While a capture is under way, three kinds of calls go through a closed
+ * gate: work that is only recorded, because its stream is being captured, calls that only build,
+ * and calls that begin another capture. */
 static inline __attribute__((always_inline)) unsigned gs_gate_enter_on(CUstream stream,
                                                                        unsigned call)
 {

@@ -249,7 +249,8 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
 }
 
 /* Asks the driver for its answer to these rights, before there is memory. Noted rights are
- * requested at every mapping from now on, and refused rights would keep the memory away for ever. */
+ * requested at every mapping from now on, and refused rights would keep the memory away for
+ * ever. */
 static CUresult check_access(const struct gs_device *device, const CUmemAccessDesc *access,
                              size_t count)
 {

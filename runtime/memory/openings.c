@@ -86,7 +86,8 @@ void gs_opening_drop(struct gs_opening *opening)
     gs_own_fd_close(&opening->lifeline); /* last: after this the memory may move */
 }
 
-/* Makes it accessible to the device that opens it, and to its own if the process sees that device. */
+/* Makes it accessible to the device that opens it, and to its own if the process sees that
+ * device. */
 static CUresult set_access(const struct gs_opening *opening)
 {
     CUmemAccessDesc access[2];

@@ -3,8 +3,8 @@
  * graph_uses.c: owns what is known of executable graphs: the addresses that their kernels get, and
  * how often they were launched (graph_uses.h).
  *
- * Nothing tells that an executable graph is destroyed: the graph that was launched longest ago gives
- * way to a new graph, and an old handle of the same value is overwritten. State: under
+ * Nothing tells that an executable graph is destroyed: the graph that was launched longest ago
+ * gives way to a new graph, and an old handle of the same value is overwritten. State: under
  * gs_memory_lock. Any thread.
  */
 #include "runtime/range/graph_uses.h"

@@ -381,7 +381,8 @@ int gs_handover_lend(const struct gs_chunk *chunk, bool *made)
     return same_file(&places[chunk->descriptor - 1u], fd) ? fd : -1;
 }
 
-/* Gets a descriptor for the chunk's memory: the descriptor with which it came, or a new descriptor. */
+/* Gets a descriptor for the chunk's memory: the descriptor with which it came, or a new
+ * descriptor. */
 static bool descriptor_for(const struct gs_chunk *chunk, uint16_t *place)
 {
     if (chunk->descriptor == 0)

@@ -3,8 +3,8 @@
  * shares.c: owns the list of the memory that other processes have open.
  *
  * State: the list, which only the client thread changes, and under gs_memory_lock; whether there
- * was ever a share, and when the last share ended (atomic). Invariant: a live range has as many shares
- * as there are entries here of its id.
+ * was ever a share, and when the last share ended (atomic). Invariant: a live range has as many
+ * shares as there are entries here of its id.
  */
 #include "runtime/range/shares.h"
 

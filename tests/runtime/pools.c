@@ -388,8 +388,8 @@ static void case_free_waits_beside_capture(void)
     OK(cuMemFree(memory[2]));
 }
 
-/* Beside a capture of the global mode the driver refuses stream-ordered memory on other streams, and
- * the capture is invalid; not on the captured stream itself. */
+/* Beside a capture of the global mode the driver refuses stream-ordered memory on other streams,
+ * and the capture is invalid; not on the captured stream itself. */
 static void case_refused_beside_capture(void)
 {
     const CUresult refused = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -413,7 +413,8 @@ static void case_refused_beside_capture(void)
     OK(cuMemFreeAsync(before, stream));
 }
 
-/* The driver's cuMemFree waits for no work on memory of a pool. Ours does, since the memory may leave at once. */
+/* The driver's cuMemFree waits for no work on memory of a pool. Ours does, since the memory may
+ * leave at once. */
 static void case_pool_free_waits_not(void)
 {
     CUdeviceptr memory[2];

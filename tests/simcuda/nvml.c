@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * nvml.c: libnvidia-ml.so.1 of the simulated cards: their memory, the processes on them with what
- * each holds, prepared or not, and how busy they are, from the cards' own books (ledger.h). It lies in a
- * folder of its own, so that only programs that shall find it do. Invariants: looking changes
- * nothing. Threads: one.
+ * each holds, prepared or not, and how busy they are, from the cards' own books (ledger.h). It
+ * lies in a folder of its own, so that only programs that shall find it do. Invariants: looking
+ * changes nothing. Threads: one.
  *
  *   SIMCUDA_BUSY=N    every card is busy N per cent, instead of what it does
  */

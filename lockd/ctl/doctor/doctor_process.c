@@ -242,7 +242,8 @@ static void look_at_environment(struct doctor *doctor)
         may_not(doctor, proc_path(doctor, "environ", path, sizeof path));
 }
 
-/* The number behind "KEY:" in /proc/PID/status, or the first letter of the text there; 0: not known. */
+/* The number behind "KEY:" in /proc/PID/status, or the first letter of the text there; 0: not
+ * known. */
 static int read_status(const struct doctor *doctor, const char *key)
 {
     char path[64], line[256];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * top_table.c: makes the rows of the programs, and of the processes that are not programs. No state.
+ * top_table.c: makes the rows of the programs, and of the processes that are not programs. No
+ * state.
  */
 #include "lockd/ctl/watch/top_table.h"
 

@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-/* Fills top->table: a row for each of top->lines, then one for each outsider; for so many columns of
- * the terminal. False: no memory. */
+/* Fills top->table: a row for each of top->lines, then one for each outsider; for so many columns
+ * of the terminal. False: no memory. */
 bool top_table_fill(struct top *top, int columns);
 /* "1.5 GiB/s" */
 const char *top_table_rate(double bytes, char *buffer, size_t size);

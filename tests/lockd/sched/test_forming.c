@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_forming.c: gangs that start, on two devices where all of them fit. An even number is on the
- * first device, an odd one on the second. That nobody waits for ever is tests/lockd/programs/test_trial.c.
+ * first device, an odd one on the second. That nobody waits for ever is
+ * tests/lockd/programs/test_trial.c.
  */
 #include "tests/lockd/harness.h"
 

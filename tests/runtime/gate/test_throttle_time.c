@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_throttle_time.c: how much unfinished work the bound (throttle.c) leaves, with a played driver, a
- * device that works off kernels of one length, and a clock that only its waits and calls move.
+ * test_throttle_time.c: how much unfinished work the bound (throttle.c) leaves, with a played
+ * driver, a device that works off kernels of one length, and a clock that only its waits and
+ * calls move.
  */
 #include <setjmp.h>
 #include <stdarg.h>
