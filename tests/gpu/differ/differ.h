@@ -118,4 +118,9 @@ void note_use(const struct memory *memory);
 /* 64 KiB of pageable memory; the second one is what copies read into. */
 extern unsigned char host_source[HOST_BYTES], host_target[HOST_BYTES];
 
+/* memory.c: the slot of a new allocation (NULL: all are taken); puts it there; takes it away. */
+struct memory *memory_free_slot(void);
+void memory_keep(struct memory *slot, CUdeviceptr start, size_t bytes, enum memory_kind kind);
+void memory_forget(struct memory *slot);
+
 #endif
