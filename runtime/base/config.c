@@ -6,6 +6,7 @@
 #include "runtime/base/config.h"
 
 #include <stdlib.h>
+#include <limits.h>
 #include <string.h>
 
 #include "common/size.h"
@@ -23,11 +24,23 @@ static bool is_set_to_one(const char *name)
     return value != NULL && strcmp(value, "1") == 0;
 }
 
+/* It is used at exit, when the program's own buffer (putenv) may be gone. */
+static const char *copy_path(const char *path)
+{
+    static char copy[PATH_MAX];
+
+    if (path == NULL || strlen(path) >= sizeof copy)
+        return NULL;
+    return strcpy(copy, path);
+}
+
 static void read_overcommit(struct gs_config *config)
 {
     const char *text = secure_getenv("GPUSHARE_OVERCOMMIT");
     static bool said;
 
+    config->overcommit_set = false;
+    config->overcommit = 0;
     if (text == NULL || *text == '\0')
         return;
     config->overcommit_set = true;
@@ -67,16 +80,18 @@ void gs_config_read(struct gs_config *config, bool again)
                *placement = secure_getenv("GPUSHARE_PLACEMENT");
     static bool said, said_memory, said_placement;
 
-    config->disabled |= is_set_to_one("GPUSHARE_DISABLE") || (!again && gs_others_are_first());
+    if (is_set_to_one("GPUSHARE_DISABLE") || (!again && gs_others_are_first()))
+        config->disabled = true;
     config->strict = is_set_to_one("GPUSHARE_STRICT");
     config->native_memory = memory != NULL && strcmp(memory, "native") == 0;
     config->managed_memory = memory != NULL && strcmp(memory, "managed") == 0;
-    config->stats = secure_getenv("GPUSHARE_STATS");
+    config->stats = copy_path(secure_getenv("GPUSHARE_STATS"));
     read_overcommit(config);
     read_grain(config);
     config->placed_once = placement != NULL && strcmp(placement, "once") == 0;
     if (placement != NULL && *placement != '\0' && !config->placed_once)
         gs_say_once(&said_placement, "GPUSHARE_PLACEMENT=%s is ignored: write once", placement);
+    config->device_limit = 0;
     if (limit != NULL && *limit != '\0' &&
         (gs_size_parse(limit, &config->device_limit) != 0 ||
          config->device_limit < LIMIT_LEAST)) {

@@ -3,7 +3,7 @@
  * log.c: one line per message, written with a single write(2), so that lines of several
  * processes do not mix.
  *
- * State: the descriptor, set by the constructor. Any thread.
+ * State: the descriptor, set at start and by the first driver call. Any thread.
  */
 #include "runtime/base/log.h"
 

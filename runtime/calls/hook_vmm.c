@@ -158,7 +158,10 @@ static CUresult export_handle(void *to, CUmemGenericAllocationHandle handle,
     if (range == NULL)
         return ours ? CUDA_ERROR_INVALID_VALUE
                     : gs_driver.cuMemExportToShareableHandle(to, handle, type, flags);
-    result = gs_virtual_pin(range);
+    /* ours may be exportable, and of several chunks, where the program did not ask for that */
+    result = ((unsigned)range->own->prop.requestedHandleTypes & (unsigned)type) == 0
+                 ? CUDA_ERROR_INVALID_VALUE
+                 : gs_virtual_pin(range);
     if (result == CUDA_SUCCESS) /* exportable memory is one chunk */
         result = export_chunk(to, &range->chunks[0], type, flags);
     gs_virtual_drop(range);

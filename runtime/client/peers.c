@@ -17,7 +17,7 @@
 #include "runtime/client/launcher.h"
 
 #define SOCKETS_MOST     256
-#define DESCRIPTORS_MOST 1024                      /* the lowest keys are looked at */
+#define DESCRIPTORS_MOST 1024                      /* the lowest descriptors are looked at */
 #define TABLE_MOST       ((size_t)4 * 1024 * 1024) /* bytes of a table that are read */
 #define ESTABLISHED      "01"
 

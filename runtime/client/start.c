@@ -150,7 +150,8 @@ static int judge_start(const struct start *start, int waited, int status, struct
     char line[256];
 
     if (waited != 0)
-        return gs_err_set(why, waited, "%s: could not detach from the terminal", program);
+        return gs_err_set(why, waited, "%s: did not start in the background within 10 s",
+                          program);
     if (status == 0)
         return 0;
     if (start->error != 0)

@@ -113,11 +113,12 @@ static bool may_ask(const struct gs_device *device, unsigned attempt)
     return attempt < ATTEMPTS || (attempt < ATTEMPTS_MOST && is_on_its_way(device));
 }
 
-/* The daemon counts what a program asks for in its turn: what passes until then is no attempt.
- * False: there will be none. */
+/* The daemon counts what a program asks for in its turn: what passes until then is no attempt. A
+ * thread with an open capture goes on, since the program cannot stop before that ends. False: there
+ * will be no turn. */
 static bool await_turn(void)
 {
-    const unsigned pass = gs_gate_enter();
+    const unsigned pass = gs_gate_enter_on(NULL, GS_CALL_BUILDS);
 
     if (pass == GS_PASS_REFUSED)
         return false;

@@ -50,6 +50,7 @@ struct piece {
 };
 
 static struct place places[PLACES];
+static _Atomic(unsigned) filled; /* relaxed: places from here on were never filled */
 static struct {
     /* seq_cst, both: either the client thread sees that a thread forks, or that thread sees the
      * client thread busy with a descriptor that has no place yet */
@@ -99,7 +100,7 @@ static unsigned most_places(void)
  * has closed it: the place that had it has no descriptor any more. */
 static void lose_number(int fd)
 {
-    for (unsigned i = 0; i < PLACES; i++) {
+    for (unsigned i = 0; i < atomic_load_explicit(&filled, memory_order_relaxed); i++) {
         int had = fd;
 
         if (atomic_load_explicit(&places[i].fd, memory_order_relaxed) == fd)
@@ -129,6 +130,8 @@ static bool fill_place(int fd, uint16_t *index)
     places[i].device = what.st_dev;
     places[i].inode = what.st_ino;
     places[i].kind = what.st_rdev;
+    if (i >= atomic_load_explicit(&filled, memory_order_relaxed))
+        atomic_store_explicit(&filled, i + 1, memory_order_relaxed);
     atomic_store_explicit(&places[i].fd, kept, memory_order_release);
     *index = (uint16_t)i;
     return true;
@@ -175,7 +178,7 @@ void gs_handover_after_fork(void)
 
 void gs_handover_in_child(void)
 {
-    for (unsigned i = 0; i < PLACES; i++)
+    for (unsigned i = 0; i < atomic_load_explicit(&filled, memory_order_relaxed); i++)
         empty_place(i);
     self.hand_count = self.given_count = 0;
     atomic_store_explicit(&self.forking, 0, memory_order_relaxed);

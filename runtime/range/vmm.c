@@ -63,7 +63,8 @@ static size_t list_placed(const struct gs_device *device, struct placed *list)
 
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         for (uint32_t i = 0; i < range->chunk_count; i++)
-            if (range->own == NULL && range->theirs == NULL &&
+            if (range->life != GS_RANGE_DISPOSING && /* another thread changes its chunks */
+                range->own == NULL && range->theirs == NULL &&
                 gs_chunk_is_mapped(&range->chunks[i])) {
                 if (list != NULL)
                     list[count] = (struct placed){gs_range_chunk_address(range, i),

@@ -66,7 +66,7 @@ static struct found find_place(const struct gs_job *job)
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     best.equal = gs_chunk_equal_blocks(job->chunk, job->bytes, job->hashes, &wanted);
-    if (best.equal < wanted)
+    if (best.equal < wanted || wanted == 0) /* a chunk of zeros needs none of it */
         for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
             look_at_range(range, job, &best);
     if (best.range != NULL) {

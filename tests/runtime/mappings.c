@@ -201,6 +201,8 @@ static void case_mixed(void)
     address = reserve_addresses(3 * GRANULE);
     own = create_memory(GRANULE, false);
     made = create_memory(GRANULE, true);
+    GIVES(cuMemExportToShareableHandle(&fd, own, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+          CUDA_ERROR_INVALID_VALUE); /* it was not made for that */
     OK(cuMemExportToShareableHandle(&fd, made, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     OK(cuMemImportFromShareableHandle(&came, as_pointer((CUdeviceptr)fd),
                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));

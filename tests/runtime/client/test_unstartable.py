@@ -112,7 +112,7 @@ def crash(scene):
 def daemon_that_stays_in_the_foreground(scene):
     """It is ended, and the program does not wait for it for ever."""
     scene.script("exec sleep 1000")
-    return 1, "could not detach from the terminal"
+    return 1, "did not start in the background"
 
 
 def attempt(scene, title, starts, word, quiet):
