@@ -3,8 +3,8 @@
  * allocate.h: the answers to kubelet's questions about devices: which devices a container is to
  * get, and how it gets them.
  */
-#ifndef GS_CLUSTER_PLUGIN_ALLOCATE_H
-#define GS_CLUSTER_PLUGIN_ALLOCATE_H
+#ifndef GS_CLUSTER_ALLOCATE_H
+#define GS_CLUSTER_ALLOCATE_H
 
 #include "cluster/cards.h"
 #include "cluster/load.h"

@@ -4,8 +4,8 @@
  * (CDI, `gpusharectl cdi generate`) names them, and the virtual devices that kubelet sees: so
  * many for each GPU, "NAME::0", "NAME::1", ...
  */
-#ifndef GS_CLUSTER_PLUGIN_CARDS_H
-#define GS_CLUSTER_PLUGIN_CARDS_H
+#ifndef GS_CLUSTER_CARDS_H
+#define GS_CLUSTER_CARDS_H
 
 #include <jansson.h>
 #include <stdbool.h>

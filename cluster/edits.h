@@ -3,8 +3,8 @@
  * edits.h: what a container with these GPUs is given, as mounts, device nodes and environment:
  * the edits of the specification, for kubelets and runtimes that do not know CDI.
  */
-#ifndef GS_CLUSTER_PLUGIN_EDITS_H
-#define GS_CLUSTER_PLUGIN_EDITS_H
+#ifndef GS_CLUSTER_EDITS_H
+#define GS_CLUSTER_EDITS_H
 
 #include "cluster/cards.h"
 #include "cluster/pool.h"

@@ -3,8 +3,8 @@
  * grpc_buffer.h: bytes that grow at one end and are taken from the other; messages of gRPC in
  * them, each with its five bytes in front.
  */
-#ifndef GS_CLUSTER_GRPC_GRPC_BUFFER_H
-#define GS_CLUSTER_GRPC_GRPC_BUFFER_H
+#ifndef GS_CLUSTER_GRPC_BUFFER_H
+#define GS_CLUSTER_GRPC_BUFFER_H
 
 #include <stddef.h>
 #include <stdint.h>

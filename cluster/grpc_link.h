@@ -4,8 +4,8 @@
  * server or as client. It does no input or output: the owner hands it the bytes that came, and
  * takes the bytes that are to be sent. One thread.
  */
-#ifndef GS_CLUSTER_GRPC_GRPC_LINK_H
-#define GS_CLUSTER_GRPC_GRPC_LINK_H
+#ifndef GS_CLUSTER_GRPC_LINK_H
+#define GS_CLUSTER_GRPC_LINK_H
 
 #include "cluster/grpc_text.h"
 #include "common/err.h"

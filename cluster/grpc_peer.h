@@ -2,8 +2,8 @@
  *
  * grpc_peer.h: a link on a connected socket that never blocks.
  */
-#ifndef GS_CLUSTER_GRPC_GRPC_PEER_H
-#define GS_CLUSTER_GRPC_GRPC_PEER_H
+#ifndef GS_CLUSTER_GRPC_PEER_H
+#define GS_CLUSTER_GRPC_PEER_H
 
 #include "cluster/grpc_buffer.h"
 #include "cluster/grpc_link.h"

@@ -3,8 +3,8 @@
  * grpc_text.h: the text of an error as gRPC sends it, with the bytes that no header may have as
  * %XX.
  */
-#ifndef GS_CLUSTER_GRPC_GRPC_TEXT_H
-#define GS_CLUSTER_GRPC_GRPC_TEXT_H
+#ifndef GS_CLUSTER_GRPC_TEXT_H
+#define GS_CLUSTER_GRPC_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * health.h: a thread that watches whether the GPUs work: by the driver's answers, by its events
  * (XID errors), and by their device nodes.
  */
-#ifndef GS_CLUSTER_PLUGIN_HEALTH_H
-#define GS_CLUSTER_PLUGIN_HEALTH_H
+#ifndef GS_CLUSTER_HEALTH_H
+#define GS_CLUSTER_HEALTH_H
 
 #include "cluster/cards.h"
 

@@ -2,8 +2,8 @@
  *
  * listen.h: the plugin's socket in kubelet's folder, and the connections to it.
  */
-#ifndef GS_CLUSTER_PLUGIN_LISTEN_H
-#define GS_CLUSTER_PLUGIN_LISTEN_H
+#ifndef GS_CLUSTER_LISTEN_H
+#define GS_CLUSTER_LISTEN_H
 
 #include "cluster/plugin.h"
 

@@ -2,8 +2,8 @@
  *
  * load.h: how much of each GPU the programs of this machine want, as gpushare-lockd says.
  */
-#ifndef GS_CLUSTER_PLUGIN_LOAD_H
-#define GS_CLUSTER_PLUGIN_LOAD_H
+#ifndef GS_CLUSTER_LOAD_H
+#define GS_CLUSTER_LOAD_H
 
 #include "cluster/cards.h"
 #include "common/paths.h"

@@ -3,8 +3,8 @@
  * nvml.h: the functions of NVIDIA's management library that are used here, looked up at run
  * time: names, types and numbers of nvml.h (NVML API reference).
  */
-#ifndef GS_CLUSTER_PLUGIN_NVML_H
-#define GS_CLUSTER_PLUGIN_NVML_H
+#ifndef GS_CLUSTER_NVML_H
+#define GS_CLUSTER_NVML_H
 
 #include "common/err.h"
 

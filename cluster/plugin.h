@@ -2,8 +2,8 @@
  *
  * plugin.h: the device plugin: what its files share, and its life.
  */
-#ifndef GS_CLUSTER_PLUGIN_PLUGIN_H
-#define GS_CLUSTER_PLUGIN_PLUGIN_H
+#ifndef GS_CLUSTER_PLUGIN_H
+#define GS_CLUSTER_PLUGIN_H
 
 #include "cluster/grpc_peer.h"
 #include "cluster/allocate.h"

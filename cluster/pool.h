@@ -2,8 +2,8 @@
  *
  * pool.h: memory for one answer, freed all at once.
  */
-#ifndef GS_CLUSTER_PLUGIN_POOL_H
-#define GS_CLUSTER_PLUGIN_POOL_H
+#ifndef GS_CLUSTER_POOL_H
+#define GS_CLUSTER_POOL_H
 
 #include <stddef.h>
 

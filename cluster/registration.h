@@ -2,8 +2,8 @@
  *
  * registration.h: telling kubelet that this plugin is there, until it has understood.
  */
-#ifndef GS_CLUSTER_PLUGIN_REGISTRATION_H
-#define GS_CLUSTER_PLUGIN_REGISTRATION_H
+#ifndef GS_CLUSTER_REGISTRATION_H
+#define GS_CLUSTER_REGISTRATION_H
 
 #include "cluster/plugin.h"
 

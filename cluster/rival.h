@@ -3,8 +3,8 @@
  * rival.h: whether another device plugin (NVIDIA's) gives out the same GPUs: pods of both would
  * share a GPU, and only gpushare's would take turns.
  */
-#ifndef GS_CLUSTER_PLUGIN_RIVAL_H
-#define GS_CLUSTER_PLUGIN_RIVAL_H
+#ifndef GS_CLUSTER_RIVAL_H
+#define GS_CLUSTER_RIVAL_H
 
 #include "cluster/plugin.h"
 

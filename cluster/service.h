@@ -2,8 +2,8 @@
  *
  * service.h: the methods that kubelet calls.
  */
-#ifndef GS_CLUSTER_PLUGIN_SERVICE_H
-#define GS_CLUSTER_PLUGIN_SERVICE_H
+#ifndef GS_CLUSTER_SERVICE_H
+#define GS_CLUSTER_SERVICE_H
 
 #include "cluster/plugin.h"
 

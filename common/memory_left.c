@@ -338,7 +338,8 @@ static uint64_t folder_allows(const char *folder, const char *pci)
         if (number == NULL)
             continue;
         *number++ = '\0';
-        if (strcasestr(line, pci) != NULL && strstr(line, "vram") != NULL)
+        if (strcasestr(line, pci) != NULL &&
+            (strstr(line, "vram") != NULL || strstr(line, "vidmem") != NULL))
             most = lesser_of(most, parse_number(number));
     }
     if (file != NULL)

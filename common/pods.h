@@ -3,8 +3,8 @@
  * pods.h: the names of a Kubernetes pod and of its containers on this machine, from the numbers
  * in a control group.
  */
-#ifndef GS_CLUSTER_PODS_PODS_H
-#define GS_CLUSTER_PODS_PODS_H
+#ifndef GS_COMMON_PODS_H
+#define GS_COMMON_PODS_H
 
 #include <stdbool.h>
 #include <stddef.h>

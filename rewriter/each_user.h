@@ -2,8 +2,8 @@
  *
  * each_user.h: work as other users, each in a process of its own.
  */
-#ifndef REWRITER_UNDO_EACH_USER_H
-#define REWRITER_UNDO_EACH_USER_H
+#ifndef REWRITER_EACH_USER_H
+#define REWRITER_EACH_USER_H
 
 #include "rewriter/job/act.h"
 #include "rewriter/output/registry.h"

@@ -2,8 +2,8 @@
  *
  * stub_file.h: the stub that a removed gpushare has left in the library's place.
  */
-#ifndef REWRITER_UNDO_STUB_FILE_H
-#define REWRITER_UNDO_STUB_FILE_H
+#ifndef REWRITER_STUB_FILE_H
+#define REWRITER_STUB_FILE_H
 
 #include <stdbool.h>
 

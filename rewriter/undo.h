@@ -3,8 +3,8 @@
  * undo.h: --list, --restore-all and --repatch: the work on the list of patched files
  * (registry/registry.h).
  */
-#ifndef REWRITER_UNDO_UNDO_H
-#define REWRITER_UNDO_UNDO_H
+#ifndef REWRITER_UNDO_H
+#define REWRITER_UNDO_H
 
 #include "rewriter/job/act.h"
 #include "rewriter/output/registry.h"

@@ -2,8 +2,8 @@
  *
  * undo_entry.h: one file of the list of patched files.
  */
-#ifndef REWRITER_UNDO_UNDO_ENTRY_H
-#define REWRITER_UNDO_UNDO_ENTRY_H
+#ifndef REWRITER_UNDO_ENTRY_H
+#define REWRITER_UNDO_ENTRY_H
 
 #include "rewriter/job/act.h"
 #include "rewriter/output/registry.h"

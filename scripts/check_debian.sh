@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 
 usage="usage: scripts/check_debian.sh RELEASE [--user] [--demo | --docs | --deb]"
 release='' who=root
-commands=("./demo.sh --sim" "./test.sh")
+commands=("./demo.sh --sim" "./test.sh --all")
 for word; do
     case $word in
     --user) who=tester ;;

@@ -62,7 +62,7 @@ git archive --format=tar.gz --prefix="$name/" -o "$out/$name.tar.gz" HEAD
 clean=$(mktemp -d)
 trap 'rm -rf "$clean"' EXIT
 unpack
-(cd "$clean/$name" && ./test.sh "$@") || die "the tests failed in a clean folder: no tag was set"
+(cd "$clean/$name" && ./test.sh --all "$@") || die "the tests failed in a clean folder: no tag was set"
 scripts/check_releases.sh || die "it does not work with the last release: no tag was set"
 (cd "$clean/$name" && make_packages "$out") || die "the packages could not be made: no tag was set"
 (cd "$out" && sha256sum -- * >"$clean/SHA256SUMS" && mv "$clean/SHA256SUMS" .)

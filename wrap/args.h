@@ -2,8 +2,8 @@
  *
  * args.h: a growing list of command line words, as gpushare-cc reads, builds and prints them.
  */
-#ifndef GS_WRAP_CC_ARGS_H
-#define GS_WRAP_CC_ARGS_H
+#ifndef GS_WRAP_ARGS_H
+#define GS_WRAP_ARGS_H
 
 #include "common/err.h"
 

@@ -2,8 +2,8 @@
  *
  * bind.h: mounts the door over the driver's library.
  */
-#ifndef GS_WRAP_DOOR_BIND_H
-#define GS_WRAP_DOOR_BIND_H
+#ifndef GS_WRAP_BIND_H
+#define GS_WRAP_BIND_H
 
 #include "common/err.h"
 #include "wrap/find_driver.h"

@@ -2,8 +2,8 @@
  *
  * find_driver.h: finds the driver's library, and the door.
  */
-#ifndef GS_WRAP_DOOR_FIND_DRIVER_H
-#define GS_WRAP_DOOR_FIND_DRIVER_H
+#ifndef GS_WRAP_FIND_DRIVER_H
+#define GS_WRAP_FIND_DRIVER_H
 
 #include <limits.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * grammar.h: the options of compilers that decide whether a command links, and those whose value
  * is the next word (so that in "-o -c" the -c is a file).
  */
-#ifndef GS_WRAP_CC_GRAMMAR_H
-#define GS_WRAP_CC_GRAMMAR_H
+#ifndef GS_WRAP_GRAMMAR_H
+#define GS_WRAP_GRAMMAR_H
 
 /* The options of one family of compilers. Every list ends with NULL. */
 struct gs_grammar {

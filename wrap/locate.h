@@ -2,8 +2,8 @@
  *
  * locate.h: where the real compiler, libgpushare and the list of wrapped names are.
  */
-#ifndef GS_WRAP_CC_LOCATE_H
-#define GS_WRAP_CC_LOCATE_H
+#ifndef GS_WRAP_LOCATE_H
+#define GS_WRAP_LOCATE_H
 
 #include "wrap/args.h"
 #include "wrap/phase.h"

@@ -2,8 +2,8 @@
  *
  * phase.h: tells whether a compiler command line links, or stops before that.
  */
-#ifndef GS_WRAP_CC_PHASE_H
-#define GS_WRAP_CC_PHASE_H
+#ifndef GS_WRAP_PHASE_H
+#define GS_WRAP_PHASE_H
 
 #include "wrap/args.h"
 

@@ -2,8 +2,8 @@
  *
  * stage.h: a folder with the door and the driver's library behind it.
  */
-#ifndef GS_WRAP_DOOR_STAGE_H
-#define GS_WRAP_DOOR_STAGE_H
+#ifndef GS_WRAP_STAGE_H
+#define GS_WRAP_STAGE_H
 
 #include <limits.h>
 

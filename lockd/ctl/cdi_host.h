@@ -2,8 +2,8 @@
  *
  * cdi_host.h: a specification made of what this host has.
  */
-#ifndef GS_LOCKD_CTL_CDI_CDI_HOST_H
-#define GS_LOCKD_CTL_CDI_CDI_HOST_H
+#ifndef GS_LOCKD_CTL_CDI_HOST_H
+#define GS_LOCKD_CTL_CDI_HOST_H
 
 #include "common/err.h"
 

@@ -2,8 +2,8 @@
  *
  * cdi_make.h: gpushare's specification of the Container Device Interface.
  */
-#ifndef GS_LOCKD_CTL_CDI_CDI_MAKE_H
-#define GS_LOCKD_CTL_CDI_CDI_MAKE_H
+#ifndef GS_LOCKD_CTL_CDI_MAKE_H
+#define GS_LOCKD_CTL_CDI_MAKE_H
 
 #include "common/err.h"
 

@@ -2,8 +2,8 @@
  *
  * cdi_source.h: the specification that NVIDIA's toolkit has made.
  */
-#ifndef GS_LOCKD_CTL_CDI_CDI_SOURCE_H
-#define GS_LOCKD_CTL_CDI_CDI_SOURCE_H
+#ifndef GS_LOCKD_CTL_CDI_SOURCE_H
+#define GS_LOCKD_CTL_CDI_SOURCE_H
 
 #include "common/err.h"
 

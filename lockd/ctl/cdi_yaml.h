@@ -2,8 +2,8 @@
  *
  * cdi_yaml.h: reads a specification that is written in YAML.
  */
-#ifndef GS_LOCKD_CTL_CDI_CDI_YAML_H
-#define GS_LOCKD_CTL_CDI_CDI_YAML_H
+#ifndef GS_LOCKD_CTL_CDI_YAML_H
+#define GS_LOCKD_CTL_CDI_YAML_H
 
 #include "common/err.h"
 

@@ -5,8 +5,8 @@
  * result are moves, one at a time; the caller tells how each of them ended. No I/O, no clock, one
  * thread.
  */
-#ifndef GS_LOCKD_BALANCE_BALANCE_H
-#define GS_LOCKD_BALANCE_BALANCE_H
+#ifndef GS_LOCKD_MOVE_BALANCE_H
+#define GS_LOCKD_MOVE_BALANCE_H
 
 #include "lockd/base/list.h"
 #include "lockd/sched/scheduler.h"

@@ -2,8 +2,8 @@
  *
  * balance_load.h: the load of programs, and how busy they keep the cards.
  */
-#ifndef GS_LOCKD_BALANCE_BALANCE_LOAD_H
-#define GS_LOCKD_BALANCE_BALANCE_LOAD_H
+#ifndef GS_LOCKD_MOVE_BALANCE_LOAD_H
+#define GS_LOCKD_MOVE_BALANCE_LOAD_H
 
 #include "lockd/move/balance.h"
 

@@ -4,8 +4,8 @@
  * brings the program back whatever happens to the daemon. A guard serves a program that
  * changes devices (move/move.h).
  */
-#ifndef GS_LOCKD_GUARD_GUARD_H
-#define GS_LOCKD_GUARD_GUARD_H
+#ifndef GS_LOCKD_MOVE_GUARD_H
+#define GS_LOCKD_MOVE_GUARD_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
  *
  * guard_driver.h: the driver functions that a guard calls, and its messages to the daemon.
  */
-#ifndef GS_LOCKD_GUARD_GUARD_DRIVER_H
-#define GS_LOCKD_GUARD_GUARD_DRIVER_H
+#ifndef GS_LOCKD_MOVE_GUARD_DRIVER_H
+#define GS_LOCKD_MOVE_GUARD_DRIVER_H
 
 #include "lockd/move/guard.h"
 

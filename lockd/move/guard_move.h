@@ -2,8 +2,8 @@
  *
  * guard_move.h: the guard of a program that changes devices.
  */
-#ifndef GS_LOCKD_GUARD_GUARD_MOVE_H
-#define GS_LOCKD_GUARD_GUARD_MOVE_H
+#ifndef GS_LOCKD_MOVE_GUARD_MOVE_H
+#define GS_LOCKD_MOVE_GUARD_MOVE_H
 
 #include "lockd/move/guard_driver.h"
 

@@ -2,8 +2,8 @@
  *
  * guard_start.h: the daemon's end of a guard: its start, its orders and its words.
  */
-#ifndef GS_LOCKD_GUARD_GUARD_START_H
-#define GS_LOCKD_GUARD_GUARD_START_H
+#ifndef GS_LOCKD_MOVE_GUARD_START_H
+#define GS_LOCKD_MOVE_GUARD_START_H
 
 #include <stdbool.h>
 

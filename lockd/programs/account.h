@@ -3,8 +3,8 @@
  * account.h: the sums of what the ended programs of a group used, so that a batch system can ask
  * for them after a step, however its programs ended.
  */
-#ifndef GS_LOCKD_ACCOUNT_ACCOUNT_H
-#define GS_LOCKD_ACCOUNT_ACCOUNT_H
+#ifndef GS_LOCKD_PROGRAMS_ACCOUNT_H
+#define GS_LOCKD_PROGRAMS_ACCOUNT_H
 
 #include "lockd/base/slots.h"
 #include "lockd/protocol/wire.h"

@@ -4,8 +4,8 @@
  * and container, as the kernel describes them when the connection is made. Nothing of it is the
  * peer's own claim.
  */
-#ifndef GS_LOCKD_IDENTITY_IDENTITY_H
-#define GS_LOCKD_IDENTITY_IDENTITY_H
+#ifndef GS_LOCKD_PROGRAMS_IDENTITY_H
+#define GS_LOCKD_PROGRAMS_IDENTITY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * only once a program makes no progress (trial.h). The scheduler decides what a set means for turns
  * (sched_kin()). No I/O, no clock, one thread.
  */
-#ifndef GS_LOCKD_KIN_KIN_H
-#define GS_LOCKD_KIN_KIN_H
+#ifndef GS_LOCKD_PROGRAMS_KIN_H
+#define GS_LOCKD_PROGRAMS_KIN_H
 
 #include "lockd/base/list.h"
 #include "lockd/programs/identity.h"

@@ -2,8 +2,8 @@
  *
  * owner.h: the users to whom the system has given more uids than their own.
  */
-#ifndef GS_LOCKD_IDENTITY_OWNER_H
-#define GS_LOCKD_IDENTITY_OWNER_H
+#ifndef GS_LOCKD_PROGRAMS_OWNER_H
+#define GS_LOCKD_PROGRAMS_OWNER_H
 
 #include <sys/types.h>
 

@@ -3,8 +3,8 @@
  * peer.h: the process at the other end of a connection: its identity, and what follows from it for
  * the daemon.
  */
-#ifndef GS_LOCKD_IDENTITY_PEER_H
-#define GS_LOCKD_IDENTITY_PEER_H
+#ifndef GS_LOCKD_PROGRAMS_PEER_H
+#define GS_LOCKD_PROGRAMS_PEER_H
 
 #include "lockd/programs/identity.h"
 

@@ -2,8 +2,8 @@
  *
  * track.h: the devices of one program, as its last reports and targets describe them.
  */
-#ifndef GS_LOCKD_TRACK_TRACK_H
-#define GS_LOCKD_TRACK_TRACK_H
+#ifndef GS_LOCKD_PROGRAMS_TRACK_H
+#define GS_LOCKD_PROGRAMS_TRACK_H
 
 #include <stdbool.h>
 #include <stddef.h>

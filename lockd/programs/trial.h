@@ -4,8 +4,8 @@
  * other devices. The program may wait for their work: combinations of them are tried as one gang,
  * one after the other, each for a limited time. The combination that helps stays a gang.
  */
-#ifndef GS_LOCKD_KIN_TRIAL_H
-#define GS_LOCKD_KIN_TRIAL_H
+#ifndef GS_LOCKD_PROGRAMS_TRIAL_H
+#define GS_LOCKD_PROGRAMS_TRIAL_H
 
 #include "lockd/programs/kin.h"
 

@@ -3,8 +3,8 @@
  * totals.h: sums over all programs of a device since the daemon started, including ended programs:
  * counters that only grow, and histograms of waits and hand-offs.
  */
-#ifndef GS_LOCKD_TOTALS_TOTALS_H
-#define GS_LOCKD_TOTALS_TOTALS_H
+#ifndef GS_LOCKD_PROTOCOL_TOTALS_H
+#define GS_LOCKD_PROTOCOL_TOTALS_H
 
 #include "lockd/base/list.h"
 #include "lockd/protocol/wire.h"

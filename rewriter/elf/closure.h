@@ -3,8 +3,8 @@
  * closure.h: all that the loader maps for a program or library: its libraries, their libraries,
  * and so on.
  */
-#ifndef REWRITER_REACH_CLOSURE_H
-#define REWRITER_REACH_CLOSURE_H
+#ifndef REWRITER_ELF_CLOSURE_H
+#define REWRITER_ELF_CLOSURE_H
 
 #include "rewriter/elf/search.h"
 

@@ -20,6 +20,8 @@
 #define OVERLAP   128u       /* bytes kept between chunks, more than the longest name */
 #define MAX_FOUND (1u << 20) /* imports; the table has about 500 names */
 #define MAX_NAMED 256u       /* names of libraries; a program has a few */
+#define IN_BYTES_MOST                                                                          \
+    (1ull << 31) /* bytes of a refused file that are read; the largest CUDA library has 1.2e9 */
 
 static int add_import(struct elf_facts *facts, size_t *room, struct elf_import import)
 {
@@ -211,7 +213,7 @@ static void look_for_libraries(struct elf_facts *facts, const uint8_t *bytes, si
            (at = memmem(at, (size_t)(end - at), ".so", 3)) != NULL) {
         const char *start = at, *stop = at + 3;
 
-        while (start > text && is_path_character(start[-1]))
+        while (start > text && at - start < OVERLAP && is_path_character(start[-1]))
             start--;
         while (stop + 1 < end && *stop == '.' && stop[1] >= '0' && stop[1] <= '9')
             for (stop++; stop < end && *stop >= '0' && *stop <= '9';)
@@ -319,11 +321,11 @@ int elf_facts_read(struct elf_facts *facts, const struct elf_image *image, bool 
 
 bool elf_facts_in_bytes(const struct elf_source *source)
 {
+    const uint64_t size = source->size < IN_BYTES_MOST ? source->size : IN_BYTES_MOST;
     const struct elf_image image = {.source = *source};
     struct elf_facts facts = {0};
     uint8_t *buffer = malloc(CHUNK + OVERLAP);
-    bool found = buffer != NULL &&
-                 search_segment(&facts, &image, 0, source->size, buffer, NULL) == 0 &&
+    bool found = buffer != NULL && search_segment(&facts, &image, 0, size, buffer, NULL) == 0 &&
                  (facts.cudart_static || facts.looks_up_enough);
 
     free(buffer);

@@ -3,8 +3,8 @@
  * object.h: what a file says to the loader, and whether it reaches CUDA by itself. Each file is
  * read once in a run, since most programs share their libraries.
  */
-#ifndef REWRITER_REACH_OBJECT_H
-#define REWRITER_REACH_OBJECT_H
+#ifndef REWRITER_ELF_OBJECT_H
+#define REWRITER_ELF_OBJECT_H
 
 #include <stdbool.h>
 #include <stddef.h>

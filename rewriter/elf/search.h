@@ -2,8 +2,8 @@
  *
  * search.h: finds a library as the loader does (ld.so(8), "DESCRIPTION").
  */
-#ifndef REWRITER_REACH_SEARCH_H
-#define REWRITER_REACH_SEARCH_H
+#ifndef REWRITER_ELF_SEARCH_H
+#define REWRITER_ELF_SEARCH_H
 
 #include "rewriter/elf/object.h"
 

@@ -92,10 +92,11 @@ static void hunt_named(struct hunt *hunt, const struct elf_closure *closure, int
             struct elf_closure plugin;
             char path[PATH_MAX];
 
-            if (hunt->left == 0 || elf_closure_has(closure, as->object->named[j]) ||
-                elf_search(hunt->reach, as, as->object->named[j], path) == NULL)
+            if (hunt->left == 0 || elf_closure_has(closure, as->object->named[j]))
                 continue;
             hunt->left--;
+            if (elf_search(hunt->reach, as, as->object->named[j], path) == NULL)
+                continue;
             if (take_plugin(hunt, path))
                 return;
             if (depth > 0 && !is_system(path) &&

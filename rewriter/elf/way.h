@@ -2,8 +2,8 @@
  *
  * way.h: how a file that does not use CUDA by itself comes to use it.
  */
-#ifndef REWRITER_REACH_WAY_H
-#define REWRITER_REACH_WAY_H
+#ifndef REWRITER_ELF_WAY_H
+#define REWRITER_ELF_WAY_H
 
 #include "rewriter/elf/closure.h"
 

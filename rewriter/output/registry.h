@@ -14,8 +14,8 @@
  *     venv=DIR, tree=DIR  the folder that --venv or --tree was given, if so
  * Nothing of a file's content is in the list.
  */
-#ifndef REWRITER_REGISTRY_REGISTRY_H
-#define REWRITER_REGISTRY_REGISTRY_H
+#ifndef REWRITER_OUTPUT_REGISTRY_H
+#define REWRITER_OUTPUT_REGISTRY_H
 
 #include "common/err.h"
 #include "rewriter/elf/checksum.h"

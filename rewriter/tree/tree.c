@@ -117,10 +117,13 @@ static void say_loaders(const struct tree *tree, const struct elf_paths *program
     const char *first = NULL;
     size_t count = 0;
 
-    for (size_t i = 0; i < programs->count; i++)
-        if (elf_reach_object(tree->options->reach, programs->list[i])->can_dlopen &&
-            count++ == 0)
+    for (size_t i = 0; i < programs->count; i++) {
+        const struct elf_object *object =
+            elf_reach_object(tree->options->reach, programs->list[i]);
+
+        if (object != NULL && object->can_dlopen && count++ == 0) /* NULL: it is gone */
             first = programs->list[i];
+    }
     if (count == 1)
         elf_say(stderr,
                 "%s: note: loads plug-ins, and none that uses CUDA was found; patch it with "

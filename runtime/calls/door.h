@@ -2,8 +2,8 @@
  *
  * door.h: the library in the driver's place.
  */
-#ifndef GS_RUNTIME_DOOR_DOOR_H
-#define GS_RUNTIME_DOOR_DOOR_H
+#ifndef GS_RUNTIME_CALLS_DOOR_H
+#define GS_RUNTIME_CALLS_DOOR_H
 
 #include <stddef.h>
 

@@ -3,8 +3,8 @@
  * pressure.h: the program's callback before memory leaves: a thread of its own, and the client
  * thread that asks it and waits with a bound.
  */
-#ifndef GS_RUNTIME_API_PRESSURE_H
-#define GS_RUNTIME_API_PRESSURE_H
+#ifndef GS_RUNTIME_CLIENT_PRESSURE_H
+#define GS_RUNTIME_CLIENT_PRESSURE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * wish.h: the program's wishes to the daemon and to its own gate. They pass from the functions of
  * gpushare.h, which any thread calls, to the client thread.
  */
-#ifndef GS_RUNTIME_API_WISH_H
-#define GS_RUNTIME_API_WISH_H
+#ifndef GS_RUNTIME_CLIENT_WISH_H
+#define GS_RUNTIME_CLIENT_WISH_H
 
 #include <stdbool.h>
 #include <stdint.h>

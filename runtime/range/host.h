@@ -8,8 +8,8 @@
  * registered (slower) while the machine has some left; a file in the folder that GPUSHARE_SPILL
  * names; then nothing.
  */
-#ifndef GS_RUNTIME_HOST_HOST_H
-#define GS_RUNTIME_HOST_HOST_H
+#ifndef GS_RUNTIME_RANGE_HOST_H
+#define GS_RUNTIME_RANGE_HOST_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  *
  * Client thread, except gs_host_file_put(): any.
  */
-#ifndef GS_RUNTIME_HOST_HOST_FILE_H
-#define GS_RUNTIME_HOST_HOST_FILE_H
+#ifndef GS_RUNTIME_RANGE_HOST_FILE_H
+#define GS_RUNTIME_RANGE_HOST_FILE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,8 +2,8 @@
  *
  * host_memory.h: the memory that the machine has left, and allocation of it. No state.
  */
-#ifndef GS_RUNTIME_HOST_HOST_MEMORY_H
-#define GS_RUNTIME_HOST_HOST_MEMORY_H
+#ifndef GS_RUNTIME_RANGE_HOST_MEMORY_H
+#define GS_RUNTIME_RANGE_HOST_MEMORY_H
 
 #include <stdint.h>
 

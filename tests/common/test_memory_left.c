@@ -365,6 +365,9 @@ static void deviceMax_ancestors_theLeastOfTheDevice(void **state)
     made_tree_put("/sys/fs/cgroup/jobs/one/step/dmem.max",
                   "drm/0000:c1:00.0/vram0 1073741824\nnonsense\n\n");
     assert_int_equal(device_max("0000:c1:00.0"), 1024);
+    made_tree_put("/sys/fs/cgroup/jobs/one/step/dmem.max", /* NVIDIA's driver from 615 on */
+                  "nvidia/0000:c1:00.0/vidmem 536870912\n");
+    assert_int_equal(device_max("0000:c1:00.0"), 512);
 }
 
 static void deviceMax_memoryInTheFirstVersion_isFound(void **state)

@@ -39,8 +39,8 @@ way evictions $((first + 3000000)) --evict 20
 
 echo "== libraries"
 if make_pythons; then
-    timeout 60 "$python_plain" tests/gpu/library_answers.py >"$out/library-plain.txt" 2>&1
-    timeout 60 "$python_patched" tests/gpu/library_answers.py >"$out/library-patched.txt" 2>&1
+    timeout 60 "$python_plain" tests/gpu/library_answers.py >"$out/library-plain.txt" 2>&1 || failed=1
+    timeout 60 "$python_patched" tests/gpu/library_answers.py >"$out/library-patched.txt" 2>&1 || failed=1
     if diff "$out/library-plain.txt" "$out/library-patched.txt"; then
         echo "$(wc -l <"$out/library-plain.txt") answers are the same"
     else

@@ -2,8 +2,8 @@
  *
  * check.h: recomputes the scheduler's sums from scratch, for tests.
  */
-#ifndef GS_LOCKD_CHECK_CHECK_H
-#define GS_LOCKD_CHECK_CHECK_H
+#ifndef GS_TESTS_LOCKD_CHECK_H
+#define GS_TESTS_LOCKD_CHECK_H
 
 #include "lockd/sched/state.h"
 

@@ -45,8 +45,7 @@ class Rdma(BuildTest):
     def setUp(self):
         done = subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "none", "/dev"], stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
-            print(f"no mount namespace here: {done.stderr.strip()}")
-            sys.exit(77)
+            self.skipTest(f"no mount namespace here: {done.stderr.strip()}")
 
     def test_such_a_device_keeps_memory_in_place(self):
         for path in ("/dev/infiniband/uverbs0", "/dev/gdrdrv", "/dev/nvidia-fs7"):

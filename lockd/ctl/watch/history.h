@@ -2,8 +2,8 @@
  *
  * history.h: the states of all programs in the last minutes, for the page's timeline.
  */
-#ifndef GS_LOCKD_CTL_SERVE_HISTORY_H
-#define GS_LOCKD_CTL_SERVE_HISTORY_H
+#ifndef GS_LOCKD_CTL_WATCH_HISTORY_H
+#define GS_LOCKD_CTL_WATCH_HISTORY_H
 
 #include "lockd/ctl/ctl.h"
 

@@ -2,8 +2,8 @@
  *
  * http.h: a small HTTP/1.1 server: GET and HEAD, one request per connection, one thread.
  */
-#ifndef GS_LOCKD_CTL_SERVE_HTTP_H
-#define GS_LOCKD_CTL_SERVE_HTTP_H
+#ifndef GS_LOCKD_CTL_WATCH_HTTP_H
+#define GS_LOCKD_CTL_WATCH_HTTP_H
 
 #include "common/err.h"
 

@@ -3,8 +3,8 @@
  * timeline.h: turns the daemon's events into a timeline in Chrome's trace format, which
  * https://ui.perfetto.dev and chrome://tracing show.
  */
-#ifndef GS_LOCKD_CTL_TIMELINE_H
-#define GS_LOCKD_CTL_TIMELINE_H
+#ifndef GS_LOCKD_CTL_WATCH_TIMELINE_H
+#define GS_LOCKD_CTL_WATCH_TIMELINE_H
 
 #include "lockd/protocol/wire.h"
 

@@ -3,8 +3,8 @@
  * top.h: the state of `gpusharectl top`: the last two answers of the daemon, the user's choices,
  * and the drawn lines.
  */
-#ifndef GS_LOCKD_CTL_TOP_TOP_H
-#define GS_LOCKD_CTL_TOP_TOP_H
+#ifndef GS_LOCKD_CTL_WATCH_TOP_H
+#define GS_LOCKD_CTL_WATCH_TOP_H
 
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/program.h"

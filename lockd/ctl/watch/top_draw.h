@@ -2,8 +2,8 @@
  *
  * top_draw.h: the screen of `gpusharectl top`.
  */
-#ifndef GS_LOCKD_CTL_TOP_TOP_DRAW_H
-#define GS_LOCKD_CTL_TOP_TOP_DRAW_H
+#ifndef GS_LOCKD_CTL_WATCH_TOP_DRAW_H
+#define GS_LOCKD_CTL_WATCH_TOP_DRAW_H
 
 #include "lockd/ctl/watch/top.h"
 

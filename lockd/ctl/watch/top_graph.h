@@ -2,8 +2,8 @@
  *
  * top_graph.h: a history as a line of bars, and memory as a bar, in characters.
  */
-#ifndef GS_LOCKD_CTL_TOP_TOP_GRAPH_H
-#define GS_LOCKD_CTL_TOP_TOP_GRAPH_H
+#ifndef GS_LOCKD_CTL_WATCH_TOP_GRAPH_H
+#define GS_LOCKD_CTL_WATCH_TOP_GRAPH_H
 
 #include <stddef.h>
 #include <stdint.h>

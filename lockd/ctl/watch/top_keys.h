@@ -2,8 +2,8 @@
  *
  * top_keys.h: the keys of `gpusharectl top`.
  */
-#ifndef GS_LOCKD_CTL_TOP_TOP_KEYS_H
-#define GS_LOCKD_CTL_TOP_TOP_KEYS_H
+#ifndef GS_LOCKD_CTL_WATCH_TOP_KEYS_H
+#define GS_LOCKD_CTL_WATCH_TOP_KEYS_H
 
 #include "lockd/ctl/watch/top.h"
 

@@ -2,8 +2,8 @@
  *
  * top_lines.h: the programs of a device that are shown, and their order.
  */
-#ifndef GS_LOCKD_CTL_TOP_TOP_LINES_H
-#define GS_LOCKD_CTL_TOP_TOP_LINES_H
+#ifndef GS_LOCKD_CTL_WATCH_TOP_LINES_H
+#define GS_LOCKD_CTL_WATCH_TOP_LINES_H
 
 #include "lockd/ctl/watch/top.h"
 

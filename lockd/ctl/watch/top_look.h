@@ -2,8 +2,8 @@
  *
  * top_look.h: takes looks at the daemon, and keeps their history.
  */
-#ifndef GS_LOCKD_CTL_TOP_TOP_LOOK_H
-#define GS_LOCKD_CTL_TOP_TOP_LOOK_H
+#ifndef GS_LOCKD_CTL_WATCH_TOP_LOOK_H
+#define GS_LOCKD_CTL_WATCH_TOP_LOOK_H
 
 #include "lockd/ctl/watch/top.h"
 

@@ -2,8 +2,8 @@
  *
  * top_process.h: sends a signal to exactly the process that is shown.
  */
-#ifndef GS_LOCKD_CTL_TOP_TOP_PROCESS_H
-#define GS_LOCKD_CTL_TOP_TOP_PROCESS_H
+#ifndef GS_LOCKD_CTL_WATCH_TOP_PROCESS_H
+#define GS_LOCKD_CTL_WATCH_TOP_PROCESS_H
 
 #include "common/err.h"
 #include "lockd/protocol/wire.h"

@@ -2,8 +2,8 @@
  *
  * top_table.h: the programs of `gpusharectl top` as a table.
  */
-#ifndef GS_LOCKD_CTL_TOP_TOP_TABLE_H
-#define GS_LOCKD_CTL_TOP_TOP_TABLE_H
+#ifndef GS_LOCKD_CTL_WATCH_TOP_TABLE_H
+#define GS_LOCKD_CTL_WATCH_TOP_TABLE_H
 
 #include "lockd/ctl/watch/top.h"
 

@@ -183,18 +183,21 @@ class AccountsTest(unittest.TestCase):
             self.addCleanup(os.close, log)
             pid = os.fork()
             if pid == 0:
-                check(LIBC.unshare(NEWNS))
-                check(LIBC.mount(b"none", b"/", None, PRIVATE, None))
-                if os.path.exists("/etc/subuid"):
-                    check(LIBC.mount(subuid.encode(), b"/etc/subuid", None, BIND, None))
-                os.dup2(log, 2)
-                os.dup2(listener.fileno(), 3)
-                os.set_inheritable(3, True)
-                os.setgroups([])
-                os.setresgid(GROUP, GROUP, GROUP)
-                os.setresuid(DAEMON, DAEMON, DAEMON)
-                os.execve(binary, [binary, "--socket", self.path, "--max-connections", str(LIMIT), "--max-memory", "3GiB", "--max-programs", "2"],
-                          {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"})
+                try:
+                    check(LIBC.unshare(NEWNS))
+                    check(LIBC.mount(b"none", b"/", None, PRIVATE, None))
+                    if os.path.exists("/etc/subuid"):
+                        check(LIBC.mount(subuid.encode(), b"/etc/subuid", None, BIND, None))
+                    os.dup2(log, 2)
+                    os.dup2(listener.fileno(), 3)
+                    os.set_inheritable(3, True)
+                    os.setgroups([])
+                    os.setresgid(GROUP, GROUP, GROUP)
+                    os.setresuid(DAEMON, DAEMON, DAEMON)
+                    os.execve(binary, [binary, "--socket", self.path, "--max-connections", str(LIMIT), "--max-memory", "3GiB", "--max-programs", "2"],
+                              {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"})
+                finally:
+                    os._exit(1)  # not a second runner of tests
         self.addCleanup(os.waitpid, pid, 0)
         self.addCleanup(os.kill, pid, signal.SIGKILL)
 
@@ -244,9 +247,8 @@ class AccountsTest(unittest.TestCase):
         self.assertEqual(self.count(3, uid=FIRST + 65536), 3)  # of nobody else
 
     def test_user_namespace_counts_for_its_owner(self):
-        for user_ns in (f"0 {USER} 1", f"0 {USER} 1\n1 {FIRST} 100"):
-            with self.subTest(user_ns):
-                self.assertGreaterEqual(self.count(LIMIT + 1, uid=USER, user_ns=user_ns, inside=0), 0)
+        self.assertGreater(self.count(LIMIT + 1, uid=USER, user_ns=f"0 {USER} 1", inside=0), 0)
+        self.assertEqual(self.count(1, uid=USER, user_ns=f"0 {USER} 1\n1 {FIRST} 100", inside=0), 0)
         self.assertEqual(self.count(1, uid=USER), 0)
         self.assertEqual(self.count(1, uid=USER, user_ns=f"0 {USER} 1\n1 {FIRST} 100", inside=7), 0)
         self.assertEqual(self.count(1, uid=USER + 1), 1)

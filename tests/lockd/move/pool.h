@@ -3,8 +3,8 @@
  * pool.h: a model of cards and of programs that take turns on them, for tests of balance.c.
  * Turns are of one second and cost nothing; what a program does is given or drawn at random.
  */
-#ifndef GS_TESTS_LOCKD_BALANCE_POOL_H
-#define GS_TESTS_LOCKD_BALANCE_POOL_H
+#ifndef GS_TESTS_LOCKD_MOVE_POOL_H
+#define GS_TESTS_LOCKD_MOVE_POOL_H
 
 #include "lockd/move/balance.h"
 

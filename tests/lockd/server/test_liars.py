@@ -141,7 +141,7 @@ class Scene(Card):
             finally:
                 os._exit(code)
         self.liars.append(pid)
-        wait_for(lambda: sum(program["name"].startswith("liar") for program in self.programs()) == count)
+        self.test.assertTrue(wait_for(lambda: sum(program["name"].startswith("liar") for program in self.programs()) == count))
 
     def programs(self):
         return [program for device in self.status()["devices"] for program in device["programs"]]
@@ -172,8 +172,9 @@ class LiarsTest(BuildTest):
                 with self.subTest(kind=kind, nvml=nvml), Scene(self, nvml) as scene:
                     scene.lie(OPTIONS.liars, kind)
                     if kind == "kept":
-                        wait_for(lambda: any(program["resident"] > CARD // 2 for program in scene.programs()))
+                        self.assertTrue(wait_for(lambda: any(program["resident"] > CARD // 2 for program in scene.programs())))
                     self.assert_right(scene.victim("--rounds", "10", "--quiet"))
+                    self.assertEqual(os.waitpid(scene.liars[0], os.WNOHANG), (0, 0), "the liar is gone")
                     if kind in NAMED:
                         beside = scene.victim("--rounds", "1000000", "--seconds", "600", "--quiet")
                         self.assertTrue(wait_for(scene.named))
