@@ -39,6 +39,7 @@ struct nvml {
     bool asked;              /* the answer has not come */
     struct nvml_table table; /* the newest answer */
     bool answered;           /* there is one */
+    uint64_t answers;        /* so far */
     uint64_t since; /* when the question was sent; before the first question, when it started */
     uint64_t left_at; /* when the last process was given up; 0: none yet */
     bool remarked;
@@ -321,6 +322,7 @@ static bool receive_answer(struct nvml *nvml, uint64_t until)
     }
     nvml_table_free(&nvml->table);
     nvml->table = table;
+    nvml->table.answer = ++nvml->answers;
     nvml->answered = true;
     nvml->asked = false;
     return true;

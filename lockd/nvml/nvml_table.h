@@ -43,6 +43,7 @@ struct nvml_table {
     struct nvml_gpu *gpus;
     struct nvml_process *processes;
     uint32_t gpu_count, process_count;
+    uint64_t answer; /* its number, from 1; a look may return the answer of the look before */
 };
 
 /* The GPU with that UUID, or with that number. NULL: NVML does not list it. Accepts NULL. */

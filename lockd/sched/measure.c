@@ -350,14 +350,6 @@ static bool has_several_users(const struct sched_device *device)
     return false;
 }
 
-void sched_measure_forget(const struct sched_member *member, uint64_t now)
-{
-    if (member->device->measure.doubt.by == member)
-        member->device->measure.doubt.by = NULL;
-    member->device->measure.several = has_several_users(member->device);
-    add_departed(member->device, has_now(member), now);
-}
-
 /* What external is at least and at most if so much is free. Contexts and the like are counted in
  * whole steps. */
 static void bound_external(const struct sched_device *device, uint64_t device_free,
@@ -484,14 +476,13 @@ static void believe_most(struct sched_member *member, uint64_t most, uint64_t no
 static uint64_t doubtful_part(const struct sched_member *member, bool by_process,
                               uint64_t excess, uint64_t now)
 {
-    const uint64_t claim = member->evidence.least, shown = member->evidence.shown,
-                   spare = member->device->measure.total / CARD_ROUNDING;
-    const bool beyond_process = shown != UINT64_MAX && claim > shown + spare;
+    const uint64_t claim = member->evidence.least, shown = member->evidence.shown;
+    const bool beyond_process = shown != UINT64_MAX && claim > shown;
 
-    if (excess == 0 || beyond_process != by_process)
+    if (excess == 0 || beyond_process != by_process || member->books.share.unsure_most != 0)
         return 0;
     if (by_process)
-        return claim - shown;
+        return sched_min(claim - shown, excess);
     return sched_less(now, member->books.owes) >= SILENT ? sched_min(claim, excess) : 0;
 }
 
@@ -550,6 +541,21 @@ static void judge_claims(struct sched_device *device, uint64_t used,
     }
 }
 
+/* Nobody is left who could deny, or the card does not answer any more. */
+static void believe_all(struct sched_device *device, uint64_t now)
+{
+    device->measure.denied = 0;
+    device->measure.card_at = 0;
+    lockd_list_each (at, &device->members) {
+        struct sched_member *member = sched_member_of(at, of_device);
+
+        member->evidence.shown = UINT64_MAX;
+        member->verdict.denied = 0;
+        if (!device->measure.several)
+            believe_most(member, UINT64_MAX, now);
+    }
+}
+
 /* Where the card cannot be asked, programs of other users tell what is in use. */
 static void judge_by_report(struct sched_member *by, uint64_t device_free, uint64_t now)
 {
@@ -563,6 +569,16 @@ static void judge_by_report(struct sched_member *by, uint64_t device_free, uint6
         return;
     by->verdict.judged = to_tenths(now);
     judge_claims(device, used, by, now);
+}
+
+void sched_measure_forget(const struct sched_member *member, uint64_t now)
+{
+    if (member->device->measure.doubt.by == member)
+        member->device->measure.doubt.by = NULL;
+    member->device->measure.several = has_several_users(member->device);
+    if (!member->device->measure.several)
+        believe_all(member->device, now);
+    add_departed(member->device, has_now(member), now);
 }
 
 /* --- the card --- */
@@ -643,6 +659,8 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
                member->report.measures || state->device_free != UINT64_MAX);
     memcpy(device->identity.name, state->device_name, sizeof device->identity.name);
     device->identity.name[sizeof device->identity.name - 1] = '\0';
+    if (device->measure.card_at != 0 && !card_answers(device, now))
+        believe_all(device, now);
     if (state->device_free == UINT64_MAX)
         return;
     judge_by_report(member, state->device_free, now);

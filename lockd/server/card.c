@@ -35,9 +35,19 @@ static uint64_t look_up_process(const struct card_look *look,
     return process->memory == NVML_BYTES_UNKNOWN ? UINT64_MAX : process->memory;
 }
 
+/* A process may have several connections: together they can have what the card shows of it. */
 static uint64_t show_process(const void *context, const void *owner)
 {
-    return look_up_process(context, owner);
+    const struct lockd_connection *connection = owner;
+    const uint64_t shown = look_up_process(context, connection);
+    uint64_t sharers = 0;
+
+    if (shown == 0 || shown == UINT64_MAX)
+        return shown;
+    lockd_list_each (at, &connection->server->connections.all)
+        sharers +=
+            lockd_entry(at, struct lockd_connection, link)->peer.pid == connection->peer.pid;
+    return shown / sharers;
 }
 
 /* Whether any program's process is listed there with its memory: then the numbers are those of this
@@ -88,6 +98,7 @@ static void stop_asking(struct lockd_cards *cards)
 {
     nvml_close(cards->nvml);
     cards->nvml = NULL;
+    cards->told = 0;
 }
 
 uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
@@ -106,8 +117,11 @@ uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
     if (cards->nvml == NULL)
         cards->nvml = nvml_open(NVML_NEVER_WAITS);
     table = nvml_look(cards->nvml);
-    for (uint32_t i = 0; table != NULL && i < table->gpu_count; i++)
-        tell_card(server, table, &table->gpus[i], now);
+    if (table != NULL && table->answer != cards->told) {
+        cards->told = table->answer;
+        for (uint32_t i = 0; i < table->gpu_count; i++)
+            tell_card(server, table, &table->gpus[i], now);
+    }
     remark = nvml_remark(cards->nvml);
     if (remark != NULL)
         lockd_log(LOCKD_LOG_WARNING, "%s", remark);

@@ -13,6 +13,7 @@ struct nvml;
 struct lockd_cards {
     struct nvml *nvml; /* NULL: nobody is asked at present */
     uint64_t at;       /* when to ask next */
+    uint64_t told;     /* the number of the answer that the scheduler knows; 0: none */
 };
 
 /* Asks when it is time to, and tells the scheduler the newest answer. Returns when to ask again. */

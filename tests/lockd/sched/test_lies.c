@@ -340,13 +340,13 @@ static void external_of_two_users_that_agree_counts(void **state)
     assert_true(device_of(h)->measure.external == 2 * GIB);
 }
 
-/* The card shows nothing of 8's process, and of the others what they say. */
+/* The card shows nothing of the processes of user 7 (2 to 8), and of 0's what it says. */
 static uint64_t shows(const void *context, const void *owner)
 {
     const struct harness *h = context;
     const struct harness_client *c = owner;
 
-    return c == &h->client[8] ? 0 : c->state.resident;
+    return c == &h->client[0] ? c->state.resident : 0;
 }
 
 static void card_says(struct harness *h, uint64_t free_bytes)
@@ -388,6 +388,47 @@ static void lies_of_memory_that_the_card_does_not_show_count_nothing(void **stat
     assert_false(is_named(h, &owner)); /* once is enough */
 }
 
+/* When the other user's program has left, nobody is asked any more: what the program says counts. */
+static void a_denied_program_that_is_alone_is_believed(void **state)
+{
+    struct harness *h = *state;
+
+    is_of_user(h, 8, 7);
+    is_of_user(h, 0, 1);
+    run_with(h, 8, 9 * GIB);
+    say_state(h, 0, W, 6 * GIB, 0);
+    for (int i = 0; i < 3; i++) {
+        say_state(h, 8, 0, 9 * GIB, 9 * GIB);
+        card_says(h, 10 * GIB);
+    }
+    assert_true(device_of(h)->books.sum.resident == 0);
+    end_client(h, 0);
+    say_state(h, 8, 0, 9 * GIB, 9 * GIB);
+    assert_true(device_of(h)->books.sum.resident == 9 * GIB);
+}
+
+/* Each claim is below what may be a rounding, all together are not. */
+static void many_small_lies_are_found(void **state)
+{
+    struct harness *h = *state;
+    void *owner;
+
+    is_of_user(h, 0, 1);
+    run_with(h, 0, GIB);
+    for (int who = 2; who <= 8; who += 2) {
+        is_of_user(h, who, 7);
+        run_with(h, who, GIB / 4);
+    }
+    for (int i = 0; i < 3; i++) {
+        for (int who = 2; who <= 8; who += 2)
+            say_state(h, who, R, GIB / 4, GIB / 4);
+        say_state(h, 0, R, GIB, GIB);
+        card_says(h, 9 * GIB);
+    }
+    assert_true(device_of(h)->books.sum.resident <= GIB);
+    assert_true(is_named(h, &owner) && owner != &h->client[0]);
+}
+
 /* What programs say of free memory, and of the size of the device, does not count beside it. */
 static void lies_of_free_memory_do_not_count_beside_the_card(void **state)
 {
@@ -420,6 +461,8 @@ int main(void)
         scenario(lies_of_several_programs_of_one_user_bound_no_other),
         scenario(external_of_two_users_that_agree_counts),
         scenario(lies_of_memory_that_the_card_does_not_show_count_nothing),
+        scenario(a_denied_program_that_is_alone_is_believed),
+        scenario(many_small_lies_are_found),
         scenario(lies_of_free_memory_do_not_count_beside_the_card),
         scenario(lies_small_total_bounds_only_who_says_it),
         scenario(lies_large_total_gives_nobody_more),
