@@ -40,7 +40,7 @@ static uint64_t show_process(const void *context, const void *owner)
 {
     const struct lockd_connection *connection = owner;
     const uint64_t shown = look_up_process(context, connection);
-    uint64_t sharers = 0;
+    uint64_t sharers = 1;
 
     if (shown == 0 || shown == UINT64_MAX)
         return shown;

@@ -31,7 +31,7 @@ static const char *copy_path(const char *path)
 
     if (path == NULL || strlen(path) >= sizeof copy)
         return NULL;
-    return strcpy(copy, path);
+    return memcpy(copy, path, strlen(path) + 1);
 }
 
 static void read_overcommit(struct gs_config *config)

