@@ -38,7 +38,7 @@ struct nvml {
     bool ready;              /* it has reported that NVML works */
     bool asked;              /* the answer has not come */
     struct nvml_table table; /* the newest answer */
-    bool answered;           /* there is one */
+    bool answered;           /* `table` has an answer */
     uint64_t answers;        /* so far */
     uint64_t since; /* when the question was sent; before the first question, when it started */
     uint64_t left_at; /* when the last process was given up; 0: none yet */
@@ -223,7 +223,7 @@ static bool child_ready(struct nvml *nvml, uint64_t until)
     return nvml->ready;
 }
 
-/* The answer has not come. That is no fault of a process that is kept: its library may need many
+/* The answer has not come. A kept process is not at fault then: its library may need many
  * seconds to start. */
 static void check_patience(struct nvml *nvml)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nvml_calls.c: the child process that calls NVIDIA's management library, so that a library that
- * hangs or crashes affects nothing else. It owns the library, and only the descriptor of its
- * questions: a process that the kernel does not let go must not keep a pipe or terminal of its
- * starter open. The library is opened when it is needed and never linked: the tools run on
- * machines without it.
+ * nvml_calls.c: the child process that calls NVIDIA's management library, so that a library
+ * that hangs or crashes affects nothing else. The child owns the library, and only the
+ * descriptor of its questions: a process that the kernel does not let go must not keep a pipe
+ * or terminal of its starter open. The library is opened when it is needed and never linked:
+ * the tools run on machines without it.
  *
  * Types and numbers are those of NVML's API reference, which keeps them stable.
  */
@@ -121,7 +121,7 @@ static bool send_all(int fd, const void *bytes, size_t size)
     return true;
 }
 
-/* What the child answers, while it is made. */
+/* The child's answer, while it is made. */
 struct telling {
     struct nvml_gpu gpus[NVML_GPUS_MAX];
     struct nvml_process processes[NVML_PROCESSES_MAX];
@@ -169,7 +169,7 @@ static bool add_running(struct telling *telling, uint32_t gpu, nvml_device_handl
             continue;
         place->listed = 1;
         if (place->memory ==
-                NVML_BYTES_UNKNOWN || /* one that computes and draws is listed twice */
+                NVML_BYTES_UNKNOWN || /* a process that computes and draws is listed twice */
             (memory != NVML_BYTES_UNKNOWN && memory > place->memory))
             place->memory = memory;
     }
@@ -255,7 +255,7 @@ static void tell_gpu(const struct nvml_library *nvml, struct telling *telling, u
     *gpu = (struct nvml_gpu){.index = index, .total = NVML_BYTES_UNKNOWN};
     if (nvml->by_index(index, &device) != NVML_SUCCESS ||
         nvml->uuid(device, gpu->uuid, sizeof gpu->uuid) != NVML_SUCCESS)
-        return; /* a lost GPU, or one that this user may not see */
+        return; /* a lost GPU, or a GPU that this user may not see */
     keep_text(gpu->uuid, sizeof gpu->uuid);
     if (gpu->uuid[0] == '\0')
         return;

@@ -10,7 +10,7 @@
 #include "lockd/sched/lease.h"
 #include "lockd/sched/policy.h"
 
-/* It does not read its targets. */
+/* The member does not read its targets. */
 static bool is_deaf(const struct sched_member *member, uint64_t now)
 {
     return !member->party->turn.held && member->report.echoed != member->sent.seq &&
@@ -53,8 +53,8 @@ static uint64_t queue_key(const struct sched_party *party)
     return party->wait.queued.in ? party->wait.queued.key : UINT64_MAX;
 }
 
-/* Memory of idle members goes before that of waiting ones: of idle ones the least recently run
- * first, of waiting ones that whose turn is furthest away. */
+/* Memory of idle members goes before that of waiting members: of idle members the least
+ * recently run first, of waiting members that whose turn is furthest away. */
 static void sort_victim(struct sched_member *member, bool busy)
 {
     struct sched_device *device = member->device;
@@ -83,7 +83,7 @@ static void sort_victim(struct sched_member *member, bool busy)
     sched_order_insert(of, &member->books.victim);
 }
 
-/* What it was told to put beyond the card, until it has counted that in its demand again. */
+/* Bytes that the member was told to put beyond the card, until its demand counts them again. */
 static uint64_t beyond_bytes(const struct sched_member *member)
 {
     return member->beyond || (member->sent.flags & GS_TARGET_BEYOND) != 0 ||
@@ -134,7 +134,7 @@ static void count_share(struct sched_member *member, const struct sched_share *s
     *old = *share;
 }
 
-/* What a party takes of its device's capacity while it runs. */
+/* The bytes of its device's capacity that a party takes while it runs. */
 static uint64_t party_need(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
@@ -162,8 +162,8 @@ static void count_deaf(struct sched_party *party, uint32_t deaf)
         sched_agenda_settle_gang(gang);
 }
 
-/* It says that it cannot stop before it got more memory. That is so for as long as it takes
- * what there is for it. */
+/* The member says that it cannot stop before it gets more memory. It is believed for as long as
+ * it takes the memory that there is for it. */
 static bool is_blocked(const struct sched_member *member)
 {
     return (member->report.flags & GS_STATE_STUCK) != 0 && sched_member_wants(member) &&
@@ -187,7 +187,7 @@ static void count_members(struct sched_party *party, uint64_t now)
     }
     count_deaf(party, deaf);
     if ((blocks != 0) != sched_party_blocked(party))
-        sched_agenda_settle(party); /* its place is another one */
+        sched_agenda_settle(party); /* its place changes */
     if ((running != 0) != (party->books.running_members != 0))
         party->device->turns.generation++;
     party->books.blocked_members = blocks;
@@ -196,7 +196,7 @@ static void count_members(struct sched_party *party, uint64_t now)
     party->books.stuck_members = stuck;
 }
 
-/* What others cannot have, whatever is asked of it: its memory is where it is. */
+/* Bytes that others cannot have, whatever the party is asked: its memory stays where it is. */
 static uint64_t party_lost(const struct sched_party *party, uint64_t now)
 {
     uint64_t lost = 0;

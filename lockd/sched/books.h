@@ -10,7 +10,7 @@
 bool sched_member_stuck(const struct sched_member *member, uint64_t now);
 /* Nothing that it holds can be had: it does not answer, or may have less and none leaves. */
 bool sched_member_clings(const struct sched_member *member, uint64_t now);
-/* It has not read its newest targets for some time, so it takes no memory either. */
+/* The member has not read its newest targets for some time, so it takes no memory either. */
 bool sched_member_silent(const struct sched_member *member, uint64_t now);
 /* Has it something to run on this very device? */
 bool sched_party_works(const struct sched_party *party);

@@ -13,7 +13,7 @@
  * it has ends with a target that it need not have read.
  *
  * Members whose turn has come get memory in the order of their admission. The first that does
- * not get all it needs ends the round, so one is complete early rather than all late.
+ * not get all it needs ends the round: a member is complete early rather than all late.
  */
 #include "lockd/sched/budget.h"
 
@@ -39,9 +39,9 @@ static uint64_t take_budget(struct sched_member *member, uint64_t most, uint64_t
     return missing - part;
 }
 
-/* Lowers the budgets of those that do not run until so many bytes are on their way out: first
- * what they do not use, then the memory of idle programs, least recently run first, then of
- * waiting ones, the one whose turn is furthest away first. */
+/* Lowers the budgets of members that do not run until so many bytes are on their way out: first
+ * budget that they do not use, then the memory of idle programs, least recently run first, then
+ * that of waiting programs, furthest from its turn first. */
 static void evict_members(struct sched_device *device, uint64_t missing, uint64_t now)
 {
     struct sched_node *node;
@@ -103,7 +103,7 @@ static void raise_budget(struct sched_member *member, uint64_t goal, uint64_t st
     change_budget(member, to, now);
 }
 
-/* One that needs more than there is gets the demand only when nobody else has anything on the
+/* A member that needs more than there is gets its demand only if no other has memory on the
  * device. */
 static uint64_t required_bytes(const struct sched_member *member)
 {
@@ -121,8 +121,8 @@ static uint64_t required_bytes(const struct sched_member *member)
     return sched_need(member);
 }
 
-/* It has read that it may run. Others wait for whatever it is given: one that does not answer
- * would keep it. */
+/* The member has read that it may run. Others wait for whatever it is given: a member that does
+ * not answer would keep it. */
 static bool has_answered(const struct sched_member *member)
 {
     return (member->sent.flags & GS_TARGET_RUN) != 0 &&

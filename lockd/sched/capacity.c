@@ -39,8 +39,9 @@ static bool needs_agreement(const struct sched_device *device)
  * refuse them memory. */
 uint64_t sched_device_most(const struct sched_device *device)
 {
-    /* What clients know to be pinned need not wait for a moment in which it can be measured; none
-     * counts for more than it was ever given. Another user's program need not believe it. */
+    /* Memory that clients know to be pinned need not wait for a moment in which it can be
+     * measured; no client counts for more than it was ever given. Another user's program need
+     * not believe it. */
     const uint64_t external = sched_max(device->measure.external,
                                         needs_agreement(device) ? 0 : device->books.sum.pinned);
 
@@ -48,7 +49,7 @@ uint64_t sched_device_most(const struct sched_device *device)
                       sched_device_reserve(device));
 }
 
-/* One that needs more than there is counts as all there is, the others with it. */
+/* A program that needs more than there is counts as all there is, the others with it. */
 uint64_t sched_device_shortfall(const struct sched_device *device)
 {
     return sched_less(device->books.sum.demand, device->space.capacity);
@@ -98,7 +99,7 @@ void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t no
     device->space.short_until = now + SHORT_DECAY;
 }
 
-/* It has more than it had before in this turn. */
+/* The member has more than it had before in this turn. */
 void sched_short_used(struct sched_member *member)
 {
     const uint64_t has = member->report.resident + sched_member_pinned(member);

@@ -17,7 +17,7 @@ void sched_device_refresh(struct sched_device *device, uint64_t now);
 
 /* The driver had not so many bytes for it. */
 void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t now);
-/* It may have more than it had before in this turn. */
+/* The member may have more than it had before in this turn. */
 void sched_short_used(struct sched_member *member);
 
 #endif

@@ -17,7 +17,7 @@
 #define SHARE_PPM     15000           /* a switch may cost 1.5 % of the quantum */
 #define FLOOR_PPM     600000          /* of their fair share, which batch programs keep */
 #define SWITCH_BASE   (5 * NS_PER_MS) /* of a switch that moves nothing */
-#define SWITCH_RATE   50000000000ull  /* bytes a second, until one was measured */
+#define SWITCH_RATE   50000000000ull  /* bytes a second, until a switch was measured */
 #define SWITCH_UNSEEN (1 * NS_PER_MS) /* ... that it does not show: threads wake up */
 #define IDLE_MIN      (5 * NS_PER_MS)
 #define BURST_SPARE   4 /* a burst may be longer than usual by one part in so many */

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A user's account outlives its programs, so that no new program begins with a new one. */
+/* A user's account outlives its programs, so that a new program does not begin with a new
+ * account. */
 #define USER_KEPT (1200000 * NS_PER_MS)
 
 static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid, uint32_t user,

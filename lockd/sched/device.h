@@ -17,7 +17,7 @@ void sched_device_free_unused(struct sched_device *device);
 /* The client's member on that device; NULL: it has not named it. */
 struct sched_member *sched_member_find(const struct sched_client *client, const uint8_t *uuid);
 
-/* It is to be looked at before the event ends: */
+/* To be looked at before the event ends: */
 void sched_agenda_plan(struct sched_device *device);    /* the device, as well */
 void sched_agenda_touch(struct sched_member *member);   /* its target may have to change */
 void sched_agenda_settle(struct sched_party *party);    /* it may have to wait or stop */

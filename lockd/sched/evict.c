@@ -48,7 +48,7 @@ static uint64_t begins_at(const struct sched_member *member)
                : sched_min(member->eviction.until, gang->complete + (gang->complete - back));
 }
 
-/* It is over when nothing is left, or what is left does not leave. */
+/* The eviction is over when nothing is left, or when the rest does not leave. */
 static void check_wanted(struct sched_member *member, uint64_t now)
 {
     if (sched_member_busy(member) || member->report.echoed != member->sent.seq ||

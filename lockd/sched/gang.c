@@ -45,7 +45,7 @@ static void set_weight(struct sched_gang *gang, uint32_t weight)
     }
 }
 
-/* Its weight or its class may be another one. */
+/* Its weight or its class may have changed. */
 static void note_shares(struct sched_gang *gang)
 {
     lockd_list_each (at, &gang->parties) {
@@ -80,7 +80,7 @@ static void gang_enter(struct sched_gang *gang, struct sched_client *client)
     gang->paused += client->paused;
 }
 
-/* Frees the gang when it was the last one. Returns whether the gang is still there. */
+/* Frees the gang after its last client. Returns whether the gang is still there. */
 static bool gang_exit(struct sched_client *client)
 {
     struct sched_gang *gang = client->gang;

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* It fits for so long before it is one gang again ... */
+/* A group fits for so long before it is a single gang again ... */
 #define TOGETHER_PAUSE (1000 * NS_PER_MS)
 #define TOGETHER_SPARE 16 /* ... and leaves one part in so many */
 
@@ -162,8 +162,8 @@ static void forget_client(const struct sched_client *client)
     }
 }
 
-/* The first of its devices that has no room for all of its programs; one that needs too much by
- * itself is no reason to part the others. NULL: there is none. */
+/* The first of its devices that has no room for all of its programs; a program that needs too
+ * much by itself is no reason to part the others. NULL: there is none. */
 static const struct sched_device *find_too_small(const struct sched_group *group, bool spare)
 {
     const struct sched_device *small = NULL;

@@ -4,17 +4,17 @@
  * scheduler says how much each may have, so that all together stay below a total: a setting,
  * or a part of what the machine has left.
  *
- * Invariant: a client may have its newest budget, or an older one that it may still act on, or
- * what it has, whichever is most. Nothing given here raises the sum of these above the total.
- * As long as the memory of all clients fits there as a whole, an event concerns one client.
- * When it does not, bytes that are off the devices come first, and the rest is divided in
- * proportion to what each client could still use: copies of memory that is on a device make
- * way for memory that has to leave one. That division looks at all clients, and is made once
- * every HOST_PAUSE at most.
+ * Invariant: a client may have its newest budget, or an older budget that it may still act on,
+ * or the bytes that it reports, whichever is most. Nothing given here raises the sum of these
+ * above the total. As long as the memory of all clients fits there as a whole, an event
+ * concerns one client. When it does not, bytes that are off the devices come first, and the
+ * rest is divided in proportion to what each client could still use: copies of memory that is
+ * on a device make way for memory that has to leave a device. The division looks at all
+ * clients, and is made once every HOST_PAUSE at most.
  *
- * A client is believed up to the most that it was ever given; a new one up to the total; and
- * one that an earlier daemon knew in full, while such clients come back. No client has use for
- * more than the total.
+ * A client is believed up to the most that it was ever given; a new client up to the total; and
+ * a client that an earlier daemon knew in full, while such clients come back. No client has use
+ * for more than the total.
  */
 #include "lockd/sched/host.h"
 
@@ -104,8 +104,8 @@ static uint64_t find_total(const struct sched *sched)
     return (sched->host.available + sched->host.used) / 100 * HOST_PART;
 }
 
-/* What a client is to have when not everything fits: what is off the devices, and a part of the
- * rest in proportion to what it could use. */
+/* A client's share when not everything fits: the bytes that are off the devices, and a part of
+ * the rest in proportion to what it could use. */
 static uint64_t part_of_total(const struct sched_client *client)
 {
     const struct sched *sched = client->sched;

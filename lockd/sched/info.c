@@ -279,8 +279,8 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
     return wire;
 }
 
-/* Those that can get a turn, those whose gangs wait to form, then those that need more than there
- * is. */
+/* Parties that can get a turn, parties whose gangs wait to form, then parties that need more
+ * than there is. */
 static void number_queue(const struct sched_device *device)
 {
     const struct sched_order *const orders[] = {
@@ -360,9 +360,9 @@ void sched_visit_client(const struct sched_client *client, sched_visit_member *v
 
 /* --- why a program waits ---
  *
- * The bound is that of a turn, which no event makes longer: if the waiting program stays the next
- * one, the turn that it waits for has ended by then. Other events, such as an interactive program
- * that comes, may only end that turn earlier. */
+ * The bound is that of a turn, which no event makes longer: if the waiting program stays the
+ * next, the turn that it waits for has ended by then. Other events, such as an interactive
+ * program that comes, may only end that turn earlier. */
 
 static void *owner_of(const struct sched_party *party)
 {
@@ -390,7 +390,7 @@ static const struct sched_party *find_stopping(const struct sched_device *device
     return NULL;
 }
 
-/* What the holders free by that time that must end their turns by then. */
+/* The bytes that holders free by that time because their turns must end by then. */
 static uint64_t freed_by(const struct sched_device *device, const struct sched_party *head,
                          uint64_t at, uint64_t now)
 {
@@ -406,7 +406,7 @@ static uint64_t freed_by(const struct sched_device *device, const struct sched_p
 }
 
 /* The holder with whose turn there is enough room for `head`: of those whose turns end early
- * enough, the last one. */
+ * enough, the last. */
 static const struct sched_party *find_holder(const struct sched_device *device,
                                              const struct sched_party *head, uint64_t now)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lease.c: the turn of a gang begins and ends. A gang runs when all its parties are held, one
- * for each device that its clients use; until then none of it does.
+ * lease.c: the turn of a gang begins and ends. A gang runs when all its parties are held, a
+ * party for each device that its clients use; until then none of it does.
  *
- * Places are taken one after the other in the order of the devices' UUIDs. That order is the
+ * Places are taken one after the other in the order of the devices' UUIDs. The order is the
  * same for all gangs, so no two gangs can each hold what the other one waits for. A party is
- * not even queued before the one before it has its place. A turn that ends on one device ends
- * on all. No state of its own.
+ * not even queued before its predecessor in that order has its place. A turn that ends on one
+ * device ends on all. No state of its own.
  */
 #include "lockd/sched/lease.h"
 
@@ -62,7 +62,7 @@ static void begin_party(struct sched_party *party, uint64_t length, uint64_t now
         sched_member_of(at, of_party)->books.most = 0;
     party->time.ran = 0;
     party->time.counted_at = now;
-    /* one that only keeps its place for the others of the gang has begun */
+    /* a party that only keeps its place for the others of the gang has begun */
     party->turn.started =
         party->books.running_members != 0 || !sched_party_works(party) ? now : 0;
     party->turn.until = LOCKD_NEVER;
@@ -91,8 +91,8 @@ void sched_lease_set_complete(struct sched_gang *gang, uint64_t now)
     }
 }
 
-/* One that came to run early, since its memory was there, may not use up the time of those that
- * wait for theirs. */
+/* A program that came to run early, since its memory was there, may not use up the time of
+ * programs that wait for their memory. */
 void sched_lease_look_complete(struct sched_gang *gang, uint64_t now)
 {
     if (!gang->runs || gang->complete != 0 || gang->wanting == 0)

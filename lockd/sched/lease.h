@@ -18,14 +18,14 @@ void sched_lease_look_complete(struct sched_gang *gang, uint64_t now);
 void sched_lease_set_complete(struct sched_gang *gang, uint64_t now);
 /* Ends the turn of all of them. */
 void sched_lease_end(struct sched_gang *gang, uint64_t now);
-/* It gives way to all others from now on, or no more. */
+/* The gang gives way to all others from now on, or no more. */
 void sched_lease_give_way(struct sched_gang *gang, struct sched *sched, bool gives);
-/* The priority or weight of the gang is another one: its places in queues are, too; and it may be
+/* The priority or weight of the gang has changed, and with it its places in queues; it may be
  * served now if it gives way. */
 void sched_lease_requeue_gang(struct sched_gang *gang, uint64_t now);
 /* A gang that waits here and has given way for long enough, or to none, tries again. */
 void sched_lease_retry(struct sched_device *device, uint64_t now);
-/* The one that is to get its place next; NULL: all have. */
+/* The party that is to get its place next; NULL: all have. */
 struct sched_party *sched_lease_next(const struct sched_gang *gang);
 
 #endif

@@ -9,14 +9,15 @@
  * between nothing and the most that it may hold. Without such programs both figures are the
  * same.
  *
- * A report that contradicts the known value opens a *doubt*. One program's word is not enough:
- * a moment later it is asked again, together with some others. A value that another program
- * agrees to is known from then on; so is one that no program denied for a while, in which all
- * were asked twice. A tie keeps the old value. Where several users have programs, "another
- * program" is one of another user: what all programs of one user say may cost that user, and
- * nobody else. A value that only one user's programs have said falls as soon as another user's
- * program says less, since the driver itself corrects a value that is too low. A program in which an allocation is under way has
- * no figure of free memory to say, so it neither agrees nor denies.
+ * A report that contradicts the known value opens a *doubt*. The word of a single program is
+ * not enough: a moment later it is asked again, together with some others. A value that another
+ * program agrees to is known from then on; so is a value that no program denied for a while, in
+ * which all were asked twice. A tie keeps the old value. Where several users have programs,
+ * "another program" is one of another user: what all programs of one user say may cost that
+ * user, and nobody else. A value that only one user's programs have said falls as soon as
+ * another user's program says less, since the driver itself corrects a value that is too low. A
+ * program in which an allocation is under way has no figure of free memory to say, so it
+ * neither agrees nor denies.
  *
  * Where the daemon can ask the card itself (sched_card), its answers take the place of the
  * programs' figures. An answer is compared with external in the same way as a report; two in a
@@ -69,7 +70,7 @@ static bool expire_departed(struct sched_device *device, uint64_t now)
     return departed_bytes(device) != before;
 }
 
-/* What it said last, or is about to have. */
+/* The bytes that the member said last, or is about to have. */
 static uint64_t has_now(const struct sched_member *member)
 {
     const bool sure = member->report.echoed == member->sent.seq &&
@@ -88,7 +89,7 @@ static void add_departed(struct sched_device *device, uint64_t bytes, uint64_t n
         sched_min(bytes, sched_less(device->measure.total, departed_bytes(device)));
 }
 
-/* It is back. Returns what of those bytes was expected. */
+/* A program is back. Returns how many of those bytes were expected. */
 static uint64_t take_departed(struct sched_device *device, uint64_t bytes)
 {
     const uint64_t recent = sched_min(bytes, device->measure.departed.recent),
@@ -350,8 +351,8 @@ static bool has_several_users(const struct sched_device *device)
     return false;
 }
 
-/* What external is at least and at most if so much is free. Contexts and the like are counted in
- * whole steps. */
+/* The least and the most that external is if so much is free. Contexts and the like are counted
+ * in whole steps. */
 static void bound_external(const struct sched_device *device, uint64_t device_free,
                            uint64_t *least, uint64_t *most)
 {
@@ -405,8 +406,8 @@ void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t n
                      device->measure.total, now);
 }
 
-/* What is free does not change with what programs say of the total: the difference is what
- * something else has, until it is measured. */
+/* The free bytes do not change with the total that programs say: until external is measured,
+ * the difference counts as external. */
 static void set_total(struct sched_device *device, uint64_t total)
 {
     if (total == device->measure.total)
@@ -472,7 +473,8 @@ static void believe_most(struct sched_member *member, uint64_t most, uint64_t no
     sched_agenda_touch(member);
 }
 
-/* The part of a claim that may be the wrong one: of those of one kind after the other. */
+/* The part of a claim that may be wrong. by_process: of a claim beyond the bytes that the card
+ * shows of the process; else of any other claim. */
 static uint64_t doubtful_part(const struct sched_member *member, bool by_process,
                               uint64_t excess, uint64_t now)
 {

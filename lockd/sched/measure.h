@@ -17,15 +17,15 @@ void sched_measure_card(struct sched_device *device, const struct sched_card *ca
                         uint64_t now);
 /* Asks members that can tell, when it is time to. */
 void sched_measure_ask(struct sched_device *device, uint64_t now);
-/* One that said how large the device is says something else now, or has left. */
+/* A member that said how large the device is says something else now, or has left. */
 void sched_measure_recount(struct sched_device *device);
 void sched_measure_forget(const struct sched_member *member, uint64_t now);
 /* Bytes on the device that may have belonged to a newcomer with memory all the time. */
 uint64_t sched_measure_unclaimed(const struct sched_device *device);
 /* When programs are to be asked; LOCKD_NEVER: there is no reason to. */
 uint64_t sched_measure_deadline(const struct sched_device *device);
-/* It came with memory: that may have been measured before it said so. back: from an earlier
- * daemon, so that more of them may follow. */
+/* The member came with memory, which may have been measured before it said so. back: from an
+ * earlier daemon, so that more of them may follow. */
 void sched_measure_came(const struct sched_member *member, bool back, uint64_t now);
 
 #endif

@@ -4,7 +4,7 @@
  * ordered by key, then by number; every subtree knows the lowest value in it, so that the first
  * element in order with a value that is low enough is found without looking at the others.
  *
- * Insertion, removal, a change of value and find: O(log n) expected. One thread.
+ * Insertion, removal, a change of value and find: O(log n) expected. For one thread.
  */
 #ifndef GS_LOCKD_SCHED_ORDERED_SET_H
 #define GS_LOCKD_SCHED_ORDERED_SET_H

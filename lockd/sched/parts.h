@@ -28,7 +28,7 @@ struct sched_outstanding {
     uint64_t budget;
 };
 
-/* What a member adds to its device's sums; kept, so that it can be taken out again. */
+/* A member's part of its device's sums; kept, so that it can be taken out again. */
 struct sched_share {
     uint64_t demand, resident, pinned;
     uint64_t hold;   /* the most it may have on the device */
@@ -40,7 +40,7 @@ struct sched_share {
     uint64_t unsure, unsure_most;
 };
 
-/* One member said that external is something else; no other has yet. */
+/* A member said that external is something else; no other has yet. */
 struct sched_doubt {
     struct sched_member *by; /* NULL: there is none */
     uint64_t value, ask_at;
@@ -54,11 +54,11 @@ struct sched_doubt {
  * since the program lives and comes back, or the driver is clearing up. After two windows it
  * counts like any other. */
 struct sched_departed {
-    uint64_t recent, older; /* bytes, of this window and of the one before */
+    uint64_t recent, older; /* bytes, of this window and of the window before */
     uint64_t since;         /* when this window began */
 };
 
-/* What a member reported last: scheduler.c. */
+/* A member's last report: scheduler.c. */
 struct sched_member_report {
     uint32_t flags;  /* GS_STATE_* */
     uint32_t echoed; /* newest seq taken over */
@@ -73,7 +73,7 @@ struct sched_member_report {
     struct gs_wire_saved saved;
 };
 
-/* What the card says of a member's reports: measure.c. */
+/* The card's word on a member's reports: measure.c. */
 struct sched_member_evidence {
     uint64_t shown; /* bytes of its process on the card; UINT64_MAX: not known */
     uint64_t least; /* that it has claimed since the card was last looked at */
@@ -153,7 +153,7 @@ struct sched_member_eviction {
     uint64_t back;        /* when the turn began that followed an eviction; 0: another turn */
 };
 
-/* What is to be done with it before the event ends: device.c. */
+/* Work on a member that is due before the event ends: device.c. */
 struct sched_member_agenda {
     struct lockd_list touched; /* on device->agenda.touched: its target may have to change */
     bool asked;                /* it is to say what is free; any target is a question */
@@ -168,9 +168,10 @@ struct sched_party_wait {
     uint64_t arrival; /* rises with every place in a queue */
     uint64_t place;   /* in the queue, when it was last looked at: info.c */
     bool first;       /* in the queue before all others: sched_party_blocked() */
-    bool elsewhere;   /* waits for another device before it comes to this one */
+    bool elsewhere;   /* waits for another device before it comes to this device */
     bool keeps_place; /* its turn was cut: it comes back to the place that it had */
-    bool yields;      /* its turn was ended for the one that had this place, and still waits */
+    bool yields;      /* its turn was ended for the party that had this place, and still
+                         waits */
     uint64_t behind_key, behind_number, behind_arrival; /* ... when it was stopped for it */
 };
 
@@ -181,7 +182,7 @@ struct sched_party_turn {
     bool begun;        /* ... and has, in this turn: its time counts */
     bool backfilled;   /* admitted past a waiting head of the queue: gives way to it at once */
     bool interrupted;  /* its gang's last turn was ended before its time for another one's */
-    bool interrupts;   /* its turn ended another one before its time */
+    bool interrupts;   /* its turn ended another party's turn before its time */
     bool measured;     /* the switch to it is to be measured: it has not come to run yet */
     uint32_t skipped;  /* so many turns in a row ended without it coming to run */
     uint64_t cleared;  /* when the switch to it began: others were stopped, or its turn */
@@ -269,7 +270,7 @@ struct sched_party_fair {
     uint64_t round; /* of the turn that it waits for or has */
 };
 
-/* What a party adds to the sums of its device: books.c. */
+/* A party's part of the sums of its device: books.c. */
 struct sched_party_books {
     uint64_t demand, need;
     uint64_t need_held, need_busy;
@@ -290,7 +291,7 @@ struct sched_gang_closing {
     bool passed; /* because it does not get ahead, not because its turn is over */
 };
 
-/* What a gang has while it is forming: together.c. */
+/* A gang that is forming: together.c. */
 struct sched_gang_forming {
     struct lockd_list link; /* on sched->forming.gangs */
     struct sched_gang *gang;
@@ -302,7 +303,7 @@ struct sched_gang_forming {
     uint64_t until;  /* ... ends if another one waits for it; LOCKD_NEVER: it has not run yet */
     uint64_t had_at; /* when its last one ended; 0: it has had none */
     bool turn;       /* has a forming turn */
-    bool waits;      /* for one: it may not begin to run */
+    bool waits;      /* for a forming turn: it may not begin to run */
     bool awaited;    /* others wait for its turn to end */
     bool over;       /* ... which is to end now */
     bool found_waits, found_awaited; /* of this look */
@@ -317,7 +318,7 @@ struct sched_device_identity {
     uint32_t user; /* the first that named it */
 };
 
-/* What is to be done on a device before the event ends: device.c; worked off by plan.c. */
+/* Work on a device that is due before the event ends: device.c; worked off by plan.c. */
 struct sched_device_agenda {
     struct lockd_list pending; /* on sched->pending */
     struct lockd_list touched; /* members */
@@ -369,7 +370,7 @@ struct sched_device_books {
     uint32_t stopping_parties, stuck_parties;
     struct lockd_list hungry, spared, unused, stopping;
     struct sched_order victims_idle, victims_waiting;
-    uint64_t progress; /* when the first of the hungry ones last got ahead */
+    uint64_t progress; /* when the first hungry member last got ahead */
 };
 
 /* Parties that wait for it: queue.c. */
@@ -400,13 +401,13 @@ struct sched_device_revoke {
     uint64_t generation, need, at;
 };
 
-/* Others were stopped for this one, first at that time: turns.c. */
+/* Others were stopped for this party, first at that time: turns.c. */
 struct sched_device_cleared {
     const struct sched_party *party;
     uint64_t at;
 };
 
-/* What all on it were told last: send.c. */
+/* The figures that all its members were told last: send.c. */
 struct sched_device_told {
     uint64_t at;
     uint64_t idle, capacity, shortfall;
@@ -449,7 +450,8 @@ struct sched_device_group {
     uint64_t demand, members;
 };
 
-/* What a client was on the device that it left, for the one that it names next: scheduler.c. */
+/* A client's history on the device that it left, for the device that it names next:
+ * scheduler.c. */
 struct sched_client_left {
     bool valid;
     struct sched_member_time time;
@@ -474,7 +476,7 @@ struct sched_forming {
 
 /* --- the host's memory --- */
 
-/* What a client has of the host's memory: host.c. */
+/* A client's part of the host's memory: host.c. */
 struct sched_client_host {
     uint64_t said;         /* what it has, by its own report: for status only */
     uint64_t used, wanted; /* used: as much of that as others may pay for */

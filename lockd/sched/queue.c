@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * queue.c: the parties that wait for a device, their order, and the next of them. The policy
- * makes the order. A party that cannot stop before it gets memory goes before all others, and
- * one that can never fit waits apart. No state of its own.
+ * makes the order. A party that cannot stop before it gets memory goes before all others, and a
+ * party that can never fit waits apart. No state of its own.
  */
 #include "lockd/sched/queue.h"
 
@@ -23,8 +23,8 @@ void sched_queue_drop(struct sched_party *party)
     sched_wanting_note(party);
 }
 
-/* Is the one still waiting that its last turn was ended for? It was the head then: what is before
- * it now has come since, and is no reason to wait longer. */
+/* Does the party still wait for which its last turn was ended? That party was the head then:
+ * parties before it now have come since, and are no reason to wait longer. */
 static bool still_yields(const struct sched_party *party)
 {
     const struct sched_party_wait *wait = &party->wait;
@@ -41,7 +41,7 @@ static bool still_yields(const struct sched_party *party)
     return false;
 }
 
-/* By the policy, but behind that one. */
+/* By the policy, but behind the party that its last turn was ended for. */
 static void find_place(struct sched_party *party)
 {
     party->wait.yields = still_yields(party);
@@ -105,7 +105,7 @@ void sched_queue_leave(struct sched_party *party, uint64_t now)
     sched_books_party(party, now);
 }
 
-/* What split gangs keep from one of another split gang. */
+/* The bytes that split gangs keep from a party of another split gang. */
 static uint64_t in_vain(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
@@ -129,14 +129,14 @@ uint64_t sched_queue_lost(const struct sched_party *party)
     return party->device->books.lost - party->books.lost - in_vain(party);
 }
 
-/* What stuck ones leave of the device. */
+/* The bytes of the device that stuck parties leave. */
 static uint64_t room_for(const struct sched_party *party)
 {
     return sched_less(party->device->space.capacity, sched_queue_lost(party));
 }
 
-/* What its turn takes. With exclusive turns that is all there is: stuck ones cannot be kept off.
- * The same if it gets its place beside one that waits for it. */
+/* With exclusive turns a turn takes all there is: stuck parties cannot be kept off. The same if
+ * the party gets its place beside a party that waits for it. */
 uint64_t sched_queue_takes(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
@@ -147,7 +147,7 @@ uint64_t sched_queue_takes(const struct sched_party *party)
     return party->books.need;
 }
 
-/* One that was interrupted may come back for the place before it. */
+/* A party that was interrupted may come back for the place before it. */
 static bool is_place_of_another(const struct sched_party *head)
 {
     const struct sched_device *device = head->device;
@@ -158,9 +158,9 @@ static bool is_place_of_another(const struct sched_party *head)
            back->wait.queued.key < head->wait.queued.key;
 }
 
-/* The one to be served next; those that do not fit beside stuck ones keep their places in front
- * of it. A stuck one would only repeat what it has, unless others of its gang can end what it waits
- * for. What can never fit has its turn only when nobody else has work. */
+/* Parties that do not fit beside stuck parties keep their places in front of the head. A stuck
+ * party would only repeat its turn, unless others of its gang can end what it waits for. A
+ * party that can never fit has its turn only when no other has work. */
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
     const struct sched_policy *policy = sched_policy_of(device);
@@ -172,7 +172,7 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
         const enum sched_turn_now now = party->wait.first ? SCHED_TURN_DUE : policy->now(party);
 
         if (owes != NULL && !policy->first(party))
-            return owes; /* it lets others pass that are interactive, and no more */
+            return owes; /* only interactive parties may pass a party in debt */
         if (now == SCHED_TURN_WAITS) {
             waits = waits != NULL ? waits : party;
             continue;
@@ -194,7 +194,8 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
     return first != NULL ? sched_party_of(first, wait.queued) : NULL;
 }
 
-/* It has its turn: those that it came before have the places again that they have by themselves. */
+/* The party has its turn: parties that it came before return to the places that they have by
+ * themselves. */
 void sched_queue_served(struct sched_party *party, uint64_t now)
 {
     struct sched_node *next;
@@ -238,7 +239,8 @@ void sched_queue_look_again(struct sched_device *device, uint64_t now)
             continue;
         }
         device->turns.generation++;      /* a holder may have to give way now */
-        party->turn.interrupted = false; /* that was for one that it was not as good as then */
+        party->turn.interrupted = false; /* the turn was cut for a party that was before it
+                                            then */
         sched_queue_renew(party, now);
     }
 }

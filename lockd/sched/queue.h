@@ -7,26 +7,26 @@
 
 #include "lockd/sched/state.h"
 
-/* It waits from now on; its place may have to be another one. */
+/* The party waits from now on, or its place may have changed. */
 void sched_queue_enter(struct sched_party *party, uint64_t now);
 void sched_queue_leave(struct sched_party *party, uint64_t now);
 /* ... without a look at its books. */
 void sched_queue_drop(struct sched_party *party);
-/* Its place may be another one now. */
+/* Works out its place again. */
 void sched_queue_renew(struct sched_party *party, uint64_t now);
-/* ... those that only waited for this one to come before them. */
+/* ... of the parties that only waited for this party to come before them. */
 void sched_queue_served(struct sched_party *party, uint64_t now);
-/* ... those that have become interactive while they wait. */
+/* ... of the parties that have become interactive while they wait. */
 void sched_queue_look_again(struct sched_device *device, uint64_t now);
-/* ... and those of all parties of the gang, whose priority may be another one. */
+/* ... of all parties of the gang, whose priority may have changed. */
 void sched_queue_renew_gang(struct sched_gang *gang, uint64_t now);
-/* What stuck ones keep from it. Not what gangs keep that wait for a place themselves, when it is of
- * such a gang, too: each might wait for the other for ever. What it lacks then goes beyond the card
- * (stop.c). */
+/* The bytes that stuck parties keep from it. If its gang waits for another place, the bytes of
+ * other such gangs do not count: each might wait for the other for ever. The memory that the
+ * party then lacks goes beyond the card (stop.c). */
 uint64_t sched_queue_lost(const struct sched_party *party);
-/* What its turn takes of the device. */
+/* The bytes of the device that its turn takes. */
 uint64_t sched_queue_takes(const struct sched_party *party);
-/* The one to be served next, or NULL. */
+/* The party to be served next, or NULL. */
 struct sched_party *sched_queue_head(const struct sched_device *device);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * scheduler.c: the events of the scheduler. Owns all clients and members (a client on a
  * device). Takes in what clients report and then lets plan.c decide. Every event ends with a
- * plan of the devices that it concerns, so no decision is ever owed between two events. One
+ * plan of the devices that it concerns, so no decision is ever owed between two events. For one
  * thread; no I/O, no clock.
  */
 #include "lockd/sched/device.h"
@@ -41,9 +41,9 @@ static void member_links(struct sched_member *member)
     member->party->member_count++;
 }
 
-/* What it says it came with, as far as that can be: it holds what an earlier daemon allowed it,
- * so that was there before, and while it was away it was measured as external use, or was
- * expected back. */
+/* The bytes that a new member says it has, as far as that can be: an earlier daemon allowed
+ * them, so they were there before, and while the program was away they were measured as
+ * external use, or were expected back. */
 static uint64_t came_with(const struct sched_device *device, const struct gs_wire_state *state,
                           uint64_t now)
 {
@@ -58,8 +58,8 @@ static uint64_t came_with(const struct sched_device *device, const struct gs_wir
     return sched_min(state->resident, seen);
 }
 
-/* It runs on what an earlier daemon allowed it; or says so: after that time it must stop, like
- * anybody whose turn it is not. */
+/* The member runs as an earlier daemon allowed it, or says so. After the restart window it must
+ * stop, like any member whose turn it is not. */
 static void member_adopt(struct sched_member *member, uint64_t now)
 {
     member->sent.flags = GS_TARGET_RUN;
@@ -68,7 +68,8 @@ static void member_adopt(struct sched_member *member, uint64_t now)
         sched_lease_admit(member->party, false, now);
 }
 
-/* It comes from another device. What it ran there was counted there, and is not once more here. */
+/* The member comes from another device. Its time there was counted there, and is not counted
+ * once more here. */
 static void member_settle_in(struct sched_member *member, uint64_t now)
 {
     struct sched_client_left *left = member->client->left;
@@ -136,7 +137,8 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     return member;
 }
 
-/* A gang that runs cannot have a party without a place: it gets one at once or all stop. */
+/* A gang that runs cannot have a party without a place: the party gets its place at once or all
+ * stop. */
 static void gang_grown(struct sched_party *party, uint64_t now)
 {
     struct sched_gang *gang = party->gang;
@@ -201,7 +203,7 @@ static void take_running(struct sched_member *member, bool runs, uint64_t now)
     if (((member->report.flags & GS_STATE_RUNNING) != 0) == runs)
         return;
     if (!runs) {
-        member->last_run = ++device->clock; /* now the one that ran most recently */
+        member->last_run = ++device->clock; /* no other ran more recently */
         device->grace_at = sched_min(device->grace_at, now + GRACE_SHORT);
         return;
     }

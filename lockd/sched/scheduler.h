@@ -67,21 +67,22 @@ struct sched_client *sched_client_add(struct sched *sched, void *owner);
 int sched_state(struct sched *sched, struct sched_client *client,
                 const struct gs_wire_state *state, uint64_t now_ns);
 void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_t now_ns);
-/* It has no memory on that device any more and does not use it: it was moved to another one, which its next report names.
- * What is known of it goes there with it: its times, its bursts, its share. Nothing happens if it does not use the device. */
+/* The client has no memory on that device any more and does not use it: it was moved to another
+ * device, which its next report names. Its times, its bursts and its share go with it. Nothing
+ * happens if it does not use the device. */
 void sched_left(struct sched *sched, struct sched_client *client, const uint8_t *uuid,
                 uint64_t now_ns);
 void sched_pause(struct sched *sched, struct sched_client *client, bool paused,
                  uint64_t now_ns);
-/* What the client said in its HELLO. Groups of one name are one gang if `user` is the same. To
- * be called before its first state. */
+/* The client's HELLO. Groups of one name are one gang if `user` is the same. To be called
+ * before its first state. */
 void sched_describe(struct sched *sched, struct sched_client *client,
                     const struct gs_wire_hello *hello, uint32_t user);
-/* It was found to be in one job with all others of that number: they are one gang, as a group is.
- * 0: in none. Nothing happens to a client that names a group. */
+/* The client was found to be in one job with all others of that number: together they are a
+ * gang, as a group is. 0: in none. Nothing happens to a client that names a group. */
 void sched_kin(struct sched *sched, struct sched_client *client, uint64_t kin, uint64_t now_ns);
-/* It is one rank of a job, by evidence of its own, also while no other rank is there. ranks: of the
- * job on this machine; 0: not known. */
+/* The client is a rank of a job, by evidence of its own, also while no other rank is there.
+ * ranks: of the job on this machine; 0: not known. */
 void sched_rank(struct sched *sched, struct sched_client *client, uint32_t ranks,
                 uint64_t now_ns);
 void sched_weight(struct sched *sched, struct sched_client *client, uint32_t weight,
@@ -93,15 +94,16 @@ void sched_class(struct sched *sched, struct sched_client *client, enum gs_wire_
 /* bytes: the most it may hold on one device; UINT64_MAX: no limit. */
 void sched_limit(struct sched *sched, struct sched_client *client, uint64_t bytes,
                  uint64_t now_ns);
-/* ... on that device, which it may be about to name (the next one that it does). */
+/* ... on that device. If the client has not named it, the quota is of the next device that it
+ * names. */
 void sched_quota(struct sched *sched, struct sched_client *client, const uint8_t *uuid,
                  uint64_t bytes, uint64_t now_ns);
 /* Stops it and moves all its memory out, or what can leave; then it waits for its turn like the
  * others, unless it is paused. sched_pause(false) ends it before. */
 void sched_evict(struct sched *sched, struct sched_client *client, uint64_t now_ns);
-/* A program is about to come to that device from another one, with so many bytes that cannot be
- * moved: the others make room, as if the device were smaller by that much. They are not refused
- * memory for it. A claim is known by its key and its device; bytes 0: it ends. False: no memory. */
+/* A program is about to come to that device, with so many bytes that cannot be moved: the
+ * others make room, as if the device were smaller by that much. No program is refused memory
+ * for it. A claim is known by its key and its device; bytes 0: it ends. False: no memory. */
 bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint64_t bytes,
                  uint64_t now_ns);
 /* A guard holds the client: nothing of it is on any device, whatever it reported last; or that is
@@ -170,12 +172,12 @@ uint32_t sched_client_weight(const struct sched_client *client);
 enum gs_wire_class sched_client_class(const struct sched_client *client);
 int32_t sched_client_priority(const struct sched_client *client);
 bool sched_client_unused(const struct sched_client *client); /* it has not named a device */
-/* What it has on that device, as far as it is believed, and what it needs there; bytes, 0: it has
- * not named it. */
+/* Bytes that the client has on that device, as far as it is believed, and bytes that it needs
+ * there; 0: it has not named the device. */
 uint64_t sched_client_resident(const struct sched_client *client, const uint8_t *uuid);
 uint64_t sched_client_demand(const struct sched_client *client, const uint8_t *uuid);
 
-/* What a client does, as far as it matters for a hang. */
+/* A client's activity, as far as it matters for a hang. */
 struct sched_progress {
     uint64_t devices; /* that it has named: one bit each, the 64th for all that are left */
     uint64_t calls;   /* gated calls, by its last reports */
@@ -188,7 +190,8 @@ struct sched_progress {
 };
 struct sched_progress sched_client_progress(const struct sched_client *client, uint64_t now_ns);
 
-/* What a program does on one of its devices, as far as it matters for which device is best for it. */
+/* A program's activity on one of its devices, as far as it matters for the choice of a better
+ * device. */
 struct sched_load {
     uint8_t uuid[16];
     bool alone;      /* it uses no other device, and no other program is to run with it */
@@ -226,7 +229,7 @@ void sched_visit(const struct sched *sched, sched_visit_device *device,
 typedef void sched_visit_total(void *context, const struct gs_wire_totals *totals);
 void sched_visit_totals(const struct sched *sched, sched_visit_total *visit, void *context,
                         uint64_t now_ns);
-/* One program, on each of its devices; there is no device in the call. */
+/* ... for one program, on each of its devices; without the device. */
 void sched_visit_client(const struct sched_client *client, sched_visit_member *visit,
                         void *context, uint64_t now_ns);
 

@@ -62,8 +62,9 @@ static uint64_t most_for(const struct sched_member *member)
     return sched_min(member->sent.told_capacity, sched_member_limit(member));
 }
 
-/* A member that is asked to stop keeps its flag for waiters: an idle one that was stopped for
- * it would say WANT again until it has stopped, if it heard that no party waits. */
+/* A member that is asked to stop keeps its flag for waiters: an idle member that was stopped
+ * because others wait would say WANT again until it has stopped, if it heard that no party
+ * waits. */
 static uint32_t flags_for(const struct sched_member *member)
 {
     const bool run = sched_member_run(member);
@@ -76,15 +77,15 @@ static uint32_t flags_for(const struct sched_member *member)
            (member->party->gang->paused != 0 ? GS_TARGET_PAUSED : 0);
 }
 
-/* Where no turns are taken and programs may move to other devices: for how long one has done
+/* Where no turns are taken and programs may move to other devices: how long a program has done
  * nothing when it says so. */
 static uint64_t idle_in_open(const struct sched_device *device)
 {
     return device->sched->settings.balance ? IDLE_OPEN : 0;
 }
 
-/* What a holder may idle before it says so: its turn ends by it while others wait, and its
- * bursts are known by it also while nobody does. 0: nobody asks. */
+/* How long a holder may idle before it says so. Its turn ends by that while others wait, and
+ * its bursts are known by it in any case. 0: not asked. */
 static uint64_t idle_for(const struct sched_member *member, bool waiters)
 {
     const struct sched_device *device = member->device;
@@ -150,7 +151,8 @@ void sched_send_member(struct sched_member *member, uint64_t now)
         device->stop_at = sched_min(device->stop_at, now + ASK_AGAIN);
 }
 
-/* That a party waits is told at once; that none does can wait, since waiters come and go. */
+/* Holders hear at once that a party waits; that none does can wait, since waiters come and
+ * go. */
 static void tell_waiters(struct sched_device *device, uint64_t now)
 {
     if (device->turns.waiters == device->told.waiters ||
@@ -163,9 +165,8 @@ static void tell_waiters(struct sched_device *device, uint64_t now)
     }
 }
 
-/* When changes are to be told: small ones wait a little for more of them, and none comes so
- * soon after the last one that a program which says something else each time keeps all others
- * busy. */
+/* When changes are to be told: small changes wait a little for more of them, and none comes so
+ * soon after the last that a program which says something else each time keeps all others busy. */
 static uint64_t time_to_tell(const struct sched_device *device, uint64_t idle, uint64_t most,
                              uint64_t shortfall, uint64_t now)
 {

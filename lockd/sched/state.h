@@ -192,8 +192,7 @@ static inline uint64_t sched_member_hold(const struct sched_member *member)
                      member->sent.outstanding[0].budget);
 }
 
-/* What a member takes of the device while it runs; one that needs more than there is takes all
- * of it. */
+/* The bytes of the device that a member takes while it runs: at most all there is. */
 static inline uint64_t sched_need(const struct sched_member *member)
 {
     const bool stays = (member->books.refuses || member->evidence.most != UINT64_MAX) &&
@@ -234,7 +233,8 @@ static inline bool sched_party_busy(const struct sched_party *party)
     return party->books.busy_members != 0;
 }
 
-/* It cannot stop before it got memory, and takes what it gets: it goes before all others. */
+/* The party cannot stop before it gets memory, and takes what it gets: it goes before all
+ * others. */
 static inline bool sched_party_blocked(const struct sched_party *party)
 {
     return party->books.blocked_members != 0;
@@ -257,7 +257,7 @@ static inline bool sched_party_hopeless(const struct sched_party *party)
     return false;
 }
 
-/* It may not begin to run before its forming turn. */
+/* The gang may not begin to run before its forming turn. */
 static inline bool sched_gang_waits_to_form(const struct sched_gang *gang)
 {
     return gang->forming != NULL && gang->forming->waits;
@@ -273,8 +273,8 @@ static inline bool sched_gang_wants(const struct sched_gang *gang)
     return gang->wanting != 0 && gang->paused == 0 && gang->evicting == 0 && gang->deaf == 0;
 }
 
-/* Some of it compute on one device, and others wait for a place, or for memory, on another one: for
- * as long as they do, a kernel of the first may not end. */
+/* Some of the gang compute on one device, and others wait for a place, or for memory, on
+ * another device: meanwhile a kernel of the first may not end. */
 static inline bool sched_gang_is_split(const struct sched_gang *gang)
 {
     return gang->client_count > 1 && gang->computing != 0 && gang->idling != 0;
@@ -314,7 +314,7 @@ static inline bool sched_party_is_background(const struct sched_party *party)
 #define sched_member_of(at, link) lockd_entry(at, struct sched_member, link)
 #define sched_party_of(at, link)  lockd_entry(at, struct sched_party, link)
 
-/* What it says is pinned, as far as it ever was allowed so much. */
+/* The bytes that it says are pinned, as far as it ever was allowed so much. */
 static inline uint64_t sched_member_pinned(const struct sched_member *member)
 {
     return member->client->away ? 0 : sched_min(member->report.pinned, member->sent.given);

@@ -52,8 +52,8 @@ static bool lacks_memory(const struct sched_party *party)
     return false;
 }
 
-/* Those of it that run may be in a collective, which ends once the ones that lack memory, or a
- * place, have come to run. */
+/* Programs of the gang that run may be in a collective, which ends once the programs that lack
+ * memory, or a place, have come to run. */
 static bool is_blocked(const struct sched_gang *gang)
 {
     bool runs = false, lacks = !gang->runs;
@@ -70,7 +70,7 @@ static bool is_blocked(const struct sched_gang *gang)
     return runs && lacks;
 }
 
-/* How little is lost when it stops; -1: nothing is won. The memory of one that is silent does not
+/* How little is lost when it stops; -1: nothing is won. The memory of a silent program does not
  * come at once. */
 static int overflow_rank(const struct sched_party *party)
 {
@@ -83,17 +83,17 @@ static int overflow_rank(const struct sched_party *party)
     if (sched_gang_has_forming_turn(party->gang))
         return more ? 0 : 1;
     if (silent || party->gang->closing.by != NULL)
-        return 5; /* the latter: another one would be asked from the beginning, and again */
+        return 5; /* closing: another gang would have to be asked from the beginning */
     if (more)
         return 4;
     return party->books.running_members == 0 ? 3 : 2;
 }
 
 /* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
- * ones, then those that do not answer, then the one that needs more than it was given (it cannot
- * run anyway), then the one that came last. A gang that is forming is the last to stop, all the
- * more if it needs more: the others of it may wait for that program, and cannot stop before it
- * has come to run. */
+ * ones, then those that do not answer, then holders that need more than they were given (they
+ * cannot run anyway), then the last that came. A gang that is forming is the last to stop, all
+ * the more if it needs more: the others of it may wait for that program, and cannot stop before
+ * it has come to run. */
 void sched_stop_overflow(struct sched_device *device, uint64_t now)
 {
     while (device->books.need_held + device->books.lost > device->space.capacity &&
@@ -122,7 +122,7 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
 /* --- gangs that wait for each other's memory --- */
 
 /* All other gangs that could leave it memory here lack some elsewhere, or are stuck and wait
- * for their places. What a program of one process has can be had. */
+ * for their places. Memory of a gang of a single program can always be taken. */
 static bool is_knotted(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
@@ -154,7 +154,7 @@ static bool has_beyond(const struct sched_party *party)
     return false;
 }
 
-/* It can neither stop nor get memory; to put what it lacks beyond the card is all that is left.
+/* The party can neither stop nor get memory: the rest of its memory is to lie beyond the card.
  * Beside others that hold it has been asked to stop first. */
 static void send_beyond(struct sched_party *party, uint64_t now)
 {
@@ -180,7 +180,7 @@ static void send_beyond(struct sched_party *party, uint64_t now)
     }
 }
 
-/* What lies beyond the card comes back between two turns: its turn ends once there is room. */
+/* Memory beyond the card comes back between two turns: the turn ends once there is room. */
 static void fetch_beyond(struct sched_party *party, uint64_t now)
 {
     struct sched_device *device = party->device;
@@ -212,9 +212,9 @@ void sched_stop_knots(struct sched_device *device, uint64_t now)
 }
 
 /* Until when a holder may get nowhere. Not long when the driver itself has no memory for it and
- * the books agree: then something that cannot be moved is in the way. Nor mostly for one
- * that was passed over and did not run since. One that is not given all it needs may wait for
- * others that come before it; what anybody else does is no reason to wait for it. */
+ * the books agree: then something that cannot be moved is in the way. Nor mostly for a holder
+ * that was passed over and did not run since. A holder that is not given all it needs may wait
+ * for others that come before it; for no other reason is it waited for. */
 static uint64_t patience_ends(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
@@ -258,8 +258,8 @@ static bool is_closed_first(const struct sched_party *party, uint64_t now)
     return true;
 }
 
-/* It has its places and does not get ahead: it is passed over; where some of it run, their time
- * counts without the others. */
+/* The gang has its places and does not get ahead: it is passed over; where some of its programs
+ * run, their time counts without the others. */
 static void stop_waiting(struct sched_party *party, uint64_t now)
 {
     const bool none = party->books.running_members == 0;
@@ -278,7 +278,7 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
     }
 }
 
-/* While others wait, an idle holder gives back at once, and one that does not get ahead is
+/* While others wait, an idle holder gives back at once, and a holder that does not get ahead is
  * passed over. */
 void sched_stop_idle(struct sched_device *device, uint64_t now)
 {
@@ -290,7 +290,7 @@ void sched_stop_idle(struct sched_device *device, uint64_t now)
         return;
     }
     if (now < device->grace_at && device->turns.closing == 0)
-        return; /* one that is being stopped here is looked at with each plan */
+        return; /* a gang that is being stopped here is looked at with each plan */
     if (!closing_alone)
         device->grace_at = LOCKD_NEVER;
     lockd_list_each (at, &device->turns.holders) {

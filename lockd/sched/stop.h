@@ -9,12 +9,12 @@
 
 /* Stops holders until the others fit together. */
 void sched_stop_overflow(struct sched_device *device, uint64_t now);
-/* Gangs that cannot stop before they get memory that another one has, which cannot stop either:
- * they are told to put it beyond the card. */
+/* Gangs that cannot stop before they get memory that another gang has, which cannot stop
+ * either, are told to put it beyond the card. */
 void sched_stop_knots(struct sched_device *device, uint64_t now);
 /* Stops holders that idle or do not get ahead while others wait. */
 void sched_stop_idle(struct sched_device *device, uint64_t now);
-/* Asks the stuck ones again. */
+/* Asks stuck programs again. */
 void sched_stop_watch(struct sched_device *device, uint64_t now);
 
 #endif

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * together.c: the programs of a gang stop together or not at all. One of them may have submitted
- * a collective that spins on its device until all others have, too; when another one is stopped
- * before that, the first never stops, and if its memory is needed by what runs there next, nor
- * does anything else.
+ * together.c: the programs of a gang stop together or not at all. A program may have submitted
+ * a collective that spins on its device until all others have, too. If another is stopped
+ * before that, the first never stops; and if the next program there needs its memory, all wait
+ * for ever.
  *
  * So a turn that is to end is *closed* first: all are told to stop and keep their places and
  * memory. When all have stopped, the turn ends. When some have and others do not within
- * CLOSED_NS, the turn is *opened* again for a moment, in which the ones that stopped catch up
+ * CLOSED_NS, the turn is *opened* again for a moment, in which the stopped programs catch up
  * with the others, and is closed anew. State: gang->closing.
  *
- * That helps only a gang all of whose programs can run. One that starts may compute on one device
- * while a program of it on another device has not come yet, or has not said yet how much memory it
- * needs. If the room there goes to a gang that starts in the same way, each waits for the other,
- * for good. So a gang of ranks is *forming* until it has run for FORMING_NS without a new program, a
- * new device or more memory, and of the gangs that are forming one computes at a time: it has the
- * *forming turn*. The others wait, also where their memory would fit. Gangs whose ranks are all
- * there, on devices that are not the same, do not wait for each other. A forming turn ends once the
- * gang has formed, has nothing to do or is gone, and while others wait after TURN_NS of running, or
- * ENTRY_NS without; the gang of a user whose gangs had none for longest comes next. A gang that
- * cannot stop keeps its turn for LONGEST at most. State: gang->forming, sched->forming.
+ * Closing helps only a gang all of whose programs can run. A gang that starts may compute on
+ * one device while a program of it on another device has not come yet, or has not said yet how
+ * much memory it needs. If the room there goes to a gang that starts in the same way, each
+ * waits for the other, for good. So a gang of ranks is *forming* until it has run for
+ * FORMING_NS without a new program, a new device or more memory, and of the gangs that are
+ * forming one computes at a time: it has the *forming turn*. The others wait, also where their
+ * memory would fit. Gangs whose ranks are all there, on devices that are not the same, do not
+ * wait for each other. A forming turn ends once the gang has formed, has nothing to do or is
+ * gone, and while others wait after TURN_NS of running, or ENTRY_NS without; the gang of a user
+ * whose gangs had none for longest comes next. A gang that cannot stop keeps its turn for
+ * LONGEST at most. State: gang->forming, sched->forming.
  */
 #include "lockd/sched/together.h"
 
@@ -222,7 +223,7 @@ static bool is_missing_ranks(const struct sched_gang *gang, uint64_t now)
            now - gang->forming->came_at < MISSING_NS;
 }
 
-/* It has places, or may be computing still; or stuck: is it in a kernel that does not end? */
+/* The gang has places, or may be computing still. stuck: or is in a kernel without an end. */
 static bool has_or_computes(const struct sched_gang *gang, bool stuck)
 {
     for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
@@ -290,7 +291,8 @@ static uint64_t *had_by(struct sched_forming *forming, uint32_t user)
         if (forming->had[i].at < forming->had[found].at)
             found = i;
     }
-    forming->had[found].user = user; /* in the place of the one that had none for longest */
+    /* in the place of the user whose last forming turn is longest ago */
+    forming->had[found].user = user;
     forming->had[found].at = 0;
     return &forming->had[found].at;
 }
@@ -368,9 +370,9 @@ static void count_forming(struct sched_gang *gang, struct sched *sched, uint64_t
     sched_together_formed(gang);
 }
 
-/* A gang that runs has the turn, however it came to run: a new daemon finds it so. One that is stuck
- * has it first, since it holds memory that it leaves only once all of it have run; but others have
- * theirs when it has had its own in vain. */
+/* A gang that runs has the turn, however it came to run: a new daemon finds it so. A gang that
+ * is stuck has it first, since it holds memory that it leaves only once all of it have run;
+ * after a turn in vain it waits like others. */
 static void look_at_turn(struct sched_gang *gang, struct sched *sched, bool settling,
                          uint64_t now)
 {
@@ -392,7 +394,7 @@ static void look_at_turn(struct sched_gang *gang, struct sched *sched, bool sett
     }
 }
 
-/* Is it before the other one, of those that wait for forming turns? */
+/* Is `a` before `b`, of the gangs that wait for forming turns? */
 static bool comes_before(const struct sched_gang *a, const struct sched_gang *b,
                          const struct sched_forming *forming)
 {
@@ -425,8 +427,8 @@ static struct sched_gang *find_next(const struct sched *sched)
     return next;
 }
 
-/* Does another one with the turn keep it from running? While it is in the running, that one is to
- * end. */
+/* Does a gang with the turn keep it from running? While it is in the running, the other's turn
+ * is to end. */
 static bool is_kept_off(const struct sched_gang *gang, const struct sched *sched)
 {
     bool kept = false;
@@ -444,7 +446,7 @@ static bool is_kept_off(const struct sched_gang *gang, const struct sched *sched
     return kept;
 }
 
-/* An earlier daemon's gangs are still coming back: one that has not come may run. */
+/* An earlier daemon's gangs are still coming back: a gang that has not come may run. */
 static bool is_settling(const struct sched *sched, uint64_t now)
 {
     if (now - sched->created >= RESTART_WINDOW)
@@ -457,8 +459,8 @@ static bool is_settling(const struct sched *sched, uint64_t now)
     return false;
 }
 
-/* The next one gets its turn if no other has one that it must wait for; then those that keep
- * neither it nor each other waiting. */
+/* The next gang gets its turn if it need not wait for another's; then gangs that keep neither
+ * it nor each other waiting. */
 static void give_turns(struct sched *sched, bool settling, uint64_t now)
 {
     struct sched_gang *next = find_next(sched);

@@ -22,16 +22,16 @@ void sched_together_heard(const struct sched_gang *gang);
 
 /* A program has come to the gang, or to another device; or has said that it is a rank of a job. */
 void sched_together_came(struct sched_gang *gang, struct sched *sched, uint64_t now);
-/* It is no longer forming. */
+/* The gang is no longer forming. */
 void sched_together_formed(struct sched_gang *gang);
-/* One of its programs needs more memory than before. */
+/* A program of the gang needs more memory than before. */
 void sched_together_grew(struct sched_gang *gang);
 /* ... and there is no room for that. */
 void sched_together_outgrew(struct sched_gang *gang, struct sched *sched, uint64_t now);
-/* Which of the gangs that are forming may run. Before the plans of devices. */
+/* Decides which of the gangs that are forming may run. Before the plans of devices. */
 void sched_together_let_next(struct sched *sched, uint64_t now);
-/* Are others of the gang to wait for one that does not come to run? It has a forming turn, and not
- * for too long. */
+/* Are others of the gang to wait for a program that does not come to run? For as long as the
+ * gang has a forming turn that does not last too long. */
 bool sched_together_is_patient(const struct sched_gang *gang, uint64_t now);
 /* Is there a gang on the device whose forming turn others wait for? waits: or that waits itself. */
 bool sched_together_is_awaited(const struct sched_device *device, bool waits);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * turns.c: the turns on a device. When all demands fit, every program runs. When they do not,
- * or turns were asked for, or some of the programs are to run only while the others do not, a holder keeps its turn while others wait for as long as the policy
- * says. Then the head of the queue comes next.
+ * or turns were asked for, or background programs share the device with others, a holder keeps
+ * its turn while others wait for as long as the policy says. Then the head of the queue comes
+ * next.
  *
  * Invariants: once a plan is done, the needs of all parties that run, or may not have stopped
  * yet, exceed the capacity by nothing but the growth of running programs since their
@@ -15,7 +16,7 @@
  * it, since they may lack what it has; a holder that runs does so when its turn is over.
  *
  * The looks at all holders (which to stop for the head, which make no progress) are made only
- * when something changed since the last one, or when their time has come.
+ * when something changed since the last look, or when their time has come.
  */
 #include "lockd/sched/turns.h"
 
@@ -33,8 +34,8 @@
 
 /* --- what one party does --- */
 
-/* It will want the device when it has its places on those before. Parties that run here
- * meanwhile do so at its cost. */
+/* The party will want the device when it has its places on the devices before. Parties that run
+ * here meanwhile do so at its cost. */
 static void wait_elsewhere(struct sched_party *party, bool waits, uint64_t now)
 {
     if (party->wait.elsewhere == waits)
@@ -60,8 +61,8 @@ static void settle_open(struct sched_party *party, uint64_t now)
     }
 }
 
-/* It has its place and a party before it has not: only a new daemon's clients come like that.
- */
+/* The party has its place and a party before it has not: only a new daemon's clients come like
+ * that. */
 static bool out_of_order(const struct sched_party *party)
 {
     const struct sched_party *next = sched_lease_next(party->gang);
@@ -112,15 +113,15 @@ static bool has_room(const struct sched_device *device, const struct sched_party
     return others - in_vain + sched_queue_takes(head) <= device->space.capacity;
 }
 
-/* A background program does not run beside one that is not; but one that cannot stop before it got
- * memory gets it. */
+/* A background program runs beside background programs only, unless it cannot stop before it
+ * gets memory. */
 static bool stays_behind(const struct sched_device *device, const struct sched_party *party)
 {
     return device->wanting.weights != 0 && !sched_party_blocked(party) &&
            sched_party_is_background(party);
 }
 
-/* ... and leaves at once when such a one comes, also where there is room for both. */
+/* ... and leaves at once when another program comes, also where there is room for both. */
 static void stop_background(struct sched_device *device, uint64_t now)
 {
     if (device->sched->background == 0 || device->wanting.weights == 0)
@@ -224,8 +225,8 @@ uint64_t sched_turn_ends_at(const struct sched_party *holder, const struct sched
     return stays || holder->turn.until <= now ? LOCKD_NEVER : holder->turn.until;
 }
 
-/* The one to stop when so many bytes are missing: the first in order that is enough alone, else
- * the one that frees most. */
+/* The holder to stop when so many bytes are missing: the first in order that is enough alone,
+ * else the holder that frees most. */
 static struct sched_party *revoke_pick(struct sched_device *device,
                                        const struct sched_party *head, uint64_t missing,
                                        uint64_t now)
@@ -256,7 +257,7 @@ static bool is_anybody_leaving(const struct sched_device *device,
     return count != 0;
 }
 
-/* What all revocable holders would free. Notes when there will be more of them. */
+/* The bytes that all revocable holders would free. Notes when there will be more of them. */
 static uint64_t freeable_bytes(struct sched_device *device, const struct sched_party *head,
                                uint64_t now)
 {
@@ -466,8 +467,8 @@ static void change_mode(struct sched_device *device, uint64_t now)
     }
 }
 
-/* Returns whether what it did has brought another one to the head of the queue, or made room
- * for it at once: what only kept a place has nobody who must stop first. */
+/* Returns whether another look is due: there is another head, or room for the head, since a
+ * holder that only kept a place had nothing to stop. */
 static bool plan_leases(struct sched_device *device, uint64_t now)
 {
     struct sched_party *head;
