@@ -37,7 +37,7 @@ struct bursts {
     int waited, longest; /* steps that its burst waited; the longest */
 };
 
-/* It takes a step. */
+/* A step of a program with bursts. */
 static inline void step_bursts(struct harness *h, int who, struct bursts *its)
 {
     if (its->rests > 0) {
@@ -58,7 +58,7 @@ static inline void step_bursts(struct harness *h, int who, struct bursts *its)
     }
 }
 
-/* One that always computes takes a step. */
+/* A step of a program that always computes. */
 static inline void step_training(struct harness *h, int who)
 {
     obey_target(h, who);

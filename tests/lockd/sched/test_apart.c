@@ -45,7 +45,7 @@ static void perform_all(struct harness *h, int seconds, int *ran)
         ran[i] /= 20;
 }
 
-static bool one_gang(const struct harness *h, int a, int b)
+static bool are_one_gang(const struct harness *h, int a, int b)
 {
     return h->client[a].client->gang == h->client[b].client->gang;
 }
@@ -81,10 +81,10 @@ static void group_too_large_for_its_device_members_take_turns(void **state)
 
     say_state(h, 0, W, 6 * GIB, 0);
     say_state(h, 1, W, 3 * GIB, 0);
-    assert_true(one_gang(h, 0, 1) && !shown_apart(h, 0));
+    assert_true(are_one_gang(h, 0, 1) && !shown_apart(h, 0));
     assert_false(sched_next_apart(h->sched, &apart));
     say_state(h, 1, W, 5 * GIB, 0);
-    assert_true(!one_gang(h, 0, 1) && shown_apart(h, 0) && shown_apart(h, 1));
+    assert_true(!are_one_gang(h, 0, 1) && shown_apart(h, 0) && shown_apart(h, 1));
     assert_true(sched_next_apart(h->sched, &apart));
     assert_string_equal(apart.group, "a");
     assert_false(sched_next_apart(h->sched, &apart));
@@ -93,7 +93,7 @@ static void group_too_large_for_its_device_members_take_turns(void **state)
     assert_in_range(ran[1], 90, 105);
 }
 
-/* What is not there for them counts as if the device were smaller. */
+/* Memory that is not there for them counts as if the device were smaller. */
 static void group_too_large_for_what_others_leave_members_take_turns(void **state)
 {
     struct harness *h = *state;
@@ -102,13 +102,13 @@ static void group_too_large_for_what_others_leave_members_take_turns(void **stat
     h->free_bytes = 10 * GIB;
     say_state(h, 0, W, 5 * GIB, 0);
     say_state(h, 1, W, 4 * GIB, 0);
-    assert_true(one_gang(h, 0, 1));
+    assert_true(are_one_gang(h, 0, 1));
     h->free_bytes = 8 * GIB; /* somebody else has the rest */
     h->client[0].state.flags = h->client[1].state.flags = 0;
     say_state(h, 0, W, 5 * GIB, 0);
     say_state(h, 1, W, 4 * GIB, 0);
     pass_time(h, 5000 * MS);
-    assert_false(one_gang(h, 0, 1));
+    assert_false(are_one_gang(h, 0, 1));
     h->free_bytes = UINT64_MAX;
     perform_all(h, 200, ran);
     assert_in_range(ran[0], 80, 115);
@@ -124,7 +124,7 @@ static void group_too_large_while_it_runs_members_take_turns(void **state)
     run_with(h, 1, 2 * GIB);
     run_with(h, 4, 1 * GIB);
     say_state(h, 1, R, 6 * GIB, 2 * GIB);
-    assert_false(one_gang(h, 0, 1));
+    assert_false(are_one_gang(h, 0, 1));
     perform_all(h, 200, ran);
     assert_in_range(ran[0], 90, 120);
     assert_in_range(ran[1], 80, 105);
@@ -133,7 +133,7 @@ static void group_too_large_while_it_runs_members_take_turns(void **state)
 
 /* Where two of three fit they run together, and on its other device the group is none either.
  */
-static void group_too_large_on_one_device_those_that_fit_run_together(void **state)
+static void group_too_large_on_one_device_programs_that_fit_run_together(void **state)
 {
     struct harness *h = *state;
     int ran[6];
@@ -141,7 +141,7 @@ static void group_too_large_on_one_device_those_that_fit_run_together(void **sta
     for (int who = 0; who < 4; who++)
         say_state(h, who, W, 4 * GIB, 0);
     say_state(h, 5, W, 8 * GIB, 0);
-    assert_true(!one_gang(h, 0, 1) && !one_gang(h, 0, 3));
+    assert_true(!are_one_gang(h, 0, 1) && !are_one_gang(h, 0, 3));
     perform_all(h, 300, ran);
     for (int who = 0; who < 3; who++)
         assert_true(ran[who] > 150);
@@ -158,18 +158,18 @@ static void group_fits_again_members_run_together_after_a_second(void **state)
     say_state(h, 1, W, 6 * GIB, 0);
     say_state(h, 4, W, 6 * GIB, 0);
     perform_all(h, 60, ran);
-    assert_false(one_gang(h, 0, 1));
+    assert_false(are_one_gang(h, 0, 1));
     say_state(h, 1, h->client[1].state.flags, 3 * GIB,
               sched_min(h->client[1].state.resident, 3 * GIB));
     pass_time(h, 900 * MS);
-    assert_false(one_gang(h, 0, 1));
+    assert_false(are_one_gang(h, 0, 1));
     say_state(h, 1, h->client[1].state.flags, 6 * GIB, h->client[1].state.resident);
     say_state(h, 1, h->client[1].state.flags, 3 * GIB,
               sched_min(h->client[1].state.resident, 3 * GIB));
     pass_time(h, 900 * MS);
-    assert_false(one_gang(h, 0, 1)); /* it did not fit for a second */
+    assert_false(are_one_gang(h, 0, 1)); /* it did not fit for a second */
     pass_time(h, 200 * MS);
-    assert_true(one_gang(h, 0, 1) && !shown_apart(h, 0));
+    assert_true(are_one_gang(h, 0, 1) && !shown_apart(h, 0));
     perform_all(h, 200, ran);
     assert_in_range(ran[0], 90, 110);
     assert_in_range(ran[1], 90, 110);
@@ -188,12 +188,12 @@ static void group_member_leaves_the_others_are_one_gang_again(void **state)
     say_state(h, 2, W, 4 * GIB, 0);
     sched_pause(h->sched, h->client[1].client, true, h->now);
     harness_take(h);
-    assert_false(one_gang(h, 0, 1));
+    assert_false(are_one_gang(h, 0, 1));
     assert_int_equal(h->client[0].client->gang->paused, 0);
     assert_true(has_run(h, 0) && !has_run(h, 1)); /* the pause is its own */
     end_client(h, 2);
     pass_time(h, 1100 * MS);
-    assert_true(one_gang(h, 0, 1));
+    assert_true(are_one_gang(h, 0, 1));
     assert_int_equal(h->client[0].client->gang->paused, 1);
     assert_false(has_run(h, 0) || has_run(h, 1));
     sched_pause(h->sched, h->client[1].client, false, h->now);
@@ -201,8 +201,8 @@ static void group_member_leaves_the_others_are_one_gang_again(void **state)
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
 
-/* The others have freed what they had, and their budgets are what they were: they may not keep
- * one from what it needs. */
+/* The others have freed their memory and still have their budgets: these may not keep a program
+ * from the memory that it needs. */
 static void group_member_grows_beyond_its_spare_bytes_it_gets_what_it_needs(void **state)
 {
     struct harness *h = *state;
@@ -219,14 +219,14 @@ static void group_member_grows_beyond_its_spare_bytes_it_gets_what_it_needs(void
     assert_true(h->client[3].target.budget >= GIB);
 }
 
-/* It could never run, and the others need not be parted for it. */
-static void group_with_one_too_large_by_itself_stays_one_gang(void **state)
+/* The program could never run, and the others need not be parted for it. */
+static void group_with_a_program_too_large_by_itself_stays_a_gang(void **state)
 {
     struct harness *h = *state;
 
     say_state(h, 0, W, 4 * GIB, 0);
     say_state(h, 3, W, 11 * GIB, 0);
-    assert_true(one_gang(h, 0, 3));
+    assert_true(are_one_gang(h, 0, 3));
 }
 
 /* To be parted again and again is no way to more than one's share. */
@@ -255,11 +255,11 @@ int main(void)
         six_scenario(group_too_large_for_its_device_members_take_turns),
         six_scenario(group_too_large_for_what_others_leave_members_take_turns),
         six_scenario(group_too_large_while_it_runs_members_take_turns),
-        six_scenario(group_too_large_on_one_device_those_that_fit_run_together),
+        six_scenario(group_too_large_on_one_device_programs_that_fit_run_together),
         six_scenario(group_fits_again_members_run_together_after_a_second),
         six_scenario(group_member_leaves_the_others_are_one_gang_again),
         six_scenario(group_member_grows_beyond_its_spare_bytes_it_gets_what_it_needs),
-        six_scenario(group_with_one_too_large_by_itself_stays_one_gang),
+        six_scenario(group_with_a_program_too_large_by_itself_stays_a_gang),
         six_scenario(group_parted_again_and_again_has_its_share_and_no_more),
     };
 

@@ -37,7 +37,7 @@ static void rest_beside_claim(struct harness *h)
 }
 
 /* The room is there: no turn ends for it. */
-static void lock_claim_that_is_met_ends_no_turn(void **state)
+static void claim_that_is_met_ends_no_turn(void **state)
 {
     struct harness *h = *state;
 
@@ -59,7 +59,7 @@ static void lock_claim_that_is_met_ends_no_turn(void **state)
 }
 
 /* A claim that is not met ends an idle program's turn. */
-static void lock_claim_that_is_not_met_ends_an_idle_turn(void **state)
+static void claim_that_is_not_met_ends_an_idle_turn(void **state)
 {
     struct harness *h = *state;
 
@@ -75,7 +75,7 @@ static void lock_claim_that_is_not_met_ends_an_idle_turn(void **state)
 }
 
 /* 0 has 3 GiB pinned and is on no device for now; 1 measures. Something else has 1 GiB. */
-static void lock_one_that_is_held_has_exactly_its_claim(void **state)
+static void program_that_is_held_has_exactly_its_claim(void **state)
 {
     struct harness *h = *state;
     uint64_t before;
@@ -117,9 +117,9 @@ static void lock_one_that_is_held_has_exactly_its_claim(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(lock_claim_that_is_met_ends_no_turn),
-        scenario(lock_claim_that_is_not_met_ends_an_idle_turn),
-        scenario(lock_one_that_is_held_has_exactly_its_claim),
+        scenario(claim_that_is_met_ends_no_turn),
+        scenario(claim_that_is_not_met_ends_an_idle_turn),
+        scenario(program_that_is_held_has_exactly_its_claim),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_classes.c: what the class of a program changes, and what programs lose to interactive ones
- * (interactive.c, shares.c, turns.c).
+ * test_classes.c: what the class of a program changes, and what programs lose to interactive
+ * programs (interactive.c, shares.c, turns.c).
  */
 #include "tests/lockd/harness.h"
 
@@ -38,7 +38,7 @@ static void all_obey(struct harness *h, int count, unsigned wanting, uint64_t ns
 
 static uint64_t read_yielded(const struct harness *h, int who);
 
-static void class_background_waits_while_another_one_wants(void **state)
+static void class_background_waits_while_another_program_wants(void **state)
 {
     struct harness *h = *state;
 
@@ -62,8 +62,8 @@ static void class_background_waits_while_another_one_wants(void **state)
     }
 }
 
-/* It is told at once, and nothing but the time that it needs to stop passes before the other one
- * runs. */
+/* The background program is told at once, and nothing but the time that it needs to stop passes
+ * before the other runs. */
 static void class_background_leaves_in_one_switch(void **state)
 {
     struct harness *h = *state;
@@ -105,8 +105,8 @@ static void class_background_alone_or_among_its_like_takes_turns(void **state)
     assert_in_range(ran[1], 120000 * MS, 160000 * MS);
 }
 
-/* What once was the head of the queue would have ended the holder's turn; what waits behind that one
- * does not, so no time is left at which there is anything to do. */
+/* The former head of the queue would have ended the holder's turn; the program behind it does
+ * not, so no time is left at which there is anything to do. */
 static void class_background_that_stays_behind_wakes_nobody(void **state)
 {
     struct harness *h = *state;
@@ -116,7 +116,8 @@ static void class_background_that_stays_behind_wakes_nobody(void **state)
         say_state(h, 1, W, 6 * GIB, 0);
         say_state(h, 2, W, 6 * GIB, 0);
         set_class(h, 2, GS_CLASS_BACKGROUND);
-        assert_true(sched_deadline(h->sched) != LOCKD_NEVER); /* the turn's end is one */
+        assert_true(sched_deadline(h->sched) !=
+                    LOCKD_NEVER); /* the turn's end is such a time */
         if (leaves)
             end_client(h, 1);
         else
@@ -232,7 +233,7 @@ static void yielded_without_interactive_programs_is_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(class_background_waits_while_another_one_wants),
+        scenario(class_background_waits_while_another_program_wants),
         scenario(class_background_leaves_in_one_switch),
         scenario(class_background_alone_or_among_its_like_takes_turns),
         scenario(class_background_that_stays_behind_wakes_nobody),

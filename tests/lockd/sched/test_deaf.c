@@ -17,7 +17,7 @@ static void stay_idle(struct harness *h, int who)
                               : sched_min(c->state.resident, c->target.budget));
 }
 
-static void lock_stopped_waiter_costs_the_others_one_turn(void **state)
+static void stopped_waiter_costs_the_others_one_turn(void **state)
 {
     struct harness *h = *state;
     int ran[HARNESS_CLIENTS];
@@ -33,7 +33,7 @@ static void lock_stopped_waiter_costs_the_others_one_turn(void **state)
         assert_true(ran[i] > 300);
 }
 
-static void lock_stopped_holder_that_has_not_begun_is_skipped_while_others_run(void **state)
+static void stopped_holder_that_has_not_begun_is_skipped_while_others_run(void **state)
 {
     struct harness *h = *state;
     int ran[HARNESS_CLIENTS];
@@ -51,8 +51,8 @@ static void lock_stopped_holder_that_has_not_begun_is_skipped_while_others_run(v
     assert_true(ran[0] > 30 && ran[1] > 30);
 }
 
-/* It was told to have less than it has and will never say so. */
-static void lock_stopped_idle_program_memory_of_other_idle_ones_leaves_instead(void **state)
+/* The program was told to have less than it has and will never say so. */
+static void stopped_idle_program_memory_of_other_idle_programs_leaves_instead(void **state)
 {
     struct harness *h = *state;
     int ran[HARNESS_CLIENTS];
@@ -77,7 +77,7 @@ static void lock_stopped_idle_program_memory_of_other_idle_ones_leaves_instead(v
     assert_true(is_running(h, 2));
 }
 
-static void lock_evicted_program_that_does_not_answer_is_shown(void **state)
+static void evicted_program_that_does_not_answer_is_shown(void **state)
 {
     struct harness *h = *state;
     int ran[HARNESS_CLIENTS];
@@ -107,7 +107,7 @@ static void lock_evicted_program_that_does_not_answer_is_shown(void **state)
     assert_int_equal(condition_of(h, 0), GS_CONDITION_STUCK);
 }
 
-static void lock_stopped_idle_program_with_exclusive_turns_others_run(void **state)
+static void stopped_idle_program_with_exclusive_turns_others_run(void **state)
 {
     struct harness *h = *state;
     struct sched_settings settings = *sched_settings(h->sched);
@@ -125,7 +125,7 @@ static void lock_stopped_idle_program_with_exclusive_turns_others_run(void **sta
     assert_true(ran[1] + ran[2] <= 100); /* still one at a time */
 }
 
-static void lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns(void **state)
+static void head_that_does_not_fit_beside_a_stuck_program_others_take_turns(void **state)
 {
     struct harness *h = *state;
     int ran[2] = {0};
@@ -145,7 +145,7 @@ static void lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns(voi
         ran[1] += is_running(h, 2);
     }
     assert_true(ran[0] > 2000 && ran[1] > 2000);
-    say_state(h, 0, W, LARGE, 0); /* at last: now it is the turn of the one that waited */
+    say_state(h, 0, W, LARGE, 0); /* at last: now it is the turn of the program that waited */
     for (int step = 0; step < 600 && !is_running(h, 3); step++) {
         for (int i = 0; i < 4; i++) {
             obey_target(h, i);
@@ -168,8 +168,9 @@ static uint64_t stops_with_spare_bytes(struct harness *h)
     return h->client[0].target.budget;
 }
 
-/* All of them fit, so no turns are taken; what 0 does not give back the other one has to spare. */
-static void lock_stopped_program_keeps_spare_bytes_others_give_theirs(void **state)
+/* All of them fit, so no turns are taken; the other program has to spare as much as 0 does not
+ * give back. */
+static void stopped_program_keeps_spare_bytes_others_give_theirs(void **state)
 {
     struct harness *h = *state;
 
@@ -196,8 +197,8 @@ static void lock_stopped_program_keeps_spare_bytes_others_give_theirs(void **sta
     }
 }
 
-/* What all need fits, but not beside what 0 keeps: the others take turns. */
-static void lock_stopped_program_keeps_spare_bytes_others_take_turns(void **state)
+/* All needs fit, but not beside the memory that 0 keeps: the others take turns. */
+static void stopped_program_keeps_spare_bytes_others_take_turns(void **state)
 {
     struct harness *h = *state;
     int ran[HARNESS_CLIENTS];
@@ -209,8 +210,9 @@ static void lock_stopped_program_keeps_spare_bytes_others_take_turns(void **stat
     assert_true(ran[1] > 35 && ran[2] > 35);
 }
 
-/* What all need fits, but not beside what 0 keeps: the memory of an idle one leaves. */
-static void lock_stopped_program_keeps_spare_bytes_idle_memory_leaves(void **state)
+/* All needs fit, but not beside the memory that 0 keeps: the memory of an idle program
+ * leaves. */
+static void stopped_program_keeps_spare_bytes_idle_memory_leaves(void **state)
 {
     struct harness *h = *state;
     int ran[HARNESS_CLIENTS];
@@ -234,8 +236,8 @@ static void lock_stopped_program_keeps_spare_bytes_idle_memory_leaves(void **sta
     assert_true(is_running(h, 0) && is_running(h, 1) && is_running(h, 2));
 }
 
-/* 0 has 20 MiB and may have 4 GiB. It stops, and 1 needs all that 0 does not have. */
-static void lock_stopped_program_budget_beyond_holdings_ends(void **state)
+/* 0 has 20 MiB and may have 4 GiB. Program 0 stops, and 1 needs all that 0 does not have. */
+static void stopped_program_budget_beyond_holdings_ends(void **state)
 {
     for (int unread = 0; unread < 2; unread++) { /* its socket is full of targets, or not */
         struct harness *h = *state;
@@ -273,7 +275,8 @@ static void lock_stopped_program_budget_beyond_holdings_ends(void **state)
 
 #define PROGRAMS 5
 
-/* What programs do at random for some time: want more or less memory, have nothing to do, are stopped. */
+/* Programs at random: for some time they want more or less memory, have nothing to do, are
+ * stopped. */
 struct at_random {
     uint64_t number;
     bool idle[PROGRAMS];
@@ -317,7 +320,8 @@ static void do_anything(struct harness *h, struct at_random *r)
         c->deaf = true;
 }
 
-/* All want to run, and all have that fit beside what the stopped ones may hold in the end. */
+/* All want to run, and all have memory that fits beside the bytes that stopped programs may
+ * hold in the end. */
 static void assert_all_run(struct harness *h, struct at_random *r)
 {
     uint64_t room = h->total;
@@ -337,7 +341,7 @@ static void assert_all_run(struct harness *h, struct at_random *r)
         assert_true(ran[who] || h->client[who].deaf || h->client[who].state.demand > room);
 }
 
-static void lock_stopped_programs_at_random_the_others_run(void **state)
+static void stopped_programs_at_random_the_others_run(void **state)
 {
     struct harness *h = *state;
 
@@ -361,17 +365,17 @@ static void lock_stopped_programs_at_random_the_others_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(lock_stopped_waiter_costs_the_others_one_turn),
-        scenario(lock_stopped_holder_that_has_not_begun_is_skipped_while_others_run),
-        scenario(lock_stopped_idle_program_memory_of_other_idle_ones_leaves_instead),
-        scenario(lock_evicted_program_that_does_not_answer_is_shown),
-        scenario(lock_stopped_idle_program_with_exclusive_turns_others_run),
-        scenario(lock_stopped_program_keeps_spare_bytes_others_give_theirs),
-        scenario(lock_stopped_program_keeps_spare_bytes_others_take_turns),
-        scenario(lock_stopped_program_keeps_spare_bytes_idle_memory_leaves),
-        scenario(lock_stopped_program_budget_beyond_holdings_ends),
-        scenario(lock_stopped_programs_at_random_the_others_run),
-        scenario(lock_head_that_does_not_fit_beside_a_stuck_one_others_take_turns),
+        scenario(stopped_waiter_costs_the_others_one_turn),
+        scenario(stopped_holder_that_has_not_begun_is_skipped_while_others_run),
+        scenario(stopped_idle_program_memory_of_other_idle_programs_leaves_instead),
+        scenario(evicted_program_that_does_not_answer_is_shown),
+        scenario(stopped_idle_program_with_exclusive_turns_others_run),
+        scenario(stopped_program_keeps_spare_bytes_others_give_theirs),
+        scenario(stopped_program_keeps_spare_bytes_others_take_turns),
+        scenario(stopped_program_keeps_spare_bytes_idle_memory_leaves),
+        scenario(stopped_program_budget_beyond_holdings_ends),
+        scenario(stopped_programs_at_random_the_others_run),
+        scenario(head_that_does_not_fit_beside_a_stuck_program_others_take_turns),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

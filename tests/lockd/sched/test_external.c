@@ -5,7 +5,7 @@
  */
 #include "tests/lockd/harness.h"
 
-static void lock_external_must_be_seen_by_two(void **state)
+static void external_must_be_seen_by_two(void **state)
 {
     struct harness *h = *state;
 
@@ -30,8 +30,8 @@ static void lock_external_must_be_seen_by_two(void **state)
     assert_true(device_of(h)->measure.external == 0); /* a fall counts at once for one alone */
 }
 
-/* Who does not answer keeps it from being known for no longer than a second. */
-static void lock_external_the_other_does_not_answer_it_is_believed(void **state)
+/* A program that does not answer keeps it from being known for no longer than a second. */
+static void external_the_other_does_not_answer_it_is_believed(void **state)
 {
     struct harness *h = *state;
 
@@ -48,9 +48,9 @@ static void lock_external_the_other_does_not_answer_it_is_believed(void **state)
     assert_true(device_of(h)->measure.external == 2 * GIB);
 }
 
-/* One client places what its budget allows and has not said so yet, and no figure of free memory
- * either; the other one measures. */
-static void lock_allocation_under_way_is_not_external(void **state)
+/* A client places what its budget allows and has not said so yet, and no figure of free memory
+ * either; the other measures. */
+static void allocation_under_way_is_not_external(void **state)
 {
     struct harness *h = *state;
 
@@ -70,7 +70,7 @@ static void lock_allocation_under_way_is_not_external(void **state)
 
 /* A newcomer sees memory in use that the other program is just taking, and that one cannot tell
  * when it is asked: what it says a moment later counts. */
-static void lock_one_word_does_not_decide_while_another_cannot_tell(void **state)
+static void word_of_a_single_program_does_not_decide_while_another_cannot_tell(void **state)
 {
     struct harness *h = *state;
 
@@ -86,7 +86,7 @@ static void lock_one_word_does_not_decide_while_another_cannot_tell(void **state
 }
 
 /* The budget of a program that has nothing under way does not hide what a newcomer's context takes. */
-static void lock_newcomers_context_is_known_soon(void **state)
+static void newcomers_context_is_known_soon(void **state)
 {
     struct harness *h = *state;
 
@@ -99,8 +99,9 @@ static void lock_newcomers_context_is_known_soon(void **state)
     assert_true(device_of(h)->measure.external == GIB);
 }
 
-/* The one that could tell has an allocation under way when it is asked: it is asked again. */
-static void lock_those_who_could_not_tell_are_asked_again(void **state)
+/* The program that could tell has an allocation under way when it is asked: it is asked
+ * again. */
+static void programs_that_could_not_tell_are_asked_again(void **state)
 {
     struct harness *h = *state;
 
@@ -119,7 +120,7 @@ static void lock_those_who_could_not_tell_are_asked_again(void **state)
 }
 
 /* More than all clients may hold is somebody else's: no need to look for long. */
-static void lock_rise_beyond_budgets_is_believed_soon(void **state)
+static void rise_beyond_budgets_is_believed_soon(void **state)
 {
     struct harness *h = *state;
 
@@ -133,7 +134,7 @@ static void lock_rise_beyond_budgets_is_believed_soon(void **state)
 }
 
 /* A newcomer measures before those that an earlier daemon knew have come back. */
-static void lock_new_daemon_takes_no_client_for_external(void **state)
+static void new_daemon_takes_no_client_for_external(void **state)
 {
     struct harness *h = *state;
 
@@ -155,7 +156,7 @@ static void lock_new_daemon_takes_no_client_for_external(void **state)
     assert_true(device_of(h)->measure.external == GIB);
 }
 
-static void lock_moving_client_external_not_measured(void **state)
+static void moving_client_external_not_measured(void **state)
 {
     struct harness *h = *state;
 
@@ -168,7 +169,7 @@ static void lock_moving_client_external_not_measured(void **state)
 }
 
 /* Both ran without a daemon, and find one long after it started. */
-static void lock_late_comers_bring_their_memory(void **state)
+static void late_comers_bring_their_memory(void **state)
 {
     struct harness *h = *state;
 
@@ -191,7 +192,7 @@ static void lies_free(struct harness *h, int who, uint64_t free_bytes)
     harness_take(h);
 }
 
-/* Two that run beside one that says again and again that nothing is free, or all. */
+/* Two that run beside a program that says again and again that nothing is free, or all. */
 static void lies_of_free_memory_stop_nobody(void **state)
 {
     struct harness *h = *state;
@@ -223,7 +224,7 @@ static void lies_of_free_memory_stop_nobody(void **state)
 }
 
 /* 7 moves for ever. Foreign programs come and go: what 7 may hold is uncertain, no more. */
-static void who_moves_for_ever_hides_no_more_than_it_may_hold(void **state)
+static void program_that_moves_for_ever_hides_no_more_than_it_may_hold(void **state)
 {
     struct harness *h = *state;
 
@@ -283,7 +284,7 @@ static void two_run(struct harness *h)
 
 /* Its descriptors are closed again and again: what it holds is its own all the time, whatever
  * the other one measures meanwhile. */
-static void lock_connection_that_flaps_takes_no_memory_from_others(void **state)
+static void connection_that_flaps_takes_no_memory_from_others(void **state)
 {
     for (int pause = 0; pause < 2; pause++) { /* quicker than anybody is asked, and slower */
         struct harness *h = *state;
@@ -314,9 +315,9 @@ static void lock_connection_that_flaps_takes_no_memory_from_others(void **state)
     }
 }
 
-/* It goes on without us: a while later, what it has is external, though nobody says anything
- * unasked. */
-static void lock_lost_connection_that_stays_away_is_external(void **state)
+/* The program goes on without us: a while later its memory is external, though nobody says
+ * anything unasked. */
+static void lost_connection_that_stays_away_is_external(void **state)
 {
     struct harness *h = *state;
 
@@ -333,8 +334,9 @@ static void lock_lost_connection_that_stays_away_is_external(void **state)
     assert_int_equal(device_of(h)->books.sum.resident, 7 * GIB);
 }
 
-/* It has ended, and what it had is somebody else's at once: that is hidden no longer. */
-static void lock_program_that_ended_hides_nothing_for_long(void **state)
+/* The program has ended, and its memory is somebody else's at once: that is hidden no
+ * longer. */
+static void program_that_ended_hides_nothing_for_long(void **state)
 {
     struct harness *h = *state;
 
@@ -355,21 +357,21 @@ static void lock_program_that_ended_hides_nothing_for_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(lock_external_must_be_seen_by_two),
-        scenario(lock_external_the_other_does_not_answer_it_is_believed),
-        scenario(lock_allocation_under_way_is_not_external),
-        scenario(lock_one_word_does_not_decide_while_another_cannot_tell),
-        scenario(lock_newcomers_context_is_known_soon),
-        scenario(lock_those_who_could_not_tell_are_asked_again),
-        scenario(lock_rise_beyond_budgets_is_believed_soon),
-        scenario(lock_new_daemon_takes_no_client_for_external),
-        scenario(lock_moving_client_external_not_measured),
-        scenario(lock_late_comers_bring_their_memory),
+        scenario(external_must_be_seen_by_two),
+        scenario(external_the_other_does_not_answer_it_is_believed),
+        scenario(allocation_under_way_is_not_external),
+        scenario(word_of_a_single_program_does_not_decide_while_another_cannot_tell),
+        scenario(newcomers_context_is_known_soon),
+        scenario(programs_that_could_not_tell_are_asked_again),
+        scenario(rise_beyond_budgets_is_believed_soon),
+        scenario(new_daemon_takes_no_client_for_external),
+        scenario(moving_client_external_not_measured),
+        scenario(late_comers_bring_their_memory),
         scenario(lies_of_free_memory_stop_nobody),
-        scenario(lock_connection_that_flaps_takes_no_memory_from_others),
-        scenario(lock_lost_connection_that_stays_away_is_external),
-        scenario(lock_program_that_ended_hides_nothing_for_long),
-        scenario(who_moves_for_ever_hides_no_more_than_it_may_hold),
+        scenario(connection_that_flaps_takes_no_memory_from_others),
+        scenario(lost_connection_that_stays_away_is_external),
+        scenario(program_that_ended_hides_nothing_for_long),
+        scenario(program_that_moves_for_ever_hides_no_more_than_it_may_hold),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

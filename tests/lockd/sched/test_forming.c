@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_forming.c: gangs that start, on two devices where all of them fit. An even number is on the
- * first device, an odd one on the second. That nobody waits for ever is
- * tests/lockd/programs/test_trial.c.
+ * test_forming.c: gangs that start, on two devices where all of them fit. Programs with even
+ * numbers are on the first device, those with odd numbers on the second. See
+ * tests/lockd/programs/test_trial.c for a proof that nobody waits for ever.
  */
 #include "tests/lockd/harness.h"
 

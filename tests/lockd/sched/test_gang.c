@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_gang.c: programs of one group on two devices get their turns together. 0 and 1 are
- * gang a, 2 and 3 gang b, the even ones on device 0; 4 and 5 are alone, one on each.
+ * test_gang.c: programs of one group on two devices get their turns together. 0 and 1 are gang
+ * a, 2 and 3 gang b, 0 and 2 on device 0; 4 and 5 are alone, 4 on device 0.
  */
 #include "tests/lockd/harness.h"
 
@@ -68,7 +68,7 @@ static void gang_runs_only_with_all_its_places(void **state)
     assert_true(runs_now(h, 5));
     say_state(h, 1, W, 7 * GIB, 0); /* 5 has the room */
     say_state(h, 0, W, 7 * GIB, 0);
-    assert_false(has_run(h, 0)); /* its device is free, its gang's other one is not */
+    assert_false(has_run(h, 0)); /* its device is free, its gang's other device is not */
     assert_false(has_run(h, 1));
     pass_time(h, 2 * quantum_of(h));
     all_obey(h);
@@ -292,7 +292,7 @@ static void gang_weight_is_the_highest_of_its_members(void **state)
     assert_null(sched_check(h->sched));
 }
 
-/* One of the group comes and goes on devices of its own. */
+/* A program of the group comes and goes on devices of its own. */
 static void gang_grows_and_shrinks_all_the_time_turn_ends(void **state)
 {
     struct harness *h = *state;

@@ -81,7 +81,7 @@ static void host_plenty_each_has_room_for_all_its_memory(void **state)
     assert_true(read_host_budget(h, 0) + read_host_budget(h, 1) <= 80 * GIB);
 }
 
-static void host_scarce_what_is_off_the_device_goes_first(void **state)
+static void host_scarce_memory_off_the_device_goes_first(void **state)
 {
     struct harness *h = *state;
 
@@ -100,7 +100,7 @@ static void host_scarce_what_is_off_the_device_goes_first(void **state)
     assert_true(read_host_budget(h, 0) + read_host_budget(h, 1) <= 8 * GIB);
 }
 
-static void host_what_somebody_still_has_is_not_given_twice(void **state)
+static void host_bytes_still_in_use_are_not_given_twice(void **state)
 {
     struct harness *h = *state;
 
@@ -168,7 +168,7 @@ static void host_lie_takes_nothing_from_the_others(void **state)
 }
 
 /* An honest program of an earlier daemon comes back with what it has. */
-static void host_what_somebody_comes_with_is_counted(void **state)
+static void host_bytes_that_a_program_comes_with_are_counted(void **state)
 {
     struct harness *h = *state;
 
@@ -201,12 +201,12 @@ int main(void)
         scenario(host_nothing_known_no_limit),
         scenario(host_newcomer_has_its_part_in_its_first_target),
         scenario(host_plenty_each_has_room_for_all_its_memory),
-        scenario(host_scarce_what_is_off_the_device_goes_first),
-        scenario(host_what_somebody_still_has_is_not_given_twice),
+        scenario(host_scarce_memory_off_the_device_goes_first),
+        scenario(host_bytes_still_in_use_are_not_given_twice),
         scenario(host_limit_is_lifted_budgets_are),
         scenario(host_program_leaves_others_get_its_part),
         scenario(host_lie_takes_nothing_from_the_others),
-        scenario(host_what_somebody_comes_with_is_counted),
+        scenario(host_bytes_that_a_program_comes_with_are_counted),
         scenario(host_more_than_the_limit_is_shown),
     };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_knots.c: two jobs of two ranks that have formed and fit together need more memory at one
- * moment: client 0 (of the first job) on the first device, client 3 (of the second) on the second
- * one. Clients 1 and 2 are in a collective that ends only when these have come to run.
- * tests/lockd/programs/test_trial.c has random jobs of that kind.
+ * moment: client 0 (of the first job) on the first device, client 3 (of the second) on the
+ * second device. Clients 1 and 2 are in a collective that ends only when these have come to
+ * run. tests/lockd/programs/test_trial.c has random jobs of that kind.
  */
 #include "tests/lockd/harness.h"
 
@@ -65,8 +65,9 @@ static int awaited_by(int who)
     return who == 1 ? 0 : who == 2 ? 3 : -1;
 }
 
-/* They go on for so many ms; what waits in a kernel neither stops nor ends before the client that
- * it waits for runs. Returns whether one was told to put memory beyond the card. */
+/* The clients go on for so many ms; a client that waits in a kernel neither stops nor ends
+ * before the client that it waits for runs. Returns whether a client was told to put memory
+ * beyond the card. */
 static bool play(struct harness *h, int milliseconds, bool *waits, bool goes_beyond)
 {
     bool told = false;
@@ -151,7 +152,7 @@ static void knots_one_job_grows_nothing_goes_beyond(void **state)
     assert_false(waits[1]);
 }
 
-static void knots_the_other_job_ends_what_it_lacks_comes(void **state)
+static void knots_the_other_job_ends_the_memory_comes(void **state)
 {
     struct harness *h = *state;
     bool waits[CLIENTS] = {false};
@@ -211,7 +212,7 @@ static void knots_a_group_without_memory_changes_nothing(void **state)
     check_they_part(h);
 }
 
-/* What client 1 says while client 0 of its group runs for ever: it needs all of the device
+/* Client 1 says, while client 0 of its group runs for ever, that it needs all of the device
  * whenever it has a turn. */
 static void pretend(struct harness *h, bool begun)
 {
@@ -263,7 +264,7 @@ int main(void)
         scenario(knots_formed_jobs_grow_at_once_both_go_on),
         scenario(knots_groups_grow_at_once_both_go_on),
         scenario(knots_one_job_grows_nothing_goes_beyond),
-        scenario(knots_the_other_job_ends_what_it_lacks_comes),
+        scenario(knots_the_other_job_ends_the_memory_comes),
         scenario(knots_jobs_are_known_too_late_both_go_on),
         scenario(knots_a_group_without_memory_changes_nothing),
         scenario(knots_a_group_that_pretends_starves_nobody),

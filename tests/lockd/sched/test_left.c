@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_left.c: a program leaves its device and goes on on another one.
+ * test_left.c: a program leaves its device and goes on on another device.
  */
 #include "tests/lockd/harness.h"
 
@@ -46,7 +46,7 @@ static struct seen see_program(const struct harness *h, int who)
     return seen;
 }
 
-static void lock_one_that_left_makes_room(void **state)
+static void program_that_left_makes_room(void **state)
 {
     struct harness *h = *state;
 
@@ -63,7 +63,7 @@ static void lock_one_that_left_makes_room(void **state)
     assert_null(sched_check(h->sched));
 }
 
-static void lock_one_that_moves_while_it_waits_runs_there(void **state)
+static void program_that_moves_while_it_waits_runs_there(void **state)
 {
     struct harness *h = *state;
 
@@ -81,8 +81,8 @@ static void lock_one_that_moves_while_it_waits_runs_there(void **state)
     assert_true(has_run(h, 0));
 }
 
-/* A number of the old device must not be taken for an answer to a target of the new one. */
-static void lock_numbers_of_targets_go_on(void **state)
+/* A number of the old device must not be taken for an answer to a target of the new device. */
+static void numbers_of_targets_go_on_on_the_next_device(void **state)
 {
     struct harness *h = *state;
     uint32_t before;
@@ -94,7 +94,7 @@ static void lock_numbers_of_targets_go_on(void **state)
     assert_true(h->client[0].target.seq > before);
 }
 
-static void lock_times_go_with_it_and_are_not_counted_twice(void **state)
+static void times_go_with_a_moved_program_and_are_not_counted_twice(void **state)
 {
     struct harness *h = *state;
     struct seen seen;
@@ -120,7 +120,7 @@ static void lock_times_go_with_it_and_are_not_counted_twice(void **state)
     assert_int_equal(seen.gpu_ns[0], 4000 * MS);
 }
 
-static void lock_class_that_was_found_out_goes_with_it(void **state)
+static void class_found_by_watching_goes_with_a_moved_program(void **state)
 {
     struct harness *h = *state;
 
@@ -137,7 +137,7 @@ static void lock_class_that_was_found_out_goes_with_it(void **state)
     assert_int_equal(see_program(h, 0).client.class, GS_CLASS_INTERACTIVE);
 }
 
-static void lock_device_that_it_does_not_use_cannot_be_left(void **state)
+static void device_that_a_program_does_not_use_cannot_be_left(void **state)
 {
     struct harness *h = *state;
     const uint8_t other[16] = {7};
@@ -148,7 +148,7 @@ static void lock_device_that_it_does_not_use_cannot_be_left(void **state)
     assert_int_equal(see_program(h, 0).client.resident, 7 * GIB);
 }
 
-static void lock_one_that_left_may_end_before_it_is_somewhere(void **state)
+static void program_that_left_may_end_before_it_is_somewhere(void **state)
 {
     struct harness *h = *state;
 
@@ -166,13 +166,13 @@ static void lock_one_that_left_may_end_before_it_is_somewhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(lock_one_that_left_makes_room),
-        scenario(lock_one_that_moves_while_it_waits_runs_there),
-        scenario(lock_numbers_of_targets_go_on),
-        scenario(lock_times_go_with_it_and_are_not_counted_twice),
-        scenario(lock_class_that_was_found_out_goes_with_it),
-        scenario(lock_device_that_it_does_not_use_cannot_be_left),
-        scenario(lock_one_that_left_may_end_before_it_is_somewhere),
+        scenario(program_that_left_makes_room),
+        scenario(program_that_moves_while_it_waits_runs_there),
+        scenario(numbers_of_targets_go_on_on_the_next_device),
+        scenario(times_go_with_a_moved_program_and_are_not_counted_twice),
+        scenario(class_found_by_watching_goes_with_a_moved_program),
+        scenario(device_that_a_program_does_not_use_cannot_be_left),
+        scenario(program_that_left_may_end_before_it_is_somewhere),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_lies.c: programs that say what cannot be. What they say of the device, or of
- * themselves, costs the others nothing, or no more than they were ever given.
+ * test_lies.c: programs that say what cannot be. Their words on the device, or on themselves,
+ * cost the others nothing, or no more than they were ever given.
  */
 #include "tests/lockd/harness.h"
 
@@ -29,7 +29,7 @@ static void says_total(struct harness *h, int who, uint64_t total)
     h->total = before;
 }
 
-static void lies_small_total_bounds_only_who_says_it(void **state)
+static void lies_small_total_bounds_only_the_program_that_says_it(void **state)
 {
     struct harness *h = *state;
 
@@ -44,7 +44,7 @@ static void lies_small_total_bounds_only_who_says_it(void **state)
     assert_true(h->client[0].target.capacity == 10 * GIB);
 }
 
-/* On a device that is measured, one that says it is larger makes it no larger. */
+/* On a device that is measured, a program that says it is larger makes it no larger. */
 static void lies_large_total_gives_nobody_more(void **state)
 {
     struct harness *h = *state;
@@ -149,9 +149,9 @@ static void says_resident(struct harness *h, int who, uint64_t bytes)
     harness_take(h);
 }
 
-/* It came with more than there is, says one that is new and idle; on a device that is measured
- * or not. What nobody saw before it came is not there. */
-static void lies_resident_of_one_that_comes_counts_as_far_as_it_was_seen(void **state)
+/* A program that is new and idle says that it came with more than there is; on a device that is
+ * measured or not. Memory that nobody saw before it came is not there. */
+static void lies_resident_of_a_newcomer_counts_as_far_as_it_was_seen(void **state)
 {
     for (int measured = 0; measured < 2; measured++) {
         struct harness *h = *state;
@@ -173,7 +173,7 @@ static void lies_resident_of_one_that_comes_counts_as_far_as_it_was_seen(void **
     }
 }
 
-/* ... or one that has been there for a while, beside one that runs. */
+/* ... or a program that has been there for a while, beside a program that runs. */
 static void lies_resident_counts_up_to_what_it_was_given(void **state)
 {
     struct harness *h = *state;
@@ -189,8 +189,8 @@ static void lies_resident_counts_up_to_what_it_was_given(void **state)
     assert_true(device_of(h)->books.sum.hold <= 10 * GIB);
 }
 
-/* Four that fit run beside one that is short of everything all the time, with nothing missing,
- * or every other second, and then has more or less than before. */
+/* Four that fit run beside a program that is short of everything all the time, with nothing
+ * missing, or every other second, and then has more or less than before. */
 static void lies_short_others_run_on_after_a_while(void **state)
 {
     for (int steady = 0; steady < 2; steady++) {
@@ -224,7 +224,7 @@ static void lies_short_others_run_on_after_a_while(void **state)
     }
 }
 
-/* Seven that run beside one that says something else each millisecond: of its demand, of
+/* Seven that run beside a program that says something else each millisecond: of its demand, of
  * whether it has something to run, of what it has pinned. The others are not kept busy with
  * that. */
 static void lies_that_change_all_the_time_keep_nobody_busy(void **state)
@@ -429,7 +429,7 @@ static void many_small_lies_are_found(void **state)
     assert_true(is_named(h, &owner) && owner != &h->client[0]);
 }
 
-/* What programs say of free memory, and of the size of the device, does not count beside it. */
+/* The programs' words on free memory, and on the size of the device, do not count beside it. */
 static void lies_of_free_memory_do_not_count_beside_the_card(void **state)
 {
     struct harness *h = *state;
@@ -464,11 +464,11 @@ int main(void)
         scenario(a_denied_program_that_is_alone_is_believed),
         scenario(many_small_lies_are_found),
         scenario(lies_of_free_memory_do_not_count_beside_the_card),
-        scenario(lies_small_total_bounds_only_who_says_it),
+        scenario(lies_small_total_bounds_only_the_program_that_says_it),
         scenario(lies_large_total_gives_nobody_more),
         scenario(lies_two_totals_come_to_rest),
         scenario(lies_nothing_is_free_the_others_put_it_right),
-        scenario(lies_resident_of_one_that_comes_counts_as_far_as_it_was_seen),
+        scenario(lies_resident_of_a_newcomer_counts_as_far_as_it_was_seen),
         scenario(lies_resident_counts_up_to_what_it_was_given),
         scenario(lies_short_others_run_on_after_a_while),
         scenario(lies_that_change_all_the_time_keep_nobody_busy),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_load.c: what a program does on its device, for those who look for a better one.
+ * test_load.c: what a program does on its device, for the choice of a better device.
  */
 #include "tests/lockd/harness.h"
 
@@ -12,7 +12,7 @@ static struct sched_load load_of(const struct harness *h, int who)
     return load;
 }
 
-static void lock_work_and_waits_are_told_apart_from_rests(void **state)
+static void work_and_waits_are_told_apart_from_rests(void **state)
 {
     struct harness *h = *state;
     struct sched_load load;
@@ -41,7 +41,7 @@ static void lock_work_and_waits_are_told_apart_from_rests(void **state)
     assert_true(load.capacity > 9 * GIB && load.capacity <= 10 * GIB);
 }
 
-static void lock_programs_of_groups_and_of_several_devices_are_not_alone(void **state)
+static void programs_of_groups_and_of_several_devices_are_not_alone(void **state)
 {
     struct harness *h = *state;
     struct sched_load load;
@@ -65,7 +65,7 @@ static void lock_programs_of_groups_and_of_several_devices_are_not_alone(void **
     assert_false(sched_client_load(h->client[4].client, 2, &load, h->now));
 }
 
-static void lock_where_all_fit_programs_say_that_they_rest_only_with_balance(void **state)
+static void programs_that_all_fit_say_that_they_rest_only_with_balance(void **state)
 {
     struct harness *h = *state;
     struct sched_settings settings = *sched_settings(h->sched);
@@ -94,9 +94,9 @@ static void lock_where_all_fit_programs_say_that_they_rest_only_with_balance(voi
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(lock_work_and_waits_are_told_apart_from_rests),
-        scenario(lock_programs_of_groups_and_of_several_devices_are_not_alone),
-        scenario(lock_where_all_fit_programs_say_that_they_rest_only_with_balance),
+        scenario(work_and_waits_are_told_apart_from_rests),
+        scenario(programs_of_groups_and_of_several_devices_are_not_alone),
+        scenario(programs_that_all_fit_say_that_they_rest_only_with_balance),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
  */
 #include "tests/lockd/harness.h"
 
-static void lock_measured_device_external_and_reserve_counted(void **state)
+static void measured_device_external_and_reserve_counted(void **state)
 {
     struct harness *h = *state;
 
@@ -18,7 +18,7 @@ static void lock_measured_device_external_and_reserve_counted(void **state)
     assert_true(h->client[0].target.capacity == device_of(h)->space.capacity);
 }
 
-static void lock_limit_in_force_all_of_it_is_given(void **state)
+static void limit_in_force_all_of_it_is_given(void **state)
 {
     struct harness *h = *state;
 
@@ -27,7 +27,7 @@ static void lock_limit_in_force_all_of_it_is_given(void **state)
 }
 
 /* The limit is below the card's size: what is left beyond it is the reserve, as far as it goes. */
-static void lock_limit_near_the_cards_size_is_no_more_than_there_is(void **state)
+static void limit_near_the_cards_size_is_no_more_than_there_is(void **state)
 {
     struct harness *h = *state;
     const uint64_t reserve = 10 * GIB / 64;
@@ -45,8 +45,8 @@ static void lock_limit_near_the_cards_size_is_no_more_than_there_is(void **state
     assert_true(device_of(h)->space.capacity == 9 * GIB - reserve);
 }
 
-/* What a program is told of the capacity is exact a second later, however little it changed. */
-static void lock_small_changes_are_told_a_little_later(void **state)
+/* The capacity that a program is told is exact a second later, however little it changed. */
+static void small_changes_are_told_a_little_later(void **state)
 {
     struct harness *h = *state;
     uint64_t before;
@@ -67,7 +67,7 @@ static void lock_small_changes_are_told_a_little_later(void **state)
 }
 
 /* Pinned by their own word: no longer movable, taken from what others may have. */
-static void lock_pinned_memory_is_taken_from_the_capacity(void **state)
+static void pinned_memory_is_taken_from_the_capacity(void **state)
 {
     struct harness *h = *state;
     uint64_t before;
@@ -92,7 +92,7 @@ static void lock_pinned_memory_is_taken_from_the_capacity(void **state)
 
 /* A program that comes just after the capacity changed allocates by what it is told first, and
  * would wait for what it cannot have: the others hear of it a little later. */
-static void lock_newcomer_is_told_the_capacity_of_that_moment(void **state)
+static void newcomer_is_told_the_capacity_of_that_moment(void **state)
 {
     struct harness *h = *state;
     uint64_t before;
@@ -118,7 +118,7 @@ static void lock_newcomer_is_told_the_capacity_of_that_moment(void **state)
 
 /* An idle program is to leave and finds no host memory: it says that what stays is pinned, and
  * has that much less that can move. Another one waits for all of it. */
-static void lock_what_cannot_leave_is_nobodys_at_once(void **state)
+static void memory_that_cannot_leave_is_nobodys_at_once(void **state)
 {
     for (int contexts = 0; contexts < 2; contexts++) { /* less, and more than what stays */
         struct harness *h = *state;
@@ -166,13 +166,13 @@ static void lock_what_cannot_leave_is_nobodys_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(lock_measured_device_external_and_reserve_counted),
-        scenario(lock_limit_in_force_all_of_it_is_given),
-        scenario(lock_limit_near_the_cards_size_is_no_more_than_there_is),
-        scenario(lock_small_changes_are_told_a_little_later),
-        scenario(lock_pinned_memory_is_taken_from_the_capacity),
-        scenario(lock_newcomer_is_told_the_capacity_of_that_moment),
-        scenario(lock_what_cannot_leave_is_nobodys_at_once),
+        scenario(measured_device_external_and_reserve_counted),
+        scenario(limit_in_force_all_of_it_is_given),
+        scenario(limit_near_the_cards_size_is_no_more_than_there_is),
+        scenario(small_changes_are_told_a_little_later),
+        scenario(pinned_memory_is_taken_from_the_capacity),
+        scenario(newcomer_is_told_the_capacity_of_that_moment),
+        scenario(memory_that_cannot_leave_is_nobodys_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 
 /* The driver had no memory for a turn: others make room and wait, but nobody is told that there
  * is less to be had. */
-static void lock_shortage_refuses_nobody(void **state)
+static void shortage_refuses_nobody(void **state)
 {
     struct harness *h = *state;
 
@@ -23,7 +23,7 @@ static void lock_shortage_refuses_nobody(void **state)
 /* Needs more than the card has beside what cannot be moved: passed over after a second, not
  * ten.
  */
-static void lock_short_holder_that_does_not_fit_is_passed_over_soon(void **state)
+static void short_holder_that_does_not_fit_is_passed_over_soon(void **state)
 {
     struct harness *h = *state;
 
@@ -47,7 +47,7 @@ static void lock_short_holder_that_does_not_fit_is_passed_over_soon(void **state
     assert_true(has_run(h, 0));
 }
 
-static void lock_runner_grows_idle_memory_makes_room(void **state)
+static void runner_grows_idle_memory_makes_room(void **state)
 {
     struct harness *h = *state;
 
@@ -63,7 +63,7 @@ static void lock_runner_grows_idle_memory_makes_room(void **state)
     assert_true(h->client[1].target.budget == 8 * GIB);
 }
 
-static void lock_runner_grows_beside_another_runner_it_queues(void **state)
+static void runner_grows_beside_another_runner_it_queues(void **state)
 {
     struct harness *h = *state;
 
@@ -78,7 +78,7 @@ static void lock_runner_grows_beside_another_runner_it_queues(void **state)
     assert_true(has_run(h, 1));
 }
 
-static void lock_two_idle_victims_least_recently_run_goes_first(void **state)
+static void two_idle_victims_least_recently_run_goes_first(void **state)
 {
     struct harness *h = *state;
 
@@ -95,7 +95,7 @@ static void lock_two_idle_victims_least_recently_run_goes_first(void **state)
     assert_true(h->client[1].target.budget == 1 * GIB);
 }
 
-static void lock_waiting_victims_last_in_queue_goes_first(void **state)
+static void waiting_victims_last_in_queue_leaves_first(void **state)
 {
     struct harness *h = *state;
 
@@ -116,7 +116,7 @@ static void lock_waiting_victims_last_in_queue_goes_first(void **state)
     assert_true(h->client[0].target.budget >= 4 * GIB);
 }
 
-static void lock_victim_has_not_stopped_keeps_its_memory(void **state)
+static void victim_has_not_stopped_keeps_its_memory(void **state)
 {
     struct harness *h = *state;
 
@@ -130,7 +130,7 @@ static void lock_victim_has_not_stopped_keeps_its_memory(void **state)
     assert_true(h->client[0].target.budget == 2 * GIB);
 }
 
-static void lock_needs_more_than_capacity_runs_alone(void **state)
+static void program_larger_than_the_capacity_runs_alone(void **state)
 {
     struct harness *h = *state;
     const struct sched_settings reserve = {
@@ -184,7 +184,7 @@ static void asks_for_all(struct harness *h, uint64_t demand, uint64_t contexts, 
     end_client(h, 1);
 }
 
-static void lock_idle_holder_gives_way_to_whoever_the_card_can_hold(void **state)
+static void idle_holder_gives_way_to_any_program_that_fits(void **state)
 {
     for (uint64_t contexts = 0; contexts <= 12 * MIB; contexts += 2 * MIB) {
         for (uint64_t demand = 450 * MIB; demand <= 512 * MIB - contexts; demand += 2 * MIB) {
@@ -194,7 +194,7 @@ static void lock_idle_holder_gives_way_to_whoever_the_card_can_hold(void **state
     }
 }
 
-static void lock_needs_more_than_the_device_others_do_not_suffer(void **state)
+static void program_larger_than_the_device_others_do_not_suffer(void **state)
 {
     struct harness *h = *state;
 
@@ -206,7 +206,7 @@ static void lock_needs_more_than_the_device_others_do_not_suffer(void **state)
     assert_int_equal(condition_of(h, 1), GS_CONDITION_DOES_NOT_FIT);
 }
 
-static void lock_driver_short_victims_make_room(void **state)
+static void driver_short_victims_make_room(void **state)
 {
     struct harness *h = *state;
 
@@ -228,7 +228,7 @@ static void lock_driver_short_victims_make_room(void **state)
     assert_true(device_of(h)->space.capacity == 10 * GIB);
 }
 
-static void lock_new_daemon_takes_over_who_runs(void **state)
+static void new_daemon_adopts_programs_that_run(void **state)
 {
     struct harness *h = *state;
 
@@ -248,7 +248,7 @@ static void lock_new_daemon_takes_over_who_runs(void **state)
     assert_true(has_waiters(h, 0));
 }
 
-static void lock_number_from_the_future_is_no_echo(void **state)
+static void number_from_the_future_is_no_echo(void **state)
 {
     struct harness *h = *state;
 
@@ -261,7 +261,7 @@ static void lock_number_from_the_future_is_no_echo(void **state)
         1);
 }
 
-static void lock_too_many_devices_refused(void **state)
+static void too_many_devices_refused(void **state)
 {
     struct harness *h = *state;
     struct gs_wire_state one = {.device_total = GIB, .device_free = UINT64_MAX};
@@ -277,7 +277,7 @@ static void lock_too_many_devices_refused(void **state)
     assert_true(lockd_list_empty(&h->sched->devices));
 }
 
-static void lock_room_comes_back_everybody_runs_again(void **state)
+static void room_comes_back_all_run_again(void **state)
 {
     struct harness *h = *state;
 
@@ -296,21 +296,21 @@ static void lock_room_comes_back_everybody_runs_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(lock_shortage_refuses_nobody),
-        scenario(lock_short_holder_that_does_not_fit_is_passed_over_soon),
-        scenario(lock_runner_grows_idle_memory_makes_room),
-        scenario(lock_runner_grows_beside_another_runner_it_queues),
-        scenario(lock_two_idle_victims_least_recently_run_goes_first),
-        scenario(lock_waiting_victims_last_in_queue_goes_first),
-        scenario(lock_victim_has_not_stopped_keeps_its_memory),
-        scenario(lock_needs_more_than_capacity_runs_alone),
-        scenario(lock_idle_holder_gives_way_to_whoever_the_card_can_hold),
-        scenario(lock_needs_more_than_the_device_others_do_not_suffer),
-        scenario(lock_driver_short_victims_make_room),
-        scenario(lock_new_daemon_takes_over_who_runs),
-        scenario(lock_number_from_the_future_is_no_echo),
-        scenario(lock_too_many_devices_refused),
-        scenario(lock_room_comes_back_everybody_runs_again),
+        scenario(shortage_refuses_nobody),
+        scenario(short_holder_that_does_not_fit_is_passed_over_soon),
+        scenario(runner_grows_idle_memory_makes_room),
+        scenario(runner_grows_beside_another_runner_it_queues),
+        scenario(two_idle_victims_least_recently_run_goes_first),
+        scenario(waiting_victims_last_in_queue_leaves_first),
+        scenario(victim_has_not_stopped_keeps_its_memory),
+        scenario(program_larger_than_the_capacity_runs_alone),
+        scenario(idle_holder_gives_way_to_any_program_that_fits),
+        scenario(program_larger_than_the_device_others_do_not_suffer),
+        scenario(driver_short_victims_make_room),
+        scenario(new_daemon_adopts_programs_that_run),
+        scenario(number_from_the_future_is_no_echo),
+        scenario(too_many_devices_refused),
+        scenario(room_comes_back_all_run_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_patience.c: gangs that keep a place and wait for another one: for how long, and
- * whom they give way to. An even number is on device 0, an odd one on device 1; 0 and 1 are one
- * gang, 2 and 3 another; 4 to 7 are alone.
+ * test_patience.c: gangs that keep a place and wait for another: for how long, and whom they
+ * give way to. Clients with even numbers are on device 0, those with odd numbers on device 1; 0
+ * and 1 make a gang, 2 and 3 another; 4 to 7 are alone.
  */
 #include "tests/lockd/harness.h"
 
@@ -59,8 +59,8 @@ static void patience_gangs_wait_in_vain_others_run(void **state)
     fail();
 }
 
-/* It gives way to what goes before it, and to nobody once that has nothing to do. */
-static void patience_gang_gives_way_to_one_that_becomes_idle_runs_then(void **state)
+/* The gang gives way to the program before it, and to nobody once that has nothing to do. */
+static void patience_gang_gives_way_to_a_program_that_becomes_idle_runs_then(void **state)
 {
     struct harness *h = *state;
 
@@ -81,7 +81,7 @@ static void patience_gang_gives_way_to_one_that_becomes_idle_runs_then(void **st
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
 
-/* It gave way to one of higher priority; now it goes before that. */
+/* The gang gave way to a program of higher priority; now it goes before that. */
 static void patience_gang_that_gives_way_becomes_more_important_runs_then(void **state)
 {
     struct harness *h = *state;
@@ -99,7 +99,7 @@ static void patience_gang_that_gives_way_becomes_more_important_runs_then(void *
 
 /* Nobody has to stop for the one behind the gang, so nobody says anything when its time is
  * over. */
-static void patience_is_over_the_next_one_runs_without_another_word(void **state)
+static void patience_is_over_the_next_program_runs_without_another_word(void **state)
 {
     struct harness *h = *state;
 
@@ -132,9 +132,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(patience_gangs_wait_in_vain_others_run),
-        scenario(patience_gang_gives_way_to_one_that_becomes_idle_runs_then),
+        scenario(patience_gang_gives_way_to_a_program_that_becomes_idle_runs_then),
         scenario(patience_gang_that_gives_way_becomes_more_important_runs_then),
-        scenario(patience_is_over_the_next_one_runs_without_another_word),
+        scenario(patience_is_over_the_next_program_runs_without_another_word),
         scenario(patience_higher_priority_takes_a_kept_place_at_once),
     };
 

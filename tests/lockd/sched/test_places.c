@@ -49,8 +49,9 @@ static void run_with_gaps(struct harness *h, int gap, int rest, int *ran)
     assert_true(is_found(h, 1));
 }
 
-/* It has its turn back when they are over, although it was between two calls when it stopped. */
-static void place_of_one_between_two_calls_is_kept(void **state)
+/* The training has its turn back when they are over, although it was between two calls when it
+ * stopped. */
+static void place_of_a_program_between_two_calls_is_kept(void **state)
 {
     struct harness *h = *state;
     int ran[4] = {0};
@@ -71,9 +72,9 @@ static void place_is_not_kept_for_longer_than_switches_take(void **state)
     assert_in_range(ran[3], 0, 60000 / 20);
 }
 
-/* 0 is stuck with 4 GiB; 1 is interactive by its class, had more than its share, and does not fit beside 0. It
- * keeps none of the trainings waiting, which do. */
-static void one_that_owes_and_has_no_room_is_passed(void **state)
+/* 0 is stuck with 4 GiB; 1 is interactive by its class, had more than its share, and does not
+ * fit beside 0. Program 1 keeps none of the trainings waiting, which do fit. */
+static void program_that_owes_and_has_no_room_is_passed(void **state)
 {
     struct harness *h = *state;
     int waits[8] = {0}, longest = 0;
@@ -107,9 +108,9 @@ static void one_that_owes_and_has_no_room_is_passed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(place_of_one_between_two_calls_is_kept),
+        scenario(place_of_a_program_between_two_calls_is_kept),
         scenario(place_is_not_kept_for_longer_than_switches_take),
-        scenario(one_that_owes_and_has_no_room_is_passed),
+        scenario(program_that_owes_and_has_no_room_is_passed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

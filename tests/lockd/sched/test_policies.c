@@ -28,8 +28,8 @@ static int find_runner(const struct harness *h)
     return who;
 }
 
-/* Who has RUN brings its memory in, the others give theirs up: instantly, as often as it takes.
- */
+/* A program with RUN brings its memory in, the others give theirs up: instantly, as often as it
+ * takes. */
 static void obey_targets(struct harness *h, const uint32_t *flags, const uint64_t *demand,
                          int count)
 {
@@ -200,7 +200,7 @@ static void policy_fair_turn_is_as_long_as_bursts_that_are_known(void **state)
     assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
 }
 
-/* What program 0 may idle while 1 waits and a switch costs 100 ms. */
+/* How long program 0 may idle while 1 waits and a switch costs 100 ms. */
 static uint64_t may_idle(struct harness *h)
 {
     run_with(h, 0, 7 * GIB);
@@ -210,7 +210,7 @@ static uint64_t may_idle(struct harness *h)
     return h->client[0].target.idle_ns;
 }
 
-/* What has been at work for as long as ever and pauses then has done its work; what is not
+/* A program that pauses after a burst as long as ever has done its work; a program that is not
  * known may go on in a moment. */
 static void policy_fair_end_of_a_burst_that_is_known_is_believed_soon(void **state)
 {
@@ -227,7 +227,7 @@ static void policy_fair_end_of_a_burst_that_is_known_is_believed_soon(void **sta
     run_bursts(h, 0, 5, quantum);
     assert_int_equal(may_idle(h), 25 * MS);
     say_state(h, 0, 0, 7 * GIB, 7 * GIB);
-    run_bursts(h, 0, 20, quantum / 8); /* short ones without gaps: it is interactive */
+    run_bursts(h, 0, 20, quantum / 8); /* short bursts without gaps: it is interactive */
     assert_in_range(may_idle(h), 100 * MS / 8, 50 * MS);
 }
 
@@ -236,7 +236,7 @@ static void policy_fair_one_burst_makes_no_turn_longer(void **state)
     struct harness *h = *state;
     const uint64_t quantum = fixed_quantum(h);
 
-    run_bursts(h, 0, 2, quantum * 3 / 2); /* that of coming up, and one */
+    run_bursts(h, 0, 2, quantum * 3 / 2); /* the burst of coming up, and another */
     assert_in_range(turn_beside_another(h), quantum / 4, quantum * 6 / 5);
 }
 
@@ -250,7 +250,7 @@ static void policy_fair_coming_up_is_no_burst_like_the_others(void **state)
     assert_in_range(turn_beside_another(h), quantum * 3 / 2, quantum * 2);
 }
 
-/* What is stopped between two calls says for a moment that it has nothing to do. */
+/* A program that is stopped between two calls says for a moment that it has nothing to do. */
 static void policy_fair_pause_while_it_is_stopped_ends_no_burst(void **state)
 {
     struct harness *h = *state;
@@ -296,7 +296,7 @@ static void policy_fair_idle_program_saves_up_one_turn_at_most(void **state)
 }
 
 /* ... also where it has run, while nobody waited. */
-static void policy_fair_one_that_ran_alone_saves_up_one_turn_at_most(void **state)
+static void policy_fair_program_that_ran_alone_saves_up_one_turn_at_most(void **state)
 {
     struct harness *h = *state;
     uint64_t ran[2];
@@ -360,7 +360,7 @@ static void exclusive_fitting_programs_take_turns_and_stay_resident(void **state
         assert_true(has_run(h, i));
 }
 
-static void exclusive_memory_short_one_runs_only_the_shortfall_moves(void **state)
+static void exclusive_memory_short_a_single_program_runs_only_the_shortfall_moves(void **state)
 {
     struct harness *h = *state;
     uint64_t ran[3];
@@ -387,7 +387,7 @@ static void exclusive_alone_nobody_takes_turns(void **state)
     assert_false(device_of(h)->turns.leases);
 }
 
-/* One that had a burst and a rest before it waits keeps its place, too. */
+/* A program that had a burst and a rest before it waits keeps its place, too. */
 static void policy_fifo_a_new_setting_changes_no_order(void **state)
 {
     struct harness *h = *state;
@@ -434,11 +434,11 @@ int main(void)
         scenario(policy_fair_pause_while_it_is_stopped_ends_no_burst),
         scenario(policy_fair_bursts_of_any_length_make_no_turn_longer),
         scenario(policy_fair_idle_program_saves_up_one_turn_at_most),
-        scenario(policy_fair_one_that_ran_alone_saves_up_one_turn_at_most),
+        scenario(policy_fair_program_that_ran_alone_saves_up_one_turn_at_most),
         scenario(policy_priority_higher_goes_first_and_at_once),
         scenario(policy_priority_equals_take_turns),
         scenario(exclusive_fitting_programs_take_turns_and_stay_resident),
-        scenario(exclusive_memory_short_one_runs_only_the_shortfall_moves),
+        scenario(exclusive_memory_short_a_single_program_runs_only_the_shortfall_moves),
         scenario(exclusive_alone_nobody_takes_turns),
     };
 

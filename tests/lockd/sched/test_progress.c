@@ -2,8 +2,8 @@
  *
  * test_progress.c: everybody with work gets on, and the scheduler does not go round in circles:
  * gangs on two devices beside programs of short bursts and others, which fit alone and not
- * together. An even number is on device 0, an odd one on device 1; 0 and 1 are one gang, 2 and
- * 3 another; 4 to 7 are alone.
+ * together. Clients with even numbers are on device 0, those with odd numbers on device 1; 0
+ * and 1 make a gang, 2 and 3 another; 4 to 7 are alone.
  */
 #include "tests/lockd/harness.h"
 
@@ -52,7 +52,7 @@ static void enter_gang(struct stage *stage, int first, uint64_t burst_ms, uint64
     enter_actor(stage, first + 1, burst_ms, pause_ms);
 }
 
-/* One step of work, if it runs; its burst may end, or the next one begin. */
+/* A step of work, if it runs; its burst may end, or the next begin. */
 static void step_work(struct stage *stage, int who)
 {
     struct harness *h = stage->h;
@@ -229,7 +229,7 @@ static void progress_gang_becomes_more_important_while_it_waits_runs_at_once(voi
     assert_true(has_run(h, 7) && !has_run(h, 1));
 }
 
-/* What goes before it has its time, and what it waits for does not. */
+/* The program before it has its time; the program that it waits for has not. */
 static void progress_higher_priority_keeps_its_turn_beyond_a_quantum(void **state)
 {
     struct harness *h = *state;
@@ -298,10 +298,10 @@ static void progress_gang_turn_counts_from_when_all_of_it_run(void **state)
     }
 }
 
-/* One of it never comes to run: the others' time counts without it, and ends. */
+/* A program of the gang never comes to run: the others' time counts without it, and ends. */
 static void progress_gang_member_does_not_come_to_run_the_turn_ends(void **state)
 {
-    for (int last = 1; last <= 3; last += 2) { /* on the other device, or on the same one */
+    for (int last = 1; last <= 3; last += 2) { /* on the other device, or on the same device */
         const int first = last == 1 ? 0 : 1;
         struct stage stage;
         struct harness *h;

@@ -106,13 +106,13 @@ static const struct model_options plain = {
     .grows = true,
 };
 
-static void lock_random_orderly_programs(void **state)
+static void random_orderly_programs(void **state)
 {
     (void)state;
     run_many(&plain, 40);
 }
 
-static void lock_random_measured_device(void **state)
+static void random_measured_device(void **state)
 {
     struct model_options options = plain;
 
@@ -122,7 +122,7 @@ static void lock_random_measured_device(void **state)
     run_many(&options, 15);
 }
 
-static void lock_random_kills_pauses_restarts(void **state)
+static void random_kills_pauses_restarts(void **state)
 {
     struct model_options options = plain;
 
@@ -132,7 +132,7 @@ static void lock_random_kills_pauses_restarts(void **state)
     run_many(&options, 25);
 }
 
-static void lock_random_stuck_programs(void **state)
+static void random_stuck_programs(void **state)
 {
     struct model_options options = plain;
 
@@ -141,7 +141,7 @@ static void lock_random_stuck_programs(void **state)
     run_many(&options, 10);
 }
 
-static void lock_random_less_memory_than_said(void **state)
+static void random_less_memory_than_said(void **state)
 {
     struct model_options options = plain;
 
@@ -150,7 +150,7 @@ static void lock_random_less_memory_than_said(void **state)
     run_many(&options, 10);
 }
 
-static void lock_random_memory_that_cannot_leave(void **state)
+static void random_memory_that_cannot_leave(void **state)
 {
     struct model_options options = plain;
 
@@ -171,7 +171,7 @@ static void run_mixed(enum gs_policy policy, bool kills, uint64_t share)
     run_many(&options, share);
 }
 
-static void lock_random_mixed_fair(void **state)
+static void random_mixed_fair(void **state)
 {
     (void)state;
     run_mixed(GS_POLICY_FAIR, false, 20);
@@ -179,7 +179,7 @@ static void lock_random_mixed_fair(void **state)
 }
 
 /* Background programs among them, which never keep the others waiting. */
-static void lock_random_mixed_classes(void **state)
+static void random_mixed_classes(void **state)
 {
     struct model_options options = plain;
 
@@ -190,35 +190,36 @@ static void lock_random_mixed_classes(void **state)
     run_many(&options, 6);
 }
 
-static void lock_random_mixed_rr(void **state)
+static void random_mixed_rr(void **state)
 {
     (void)state;
     run_mixed(GS_POLICY_RR, false, 8);
     run_mixed(GS_POLICY_RR, true, 8);
 }
 
-static void lock_random_mixed_priority(void **state)
+static void random_mixed_priority(void **state)
 {
     (void)state;
     run_mixed(GS_POLICY_PRIORITY, false, 8);
     run_mixed(GS_POLICY_PRIORITY, true, 8);
 }
 
-static void lock_random_mixed_fifo(void **state)
+static void random_mixed_fifo(void **state)
 {
     (void)state;
     run_mixed(GS_POLICY_FIFO, false, 8);
     run_mixed(GS_POLICY_FIFO, true, 8);
 }
 
-/* With fair, one on two devices that ran on one of them before it ever waited there had credit
- * for ever. An interactive one that could not pay had to wait for a batch program, until that ran
- * beside the others, and then took its room. A target that gave more, and
- * less again before it was sent, hid what the one before it had given. The time in which the others
- * were held off ended too soon in the scheduler's account: with the last interactive holder's burst,
- * where another one ran on, or with what a burst is without what comes meanwhile. An interactive one
- * ended the turn of a stuck gang, which freed nothing, so that the gang was served again at once. */
-static void lock_random_what_once_failed(void **state)
+/* With fair, a program on two devices that ran on one of them before it ever waited there had
+ * credit for ever. An interactive program that could not pay had to wait for a batch program,
+ * until that ran beside the others, and then took its room. A target that gave more, and less
+ * again before it was sent, hid the budget of the target before it. The time in which the
+ * others were held off ended too soon in the scheduler's account: with the last interactive
+ * holder's burst, where another one ran on, or with what a burst is without what comes
+ * meanwhile. An interactive one ended the turn of a stuck gang, which freed nothing, so that
+ * the gang was served again at once. */
+static void random_seeds_that_failed_before(void **state)
 {
     struct model_options options = plain;
 
@@ -239,16 +240,17 @@ static void lock_random_what_once_failed(void **state)
     model_free(run_one(options, 10011));
 }
 
-/* With a quantum shorter than a switch, what came to run first used up the turns of its gang; a
- * gang gave way to those that had nothing to do, or were less important by then; spare bytes
- * were kept from one that grew. With fair, a burst that never ended stayed interactive since it
- * did not count itself among those that wait; a gang that had used up the account of interactive
- * programs let another one pass, and ended its turn at once, again and again.
- * An interactive one whose turn had been ended before its time was passed by all others that were
- * interactive; or it stayed behind the place of a party that had had its turn long ago. A new daemon's
- * interactive programs had saved up all the time since the machine's start. Where only background
- * programs waited, behind others, the end of a turn of theirs was always due. */
-static void lock_random_mixed_what_once_failed(void **state)
+/* With a quantum shorter than a switch, the program that came to run first used up the turns of
+ * its gang; a gang gave way to programs that had nothing to do, or were less important by then;
+ * spare bytes were kept from a program that grew. With fair, a burst that never ended stayed
+ * interactive since it did not count itself among those that wait; a gang that had used up the
+ * account of interactive programs let another one pass, and ended its turn at once, again and
+ * again. An interactive program whose turn had been ended before its time was passed by all
+ * others that were interactive; or it stayed behind the place of a party that had had its turn
+ * long ago. A new daemon's interactive programs had saved up all the time since the machine's
+ * start. Where only background programs waited, behind others, the end of a turn of theirs was
+ * always due. */
+static void random_mixed_seeds_that_failed_before(void **state)
 {
     struct model_options options = plain;
 
@@ -282,19 +284,19 @@ static void lock_random_mixed_what_once_failed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lock_random_orderly_programs),
-        cmocka_unit_test(lock_random_measured_device),
-        cmocka_unit_test(lock_random_kills_pauses_restarts),
-        cmocka_unit_test(lock_random_stuck_programs),
-        cmocka_unit_test(lock_random_less_memory_than_said),
-        cmocka_unit_test(lock_random_memory_that_cannot_leave),
-        cmocka_unit_test(lock_random_mixed_fair),
-        cmocka_unit_test(lock_random_mixed_classes),
-        cmocka_unit_test(lock_random_mixed_rr),
-        cmocka_unit_test(lock_random_mixed_priority),
-        cmocka_unit_test(lock_random_mixed_fifo),
-        cmocka_unit_test(lock_random_what_once_failed),
-        cmocka_unit_test(lock_random_mixed_what_once_failed),
+        cmocka_unit_test(random_orderly_programs),
+        cmocka_unit_test(random_measured_device),
+        cmocka_unit_test(random_kills_pauses_restarts),
+        cmocka_unit_test(random_stuck_programs),
+        cmocka_unit_test(random_less_memory_than_said),
+        cmocka_unit_test(random_memory_that_cannot_leave),
+        cmocka_unit_test(random_mixed_fair),
+        cmocka_unit_test(random_mixed_classes),
+        cmocka_unit_test(random_mixed_rr),
+        cmocka_unit_test(random_mixed_priority),
+        cmocka_unit_test(random_mixed_fifo),
+        cmocka_unit_test(random_seeds_that_failed_before),
+        cmocka_unit_test(random_mixed_seeds_that_failed_before),
     };
 
     cmocka_set_test_filter(getenv("GPUSHARE_TEST_ONLY"));

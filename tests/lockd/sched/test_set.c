@@ -82,7 +82,7 @@ static void set_a_quantum_stretches_and_shortens_a_turn(void **state)
         assert_false(has_run(h, i)); /* one stops, the other waits for that */
 }
 
-/* What one was owed of the long turns would be hundreds of short ones in a row. */
+/* The debt from the long turns would be hundreds of short turns in a row. */
 static void set_a_short_quantum_keeps_nobody_waiting_for_a_long_one(void **state)
 {
     struct harness *h = *state;

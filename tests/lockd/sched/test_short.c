@@ -30,7 +30,7 @@ static void runs_short(struct harness *h)
     report_moving(h, 0);
 }
 
-static void lock_short_alone_is_external_use(void **state)
+static void short_alone_is_external_use(void **state)
 {
     struct harness *h = *state;
 
@@ -46,9 +46,9 @@ static void lock_short_alone_is_external_use(void **state)
     assert_true(device_of(h)->measure.external == 64 * MIB);
 }
 
-/* What another one may have at that moment is not, until it has been silent for so long that it
- * has no more than it says. */
-static void lock_short_while_others_move_is_less_external_use(void **state)
+/* Memory that another program may have at that moment is not, until it has been silent for so
+ * long that it has no more than it says. */
+static void short_while_others_move_is_less_external_use(void **state)
 {
     struct harness *h = *state;
 
@@ -66,7 +66,7 @@ static void lock_short_while_others_move_is_less_external_use(void **state)
     assert_true(device_of(h)->measure.external == GIB - 64 * MIB);
 }
 
-static void lock_short_on_an_unmeasured_device_is_no_external_use(void **state)
+static void short_on_an_unmeasured_device_is_no_external_use(void **state)
 {
     struct harness *h = *state;
 
@@ -78,7 +78,7 @@ static void lock_short_on_an_unmeasured_device_is_no_external_use(void **state)
 
 /* 0 runs, has most of the device and nothing to do; nobody is in the queue, since what 1 is
  * short of is no demand (a graph's own memory). */
-static void lock_short_beside_one_idle_holder_it_makes_room(void **state)
+static void short_beside_an_idle_holder_it_makes_room(void **state)
 {
     struct harness *h = *state;
 
@@ -105,10 +105,10 @@ static void lock_short_beside_one_idle_holder_it_makes_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(lock_short_beside_one_idle_holder_it_makes_room),
-        scenario(lock_short_alone_is_external_use),
-        scenario(lock_short_while_others_move_is_less_external_use),
-        scenario(lock_short_on_an_unmeasured_device_is_no_external_use),
+        scenario(short_beside_an_idle_holder_it_makes_room),
+        scenario(short_alone_is_external_use),
+        scenario(short_while_others_move_is_less_external_use),
+        scenario(short_on_an_unmeasured_device_is_no_external_use),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

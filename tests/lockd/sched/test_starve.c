@@ -17,8 +17,8 @@ static void set_policy(struct harness *h, enum gs_policy policy)
 }
 
 /* 1 to 3 obey for so many seconds; 0 brings in 1 GiB of 6 and never runs. Returns for how long
- * the one that ran least did, ms. */
-static uint64_t beside_one_that_never_runs(struct harness *h, uint64_t seconds)
+ * the program that ran least did, ms. */
+static uint64_t beside_a_program_that_never_runs(struct harness *h, uint64_t seconds)
 {
     uint64_t ran[4] = {0}, least = UINT64_MAX;
 
@@ -39,18 +39,18 @@ static uint64_t beside_one_that_never_runs(struct harness *h, uint64_t seconds)
     return least;
 }
 
-static void lock_fair_party_that_never_runs_others_get_two_thirds(void **state)
+static void fair_party_that_never_runs_others_get_two_thirds(void **state)
 {
-    assert_true(beside_one_that_never_runs(*state, 600) >= 600 * 1000 * 2 / 9);
+    assert_true(beside_a_program_that_never_runs(*state, 600) >= 600 * 1000 * 2 / 9);
 }
 
-static void lock_rr_party_that_never_runs_others_get_a_fifth(void **state)
+static void rr_party_that_never_runs_others_get_a_fifth(void **state)
 {
     set_policy(*state, GS_POLICY_RR);
-    assert_true(beside_one_that_never_runs(*state, 600) >= 600 * 1000 / 15);
+    assert_true(beside_a_program_that_never_runs(*state, 600) >= 600 * 1000 / 15);
 }
 
-static void lock_never_opens_its_gate_is_skipped_while_others_come_and_go(void **state)
+static void program_that_never_opens_its_gate_is_skipped_while_others_come_and_go(void **state)
 {
     struct harness *h = *state;
     int ran = 0;
@@ -77,7 +77,7 @@ static void lock_never_opens_its_gate_is_skipped_while_others_come_and_go(void *
 }
 
 /* Needs seconds to begin, each time; once passed over it is not given less for ever. */
-static void lock_slow_to_begin_runs_again_after_it_was_passed_over(void **state)
+static void program_slow_to_begin_runs_again_after_it_was_passed_over(void **state)
 {
     struct harness *h = *state;
     uint64_t since = h->now;
@@ -114,7 +114,7 @@ static void set_reserve(struct harness *h, uint64_t reserve)
     harness_take(h);
 }
 
-static void lock_nothing_left_of_the_device_all_take_turns(void **state)
+static void nothing_left_of_the_device_all_take_turns(void **state)
 {
     struct harness *h = *state;
     int ran[2] = {0};
@@ -135,7 +135,7 @@ static void lock_nothing_left_of_the_device_all_take_turns(void **state)
     assert_true(ran[0] > 2000 && ran[1] > 2000);
 }
 
-static void lock_foreign_program_leaves_while_all_move_is_seen(void **state)
+static void foreign_program_that_leaves_while_all_move_is_seen(void **state)
 {
     struct harness *h = *state;
 
@@ -157,9 +157,9 @@ static void lock_foreign_program_leaves_while_all_move_is_seen(void **state)
     assert_true(h->client[1].target.budget >= 3 * GIB);
 }
 
-/* 2 wants to run and does not, again and again: those that it stops for that are stopped no
- * more often than for one that runs. */
-static void lock_who_wants_and_wants_not_stops_others_no_more_than_its_share(void **state)
+/* 2 wants to run and does not, again and again: others are stopped for that no more often than
+ * for a program that runs. */
+static void program_that_wants_on_and_off_stops_others_no_more_than_its_share(void **state)
 {
     struct harness *h = *state;
     int ran[2] = {0};
@@ -198,17 +198,17 @@ static void comes_again_and_again_running(struct harness *h, uint64_t resident)
     assert_true(sum > 80);
 }
 
-static void lock_newcomer_that_says_it_runs_has_to_wait_for_its_turn(void **state)
+static void newcomer_that_says_it_runs_has_to_wait_for_its_turn(void **state)
 {
     comes_again_and_again_running(*state, 0);
 }
 
-static void lock_newcomer_that_says_it_runs_with_memory_has_to_wait_for_its_turn(void **state)
+static void newcomer_that_says_it_runs_with_memory_has_to_wait_for_its_turn(void **state)
 {
     comes_again_and_again_running(*state, GIB);
 }
 
-static void lock_newcomer_that_runs_and_fits_goes_on(void **state)
+static void newcomer_that_runs_and_fits_goes_on(void **state)
 {
     struct harness *h = *state;
 
@@ -219,9 +219,9 @@ static void lock_newcomer_that_runs_and_fits_goes_on(void **state)
     assert_int_equal(condition_of(h, 1), GS_CONDITION_RUNS);
 }
 
-/* One that never runs, and whose memory comes and goes all the time, gets nowhere: the turn is the
- * other one's. */
-static void starve_one_whose_memory_comes_and_goes_is_passed_over(void **state)
+/* A program that never runs, and whose memory comes and goes all the time, gets nowhere: the
+ * turn is the other's. */
+static void starve_program_whose_memory_comes_and_goes_is_passed_over(void **state)
 {
     struct harness *h = *state;
     int ran = 0;
@@ -247,17 +247,17 @@ static void starve_one_whose_memory_comes_and_goes_is_passed_over(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(starve_one_whose_memory_comes_and_goes_is_passed_over),
-        scenario(lock_fair_party_that_never_runs_others_get_two_thirds),
-        scenario(lock_rr_party_that_never_runs_others_get_a_fifth),
-        scenario(lock_never_opens_its_gate_is_skipped_while_others_come_and_go),
-        scenario(lock_slow_to_begin_runs_again_after_it_was_passed_over),
-        scenario(lock_nothing_left_of_the_device_all_take_turns),
-        scenario(lock_foreign_program_leaves_while_all_move_is_seen),
-        scenario(lock_who_wants_and_wants_not_stops_others_no_more_than_its_share),
-        scenario(lock_newcomer_that_says_it_runs_has_to_wait_for_its_turn),
-        scenario(lock_newcomer_that_says_it_runs_with_memory_has_to_wait_for_its_turn),
-        scenario(lock_newcomer_that_runs_and_fits_goes_on),
+        scenario(starve_program_whose_memory_comes_and_goes_is_passed_over),
+        scenario(fair_party_that_never_runs_others_get_two_thirds),
+        scenario(rr_party_that_never_runs_others_get_a_fifth),
+        scenario(program_that_never_opens_its_gate_is_skipped_while_others_come_and_go),
+        scenario(program_slow_to_begin_runs_again_after_it_was_passed_over),
+        scenario(nothing_left_of_the_device_all_take_turns),
+        scenario(foreign_program_that_leaves_while_all_move_is_seen),
+        scenario(program_that_wants_on_and_off_stops_others_no_more_than_its_share),
+        scenario(newcomer_that_says_it_runs_has_to_wait_for_its_turn),
+        scenario(newcomer_that_says_it_runs_with_memory_has_to_wait_for_its_turn),
+        scenario(newcomer_that_runs_and_fits_goes_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@ static void lacks_memory(struct harness *h)
     say_state(h, 0, STUCK, 7 * GIB, 6 * GIB);
 }
 
-static void lock_stuck_and_short_beside_a_holder_that_is_short_gets_its_memory(void **state)
+static void stuck_and_short_beside_a_holder_that_is_short_gets_its_memory(void **state)
 {
     struct harness *h = *state;
 
@@ -37,7 +37,7 @@ static void lock_stuck_and_short_beside_a_holder_that_is_short_gets_its_memory(v
     assert_true(has_run(h, 1) || has_run(h, 2));
 }
 
-static void lock_stuck_and_short_goes_before_the_head_of_the_queue(void **state)
+static void stuck_and_short_goes_before_the_head_of_the_queue(void **state)
 {
     struct harness *h = *state;
 
@@ -49,7 +49,7 @@ static void lock_stuck_and_short_goes_before_the_head_of_the_queue(void **state)
     assert_true(h->client[0].target.budget >= 7 * GIB);
 }
 
-static void lock_stuck_and_short_waits_for_a_holder_that_runs(void **state)
+static void stuck_and_short_waits_for_a_holder_that_runs(void **state)
 {
     struct harness *h = *state;
 
@@ -65,7 +65,7 @@ static void lock_stuck_and_short_waits_for_a_holder_that_runs(void **state)
     assert_true(h->client[0].target.budget >= 8 * GIB);
 }
 
-static void lock_stuck_and_short_holder_that_has_not_begun_gives_way_at_once(void **state)
+static void stuck_and_short_holder_that_has_not_begun_gives_way_at_once(void **state)
 {
     struct harness *h = *state;
     struct sched_settings settings = *sched_settings(h->sched);
@@ -86,7 +86,7 @@ static void lock_stuck_and_short_holder_that_has_not_begun_gives_way_at_once(voi
     assert_true(has_run(h, 0));
 }
 
-static void lock_stuck_with_all_its_memory_is_not_served_again(void **state)
+static void stuck_program_with_all_its_memory_is_not_served_again(void **state)
 {
     struct harness *h = *state;
 
@@ -102,9 +102,9 @@ static void lock_stuck_with_all_its_memory_is_not_served_again(void **state)
     assert_true(has_run(h, 1));
 }
 
-/* It says for ever that it cannot stop before it got more, and takes nothing of what it is
- * offered; or a byte each time. */
-static void lock_stuck_and_short_for_ever_others_have_their_turns(void **state)
+/* A program says for ever that it cannot stop before it gets more, and takes nothing of what it
+ * is offered; or a byte each time. */
+static void stuck_and_short_for_ever_others_have_their_turns(void **state)
 {
     for (int trickles = 0; trickles < 2; trickles++) {
         struct harness *h = *state;
@@ -141,8 +141,8 @@ static void evict_client(struct harness *h, int who)
     assert_false(has_run(h, who));
 }
 
-/* It says MOVING for as long as it has more than it may. */
-static void lock_evicted_something_cannot_leave_it_runs_again_later(void **state)
+/* A program says MOVING for as long as it has more than it may. */
+static void evicted_memory_that_cannot_leave_program_runs_again_later(void **state)
 {
     struct harness *h = *state;
 
@@ -159,7 +159,7 @@ static void lock_evicted_something_cannot_leave_it_runs_again_later(void **state
     assert_true(h->client[0].target.budget >= 4 * GIB);
 }
 
-static void lock_evicted_and_resumed_it_goes_on_at_once(void **state)
+static void evicted_and_resumed_it_goes_on_at_once(void **state)
 {
     struct harness *h = *state;
 
@@ -176,7 +176,7 @@ static void lock_evicted_and_resumed_it_goes_on_at_once(void **state)
     assert_true(has_run(h, 0));
 }
 
-static void lock_evicted_does_not_stop_it_is_put_out_when_it_does(void **state)
+static void evicted_program_that_does_not_stop_is_put_out_when_it_does(void **state)
 {
     struct harness *h = *state;
 
@@ -193,8 +193,9 @@ static void lock_evicted_does_not_stop_it_is_put_out_when_it_does(void **state)
     assert_true(has_run(h, 0));
 }
 
-/* What came back in half a second is not evicted for the next half, nor while it comes back. */
-static void lock_evicted_again_it_first_runs_as_long_as_it_came_back(void **state)
+/* Memory that came back in half a second is not evicted for the next half, nor while it comes
+ * back. */
+static void evicted_again_it_first_runs_as_long_as_it_came_back(void **state)
 {
     struct harness *h = *state;
 
@@ -222,7 +223,7 @@ static void lock_evicted_again_it_first_runs_as_long_as_it_came_back(void **stat
 }
 
 /* To be paused is no work: the eviction that was asked for begins at once. */
-static void lock_evicted_again_and_paused_it_leaves_at_once(void **state)
+static void evicted_again_and_paused_it_leaves_at_once(void **state)
 {
     struct harness *h = *state;
 
@@ -245,17 +246,17 @@ static void lock_evicted_again_and_paused_it_leaves_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(lock_stuck_and_short_beside_a_holder_that_is_short_gets_its_memory),
-        scenario(lock_stuck_and_short_goes_before_the_head_of_the_queue),
-        scenario(lock_stuck_and_short_waits_for_a_holder_that_runs),
-        scenario(lock_stuck_and_short_holder_that_has_not_begun_gives_way_at_once),
-        scenario(lock_stuck_with_all_its_memory_is_not_served_again),
-        scenario(lock_stuck_and_short_for_ever_others_have_their_turns),
-        scenario(lock_evicted_something_cannot_leave_it_runs_again_later),
-        scenario(lock_evicted_and_resumed_it_goes_on_at_once),
-        scenario(lock_evicted_does_not_stop_it_is_put_out_when_it_does),
-        scenario(lock_evicted_again_it_first_runs_as_long_as_it_came_back),
-        scenario(lock_evicted_again_and_paused_it_leaves_at_once),
+        scenario(stuck_and_short_beside_a_holder_that_is_short_gets_its_memory),
+        scenario(stuck_and_short_goes_before_the_head_of_the_queue),
+        scenario(stuck_and_short_waits_for_a_holder_that_runs),
+        scenario(stuck_and_short_holder_that_has_not_begun_gives_way_at_once),
+        scenario(stuck_program_with_all_its_memory_is_not_served_again),
+        scenario(stuck_and_short_for_ever_others_have_their_turns),
+        scenario(evicted_memory_that_cannot_leave_program_runs_again_later),
+        scenario(evicted_and_resumed_it_goes_on_at_once),
+        scenario(evicted_program_that_does_not_stop_is_put_out_when_it_does),
+        scenario(evicted_again_it_first_runs_as_long_as_it_came_back),
+        scenario(evicted_again_and_paused_it_leaves_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,7 @@ static void times_of_ended_program_stay(void **state)
     totals = totals_now(h);
     assert_int_equal(totals.gpu_ns, 300 * MS);
     assert_int_equal(totals.programs, 1);
-    say_state(h, 0, BUSY, 7 * GIB, 7 * GIB); /* the next one on the same device */
+    say_state(h, 0, BUSY, 7 * GIB, 7 * GIB); /* the next program on the same device */
     h->now += 100 * MS;
     assert_int_equal(totals_now(h).gpu_ns, 400 * MS);
     assert_int_equal(totals_now(h).programs, 2);

@@ -4,7 +4,7 @@
  */
 #include "tests/lockd/harness.h"
 
-static void lock_all_fit_all_run(void **state)
+static void all_fit_all_run(void **state)
 {
     struct harness *h = *state;
 
@@ -18,7 +18,7 @@ static void lock_all_fit_all_run(void **state)
     assert_true(sched_deadline(h->sched) == LOCKD_NEVER);
 }
 
-static void lock_small_growth_needs_no_message(void **state)
+static void small_growth_needs_no_message(void **state)
 {
     struct harness *h = *state;
     uint32_t before;
@@ -30,7 +30,7 @@ static void lock_small_growth_needs_no_message(void **state)
     assert_true(h->client[0].targets - before <= 1);
 }
 
-static void lock_does_not_fit_newcomer_waits(void **state)
+static void newcomer_that_does_not_fit_waits(void **state)
 {
     struct harness *h = *state;
 
@@ -44,7 +44,7 @@ static void lock_does_not_fit_newcomer_waits(void **state)
 }
 
 /* Bursts are known by it, also of one beside whom the others rest. */
-static void lock_where_turns_are_taken_idleness_is_said_while_nobody_waits(void **state)
+static void idleness_is_said_where_turns_are_taken_while_nobody_waits(void **state)
 {
     struct harness *h = *state;
 
@@ -61,7 +61,7 @@ static void lock_where_turns_are_taken_idleness_is_said_while_nobody_waits(void 
     assert_true(h->client[0].target.idle_ns == 0);
 }
 
-static void lock_quantum_over_next_one_runs(void **state)
+static void quantum_over_next_program_runs(void **state)
 {
     struct harness *h = *state;
 
@@ -79,7 +79,7 @@ static void lock_quantum_over_next_one_runs(void **state)
     assert_true(h->client[1].target.budget <= 3 * GIB);
 }
 
-static void lock_victim_shrinks_next_gets_credits(void **state)
+static void victim_shrinks_next_gets_credits(void **state)
 {
     struct harness *h = *state;
 
@@ -96,7 +96,7 @@ static void lock_victim_shrinks_next_gets_credits(void **state)
     assert_true(has_run(h, 1));
 }
 
-static void lock_nobody_waits_no_revocation(void **state)
+static void nobody_waits_no_revocation(void **state)
 {
     struct harness *h = *state;
 
@@ -108,7 +108,7 @@ static void lock_nobody_waits_no_revocation(void **state)
     assert_true(sched_deadline(h->sched) == LOCKD_NEVER);
 }
 
-static void lock_idle_holder_gives_back_at_once(void **state)
+static void idle_holder_gives_back_at_once(void **state)
 {
     struct harness *h = *state;
 
@@ -121,7 +121,7 @@ static void lock_idle_holder_gives_back_at_once(void **state)
 }
 
 /* Else it would say WANT again until it has stopped, and get another turn for nothing. */
-static void lock_idle_holder_being_stopped_hears_of_waiters_still(void **state)
+static void idle_holder_being_stopped_hears_of_waiters_still(void **state)
 {
     struct harness *h = *state;
 
@@ -133,7 +133,7 @@ static void lock_idle_holder_being_stopped_hears_of_waiters_still(void **state)
     assert_true(h->client[0].target.idle_ns != 0);
 }
 
-static void lock_small_one_runs_beside_the_holder(void **state)
+static void small_program_runs_beside_the_holder(void **state)
 {
     struct harness *h = *state;
 
@@ -145,7 +145,7 @@ static void lock_small_one_runs_beside_the_holder(void **state)
     assert_false(has_run(h, 1));
 }
 
-static void lock_backfilled_gives_way_to_the_head(void **state)
+static void backfilled_gives_way_to_the_head(void **state)
 {
     struct harness *h = *state;
 
@@ -161,7 +161,7 @@ static void lock_backfilled_gives_way_to_the_head(void **state)
     assert_true(has_run(h, 1));
 }
 
-static void lock_turns_of_three_are_in_order(void **state)
+static void turns_of_three_are_in_order(void **state)
 {
     struct harness *h = *state;
     struct sched_settings settings = *sched_settings(h->sched);
@@ -188,7 +188,7 @@ static void lock_turns_of_three_are_in_order(void **state)
     }
 }
 
-static void lock_waiter_leaves_holder_keeps(void **state)
+static void waiter_leaves_holder_keeps(void **state)
 {
     struct harness *h = *state;
 
@@ -202,7 +202,7 @@ static void lock_waiter_leaves_holder_keeps(void **state)
     assert_true(has_run(h, 0));
 }
 
-static void lock_holder_killed_next_gets_all(void **state)
+static void holder_killed_next_gets_all(void **state)
 {
     struct harness *h = *state;
 
@@ -213,7 +213,7 @@ static void lock_holder_killed_next_gets_all(void **state)
     assert_true(h->client[1].target.budget >= 7 * GIB);
 }
 
-static void lock_turn_without_progress_is_skipped(void **state)
+static void turn_without_progress_is_skipped(void **state)
 {
     struct harness *h = *state;
 
@@ -229,7 +229,7 @@ static void lock_turn_without_progress_is_skipped(void **state)
     assert_true(h->client[2].target.budget >= 7 * GIB);
 }
 
-static void lock_stuck_holder_others_that_fit_go_on(void **state)
+static void stuck_holder_others_that_fit_go_on(void **state)
 {
     struct harness *h = *state;
     uint32_t asked;
@@ -252,7 +252,7 @@ static void lock_stuck_holder_others_that_fit_go_on(void **state)
     assert_true(has_run(h, 1));
 }
 
-static void lock_silent_program_gets_few_targets(void **state)
+static void silent_program_gets_few_targets(void **state)
 {
     struct harness *h = *state;
     const struct sched_settings other = {
@@ -267,13 +267,13 @@ static void lock_silent_program_gets_few_targets(void **state)
         pass_time(h, 10 * MS);
     }
     assert_true(h->client[0].targets < 12);
-    sched_set(h->sched, &other, h->now); /* the other one is served as ever */
+    sched_set(h->sched, &other, h->now); /* the other program is served as ever */
     harness_take(h);
     say_state(h, 1, R, 2 * GIB, 2 * GIB);
     assert_true(has_run(h, 1));
 }
 
-static void lock_paused_program_stops_memory_stays(void **state)
+static void paused_program_stops_memory_stays(void **state)
 {
     struct harness *h = *state;
 
@@ -295,7 +295,7 @@ static void lock_paused_program_stops_memory_stays(void **state)
     assert_int_equal(h->client[0].target.flags & GS_TARGET_PAUSED, 0);
 }
 
-static void lock_switch_measured_quantum_follows(void **state)
+static void switch_measured_quantum_follows(void **state)
 {
     struct harness *h = *state;
 
@@ -335,25 +335,25 @@ static void lock_switch_measured_quantum_follows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(lock_all_fit_all_run),
-        scenario(lock_small_growth_needs_no_message),
-        scenario(lock_does_not_fit_newcomer_waits),
-        scenario(lock_where_turns_are_taken_idleness_is_said_while_nobody_waits),
-        scenario(lock_quantum_over_next_one_runs),
-        scenario(lock_victim_shrinks_next_gets_credits),
-        scenario(lock_nobody_waits_no_revocation),
-        scenario(lock_idle_holder_gives_back_at_once),
-        scenario(lock_idle_holder_being_stopped_hears_of_waiters_still),
-        scenario(lock_small_one_runs_beside_the_holder),
-        scenario(lock_backfilled_gives_way_to_the_head),
-        scenario(lock_turns_of_three_are_in_order),
-        scenario(lock_waiter_leaves_holder_keeps),
-        scenario(lock_holder_killed_next_gets_all),
-        scenario(lock_turn_without_progress_is_skipped),
-        scenario(lock_stuck_holder_others_that_fit_go_on),
-        scenario(lock_silent_program_gets_few_targets),
-        scenario(lock_paused_program_stops_memory_stays),
-        scenario(lock_switch_measured_quantum_follows),
+        scenario(all_fit_all_run),
+        scenario(small_growth_needs_no_message),
+        scenario(newcomer_that_does_not_fit_waits),
+        scenario(idleness_is_said_where_turns_are_taken_while_nobody_waits),
+        scenario(quantum_over_next_program_runs),
+        scenario(victim_shrinks_next_gets_credits),
+        scenario(nobody_waits_no_revocation),
+        scenario(idle_holder_gives_back_at_once),
+        scenario(idle_holder_being_stopped_hears_of_waiters_still),
+        scenario(small_program_runs_beside_the_holder),
+        scenario(backfilled_gives_way_to_the_head),
+        scenario(turns_of_three_are_in_order),
+        scenario(waiter_leaves_holder_keeps),
+        scenario(holder_killed_next_gets_all),
+        scenario(turn_without_progress_is_skipped),
+        scenario(stuck_holder_others_that_fit_go_on),
+        scenario(silent_program_gets_few_targets),
+        scenario(paused_program_stops_memory_stays),
+        scenario(switch_measured_quantum_follows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,7 @@
 #define CLIENTS 12
 #define SLACK   (10 * NS_PER_MS) /* the scheduler puts some looks off for so long */
 
-/* What was said of a program that waits on a device. */
+/* The word on a program that waits on a device. */
 struct said {
     enum gs_why why; /* GS_WHY_NONE: nothing that has a bound */
     const void *owner;
@@ -59,8 +59,8 @@ static bool has_bound(enum gs_why why)
     return why == GS_WHY_TURN || why == GS_WHY_GOES_FIRST || why == GS_WHY_FLOOR;
 }
 
-/* The turn has ended: does the program run next, or one that waited then? A program that has come
- * since may be served before it. */
+/* The turn has ended: does the program run next, or another that waited then? A program that
+ * has come since may be served before it. */
 static void see_next(struct story *story, struct said *said, const struct sched_why *now,
                      const struct sched_party *waiter)
 {
