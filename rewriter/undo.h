@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * undo.h: --list, --restore-all and --repatch: the work on the list of patched files
- * (registry/registry.h).
+ * (output/registry.h).
  */
 #ifndef REWRITER_UNDO_H
 #define REWRITER_UNDO_H
 
 #include "rewriter/job/act.h"
 #include "rewriter/output/registry.h"
+
+#include <stdbool.h>
+
+/* Whether a removed gpushare has left a stub in the library's place (file `stub` beside the
+ * list names it). */
+bool elf_undo_has_stub(void);
+
+/* Removes the stub, and the files that were left with it. */
+void elf_undo_drop_stub(void);
 
 /* Does what the options ask for with the list of this user or, with all_users, of all. Reports
  * to stdout and stderr. ELF_EXIT_NOTHING if nothing is listed, ELF_EXIT_FAILED if something

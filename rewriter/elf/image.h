@@ -79,11 +79,23 @@ const char *elf_image_string(const struct elf_image *image, uint64_t offset);
  * Zeros, which linkers leave there for alignment or for their next run, do not count. */
 bool elf_image_has_payload(const struct elf_image *image);
 
-/* Whether it is a program. A library can have an interpreter, too (libc.so.6 and libcap.so.2 print
- * a text when run). */
+/* Whether it is a program. A library can have an interpreter, too (libc.so.6 and
+ * libcap.so.2 print a text when run). */
 bool elf_image_is_program(const struct elf_image *image);
 
 /* The first dynamic entry with that tag, or NULL. */
 const Elf64_Dyn *elf_image_dynamic(const struct elf_image *image, int64_t tag);
+
+/* Whether the image's ELF header, all that has been read, is that of a 64-bit Linux program or
+ * library for x86-64 or aarch64, with a sound table of segments. 0, or -ENOEXEC with a message
+ * that says what it is. */
+int elf_header_check(const struct elf_image *image, struct gs_err *err);
+
+/* "x86-64" or "aarch64". */
+const char *elf_machine_name(unsigned machine);
+
+/* Whether version tables that exist stay inside the file, and their names in the string
+ * table. 0 or -ENOEXEC. */
+int elf_versions_check(const struct elf_image *image, struct gs_err *err);
 
 #endif

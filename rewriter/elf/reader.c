@@ -4,11 +4,11 @@
  *
  * The file is hostile: a count or offset is compared with
  * the file's size before it is used to read or allocate. The ELF header is looked at in
- * header.c, tables of the dynamic linker are read in dynamic.c. No state, any thread.
+ * image.c, tables of the dynamic linker are read in dynamic.c. No state, any thread.
  */
 #include "rewriter/elf/reader.h"
 #include "rewriter/elf/dynamic.h"
-#include "rewriter/elf/header.h"
+#include "rewriter/elf/image.h"
 
 #include <errno.h>
 #include <stdbool.h>

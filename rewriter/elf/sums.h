@@ -10,9 +10,26 @@
 #ifndef REWRITER_ELF_SUMS_H
 #define REWRITER_ELF_SUMS_H
 
-#include "rewriter/elf/checksum.h"
-
+#define XXH_STATIC_LINKING_ONLY /* the state as a member, not behind a pointer */
 #include <elf.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <xxhash.h>
+
+/* The checksum of a file in undo notes. It guards against accidents (a file changed after
+ * it was patched), not against attackers: anybody who can change the file can change the
+ * note. So it need not be a cryptographic hash of every byte, which would take several
+ * times as long as copying the file. */
+#define ELF_CHECKSUM_SIZE                                                                      \
+    32 /* bytes in a note: XXH3_128bits in canonical form, then 16 zeros */
+
+struct elf_checksum {
+    XXH3_state_t state;
+};
+
+void elf_checksum_init(struct elf_checksum *sum);
+void elf_checksum_update(struct elf_checksum *sum, const void *bytes, size_t length);
+void elf_checksum_final(struct elf_checksum *sum, uint8_t digest[ELF_CHECKSUM_SIZE]);
 
 struct elf_sums {
     uint64_t image_end;         /* offset in the file, bytes */

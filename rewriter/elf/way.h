@@ -5,7 +5,7 @@
 #ifndef REWRITER_ELF_WAY_H
 #define REWRITER_ELF_WAY_H
 
-#include "rewriter/elf/closure.h"
+#include "rewriter/elf/search.h"
 
 enum elf_way_kind {
     ELF_WAY_NONE,
@@ -19,11 +19,11 @@ struct elf_way {
     char why[ELF_WHY_MAX];
 };
 
-/* Finds a way to CUDA for the file at `path` (links resolved), itself apart. `plugins`: a program
- * that can call dlopen may load what lies beside it: in its folder, in folders below, and if its
- * folder is a bin, in lib beside that. `plugin`: a library that uses CUDA in the same tree, or
- * NULL. A program of the system is surrounded by everybody's libraries: only folders named after
- * it count then. 0 or -ENOMEM. */
+/* Finds a way to CUDA for the file at `path` (links resolved), itself apart. `plugins`: a
+ * program that can call dlopen may load what lies beside it: in its folder, in folders
+ * below, and if its folder is a bin, in lib beside that. `plugin`: a library that uses CUDA
+ * in the same tree, or NULL. A program of the system is surrounded by everybody's
+ * libraries: only folders named after it count then. 0 or -ENOMEM. */
 int elf_way_find(struct elf_way *way, struct elf_reach *reach, const char *path, bool plugins,
                  const char *plugin);
 

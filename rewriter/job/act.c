@@ -5,7 +5,7 @@
  * No state, any thread; the streams are the caller's.
  */
 #include "rewriter/job/act.h"
-#include "rewriter/output/leftover.h"
+#include "rewriter/output/output.h"
 #include "rewriter/job/report.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/job/write.h"
@@ -39,8 +39,8 @@ static enum elf_exit check_file(struct elf_job *job, FILE *out, struct gs_err *p
     return present ? ELF_EXIT_DONE : ELF_EXIT_FAILED;
 }
 
-/* Whether strip or objcopy laid a patched file out anew, and these options would patch it in the
- * same way. Then the original cannot be read, but there is nothing to do. */
+/* Whether strip or objcopy laid a patched file out anew, and these options would patch it
+ * in the same way. Then the original cannot be read, but there is nothing to do. */
 static bool is_settled(struct elf_job *job)
 {
     return job->note.relaid && job->note.lost.code == 0 && job->options->output == NULL &&
@@ -65,8 +65,8 @@ static enum elf_exit print_file(struct elf_job *job, int ret, FILE *out, struct 
     return elf_exit_of(ret);
 }
 
-/* Takes the restored file out of the list of patched files. Errors of the list are reported, but
- * do not fail the run. */
+/* Takes the restored file out of the list of patched files. Errors of the list are
+ * reported, but do not fail the run. */
 static void forget_file(const struct elf_job *job, FILE *errors)
 {
     struct gs_err problem = {0};

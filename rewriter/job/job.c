@@ -5,11 +5,10 @@
  * Owns the descriptor and everything read from it. One thread per job.
  */
 #include "rewriter/job/job.h"
-#include "rewriter/job/environment.h"
 #include "rewriter/job/location.h"
 #include "rewriter/elf/names.h"
 #include "rewriter/verify/meaning.h"
-#include "rewriter/plan/origin.h"
+#include "rewriter/plan/imports.h"
 #include "rewriter/elf/reader.h"
 
 #include <errno.h>
@@ -160,8 +159,8 @@ void elf_job_deinit(struct elf_job *job)
     elf_entry_close(&job->entry);
 }
 
-/* The library in the driver's place has the driver's name; the libraries that it loads show what
- * it is. */
+/* The library in the driver's place has the driver's name; the libraries that it loads show
+ * what it is. */
 static bool is_door(const struct elf_image *image)
 {
     for (size_t i = 0; i < image->dynamic.count; i++)

@@ -23,4 +23,15 @@ bool elf_location_leads(const char *path, char real[PATH_MAX]);
 int elf_location_check(const char *path, const char *name, unsigned machine,
                        struct gs_err *err);
 
+/* Python environments (PEP 405). Their interpreter usually is a link to an interpreter that
+ * other environments use as well. */
+
+/* Whether `name` is a link that leads out of a Python environment, or leads to such a link;
+ * `real` is the file at its end. `environment` gets the environment's folder, else "". */
+bool elf_environment_left(const char *name, const char *real, char environment[PATH_MAX]);
+
+/* Whether a file of that name (without folder) is a Python interpreter: python, python3.11,
+ * python3.13t (free-threaded), python3.12d (debug), pypy3. */
+bool elf_environment_is_python(const char *base);
+
 #endif

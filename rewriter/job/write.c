@@ -12,7 +12,6 @@
 #include "rewriter/verify/verify.h"
 #include "rewriter/output/attributes.h"
 #include "rewriter/verify/meaning.h"
-#include "rewriter/verify/second.h"
 #include "rewriter/elf/reader.h"
 
 #include <errno.h>
@@ -178,8 +177,8 @@ void elf_job_list(struct elf_job *job)
     elf_registry_add(&job->listed, &job->unlisted);
 }
 
-/* The file is listed before it gets its name. If the run is killed between these steps, a listed
- * file is not patched, which does no harm. */
+/* The file is listed before it gets its name. If the run is killed between these steps, a
+ * listed file is not patched, which does no harm. */
 static int put_patched(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     bool listed_before;

@@ -7,6 +7,33 @@
 
 #include "rewriter/output/output.h"
 #include "rewriter/plan/plan.h"
+#include "rewriter/elf/sums.h"
+
+#include <stdbool.h>
+
+/* Reads a new file back and compares it with the plan. */
+struct elf_readback {
+    const struct elf_source *original;
+    const struct elf_plan *plan; /* NULL: the new file is the original alone */
+    struct elf_source new;
+    bool whole; /* read every byte; else only stretches that a change touches */
+    uint8_t *buffers;
+    struct elf_sums sums; /* of the original, as the new file has it; only with whole */
+};
+
+/* 0 or -ENOMEM. deinit accepts a zeroed struct. */
+int elf_readback_init(struct elf_readback *back, uint64_t image_end, struct gs_err *err);
+void elf_readback_deinit(struct elf_readback *back);
+
+/* Checks bytes [from, to) of the part that comes from the original. Must be called with
+ * ascending, adjoining ranges. 0; -EIO if there are other bytes; or the error of reading. */
+int elf_readback_check(struct elf_readback *back, uint64_t from, uint64_t to,
+                       struct gs_err *err);
+
+/* Checks that the tail follows, and nothing behind it. With `whole` also that everything
+ * checked sums up to `whole`, the checksum of the original. */
+int elf_readback_finish(struct elf_readback *back, const uint8_t whole[ELF_CHECKSUM_SIZE],
+                        struct gs_err *err);
 
 /* The input of a copy. */
 struct elf_copy {
@@ -21,7 +48,7 @@ struct elf_digests {
     uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE];
 };
 
-/* Writes the original with the plan's changes, then the tail, and reads back as readback.h says.
+/* Writes the original with the plan's changes, then the tail, and reads back as above.
  * 0; -EIO if the new file differs from the plan; or the error of reading and writing. */
 int elf_copy_patched(const struct elf_copy *copy, const struct elf_plan *plan,
                      struct elf_digests *digests, struct gs_err *err);

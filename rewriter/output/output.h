@@ -13,6 +13,30 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
+/* The names of new files until they take the place of the old files. A run that is killed
+ * leaves them behind, and the next one removes them.
+ *
+ * The name is .gpushare-patch.XXXXXXXXXXXXXXXX, beside the target. For a program that runs
+ * with the rights of its owner (setuid) it is a folder, which only the owner may enter,
+ * with the file in it. */
+
+#define ELF_LEFTOVER_INNER "new" /* the file in such a folder */
+
+/* The name for a target called `base`: the same in every run, so that the next run finds it. */
+void elf_leftover_name(char name[NAME_MAX + 1], const char *base);
+/* Another name, if a file that cannot be removed has that name. */
+void elf_leftover_random_name(char name[NAME_MAX + 1]);
+
+/* Whether a name is one of these. */
+bool elf_leftover_is_one(const char *name);
+
+/* Marks the file as in work, for as long as the descriptor is open. */
+void elf_leftover_hold(int fd);
+
+/* Removes `name` from the folder, unless a running gpushare-patch holds it, or it is none of
+ * ours. A file that cannot be removed stays. */
+void elf_leftover_sweep(int folder, const char *name);
+
 struct elf_output {
     const char *target;           /* path that it will have, for messages */
     int folder;                   /* descriptor of the target's folder */
@@ -25,20 +49,20 @@ struct elf_output {
 };
 
 /* Makes a new file in the folder of the entry: without a name if the file system can do that
- * (then a crash before the commit leaves nothing behind), else with a name of leftover.h.
+ * (then a crash before the commit leaves nothing behind), else with a name of a leftover.
  * `target` is the entry's path, for messages; it must outlive output, the entry need not. 0 or
  * -errno. */
 int elf_output_open(struct elf_output *output, const struct elf_entry *entry,
                     const char *target, struct gs_err *err);
 
-/* The same with an existing file (a descriptor of it) as the new file: the entry becomes another
- * name of that file. */
+/* The same with an existing file (a descriptor of it) as the new file: the entry becomes
+ * another name of that file. */
 int elf_output_link(struct elf_output *output, const struct elf_entry *entry,
                     const char *target, int existing, struct gs_err *err);
 
-/* Before the new file gets the rights of another user: makes a folder that only we may enter.
- * There the file gets its name before it takes the target's, so that a crash does not leave such
- * a file where others can run it. 0 or -errno. */
+/* Before the new file gets the rights of another user: makes a folder that only we may
+ * enter. There the file gets its name before it takes the target's, so that a crash does
+ * not leave such a file where others can run it. 0 or -errno. */
 int elf_output_hide(struct elf_output *output, struct gs_err *err);
 
 /* Removes a file that was not committed. Accepts a zeroed struct with its descriptors -1. */

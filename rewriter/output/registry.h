@@ -18,7 +18,7 @@
 #define REWRITER_OUTPUT_REGISTRY_H
 
 #include "common/err.h"
-#include "rewriter/elf/checksum.h"
+#include "rewriter/elf/sums.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -51,8 +51,8 @@ bool elf_registry_has(const char *path);
 /* Takes the path out of the list, if it is there. 0 or a negative errno. Any thread. */
 int elf_registry_forget(const char *path, struct gs_err *err);
 
-/* Reads all entries; ignores files that are none. 0 or a negative errno; must be deinited in any
- * case. */
+/* Reads all entries; ignores files that are none. 0 or a negative errno; must be deinited
+ * in any case. */
 int elf_registry_read(struct elf_registry *registry, struct gs_err *err);
 void elf_registry_deinit(struct elf_registry *registry);
 

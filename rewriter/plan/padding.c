@@ -9,7 +9,7 @@
  * DT_STRSZ. Imports keep their names: the runtime library, first DT_NEEDED of a program, exports
  * them as well. No state, any thread; what is allocated belongs to the plan.
  */
-#include "rewriter/plan/needed.h"
+#include "rewriter/plan/slot.h"
 #include "rewriter/plan/padding.h"
 #include "rewriter/plan/changes.h"
 #include "rewriter/plan/tail.h"

@@ -6,9 +6,7 @@
  * image's source, and none is written. No state, any thread.
  */
 #include "rewriter/plan/imports.h"
-#include "rewriter/plan/init.h"
-#include "rewriter/plan/needed.h"
-#include "rewriter/plan/origin.h"
+#include "rewriter/plan/block.h"
 #include "rewriter/plan/padding.h"
 #include "rewriter/plan/plan.h"
 #include "rewriter/plan/sections.h"

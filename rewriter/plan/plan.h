@@ -59,7 +59,7 @@ struct elf_plan_names {
     uint64_t needed; /* of the runtime library, offset in the new string table */
 };
 
-/* needed.c: the new dynamic table, DT_NULL included */
+/* slot.c: the new dynamic table, DT_NULL included */
 struct elf_plan_dynamic {
     enum elf_dynamic_way way;
     Elf64_Dyn *entries;

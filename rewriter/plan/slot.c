@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slot.c: finds a place for the program header of the new segment.
+ * slot.c: finds places for the program header of the new segment and for the new dynamic entry.
  *
  * Loadable segments must ascend in the table, so the new one follows the last PT_LOAD, whatever
  * slot is used. GNU_STACK, GNU_EH_FRAME, GNU_RELRO and notes with information of their own are
  * never taken. No state, any thread.
  */
+#include "rewriter/plan/slot.h"
 #include "rewriter/plan/block.h"
 #include "rewriter/plan/changes.h"
-#include "rewriter/plan/slot.h"
+#include "rewriter/elf/dynamic.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,8 +25,8 @@ static size_t find_type(const struct elf_image *image, uint32_t type)
     return NOT_FOUND;
 }
 
-/* The PT_NOTE with exactly the range of PT_GNU_PROPERTY: every program that knows the note looks
- * for PT_GNU_PROPERTY first. */
+/* The PT_NOTE with exactly the range of PT_GNU_PROPERTY: every program that knows the note
+ * looks for PT_GNU_PROPERTY first. */
 static size_t find_property_note(const struct elf_image *image)
 {
     size_t found = find_type(image, PT_GNU_PROPERTY);
@@ -146,4 +147,143 @@ int elf_plan_slot_finish(struct elf_plan *plan)
     if (plan->slot.way == ELF_SLOT_END)
         return 0; /* it is part of the tail */
     return elf_plan_change(plan, plan->image->header.e_phoff, plan->slot.segments, bytes);
+}
+
+/* Makes the runtime library the first DT_NEEDED (the second behind a sanitizer's).
+ *
+ * The dynamic section stays where it is, and keeps every entry that a program may look for
+ * in it. Code that reads its own _DYNAMIC (System V's way to the list of loaded objects)
+ * would find a copy that the loader has neither relocated nor filled in. DT_DEBUG is never
+ * taken: debuggers need it, too. */
+
+#define NOT_FOUND SIZE_MAX
+
+static size_t find_entry(const struct elf_image *image, int64_t tag)
+{
+    for (size_t i = 0; i < image->dynamic.count; i++)
+        if (image->dynamic.entries[i].d_tag == tag)
+            return i;
+    return NOT_FOUND;
+}
+
+/* Whether other flags say the same as DT_BIND_NOW. */
+static bool is_repeated(const struct elf_image *image)
+{
+    const Elf64_Dyn *flags = elf_image_dynamic(image, DT_FLAGS);
+
+    return (flags != NULL && (flags->d_un.d_val & DF_BIND_NOW)) ||
+           (image->dynamic.flags_1 & DF_1_NOW);
+}
+
+/* given_up: the entry that the new entry replaces, NOT_FOUND if there is a spare entry. */
+static int choose_entry(struct elf_plan *plan, size_t *given_up, struct gs_err *err)
+{
+    static const struct {
+        enum elf_dynamic_way way;
+        int64_t tag;
+    } ways[] = {{ELF_DYNAMIC_COUNT, DT_RELACOUNT},
+                {ELF_DYNAMIC_NOW, DT_BIND_NOW},
+                {ELF_DYNAMIC_VERSIONS, DT_VERNEEDNUM}};
+    const struct elf_image *image = plan->image;
+
+    *given_up = NOT_FOUND;
+    plan->dynamic.way = ELF_DYNAMIC_SPARE;
+    if (image->dynamic.room - image->dynamic.count >= 2)
+        return 0;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        plan->dynamic.way = ways[i].way;
+        *given_up = find_entry(image, ways[i].tag);
+        if (*given_up != NOT_FOUND && (ways[i].tag != DT_BIND_NOW || is_repeated(image)))
+            return 0;
+    }
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: its dynamic section has no free entry and cannot move, because code "
+                      "may read it at its place; link it again with GNU ld (-fuse-ld=bfd) or "
+                      "with gpushare-cc",
+                      image->source.name);
+}
+
+/* The index at which the new entry is inserted. */
+static size_t find_place(const struct elf_image *image)
+{
+    size_t place = 0;
+
+    for (size_t i = 0; i < image->dynamic.count; i++) {
+        if (image->dynamic.entries[i].d_tag != DT_NEEDED)
+            continue;
+        if (!elf_dynamic_stays_first(
+                elf_image_string(image, image->dynamic.entries[i].d_un.d_val)))
+            return i;
+        place = i + 1;
+    }
+    return place;
+}
+
+int elf_plan_needed(struct elf_plan *plan, struct gs_err *err)
+{
+    const struct elf_image *image = plan->image;
+    size_t given_up, place = find_place(image), n = 0;
+    int ret = choose_entry(plan, &given_up, err);
+
+    if (ret != 0)
+        return ret;
+    plan->dynamic.entries = calloc(image->dynamic.count + 2, sizeof *plan->dynamic.entries);
+    if (plan->dynamic.entries == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i <= image->dynamic.count; i++) {
+        if (i == place)
+            plan->dynamic.entries[n++] =
+                (Elf64_Dyn){.d_tag = DT_NEEDED, .d_un.d_val = plan->names.needed};
+        if (i != given_up && i < image->dynamic.count)
+            plan->dynamic.entries[n++] = image->dynamic.entries[i];
+    }
+    /* with the DT_NULL that calloc made, if the old table has it: bfd omits it if it is to
+     * leave no spare entries, and the loader reads on into zeros */
+    plan->dynamic.count = n < image->dynamic.room ? n + 1 : n;
+    return 0;
+}
+
+/* Gives new addresses to entries that point at parts which move. */
+static void mend_entries(const struct elf_plan *plan)
+{
+    for (size_t i = 0; i < plan->dynamic.count; i++) {
+        Elf64_Dyn *entry = &plan->dynamic.entries[i];
+
+        switch (entry->d_tag) {
+        case DT_STRTAB:
+            entry->d_un.d_ptr = plan->tail.strings.address;
+            break;
+        case DT_STRSZ:
+            entry->d_un.d_val = plan->tail.strings.size;
+            break;
+        case DT_INIT:
+        case DT_HASH:
+        case DT_GNU_HASH:
+        case DT_SYMTAB:
+        case DT_VERSYM:
+        case DT_VERNEED:
+        case DT_VERDEF:
+            entry->d_un.d_ptr = elf_plan_moved(plan, entry->d_un.d_ptr);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* Writes the entries that differ from the table in the file. */
+int elf_plan_needed_finish(struct elf_plan *plan)
+{
+    const struct elf_image *image = plan->image;
+    const Elf64_Dyn *new = plan->dynamic.entries, *old = image->dynamic.entries;
+    size_t first = 0, last = plan->dynamic.count;
+
+    mend_entries(plan);
+    while (first < last && memcmp(&new[first], &old[first], sizeof *new) == 0)
+        first++;
+    while (last > first && memcmp(&new[last - 1], &old[last - 1], sizeof *new) == 0)
+        last--;
+    return elf_plan_change(
+        plan, image->segments[image->dynamic_segment].p_offset + first * sizeof *new,
+        &new[first], (last - first) * sizeof *new);
 }

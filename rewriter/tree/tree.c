@@ -9,9 +9,9 @@
  */
 #include "rewriter/tree/tree.h"
 #include "rewriter/tree/parallel.h"
-#include "rewriter/output/leftover.h"
+#include "rewriter/output/output.h"
 #include "rewriter/tree/manifest.h"
-#include "rewriter/tree/outside.h"
+#include "rewriter/tree/walk.h"
 #include "rewriter/tree/record.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/tree/venv.h"
@@ -50,9 +50,10 @@ static int make_full_path(const struct tree *tree, const char *path, char out[PA
     return 0;
 }
 
-/* Finds a listed file. The manifest was made without following links. A link that was made since
- * may lead to another place in the folder, and `path` is that place then; it may not lead out of
- * the folder. A listed link is looked for in its own folder. 0; 1 if nothing is there. */
+/* Finds a listed file. The manifest was made without following links. A link that was made
+ * since may lead to another place in the folder, and `path` is that place then; it may not
+ * lead out of the folder. A listed link is looked for in its own folder. 0; 1 if nothing is
+ * there. */
 static int find_listed(const struct tree *tree, const struct elf_manifest_entry *entry,
                        char path[PATH_MAX], struct gs_err *err)
 {
@@ -136,8 +137,8 @@ static void say_loaders(const struct tree *tree, const struct elf_paths *program
                 first, count - 1);
 }
 
-/* First pass: finds the files to act on. If there is a library that uses CUDA, then programs that
- * can load plug-ins may load it. */
+/* First pass: finds the files to act on. If there is a library that uses CUDA, then
+ * programs that can load plug-ins may load it. */
 static int choose_files(struct tree *tree)
 {
     struct elf_paths programs = {0};

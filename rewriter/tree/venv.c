@@ -11,8 +11,7 @@
  */
 #include "rewriter/tree/venv.h"
 #include "rewriter/job/act.h"
-#include "rewriter/job/environment.h"
-#include "rewriter/output/leftover.h"
+#include "rewriter/job/location.h"
 #include "rewriter/output/output.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/job/write.h"
@@ -59,9 +58,9 @@ static bool follow_link(const char *link, const char *target, char next[PATH_MAX
                     slash + 1) < PATH_MAX;
 }
 
-/* Follows an interpreter from bin/name to the first link that leads out, and lists that link. It
- * may have any name (pypy3, graalpy, python3.13t): it is the interpreter because python leads to
- * it. The name is listed as well. */
+/* Follows an interpreter from bin/name to the first link that leads out, and lists that
+ * link. It may have any name (pypy3, graalpy, python3.13t): it is the interpreter because
+ * python leads to it. The name is listed as well. */
 static int add_link(const struct elf_root *root, const char *name,
                     struct elf_manifest *manifest)
 {
@@ -137,7 +136,8 @@ static bool is_name(const struct elf_root *root, const struct elf_manifest_entry
            follow_link(link, entry->target, next) && elf_root_below(root, next) != NULL;
 }
 
-/* Whether the file (before it was patched, if it is) is the original that the note describes. */
+/* Whether the file (before it was patched, if it is) is the original that the note
+ * describes. */
 static bool is_original_of(const struct elf_job *job, const struct elf_note *note)
 {
     struct elf_source source = elf_job_original(job);
@@ -308,8 +308,8 @@ static int put_back(const struct elf_entry *entry, const char *link, const char 
     return err->code;
 }
 
-/* Whether the file is the interpreter to which the link led, unpatched: "venv --upgrade" puts it in
- * the place of our copy. */
+/* Whether the file is the interpreter to which the link led, unpatched: "venv --upgrade"
+ * puts it in the place of our copy. */
 static bool is_plain_copy(const struct elf_job *job, const char *interpreter)
 {
     const struct elf_options none = {0};

@@ -15,7 +15,7 @@ struct elf_paths {
 
 struct elf_walk {
     struct elf_paths files;     /* ELF programs and libraries */
-    struct elf_paths leftovers; /* of runs that were killed, see leftover.h */
+    struct elf_paths leftovers; /* of runs that were killed, see output.h */
     struct elf_paths records; /* RECORD of *.dist-info: lists of a wheel's files with hashes */
 };
 
@@ -26,10 +26,19 @@ void elf_paths_deinit(struct elf_paths *paths);
 /* Whether the options exclude this path below the folder, or a folder on the way to it. */
 bool elf_walk_excludes(const struct elf_options *options, const char *below);
 
-/* Looks at everything below the root, follows no links, and leaves out what the options exclude.
- * Full paths, sorted. 0 or a negative errno; walk must be deinited in any case. */
+/* Looks at everything below the root, follows no links, and leaves out what the options
+ * exclude. Full paths, sorted. 0 or a negative errno; walk must be deinited in any case. */
 int elf_walk(struct elf_walk *walk, const struct elf_root *root,
              const struct elf_options *options, struct gs_err *err);
 void elf_walk_deinit(struct elf_walk *walk);
+
+/* What the libraries below a folder bring along from elsewhere, and what no patch of a
+ * library can route. */
+
+/* Names on stderr each library that uses CUDA, whose calls are routed only in a patched
+ * program: a library that these load from outside the root, and a library of these that
+ * imports nothing to route. With --venv the interpreter routes for all of them. */
+void elf_outside_say(const struct elf_root *root, const struct elf_paths *libraries,
+                     const struct elf_options *options);
 
 #endif

@@ -9,7 +9,7 @@
 #include "rewriter/elf/dynamic.h"
 #include "rewriter/elf/names.h"
 #include "rewriter/verify/meaning.h"
-#include "rewriter/plan/origin.h"
+#include "rewriter/plan/imports.h"
 #include "rewriter/elf/reader.h"
 
 #include <errno.h>
@@ -171,7 +171,7 @@ static const char *read_name(const struct elf_image *image, size_t index, Elf64_
     return elf_image_string(image, symbol->st_name);
 }
 
-/* The routed imports have their new names. readback.c shows that nothing else changed. */
+/* The routed imports have their new names. copy.c shows that nothing else changed. */
 static int check_imports(const struct elf_plan *plan, const struct elf_image *new,
                          struct gs_err *err)
 {
@@ -224,7 +224,7 @@ static int check_sections(const struct elf_plan *plan, const struct elf_image *n
     return 0;
 }
 
-/* The undo note must give the original back. readback.c compared everything outside the changes;
+/* The undo note must give the original back. copy.c compared everything outside the changes;
  * this checks the changes. */
 static int check_undo(const struct elf_plan *plan, const struct elf_source *source,
                       struct gs_err *err)

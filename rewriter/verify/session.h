@@ -1,11 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session.h: the new file opened with libelf.
+ * session.h: the new file as libelf reads it, for the parts of the second reader.
  */
 #ifndef REWRITER_VERIFY_SESSION_H
 #define REWRITER_VERIFY_SESSION_H
 
-#include "rewriter/verify/second_parts.h"
+#include "rewriter/plan/plan.h"
+
+#include <gelf.h>
+
+/* One new file, as libelf reads it. */
+struct elf_second {
+    const struct elf_plan *plan;
+    const struct elf_image *new; /* the same file, as our own reader reads it */
+    int fd;
+    Elf64_Phdr *segments; /* by libelf; segment_count */
+    size_t segment_count;
+};
+
+/* A kind of entry, with its fields; the last field has no name. */
+struct elf_kind {
+    const char *name;
+    size_t size; /* bytes */
+    struct {
+        const char *name;
+        size_t at, size;
+    } fields[11];
+};
+
+extern const struct elf_kind elf_kind_header, elf_kind_segment, elf_kind_section,
+    elf_kind_dynamic, elf_kind_symbol, elf_kind_relocation, elf_kind_number, elf_kind_verneed,
+    elf_kind_vernaux, elf_kind_verdef, elf_kind_verdaux, elf_kind_word, elf_kind_byte;
+
+/* Compares an entry as libelf reads it with the expected one; `by` says whose expectation
+ * it is. 0, or -EIO with both answers in err. */
+int elf_second_compare(const struct elf_second *second, const struct elf_kind *kind,
+                       uint64_t index, const void *theirs, const void *ours, const char *by,
+                       struct gs_err *err);
 
 /* Opens the new file with libelf; NULL with err filled. To be ended with elf_end(). */
 Elf *elf_second_begin(const struct elf_second *second, struct gs_err *err);
@@ -13,9 +44,14 @@ Elf *elf_second_begin(const struct elf_second *second, struct gs_err *err);
 /* libelf cannot read a part. Always -EIO, with libelf's reason in err. */
 int elf_second_fail(const struct elf_second *second, const char *what, struct gs_err *err);
 
-/* The file offset of that address by the program headers as libelf reads them, and the number of
- * bytes from there to the end of the segment's file part. 0 or -EIO. */
+/* The file offset of that address by the program headers as libelf reads them, and the
+ * number of bytes from there to the end of the segment's file part. 0 or -EIO. */
 int elf_second_offset(const struct elf_second *second, uint64_t address, uint64_t *offset,
                       uint64_t *rest, struct gs_err *err);
+
+/* Checks DT_VERNEED and DT_VERDEF at these addresses, which libelf gave (0: not there). 0 or a
+ * negative errno. */
+int elf_second_versions(const struct elf_second *second, uint64_t needed, uint64_t defined,
+                        struct gs_err *err);
 
 #endif

@@ -8,8 +8,6 @@
  * read until the session ends. No state, any thread.
  */
 #include "rewriter/elf/names.h"
-#include "rewriter/verify/chains.h"
-#include "rewriter/verify/kinds.h"
 #include "rewriter/verify/session.h"
 #include "rewriter/verify/tables.h"
 

@@ -5,7 +5,7 @@
 #ifndef REWRITER_VERIFY_TABLES_H
 #define REWRITER_VERIFY_TABLES_H
 
-#include "rewriter/verify/second_parts.h"
+#include "rewriter/verify/session.h"
 
 /* Checks the tables of the dynamic linker: dynamic entries, strings, hash tables, symbols,
  * versions, relocations. `segments` are known. 0 or a negative errno. */

@@ -7,9 +7,16 @@
 
 #include "rewriter/plan/plan.h"
 
-/* Lets the system's dynamic loader check the new file (ld.so --verify) if it is for this machine
- * and on a mount from which programs may be mapped (not noexec). 0; -EIO; -ENOEXEC if the loader
- * does not accept the original (old) either. */
+/* Lets the system's dynamic loader check the new file (ld.so --verify) if it is for this
+ * machine and on a mount from which programs may be mapped (not noexec). 0; -EIO; -ENOEXEC
+ * if the loader does not accept the original (old) either. */
 int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_err *err);
+
+/* Reads the new file (fd) with libelf, and checks that libelf's answers agree with our own
+ * reader (new) and with the plan: headers, sections, dynamic entries, strings, hash tables,
+ * symbols, versions, relocations. 0; -EIO if they disagree or libelf cannot read it. Any number
+ * of threads, each with a descriptor of its own. */
+int elf_verify_second(const struct elf_plan *plan, const struct elf_image *new, int fd,
+                      struct gs_err *err);
 
 #endif

@@ -18,7 +18,7 @@
 
 #define NOT_FOUND 500 /* CUDA_ERROR_NOT_FOUND */
 
-/* gpushare-patch knows the file by this text (rewriter/stub_file.c). */
+/* gpushare-patch knows the file by this text (rewriter/undo.c). */
 static const char mark[] = "gpushare-stub-of-a-removed-library";
 
 static const char *const names[] = {

@@ -10,7 +10,7 @@
 #include "rewriter/plan/plan.h"
 #include "rewriter/job/relaid.h"
 #include "rewriter/job/rest.h"
-#include "rewriter/plan/origin.h"
+#include "rewriter/plan/imports.h"
 #include "rewriter/elf/reader.h"
 
 #include <stdlib.h>

@@ -4,7 +4,6 @@
  * is not as planned.
  */
 #include "rewriter/output/copy.h"
-#include "rewriter/output/readback.h"
 
 #include <errno.h>
 #include <fcntl.h>

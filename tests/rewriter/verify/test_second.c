@@ -6,7 +6,7 @@
  * The file is this program itself, patched in a temporary file, and then damaged byte by byte.
  */
 #include "rewriter/output/copy.h"
-#include "rewriter/verify/second.h"
+#include "rewriter/verify/verify.h"
 #include "rewriter/elf/reader.h"
 
 #include <dlfcn.h>
