@@ -5,8 +5,8 @@
 In every committed Markdown page: relative links lead to files, and their #anchors to headings. In the tables of tours
 (rows "`FILE` | `FUNCTION`" of docs/architecture.md) the file has that name in it. In docs/glossary.md every `FILE` is
 there. Every `FUNCTION()` with an underscore and every `FOLDER/FILE.c` (.h, .py, .sh, .def) of a page is in the tree
-(not in NEWS.md, which also names what is gone). The tests that SECURITY.md names are run by ctest. The pictures of README are those of the kept run. Exit status 1 and
-one line for each fault.
+(not in NEWS.md, which also names what is gone). The tests that SECURITY.md names are run by ctest. The pictures of README are those of the kept run.
+The table of constants of docs/scheduling.md has every constant of lockd/sched/, with its value. Exit status 1 and one line for each fault.
 
 --blocks PAGE prints the shell blocks of a page instead, for check_docs.sh: for each its folder ("repository" or "program",
 or "no: REASON"), the line it begins in, and its commands, separated by NUL.
@@ -117,6 +117,40 @@ def check_tests(page, listed):
         yield f"{page.relative_to(ROOT)}: no test was found"
 
 
+CONSTANT = re.compile(r"^#define ([A-Z]\w+)[ \\\n]+([^\n]+?) *(?:/\*.*)?$", re.M)
+# what makes numbers of one kind out of "0.2 s", "1/8", "4 switches": nanoseconds, bytes, the divisor
+UNITS = {"s": 10**9, "ms": 10**6, "MiB": 2**20, "GB/s": 10**9, "ppm": 1, "%": 1}
+NO_CONSTANTS = {"MIB", "GIB", "NS_PER_MS", "PPM", "LOCKD_NEVER", "LOCKD_AUTO", "LEVEL_START"}  # units, marks, an origin
+
+
+def constants_of(folder):
+    """The numbers that its files define, by name; times in nanoseconds."""
+    texts = dict(match.groups() for path in sorted((ROOT / folder).glob("*.[ch]")) for match in CONSTANT.finditer(path.read_text()))
+    values = {}
+    for name, text in texts.items():
+        while re.search(r"[A-Z]\w+", text) and all(each in texts for each in re.findall(r"[A-Z]\w+", text)):
+            text = re.sub(r"[A-Z]\w+", lambda match: f"({texts[match[0]]})", text)
+        text = re.sub(r"(?i)(\d)u?l?l?\b", r"\1", text)
+        if name not in NO_CONSTANTS and re.fullmatch(r"[\d\s()*+<-]+", text):
+            values[name] = eval(text)  # pylint: disable=eval-used
+    return values
+
+
+def check_constants(page, folder):
+    """Each row "| `NAME`, ... | value, ... | reason |" of the page, and each constant of the folder, have the other with the same value."""
+    values, told = constants_of(folder), {}
+    for names, row, reason in re.findall(r"^\| ((?:`[A-Z]\w+`(?:, )?)+) \| ([^|]+) \| ([^|]+) \|$", page.read_text(), re.M):
+        names, row = re.findall(r"\w+", names), row.split(",")
+        for name, text in zip(names, row if len(row) == len(names) else row * len(names)):
+            number, unit = re.fullmatch(r"(?:1/)?([\d.]+) ?(\S*)", text.strip()).groups()
+            told[name] = round(float(number) * (UNITS.get(unit, 1)))
+        if not reason.strip():
+            yield f"{page.relative_to(ROOT)}: no reason for {', '.join(names)}"
+    for name in sorted(values.keys() | told.keys()):
+        if values.get(name) != told.get(name):
+            yield f"{page.relative_to(ROOT)}: {name} is {told.get(name, 'not there')}, in {folder} {values.get(name, 'not there')}"
+
+
 def check_pictures():
     done = subprocess.run([ROOT / "scripts/terminal_svg.py", "--check"], text=True, stderr=subprocess.PIPE, check=False)
     if done.returncode != 0:
@@ -151,6 +185,7 @@ def main():
     faults += check_glossary(ROOT / "docs/glossary.md")
     faults += check_tests(ROOT / "SECURITY.md", listed)
     faults += check_names([page for page in pages if page.name != "NEWS.md"], listed)
+    faults += check_constants(ROOT / "docs/scheduling.md", "lockd/sched")
     faults += check_pictures()
     for fault in faults:
         print(fault)

@@ -85,7 +85,7 @@ void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t no
     device->grace_at = sched_min(device->grace_at, now); /* patience may be shorter */
     if (!sched_member_run(member) || !sched_member_wants(member))
         return;
-    if (member->shortage.at != 0 && now - member->shortage.at < SHORT_REPEAT)
+    if (member->shortage.at != 0 && now - member->shortage.at < REPEAT)
         return;
     member->shortage.at = now;
     sched_measure_short(member, bytes, now);
@@ -96,7 +96,7 @@ void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t no
         return;
     device->space.short_bytes = sched_min(device->space.short_bytes + taken,
                                           sched_min(others, device->measure.total / 2));
-    device->space.short_until = now + SHORT_DECAY;
+    device->space.short_until = now + GRACE;
 }
 
 /* The member has more than it had before in this turn. */
@@ -116,7 +116,7 @@ static void decay_short(struct sched_device *device, uint64_t now)
     if (device->space.short_bytes == 0 || now < device->space.short_until)
         return;
     device->space.short_bytes /= 2;
-    device->space.short_until = now + SHORT_DECAY;
+    device->space.short_until = now + GRACE;
     if (device->space.short_bytes < 2 * MIB)
         device->space.short_bytes = 0;
 }

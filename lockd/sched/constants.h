@@ -22,31 +22,31 @@
 #define IDLE_MIN      (5 * NS_PER_MS)
 #define BURST_SPARE   4 /* a burst may be longer than usual by one part in so many */
 #define IDLE_MAX      (500 * NS_PER_MS)
-#define IDLE_OPEN     (100 * NS_PER_MS)
 #define COMING        4 /* switches, in which one that is to run has come */
 #define SPARE_MOST                                                                             \
     (10000 * NS_PER_MS) /* of the floor's account, that bursts may use up at once */
-#define DEBT_MOST         (5000 * NS_PER_MS)
-#define LOOK_AGAIN        NS_PER_MS       /* at what is just not so yet */
-#define LOOK_PAUSE        (5 * NS_PER_MS) /* between looks at what may be put off for ever */
-#define GRACE             (10000 * NS_PER_MS) /* a turn or a stop without progress */
-#define GRACE_SHORT       (1000 * NS_PER_MS)  /* ... that the driver has no memory for */
-#define SILENT            (1000 * NS_PER_MS)  /* without an echo */
-#define ASK_AGAIN         (2000 * NS_PER_MS)  /* a stuck holder */
-#define SHORT_DECAY       (10000 * NS_PER_MS)
-#define SHORT_FORGET      (300000 * NS_PER_MS)
-#define SHORT_REPEAT      (1000 * NS_PER_MS)
-#define RESTART_WINDOW    (2000 * NS_PER_MS)
-#define RESTART_SETTLE    (300 * NS_PER_MS)
-#define EXTERNAL_CONFIRM  (20 * NS_PER_MS)
-#define EXTERNAL_UNSAID   (1000 * NS_PER_MS)
-#define DEPARTED_WINDOW   (2000 * NS_PER_MS) /* to come back, or for the driver to clear up */
+#define DEBT_MOST   (5000 * NS_PER_MS)
+#define LEVEL_START (1ull << 62) /* room for debts below, a century above */
+
+/* Of the mechanism; docs/scheduling.md has the reasons. */
+#define IDLE_OPEN         (100 * NS_PER_MS)  /* without work, where no turns are taken */
+#define LOOK_AGAIN        NS_PER_MS          /* at what is just not so yet */
+#define LOOK_PAUSE        (5 * NS_PER_MS)    /* between looks at what may be put off for ever */
 #define TELL_PAUSE        (100 * NS_PER_MS)  /* between things told to all that can wait */
-#define RISE_PAUSE        (500 * NS_PER_MS)  /* a capacity that fell rises again */
+#define RISE_PAUSE        (500 * NS_PER_MS)  /* before a capacity that fell rises again */
+#define REPEAT            (1000 * NS_PER_MS) /* between actions on figures that flutter */
+#define SILENT            (1000 * NS_PER_MS) /* without an echo */
+#define ASK_AGAIN         (2000 * NS_PER_MS) /* between questions to a stuck holder */
+#define MOVED_BY          (3000 * NS_PER_MS) /* memory on its way has come by then */
+#define GRACE             (10000 * NS_PER_MS)  /* a turn or a stop without progress */
+#define GRACE_SHORT       (1000 * NS_PER_MS)   /* ... that the driver has no memory for */
+#define SHORT_FORGET      (300000 * NS_PER_MS) /* half of the bytes asked for in vain */
+#define RETURN_WINDOW     (2000 * NS_PER_MS)   /* to come back, or for the driver to clear up */
+#define RESTART_SETTLE    (300 * NS_PER_MS)    /* without a plan, after a restart */
+#define EXTERNAL_CONFIRM  (20 * NS_PER_MS)     /* from a doubt to the question */
 #define SHARE_STEP        (2 * MIB)
 #define CREDIT_STEP       (16 * MIB)
 #define TARGETS_IN_FLIGHT 4
-#define LEVEL_START       (1ull << 62) /* room for debts below, a century above */
 
 static inline uint64_t sched_min(uint64_t a, uint64_t b)
 {

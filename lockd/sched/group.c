@@ -18,9 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A group fits for so long before it is a single gang again ... */
-#define TOGETHER_PAUSE (1000 * NS_PER_MS)
-#define TOGETHER_SPARE 16 /* ... and leaves one part in so many */
+#define TOGETHER_SPARE 16 /* a group that comes together leaves this part of the device */
 
 #define group_of(at, link) lockd_entry(at, struct sched_group, link)
 
@@ -239,11 +237,11 @@ static void decide_group(struct sched_group *group, uint64_t now)
         group->fits_since = LOCKD_NEVER;
     } else if (group->apart) {
         group->fits_since = sched_min(group->fits_since, now);
-        if (now - group->fits_since >= TOGETHER_PAUSE)
+        if (now - group->fits_since >= REPEAT)
             join_group(group, now);
         else
             group->sched->groups_at =
-                sched_min(group->sched->groups_at, group->fits_since + TOGETHER_PAUSE);
+                sched_min(group->sched->groups_at, group->fits_since + REPEAT);
     }
 }
 

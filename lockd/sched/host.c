@@ -129,7 +129,7 @@ void sched_host_report(struct sched_member *member, const struct gs_wire_state *
                        uint64_t now)
 {
     struct sched_client *client = member->client;
-    const bool back = state->target_seq != 0 && now - client->sched->created < RESTART_WINDOW;
+    const bool back = state->target_seq != 0 && now - client->sched->created < RETURN_WINDOW;
     uint64_t demand = 0, off = 0;
 
     lockd_list_each (at, &client->members) {

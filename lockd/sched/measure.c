@@ -42,13 +42,10 @@
 #define ASKED     8                 /* programs at a time */
 #define ASK_PAUSE (250 * NS_PER_MS) /* so that a liar does not keep the others busy */
 
-#define CARD_FRESH     (5000 * NS_PER_MS) /* an older answer of the card does not count */
-#define CARD_PAUSE     (1000 * NS_PER_MS) /* between two questions; */
-#define DOUBT_PAUSE    (250 * NS_PER_MS)  /* ... while there is a contradiction */
-#define DENIALS        2                  /* in a row; a report may be late once */
-#define AGAINST_TENTHS 30                 /* the card's answer to a change has come by then */
-#define JUDGE_TENTHS   3  /* between two reports of free memory that are held against claims */
-#define CARD_ROUNDING  32 /* figures agree up to this part of the device */
+#define CARD_FRESH    (5000 * NS_PER_MS) /* an older answer of the card does not count */
+#define DENIALS       2                  /* in a row; a report may be late once */
+#define JUDGE_TENTHS  3  /* between two reports of free memory that are held against claims */
+#define CARD_ROUNDING 32 /* figures agree up to this part of the device */
 
 static uint64_t departed_bytes(const struct sched_device *device)
 {
@@ -61,11 +58,11 @@ static bool expire_departed(struct sched_device *device, uint64_t now)
     struct sched_departed *gone = &device->measure.departed;
     const uint64_t before = departed_bytes(device);
 
-    for (int i = 0;
-         i < 2 && departed_bytes(device) != 0 && now - gone->since >= DEPARTED_WINDOW; i++) {
+    for (int i = 0; i < 2 && departed_bytes(device) != 0 && now - gone->since >= RETURN_WINDOW;
+         i++) {
         gone->older = gone->recent;
         gone->recent = 0;
-        gone->since += DEPARTED_WINDOW;
+        gone->since += RETURN_WINDOW;
     }
     return departed_bytes(device) != before;
 }
@@ -159,7 +156,7 @@ static bool is_decided(const struct sched_member *member, bool rise, uint64_t no
     if (open->foreign && rise)
         return false;
     return (!open->foreign && open->by != member) || open->alone ||
-           now - open->ask_at >= EXTERNAL_UNSAID;
+           now - open->ask_at >= SILENT;
 }
 
 /* Tenths of a second; two are compared within an hour, or a moment too late. */
@@ -196,7 +193,7 @@ static void compare_with_card(struct sched_member *member, uint64_t least, uint6
         member->verdict.against = 0;
     else if (member->verdict.against == 0)
         member->verdict.against = to_tenths(now);
-    else if ((uint16_t)(to_tenths(now) - member->verdict.against) >= AGAINST_TENTHS)
+    else if ((uint16_t)(to_tenths(now) - member->verdict.against) >= to_tenths(MOVED_BY))
         note_contradiction(member);
 }
 
@@ -271,7 +268,7 @@ static uint64_t time_to_judge(const struct sched_device *device)
     if (!measure->several || measure->card_at != 0)
         return LOCKD_NEVER;
     if (measure->denied != 0)
-        return measure->judge_asked + DOUBT_PAUSE;
+        return measure->judge_asked + ASK_PAUSE;
     return lockd_list_empty(&device->books.stopping) ? LOCKD_NEVER
                                                      : measure->judge_asked + SILENT;
 }
@@ -301,7 +298,7 @@ uint64_t sched_measure_deadline(const struct sched_device *device)
 {
     return sched_min(sched_min(time_to_ask(&device->measure.doubt), time_to_judge(device)),
                      departed_bytes(device) != 0
-                         ? device->measure.departed.since + DEPARTED_WINDOW
+                         ? device->measure.departed.since + RETURN_WINDOW
                          : LOCKD_NEVER);
 }
 
@@ -319,7 +316,7 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
         return;
     open->foreign = device->measure.several;
     open->asked = true;
-    open->again_at = now + EXTERNAL_UNSAID;
+    open->again_at = now + SILENT;
     open->ask_next = now + ASK_PAUSE;
     ask_member(open->by);
     lockd_list_each (at, &device->members) {
@@ -370,7 +367,7 @@ static void bound_external(const struct sched_device *device, uint64_t device_fr
  * come back. */
 static bool is_settling(const struct sched_device *device, uint64_t now)
 {
-    return device->measure.restarted && now - device->sched->created < RESTART_WINDOW;
+    return device->measure.restarted && now - device->sched->created < RETURN_WINDOW;
 }
 
 static void measure_external(struct sched_member *member, uint64_t device_free, uint64_t now)
@@ -646,8 +643,8 @@ uint64_t sched_card_pause(const struct sched *sched, uint64_t now_ns)
         pause = sched_min(pause, !card_answers(device, now_ns) ||
                                          device->measure.card_denies != 0 ||
                                          device->measure.denied != 0
-                                     ? DOUBT_PAUSE
-                                     : CARD_PAUSE);
+                                     ? ASK_PAUSE
+                                     : REPEAT);
     }
     return pause;
 }
@@ -678,7 +675,7 @@ void sched_measure_came(const struct sched_member *member, bool back, uint64_t n
     device->measure.several = has_several_users(device);
     device->measure.external =
         sched_less(device->measure.external, member->sent.given - expected);
-    if (!back || now - device->sched->created >= RESTART_WINDOW)
+    if (!back || now - device->sched->created >= RETURN_WINDOW)
         return;
     device->measure.restarted = true;
     device->measure.doubt.by = NULL;

@@ -19,8 +19,7 @@
 #include "lockd/sched/turns.h"
 
 /* More rounds than any chain of gangs takes; what is left then is looked at a little later. */
-#define ROUNDS 64
-#define LATER  NS_PER_MS
+#define PLAN_ROUNDS 64
 
 /* Capacity or the meaning of needs changed: everybody's share did. */
 static void recount_device(struct sched_device *device, uint64_t now)
@@ -93,8 +92,8 @@ static void plan_devices(struct sched *sched, uint64_t now)
         if (lockd_list_empty(&sched->pending))
             return;
         device = lockd_entry(sched->pending.next, struct sched_device, agenda.pending);
-        if (round == ROUNDS) {
-            device->deadline = now + LATER;
+        if (round == PLAN_ROUNDS) {
+            device->deadline = now + LOOK_AGAIN;
             return;
         }
         lockd_list_remove(&device->agenda.pending);

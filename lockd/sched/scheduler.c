@@ -49,7 +49,7 @@ static uint64_t came_with(const struct sched_device *device, const struct gs_wir
 {
     uint64_t seen = 0;
 
-    if (now - device->sched->created < RESTART_WINDOW)
+    if (now - device->sched->created < RETURN_WINDOW)
         seen = state->device_total;
     else if (device->measure.measured)
         seen = sched_measure_unclaimed(device);
@@ -64,7 +64,7 @@ static void member_adopt(struct sched_member *member, uint64_t now)
 {
     member->sent.flags = GS_TARGET_RUN;
     member->stopped = now;
-    if (now - member->device->sched->created < RESTART_WINDOW && !member->party->turn.held)
+    if (now - member->device->sched->created < RETURN_WINDOW && !member->party->turn.held)
         sched_lease_admit(member->party, false, now);
 }
 

@@ -14,8 +14,6 @@
 
 #include <string.h>
 
-#define EXACT_AFTER (1000 * NS_PER_MS)
-
 void sched_send_echo(struct sched_member *member, uint64_t now)
 {
     uint32_t drop = 0;
@@ -176,9 +174,8 @@ static uint64_t time_to_tell(const struct sched_device *device, uint64_t idle, u
         is_different(most, device->told.capacity, device->measure.total / 64) ||
         is_different(shortfall, device->told.shortfall, device->measure.total / 16))
         return device->told.at + TELL_PAUSE;
-    return most != device->told.capacity || shortfall != device->told.shortfall
-               ? now + EXACT_AFTER
-               : LOCKD_NEVER;
+    return most != device->told.capacity || shortfall != device->told.shortfall ? now + REPEAT
+                                                                                : LOCKD_NEVER;
 }
 
 void sched_send_broadcast(struct sched_device *device, uint64_t now)

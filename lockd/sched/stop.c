@@ -14,12 +14,9 @@
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/together.h"
 
-/* A party that did not come to run in its last turn gets the time of SKIPPED_SWITCHES switches;
+/* A party that did not come to run in its last turn gets the time of COMING switches:
  * but in every SKIPPED_ROUND-th turn as much as any other, since it may be slow to begin. */
-#define SKIPPED_SWITCHES 4
-#define SKIPPED_ROUND    8
-
-#define KNOT_NS (3000 * NS_PER_MS) /* memory that is on its way has come by then */
+#define SKIPPED_ROUND 8
 
 static bool needs_more(const struct sched_party *party)
 {
@@ -163,10 +160,10 @@ static void send_beyond(struct sched_party *party, uint64_t now)
 
     if (party->turn.knotted == 0)
         party->turn.knotted = now;
-    if (now < party->turn.knotted + KNOT_NS || !asked) {
+    if (now < party->turn.knotted + MOVED_BY || !asked) {
         party->device->stop_at =
             sched_min(party->device->stop_at,
-                      sched_max(party->turn.knotted + KNOT_NS, now + GRACE_SHORT));
+                      sched_max(party->turn.knotted + MOVED_BY, now + GRACE_SHORT));
         return;
     }
     lockd_list_each (at, &party->members) {
@@ -231,8 +228,7 @@ static uint64_t patience_ends(const struct sched_party *party)
     if (lacks && party->books.demand > device->space.capacity)
         return progress + GRACE_SHORT;
     if (party->turn.skipped % SKIPPED_ROUND != 0)
-        return progress +
-               sched_clamp(SKIPPED_SWITCHES * sched_device_switch(device), GRACE_SHORT, GRACE);
+        return progress + sched_clamp(COMING * sched_device_switch(device), GRACE_SHORT, GRACE);
     return progress + GRACE;
 }
 

@@ -18,9 +18,9 @@
  * forming one computes at a time: it has the *forming turn*. The others wait, also where their
  * memory would fit. Gangs whose ranks are all there, on devices that are not the same, do not
  * wait for each other. A forming turn ends once the gang has formed, has nothing to do or is
- * gone, and while others wait after TURN_NS of running, or ENTRY_NS without; the gang of a user
+ * gone, and while others wait after FORMING_NS of running, or ENTRY_NS without; the gang of a user
  * whose gangs had none for longest comes next. A gang that cannot stop keeps its turn for
- * LONGEST at most. State: gang->forming, sched->forming.
+ * GANG_MOST at most. State: gang->forming, sched->forming.
  */
 #include "lockd/sched/together.h"
 
@@ -31,12 +31,11 @@
 #define CLOSED_NS (150 * NS_PER_MS)
 #define OPEN_MIN  (20 * NS_PER_MS)
 #define OPEN_MAX  (1000 * NS_PER_MS)
-#define LONGEST   (60000 * NS_PER_MS) /* then it counts as stuck, like any other */
+/* A gang that cannot stop for so long counts as stuck; ranks that have not come are elsewhere. */
+#define GANG_MOST (60000 * NS_PER_MS)
 
-#define FORMING_NS (10000 * NS_PER_MS)
-#define TURN_NS    (10000 * NS_PER_MS)
+#define FORMING_NS (10000 * NS_PER_MS) /* without a change: formed; so long is a turn */
 #define ENTRY_NS   (30000 * NS_PER_MS) /* a forming turn of a gang that does not come to run */
-#define MISSING_NS (60000 * NS_PER_MS) /* then the other ranks are on other machines */
 
 static void touch_gang(struct sched_gang *gang)
 {
@@ -99,7 +98,7 @@ bool sched_together_stop(struct sched_gang *gang, struct sched_device *by, uint6
     if (gang->client_count < 2 || !gang->runs)
         return true;
     count_members(gang, &running, &stopped);
-    if (running == 0 || (closing->by != NULL && now - closing->began >= LONGEST))
+    if (running == 0 || (closing->by != NULL && now - closing->began >= GANG_MOST))
         return true;
     if (closing->by == NULL) {
         *closing = (struct sched_gang_closing){.by = by, .began = now, .open_ns = OPEN_MIN};
@@ -220,7 +219,7 @@ void sched_together_outgrew(struct sched_gang *gang, struct sched *sched, uint64
 static bool is_missing_ranks(const struct sched_gang *gang, uint64_t now)
 {
     return gang->client_count < gang->forming->ranks &&
-           now - gang->forming->came_at < MISSING_NS;
+           now - gang->forming->came_at < GANG_MOST;
 }
 
 /* The gang has places, or may be computing still. stuck: or is in a kernel without an end. */
@@ -384,7 +383,7 @@ static void look_at_turn(struct sched_gang *gang, struct sched *sched, bool sett
     if (!forming->turn)
         return;
     if (forming->until == LOCKD_NEVER && gang->runs && gang->complete != 0)
-        forming->until = now + TURN_NS;
+        forming->until = now + FORMING_NS;
     if (!has && (!is_in_the_running(gang) || forming->over))
         end_turn(gang, sched, now);
     else if (forming->awaited && !forming->over &&
@@ -449,7 +448,7 @@ static bool is_kept_off(const struct sched_gang *gang, const struct sched *sched
 /* An earlier daemon's gangs are still coming back: a gang that has not come may run. */
 static bool is_settling(const struct sched *sched, uint64_t now)
 {
-    if (now - sched->created >= RESTART_WINDOW)
+    if (now - sched->created >= RETURN_WINDOW)
         return false;
     for (const struct lockd_list *at = sched->devices.next; at != &sched->devices;
          at = at->next) {
@@ -495,7 +494,7 @@ static uint64_t next_look_at(const struct sched_gang *gang, uint64_t now)
     if (runs_whole(gang) && forming->left != 0)
         look = now + forming->left;
     if (is_missing_ranks(gang, now))
-        look = sched_min(look, forming->came_at + MISSING_NS);
+        look = sched_min(look, forming->came_at + GANG_MOST);
     if (forming->awaited && !forming->over)
         look = sched_min(look, sched_min(forming->until, forming->begun + ENTRY_NS));
     return look;
@@ -515,7 +514,7 @@ void sched_together_let_next(struct sched *sched, uint64_t now)
         look_at_turn(forming_of(at), sched, settling, now);
     give_turns(sched, settling, now);
     if (settling)
-        sched->forming.at = sched->created + RESTART_WINDOW;
+        sched->forming.at = sched->created + RETURN_WINDOW;
     lockd_list_each (at, &sched->forming.gangs) {
         const uint64_t look = next_look_at(forming_of(at), now);
 
@@ -526,7 +525,7 @@ void sched_together_let_next(struct sched *sched, uint64_t now)
 bool sched_together_is_patient(const struct sched_gang *gang, uint64_t now)
 {
     return gang->client_count > 1 && sched_gang_has_forming_turn(gang) &&
-           !gang->forming->over && now - gang->forming->begun < LONGEST;
+           !gang->forming->over && now - gang->forming->begun < GANG_MOST;
 }
 
 bool sched_together_is_awaited(const struct sched_device *device, bool waits)

@@ -30,7 +30,7 @@
 
 #include <string.h>
 
-#define ROUNDS 8
+#define TURN_ROUNDS 8
 
 /* --- what one party does --- */
 
@@ -511,9 +511,9 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
         int rounds = 0;
 
         while (plan_leases(device, now)) {
-            if (++rounds == ROUNDS) { /* go on a little later */
-                device->revoke.at = sched_min(device->revoke.at, now + NS_PER_MS);
-                device->grace_at = sched_max(device->grace_at, now + NS_PER_MS);
+            if (++rounds == TURN_ROUNDS) { /* go on a little later */
+                device->revoke.at = sched_min(device->revoke.at, now + LOOK_AGAIN);
+                device->grace_at = sched_max(device->grace_at, now + LOOK_AGAIN);
                 break;
             }
         }

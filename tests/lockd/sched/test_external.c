@@ -16,8 +16,7 @@ static void external_must_be_seen_by_two(void **state)
     h->free_bytes = 8 * GIB;
     say_state(h, 1, 0, 0, 0);
     assert_true(device_of(h)->measure.external == 0);
-    pass_time(h,
-              EXTERNAL_UNSAID); /* both are asked then, and have nothing to say of their own */
+    pass_time(h, SILENT); /* both are asked then, and have nothing to say of their own */
     assert_true(device_of(h)->measure.external == 2 * GIB);
     h->free_bytes = 9 * GIB;
     say_state(h, 1, 0, 0, 0);
@@ -115,7 +114,7 @@ static void programs_that_could_not_tell_are_asked_again(void **state)
     pass_time(h, EXTERNAL_CONFIRM);
     assert_true(device_of(h)->measure.external == 0);
     h->client[0].state.device_free = h->free_bytes;
-    pass_time(h, EXTERNAL_UNSAID);
+    pass_time(h, SILENT);
     assert_true(device_of(h)->measure.external == GIB);
 }
 
@@ -146,12 +145,12 @@ static void new_daemon_takes_no_client_for_external(void **state)
     say_state(h, 1, R, 5 * GIB, 5 * GIB);
     say_state(h, 2, R, 3 * GIB, 3 * GIB);
     assert_true(device_of(h)->measure.external == 0);
-    pass_time(h, RESTART_WINDOW);
+    pass_time(h, RETURN_WINDOW);
     assert_true(h->client[0].target.capacity >= 9 * GIB);
     h->free_bytes = GIB;
     say_state(h, 1, R, 5 * GIB, 5 * GIB);
     say_state(h, 2, R, 3 * GIB, 3 * GIB);
-    pass_time(h, EXTERNAL_UNSAID);
+    pass_time(h, SILENT);
     say_state(h, 0, 0, 0, 0);
     assert_true(device_of(h)->measure.external == GIB);
 }
@@ -173,7 +172,7 @@ static void late_comers_bring_their_memory(void **state)
 {
     struct harness *h = *state;
 
-    pass_time(h, 10 * RESTART_WINDOW);
+    pass_time(h, 10 * RETURN_WINDOW);
     h->free_bytes = 0;
     say_state(h, 0, R, 5 * GIB, 5 * GIB);
     assert_true(device_of(h)->measure.external == 5 * GIB);
@@ -271,14 +270,14 @@ static void loses_connection(struct harness *h, int who)
 static void two_run(struct harness *h)
 {
     h->free_bytes = 10 * GIB;
-    pass_time(h, 10 * RESTART_WINDOW);
+    pass_time(h, 10 * RETURN_WINDOW);
     run_with(h, 0, 4 * GIB);
     h->free_bytes = 6 * GIB;
     say_state(h, 0, R, 4 * GIB, 4 * GIB);
     run_with(h, 1, 3 * GIB);
     h->free_bytes = 3 * GIB;
     say_state(h, 1, R, 3 * GIB, 3 * GIB);
-    pass_time(h, 2 * EXTERNAL_UNSAID);
+    pass_time(h, 2 * SILENT);
     assert_int_equal(device_of(h)->measure.external, 0);
 }
 
@@ -324,10 +323,10 @@ static void lost_connection_that_stays_away_is_external(void **state)
     two_run(h);
     loses_connection(h, 0);
     say_state(h, 1, R, 3 * GIB, 3 * GIB);
-    pass_time(h, EXTERNAL_UNSAID);
+    pass_time(h, SILENT);
     say_state(h, 1, R, 3 * GIB, 3 * GIB);
     assert_int_equal(device_of(h)->measure.external, 0);
-    pass_time(h, 2 * DEPARTED_WINDOW + 2 * EXTERNAL_UNSAID);
+    pass_time(h, 2 * RETURN_WINDOW + 2 * SILENT);
     assert_int_equal(device_of(h)->measure.external, 4 * GIB);
     say_state(h, 0, R, 4 * GIB, 4 * GIB); /* it is back at last */
     assert_int_equal(device_of(h)->measure.external, 0);
@@ -350,7 +349,7 @@ static void program_that_ended_hides_nothing_for_long(void **state)
         say_state(h, 0, R, 2 * GIB, 2 * GIB);
         pass_time(h, 500 * MS);
     }
-    pass_time(h, 2 * DEPARTED_WINDOW + 2 * EXTERNAL_UNSAID);
+    pass_time(h, 2 * RETURN_WINDOW + 2 * SILENT);
     assert_int_equal(device_of(h)->measure.external, 2 * GIB);
 }
 

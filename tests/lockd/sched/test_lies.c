@@ -156,7 +156,7 @@ static void lies_resident_of_a_newcomer_counts_as_far_as_it_was_seen(void **stat
     for (int measured = 0; measured < 2; measured++) {
         struct harness *h = *state;
 
-        pass_time(h, RESTART_WINDOW);
+        pass_time(h, RETURN_WINDOW);
         h->free_bytes = measured ? 9 * GIB : UINT64_MAX;
         say_state(h, 0, 0, 0, 0);
         say_state(h, 0, 0, 0, 0);
@@ -336,7 +336,7 @@ static void external_of_two_users_that_agree_counts(void **state)
     say_state(h, 1, 0, 0, 0);
     h->free_bytes = 8 * GIB;
     say_state(h, 0, 0, 0, 0);
-    pass_time(h, 2 * EXTERNAL_UNSAID);
+    pass_time(h, 2 * SILENT);
     assert_true(device_of(h)->measure.external == 2 * GIB);
 }
 

@@ -40,7 +40,7 @@ static void limit_near_the_cards_size_is_no_more_than_there_is(void **state)
     assert_true(device_of(h)->space.capacity == 10 * GIB - (reserve - 4 * SHARE_STEP));
     h->free_bytes = 9 * GIB;
     say_state(h, 0, 0, 0, 0);
-    pass_time(h, EXTERNAL_UNSAID);
+    pass_time(h, SILENT);
     say_state(h, 0, 0, 0, 0);
     assert_true(device_of(h)->space.capacity == 9 * GIB - reserve);
 }
@@ -143,7 +143,7 @@ static void memory_that_cannot_leave_is_nobodys_at_once(void **state)
         pass_time(h, TELL_PAUSE);
         if (!contexts)
             assert_true(h->client[1].target.capacity <= before - stays + external);
-        pass_time(h, EXTERNAL_UNSAID + 300 * MS);
+        pass_time(h, SILENT + 300 * MS);
         assert_true(h->client[1].target.capacity == before - stays);
         assert_int_equal(condition_of(h, 1), GS_CONDITION_DOES_NOT_FIT);
         say_state(h, 1, W, before - stays, 0); /* its last call was refused */

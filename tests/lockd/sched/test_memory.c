@@ -224,7 +224,7 @@ static void driver_short_victims_make_room(void **state)
     assert_true(device_of(h)->space.capacity == 9 * GIB);
     h->client[1].state.short_bytes = 0;
     say_state(h, 1, R, 6 * GIB, 6 * GIB);
-    pass_time(h, 20 * SHORT_DECAY);
+    pass_time(h, 20 * GRACE);
     assert_true(device_of(h)->space.capacity == 10 * GIB);
 }
 

@@ -37,7 +37,7 @@ static void short_alone_is_external_use(void **state)
     runs_short(h);
     assert_true(device_of(h)->measure.external == 0);
     report_moving(h, GS_STATE_SHORT);
-    pass_time(h, EXTERNAL_UNSAID); /* 0 is asked */
+    pass_time(h, SILENT); /* 0 is asked */
     assert_true(device_of(h)->measure.external == GIB - 64 * MIB);
     assert_true(h->client[1].target.capacity <= 9 * GIB + 64 * MIB);
     h->free_bytes = 10 * GIB - 64 * MIB;
@@ -61,7 +61,7 @@ static void short_while_others_move_is_less_external_use(void **state)
     assert_true(device_of(h)->measure.external == 0);
     for (int i = 0; i < 5; i++) {
         report_moving(h, GS_STATE_SHORT);
-        pass_time(h, EXTERNAL_UNSAID);
+        pass_time(h, SILENT);
     }
     assert_true(device_of(h)->measure.external == GIB - 64 * MIB);
 }

@@ -144,7 +144,7 @@ static void foreign_program_that_leaves_while_all_move_is_seen(void **state)
     h->free_bytes = 0;
     for (int i = 0; i < 3; i++) {
         say_state(h, 0, 0, 0, 0);
-        pass_time(h, EXTERNAL_UNSAID + 100 * MS);
+        pass_time(h, SILENT + 100 * MS);
     }
     assert_true(device_of(h)->measure.external == 10 * GIB);
     say_state(h, 0, W | GS_STATE_MOVING, 3 * GIB, 0);
@@ -184,7 +184,7 @@ static void comes_again_and_again_running(struct harness *h, uint64_t resident)
 {
     int ran[HARNESS_CLIENTS], sum = 0;
 
-    pass_time(h, RESTART_WINDOW);
+    pass_time(h, RETURN_WINDOW);
     say_state(h, 0, W, 7 * GIB, 0);
     say_state(h, 1, W, 7 * GIB, 0);
     for (int second = 0; second < 100; second++) {
@@ -212,7 +212,7 @@ static void newcomer_that_runs_and_fits_goes_on(void **state)
 {
     struct harness *h = *state;
 
-    pass_time(h, RESTART_WINDOW);
+    pass_time(h, RETURN_WINDOW);
     run_with(h, 0, 3 * GIB);
     say_state(h, 1, R, 3 * GIB, 3 * GIB); /* its connection was lost */
     assert_true(has_run(h, 1));
