@@ -40,6 +40,9 @@ preset=dev
 [ "$mode" = gpu ] || preset=demo
 build=${GS_BUILD:-build/$preset}
 started=$SECONDS
+show() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+
+show "1. Build gpushare, and prepare a program in two ways"
 if [ -z "${GS_DEMO_NO_BUILD:-}" ]; then
     if [ "$mode" = sim ]; then
         gs_setup --headers demo
@@ -72,7 +75,6 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 die() { echo "demo.sh: $*" >&2; exit 1; }
-show() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 now() { date +%s.%N; }
 minus() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a - b }'; }
 
@@ -180,7 +182,7 @@ show_status() { # PID PID
     sed 's/^/    /' "$work/status.out"
 }
 
-show "The programs: $card"
+echo "    card: $card"
 limited=(env)
 [ -z "$limit" ] || limited=(env "GPUSHARE_DEVICE_LIMIT=$limit")
 [ -z "$limit" ] || echo "    patched programs may use ${limit} of it together (GPUSHARE_DEVICE_LIMIT)"
@@ -192,7 +194,7 @@ gpushare-patch "$work/hog-patched" | sed 's/^/    /'
 echo "    \$ $link"
 "${link_words[@]}" -o "$work/hog-linked"
 
-show "1. Two unpatched copies, each wants 70 % of the card: the second dies"
+show "2. Two unpatched copies, each wants 70 % of the card: the second dies"
 start plain-1 "$work/hog" --share 0.7 --rounds 2 --cpu-ms 1000
 first=$last
 wait_for 60 "the first copy has its memory" grep -q . "$work/plain-1.out"
@@ -206,7 +208,7 @@ ended "$first"
 [ "$status" = 0 ] || die "the first unpatched copy ended with $status"
 echo "    first: $(grep '^ok ' "$work/plain-1.out")"
 
-show "   Alone, then one after the other (patched), to compare with"
+show "3. Two patched copies one after the other and at once, then two linked by ${link%% *} at once"
 before=$(now)
 start solo-1 "${limited[@]}" "$work/hog-patched" "${hog_words[@]}"
 ended "$last"
@@ -219,12 +221,10 @@ ended "$last"
 must_be_right solo-2 $status
 serial=$(minus "$(now)" "$before")
 
-show "2. The same file patched, two copies at once, and gpusharectl status meanwhile"
 two patched "$work/hog-patched" status
 patched=$seconds
 echo "    both right, $((SECONDS - started)) s after ./demo.sh was started"
 
-show "3. Linked by ${link%% *} instead, two copies at once"
 two linked "$work/hog-linked"
 linked=$seconds
 
@@ -243,5 +243,5 @@ row "two at once, linked" "$linked" "$(gib "$work"/linked-?.stats)" "$(stat_of s
 printf '    two at once / one after the other: patched %s, linked %s\n' "$(ratio "$patched")" "$(ratio "$linked")"
 [ "$(stat_of moved_out "$work"/patched-?.stats)" -gt 0 ] || die "nothing was moved out, yet both did not fit"
 [ "$(stat_of moved_out "$work"/linked-?.stats)" -gt 0 ] || die "nothing was moved out, yet both did not fit"
-show "All as it should be. Of two programs that want 0.7 of the card each, the second dies natively; shared, both end in $patched s."
-printf '\033[1m%s\033[0m\n' "One after the other they take $serial s."
+show "All as it should be. Two programs that want 0.7 of the card each: natively the second dies; shared, both end in $patched s;"
+printf '\033[1m%s\033[0m\n' "one after the other, they take $serial s."

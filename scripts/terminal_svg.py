@@ -16,8 +16,8 @@ from xml.sax.saxutils import escape
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUN = ROOT / "docs/results/demo-h200-2026-11-23.txt"
 STATUS = ROOT / "docs/results/status-sim-2026-11-23.txt"
-# what is shown: sections by the beginning of their headings
-SHOWN = ("1.", "2.", "4. What", "5. What", "All as", "One after")
+# what is shown: sections by the beginning of their headings; a kept run may be older than the numbers of the steps
+SHOWN = re.compile(r"\d\. (Two unpatched|The same file|Two patched|What it cost)|All as|one after")
 COLUMNS = 119
 CELL, LINE, TOP, PAD = 7.23, 17, 48, 16
 PROMPT, HEAD, TEXT, BACK, BAR, DIM = "#7ee787", "#ffffff", "#e6edf3", "#161b22", "#30363d", "#8b949e"
@@ -38,7 +38,7 @@ def select_lines(lines):
     shown, inside = [], False
     for line in lines:
         if line and not line.startswith("    "):
-            inside = line.startswith(SHOWN)
+            inside = SHOWN.match(line)
         if inside:
             shown.append(line)
     while shown and not shown[-1]:
@@ -102,7 +102,7 @@ def main():
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     options = parser.parse_args()
     lines = read_run(options.run)
-    title = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("0. The programs:"))
+    title = next(match[1] for line in lines if (match := re.match(r"(?:0\. The programs|    card): (.*)", line)))
     status = STATUS.read_text().splitlines()
     pictures = {"terminal.svg": draw_terminal(select_lines(lines), title, "./demo.sh", COLUMNS),
                 "together.svg": draw_bars(lines, title),
