@@ -243,5 +243,5 @@ row "two at once, linked" "$linked" "$(gib "$work"/linked-?.stats)" "$(stat_of s
 printf '    two at once / one after the other: patched %s, linked %s\n' "$(ratio "$patched")" "$(ratio "$linked")"
 [ "$(stat_of moved_out "$work"/patched-?.stats)" -gt 0 ] || die "nothing was moved out, yet both did not fit"
 [ "$(stat_of moved_out "$work"/linked-?.stats)" -gt 0 ] || die "nothing was moved out, yet both did not fit"
-show "All as it should be. Two programs that want 0.7 of the card each: natively the second dies; shared, both end in $patched s;"
+show "All as it should be. Two programs of 0.7 of the card each: natively the second dies; shared, both end in $patched s;"
 printf '\033[1m%s\033[0m\n' "one after the other, they take $serial s."

@@ -3,6 +3,7 @@
 """gpusharectl doctor against a real daemon, and of a running program.
 
 usage: test_ctl_doctor.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
+import ctypes
 import json
 import os
 import signal
@@ -12,6 +13,15 @@ import unittest
 
 from ctl_case import CTL, CtlCase  # first: it leads to the folders above
 from fake import GIB, PATIENCE, WANT, Program, wait_for
+
+SEIZE, INTERRUPT = 0x4206, 0x4207  # requests of ptrace(2)
+
+
+def trace(request, pid):
+    """This thread is the debugger of the process."""
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.restype = ctypes.c_long
+    return ptrace(request, pid, ctypes.c_void_p(), ctypes.c_void_p())
 
 
 class DoctorTest(CtlCase):
@@ -66,6 +76,22 @@ class DoctorTest(CtlCase):
         os.waitpid(sleeper.pid, os.WUNTRACED)
         _, found = self.findings(str(sleeper.pid), code=1)
         self.assertEqual((found["process.stopped"]["level"], found["process.stopped"]["command"]), ("fail", f"kill -CONT {sleeper.pid}"))
+
+    def test_doctor_names_a_program_in_a_debugger(self):
+        sleeper = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(sleeper.wait)
+        self.addCleanup(sleeper.kill)
+        if trace(SEIZE, sleeper.pid) != 0:
+            self.skipTest("ptrace is not allowed here")
+        _, found = self.findings(str(sleeper.pid), code=1)
+        self.assertEqual(found["process.traced"]["level"], "info")
+        self.assertIn(f"watched by process {os.getpid()} ", found["process.traced"]["text"])
+        self.assertEqual(trace(INTERRUPT, sleeper.pid), 0)
+        os.waitpid(sleeper.pid, 0)
+        _, found = self.findings(str(sleeper.pid), code=1)
+        self.assertEqual(found["process.traced"]["level"], "fail")
+        self.assertIn(f"stopped by process {os.getpid()} ", found["process.traced"]["text"])
+        self.assertIn("debugger", found["process.traced"]["advice"])
 
     def test_doctor_names_background_and_host_memory(self):
         own = str(os.getpid())

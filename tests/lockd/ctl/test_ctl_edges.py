@@ -108,6 +108,13 @@ class EdgesTest(unittest.TestCase):
         with open(path, encoding="utf-8") as file:
             self.assertEqual(file.read(), "precious")
 
+    def test_trace_looks_at_its_file_first(self):
+        for path in (self.daemon.folder, "/nowhere/t.json"):  # a folder, and a file in a folder that is not there
+            trace = subprocess.run([CTL, "--socket", self.daemon.path, "trace", "--seconds", "3600", "-o", path],
+                                   capture_output=True, text=True, timeout=PATIENCE)
+            self.assertEqual(trace.returncode, 1)
+            self.assertIn(f"{path}: cannot write the timeline", trace.stderr)
+
     def test_trace_that_is_refused_leaves_an_older_file_alone(self):
         path = os.path.join(self.daemon.folder, "old.json")
         with open(path, "w", encoding="utf-8") as file:

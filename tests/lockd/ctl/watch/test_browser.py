@@ -52,10 +52,9 @@ class BrowserTest(BuildTest):
         self.assertEqual([piece for piece in pieces if piece not in legend], [])
         for width in (390, 768, 1280, 1920):
             self.browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
-            time.sleep(1.5)  # the page is drawn anew each second
-            self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), width)
+            # the page is drawn anew each second; then states and the newest side of the timeline are visible
             outside = f"[...document.querySelectorAll('.state, #devices svg rect')].filter(e => e.getBoundingClientRect().right > {width} + 1).length"
-            self.assertEqual(self.browser.evaluate(outside), 0, width)  # states and the newest side of the timeline are visible
+            self.browser.wait(f"document.documentElement.scrollWidth <= {width} && {outside} === 0")
             self.assertEqual(len(self.text(".state")), 2)
         # turns pass: each of both is seen at the head of the queue, and what each did is on the timeline
         heads = set()
