@@ -3,12 +3,49 @@
  * allocate.c: see allocate.h. No state: what was given out is known to kubelet alone.
  */
 #include "cluster/allocate.h"
+#include "cluster/cards.h"
+#include "lockd/ctl/ask.h"
+#include "lockd/ctl/ctl.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "cluster/edits.h"
+static unsigned count_tenths(const struct gs_wire_device *device)
+{
+    const uint64_t wanted = device->demand + device->pinned;
+    const uint64_t tenth = device->capacity / 10;
+
+    if (tenth == 0)
+        return wanted != 0 ? 10000 : 0;
+    return wanted / tenth < 10000 ? (unsigned)(wanted / tenth) : 10000;
+}
+
+void load_ask(struct load *load, const struct cards *cards, const struct gs_places *places,
+              struct gs_err *err)
+{
+    struct ctl ctl = {.places = *places, .patience_s = 1};
+    struct ctl_answer answer;
+
+    *load = (struct load){0};
+    memcpy(ctl.path, places->path[0], sizeof ctl.path);
+    if (ctl_ask_status(&ctl, &answer) != 0) {
+        gs_err_set(err, ctl.err.code, "%s", ctl.err.text);
+        return;
+    }
+    for (size_t i = 0; i < answer.device_count; i++) {
+        for (unsigned card = 0; card < cards->count; card++) {
+            const struct gs_wire_device *device = &answer.devices[i];
+
+            if (cards->card[card].has_uuid &&
+                memcmp(cards->card[card].uuid, device->uuid, sizeof device->uuid) == 0)
+                load->tenths[card] = count_tenths(device);
+        }
+    }
+    ctl_answer_deinit(&answer);
+}
 
 #define NAME_SHOWN      100 /* bytes of a peer's name in an error */
 #define CONTAINERS_MOST 256 /* of one request; kubelet asks for one at a time */

@@ -7,9 +7,19 @@
 #define GS_CLUSTER_ALLOCATE_H
 
 #include "cluster/cards.h"
-#include "cluster/load.h"
-#include "cluster/pool.h"
 #include "device_plugin.pb-c.h"
+#include "common/paths.h"
+
+#include <stddef.h>
+
+/* How much of each GPU the programs of this machine want, as gpushare-lockd says. */
+struct load {
+    unsigned tenths[CARDS_MOST]; /* of its capacity that programs want; 0: none, or not known */
+};
+
+/* Asks the daemon, for a second at most. Without one the load is 0, and err says why. */
+void load_ask(struct load *load, const struct cards *cards, const struct gs_places *places,
+              struct gs_err *err);
 
 enum allocate_answer { ALLOCATE_CDI, ALLOCATE_MOUNTS };
 

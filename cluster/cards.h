@@ -7,11 +7,12 @@
 #ifndef GS_CLUSTER_CARDS_H
 #define GS_CLUSTER_CARDS_H
 
+#include "common/err.h"
+#include "device_plugin.pb-c.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-#include "common/err.h"
 
 #define CARDS_MOST     64
 #define CARDS_EACH     100 /* virtual devices of one GPU */
@@ -47,5 +48,27 @@ int cards_find(const struct cards *cards, const char *id, unsigned *card, unsign
 /* Whether another plugin's device of that name is this GPU: its UUID, perhaps with more behind
  * "::". */
 bool cards_is_named(const struct card *card, const char *id);
+
+/* Memory for one answer, freed all at once. */
+struct pool { /* {0}: empty */
+    struct pool_block *blocks;
+};
+
+/* `count` elements of `size` bytes, all zero; NULL: no memory. */
+void *pool_take(struct pool *pool, size_t count, size_t size);
+char *pool_text(struct pool *pool, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void pool_deinit(struct pool *pool);
+
+/* What a container with these GPUs is given, as mounts, device nodes and environment: the
+ * edits of the specification, for kubelets and runtimes that do not know CDI. */
+
+/* Fills in the answer for `count` cards; its memory is the pool's. 0 or -ENOMEM. */
+int edits_fill(const struct cards *cards, const unsigned *chosen, size_t count,
+               struct pool *pool, V1beta1__AllocateAnswer *answer);
+
+/* Edits that mounts cannot say: hooks and groups. */
+bool edits_have_hooks(const struct cards *cards);
+bool edits_have_groups(const struct cards *cards);
 
 #endif

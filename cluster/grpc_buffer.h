@@ -32,4 +32,15 @@ int grpc_buffer_message(const struct grpc_buffer *buffer, const uint8_t **messag
                         size_t *size);
 void grpc_buffer_deinit(struct grpc_buffer *buffer);
 
+/* The text of an error as gRPC sends it, with the bytes that no header may have as %XX. */
+
+#define GRPC_TEXT_SIZE 512 /* bytes, with the zero; a longer text is cut */
+
+/* The number of a status; 2 (unknown), if it is none. */
+unsigned grpc_text_status(const uint8_t *digits, size_t length);
+/* encoded: GRPC_TEXT_SIZE bytes. */
+void grpc_text_encode(const char *text, char *encoded);
+/* text: GRPC_TEXT_SIZE bytes; it becomes valid UTF-8 without control characters. */
+void grpc_text_decode(const uint8_t *encoded, size_t length, char *text);
+
 #endif

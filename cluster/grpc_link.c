@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "cluster/grpc_buffer.h"
-#include "cluster/grpc_text.h"
 #include "lockd/base/list.h"
 
 #define WAITING_MOST                                                                           \

@@ -7,7 +7,7 @@
 #ifndef GS_CLUSTER_GRPC_LINK_H
 #define GS_CLUSTER_GRPC_LINK_H
 
-#include "cluster/grpc_text.h"
+#include "cluster/grpc_buffer.h"
 #include "common/err.h"
 
 #include <stdbool.h>

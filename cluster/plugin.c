@@ -17,11 +17,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "cluster/edits.h"
+#include "cluster/cards.h"
 #include "cluster/health.h"
 #include "cluster/listen.h"
 #include "cluster/registration.h"
-#include "cluster/rival.h"
 #include "cluster/service.h"
 #include "lockd/base/log.h"
 #include "lockd/ctl/ctl.h"

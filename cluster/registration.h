@@ -17,4 +17,13 @@ void registration_lost(struct plugin *plugin);
 /* It is time, or the connection has something to read or write. */
 void registration_run(struct plugin *plugin);
 
+/* Whether another device plugin (NVIDIA's) gives out the same GPUs: pods of both would
+ * share a GPU, and only gpushare's would take turns. */
+
+void rival_init(struct rival *rival);
+/* A socket of that name is in kubelet's folder. */
+void rival_see(struct plugin *plugin, const char *name);
+/* It is time, or the connection has something to read or write. */
+void rival_run(struct plugin *plugin);
+
 #endif

@@ -12,7 +12,6 @@
 SPANK_PLUGIN(gpushare, 1)
 #pragma GCC visibility pop
 
-#include "cluster/slurm/record.h"
 #include "cluster/slurm/share_option.h"
 #include "cluster/slurm/step.h"
 
@@ -107,7 +106,8 @@ static void tell_account(spank_t spank)
                    err.text);
 }
 
-/* After the last task of this node: later, the controller may take the job as finished, and takes no comment any more. */
+/* After the last task of this node: later, the controller may take the job as finished, and
+ * takes no comment any more. */
 int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
 {
     (void)argc;

@@ -5,13 +5,20 @@
 #ifndef GS_CLUSTER_SLURM_STEP_H
 #define GS_CLUSTER_SLURM_STEP_H
 
+#include "cluster/slurm/share_option.h"
+#include "common/err.h"
+
 #include <slurm/spank.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "cluster/slurm/share_option.h"
-#include "common/err.h"
+/* The job's record at the controller. */
+
+#define GS_RECORD_MOST 16384 /* characters that steps may add to a job's AdminComment */
+
+/* Adds the text, which has no newline, to the job's AdminComment. 0 or -errno. */
+int gs_record_add(uint32_t job, const char *text, struct gs_err *err);
 
 #define GS_STEP_GROUP_SIZE 32 /* as in the protocol */
 
@@ -30,7 +37,8 @@ int gs_step_begin(spank_t spank, const struct gs_share_option *option, struct gs
                   struct gs_err *err);
 /* Whether Slurm gave the step shards of a GPU. */
 bool gs_step_has_shards(spank_t spank);
-/* In a task, before it gives up root: mounts the door in a namespace of its own. 0 or -errno. */
+/* In a task, before it gives up root: mounts the door in a namespace of its own. 0 or
+ * -errno. */
 int gs_step_mount(const struct gs_share_config *config, struct gs_err *err);
 /* After the tasks: asks the daemon what they have used, into text. 0 or -errno. */
 int gs_step_account(spank_t spank, const struct gs_share_config *config,
