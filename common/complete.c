@@ -1,12 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * complete.c: reads an unfinished command line by a table of options and prints what may follow. No
+ * complete.c: rows of --help; reads an unfinished command line by a table of options and prints what may follow. No
  * state.
  */
 #include "common/complete.h"
 
 #include <stdio.h>
 #include <string.h>
+
+void gs_help_row(FILE *to, const char *typed, unsigned column, const char *help,
+                 const char *initial)
+{
+    if (strlen(typed) + 1 > column)
+        fprintf(to, "%s\n%*s", typed, (int)column, "");
+    else
+        fprintf(to, "%-*s", (int)column, typed);
+    fputs(help, to);
+    if (initial != NULL && initial[0] != '\0')
+        fprintf(to, " [%s]", initial);
+    putc('\n', to);
+}
 
 bool gs_complete_asked(int argc, char **argv)
 {

@@ -11,6 +11,14 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+
+/* One row of a tool's --help: the words to type, and their effect. */
+
+/* Writes `typed`, then `help` at that column (counted from 0), in the next line if `typed` is
+ * too long. initial: the default, shown in brackets; NULL or "": none. */
+void gs_help_row(FILE *to, const char *typed, unsigned column, const char *help,
+                 const char *initial);
 
 #define GS_COMPLETE_COMMAND  "__complete"
 #define GS_COMPLETE_OPERANDS 16 /* that are remembered */
@@ -33,7 +41,8 @@ struct gs_complete {
 };
 
 bool gs_complete_asked(int argc, char **argv);
-/* Reads argv from `from` to the unfinished word, which is the last. stop: at the first operand. */
+/* Reads argv from `from` to the unfinished word, which is the last. stop: at the first
+ * operand. */
 void gs_complete_read(struct gs_complete *place, const struct gs_complete_option *options,
                       size_t count, bool stop, int from, int argc, char **argv);
 /* Offers a word if it begins as the unfinished word does. help may be NULL. */

@@ -12,9 +12,7 @@
 #include "lockd/move/guard.h"
 #include "lockd/server/server.h"
 #include "lockd/start/config.h"
-#include "lockd/start/detach.h"
 #include "lockd/start/inherited.h"
-#include "lockd/start/notify.h"
 #include "lockd/start/sockets.h"
 
 #include <errno.h>

@@ -4,7 +4,6 @@
  * state.
  */
 #include "common/complete.h"
-#include "common/help.h"
 #include "common/size.h"
 #include "lockd/base/options.h"
 
@@ -173,8 +172,8 @@ int lockd_option_value(const struct lockd_option *option, const char *text, stru
 #define OPTIONS_MAX LOCKD_OPTIONS_MAX
 #define LONG_BASE   256 /* what getopt_long() returns for the first row */
 
-/* The table in the form that getopt_long() expects. letters begins with "+:": getopt_long() then
- * neither reorders the arguments nor prints messages. */
+/* The table in the form that getopt_long() expects. letters begins with "+:": getopt_long()
+ * then neither reorders the arguments nor prints messages. */
 static int make_table(const struct lockd_option *table, struct option *rows, char *letters)
 {
     size_t count = 0;

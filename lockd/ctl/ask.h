@@ -8,6 +8,8 @@
 
 #include "lockd/ctl/ctl.h"
 
+#include <stdint.h>
+
 /* Connects to the daemon; -ENOENT: there is none. The reason of a failure is in ctl->err. */
 int ctl_connect(struct ctl *ctl);
 /* The path at which a daemon of this user would listen, while there is none. */
@@ -35,5 +37,24 @@ void ctl_print_usage(const struct ctl_command *command, FILE *out);
 /* Prints an error in the command line, and the usage line. */
 enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* The bytes that a program moved and the time that it ran, between two answers. */
+
+struct ctl_rate {
+    double out, in; /* bytes a second */
+    double gpu;     /* of the time it ran: 0 to 1 */
+    double calls;   /* a second */
+    uint64_t turns; /* switches that began meanwhile */
+};
+
+/* The number of earlier programs in the answer that look the same: a process with two
+ * connections, or two processes in pid namespaces that we cannot see into. */
+unsigned ctl_twin(const struct ctl_answer *answer, size_t index);
+
+/* The rates of the program at that index of answer, since `before`. elapsed_ns: between the
+ * answers. A program that is new, or whose figures have decreased (another process with the
+ * same id), has no rates yet: all are 0. */
+struct ctl_rate ctl_rate_of(const struct ctl_answer *before, const struct ctl_answer *answer,
+                            size_t index, uint64_t elapsed_ns);
 
 #endif

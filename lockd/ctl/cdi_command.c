@@ -15,7 +15,6 @@
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/cdi_host.h"
 #include "lockd/ctl/cdi_make.h"
-#include "lockd/ctl/cdi_source.h"
 #include "lockd/ctl/ctl.h"
 
 #define VERSION_DEFAULT                                                                        \

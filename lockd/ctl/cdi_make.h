@@ -9,6 +9,13 @@
 
 #include <jansson.h>
 
+/* The specification that NVIDIA's toolkit has made. */
+
+/* Reads NVIDIA's specification (kind nvidia.com/gpu): from that file or, if file is NULL,
+ * from the folders that runtimes read. NULL: there is none (then err is empty), or it
+ * cannot be read. */
+json_t *cdi_source_read(const char *file, struct gs_err *err);
+
 /* The parts to add to the source. */
 struct cdi_place {
     const char *door;    /* the folder of the door, here and in the container */

@@ -7,7 +7,6 @@
 #include "common/complete.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/complete.h"
-#include "lockd/ctl/who.h"
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/setting_table.h"
 

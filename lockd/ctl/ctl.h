@@ -17,7 +17,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Exit codes, those of systemctl(1) where it has such a code: 3 is "not running", 4 "no such unit". */
+/* Exit codes, those of systemctl(1) where it has such a code: 3 is "not running", 4 "no
+ * such unit". */
 enum ctl_exit {
     CTL_OK = 0,
     CTL_FAILED = 1,
@@ -72,7 +73,7 @@ struct ctl_answer {
     struct ctl_outsider
         *outsiders; /* gpus.c: processes on GPUs that the daemon does not know */
     size_t outsider_count;
-    struct ctl_pod *client_pods; /* who.c; NULL: not asked, or no program is in a pod */
+    struct ctl_pod *client_pods; /* words.c; NULL: not asked, or no program is in a pod */
 };
 
 #define CTL_BUSY_UNKNOWN NVML_UNKNOWN

@@ -7,9 +7,7 @@
 #include "lockd/base/text.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/json.h"
-#include "lockd/ctl/rates.h"
-#include "lockd/ctl/who.h"
-#include "lockd/ctl/why.h"
+#include "lockd/ctl/ask.h"
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/figures.h"
 #include "lockd/protocol/names.h"
@@ -165,8 +163,8 @@ static json_t *outsider_json(const struct ctl_outsider *outsider)
                      "busy_percent", number_or_null(outsider->busy));
 }
 
-/* A GPU of the machine, whether programs have used it or not; with the processes on it that are not
- * programs of the daemon. */
+/* A GPU of the machine, whether programs have used it or not; with the processes on it that
+ * are not programs of the daemon. */
 static json_t *gpu_json(const struct ctl_answer *answer, uint32_t index)
 {
     const struct nvml_gpu *gpu = &answer->gpus.gpus[index];

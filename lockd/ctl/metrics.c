@@ -6,8 +6,7 @@
  */
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/metrics.h"
-#include "lockd/ctl/rates.h"
-#include "lockd/ctl/who.h"
+#include "lockd/ctl/ask.h"
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/figures.h"
 
@@ -233,8 +232,8 @@ static void put_program(FILE *out, const struct program *program, const char *mo
     fprintf(out, "%s}", more);
 }
 
-/* The states of a program exclude each other: one series for each, 1 for the present state and 0
- * for the others. */
+/* The states of a program exclude each other: one series for each, 1 for the present state
+ * and 0 for the others. */
 struct states {
     const char *metric, *help, *label;
     uint32_t first, count;

@@ -7,7 +7,7 @@
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/gpus.h"
-#include "lockd/ctl/who.h"
+#include "lockd/ctl/words.h"
 
 #include <errno.h>
 #include <string.h>

@@ -7,7 +7,6 @@
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/status_table.h"
-#include "lockd/ctl/who.h"
 #include "lockd/ctl/words.h"
 
 #include <errno.h>
@@ -23,7 +22,8 @@ struct shown {
     struct ctl_table table;
 };
 
-/* A GPU: its number where NVML knows it, name, UUID, memory; then temperature, power and use. */
+/* A GPU: its number where NVML knows it, name, UUID, memory; then temperature, power and
+ * use. */
 static void print_gpu(const struct shown *shown, const struct nvml_gpu *gpu, const char *name,
                       const char *uuid, uint64_t total)
 {

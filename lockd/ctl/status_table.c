@@ -8,9 +8,7 @@
 #include "lockd/base/text.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/status_table.h"
-#include "lockd/ctl/terminal.h"
-#include "lockd/ctl/who.h"
-#include "lockd/ctl/why.h"
+#include "lockd/ctl/table.h"
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/names.h"
 
@@ -106,8 +104,8 @@ struct ctl_layout ctl_layout_find(void)
                                .colour = ctl_terminal_colour()};
 }
 
-/* Where a column stands, in the order in which narrow terminals do without: the place of the memory
- * first, then what the program does. */
+/* Where a column stands, in the order in which narrow terminals do without: the place of
+ * the memory first, then what the program does. */
 enum rank { ALWAYS, RESIDENT, EXTERNAL, ON_HOST, BUSY, PINNED, ALLOWED, OTHERS };
 
 static int rank_of(const struct lockd_figure *figure)

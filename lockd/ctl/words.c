@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * words.c: the words of gpusharectl's output. No state.
+ * words.c: the words of gpusharectl's output: terms, users, pods, and for whom a program waits.
  */
-#include "common/size.h"
 #include "lockd/ctl/words.h"
-
+#include "common/size.h"
 #include "lockd/protocol/names.h"
+#include "lockd/base/text.h"
 
+#include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 const struct ctl_word ctl_words[] = {
     {"open", "all programs fit and may run at the same time"},
@@ -100,4 +103,162 @@ int ctl_allowed_percent(const struct gs_wire_client *client)
         return CTL_BUSY_UNKNOWN;
     share = (double)client->gpu_ns * 100 / (double)client->connected_ns;
     return share > 100 ? 100 : (int)(share + 0.5);
+}
+
+/* The user, container and pod of a program, as names. Owns a small cache of users' names,
+ * since a directory service may answer slowly and `top` and `serve` ask repeatedly. One
+ * thread. */
+
+#define USERS 64
+
+const char *ctl_user_name(uint32_t uid, char *buffer, size_t size)
+{
+    static struct {
+        bool known;
+        uint32_t uid;
+        char name[64];
+    } users[USERS], *user;
+
+    user = &users[uid % USERS];
+    if (!user->known || user->uid != uid) {
+        const struct passwd *entry = getpwuid(uid);
+
+        if (entry != NULL)
+            snprintf(user->name, sizeof user->name, "%s", entry->pw_name);
+        else
+            snprintf(user->name, sizeof user->name, "%u", uid);
+        lockd_text_clean(user->name, sizeof user->name);
+        user->uid = uid;
+        user->known = true;
+    }
+    snprintf(buffer, size, "%s", user->name);
+    return buffer;
+}
+
+const char *ctl_container_text(const struct gs_wire_client *client, char *buffer)
+{
+    const size_t length = strlen(client->container);
+    const bool is_id = length == 64 && strspn(client->container, "0123456789abcdef") == length;
+
+    snprintf(buffer, CTL_CONTAINER_SIZE, "%.*s", is_id ? 12 : CTL_CONTAINER_SIZE - 1,
+             client->container);
+    return buffer;
+}
+
+static void find_names(const struct gs_wire_client *client, struct ctl_pod *pod)
+{
+    struct pods_name name = {0};
+
+    if (pods_find(NULL, client->pod, &name)) {
+        memcpy(pod->name, name.name, sizeof pod->name);
+        memcpy(pod->space, name.space, sizeof pod->space);
+    }
+    pods_container_find(NULL, client->container, pod->container, sizeof pod->container);
+    lockd_text_clean(pod->name, sizeof pod->name);
+    lockd_text_clean(pod->space, sizeof pod->space);
+    lockd_text_clean(pod->container, sizeof pod->container);
+}
+
+void ctl_pods_look(struct ctl_answer *answer)
+{
+    for (size_t i = 0; i < answer->client_count; i++) {
+        const struct gs_wire_client *client = &answer->clients[i];
+        size_t same = 0;
+
+        if (client->pod[0] == '\0')
+            continue;
+        if (answer->client_pods == NULL)
+            answer->client_pods = calloc(answer->client_count, sizeof *answer->client_pods);
+        if (answer->client_pods == NULL)
+            return;
+        while (same < i && (strcmp(answer->clients[same].pod, client->pod) != 0 ||
+                            strcmp(answer->clients[same].container, client->container) != 0))
+            same++;
+        if (same < i)
+            answer->client_pods[i] = answer->client_pods[same];
+        else
+            find_names(client, &answer->client_pods[i]);
+    }
+}
+
+const struct ctl_pod *ctl_client_pod(const struct ctl_answer *answer, size_t index)
+{
+    static const struct ctl_pod none;
+
+    return answer->client_pods != NULL ? &answer->client_pods[index] : &none;
+}
+
+/* For which program a program waits, why, and for how long at most, as a sentence. */
+
+/* The program for which `client` waits, on the same device; NULL: none, or it has gone. */
+static const struct gs_wire_client *find_other(const struct ctl_answer *answer,
+                                               const struct gs_wire_client *client)
+{
+    for (size_t i = 0; client->waits_for != 0 && i < answer->client_count; i++) {
+        const struct gs_wire_client *other = &answer->clients[i];
+
+        if ((uint64_t)other->pid == client->waits_for &&
+            memcmp(other->uuid, client->uuid, sizeof other->uuid) == 0)
+            return other;
+    }
+    return NULL;
+}
+
+static const char *reason_of(uint64_t why)
+{
+    switch (why) {
+    case GS_WHY_GOES_FIRST:
+        return "its bursts are short, so it is served first; ";
+    case GS_WHY_FLOOR:
+        return "the others are to have their floor first; ";
+    default:
+        return "";
+    }
+}
+
+static void write_about(const struct gs_wire_client *client, const struct gs_wire_client *other,
+                        char *buffer, size_t size)
+{
+    char most[24], place[48] = "";
+
+    if (client->waits_why == GS_WHY_QUEUE && client->queue_place > 1)
+        snprintf(place, sizeof place, "%llu %s before it; ",
+                 (unsigned long long)client->queue_place - 1,
+                 client->queue_place == 2 ? "program comes" : "programs come");
+    if (client->waits_why == GS_WHY_STOPS)
+        snprintf(buffer, size, "waits for %s (pid %d): it was asked to stop", other->name,
+                 other->pid);
+    else if (client->waits_most_ns == UINT64_MAX)
+        snprintf(buffer, size, "waits for %s (pid %d): %s%sits turn has just begun",
+                 other->name, other->pid, place, reason_of(client->waits_why));
+    else
+        snprintf(buffer, size,
+                 "waits for %s (pid %d): %s%sits turn ends in %s at the latest; it has used "
+                 "about %.0f %% of the last minute",
+                 other->name, other->pid, place, reason_of(client->waits_why),
+                 ctl_duration(client->waits_most_ns, most, sizeof most),
+                 (double)other->used_ppm / 1e4);
+}
+
+const char *ctl_why_text(const struct ctl_answer *answer, const struct gs_wire_client *client,
+                         char buffer[CTL_WHY_SIZE])
+{
+    static const char *const alone[GS_WHY_COUNT] = {
+        [GS_WHY_NONE] = "",
+        [GS_WHY_QUEUE] = "waits for its turn",
+        [GS_WHY_ELSEWHERE] = "waits for its turn on another GPU",
+        [GS_WHY_FORMS] = "waits until another job has started",
+        [GS_WHY_TOO_LARGE] =
+            ("waits until no other program has work: it needs more memory than "
+             "it can have beside them"),
+        [GS_WHY_MEMORY] = "has its turn; its memory is on the way",
+    };
+    const struct gs_wire_client *other = find_other(answer, client);
+    const char *text = client->waits_why < GS_WHY_COUNT ? alone[client->waits_why] : NULL;
+
+    if (other != NULL && client->waits_why != GS_WHY_NONE)
+        write_about(client, other, buffer, CTL_WHY_SIZE);
+    else
+        snprintf(buffer, CTL_WHY_SIZE, "%s", text != NULL ? text : alone[GS_WHY_QUEUE]);
+    return buffer;
 }

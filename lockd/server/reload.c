@@ -12,7 +12,7 @@
 #include "lockd/server/quota.h"
 #include "lockd/server/server.h"
 #include "lockd/server/wish.h"
-#include "lockd/start/notify.h"
+#include "lockd/start/inherited.h"
 
 #include <errno.h>
 

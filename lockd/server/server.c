@@ -28,7 +28,7 @@
 #include "lockd/server/targets.h"
 #include "lockd/server/trace.h"
 #include "lockd/server/users.h"
-#include "lockd/start/notify.h"
+#include "lockd/start/inherited.h"
 
 #include <errno.h>
 #include <signal.h>

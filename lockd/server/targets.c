@@ -9,7 +9,7 @@
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 #include "lockd/server/trace.h"
-#include "lockd/start/overcommits.h"
+#include "lockd/start/lines.h"
 
 /* Fills in the part of a target that does not come from the scheduler but from the
  * configuration. */

@@ -6,7 +6,7 @@
 #define GS_LOCKD_SERVER_WISH_H
 
 #include "lockd/protocol/wire.h"
-#include "lockd/start/classes.h"
+#include "lockd/start/lines.h"
 
 #include <stdbool.h>
 
@@ -28,8 +28,8 @@ void lockd_wish_reconsider(struct lockd_connection *connection,
 
 /* Takes a checked message. Ends a connection that has not sent HELLO. */
 void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_wish *wish);
-/* A STATE was taken that tells of more memory than the STATE before: if the program has suspended
- * itself, that memory leaves, too. */
+/* A STATE was taken that tells of more memory than the STATE before: if the program has
+ * suspended itself, that memory leaves, too. */
 void lockd_wish_grown(struct lockd_connection *connection);
 
 #endif

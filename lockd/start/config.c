@@ -8,7 +8,7 @@
 #include "common/fd.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/start/config.h"
-#include "lockd/start/overcommits.h"
+#include "lockd/start/lines.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -9,7 +9,7 @@
 #include "lockd/base/log.h"
 #include "lockd/protocol/setting_table.h"
 #include "lockd/sched/scheduler.h"
-#include "lockd/start/classes.h"
+#include "lockd/start/lines.h"
 
 #include <stddef.h>
 #include <sys/types.h>

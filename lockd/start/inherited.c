@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inherited.c: resets the attributes that exec(2) keeps. No state. A step that is not permitted is
+ * inherited.c: resets the attributes that exec(2) keeps, and takes a process into the background. No state. A step that is not permitted is
  * left out without a message: the daemon then serves as well as it can.
  *
  * The cgroup stays as it is. An ordinary user's process cannot leave it, and on systemd's
  * machines root's must not (only the manager moves processes that it did not delegate).
  */
-#include "common/fd.h"
 #include "lockd/start/inherited.h"
-
+#include "common/fd.h"
 #include "lockd/base/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define OOM_STEP   50
@@ -79,7 +82,8 @@ static void reset_scheduling(void)
     syscall(SYS_ioprio_set, WHO, 0, 0);
 }
 
-/* A process without privileges can lower it to the least value that a privileged process has set. */
+/* A process without privileges can lower it to the least value that a privileged process
+ * has set. */
 static void reset_oom_score(void)
 {
     GS_CLOSE_FD int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
@@ -119,4 +123,80 @@ uint64_t lockd_inherited_descriptors(int32_t pid)
     struct rlimit limit;
 
     return pid > 0 && prlimit(pid, RLIMIT_NOFILE, NULL, &limit) == 0 ? limit.rlim_max : 0;
+}
+
+/* Takes a process into the background. */
+
+static bool is_kept_descriptor(const struct lockd_sockets *sockets, int fd)
+{
+    for (unsigned i = 0; i < sockets->count; i++)
+        if (fd == sockets->spot[i].listener || fd == sockets->spot[i].lock_fd)
+            return true;
+    return fd <= STDERR_FILENO;
+}
+
+static void close_inherited(const struct lockd_sockets *sockets)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    const struct dirent *entry;
+
+    if (folder == NULL)
+        return;
+    while ((entry = readdir(folder)) != NULL) {
+        const int fd = (int)strtol(entry->d_name, NULL, 10);
+
+        if (entry->d_name[0] != '.' && fd != dirfd(folder) && !is_kept_descriptor(sockets, fd))
+            close(fd);
+    }
+    closedir(folder);
+}
+
+int lockd_detach(const struct lockd_sockets *sockets, struct gs_err *err)
+{
+    const pid_t pid = fork();
+    int null;
+
+    if (pid < 0)
+        return gs_err_errno(err, -errno, "fork");
+    if (pid > 0)
+        _exit(0);
+    if (setsid() < 0 || chdir("/") != 0)
+        return gs_err_errno(err, -errno, "setsid, chdir");
+    close_inherited(sockets);
+    unsetenv("NOTIFY_SOCKET"); /* of the service that started this process, perhaps: not ours */
+    unsetenv("WATCHDOG_USEC");
+    null = open("/dev/null", O_RDWR);
+    if (null < 0)
+        return gs_err_errno(err, -errno, "/dev/null");
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (null != fd && dup2(null, fd) < 0)
+            return gs_err_errno(err, -errno, "dup2");
+    }
+    if (null > STDERR_FILENO)
+        close(null);
+    return 0;
+}
+
+/* Sd_notify(3) without systemd's library. */
+
+void lockd_notify(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    GS_CLOSE_FD int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t length;
+
+    if (fd < 0 || path == NULL || (path[0] != '/' && path[0] != '@'))
+        return;
+    length = strlen(path);
+    if (length >= sizeof address.sun_path)
+        return;
+    memcpy(address.sun_path, path, length);
+    if (path[0] == '@')
+        address.sun_path[0] = '\0';
+    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT,
+               (struct sockaddr *)&address,
+               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
+        lockd_log(LOCKD_LOG_WARNING, "NOTIFY_SOCKET %s: %s was lost: %s", path, state,
+                  errno == EAGAIN ? "nobody reads it" : strerror(errno));
 }

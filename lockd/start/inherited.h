@@ -6,6 +6,9 @@
 #ifndef GS_LOCKD_START_INHERITED_H
 #define GS_LOCKD_START_INHERITED_H
 
+#include "common/err.h"
+#include "lockd/start/sockets.h"
+
 #include <stdint.h>
 
 #define LOCKD_DESCRIPTORS_MAX 65536u /* the daemon asks for no more */
@@ -13,13 +16,25 @@
 /* Signals: none blocked, none ignored. For every daemon. */
 void lockd_inherited_signals(void);
 
-/* The other attributes, for a daemon that goes to the background: umask, groups of root, limits,
- * nice value, scheduling policy, processors, I/O priority and OOM score, as far as the process
- * may change them. The administrator sets those of a service, which keeps them. */
+/* The other attributes, for a daemon that goes to the background: umask, groups of root,
+ * limits, nice value, scheduling policy, processors, I/O priority and OOM score, as far as
+ * the process may change them. The administrator sets those of a service, which keeps them. */
 void lockd_inherited_drop(void);
 
 /* The number of descriptors to which a process may raise its limit; 0: not known, since it is
  * another user's. */
 uint64_t lockd_inherited_descriptors(int32_t pid);
+
+/* Takes the daemon into the background. */
+
+/* Goes to the background. The caller's process ends with 0 once the daemon listens; the daemon
+ * has a session of its own, / as its folder, no inherited descriptors and no terminal. 0 in the
+ * daemon, or -errno. */
+int lockd_detach(const struct lockd_sockets *sockets, struct gs_err *err);
+
+/* Tells systemd the state of the daemon. */
+
+/* Sends one datagram to NOTIFY_SOCKET, if that is set: sd_notify(3). */
+void lockd_notify(const char *state);
 
 #endif

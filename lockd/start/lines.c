@@ -4,7 +4,7 @@
  * systemd units. Users are looked up when the line is read. No state but the caller's list.
  */
 #include "lockd/start/lines.h"
-
+#include "lockd/start/config.h"
 #include "lockd/protocol/setting_table.h"
 
 #include <ctype.h>
@@ -78,7 +78,8 @@ static int take_line(struct lockd_lines *lines, const char *section, const char 
     return 0;
 }
 
-/* The last place of the unit's name in the first `length` bytes of the path; 0: there is none. */
+/* The last place of the unit's name in the first `length` bytes of the path; 0: there is
+ * none. */
 static size_t find_unit(const char *units, size_t length, const char *unit)
 {
     size_t found = 0;
@@ -119,4 +120,96 @@ const struct lockd_line *lockd_lines_find(const struct lockd_lines *lines, uid_t
         }
     }
     return line;
+}
+
+/* The memory beyond the card that the configuration allows the programs of a user or
+ * systemd unit. */
+
+int lockd_overcommits_take(struct lockd_lines *overcommits, const char *name, const char *value,
+                           struct gs_err *err)
+{
+    return lockd_lines_read(overcommits, "overcommit", "overcommit", name, value, err);
+}
+
+uint64_t lockd_overcommits_of(const struct lockd_config *config, uid_t uid, const char *units)
+{
+    const struct lockd_line *line =
+        lockd_lines_find(&config->overcommits, uid, units, strlen(units));
+
+    return line != NULL ? line->value : config->set.overcommit;
+}
+
+/* The classes that the configuration gives to the programs of users and systemd units. */
+
+#define CONTAINER_DIGITS 64 /* of a container's id, in the name of its control group */
+
+int lockd_classes_take(struct lockd_lines *classes, const char *name, const char *value,
+                       struct gs_err *err)
+{
+    return lockd_lines_read(classes, "classes", "class", name, value, err);
+}
+
+/* Whether the user names the control groups inside its own: below the user's own systemd, or in
+ * a container. */
+static bool is_the_users(const char *part, size_t length)
+{
+    size_t digits = 0;
+
+    if (length > strlen("user@.service") && strncmp(part, "user@", 5) == 0)
+        return true;
+    for (size_t i = 0; i < length && digits < CONTAINER_DIGITS; i++)
+        digits = isxdigit((unsigned char)part[i]) ? digits + 1 : 0;
+    return digits == CONTAINER_DIGITS;
+}
+
+/* The length of the part of the path that the machine's systemd or a container's runtime has
+ * named. */
+static size_t named_by_machine(const char *units)
+{
+    for (const char *at = units; *at != '\0';) {
+        size_t length;
+
+        at += strspn(at, "/");
+        length = strcspn(at, "/");
+        if (is_the_users(at, length))
+            return (size_t)(at - units) + length;
+        at += length;
+    }
+    return strlen(units);
+}
+
+/* The rank of a class: how much it may get before others. */
+static int rank_class(enum gs_wire_class class)
+{
+    switch (class) {
+    case GS_CLASS_BACKGROUND:
+        return 0;
+    case GS_CLASS_BATCH:
+        return 1;
+    case GS_CLASS_INTERACTIVE:
+        return 3;
+    default:
+        return 2; /* it may be found to be interactive */
+    }
+}
+
+static enum gs_wire_class lower_class(enum gs_wire_class one, enum gs_wire_class other)
+{
+    return rank_class(other) < rank_class(one) ? other : one;
+}
+
+enum gs_wire_class lockd_classes_grant(const struct lockd_lines *classes, uid_t uid,
+                                       const char *units, enum gs_wire_class asked)
+{
+    const struct lockd_line *given =
+                                lockd_lines_find(classes, uid, units, named_by_machine(units)),
+                            *named = lockd_lines_find(classes, uid, units, strlen(units));
+    enum gs_wire_class class;
+
+    if (named == NULL)
+        return asked;
+    class = (enum gs_wire_class)named->value;
+    if (given != NULL)
+        class = lower_class((enum gs_wire_class)given->value, class);
+    return asked == GS_CLASS_AUTO ? class : lower_class(class, asked);
 }

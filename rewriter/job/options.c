@@ -6,7 +6,6 @@
  */
 #include "rewriter/job/options.h"
 #include "common/complete.h"
-#include "common/help.h"
 
 #include <errno.h>
 #include <getopt.h>

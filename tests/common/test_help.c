@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_help.c: where the rows of --help have their columns (common/help.c).
+ * test_help.c: where the rows of --help have their columns (common/complete.c).
  */
-#include "common/help.h"
+#include "common/complete.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

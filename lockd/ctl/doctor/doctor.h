@@ -40,4 +40,26 @@ struct doctor {
     bool full; /* the last finding had no room */
 };
 
+/* Adds a finding; advice may be NULL. */
+void doctor_add(struct doctor *doctor, const char *check, enum doctor_level level,
+                const char *advice, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Adds a command to paste to the last finding. */
+void doctor_command(struct doctor *doctor, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Quotes a path for a shell. Returns buffer. */
+#define DOCTOR_QUOTED (4 * 4096 + 8)
+const char *doctor_quote(const char *path, char *buffer);
+
+/* Runs another tool of gpushare. */
+
+/* The path of a tool beside this program, else its name, to be found on the PATH. Returns
+ * buffer. */
+const char *doctor_tool_find(const char *name, char *buffer, size_t size);
+/* Runs a tool and reads the beginning of its output to that stream. Returns its exit code, or
+ * -errno. */
+int doctor_tool_run(char *const argv[], int stream, char *text, size_t size);
+
 #endif

@@ -5,15 +5,11 @@
  */
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/doctor/doctor.h"
-#include "lockd/ctl/doctor/doctor_config.h"
-#include "lockd/ctl/doctor/doctor_container.h"
 #include "lockd/ctl/doctor/doctor_daemon.h"
 #include "lockd/ctl/doctor/doctor_environment.h"
 #include "lockd/ctl/doctor/doctor_file.h"
-#include "lockd/ctl/doctor/doctor_libraries.h"
 #include "lockd/ctl/doctor/doctor_process.h"
 #include "lockd/ctl/doctor/doctor_system.h"
-#include "lockd/ctl/doctor/doctor_wheel.h"
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/program.h"
 

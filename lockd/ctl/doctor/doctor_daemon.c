@@ -7,8 +7,7 @@
 #include "common/size.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/doctor/doctor_daemon.h"
-#include "lockd/ctl/doctor/findings.h"
-#include "lockd/ctl/why.h"
+#include "lockd/ctl/doctor/doctor.h"
 #include "lockd/ctl/words.h"
 
 #include <errno.h>

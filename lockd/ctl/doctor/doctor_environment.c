@@ -2,14 +2,79 @@
  *
  * doctor_environment.c: checks variables of a program that prevent or change sharing. No state.
  */
-#include "lockd/ctl/doctor/doctor_config.h"
 #include "lockd/ctl/doctor/doctor_environment.h"
-#include "lockd/ctl/doctor/findings.h"
+#include "lockd/ctl/doctor/doctor.h"
+#include "common/paths.h"
+#include "lockd/protocol/setting_table.h"
+#include "lockd/ctl/doctor/doctor_file.h"
 
+#include <glob.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* Checks the configuration files, by running the daemon, and the class that a program's
+ * environment names. */
+
+#define USAGE 2 /* gpushare-lockd's exit code for an error in its files */
+
+void doctor_config(struct doctor *doctor)
+{
+    char tool[600], check[] = "--check", said[512];
+    char *argv[] = {tool, check, NULL};
+    char *text = said;
+
+    doctor_tool_find("gpushare-lockd", tool, sizeof tool);
+    switch (doctor_tool_run(argv, STDERR_FILENO, said, sizeof said)) {
+    case 0:
+        doctor_add(doctor, "config.check", DOCTOR_OK, NULL,
+                   "the configuration files have no error");
+        break;
+    case USAGE:
+        text[strcspn(text, "\n")] = '\0';
+        if (strncmp(text, "gpushare-lockd: ", 16) == 0)
+            text += 16;
+        doctor_add(doctor, "config.check", DOCTOR_FAIL,
+                   "correct that line: with it no daemon starts, and a running one keeps its "
+                   "old settings",
+                   "%.300s", text);
+        doctor_command(doctor, "sudo \"${EDITOR:-vi}\" %.*s", (int)strcspn(text, ":"), text);
+        break;
+    default:
+        doctor_add(doctor, "config.check", DOCTOR_WARN,
+                   "gpushare is not installed completely: no program can start the daemon",
+                   "gpushare-lockd was not found beside gpusharectl or on the PATH");
+        doctor_command(doctor, "command -v gpushare-lockd gpusharectl gpushare-patch");
+    }
+}
+
+void doctor_class(struct doctor *doctor, const char *value, const char *whose)
+{
+    const struct lockd_setting *row = lockd_setting_find("class");
+    uint64_t place = 0;
+    struct lockd_option option;
+    struct gs_err err = {0};
+
+    if (value == NULL || value[0] == '\0' || row == NULL)
+        return;
+    option = lockd_setting_option(row, &place);
+    if (lockd_option_value(&option, value, &err) == 0) {
+        doctor_add(doctor, "environment.class", DOCTOR_INFO, NULL, "GPUSHARE_CLASS=%.40s in %s",
+                   value, whose);
+        return;
+    }
+    doctor_add(doctor, "environment.class", DOCTOR_WARN,
+               "until a class is set, the program's behaviour decides it",
+               "GPUSHARE_CLASS=%.40s in %s is ignored: it is not one of %s", value, whose,
+               row->argument);
+    if (doctor->pid != 0)
+        doctor_command(doctor, "gpusharectl set class %d interactive", (int)doctor->pid);
+    else
+        doctor_command(doctor, "unset GPUSHARE_CLASS");
+}
 
 const char *doctor_variable(const char *environment, size_t size, const char *name)
 {
@@ -107,4 +172,68 @@ void doctor_environment(struct doctor *doctor, const char *environment, size_t s
     doctor_class(doctor, doctor_variable(environment, size, "GPUSHARE_CLASS"), whose);
     look_at_devices(doctor, doctor_variable(environment, size, "CUDA_VISIBLE_DEVICES"), whose);
     look_at_mps(doctor, doctor_variable(environment, size, "CUDA_MPS_PIPE_DIRECTORY"));
+}
+
+/* Checks a Python environment in which pip has installed gpushare. The package alone
+ * changes nothing: the interpreter must be prepared as well, and must be restored before
+ * the package is removed. */
+
+/* The environment in which this program is installed, else the active environment. False:
+ * there is none. */
+static bool find_environment(char folder[PATH_MAX])
+{
+    const char *active = getenv("VIRTUAL_ENV");
+    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+    char config[PATH_MAX + 16], *slash;
+
+    folder[length > 0 ? length : 0] = '\0';
+    while ((slash = strrchr(folder, '/')) != NULL) {
+        *slash = '\0';
+        snprintf(config, sizeof config, "%s/pyvenv.cfg", folder);
+        if (access(config, F_OK) == 0)
+            return true;
+    }
+    return active != NULL && active[0] == '/' &&
+           snprintf(folder, PATH_MAX, "%s", active) < PATH_MAX;
+}
+
+static bool has_package(const char *folder)
+{
+    char pattern[PATH_MAX + 64];
+    glob_t found = {0};
+    bool has;
+
+    snprintf(pattern, sizeof pattern,
+             "%s/lib/python3*/site-packages/gpushare_patch/__init__.py", folder);
+    has = glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc != 0;
+    globfree(&found);
+    return has;
+}
+
+void doctor_wheel(struct doctor *doctor)
+{
+    char folder[PATH_MAX], python[PATH_MAX + 16], quoted[DOCTOR_QUOTED];
+    enum doctor_patched patched;
+
+    if (!find_environment(folder))
+        return;
+    snprintf(python, sizeof python, "%s/bin/python3", folder);
+    patched = doctor_patched(python);
+    if (patched == DOCTOR_PATCHED) {
+        doctor_add(doctor, "wheel.enabled", DOCTOR_OK, NULL,
+                   "the Python environment %s is prepared", folder);
+    } else if (patched == DOCTOR_ORPHANED) {
+        doctor_add(doctor, "wheel.enabled", DOCTOR_FAIL,
+                   "restore it, or install gpushare again",
+                   "the Python environment %s is prepared, but its gpushare was removed: its "
+                   "interpreter does not start",
+                   folder);
+        doctor_command(doctor, "gpushare-patch --restore %s", doctor_quote(python, quoted));
+    } else if (has_package(folder)) {
+        doctor_add(doctor, "wheel.enabled", DOCTOR_WARN,
+                   "enable it once, then restart programs that are already running",
+                   "gpushare is installed in the Python environment %s, but not enabled there",
+                   folder);
+        doctor_command(doctor, "%s -m gpushare_patch enable", doctor_quote(python, quoted));
+    }
 }

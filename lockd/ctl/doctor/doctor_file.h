@@ -7,6 +7,11 @@
 
 #include "lockd/ctl/doctor/doctor.h"
 
+/* Checks the libraries of a program. */
+
+/* Libraries that a file needs and that are not found. */
+void doctor_libraries(struct doctor *doctor, const char *file);
+
 /* Whether a program is prepared, and whether it can be. path: the file to read; name: for the
  * messages. */
 void doctor_file(struct doctor *doctor, const char *path, const char *name);

@@ -4,12 +4,11 @@
  * read (of another user's process) is reported, not guessed.
  */
 #include "common/fd.h"
-#include "lockd/ctl/doctor/doctor_container.h"
 #include "lockd/ctl/doctor/doctor_environment.h"
 #include "lockd/ctl/doctor/doctor_file.h"
 #include "lockd/ctl/doctor/doctor_process.h"
 #include "lockd/ctl/doctor/doctor_system.h"
-#include "lockd/ctl/doctor/findings.h"
+#include "lockd/ctl/doctor/doctor.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -16,4 +16,13 @@ bool doctor_is_stub(const char *path);
     "export LD_LIBRARY_PATH=$(tr : '\\n' <<<\"$LD_LIBRARY_PATH\" | grep -v stubs | paste "     \
     "-sd:)"
 
+/* Checks programs in containers. */
+
+/* The specification for container runtimes. */
+void doctor_containers(struct doctor *doctor);
+/* Whether the process lives in a container. */
+bool doctor_is_contained(const struct doctor *doctor);
+/* Whether the process sees the daemon there. */
+void doctor_namespaces(struct doctor *doctor);
+
 #endif

@@ -12,7 +12,6 @@
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/watch/history.h"
 #include "lockd/ctl/watch/http.h"
-#include "lockd/ctl/who.h"
 #include "lockd/ctl/words.h"
 
 #include <ctype.h>
@@ -204,8 +203,8 @@ static void ask_daemon(struct serve *serve)
     serve->answered = ctl_now();
 }
 
-/* Prometheus stamps figures with the time of its request, so figures that are a second old would
- * make rates wrong. */
+/* Prometheus stamps figures with the time of its request, so figures that are a second old
+ * would make rates wrong. */
 static const struct ctl_answer *fresh_answer(struct serve *serve)
 {
     if (ctl_now() - serve->answered > FRESH_NS)

@@ -8,7 +8,7 @@
 
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/program.h"
-#include "lockd/ctl/rates.h"
+#include "lockd/ctl/ask.h"
 #include "lockd/ctl/table.h"
 
 #define TOP_DEVICES 32  /* devices with a history */
@@ -65,7 +65,7 @@ struct top_view {
     uint32_t uid; /* the user whose programs are shown, if filtered */
 };
 
-/* The line that keys act on (top_lines.c). */
+/* The line that keys act on (top_table.c). */
 struct top_chosen {
     int32_t pid; /* 0: the first line */
     uint8_t uuid[16];

@@ -8,14 +8,11 @@
 #include "lockd/base/text.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/status_table.h"
-#include "lockd/ctl/terminal.h"
+#include "lockd/ctl/table.h"
 #include "lockd/ctl/watch/top_draw.h"
-#include "lockd/ctl/watch/top_graph.h"
 #include "lockd/ctl/watch/top_keys.h"
-#include "lockd/ctl/watch/top_lines.h"
 #include "lockd/ctl/watch/top_look.h"
 #include "lockd/ctl/watch/top_table.h"
-#include "lockd/ctl/who.h"
 #include "lockd/ctl/words.h"
 
 #include <ncurses.h>

@@ -5,7 +5,6 @@
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/watch/top_look.h"
-#include "lockd/ctl/who.h"
 #include "lockd/ctl/words.h"
 
 #include <stdlib.h>

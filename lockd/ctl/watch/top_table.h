@@ -7,10 +7,35 @@
 
 #include "lockd/ctl/watch/top.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
-/* Fills top->table: a row for each of top->lines, then one for each outsider; for so many columns
- * of the terminal. False: no memory. */
+/* The programs of a device that are shown, and their order. */
+
+/* The name of an order, for the footer. */
+const char *top_lines_order(enum top_order order);
+/* Makes the lines of all programs that are shown, device by device. False: no memory. */
+bool top_lines_fill(struct top *top);
+/* The line that keys act on: the program that was chosen, else the first; NULL: there is
+ * none. */
+const struct top_line *top_lines_chosen(const struct top *top);
+/* Chooses the line so many lines below (negative: above), within the existing lines. */
+void top_lines_move(struct top *top, int by);
+
+/* A history as a line of bars, and memory as a bar, in characters. */
+
+/* Draws values from 0 to 1, one column each; below 0: unknown, a blank. Uses block elements if
+ * the locale is UTF-8, else ASCII. size: of buffer, at least 3 bytes a column and 1. Returns
+ * buffer. */
+const char *top_graph_line(const double *values, size_t columns, char *buffer, size_t size);
+
+/* "[######+++---.....]": of `total`: on the card, pinned there, on the host (what does not fit
+ * into the bar is cut). buffer: width + 3 bytes. */
+const char *top_graph_bar(uint64_t resident, uint64_t pinned, uint64_t host, uint64_t total,
+                          int width, char *buffer);
+
+/* Fills top->table: a row for each of top->lines, then one for each outsider; for so many
+ * columns of the terminal. False: no memory. */
 bool top_table_fill(struct top *top, int columns);
 /* "1.5 GiB/s" */
 const char *top_table_rate(double bytes, char *buffer, size_t size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_classes.c: the classes that the configuration gives to users and units (lockd/start/classes.c).
+ * test_classes.c: the classes that the configuration gives to users and units (lockd/start/lines.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lockd/start/classes.h"
+#include "lockd/start/lines.h"
 
 #define AUTO        GS_CLASS_AUTO
 #define INTERACTIVE GS_CLASS_INTERACTIVE
