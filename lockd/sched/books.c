@@ -162,23 +162,37 @@ static void count_deaf(struct sched_party *party, uint32_t deaf)
         sched_agenda_settle_gang(gang);
 }
 
+/* The gang gets its turn also while it is paused or evicted: for as long as a member is blocked. */
+static void count_blocked(struct sched_party *party, uint32_t blocked)
+{
+    struct sched_gang *gang = party->gang;
+    const bool before = gang->blocked != 0;
+
+    gang->blocked += blocked - party->books.gang_blocked;
+    party->books.gang_blocked = blocked;
+    if (before != (gang->blocked != 0))
+        sched_agenda_settle_gang(gang);
+}
+
 /* The member says that it cannot stop before it gets more memory. It is believed for as long as
  * it takes the memory that there is for it. */
 static bool is_blocked(const struct sched_member *member)
 {
-    return (member->report.flags & GS_STATE_STUCK) != 0 && sched_member_wants(member) &&
+    return (member->report.flags & GS_STATE_STUCK) != 0 &&
+           (member->report.flags & GS_STATE_WANT) != 0 &&
            member->report.demand > member->report.resident && !member->books.refuses;
 }
 
 static void count_members(struct sched_party *party, uint64_t now)
 {
-    uint32_t busy = 0, running = 0, stuck = 0, blocks = 0, deaf = 0;
+    uint32_t busy = 0, running = 0, stuck = 0, blocks = 0, gang_blocks = 0, deaf = 0;
 
     lockd_list_each (at, &party->members) {
         const struct sched_member *member = sched_member_of(at, of_party);
 
         busy += sched_member_busy(member);
         running += (member->report.flags & GS_STATE_RUNNING) != 0;
+        gang_blocks += is_blocked(member);
         deaf += is_deaf(member, now) || (!party->turn.held && member->sent.ended);
         if (sched_member_stuck(member, now)) {
             stuck++;
@@ -186,6 +200,7 @@ static void count_members(struct sched_party *party, uint64_t now)
         }
     }
     count_deaf(party, deaf);
+    count_blocked(party, gang_blocks);
     if ((blocks != 0) != sched_party_blocked(party))
         sched_agenda_settle(party); /* its place changes */
     if ((running != 0) != (party->books.running_members != 0))

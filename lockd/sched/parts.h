@@ -277,6 +277,7 @@ struct sched_party_books {
     uint64_t lost; /* what stuck members, or those that do not leave, hold; part of need_busy */
     uint32_t busy_members, running_members, stuck_members;
     uint32_t blocked_members; /* stuck, and they lack memory */
+    uint32_t gang_blocked;    /* the same, also during the turn that they get for it */
     uint32_t deaf_members;    /* stuck, and they have not even read that they are to stop */
     bool counted_stopping, counted_stuck, counted_computing, counted_idling;
 };

@@ -96,6 +96,7 @@ struct sched_gang {
     uint32_t paused;            /* clients */
     uint32_t deaf;              /* members that do not answer: nothing can come of a turn */
     uint32_t evicting;          /* members whose memory is to go out */
+    uint32_t blocked;           /* members that cannot stop before they get memory */
     uint32_t computing, idling; /* parties that compute, and others that have something to do */
     bool runs;                  /* all parties are held */
     bool gives_way;             /* had its place somewhere for too long and could not use it */
@@ -215,9 +216,19 @@ static inline bool sched_member_run(const struct sched_member *member)
            !member->party->gang->closing.closed;
 }
 
+/* A gang that is paused or evicted gets no turn; but a member that cannot stop before it gets memory
+ * must first get it. */
+static inline bool sched_gang_is_held_off(const struct sched_gang *gang)
+{
+    return (gang->paused != 0 || gang->evicting != 0) && gang->blocked == 0;
+}
+
 static inline bool sched_member_wants(const struct sched_member *member)
 {
-    return (member->report.flags & GS_STATE_WANT) != 0 && member->party->gang->paused == 0;
+    const struct sched_gang *gang = member->party->gang;
+
+    return (member->report.flags & GS_STATE_WANT) != 0 &&
+           (gang->paused == 0 || gang->blocked != 0);
 }
 
 /* May it be running, by what it was told and what it says? */
@@ -270,7 +281,7 @@ static inline bool sched_gang_has_forming_turn(const struct sched_gang *gang)
 
 static inline bool sched_gang_wants(const struct sched_gang *gang)
 {
-    return gang->wanting != 0 && gang->paused == 0 && gang->evicting == 0 && gang->deaf == 0;
+    return gang->wanting != 0 && !sched_gang_is_held_off(gang) && gang->deaf == 0;
 }
 
 /* Some of the gang compute on one device, and others wait for a place, or for memory, on

@@ -52,7 +52,7 @@ static void settle_open(struct sched_party *party, uint64_t now)
     wait_elsewhere(party, false, now);
     sched_queue_leave(party, now);
     party->turn.backfilled = false;
-    if (gang->paused != 0 || gang->evicting != 0) {
+    if (sched_gang_is_held_off(gang)) {
         if (party->turn.held)
             sched_lease_end(gang, now);
     } else if (!party->turn.held && sched_lease_next(gang) == party &&
@@ -78,7 +78,7 @@ static void settle_leases(struct sched_party *party, uint64_t now)
 
     wait_elsewhere(party, wants && !party->turn.held && sched_lease_next(gang) != party, now);
     if (party->turn.held) {
-        if (gang->paused != 0 || gang->evicting != 0 ||
+        if (sched_gang_is_held_off(gang) ||
             (!wants && (party->device->turns.waiters || !gang->runs)) || out_of_order(party))
             sched_lease_end(gang, now);
     } else if (!wants) {

@@ -206,12 +206,24 @@ static uint64_t run_on(uint64_t now)
     return waited;
 }
 
+/* A thread waits at the gate for memory that is missing. */
+static bool lacks_memory(void)
+{
+    struct gs_device *device;
+    bool lacks = false;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        lacks |= gs_memory_accounts(device).missing != 0;
+    return lacks && gs_gate_waiting() != 0;
+}
+
 /* Closes the gate when nobody is inside and no capture is under way. Returns ns until the next
  * attempt, 0 when it is closed. */
 static uint64_t close_gate(uint64_t now)
 {
     if (gs_capture_active()) {
-        self.stuck = now - self.stop_since > CAPTURE_LIMIT_NS;
+        self.stuck = now - self.stop_since > CAPTURE_LIMIT_NS || lacks_memory();
+        reopen_if_complete();
         return MS;
     }
     if (!gs_gate_close(100 * MS)) {

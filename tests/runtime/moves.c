@@ -28,6 +28,7 @@
  *   stop           ... that, or a minute is over
  *   poke           work of a stream of its own, which is not waited for
  *   capture        that stream is captured until ...
+ *   relax          the thread may allocate beside it
  *   captured       ... that, and what was recorded is run
  *   graph I N      N launches of a graph of one kernel that makes all of block I zeros; the graph
  *                is made the first time
@@ -264,6 +265,14 @@ static void end_children(void)
     }
 }
 
+/* The thread may allocate beside its own captures. */
+static CUresult relax_captures(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    return cuThreadExchangeStreamCaptureMode(&mode);
+}
+
 /* "WORD [N [N [N]]]": how many there are */
 static int parse_line(const char *line, char *word, size_t size, size_t number[3])
 {
@@ -343,6 +352,8 @@ static bool obey_line(const char *line, CUresult *result)
         *result = work_poke();
     else if (strcmp(word, "capture") == 0)
         *result = work_capture();
+    else if (strcmp(word, "relax") == 0)
+        *result = relax_captures();
     else if (strcmp(word, "captured") == 0)
         *result = work_captured();
     else if (strcmp(word, "free") == 0 && words == 2 && i < BLOCKS)

@@ -193,6 +193,50 @@ static void evicted_program_that_does_not_stop_is_put_out_when_it_does(void **st
     assert_true(has_run(h, 0));
 }
 
+/* Its capture is open, and its next call needs more: it gets that, stops, and is put out. */
+static void check_gets_memory(struct harness *h)
+{
+    pass_time(h, 10 * MS);
+    assert_false(has_run(h, 0));
+    say_state(h, 0, STUCK, 5 * GIB, 4 * GIB);
+    pass_time(h, 10 * MS);
+    assert_true(has_run(h, 0));
+    assert_true(h->client[0].target.budget >= 5 * GIB);
+    say_state(h, 0, STUCK, 5 * GIB, 4 * GIB + GIB / 2);
+    assert_true(has_run(h, 0));
+    say_state(h, 0, R, 5 * GIB, 5 * GIB);
+    pass_time(h, 10 * MS);
+    assert_false(has_run(h, 0));
+    say_state(h, 0, W, 5 * GIB, 5 * GIB);
+    pass_time(h, 10 * MS);
+    assert_false(has_run(h, 0));
+}
+
+static void evicted_cannot_stop_before_it_gets_memory_it_gets_it(void **state)
+{
+    struct harness *h = *state;
+
+    run_with(h, 0, 4 * GIB);
+    evict_client(h, 0);
+    check_gets_memory(h);
+    assert_int_equal(h->client[0].target.budget, 0);
+    say_state(h, 0, W, 5 * GIB, 0);
+    assert_true(has_run(h, 0));
+}
+
+static void paused_cannot_stop_before_it_gets_memory_it_gets_it(void **state)
+{
+    struct harness *h = *state;
+
+    run_with(h, 0, 4 * GIB);
+    sched_pause(h->sched, h->client[0].client, true, h->now);
+    harness_take(h);
+    check_gets_memory(h);
+    sched_pause(h->sched, h->client[0].client, false, h->now);
+    harness_take(h);
+    assert_true(has_run(h, 0));
+}
+
 /* Memory that came back in half a second is not evicted for the next half, nor while it comes
  * back. */
 static void evicted_again_it_first_runs_as_long_as_it_came_back(void **state)
@@ -246,6 +290,8 @@ static void evicted_again_and_paused_it_leaves_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        scenario(evicted_cannot_stop_before_it_gets_memory_it_gets_it),
+        scenario(paused_cannot_stop_before_it_gets_memory_it_gets_it),
         scenario(stuck_and_short_beside_a_holder_that_is_short_gets_its_memory),
         scenario(stuck_and_short_goes_before_the_head_of_the_queue),
         scenario(stuck_and_short_waits_for_a_holder_that_runs),

@@ -76,6 +76,23 @@ def others_go_on(build, words, limit, rest):
             program.end()
 
 
+def lacks_memory_beside_a_capture(build, *words):
+    """The program's turn is over, but its capture is open: memory that it allocates then must come, or the capture cannot end."""
+    with Card(build, **Told.SMALL_CONTEXTS) as card:
+        told = Told(card)
+        check([told.say(word) for word in ("alloc 4", "relax", "capture")] == ["ok"] * 3, f"{words}: a capture")
+        told.until(lambda known: known["demand"] >= 4 << 20)
+        card.ctl(words[0], *(words[1:] or [str(told.child.pid)]))
+        told.until(lambda known: known["state"] in ("stopping", "stuck"))
+        for word in ("alloc 50", "captured"):
+            answer = told.say(word)
+            check(answer == "ok", f"{words}: {word}: {answer}")
+        told.until(lambda known: known["state"] not in ("stopping", "stuck"))
+        card.ctl("resume", str(told.child.pid))
+        check(told.say("check") == "ok", f"{words}: every byte")
+        told.end()
+
+
 class Stuck(BuildTest):
     @one_try_of_five
     def test_exits(self):
@@ -119,6 +136,12 @@ class Stuck(BuildTest):
 
     def test_others_go_on_beside_a_capture(self):
         others_go_on(self.build, "capture", CAPTURE, ["poke", "captured"])
+
+    def test_lacks_memory_beside_a_capture_when_evicted(self):
+        lacks_memory_beside_a_capture(self.build, "evict", "all")
+
+    def test_lacks_memory_beside_a_capture_when_paused(self):
+        lacks_memory_beside_a_capture(self.build, "pause")
 
 
 if __name__ == "__main__":
