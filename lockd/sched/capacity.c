@@ -17,14 +17,18 @@
 #include <string.h>
 
 /* Room for the contexts of programs yet to come. GPUSHARE_DEVICE_LIMIT is meant to be used up: what
- * the card has beyond it is such room. */
+ * the card has beyond it is such room. It is a small part of what programs can have, however large
+ * somebody says that the device is. */
 uint64_t sched_device_reserve(const struct sched_device *device)
 {
+    const struct sched_device_measure *measure = &device->measure;
+    const uint64_t part = sched_less(measure->total, measure->external) / 16;
+
     if (device->sched->settings.reserve != LOCKD_AUTO)
         return device->sched->settings.reserve;
-    return device->measure.measured
-               ? sched_less(sched_clamp(device->measure.total / 64, 2 * MIB, GIB),
-                            device->measure.beyond_total)
+    return measure->measured
+               ? sched_less(sched_clamp(sched_min(measure->total / 64, part), 2 * MIB, GIB),
+                            measure->beyond_total)
                : 0;
 }
 

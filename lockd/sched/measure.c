@@ -403,17 +403,32 @@ void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t n
                      device->measure.total, now);
 }
 
+bool sched_measure_is_word(const struct sched_member *member)
+{
+    const struct sched_device_measure *measure = &member->device->measure;
+
+    return measure->several && !measure->backed && measure->backed_by != member->client->user;
+}
+
 /* The free bytes do not change with the total that programs say: until external is measured,
- * the difference counts as external. */
-static void set_total(struct sched_device *device, uint64_t total)
+ * the difference counts as external. A figure that only another user's programs have said of a
+ * smaller device says nothing of this total. */
+static void set_total(struct sched_device *device, uint64_t total,
+                      const struct sched_member *by)
 {
     if (total == device->measure.total)
         return;
-    if (device->measure.measured && total > device->measure.total)
+    if (total > device->measure.total && sched_measure_is_word(by))
+        device->measure.measured = false;
+    if (!device->measure.measured)
+        device->measure.external = 0;
+    else if (total > device->measure.total)
         device->measure.external += total - device->measure.total;
     else
         device->measure.external =
             sched_less(device->measure.external, device->measure.total - total);
+    device->measure.backed = false;
+    device->measure.backed_by = by->client->user;
     device->measure.doubt.by = NULL;
     device->measure.total = total;
     device->agenda.recount = true;
@@ -421,27 +436,35 @@ static void set_total(struct sched_device *device, uint64_t total)
         sched_agenda_settle_gang(sched_party_of(at, of_device)->gang);
 }
 
-/* The largest total that is said by a program that measures, which has no limit of its own; else
- * the largest of all. The card is no larger than it says itself. */
+/* Its word on the total counts more. With programs of one user that of a program that measures does,
+ * which has no limit of its own; with several users none makes it smaller for the others. */
+static bool knows_better(const struct sched_member *member, const struct sched_member *other)
+{
+    if (!member->device->measure.several && member->report.measures != other->report.measures)
+        return member->report.measures;
+    return member->report.total > other->report.total;
+}
+
+/* The card is no larger than it says itself. */
 void sched_measure_recount(struct sched_device *device)
 {
-    uint64_t total = 0;
+    const struct sched_member *best = NULL;
     bool measures = false;
+    uint64_t total;
 
     lockd_list_each (at, &device->members) {
         const struct sched_member *member = sched_member_of(at, of_device);
 
-        if (member->report.measures && !measures)
-            total = 0;
+        if (best == NULL || knows_better(member, best))
+            best = member;
         measures = measures || member->report.measures;
-        if (member->report.measures == measures)
-            total = sched_max(total, member->report.total);
     }
+    total = best == NULL ? 0 : best->report.total;
     if (device->measure.several && device->measure.card_at != 0)
         total = sched_min(total, device->measure.card_total);
     if (total == 0)
         return;
-    set_total(device, total);
+    set_total(device, total, best);
     if (!measures) {
         device->measure.measured = false;
         device->measure.external = 0;

@@ -20,6 +20,8 @@ void sched_measure_ask(struct sched_device *device, uint64_t now);
 /* A member that said how large the device is says something else now, or has left. */
 void sched_measure_recount(struct sched_device *device);
 void sched_measure_forget(const struct sched_member *member, uint64_t now);
+/* External is known from programs of one other user alone: no reason to refuse it memory. */
+bool sched_measure_is_word(const struct sched_member *member);
 /* Bytes on the device that may have belonged to a newcomer with memory all the time. */
 uint64_t sched_measure_unclaimed(const struct sched_device *device);
 /* When programs are to be asked; LOCKD_NEVER: there is no reason to. */

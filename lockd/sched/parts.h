@@ -99,6 +99,7 @@ struct sched_member_sent {
     uint32_t back_seq; /* ... that first said BEYOND off */
     uint32_t flags;
     uint64_t told_capacity; /* the device's; what is sent may be less: its limit */
+    bool doubts;            /* ... without external, which only programs of another user know */
     uint64_t budget, capacity, idle, host, shortfall, at;
     uint64_t unread_since; /* for so long it has echoed nothing, if it has not echoed all */
     bool ended;            /* its silence ended the budgets that it has not read: budget.c */

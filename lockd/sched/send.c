@@ -9,6 +9,7 @@
 #include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"
+#include "lockd/sched/measure.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 
@@ -58,6 +59,17 @@ static bool is_different(uint64_t a, uint64_t b, uint64_t tolerance)
 static uint64_t most_for(const struct sched_member *member)
 {
     return sched_min(member->sent.told_capacity, sched_member_limit(member));
+}
+
+/* External that only another user's programs have said is no reason to refuse the member memory. */
+static void tell_capacity(struct sched_member *member, uint64_t most)
+{
+    const struct sched_device *device = member->device;
+
+    member->sent.doubts = sched_measure_is_word(member);
+    member->sent.told_capacity =
+        member->sent.doubts ? sched_less(device->measure.total, sched_device_reserve(device))
+                            : most;
 }
 
 /* A member that is asked to stop keeps its flag for waiters: an idle member that was stopped
@@ -111,8 +123,9 @@ void sched_send_member(struct sched_member *member, uint64_t now)
                                                 member->report.echoed == member->sent.seq &&
                                                 now - member->sent.at >= ASK_AGAIN);
 
-    if (first) /* it allocates by that: not what the others have still to hear */
-        member->sent.told_capacity = sched_device_most(device);
+    if (first || /* it allocates by that: not what the others have still to hear */
+        member->sent.doubts != sched_measure_is_word(member))
+        tell_capacity(member, sched_device_most(device));
     if (!first && !again && !has_news(member, flags, idle))
         return;
     if (lockd_list_empty(&member->sent.unsent)) {
@@ -200,7 +213,7 @@ void sched_send_broadcast(struct sched_device *device, uint64_t now)
     lockd_list_each (of, &device->members) {
         struct sched_member *member = sched_member_of(of, of_device);
 
-        member->sent.told_capacity = most;
+        tell_capacity(member, most);
         sched_agenda_touch(member);
     }
 }

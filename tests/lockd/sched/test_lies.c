@@ -324,6 +324,58 @@ static void lies_of_several_programs_of_one_user_bound_no_other(void **state)
     }
 }
 
+/* 1 came first, and 8 of another user said the same of the device. */
+static void leaves_figure_that_two_said(struct harness *h)
+{
+    is_of_user(h, 1, 1);
+    h->free_bytes = 9 * GIB;
+    say_state(h, 1, 0, 0, 0);
+    for (int i = 0; i < 2; i++)
+        says_total(h, 8, h->total);
+    assert_true(device_of(h)->measure.backed);
+    end_client(h, 1);
+}
+
+/* 8 was there first and says that the device is small, or that nothing of it is free. 0 of another user
+ * has said nothing of free memory yet, and can have what it needs. */
+static void lies_before_a_newcomer_refuse_it_no_memory(void **state)
+{
+    static const uint64_t totals[] = {1, 4 * GIB, 10 * GIB, 80 * GIB};
+
+    for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
+        for (int kind = 0; kind < 4; kind++) {
+            struct harness *h = *state;
+            const uint64_t before = kind == 0 ? UINT64_MAX : kind == 1 ? 0 : totals[i];
+
+            is_of_user(h, 8, 7);
+            is_of_user(h, 0, 1);
+            if (kind == 3)
+                leaves_figure_that_two_said(h);
+            h->client[8].deaf = true; /* asked, it would say the truth */
+            h->free_bytes = before;
+            says_total(h, 8, totals[i]);
+            h->free_bytes = UINT64_MAX;
+            say_state(h, 0, W, 8 * GIB, 0);
+            assert_true(h->client[0].target.capacity > 8 * GIB);
+            h->free_bytes = before;
+            says_total(h, 8, kind == 2 ? 1 : totals[i]);
+            h->free_bytes = UINT64_MAX;
+            pass_time(h, 200 * MS);
+            say_state(h, 0, W, 8 * GIB, 0);
+            assert_true(h->client[0].target.capacity > 8 * GIB);
+            h->free_bytes = 9 * GIB;
+            say_state(h, 0, W, 8 * GIB, 0);
+            assert_true(h->client[0].target.capacity > 8 * GIB);
+            pass_time(h,
+                      1200 * MS); /* the budget of a program that is silent has ended by then */
+            say_state(h, 0, W, 8 * GIB, 0);
+            assert_true(has_run(h, 0) && h->client[0].target.budget >= 8 * GIB);
+            end_client(h, 0);
+            end_client(h, 8);
+        }
+    }
+}
+
 /* Something else takes memory: two users see it. */
 static void external_of_two_users_that_agree_counts(void **state)
 {
@@ -459,6 +511,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(lies_of_several_programs_of_one_user_bound_no_other),
+        scenario(lies_before_a_newcomer_refuse_it_no_memory),
         scenario(external_of_two_users_that_agree_counts),
         scenario(lies_of_memory_that_the_card_does_not_show_count_nothing),
         scenario(a_denied_program_that_is_alone_is_believed),
