@@ -8,7 +8,7 @@
 
 #include "cluster/cards.h"
 #include "device_plugin.pb-c.h"
-#include "common/paths.h"
+#include "common/place.h"
 
 #include <stddef.h>
 

@@ -19,7 +19,6 @@
 
 #include "cluster/cards.h"
 #include "cluster/health.h"
-#include "cluster/listen.h"
 #include "cluster/registration.h"
 #include "cluster/service.h"
 #include "lockd/base/log.h"

@@ -7,7 +7,7 @@
 #define GS_LOCKD_BASE_OPTIONS_H
 
 #include "common/err.h"
-#include "common/paths.h"
+#include "common/place.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,10 +42,10 @@ struct lockd_option {
     size_t field;        /* lockd_options_read(): offset of the value, which is NULL */
 };
 
-/* Reads a command line with getopt_long(). stop: reading ends at the first argument that is no
- * option (the name of a command); else options may stand anywhere before "--", and the arguments
- * are moved to the end of argv. A negative number is an argument. *index: in: where to begin,
- * out: the first argument. 0, or -EINVAL with a text for the user. */
+/* Reads a command line with getopt_long(). stop: reading ends at the first argument that is
+ * no option (the name of a command); else options may stand anywhere before "--", and the
+ * arguments are moved to the end of argv. A negative number is an argument. *index: in:
+ * where to begin, out: the first argument. 0, or -EINVAL with a text for the user. */
 int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, char **argv,
                         int *index, struct gs_err *err);
 /* The same with a table in which each row has the offset in *into at which its value is stored,
@@ -64,7 +64,7 @@ int lockd_option_value(const struct lockd_option *option, const char *text, stru
 /* The word for UINT64_MAX of that kind ("auto", "never" or "none"), if the argument offers it;
  * else NULL. */
 const char *lockd_option_word(enum lockd_option_kind kind, const char *argument);
-/* The daemon's sockets: the socket that --socket names, else the usual places (common/paths.h).
+/* The daemon's sockets: the socket that --socket names, else the usual places (common/place.h).
  * option: NULL without --socket. 0 or -EINVAL. */
 int lockd_socket_places(const char *option, struct gs_places *places, struct gs_err *err);
 void lockd_options_help(const struct lockd_option *table, FILE *file);

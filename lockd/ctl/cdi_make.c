@@ -3,7 +3,7 @@
  * cdi_make.c: finds the specification that nvidia-ctk has written, and changes it into gpushare's.
  */
 #include "lockd/ctl/cdi_make.h"
-#include "common/paths.h"
+#include "common/place.h"
 #include "common/fd.h"
 #include "lockd/ctl/cdi_yaml.h"
 

@@ -8,8 +8,11 @@
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/words.h"
+#include "lockd/ctl/ctl.h"
 
 #include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 struct metrics_words {
@@ -56,3 +59,100 @@ static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
 const struct ctl_command ctl_metrics = {
     "metrics",   "",   "print all figures in Prometheus' text format",
     metrics_run, NULL, metrics_options};
+
+/* `gpusharectl account GROUP`: prints the sums of what the programs of a group used, for
+ * batch systems that record them when a job's step has ended. */
+
+#define TEXT_SIZE 32
+#define AT(field) offsetof(struct gs_wire_account, field)
+
+/* In the order in which they are printed. */
+static const struct lockd_figure figures[] = {
+    {.unit = LOCKD_FIGURE_BYTES,
+     .json = "moved_out",
+     .help = "moved out",
+     .offset = AT(moved_out)},
+    {.unit = LOCKD_FIGURE_BYTES,
+     .json = "moved_in",
+     .help = "moved in",
+     .offset = AT(moved_in)},
+    {.unit = LOCKD_FIGURE_NS, .json = "gpu_ns", .help = "ran for", .offset = AT(gpu_ns)},
+    {.unit = LOCKD_FIGURE_NS, .json = "wait_ns", .help = "waited for", .offset = AT(wait_ns)},
+    {.unit = LOCKD_FIGURE_NS,
+     .json = "wait_longest_ns",
+     .help = "longest wait",
+     .offset = AT(wait_longest_ns)},
+};
+
+#define FIGURE_COUNT (sizeof figures / sizeof *figures)
+
+static int print_json(const struct gs_wire_account *account)
+{
+    json_t *root =
+        json_pack("{s:o, s:i, s:i}", "group", ctl_json_text(account->group), "programs",
+                  (int)account->programs, "connected", (int)account->connected);
+    int code;
+
+    for (size_t i = 0; i < FIGURE_COUNT; i++)
+        json_object_set_new(root, figures[i].json,
+                            json_integer((json_int_t)lockd_figure_value(&figures[i], account)));
+    code = root == NULL ? -1 : json_dumpf(root, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(root);
+    return code;
+}
+
+static void print_text(const struct gs_wire_account *account)
+{
+    printf("%u %s, %u connected", account->programs,
+           account->programs == 1 ? "program" : "programs", account->connected);
+    for (size_t i = 0; i < FIGURE_COUNT; i++) {
+        char text[TEXT_SIZE];
+
+        printf(", %s %s", figures[i].help,
+               ctl_figure_text(&figures[i], lockd_figure_value(&figures[i], account), text,
+                               sizeof text));
+    }
+    putchar('\n');
+}
+
+static enum ctl_exit ask_account(struct ctl *ctl, const char *group, bool json)
+{
+    struct gs_wire_account question = {0};
+    struct ctl_answer answer;
+    int code = 0;
+
+    lockd_wire_header(&question.header, GS_WIRE_ACCOUNT);
+    snprintf(question.group, sizeof question.group, "%s", group);
+    if (ctl_ask(ctl, &question, sizeof question, &answer) != 0)
+        return ctl_fail(ctl);
+    if (answer.end.code != 0) {
+        fprintf(stderr, "gpusharectl: %s\n", answer.end.text);
+        code = answer.end.code;
+    } else if (json) {
+        code = print_json(&answer.account);
+    } else {
+        print_text(&answer.account);
+    }
+    ctl_answer_deinit(&answer);
+    return ctl_done(code == 0 ? CTL_OK : CTL_FAILED);
+}
+
+static enum ctl_exit account_run(struct ctl *ctl, int argc, char **argv)
+{
+    bool json = false;
+    int index = 1;
+
+    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
+        return ctl_usage(&ctl_account, "%s", ctl->err.text);
+    if (index != argc - 1 || argv[index][0] == '\0')
+        return ctl_usage(&ctl_account, "give one group");
+    if (strlen(argv[index]) >= sizeof((struct gs_wire_account *)NULL)->group)
+        return ctl_usage(&ctl_account, "a group has at most %zu characters",
+                         sizeof((struct gs_wire_account *)NULL)->group - 1);
+    return ask_account(ctl, argv[index], json);
+}
+
+const struct ctl_command ctl_account = {
+    "account",   "GROUP", "show sums over a group's programs, ended ones included",
+    account_run, NULL,    ctl_json_option};

@@ -6,7 +6,7 @@
 #define GS_LOCKD_SERVER_ADMIT_H
 
 #include "common/err.h"
-#include "common/paths.h"
+#include "common/place.h"
 #include "lockd/base/list.h"
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sockets.c: makes sure that exactly one daemon serves a user, at all the places where programs
- * look for it (common/paths.h).
+ * look for it (common/place.h).
  *
  * The daemon that holds the flock on <socket>.lock serves. Every other one finds that the socket
  * answers, and ends; so does a holder of the lock that finds systemd's socket there. A daemon that
@@ -221,8 +221,8 @@ static int skip_place(const struct gs_places *places, int code, const struct gs_
 }
 
 /* Takes the locks of all places that this user can have before it makes a socket, so that a
- * daemon that finds another daemon has not misled any program. All daemons use the same order, so
- * no two wait for each other. 0, LOCKD_ALREADY or -errno. */
+ * daemon that finds another daemon has not misled any program. All daemons use the same
+ * order, so no two wait for each other. 0, LOCKD_ALREADY or -errno. */
 static int take_locks(struct lockd_sockets *sockets, const struct gs_places *places,
                       struct gs_err *err)
 {

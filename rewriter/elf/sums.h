@@ -10,6 +10,9 @@
 #ifndef REWRITER_ELF_SUMS_H
 #define REWRITER_ELF_SUMS_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #define XXH_STATIC_LINKING_ONLY /* the state as a member, not behind a pointer */
 #include <elf.h>
 #include <stddef.h>
@@ -47,5 +50,21 @@ void elf_sums_update(struct elf_sums *sums, const void *bytes, size_t length);
 /* If there were fewer bytes than image_end, image is the checksum of those. */
 void elf_sums_final(struct elf_sums *sums, uint8_t whole[ELF_CHECKSUM_SIZE],
                     uint8_t image[ELF_CHECKSUM_SIZE]);
+
+/* SHA-256 (FIPS 180-4), for the RECORDs of Python wheels (tree/record.c). */
+#define ELF_SHA256_SIZE 32
+
+struct elf_sha256 {
+    uint32_t state[8];
+    uint64_t length; /* bytes so far */
+    uint8_t block[64];
+};
+
+void elf_sha256_init(struct elf_sha256 *sha);
+void elf_sha256_update(struct elf_sha256 *sha, const void *bytes, size_t length);
+void elf_sha256_final(struct elf_sha256 *sha, uint8_t digest[ELF_SHA256_SIZE]);
+
+/* As above, without the processor's SHA instructions (the tests compare both). */
+void elf_sha256_blocks_portable(uint32_t state[8], const uint8_t *bytes, size_t blocks);
 
 #endif

@@ -7,6 +7,15 @@
 
 #include "rewriter/plan/plan.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
+/* The address after the move of the block; unchanged for everything outside the block. */
+uint64_t elf_plan_moved(const struct elf_plan *plan, uint64_t address);
+
+/* Puts new bytes over a range of the original; copies them. 0 or -ENOMEM. */
+int elf_plan_change(struct elf_plan *plan, uint64_t offset, const void *bytes, size_t length);
+
 /* 0 or a negative errno. */
 int elf_plan_init(struct elf_plan *plan);
 /* The section at DT_INIT if its code is known and may move; else ELF_NO_SECTION. */

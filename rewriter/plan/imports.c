@@ -11,7 +11,7 @@
  */
 #include "rewriter/plan/imports.h"
 #include "rewriter/elf/names.h"
-#include "rewriter/plan/changes.h"
+#include "rewriter/plan/block.h"
 #include "rewriter/elf/dynamic.h"
 
 #include <errno.h>

@@ -11,7 +11,7 @@
  */
 #include "rewriter/plan/slot.h"
 #include "rewriter/plan/padding.h"
-#include "rewriter/plan/changes.h"
+#include "rewriter/plan/block.h"
 #include "rewriter/plan/tail.h"
 
 #include <errno.h>

@@ -46,7 +46,7 @@ struct elf_wish {
     const char *origin;  /* replaces $ORIGIN; NULL: it stays */
 };
 
-/* changes.c: in the order of writing: later changes win; bytes are owned */
+/* block.c: in the order of writing: later changes win; bytes are owned */
 struct elf_plan_changes {
     struct elf_change *list;
     size_t count, room;

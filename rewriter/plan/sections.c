@@ -6,7 +6,7 @@
  * Programs do not need section headers, but strip, debuggers and linters do. Sections keep their
  * numbers; the new one comes last. No state, any thread.
  */
-#include "rewriter/plan/changes.h"
+#include "rewriter/plan/block.h"
 #include "rewriter/plan/sections.h"
 
 #include <errno.h>

@@ -8,7 +8,6 @@
  */
 #include "rewriter/plan/slot.h"
 #include "rewriter/plan/block.h"
-#include "rewriter/plan/changes.h"
 #include "rewriter/elf/dynamic.h"
 
 #include <errno.h>

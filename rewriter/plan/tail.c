@@ -6,7 +6,7 @@
  * Its bytes are made in the last step: every other change is known, so the undo note can be made
  * from them. No state, any thread; what is allocated belongs to the plan.
  */
-#include "rewriter/plan/changes.h"
+#include "rewriter/plan/block.h"
 #include "rewriter/plan/slot.h"
 #include "rewriter/plan/tail.h"
 

@@ -9,7 +9,7 @@
 #include "rewriter/tree/record.h"
 #include "rewriter/output/output.h"
 #include "rewriter/elf/say.h"
-#include "rewriter/elf/sha256.h"
+#include "rewriter/elf/sums.h"
 #include "rewriter/output/attributes.h"
 
 #include <errno.h>
@@ -264,8 +264,8 @@ static int update_one(struct update *update, const char *path, bool *lists, stru
     return ret;
 }
 
-/* Updates the records that list the files in update->changed, and lists those records in `next`.
- * A record that cannot be changed stops no other. */
+/* Updates the records that list the files in update->changed, and lists those records in
+ * `next`. A record that cannot be changed stops no other. */
 static int update_round(struct update *update, const struct elf_paths *records,
                         struct elf_paths *next, bool *failed)
 {
@@ -285,9 +285,9 @@ static int update_round(struct update *update, const struct elf_paths *records,
     return ret;
 }
 
-/* A wheel that contains another wheel lists its RECORD as well, so each round changes files that
- * the next round has to look for. A record that is right already counts, too: the run that
- * changed it may have died before the next record. */
+/* A wheel that contains another wheel lists its RECORD as well, so each round changes files
+ * that the next round has to look for. A record that is right already counts, too: the run
+ * that changed it may have died before the next record. */
 int elf_record_update(const struct elf_root *root, const struct elf_paths *records,
                       const struct elf_paths *changed, size_t *lines, bool *failed)
 {

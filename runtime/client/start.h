@@ -6,7 +6,7 @@
 #define GS_RUNTIME_START_H
 
 #include "common/err.h"
-#include "common/paths.h"
+#include "common/place.h"
 
 /* Starts gpushare-lockd in the background; it finds its places as the program does, unless a
  * socket is named. 0: it listens, or another daemon does. Else `why` has the reason: with -EAGAIN

@@ -19,7 +19,6 @@
 #include <cmocka.h>
 
 #include "common/packet.h"
-#include "common/paths.h"
 #include "common/place.h"
 #include "common/size.h"
 

@@ -4,7 +4,7 @@
  */
 #include "lockd/ctl/doctor/doctor_environment.h"
 #include "lockd/ctl/doctor/doctor.h"
-#include "common/paths.h"
+#include "common/place.h"
 #include "lockd/protocol/setting_table.h"
 #include "lockd/ctl/doctor/doctor_file.h"
 

@@ -4,7 +4,7 @@
  */
 #include "rewriter/elf/names.h"
 #include "rewriter/elf/note.h"
-#include "rewriter/elf/sha256.h"
+#include "rewriter/elf/sums.h"
 
 #include <errno.h>
 #include <setjmp.h>
