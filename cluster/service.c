@@ -222,14 +222,14 @@ static void run_watch(void *context, struct grpc_call *call, const uint8_t *mess
 
 void service_tell(struct plugin *plugin)
 {
-    lockd_list_each (at, &plugin->watchers)
-        tell_watcher(lockd_entry(at, struct watcher, in_plugin));
+    lockd_each (struct watcher, watcher, &plugin->watchers, in_plugin)
+        tell_watcher(watcher);
 }
 
 void service_end_watches(struct plugin *plugin)
 {
-    lockd_list_each (at, &plugin->watchers)
-        grpc_call_end(lockd_entry(at, struct watcher, in_plugin)->call, GRPC_OK, NULL);
+    lockd_each (struct watcher, watcher, &plugin->watchers, in_plugin)
+        grpc_call_end(watcher->call, GRPC_OK, NULL);
 }
 
 #define SERVICE "/v1beta1.DevicePlugin/"

@@ -23,6 +23,13 @@ struct lockd_list {
     for (struct lockd_list *at = (list)->next, *at##_next = at->next; at != (list);            \
          at = at##_next, at##_next = at->next)
 
+/* The same with the elements themselves: type *name for each, which `member` links. */
+#define lockd_each(type, name, list, member)                                                   \
+    for (type *name = lockd_entry((list)->next, type, member),                                 \
+              *name##_next = lockd_entry(name->member.next, type, member);                     \
+         &name->member != (list);                                                              \
+         name = name##_next, name##_next = lockd_entry(name->member.next, type, member))
+
 static inline void lockd_list_init(struct lockd_list *link)
 {
     link->next = link->prev = link;

@@ -54,9 +54,7 @@ void kin_gone(struct kin *kin, struct kin_program *program)
     if (program == NULL)
         return;
     lockd_list_remove(&program->link);
-    lockd_list_each (at, &kin->trials) {
-        struct kin_trial *trial = lockd_entry(at, struct kin_trial, link);
-
+    lockd_each (struct kin_trial, trial, &kin->trials, link) {
         if (trial->of == program)
             trial->of = NULL;
     }
@@ -70,9 +68,7 @@ void kin_tell(struct kin *kin, struct kin_program *program, uint64_t now_ns)
 
 void kin_rename_set(struct kin *kin, uint64_t from, uint64_t to, uint64_t now_ns)
 {
-    lockd_list_each (at, &kin->programs) {
-        struct kin_program *program = kin_program_of(at);
-
+    lockd_each (struct kin_program, program, &kin->programs, link) {
         if (program->set != from)
             continue;
         program->set = to;
@@ -123,9 +119,7 @@ void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint3
         sched_rank(kin->sched, program->client, ranks, now_ns);
     if (kind >= GS_KIN_HINT_FIRST)
         return;
-    lockd_list_each (at, &kin->programs) {
-        struct kin_program *other = kin_program_of(at);
-
+    lockd_each (struct kin_program, other, &kin->programs, link) {
         if (other != program && has_key(other, key, kind))
             kin_join(kin, program, other, kind, now_ns);
     }
@@ -147,9 +141,7 @@ static bool is_divisible(const struct kin *kin, uint64_t set, bool tried)
 {
     unsigned count = 0;
 
-    lockd_list_each (at, &kin->programs) {
-        const struct kin_program *program = kin_program_of(at);
-
+    lockd_each (const struct kin_program, program, &kin->programs, link) {
         if (program->set != set)
             continue;
         if ((program->why == GS_KIN_TRIED && !tried) || ++count > DIVIDED_MOST)
@@ -177,8 +169,7 @@ static unsigned gather_set(struct kin *kin, struct kin_program *program, uint64_
 
     program->set = to;
     for (unsigned i = 0; i < count; i++)
-        lockd_list_each (at, &kin->programs) {
-            struct kin_program *each = kin_program_of(at);
+        lockd_each (struct kin_program, each, &kin->programs, link) {
             const uint32_t why =
                 each->set == from ? common_evidence(each, gathered[i]) : GS_KIN_NONE;
 
@@ -198,11 +189,10 @@ static void divide_set(struct kin *kin, uint64_t set, uint64_t now_ns)
     const uint64_t marked = UINT64_MAX; /* no set has that number */
     uint64_t keeps = set, first = kin->next_set;
 
-    lockd_list_each (at, &kin->programs)
-        if (kin_program_of(at)->set == set)
-            kin_program_of(at)->set = marked;
-    lockd_list_each (at, &kin->programs) {
-        struct kin_program *program = kin_program_of(at);
+    lockd_each (struct kin_program, program, &kin->programs, link)
+        if (program->set == set)
+            program->set = marked;
+    lockd_each (struct kin_program, program, &kin->programs, link) {
         const uint64_t to = keeps != 0 ? keeps : kin->next_set + 1;
 
         if (program->set != marked)
@@ -216,9 +206,9 @@ static void divide_set(struct kin *kin, uint64_t set, uint64_t now_ns)
             keeps = 0;
         }
     }
-    lockd_list_each (at, &kin->programs)
-        if (kin_program_of(at)->set > first)
-            kin_tell(kin, kin_program_of(at), now_ns);
+    lockd_each (struct kin_program, program, &kin->programs, link)
+        if (program->set > first)
+            kin_tell(kin, program, now_ns);
 }
 
 void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,

@@ -206,9 +206,7 @@ static void say_helped(struct kin *kin, const struct kin_program *hung)
 static void enter_trial(struct kin *kin, struct kin_program *program, uint64_t set,
                         uint64_t now)
 {
-    lockd_list_each (at, &kin->programs) {
-        struct kin_program *each = kin_program_of(at);
-
+    lockd_each (struct kin_program, each, &kin->programs, link) {
         if (each != program && (program->set == 0 || each->set != program->set))
             continue;
         each->trial = set;
@@ -240,9 +238,7 @@ static void begin_trial(struct kin *kin, struct kin_program *hung, struct kin_pr
 static void end_trial(struct kin *kin, struct kin_trial *trial, bool helped, uint64_t now)
 {
     lockd_list_remove(&trial->link);
-    lockd_list_each (at, &kin->programs) {
-        struct kin_program *each = kin_program_of(at);
-
+    lockd_each (struct kin_program, each, &kin->programs, link) {
         if (each->trial != trial->set)
             continue;
         each->trial = 0;
@@ -310,9 +306,9 @@ uint64_t kin_tend(struct kin *kin, uint64_t now_ns)
     if (now_ns < kin->look_at)
         return kin->look_at;
     kin->look_at = now_ns + LOOK_NS;
-    lockd_list_each (at, &kin->programs)
-        look_at_program(kin, kin_program_of(at), now_ns);
-    lockd_list_each (at, &kin->trials)
-        tend_trial(kin, lockd_entry(at, struct kin_trial, link), now_ns);
+    lockd_each (struct kin_program, program, &kin->programs, link)
+        look_at_program(kin, program, now_ns);
+    lockd_each (struct kin_trial, trial, &kin->trials, link)
+        tend_trial(kin, trial, now_ns);
     return kin->look_at;
 }

@@ -142,8 +142,8 @@ static uint64_t party_need(const struct sched_party *party)
 
     if (device->sched->settings.exclusive)
         return device->space.capacity;
-    lockd_list_each (at, &party->members) {
-        const struct sched_share *share = &sched_member_of(at, of_party)->books.share;
+    lockd_each (struct sched_member, member, &party->members, of_party) {
+        const struct sched_share *share = &member->books.share;
 
         need += share->beyond;
     }
@@ -187,9 +187,7 @@ static void count_members(struct sched_party *party, uint64_t now)
 {
     uint32_t busy = 0, running = 0, stuck = 0, blocks = 0, gang_blocks = 0, deaf = 0;
 
-    lockd_list_each (at, &party->members) {
-        const struct sched_member *member = sched_member_of(at, of_party);
-
+    lockd_each (const struct sched_member, member, &party->members, of_party) {
         busy += sched_member_busy(member);
         running += (member->report.flags & GS_STATE_RUNNING) != 0;
         gang_blocks += is_blocked(member);
@@ -216,9 +214,7 @@ static uint64_t party_lost(const struct sched_party *party, uint64_t now)
 {
     uint64_t lost = 0;
 
-    lockd_list_each (at, &party->members) {
-        const struct sched_member *member = sched_member_of(at, of_party);
-
+    lockd_each (const struct sched_member, member, &party->members, of_party) {
         if (sched_member_clings(member, now))
             lost += sched_member_hold(member);
         else if (party->books.stuck_members != 0 && sched_member_busy(member))
@@ -240,8 +236,8 @@ static void count_split(struct sched_party *party)
     party->books.counted_idling = idling;
     if (before == sched_gang_is_split(gang))
         return;
-    lockd_list_each (at, &gang->parties)
-        sched_agenda_plan(sched_party_of(at, of_gang)->device);
+    lockd_each (struct sched_party, each, &gang->parties, of_gang)
+        sched_agenda_plan(each->device);
 }
 
 /* The party's own sums, from those of its members. */
@@ -333,8 +329,8 @@ void sched_books_member(struct sched_member *member, uint64_t now)
 
 void sched_books_party(struct sched_party *party, uint64_t now)
 {
-    lockd_list_each (at, &party->members)
-        sort_member(sched_member_of(at, of_party), now);
+    lockd_each (struct sched_member, member, &party->members, of_party)
+        sort_member(member, now);
     count_party(party, now);
 }
 
@@ -356,8 +352,8 @@ void sched_books_forget(struct sched_member *member)
 
 bool sched_party_works(const struct sched_party *party)
 {
-    lockd_list_each (at, &party->members) {
-        if ((sched_member_of(at, of_party)->report.flags & GS_STATE_WANT) != 0)
+    lockd_each (struct sched_member, member, &party->members, of_party) {
+        if ((member->report.flags & GS_STATE_WANT) != 0)
             return true;
     }
     return false;
@@ -380,8 +376,8 @@ void sched_books_ran(struct sched_party *party, uint64_t now)
 
 void sched_books_device_ran(struct sched_device *device, uint64_t now)
 {
-    lockd_list_each (at, &device->turns.holders)
-        sched_books_ran(sched_party_of(at, turn.holder), now);
+    lockd_each (struct sched_party, party, &device->turns.holders, turn.holder)
+        sched_books_ran(party, now);
 }
 
 void sched_books_ahead(struct sched_member *member, uint64_t now)

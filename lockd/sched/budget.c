@@ -46,9 +46,7 @@ static void evict_members(struct sched_device *device, uint64_t missing, uint64_
 {
     struct sched_node *node;
 
-    lockd_list_each (at, &device->books.unused) {
-        struct sched_member *member = sched_member_of(at, books.unused);
-
+    lockd_each (struct sched_member, member, &device->books.unused, books.unused) {
         if (missing == 0)
             return;
         missing = take_budget(member, member->budget - member->report.resident, missing, now);
@@ -77,8 +75,7 @@ static uint64_t spare_share(const struct sched_device *device)
 /* Takes spare bytes back that others need now. */
 static void trim_spared(struct sched_device *device, uint64_t share, uint64_t now)
 {
-    lockd_list_each (at, &device->books.spared) {
-        struct sched_member *member = sched_member_of(at, books.spared);
+    lockd_each (struct sched_member, member, &device->books.spared, books.spared) {
         const uint64_t most = member->report.demand + (member->party->turn.held ? share : 0);
 
         if (most < member->budget)
@@ -113,8 +110,8 @@ static uint64_t required_bytes(const struct sched_member *member)
 
     if (party->books.demand > device->space.capacity &&
         party->books.demand <= device->measure.total && device->turns.holder_count == 1) {
-        lockd_list_each (at, &party->members)
-            own += sched_member_hold(sched_member_of(at, of_party));
+        lockd_each (struct sched_member, each, &party->members, of_party)
+            own += sched_member_hold(each);
         if (own == device->books.sum.hold)
             return member->report.demand;
     }
@@ -131,8 +128,7 @@ static bool has_answered(const struct sched_member *member)
 
 static void feed_hungry(struct sched_device *device, uint64_t now)
 {
-    lockd_list_each (at, &device->books.hungry) {
-        struct sched_member *member = sched_member_of(at, books.hungry);
+    lockd_each (struct sched_member, member, &device->books.hungry, books.hungry) {
         const uint64_t goal = required_bytes(member);
 
         if (member->sent.ended || (device->turns.leases && !has_answered(member)))
@@ -150,8 +146,7 @@ static void feed_hungry(struct sched_device *device, uint64_t now)
 /* A member that runs may grow without asking by a share of the bytes that no other needs. */
 static void spare_bytes(struct sched_device *device, uint64_t share, uint64_t now)
 {
-    lockd_list_each (at, &device->agenda.touched) {
-        struct sched_member *member = sched_member_of(at, agenda.touched);
+    lockd_each (struct sched_member, member, &device->agenda.touched, agenda.touched) {
         const uint64_t limit = sched_max(sched_member_limit(member), member->report.demand);
 
         if (member->trimmed_at != 0 && now - member->trimmed_at < TELL_PAUSE)
@@ -165,9 +160,7 @@ static void spare_bytes(struct sched_device *device, uint64_t share, uint64_t no
 
 static void put_out_evicted(struct sched_device *device, uint64_t now)
 {
-    lockd_list_each (at, &device->agenda.touched) {
-        struct sched_member *member = sched_member_of(at, agenda.touched);
-
+    lockd_each (struct sched_member, member, &device->agenda.touched, agenda.touched) {
         if (member->eviction.wanted && !sched_member_busy(member))
             change_budget(member, 0, now);
         else if (member->books.refuses && !member->party->turn.held)
@@ -190,9 +183,7 @@ static void end_budgets(struct sched_member *member, uint64_t now)
 
 static void end_silent(struct sched_device *device, uint64_t now)
 {
-    lockd_list_each (at, &device->books.stopping) {
-        struct sched_member *member = sched_member_of(at, books.stopping);
-
+    lockd_each (struct sched_member, member, &device->books.stopping, books.stopping) {
         if (!member->sent.ended && sched_member_silent(member, now))
             end_budgets(member, now);
     }

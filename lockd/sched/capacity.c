@@ -131,9 +131,7 @@ static uint64_t claimed_bytes(const struct sched_device *device)
 {
     uint64_t bytes = 0;
 
-    lockd_list_each (at, &device->sched->claims) {
-        const struct sched_claim *claim = lockd_entry(at, struct sched_claim, link);
-
+    lockd_each (const struct sched_claim, claim, &device->sched->claims, link) {
         if (memcmp(claim->uuid, device->identity.uuid, sizeof claim->uuid) == 0)
             bytes += sched_min(claim->bytes, device->measure.total);
     }

@@ -58,8 +58,8 @@ int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user, ui
 {
     uint32_t named = 0;
 
-    lockd_list_each (at, &sched->devices) {
-        *found = lockd_entry(at, struct sched_device, link);
+    lockd_each (struct sched_device, device, &sched->devices, link) {
+        *found = device;
         if (memcmp((*found)->identity.uuid, uuid, sizeof(*found)->identity.uuid) == 0)
             return 0;
         named += (*found)->identity.user == user;
@@ -72,10 +72,8 @@ int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user, ui
 
 static void free_users(struct sched_device *device)
 {
-    lockd_list_each (at, &device->wanting.users) {
-        lockd_list_remove(at);
-        free(lockd_entry(at, struct sched_user, of_device));
-    }
+    lockd_each (struct sched_user, user, &device->wanting.users, of_device)
+        free(user);
 }
 
 void sched_device_free_unused(struct sched_device *device)
@@ -92,9 +90,7 @@ void sched_device_free_unused(struct sched_device *device)
 
 struct sched_member *sched_member_find(const struct sched_client *client, const uint8_t *uuid)
 {
-    lockd_list_each (at, &client->members) {
-        struct sched_member *member = sched_member_of(at, of_client);
-
+    lockd_each (struct sched_member, member, &client->members, of_client) {
         if (memcmp(member->device->identity.uuid, uuid, sizeof member->device->identity.uuid) ==
             0)
             return member;
@@ -126,8 +122,8 @@ void sched_agenda_settle(struct sched_party *party)
 
 void sched_agenda_settle_gang(struct sched_gang *gang)
 {
-    lockd_list_each (at, &gang->parties)
-        sched_agenda_settle(sched_party_of(at, of_gang));
+    lockd_each (struct sched_party, party, &gang->parties, of_gang)
+        sched_agenda_settle(party);
 }
 
 void sched_agenda_mark(struct sched_group *group)
@@ -143,9 +139,7 @@ static struct sched_user *user_of(struct sched_device *device, uint32_t id, uint
 {
     struct sched_user *user = NULL;
 
-    lockd_list_each (at, &device->wanting.users) {
-        struct sched_user *each = lockd_entry(at, struct sched_user, of_device);
-
+    lockd_each (struct sched_user, each, &device->wanting.users, of_device) {
         if (each->id == id) {
             user = each;
         } else if (each->wanting == 0 && sched_less(now, each->since) > USER_KEPT) {

@@ -79,15 +79,13 @@ void sched_evict_watch(struct sched_device *device, uint64_t now)
     if (now < device->evict_at)
         return;
     device->evict_at = LOCKD_NEVER;
-    lockd_list_each (at, &device->members)
-        sched_evict_check(sched_member_of(at, of_device), now);
+    lockd_each (struct sched_member, member, &device->members, of_device)
+        sched_evict_check(member, now);
 }
 
 void sched_evict_begin(struct sched_client *client, uint64_t now)
 {
-    lockd_list_each (at, &client->members) {
-        struct sched_member *member = sched_member_of(at, of_client);
-
+    lockd_each (struct sched_member, member, &client->members, of_client) {
         if (member->eviction.wanted || member->report.demand == 0)
             continue;
         if (!member->eviction.asked)
@@ -99,9 +97,7 @@ void sched_evict_begin(struct sched_client *client, uint64_t now)
 
 void sched_evict_cancel(struct sched_client *client)
 {
-    lockd_list_each (at, &client->members) {
-        struct sched_member *member = sched_member_of(at, of_client);
-
+    lockd_each (struct sched_member, member, &client->members, of_client) {
         member->eviction.asked = false;
         if (member->eviction.wanted)
             evict_end(member, false);

@@ -22,9 +22,9 @@ static uint32_t find_weight(const struct sched_gang *gang, uint32_t enough)
 {
     uint32_t weight = 1;
 
-    lockd_list_each (at, &gang->parties) {
-        lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
-            const struct sched_client *client = sched_member_of(of, of_party)->client;
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
+        lockd_each (struct sched_member, member, &party->members, of_party) {
+            const struct sched_client *client = member->client;
 
             weight = client->weight > weight ? client->weight : weight;
             if (weight >= enough)
@@ -37,9 +37,7 @@ static uint32_t find_weight(const struct sched_gang *gang, uint32_t enough)
 static void set_weight(struct sched_gang *gang, uint32_t weight)
 {
     gang->weight = weight;
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         party->device->books.weights += weight - (uint64_t)party->weight;
         party->weight = weight;
     }
@@ -48,9 +46,7 @@ static void set_weight(struct sched_gang *gang, uint32_t weight)
 /* Its weight or its class may have changed. */
 static void note_shares(struct sched_gang *gang)
 {
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         sched_wanting_note(party);
     }
 }
@@ -161,9 +157,7 @@ static struct sched_party *party_new(struct sched_gang *gang, struct sched_devic
 
 static struct sched_party *party_of(struct sched_gang *gang, struct sched_device *device)
 {
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         if (party->device == device)
             return party;
     }
@@ -257,13 +251,11 @@ static bool make_parties(const struct sched_client *client, struct sched_gang *t
 {
     bool made = true;
 
-    lockd_list_each (at, &client->members)
-        made = made && party_of(to, sched_member_of(at, of_client)->device) != NULL;
+    lockd_each (struct sched_member, member, &client->members, of_client)
+        made = made && party_of(to, member->device) != NULL;
     if (made)
         return true;
-    lockd_list_each (at, &to->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &to->parties, of_gang) {
         if (party->member_count == 0)
             party_free(party);
     }
@@ -320,8 +312,8 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
     sched_lease_give_way(from, client->sched, false);
     sched_lease_give_way(to, client->sched, false);
     to->out = made ? from->out : to->out && from->out;
-    lockd_list_each (at, &client->members)
-        move_member(sched_member_of(at, of_client), to, now);
+    lockd_each (struct sched_member, member, &client->members, of_client)
+        move_member(member, to, now);
     left = gang_exit(client);
     gang_enter(to, client);
     sched_gang_reweigh(to);

@@ -37,8 +37,8 @@ static struct sched_group *enter_group(struct sched_client *client)
     struct sched *sched = client->sched;
     struct sched_group *group;
 
-    lockd_list_each (at, &sched->groups) {
-        group = group_of(at, link);
+    lockd_each (struct sched_group, each, &sched->groups, link) {
+        group = each;
         if (is_group_of(group, client))
             goto found;
     }
@@ -143,9 +143,7 @@ void sched_group_kin(struct sched_client *client, uint64_t kin, uint64_t now)
 
 static void add_client(const struct sched_client *client)
 {
-    lockd_list_each (at, &client->members) {
-        const struct sched_member *member = sched_member_of(at, of_client);
-
+    lockd_each (const struct sched_member, member, &client->members, of_client) {
         member->device->group.demand += member->report.demand;
         member->device->group.members += member->report.demand != 0;
     }
@@ -153,8 +151,8 @@ static void add_client(const struct sched_client *client)
 
 static void forget_client(const struct sched_client *client)
 {
-    lockd_list_each (at, &client->members) {
-        struct sched_device *device = sched_member_of(at, of_client)->device;
+    lockd_each (struct sched_member, member, &client->members, of_client) {
+        struct sched_device *device = member->device;
 
         device->group.demand = device->group.members = 0;
     }
@@ -166,18 +164,17 @@ static const struct sched_device *find_too_small(const struct sched_group *group
 {
     const struct sched_device *small = NULL;
 
-    lockd_list_each (at, &group->clients)
-        add_client(lockd_entry(at, struct sched_client, of_group));
-    lockd_list_each (at, &group->sched->devices) {
-        const struct sched_device *device = lockd_entry(at, struct sched_device, link);
+    lockd_each (struct sched_client, client, &group->clients, of_group)
+        add_client(client);
+    lockd_each (const struct sched_device, device, &group->sched->devices, link) {
         const uint64_t most = sched_device_most(device);
 
         if (device->group.members > 1 && small == NULL && device->measure.total != 0 &&
             device->group.demand > most - (spare ? most / TOGETHER_SPARE : 0))
             small = device;
     }
-    lockd_list_each (at, &group->clients)
-        forget_client(lockd_entry(at, struct sched_client, of_group));
+    lockd_each (struct sched_client, client, &group->clients, of_group)
+        forget_client(client);
     return small;
 }
 
@@ -197,9 +194,7 @@ static void part_group(struct sched_group *group, const struct sched_device *dev
     sched_lease_end(group->gang, now);
     group->gang->group = NULL;
     group->gang = NULL;
-    lockd_list_each (at, &group->clients) {
-        struct sched_client *client = lockd_entry(at, struct sched_client, of_group);
-
+    lockd_each (struct sched_client, client, &group->clients, of_group) {
         if (!first && client->gang != NULL)
             sched_gang_move(client, NULL, now); /* without memory it stays where it is */
         first = first && client->gang == NULL;
@@ -211,9 +206,7 @@ static void join_group(struct sched_group *group, uint64_t now)
     struct sched_gang *gang = NULL;
 
     group->apart = group->unsaid = false;
-    lockd_list_each (at, &group->clients) {
-        struct sched_client *client = lockd_entry(at, struct sched_client, of_group);
-
+    lockd_each (struct sched_client, client, &group->clients, of_group) {
         if (client->gang == NULL)
             continue;
         sched_lease_end(client->gang, now);
@@ -249,9 +242,9 @@ void sched_group_plan(struct sched *sched, uint64_t now)
 {
     if (now >= sched->groups_at) {
         sched->groups_at = LOCKD_NEVER;
-        lockd_list_each (at, &sched->groups) {
-            if (group_of(at, link)->fits_since != LOCKD_NEVER)
-                sched_agenda_mark(group_of(at, link));
+        lockd_each (struct sched_group, group, &sched->groups, link) {
+            if (group->fits_since != LOCKD_NEVER)
+                sched_agenda_mark(group);
         }
     }
     while (!lockd_list_empty(&sched->groups_marked)) {
@@ -266,9 +259,7 @@ bool sched_next_apart(struct sched *sched, struct sched_apart *apart)
 {
     if (!sched->groups_unsaid)
         return false;
-    lockd_list_each (at, &sched->groups) {
-        struct sched_group *group = group_of(at, link);
-
+    lockd_each (struct sched_group, group, &sched->groups, link) {
         if (!group->unsaid)
             continue;
         group->unsaid = false;

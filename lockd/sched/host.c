@@ -46,9 +46,7 @@ static void count_share(struct sched_client *client)
 
 static bool has_answered(const struct sched_client *client)
 {
-    lockd_list_each (at, &client->members) {
-        const struct sched_member *member = sched_member_of(at, of_client);
-
+    lockd_each (const struct sched_member, member, &client->members, of_client) {
         if (member->report.echoed != member->sent.seq ||
             member->sent.host != client->host.budget)
             return false;
@@ -75,8 +73,8 @@ static void give_budget(struct sched_client *client, uint64_t budget)
         client->host.told = budget;
     client->host.given = sched_max(client->host.given, budget);
     count_share(client);
-    lockd_list_each (at, &client->members)
-        sched_agenda_touch(sched_member_of(at, of_client));
+    lockd_each (struct sched_member, member, &client->members, of_client)
+        sched_agenda_touch(member);
 }
 
 /* Changes a budget towards goal: up by what is free, and never for a trifle. */
@@ -132,9 +130,7 @@ void sched_host_report(struct sched_member *member, const struct gs_wire_state *
     const bool back = state->target_seq != 0 && now - client->sched->created < RETURN_WINDOW;
     uint64_t demand = 0, off = 0;
 
-    lockd_list_each (at, &client->members) {
-        const struct sched_member *each = sched_member_of(at, of_client);
-
+    lockd_each (const struct sched_member, each, &client->members, of_client) {
         demand += each->report.demand;
         off += each->report.demand - sched_min(each->report.demand, each->report.resident);
     }
@@ -172,9 +168,7 @@ void sched_host_plan(struct sched *sched, uint64_t now)
     sched->host.deadline = LOCKD_NEVER;
     sched->host.at = now;
     sched->host.total = find_total(sched);
-    lockd_list_each (at, &sched->clients) {
-        struct sched_client *client = lockd_entry(at, struct sched_client, link);
-
+    lockd_each (struct sched_client, client, &sched->clients, link) {
         if (lockd_list_empty(&client->members))
             continue;
         if (sched->host.total == UINT64_MAX)

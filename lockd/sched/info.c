@@ -22,9 +22,7 @@ bool sched_next_remark(struct sched *sched, struct sched_remark *remark)
 {
     if (!sched->remarkable)
         return false;
-    lockd_list_each (at, &sched->clients) {
-        struct sched_client *client = lockd_entry(at, struct sched_client, link);
-
+    lockd_each (struct sched_client, client, &sched->clients, link) {
         if (!client->contradicted && !client->silent)
             continue;
         *remark = (struct sched_remark){client->owner, client->contradicted, client->silent};
@@ -76,12 +74,13 @@ uint64_t sched_client_demand(const struct sched_client *client, const uint8_t *u
 
 static uint64_t bit_of(const struct sched_device *device)
 {
-    const struct lockd_list *devices = &device->sched->devices;
     unsigned bit = 0;
 
-    for (const struct lockd_list *at = devices->next; at != &device->link && bit < 63;
-         at = at->next)
+    lockd_each (const struct sched_device, each, &device->sched->devices, link) {
+        if (each == device || bit == 63)
+            break;
         bit++;
+    }
     return 1ull << bit;
 }
 
@@ -91,10 +90,7 @@ struct sched_progress sched_client_progress(const struct sched_client *client, u
         .apart = client->in_group != NULL && client->in_group->apart,
     };
 
-    for (const struct lockd_list *at = client->members.next; at != &client->members;
-         at = at->next) {
-        const struct sched_member *member = lockd_entry(at, struct sched_member, of_client);
-
+    lockd_each (const struct sched_member, member, &client->members, of_client) {
         progress.devices |= bit_of(member->device);
         progress.calls += member->report.calls;
         progress.turns += member->party->turn.count;
@@ -144,8 +140,7 @@ static uint32_t count_group(const struct sched_group *group)
 {
     uint32_t count = 0;
 
-    for (const struct lockd_list *at = group->clients.next; at != &group->clients;
-         at = at->next)
+    lockd_each (const struct sched_client, client, &group->clients, of_group)
         count++;
     return count;
 }
@@ -215,9 +210,8 @@ static struct gs_wire_device describe_device(const struct sched_device *device, 
 
     memcpy(wire.uuid, device->identity.uuid, sizeof wire.uuid);
     memcpy(wire.name, device->identity.name, sizeof wire.name);
-    for (const struct lockd_list *at = device->members.next; at != &device->members;
-         at = at->next)
-        wire.gpu_ns += member_gpu_ns(sched_member_of(at, of_device), now);
+    lockd_each (const struct sched_member, member, &device->members, of_device)
+        wire.gpu_ns += member_gpu_ns(member, now);
     return wire;
 }
 
@@ -287,9 +281,8 @@ static void number_queue(const struct sched_device *device)
         &device->waiting.queue, &device->waiting.forming, &device->waiting.hopeless};
     uint64_t place = 0;
 
-    for (const struct lockd_list *at = device->parties.next; at != &device->parties;
-         at = at->next)
-        sched_party_of(at, of_device)->wait.place = 0;
+    lockd_each (struct sched_party, party, &device->parties, of_device)
+        party->wait.place = 0;
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         for (const struct sched_node *at = sched_order_first(orders[i]); at != NULL;
              at = sched_order_next(at))
@@ -300,15 +293,11 @@ static void number_queue(const struct sched_device *device)
 void sched_visit_totals(const struct sched *sched, sched_visit_total *visit, void *context,
                         uint64_t now_ns)
 {
-    for (const struct lockd_list *at = sched->devices.next; at != &sched->devices;
-         at = at->next) {
-        const struct sched_device *each = lockd_entry(at, struct sched_device, link);
+    lockd_each (const struct sched_device, each, &sched->devices, link) {
         struct gs_wire_totals totals = each->totals->sum;
 
         memcpy(totals.name, each->identity.name, sizeof totals.name);
-        for (const struct lockd_list *of = each->members.next; of != &each->members;
-             of = of->next) {
-            const struct sched_member *member = sched_member_of(of, of_device);
+        lockd_each (const struct sched_member, member, &each->members, of_device) {
             const uint64_t ns = sched_less(now_ns, member->time.counted_at);
             const bool runs = (member->report.flags & GS_STATE_RUNNING) != 0;
 
@@ -317,10 +306,7 @@ void sched_visit_totals(const struct sched *sched, sched_visit_total *visit, voi
         }
         visit(context, &totals);
     }
-    for (const struct lockd_list *at = sched->totals.next; at != &sched->totals;
-         at = at->next) {
-        const struct lockd_totals *each = lockd_entry(at, struct lockd_totals, link);
-
+    lockd_each (const struct lockd_totals, each, &sched->totals, link) {
         if (!each->used)
             visit(context, &each->sum);
     }
@@ -329,16 +315,12 @@ void sched_visit_totals(const struct sched *sched, sched_visit_total *visit, voi
 void sched_visit(const struct sched *sched, sched_visit_device *visit_device,
                  sched_visit_member *visit_member, void *context, uint64_t now_ns)
 {
-    for (const struct lockd_list *at = sched->devices.next; at != &sched->devices;
-         at = at->next) {
-        const struct sched_device *each = lockd_entry(at, struct sched_device, link);
+    lockd_each (const struct sched_device, each, &sched->devices, link) {
         const struct gs_wire_device device = describe_device(each, now_ns);
 
         number_queue(each);
         visit_device(context, &device);
-        for (const struct lockd_list *of = each->members.next; of != &each->members;
-             of = of->next) {
-            const struct sched_member *member = lockd_entry(of, struct sched_member, of_device);
+        lockd_each (const struct sched_member, member, &each->members, of_device) {
             const struct gs_wire_client client = describe_member(member, now_ns);
 
             visit_member(context, &device, member->client->owner, &client);
@@ -349,10 +331,8 @@ void sched_visit(const struct sched *sched, sched_visit_device *visit_device,
 void sched_visit_client(const struct sched_client *client, sched_visit_member *visit,
                         void *context, uint64_t now_ns)
 {
-    for (const struct lockd_list *at = client->members.next; at != &client->members;
-         at = at->next) {
-        const struct gs_wire_client wire =
-            describe_member(lockd_entry(at, struct sched_member, of_client), now_ns);
+    lockd_each (const struct sched_member, member, &client->members, of_client) {
+        const struct gs_wire_client wire = describe_member(member, now_ns);
 
         visit(context, NULL, client->owner, &wire);
     }
@@ -380,9 +360,7 @@ static struct sched_why make_why(enum gs_why why, const struct sched_party *part
 static const struct sched_party *find_stopping(const struct sched_device *device,
                                                const struct sched_party *but)
 {
-    lockd_list_each (at, &device->parties) {
-        const struct sched_party *party = sched_party_of(at, of_device);
-
+    lockd_each (const struct sched_party, party, &device->parties, of_device) {
         if (party != but && party->member_count != 0 &&
             (party->books.counted_stopping || party->gang->closing.by != NULL))
             return party;
@@ -396,9 +374,7 @@ static uint64_t freed_by(const struct sched_device *device, const struct sched_p
 {
     uint64_t bytes = 0;
 
-    lockd_list_each (of, &device->turns.holders) {
-        const struct sched_party *holder = sched_party_of(of, turn.holder);
-
+    lockd_each (const struct sched_party, holder, &device->turns.holders, turn.holder) {
         if (holder->gang != head->gang && sched_turn_ends_at(holder, head, now) <= at)
             bytes += holder->books.need;
     }
@@ -415,8 +391,7 @@ static const struct sched_party *find_holder(const struct sched_device *device,
     const struct sched_party *found = NULL;
     uint64_t found_at = 0;
 
-    lockd_list_each (of, &device->turns.holders) {
-        const struct sched_party *holder = sched_party_of(of, turn.holder);
+    lockd_each (const struct sched_party, holder, &device->turns.holders, turn.holder) {
         const uint64_t at = sched_turn_ends_at(holder, head, now);
 
         if (holder->gang == head->gang || holder->member_count == 0)

@@ -22,9 +22,7 @@
 
 struct sched_party *sched_lease_next(const struct sched_gang *gang)
 {
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         if (!party->turn.held)
             return party;
     }
@@ -37,9 +35,7 @@ static uint64_t turn_length(struct sched_gang *gang)
 {
     uint64_t longest = 0;
 
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         if (party->turn.begun)
             longest = sched_max(longest, party->turn.length);
         else if (party->device->turns.leases)
@@ -58,8 +54,8 @@ static void begin_party(struct sched_party *party, uint64_t length, uint64_t now
     party->turn.measured = true;
     party->device->turns.generation++; /* there is a time now when it must stop */
     party->turn.progress = now;
-    lockd_list_each (at, &party->members)
-        sched_member_of(at, of_party)->books.most = 0;
+    lockd_each (struct sched_member, member, &party->members, of_party)
+        member->books.most = 0;
     party->time.ran = 0;
     party->time.counted_at = now;
     /* a party that only keeps its place for the others of the gang has begun */
@@ -81,9 +77,7 @@ static void begin_party(struct sched_party *party, uint64_t length, uint64_t now
 void sched_lease_set_complete(struct sched_gang *gang, uint64_t now)
 {
     gang->complete = now;
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         if (party->device->turns.leases && party->turn.length != LOCKD_NEVER)
             party->turn.until = now + party->turn.length;
         party->device->turns.generation++; /* there is a time now when it must stop */
@@ -97,9 +91,9 @@ void sched_lease_look_complete(struct sched_gang *gang, uint64_t now)
 {
     if (!gang->runs || gang->complete != 0 || gang->wanting == 0)
         return;
-    lockd_list_each (at, &gang->parties) {
-        lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
-            const uint32_t flags = sched_member_of(of, of_party)->report.flags;
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
+        lockd_each (struct sched_member, member, &party->members, of_party) {
+            const uint32_t flags = member->report.flags;
 
             if ((flags & GS_STATE_WANT) != 0 && (flags & GS_STATE_RUNNING) == 0)
                 return;
@@ -119,14 +113,12 @@ void sched_lease_begin(struct sched_gang *gang, uint64_t now)
     gang->out = false;
     sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
                          false);
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         if (!party->turn.begun)
             begin_party(party, length, now);
-        lockd_list_each (of, &party->members) {
-            sched_member_of(of, of_party)->eviction.back = back;
-            sched_agenda_touch(sched_member_of(of, of_party));
+        lockd_each (struct sched_member, member, &party->members, of_party) {
+            member->eviction.back = back;
+            sched_agenda_touch(member);
         }
         sched_books_party(party, now);
         sched_agenda_plan(party->device);
@@ -148,8 +140,8 @@ static void keep_places(struct sched_gang *gang, uint64_t now)
 {
     const uint64_t until = now + patience_of(gang);
 
-    lockd_list_each (at, &gang->parties)
-        sched_party_of(at, of_gang)->turn.until = until;
+    lockd_each (struct sched_party, party, &gang->parties, of_gang)
+        party->turn.until = until;
 }
 
 void sched_lease_give_way(struct sched_gang *gang, struct sched *sched, bool gives)
@@ -178,9 +170,8 @@ static bool nobody_wants(const struct sched_device *device, const struct sched_g
 {
     if (device->waiting.queue.count != 0)
         return false;
-    for (const struct lockd_list *at = device->turns.holders.next; at != &device->turns.holders;
-         at = at->next) {
-        const struct sched_gang *gang = sched_party_of(at, turn.holder)->gang;
+    lockd_each (const struct sched_party, party, &device->turns.holders, turn.holder) {
+        const struct sched_gang *gang = party->gang;
 
         if (gang != but && sched_gang_wants(gang))
             return false;
@@ -191,8 +182,8 @@ static bool nobody_wants(const struct sched_device *device, const struct sched_g
 /* No gang is there to which it could give way. */
 static bool is_alone_gang(const struct sched_gang *gang)
 {
-    lockd_list_each (at, &gang->parties) {
-        if (!nobody_wants(sched_party_of(at, of_gang)->device, gang))
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
+        if (!nobody_wants(party->device, gang))
             return false;
     }
     return true;
@@ -211,8 +202,8 @@ void sched_lease_retry(struct sched_device *device, uint64_t now)
     }
     if (device->sched->giving_way == 0 || !nobody_wants(device, NULL))
         return;
-    lockd_list_each (at, &device->parties) {
-        struct sched_gang *gang = sched_party_of(at, of_device)->gang;
+    lockd_each (struct sched_party, party, &device->parties, of_device) {
+        struct sched_gang *gang = party->gang;
 
         if (gang->gives_way && sched_gang_wants(gang) && is_alone_gang(gang))
             retry_gang(gang);
@@ -265,9 +256,7 @@ static void end_party(struct sched_party *party, uint64_t now)
     party->gang->held_count--;
     sched_wanting_note(party);
     device->stop_at = sched_min(device->stop_at, now + GRACE);
-    lockd_list_each (at, &party->members) {
-        struct sched_member *member = sched_member_of(at, of_party);
-
+    lockd_each (struct sched_member, member, &party->members, of_party) {
         member->stopped = now;
         member->shortage.had = 0;
         member->beyond = false;
@@ -280,9 +269,7 @@ void sched_lease_end(struct sched_gang *gang, uint64_t now)
     const struct sched_party *next = sched_lease_next(gang);
 
     sched_together_forget(gang);
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         if (party->turn.held && next != NULL && now >= party->turn.until &&
             sched_gang_wants(gang))
             give_up_gang(gang, now);
@@ -293,9 +280,7 @@ void sched_lease_end(struct sched_gang *gang, uint64_t now)
     }
     gang->runs = false;
     gang->complete = 0;
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         sched_books_party(party, now);
         sched_agenda_settle(party);
     }

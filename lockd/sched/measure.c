@@ -249,9 +249,7 @@ static bool can_tell(const struct sched_member *member)
 /* Nobody need have anything to say when memory that was expected back stays away. */
 static void ask_anybody(struct sched_device *device)
 {
-    lockd_list_each (at, &device->members) {
-        struct sched_member *member = sched_member_of(at, of_device);
-
+    lockd_each (struct sched_member, member, &device->members, of_device) {
         if (can_tell(member)) {
             ask_member(member);
             return;
@@ -278,9 +276,7 @@ static void ask_to_judge(struct sched_device *device, uint64_t now)
     uint32_t asked = 0;
 
     device->measure.judge_asked = now;
-    lockd_list_each (at, &device->members) {
-        struct sched_member *member = sched_member_of(at, of_device);
-
+    lockd_each (struct sched_member, member, &device->members, of_device) {
         if (!can_tell(member) || !lockd_list_empty(&member->books.stopping))
             continue;
         ask_member(member);
@@ -319,9 +315,7 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
     open->again_at = now + SILENT;
     open->ask_next = now + ASK_PAUSE;
     ask_member(open->by);
-    lockd_list_each (at, &device->members) {
-        struct sched_member *member = sched_member_of(at, of_device);
-
+    lockd_each (struct sched_member, member, &device->members, of_device) {
         if (others == ASKED)
             break;
         if (member == open->by || (open->foreign && !is_of_another_user(member, open->by)))
@@ -341,9 +335,8 @@ static bool has_several_users(const struct sched_device *device)
 {
     const struct sched_member *first = sched_member_of(device->members.next, of_device);
 
-    for (const struct lockd_list *at = device->members.next; at != &device->members;
-         at = at->next)
-        if (is_of_another_user(first, sched_member_of(at, of_device)))
+    lockd_each (const struct sched_member, member, &device->members, of_device)
+        if (is_of_another_user(first, member))
             return true;
     return false;
 }
@@ -432,8 +425,9 @@ static void set_total(struct sched_device *device, uint64_t total,
     device->measure.doubt.by = NULL;
     device->measure.total = total;
     device->agenda.recount = true;
-    lockd_list_each (at, &device->parties) /* it may be hopeless, or not be any more */
-        sched_agenda_settle_gang(sched_party_of(at, of_device)->gang);
+    /* a party may be hopeless, or not be any more */
+    lockd_each (struct sched_party, party, &device->parties, of_device)
+        sched_agenda_settle_gang(party->gang);
 }
 
 /* Its word on the total counts more. With programs of one user that of a program that measures does,
@@ -452,9 +446,7 @@ void sched_measure_recount(struct sched_device *device)
     bool measures = false;
     uint64_t total;
 
-    lockd_list_each (at, &device->members) {
-        const struct sched_member *member = sched_member_of(at, of_device);
-
+    lockd_each (const struct sched_member, member, &device->members, of_device) {
         if (best == NULL || knows_better(member, best))
             best = member;
         measures = measures || member->report.measures;
@@ -533,25 +525,19 @@ static void judge_claims(struct sched_device *device, uint64_t used,
     const uint64_t spare = device->measure.total / CARD_ROUNDING;
     uint64_t claims = 0, excess;
 
-    lockd_list_each (at, &device->members) {
-        const struct sched_member *member = sched_member_of(at, of_device);
-
+    lockd_each (const struct sched_member, member, &device->members, of_device) {
         if (member->books.share.unsure_most == 0)
             claims += member->evidence.least;
     }
     excess = claims > used + spare && device->measure.several ? claims - used : 0;
     device->measure.denied = 0;
     for (int by_process = 1; by_process >= 0; by_process--) {
-        lockd_list_each (at, &device->members) {
-            struct sched_member *member = sched_member_of(at, of_device);
-
+        lockd_each (struct sched_member, member, &device->members, of_device) {
             if (by == NULL || is_of_another_user(member, by))
                 excess = deny_claim(member, by_process, excess, now);
         }
     }
-    lockd_list_each (at, &device->members) {
-        struct sched_member *member = sched_member_of(at, of_device);
-
+    lockd_each (struct sched_member, member, &device->members, of_device) {
         const bool denied = member->verdict.denied_now;
 
         member->evidence.least = member->report.claimed;
@@ -568,9 +554,7 @@ static void believe_all(struct sched_device *device, uint64_t now)
 {
     device->measure.denied = 0;
     device->measure.card_at = 0;
-    lockd_list_each (at, &device->members) {
-        struct sched_member *member = sched_member_of(at, of_device);
-
+    lockd_each (struct sched_member, member, &device->members, of_device) {
         member->evidence.shown = UINT64_MAX;
         member->verdict.denied = 0;
         if (!device->measure.several)
@@ -641,9 +625,7 @@ static void weigh_card(struct sched_device *device, uint64_t device_free, uint64
 void sched_measure_card(struct sched_device *device, const struct sched_card *card,
                         uint64_t now)
 {
-    lockd_list_each (at, &device->members) {
-        struct sched_member *member = sched_member_of(at, of_device);
-
+    lockd_each (struct sched_member, member, &device->members, of_device) {
         member->evidence.shown = card->shown(card->context, member->client->owner);
     }
     device->measure.card_at = now;
@@ -658,9 +640,7 @@ uint64_t sched_card_pause(const struct sched *sched, uint64_t now_ns)
 {
     uint64_t pause = LOCKD_NEVER;
 
-    lockd_list_each (at, &sched->devices) {
-        const struct sched_device *device = lockd_entry(at, struct sched_device, link);
-
+    lockd_each (const struct sched_device, device, &sched->devices, link) {
         if (!device->measure.several)
             continue;
         pause = sched_min(pause, !card_answers(device, now_ns) ||

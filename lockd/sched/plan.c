@@ -26,9 +26,7 @@ static void recount_device(struct sched_device *device, uint64_t now)
 {
     device->agenda.recount = false;
     device->turns.generation++;
-    lockd_list_each (at, &device->parties) {
-        struct sched_party *party = sched_party_of(at, of_device);
-
+    lockd_each (struct sched_party, party, &device->parties, of_device) {
         sched_books_party(party, now);
         sched_agenda_mark(party->gang->group);
         if (party->wait.queued_of != NULL)
@@ -115,7 +113,7 @@ void sched_plan(struct sched_device *device, uint64_t now)
 
 void sched_plan_all(struct sched *sched, uint64_t now)
 {
-    lockd_list_each (at, &sched->devices)
-        sched_agenda_plan(lockd_entry(at, struct sched_device, link));
+    lockd_each (struct sched_device, device, &sched->devices, link)
+        sched_agenda_plan(device);
     sched_plan_pending(sched, now);
 }

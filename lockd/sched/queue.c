@@ -114,10 +114,7 @@ static uint64_t in_vain(const struct sched_party *party)
     if (device->books.stuck_parties == 0 || sched_party_busy(party) ||
         !sched_gang_is_split(party->gang))
         return 0;
-    for (const struct lockd_list *at = device->parties.next; at != &device->parties;
-         at = at->next) {
-        const struct sched_party *other = sched_party_of(at, of_device);
-
+    lockd_each (const struct sched_party, other, &device->parties, of_device) {
         if (other != party && other->books.counted_stuck && sched_gang_is_split(other->gang))
             bytes += other->books.lost;
     }
@@ -247,9 +244,7 @@ void sched_queue_look_again(struct sched_device *device, uint64_t now)
 
 void sched_queue_renew_gang(struct sched_gang *gang, uint64_t now)
 {
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         party->device->turns.generation++;
         sched_queue_renew(party, now);
         sched_agenda_plan(party->device); /* a holder may have to give way now */

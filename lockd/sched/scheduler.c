@@ -187,11 +187,11 @@ static void take_want(struct sched_member *member, bool wants, bool runs, uint64
         sched_agenda_settle_gang(gang);
     if (gang->wanting > (uint32_t)wants)
         return;
-    lockd_list_each (at, &gang->parties) {
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         if (wants)
-            policy->wants(sched_party_of(at, of_gang), now);
+            policy->wants(party, now);
         else
-            policy->rests(sched_party_of(at, of_gang), runs, now);
+            policy->rests(party, runs, now);
     }
 }
 
@@ -353,8 +353,7 @@ struct sched_client *sched_client_add(struct sched *sched, void *owner)
 
 void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_t now_ns)
 {
-    lockd_list_each (at, &client->members) {
-        struct sched_member *member = sched_member_of(at, of_client);
+    lockd_each (struct sched_member, member, &client->members, of_client) {
         struct sched_device *device = member->device;
 
         sched_agenda_plan(device);
@@ -417,9 +416,7 @@ void sched_rank(struct sched *sched, struct sched_client *client, uint32_t ranks
 
 void sched_tick(struct sched *sched, uint64_t now_ns)
 {
-    lockd_list_each (at, &sched->devices) {
-        struct sched_device *device = lockd_entry(at, struct sched_device, link);
-
+    lockd_each (struct sched_device, device, &sched->devices, link) {
         sched_evict_watch(device, now_ns);
         if (now_ns >= device->deadline)
             sched_agenda_plan(device);
@@ -432,9 +429,8 @@ uint64_t sched_deadline(const struct sched *sched)
     uint64_t deadline = sched_min(sched->host.deadline, sched->groups_at);
 
     deadline = sched_min(deadline, sched->forming.at);
-    for (const struct lockd_list *at = sched->devices.next; at != &sched->devices;
-         at = at->next)
-        deadline = sched_min(deadline, lockd_entry(at, struct sched_device, link)->deadline);
+    lockd_each (const struct sched_device, device, &sched->devices, link)
+        deadline = sched_min(deadline, device->deadline);
     return deadline;
 }
 

@@ -170,9 +170,9 @@ static void tell_waiters(struct sched_device *device, uint64_t now)
         (device->told.waiters && now < device->told.quiet_at))
         return;
     device->told.waiters = device->turns.waiters;
-    lockd_list_each (at, &device->turns.holders) {
-        lockd_list_each (of, &sched_party_of(at, turn.holder)->members)
-            sched_agenda_touch(sched_member_of(of, of_party));
+    lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
+        lockd_each (struct sched_member, member, &party->members, of_party)
+            sched_agenda_touch(member);
     }
 }
 
@@ -210,9 +210,7 @@ void sched_send_broadcast(struct sched_device *device, uint64_t now)
     device->told.capacity = most;
     device->told.shortfall = shortfall;
     device->told.sole = device->member_count == 1;
-    lockd_list_each (of, &device->members) {
-        struct sched_member *member = sched_member_of(of, of_device);
-
+    lockd_each (struct sched_member, member, &device->members, of_device) {
         tell_capacity(member, most);
         sched_agenda_touch(member);
     }

@@ -63,12 +63,10 @@ static void retime_turn(struct sched_party *party, double change, bool anew, uin
 static void pause_gang(struct sched_gang *gang, bool paused, uint64_t now)
 {
     gang->paused += paused ? 1 : UINT32_MAX;
-    lockd_list_each (at, &gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         sched_books_party(party, now);
-        lockd_list_each (of, &party->members)
-            sched_agenda_touch(sched_member_of(of, of_party));
+        lockd_each (struct sched_member, member, &party->members, of_party)
+            sched_agenda_touch(member);
     }
     sched_agenda_settle_gang(gang);
 }
@@ -99,9 +97,7 @@ void sched_class(struct sched *sched, struct sched_client *client, enum gs_wire_
 {
     set_class(sched, client, class);
     if (client->gang != NULL) {
-        lockd_list_each (at, &client->gang->parties) {
-            struct sched_party *party = sched_party_of(at, of_gang);
-
+        lockd_each (struct sched_party, party, &client->gang->parties, of_gang) {
             sched_wanting_note(party);
             party->device->turns.generation++;
         }
@@ -115,8 +111,8 @@ void sched_limit(struct sched *sched, struct sched_client *client, uint64_t byte
                  uint64_t now_ns)
 {
     client->limit = bytes;
-    lockd_list_each (at, &client->members)
-        sched_agenda_touch(sched_member_of(at, of_client));
+    lockd_each (struct sched_member, member, &client->members, of_client)
+        sched_agenda_touch(member);
     sched_plan_pending(sched, now_ns);
 }
 
@@ -143,9 +139,7 @@ void sched_evict(struct sched *sched, struct sched_client *client, uint64_t now_
 static struct sched_claim *find_claim(const struct sched *sched, const void *key,
                                       const uint8_t *uuid)
 {
-    lockd_list_each (at, &sched->claims) {
-        struct sched_claim *claim = lockd_entry(at, struct sched_claim, link);
-
+    lockd_each (struct sched_claim, claim, &sched->claims, link) {
         if (claim->key == key && memcmp(claim->uuid, uuid, sizeof claim->uuid) == 0)
             return claim;
     }
@@ -154,9 +148,7 @@ static struct sched_claim *find_claim(const struct sched *sched, const void *key
 
 static struct sched_device *find_device(const struct sched *sched, const uint8_t *uuid)
 {
-    lockd_list_each (at, &sched->devices) {
-        struct sched_device *device = lockd_entry(at, struct sched_device, link);
-
+    lockd_each (struct sched_device, device, &sched->devices, link) {
         if (memcmp(device->identity.uuid, uuid, sizeof device->identity.uuid) == 0)
             return device;
     }
@@ -194,9 +186,7 @@ bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint
 void sched_away(struct sched_client *client, bool away, uint64_t now_ns)
 {
     client->away = away;
-    lockd_list_each (at, &client->members) {
-        struct sched_member *member = sched_member_of(at, of_client);
-
+    lockd_each (struct sched_member, member, &client->members, of_client) {
         sched_books_member(member, now_ns);
         sched_agenda_plan(member->device);
     }
@@ -225,8 +215,8 @@ static void pause_client(struct sched_client *client, bool paused, uint64_t now)
         sched_evict_cancel(client);
     if (client->paused == paused)
         return;
-    lockd_list_each (of, &client->members)
-        sched_books_time(sched_member_of(of, of_client), now);
+    lockd_each (struct sched_member, member, &client->members, of_client)
+        sched_books_time(member, now);
     client->paused = paused;
     if (client->gang != NULL)
         pause_gang(client->gang, paused, now);
@@ -271,12 +261,12 @@ static void retake_device(struct sched_device *device, const struct sched_settin
     device->agenda.recount = true;
     device->space.fell_at = 0;
     if (change < 1 && policy->shorter != NULL) {
-        lockd_list_each (at, &device->parties)
-            policy->shorter(sched_party_of(at, of_device), change);
+        lockd_each (struct sched_party, party, &device->parties, of_device)
+            policy->shorter(party, change);
     }
-    lockd_list_each (at, &device->parties) {
-        sched_queue_renew(sched_party_of(at, of_device), now);
-        retime_turn(sched_party_of(at, of_device), change, anew, now);
+    lockd_each (struct sched_party, party, &device->parties, of_device) {
+        sched_queue_renew(party, now);
+        retime_turn(party, change, anew, now);
     }
 }
 
@@ -284,13 +274,14 @@ void sched_set(struct sched *sched, const struct sched_settings *settings, uint6
 {
     const struct sched_settings before = sched->settings;
 
-    lockd_list_each (at, &sched->devices) /* so far it counts by the policy that was */
-        sched_books_device_ran(lockd_entry(at, struct sched_device, link), now_ns);
+    /* the time so far counts by the policy that was */
+    lockd_each (struct sched_device, device, &sched->devices, link)
+        sched_books_device_ran(device, now_ns);
     sched->settings = *settings;
     if ((unsigned)settings->policy >= GS_POLICY_COUNT)
         sched->settings.policy = before.policy;
     sched->host.changed = true;
-    lockd_list_each (at, &sched->devices)
-        retake_device(lockd_entry(at, struct sched_device, link), &before, now_ns);
+    lockd_each (struct sched_device, device, &sched->devices, link)
+        retake_device(device, &before, now_ns);
     sched_plan_all(sched, now_ns);
 }

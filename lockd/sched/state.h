@@ -259,9 +259,7 @@ static inline bool sched_party_hopeless(const struct sched_party *party)
 
     if (party->gang->gives_way)
         return true;
-    for (const struct lockd_list *at = parties->next; at != parties; at = at->next) {
-        const struct sched_party *each = lockd_entry(at, struct sched_party, of_gang);
-
+    lockd_each (const struct sched_party, each, parties, of_gang) {
         if (each->books.demand > each->device->measure.total)
             return true;
     }
@@ -296,14 +294,9 @@ static inline enum gs_wire_class sched_gang_class(const struct sched_gang *gang)
 {
     bool all = true, batch = false;
 
-    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
-         at = at->next) {
-        const struct sched_party *party = lockd_entry(at, struct sched_party, of_gang);
-
-        for (const struct lockd_list *of = party->members.next; of != &party->members;
-             of = of->next) {
-            const enum gs_wire_class class =
-                lockd_entry(of, struct sched_member, of_party)->client->class;
+    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
+        lockd_each (const struct sched_member, member, &party->members, of_party) {
+            const enum gs_wire_class class = member->client->class;
 
             if (class == GS_CLASS_INTERACTIVE)
                 return class;

@@ -22,9 +22,7 @@ static bool needs_more(const struct sched_party *party)
 {
     bool more = false;
 
-    lockd_list_each (at, &party->members) {
-        const struct sched_member *member = sched_member_of(at, of_party);
-
+    lockd_each (const struct sched_member, member, &party->members, of_party) {
         more = more || member->report.demand > member->sent.budget;
     }
     return more;
@@ -34,16 +32,15 @@ static bool is_silent(const struct sched_party *party)
 {
     bool silent = false;
 
-    lockd_list_each (at, &party->members)
-        silent = silent || sched_member_of(at, of_party)->sent.ended;
+    lockd_each (struct sched_member, member, &party->members, of_party)
+        silent = silent || member->sent.ended;
     return silent;
 }
 
 static bool lacks_memory(const struct sched_party *party)
 {
-    for (const struct lockd_list *at = party->members.next; at != &party->members;
-         at = at->next) {
-        if (!lockd_list_empty(&sched_member_of(at, of_party)->books.hungry))
+    lockd_each (const struct sched_member, member, &party->members, of_party) {
+        if (!lockd_list_empty(&member->books.hungry))
             return true;
     }
     return false;
@@ -57,10 +54,7 @@ static bool is_blocked(const struct sched_gang *gang)
 
     if (gang->client_count < 2 || gang->party_count < 2)
         return false;
-    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
-         at = at->next) {
-        const struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
         runs = runs || party->books.running_members != 0;
         lacks = lacks || lacks_memory(party);
     }
@@ -98,8 +92,7 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
         struct sched_party *victim = NULL;
         int rank = -1;
 
-        lockd_list_each (at, &device->turns.holders) {
-            struct sched_party *party = sched_party_of(at, turn.holder);
+        lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
             const int mine = overflow_rank(party);
 
             if (mine >= rank && mine >= 0) {
@@ -127,10 +120,7 @@ static bool is_knotted(const struct sched_party *party)
 
     if (!lacks_memory(party) || !is_blocked(party->gang))
         return false;
-    for (const struct lockd_list *at = device->parties.next; at != &device->parties;
-         at = at->next) {
-        const struct sched_party *other = sched_party_of(at, of_device);
-
+    lockd_each (const struct sched_party, other, &device->parties, of_device) {
         if (other->gang == party->gang || other->gang->client_count < 2 ||
             (other->books.need == 0 && other->books.lost == 0))
             continue;
@@ -143,9 +133,8 @@ static bool is_knotted(const struct sched_party *party)
 
 static bool has_beyond(const struct sched_party *party)
 {
-    for (const struct lockd_list *at = party->members.next; at != &party->members;
-         at = at->next) {
-        if (sched_member_of(at, of_party)->beyond)
+    lockd_each (const struct sched_member, member, &party->members, of_party) {
+        if (member->beyond)
             return true;
     }
     return false;
@@ -166,9 +155,7 @@ static void send_beyond(struct sched_party *party, uint64_t now)
                       sched_max(party->turn.knotted + MOVED_BY, now + GRACE_SHORT));
         return;
     }
-    lockd_list_each (at, &party->members) {
-        struct sched_member *member = sched_member_of(at, of_party);
-
+    lockd_each (struct sched_member, member, &party->members, of_party) {
         if (lockd_list_empty(&member->books.hungry) || member->beyond)
             continue;
         member->beyond = true;
@@ -194,8 +181,7 @@ void sched_stop_knots(struct sched_device *device, uint64_t now)
     if (!full && device->turns.knots == 0)
         return;
     device->turns.knots = 0;
-    lockd_list_each (at, &device->turns.holders) {
-        struct sched_party *party = sched_party_of(at, turn.holder);
+    lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
         const bool knotted = full && is_knotted(party);
 
         if (knotted)
@@ -218,9 +204,7 @@ static uint64_t patience_ends(const struct sched_party *party)
     uint64_t progress = party->turn.progress;
     bool lacks = false;
 
-    lockd_list_each (at, &party->members) {
-        const struct sched_member *member = sched_member_of(at, of_party);
-
+    lockd_each (const struct sched_member, member, &party->members, of_party) {
         lacks = lacks || (member->report.flags & GS_STATE_SHORT) != 0;
         if (!lockd_list_empty(&member->books.hungry))
             progress = sched_max(progress, device->books.progress);
@@ -237,8 +221,8 @@ static uint64_t gang_patience_ends(const struct sched_gang *gang)
 {
     uint64_t end = 0;
 
-    lockd_list_each (at, &gang->parties)
-        end = sched_max(end, patience_ends(sched_party_of(at, of_gang)));
+    lockd_each (struct sched_party, party, &gang->parties, of_gang)
+        end = sched_max(end, patience_ends(party));
     return end;
 }
 
@@ -289,8 +273,7 @@ void sched_stop_idle(struct sched_device *device, uint64_t now)
         return; /* a gang that is being stopped here is looked at with each plan */
     if (!closing_alone)
         device->grace_at = LOCKD_NEVER;
-    lockd_list_each (at, &device->turns.holders) {
-        struct sched_party *party = sched_party_of(at, turn.holder);
+    lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
         const struct sched_gang *gang = party->gang;
 
         if (closing_alone && (gang->closing.by != device || !gang->closing.passed))
@@ -325,9 +308,7 @@ void sched_stop_watch(struct sched_device *device, uint64_t now)
     if (now < device->stop_at && !lockd_list_empty(&device->books.stopping))
         return;
     device->stop_at = LOCKD_NEVER;
-    lockd_list_each (at, &device->books.stopping) {
-        struct sched_member *member = sched_member_of(at, books.stopping);
-
+    lockd_each (struct sched_member, member, &device->books.stopping, books.stopping) {
         sched_books_member(member, now);
         if (member->books.refuses)
             sched_agenda_touch(member); /* what it was offered is taken back */

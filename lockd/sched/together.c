@@ -39,9 +39,9 @@
 
 static void touch_gang(struct sched_gang *gang)
 {
-    lockd_list_each (at, &gang->parties) {
-        lockd_list_each (of, &sched_party_of(at, of_gang)->members)
-            sched_agenda_touch(sched_member_of(of, of_party));
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
+        lockd_each (struct sched_member, member, &party->members, of_party)
+            sched_agenda_touch(member);
     }
 }
 
@@ -56,10 +56,8 @@ static bool has_stopped(const struct sched_member *member)
 static void count_members(const struct sched_gang *gang, uint32_t *running, uint32_t *stopped)
 {
     *running = *stopped = 0;
-    lockd_list_each (at, &gang->parties) {
-        lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
-            const struct sched_member *member = sched_member_of(of, of_party);
-
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
+        lockd_each (const struct sched_member, member, &party->members, of_party) {
             if (!has_stopped(member))
                 ++*running;
             else if ((member->report.flags & GS_STATE_WANT) != 0)
@@ -125,8 +123,8 @@ void sched_together_begin_plan(struct sched_device *device)
 {
     if (device->turns.closing == 0)
         return;
-    lockd_list_each (at, &device->turns.holders) {
-        struct sched_gang *gang = sched_party_of(at, turn.holder)->gang;
+    lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
+        struct sched_gang *gang = party->gang;
 
         if (gang->closing.by == device)
             gang->closing.wanted = false;
@@ -137,8 +135,8 @@ void sched_together_end_plan(struct sched_device *device)
 {
     if (device->turns.closing == 0)
         return;
-    lockd_list_each (at, &device->turns.holders) {
-        struct sched_gang *gang = sched_party_of(at, turn.holder)->gang;
+    lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
+        struct sched_gang *gang = party->gang;
 
         if (gang->closing.by == device && !gang->closing.wanted)
             sched_together_forget(gang);
@@ -153,16 +151,14 @@ void sched_together_heard(const struct sched_gang *gang)
 
 /* --- gangs that are forming --- */
 
-#define forming_of(at) (lockd_entry(at, struct sched_gang_forming, link)->gang)
-
 /* The most that a program of it has said; 0: none of them is a rank. */
 static uint32_t count_ranks(const struct sched_gang *gang)
 {
     uint32_t ranks = 0;
 
-    lockd_list_each (at, &gang->parties) {
-        lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
-            const struct sched_client *client = sched_member_of(of, of_party)->client;
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
+        lockd_each (struct sched_member, member, &party->members, of_party) {
+            const struct sched_client *client = member->client;
 
             ranks = client->ranks > ranks ? client->ranks : ranks;
         }
@@ -225,10 +221,7 @@ static bool is_missing_ranks(const struct sched_gang *gang, uint64_t now)
 /* The gang has places, or may be computing still. stuck: or is in a kernel without an end. */
 static bool has_or_computes(const struct sched_gang *gang, bool stuck)
 {
-    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
-         at = at->next) {
-        const struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
         if (party->turn.held ||
             (sched_party_busy(party) && (stuck || !party->books.counted_stuck)))
             return true;
@@ -238,9 +231,8 @@ static bool has_or_computes(const struct sched_gang *gang, bool stuck)
 
 static bool is_on(const struct sched_gang *gang, const struct sched_device *device)
 {
-    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
-         at = at->next) {
-        if (sched_party_of(at, of_gang)->device == device)
+    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
+        if (party->device == device)
             return true;
     }
     return false;
@@ -258,8 +250,8 @@ static bool are_rivals(const struct sched_gang *a, const struct sched_gang *b)
         return false;
     if (!has_all_ranks(a) || !has_all_ranks(b))
         return true;
-    for (const struct lockd_list *at = a->parties.next; at != &a->parties; at = at->next) {
-        if (is_on(b, sched_party_of(at, of_gang)->device))
+    lockd_each (const struct sched_party, party, &a->parties, of_gang) {
+        if (is_on(b, party->device))
             return true;
     }
     return false;
@@ -336,12 +328,9 @@ static void set_waits(struct sched_gang *gang, bool waits, bool awaited)
 
 static bool needs_memory(const struct sched_gang *gang)
 {
-    for (const struct lockd_list *at = gang->parties.next; at != &gang->parties;
-         at = at->next) {
-        const struct sched_party *party = sched_party_of(at, of_gang);
-
-        lockd_list_each (of, &party->members) {
-            if (!lockd_list_empty(&sched_member_of(of, of_party)->books.hungry))
+    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
+        lockd_each (struct sched_member, member, &party->members, of_party) {
+            if (!lockd_list_empty(&member->books.hungry))
                 return true;
         }
     }
@@ -415,13 +404,10 @@ static struct sched_gang *find_next(const struct sched *sched)
 {
     struct sched_gang *next = NULL;
 
-    for (struct lockd_list *at = sched->forming.gangs.next; at != &sched->forming.gangs;
-         at = at->next) {
-        struct sched_gang *gang = forming_of(at);
-
-        if (!gang->forming->turn && is_in_the_running(gang) &&
-            (next == NULL || comes_before(gang, next, &sched->forming)))
-            next = gang;
+    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
+        if (!forming->turn && is_in_the_running(forming->gang) &&
+            (next == NULL || comes_before(forming->gang, next, &sched->forming)))
+            next = forming->gang;
     }
     return next;
 }
@@ -432,15 +418,12 @@ static bool is_kept_off(const struct sched_gang *gang, const struct sched *sched
 {
     bool kept = false;
 
-    for (struct lockd_list *at = sched->forming.gangs.next; at != &sched->forming.gangs;
-         at = at->next) {
-        struct sched_gang *other = forming_of(at);
-
-        if (!other->forming->turn || !are_rivals(gang, other))
+    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
+        if (!forming->turn || !are_rivals(gang, forming->gang))
             continue;
         kept = true;
         if (!gang->forming->turn && is_in_the_running(gang))
-            other->forming->found_awaited = true;
+            forming->found_awaited = true;
     }
     return kept;
 }
@@ -450,9 +433,8 @@ static bool is_settling(const struct sched *sched, uint64_t now)
 {
     if (now - sched->created >= RETURN_WINDOW)
         return false;
-    for (const struct lockd_list *at = sched->devices.next; at != &sched->devices;
-         at = at->next) {
-        if (lockd_entry(at, struct sched_device, link)->measure.restarted)
+    lockd_each (const struct sched_device, device, &sched->devices, link) {
+        if (device->measure.restarted)
             return true;
     }
     return false;
@@ -466,21 +448,19 @@ static void give_turns(struct sched *sched, bool settling, uint64_t now)
 
     if (next != NULL && !settling && !is_kept_off(next, sched))
         begin_turn(next, sched, now);
-    lockd_list_each (at, &sched->forming.gangs) {
-        struct sched_gang *gang = forming_of(at);
+    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
+        struct sched_gang *gang = forming->gang;
         const bool kept = is_kept_off(gang, sched) ||
                           (next != NULL && !next->forming->turn && are_rivals(gang, next));
 
-        if (!kept && !settling && !gang->forming->turn && is_in_the_running(gang))
+        if (!kept && !settling && !forming->turn && is_in_the_running(gang))
             begin_turn(gang, sched, now);
-        gang->forming->found_waits =
-            gang->forming->over || /* what has stopped does not begin again */
-            (!gang->forming->turn && (kept || (settling && is_in_the_running(gang))));
+        forming->found_waits =
+            forming->over || /* what has stopped does not begin again */
+            (!forming->turn && (kept || (settling && is_in_the_running(gang))));
     }
-    lockd_list_each (at, &sched->forming.gangs) {
-        struct sched_gang_forming *forming = forming_of(at)->forming;
-
-        set_waits(forming_of(at), forming->found_waits, forming->found_awaited);
+    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
+        set_waits(forming->gang, forming->found_waits, forming->found_awaited);
         forming->found_awaited = false;
     }
 }
@@ -508,15 +488,15 @@ void sched_together_let_next(struct sched *sched, uint64_t now)
     if (lockd_list_empty(&sched->forming.gangs))
         return;
     settling = is_settling(sched, now);
-    lockd_list_each (at, &sched->forming.gangs)
-        count_forming(forming_of(at), sched, now);
-    lockd_list_each (at, &sched->forming.gangs)
-        look_at_turn(forming_of(at), sched, settling, now);
+    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link)
+        count_forming(forming->gang, sched, now);
+    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link)
+        look_at_turn(forming->gang, sched, settling, now);
     give_turns(sched, settling, now);
     if (settling)
         sched->forming.at = sched->created + RETURN_WINDOW;
-    lockd_list_each (at, &sched->forming.gangs) {
-        const uint64_t look = next_look_at(forming_of(at), now);
+    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
+        const uint64_t look = next_look_at(forming->gang, now);
 
         sched->forming.at = sched_min(sched->forming.at, sched_max(look, now + LOOK_AGAIN));
     }
@@ -532,9 +512,8 @@ bool sched_together_is_awaited(const struct sched_device *device, bool waits)
 {
     if (lockd_list_empty(&device->sched->forming.gangs))
         return false;
-    for (const struct lockd_list *at = device->parties.next; at != &device->parties;
-         at = at->next) {
-        const struct sched_gang_forming *forming = sched_party_of(at, of_device)->gang->forming;
+    lockd_each (const struct sched_party, party, &device->parties, of_device) {
+        const struct sched_gang_forming *forming = party->gang->forming;
 
         if (forming != NULL && (forming->awaited || (waits && forming->waits)))
             return true;

@@ -126,9 +126,7 @@ static void stop_background(struct sched_device *device, uint64_t now)
 {
     if (device->sched->background == 0 || device->wanting.weights == 0)
         return;
-    lockd_list_each (at, &device->turns.holders) {
-        struct sched_party *party = sched_party_of(at, turn.holder);
-
+    lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
         if (stays_behind(device, party) && sched_together_stop(party->gang, device, now))
             sched_lease_end(party->gang, now);
     }
@@ -139,8 +137,8 @@ static void stop_forming(struct sched_device *device, uint64_t now)
 {
     if (lockd_list_empty(&device->sched->forming.gangs))
         return;
-    lockd_list_each (at, &device->turns.holders) {
-        struct sched_gang *gang = sched_party_of(at, turn.holder)->gang;
+    lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
+        struct sched_gang *gang = party->gang;
 
         if (gang->forming != NULL && gang->forming->over &&
             sched_together_stop(gang, device, now))
@@ -178,9 +176,8 @@ static uint64_t ahead_at(const struct sched_party *party, const struct sched_par
  * would free nothing. */
 static bool is_still_stuck(const struct sched_party *party)
 {
-    for (const struct lockd_list *at = party->members.next; at != &party->members;
-         at = at->next)
-        if ((sched_member_of(at, of_party)->report.flags & GS_STATE_STUCK) != 0)
+    lockd_each (const struct sched_member, member, &party->members, of_party)
+        if ((member->report.flags & GS_STATE_STUCK) != 0)
             return true;
     return false;
 }
@@ -233,9 +230,7 @@ static struct sched_party *revoke_pick(struct sched_device *device,
 {
     struct sched_party *pick = NULL;
 
-    lockd_list_each (at, &device->turns.holders) {
-        struct sched_party *party = sched_party_of(at, turn.holder);
-
+    lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
         if (party->books.need == 0 || party->gang == head->gang ||
             !is_revocable(party, head, now))
             continue;
@@ -264,9 +259,7 @@ static uint64_t freeable_bytes(struct sched_device *device, const struct sched_p
     uint64_t sum = 0;
 
     device->revoke.at = LOCKD_NEVER;
-    lockd_list_each (at, &device->turns.holders) {
-        const struct sched_party *party = sched_party_of(at, turn.holder);
-
+    lockd_each (const struct sched_party, party, &device->turns.holders, turn.holder) {
         if (party->gang == head->gang)
             continue;
         if (is_revocable(party, head, now))
@@ -289,9 +282,7 @@ static void end_turn(struct sched_party *victim, struct sched_party *head, uint6
     const bool interrupted = cut && !victim->turn.backfilled;
     const struct sched_policy *policy = sched_policy_of(victim->device);
 
-    lockd_list_each (at, &victim->gang->parties) {
-        struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (struct sched_party, party, &victim->gang->parties, of_gang) {
         party->wait.keeps_place = cut;
         party->turn.interrupted = interrupted;
     }
@@ -360,9 +351,7 @@ static void backfill_queue(struct sched_device *device, const struct sched_party
     struct sched_node *node;
 
     if (!sched_party_busy(head)) {
-        lockd_list_each (at, &head->members) {
-            const struct sched_member *member = sched_member_of(at, of_party);
-
+        lockd_each (const struct sched_member, member, &head->members, of_party) {
             used += sched_min(member->report.resident, member->budget);
         }
     }
@@ -434,14 +423,15 @@ static bool is_mixed(const struct sched_device *device)
 
     if (device->sched->background == 0)
         return false;
-    for (const struct lockd_list *at = device->parties.next;
-         at != &device->parties && !(background && others); at = at->next) {
-        const bool is = sched_party_is_background(sched_party_of(at, of_device));
+    lockd_each (const struct sched_party, party, &device->parties, of_device) {
+        const bool is = sched_party_is_background(party);
 
         background |= is;
         others |= !is;
+        if (background && others)
+            return true;
     }
-    return background && others;
+    return false;
 }
 
 static void change_mode(struct sched_device *device, uint64_t now)
@@ -454,9 +444,7 @@ static void change_mode(struct sched_device *device, uint64_t now)
         return;
     device->turns.leases = leases;
     device->cleared.party = NULL;
-    lockd_list_each (at, &device->parties) {
-        struct sched_party *party = sched_party_of(at, of_device);
-
+    lockd_each (struct sched_party, party, &device->parties, of_device) {
         sched_books_ran(party, now);
         sched_agenda_settle(party);
         if (leases)

@@ -44,9 +44,8 @@ static uint64_t show_process(const void *context, const void *owner)
 
     if (shown == 0 || shown == UINT64_MAX)
         return shown;
-    lockd_list_each (at, &connection->server->connections.all)
-        sharers +=
-            lockd_entry(at, struct lockd_connection, link)->peer.pid == connection->peer.pid;
+    lockd_each (struct lockd_connection, each, &connection->server->connections.all, link)
+        sharers += each->peer.pid == connection->peer.pid;
     return shown / sharers;
 }
 
@@ -54,9 +53,7 @@ static uint64_t show_process(const void *context, const void *owner)
  * pid namespace, and a process that is not listed has no memory there. */
 static bool lists_processes(const struct lockd_server *server, const struct card_look *look)
 {
-    lockd_list_each (at, &server->connections.all) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
         if (each->client != NULL && look_up_process(look, each) != UINT64_MAX)
             return true;
     }

@@ -54,11 +54,6 @@ struct closer {
     int fd[];
 };
 
-static struct closer *closer_of(struct lockd_list *at)
-{
-    return lockd_entry(at, struct closer, link);
-}
-
 /* --- connections that may send descriptors --- */
 
 void lockd_closer_init(struct lockd_server *server)
@@ -203,10 +198,9 @@ size_t lockd_closer_unread_of(const struct lockd_server *server, const struct lo
 {
     size_t unread = 0;
 
-    for (struct lockd_list *at = server->closers.list.next; at != &server->closers.list;
-         at = at->next)
-        if (closer_of(at)->lingers && closer_of(at)->user == user)
-            unread += lockd_closer_unread(closer_of(at)->fd[0]);
+    lockd_each (struct closer, closer, &server->closers.list, link)
+        if (closer->lingers && closer->user == user)
+            unread += lockd_closer_unread(closer->fd[0]);
     return unread;
 }
 
@@ -234,9 +228,7 @@ uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now)
 {
     bool waits = false;
 
-    lockd_list_each (at, &server->closers.list) {
-        struct closer *closer = closer_of(at);
-
+    lockd_each (struct closer, closer, &server->closers.list, link) {
         if (closer->lingers && now != 0 && lockd_closer_unread(closer->fd[0]) != 0)
             continue;
         closer->lingers = false;
@@ -245,8 +237,8 @@ uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now)
         else if (!closer->running && closer->user->closing.running < RUNNING_MOST)
             start_closer(closer);
     }
-    lockd_list_each (left, &server->closers.list)
-        waits = waits || (!closer_of(left)->running && !closer_of(left)->lingers);
+    lockd_each (struct closer, closer, &server->closers.list, link)
+        waits = waits || (!closer->running && !closer->lingers);
     return lockd_list_empty(&server->closers.list) ? LOCKD_NEVER
                                                    : now + (waits ? SOON_NS : LOOK_NS);
 }

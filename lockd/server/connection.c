@@ -360,10 +360,8 @@ uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now)
 {
     uint64_t next = LOCKD_NEVER;
 
-    lockd_list_each (at, &server->connections.throttled) {
-        struct lockd_connection *connection =
-            lockd_entry(at, struct lockd_connection, rate.link);
-
+    lockd_each (struct lockd_connection, connection, &server->connections.throttled,
+                rate.link) {
         if (now < connection->rate.resume_at) {
             next = connection->rate.resume_at < next ? connection->rate.resume_at : next;
             continue;

@@ -131,9 +131,7 @@ static int operate_program(struct lockd_connection *connection,
     if (control->pid == 0 && control->op != GS_CONTROL_PAUSE &&
         control->op != GS_CONTROL_RESUME && control->op != GS_CONTROL_EVICT)
         return -EINVAL;
-    lockd_list_each (at, &server->connections.all) {
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (struct lockd_connection, each, &server->connections.all, link) {
         if (each->client == NULL || (control->pid != 0 && each->peer.pid != control->pid))
             continue;
         if (!connection->peer.controls && !may_operate(connection, each, control->op)) {
@@ -151,9 +149,7 @@ int lockd_control_find(const struct lockd_connection *connection, int32_t pid,
 {
     bool others = false;
 
-    lockd_list_each (at, &connection->server->connections.all) {
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (struct lockd_connection, each, &connection->server->connections.all, link) {
         if (each->client == NULL || each->peer.pid != pid || each->dead)
             continue;
         if (connection->peer.controls || may_operate(connection, each, GS_CONTROL_SUSPEND)) {

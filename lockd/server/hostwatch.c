@@ -25,9 +25,7 @@ static void find_common_group(struct lockd_server *server)
 {
     bool first = true;
 
-    lockd_list_each (at, &server->connections.all) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
         if (each->client == NULL)
             continue;
         lockd_host_came(&server->host.memory, first, visible_pid(each));

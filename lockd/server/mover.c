@@ -53,9 +53,7 @@ static void answer_asker(void *context, uint64_t asker, const struct gs_wire_end
 {
     struct lockd_server *server = context;
 
-    lockd_list_each (at, &server->connections.all) {
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (struct lockd_connection, each, &server->connections.all, link) {
         if (each->id == asker && !each->dead)
             lockd_outbox_send(each, end, sizeof *end);
     }

@@ -152,8 +152,7 @@ static size_t count_unread(const struct lockd_connection *connection)
 {
     size_t unread = lockd_closer_unread_of(connection->server, connection->user);
 
-    lockd_list_each (at, &connection->server->connections.all) {
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+    lockd_each (struct lockd_connection, each, &connection->server->connections.all, link) {
         size_t own;
 
         if (!each->out.passed || each->user != connection->user)

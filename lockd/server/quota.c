@@ -33,8 +33,7 @@ static uint64_t sum_demand(struct lockd_server *server, const struct lockd_user 
 {
     uint64_t sum = 0;
 
-    lockd_list_each (at, &server->connections.all) {
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+    lockd_each (struct lockd_connection, each, &server->connections.all, link) {
         const struct lockd_track *track =
             each->user == user ? lockd_track_find(&each->tracks, uuid) : NULL;
 
@@ -88,8 +87,8 @@ static void release_held(struct lockd_server *server, struct lockd_user *user,
     if (user->over == 0)
         return;
     sum = sum_demand(server, user, uuid);
-    lockd_list_each (at, &server->connections.all) { /* the oldest first */
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+    /* the oldest first */
+    lockd_each (struct lockd_connection, each, &server->connections.all, link) {
         struct lockd_track *track =
             each->user == user ? lockd_track_find(&each->tracks, uuid) : NULL;
 
@@ -138,9 +137,7 @@ uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now)
     if (now < server->quota.tell_at)
         return server->quota.tell_at;
     server->quota.tell_at = LOCKD_NEVER;
-    lockd_list_each (at, &server->connections.all) {
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (struct lockd_connection, each, &server->connections.all, link) {
         for (size_t i = 0; i < each->tracks.count; i++) {
             struct lockd_track *track = &each->tracks.track[i];
 
@@ -199,9 +196,8 @@ uint64_t lockd_quota_room(const struct lockd_connection *connection, const uint8
     if (most == UINT64_MAX)
         return most;
     sum = sum_demand(connection->server, connection->user, uuid);
-    lockd_list_each (at, &connection->server->connections.all) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (const struct lockd_connection, each, &connection->server->connections.all,
+                link) {
         sum += each->user == connection->user ? each->program.away_bytes : 0;
     }
     return most > sum ? most - sum : 0;
@@ -220,9 +216,7 @@ void lockd_quota_gone(struct lockd_connection *connection)
 void lockd_quota_changed(struct lockd_server *server)
 {
     server->quota.tell_at = lockd_now(); /* at once */
-    lockd_list_each (at, &server->connections.all) {
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (struct lockd_connection, each, &server->connections.all, link) {
         for (size_t i = 0; i < each->tracks.count && each->pause.over != 0; i++) {
             if (each->tracks.track[i].quota.over)
                 release_held(server, each->user, each->tracks.track[i].uuid);

@@ -68,9 +68,7 @@ static void switch_balance(struct lockd_server *server, bool on)
     if (server->relations.balance.on == on)
         return;
     balance_set(&server->relations.balance, on);
-    lockd_list_each (at, &server->connections.all) {
-        struct lockd_connection *connection = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (struct lockd_connection, connection, &server->connections.all, link) {
         if (connection->client == NULL)
             continue;
         if (on)

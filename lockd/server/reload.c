@@ -26,9 +26,7 @@ void lockd_reload_apply(struct lockd_server *server, const struct lockd_config *
     lockd_handover_changed(server, handed_over);
     sched_set(server->scheduler, &config->settings, lockd_now());
     lockd_quota_changed(server);
-    lockd_list_each (at, &server->connections.all) {
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (struct lockd_connection, each, &server->connections.all, link) {
         /* else a program that was asked for a descriptor may be about to send it */
         if (each->client != NULL && handed_over != server->config.hands_over)
             lockd_closer_allow(each, server->config.hands_over || each->asked);

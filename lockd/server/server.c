@@ -302,10 +302,10 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
 
 void lockd_server_deinit(struct lockd_server *server)
 {
-    lockd_list_each (at, &server->connections.all)
-        lockd_connection_free(lockd_entry(at, struct lockd_connection, link));
-    lockd_list_each (dead, &server->connections.dead)
-        lockd_connection_free(lockd_entry(dead, struct lockd_connection, link));
+    lockd_each (struct lockd_connection, connection, &server->connections.all, link)
+        lockd_connection_free(connection);
+    lockd_each (struct lockd_connection, connection, &server->connections.dead, link)
+        lockd_connection_free(connection);
     lockd_handover_deinit(server);
     lockd_closer_deinit(server);
     lockd_card_deinit(&server->cards);

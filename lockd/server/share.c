@@ -27,9 +27,7 @@
 
 static struct lockd_connection *connection_of(const struct lockd_server *server, uint64_t id)
 {
-    lockd_list_each (at, &server->connections.all) {
-        struct lockd_connection *connection = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (struct lockd_connection, connection, &server->connections.all, link) {
         if (connection->id == id)
             return connection;
     }
@@ -72,9 +70,7 @@ static struct lockd_connection *next_exporter(struct lockd_server *server,
 {
     struct lockd_connection *found = NULL;
 
-    lockd_list_each (at, &server->connections.all) {
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (struct lockd_connection, each, &server->connections.all, link) {
         if (each->client != NULL && each != opener && each->hello.own_pid == asking->what.pid &&
             each->id > asking->exporter && (found == NULL || each->id < found->id) &&
             lockd_identity_same(&each->peer.identity, &opener->peer.identity))
@@ -88,9 +84,7 @@ static struct lockd_connection *next_exporter(struct lockd_server *server,
 static void say_refused(struct lockd_server *server, const struct lockd_asking *asking,
                         const struct lockd_connection *opener)
 {
-    lockd_list_each (at, &server->connections.all) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
         if (each->client == NULL || each == opener ||
             (each->hello.own_pid != asking->what.pid && each->peer.pid != asking->what.pid) ||
             lockd_identity_same(&each->peer.identity, &opener->peer.identity))

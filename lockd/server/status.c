@@ -142,10 +142,7 @@ static void visit_member(void *context, const struct gs_wire_device *device, voi
 
 static bool note_ended(const struct lockd_server *server, const struct lockd_remark *note)
 {
-    for (const struct lockd_list *at = server->connections.all.next;
-         at != &server->connections.all; at = at->next) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
         if (each->client != NULL && (each->id == note->owner || each->peer.pid == note->pid))
             return false;
     }
@@ -177,8 +174,7 @@ void lockd_status_send(struct lockd_connection *connection)
 
     send_daemon(&status, server);
     sched_visit(server->scheduler, visit_device, visit_member, &status, lockd_now());
-    lockd_list_each (at, &server->connections.all) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+    lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
         struct gs_wire_client client = {
             .condition = GS_CONDITION_NO_DEVICE,
             .limit = each->limit,
@@ -229,9 +225,7 @@ void lockd_status_gone(const struct lockd_connection *connection,
 
 static void add_connected(struct gs_wire_account *sum, const struct lockd_connection *asker)
 {
-    lockd_list_each (at, &asker->server->connections.all) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (const struct lockd_connection, each, &asker->server->connections.all, link) {
         if (each->client == NULL || each->user != asker->user ||
             strcmp(each->hello.group, sum->group) != 0)
             continue;
@@ -317,9 +311,7 @@ void lockd_status_settings(struct lockd_connection *connection, const struct gs_
 
     if (get->pid == 0)
         send_settings(&status, NULL, &values, &in_force);
-    lockd_list_each (at, &server->connections.all) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
         if (connection->dead) /* as in lockd_status_send() */
             return;
         if (get->pid == 0 || each->client == NULL || each->peer.pid != get->pid)

@@ -68,8 +68,7 @@ static struct lockd_connection *find_highest_limit(struct lockd_server *server, 
 {
     struct lockd_connection *found = NULL;
 
-    lockd_list_each (at, &server->connections.all) {
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+    lockd_each (struct lockd_connection, each, &server->connections.all, link) {
         const uint64_t limit = read_limit_of(each);
 
         if (limit > above) {

@@ -190,10 +190,8 @@ void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wir
     };
     server->trace.listeners++;
     connection->user->trace_listeners++;
-    lockd_list_each (at, &server->connections.all) {
-        const struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
-        if (connection->dead) /* it has left this list, and `at` may be its link in the other */
+    lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
+        if (connection->dead) /* it has left this list, and `each` may be it */
             return;
         for (size_t i = 0; i < each->tracks.count && !connection->dead; i++) {
             struct gs_wire_event event;
@@ -245,8 +243,7 @@ uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now)
 
     if (server->trace.listeners == 0)
         return deadline;
-    lockd_list_each (at, &server->connections.all) {
-        struct lockd_connection *connection = lockd_entry(at, struct lockd_connection, link);
+    lockd_each (struct lockd_connection, connection, &server->connections.all, link) {
         struct lockd_trace_listener *listener = &connection->listening;
         uint64_t next = LOCKD_NEVER;
 

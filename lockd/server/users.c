@@ -25,9 +25,7 @@ static uint32_t choose_number(const struct lockd_list *users)
 {
     uint32_t number = FIRST_NUMBER;
 
-    lockd_list_each (at, users) {
-        const struct lockd_user *user = lockd_entry(at, struct lockd_user, link);
-
+    lockd_each (const struct lockd_user, user, users, link) {
         if (user->container[0] != '\0' && user->number >= number)
             number = user->number + 1;
     }
@@ -64,8 +62,8 @@ struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid, const cha
     struct lockd_user *user;
 
     free_unused(users);
-    lockd_list_each (at, users) {
-        user = lockd_entry(at, struct lockd_user, link);
+    lockd_each (struct lockd_user, each, users, link) {
+        user = each;
         if (strcmp(user->container, container) == 0 &&
             (container[0] != '\0' || user->uid == uid))
             return user;
