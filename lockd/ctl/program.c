@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * program.c: `gpusharectl pause|resume|evict|suspend PID`: operations on one program or on all.
- * Also the function by which all commands request a change and print its outcome.
+ * program.c: `gpusharectl pause|resume|evict|suspend PID`, `set`, `get` and `reload`; also the
+ * function by which all commands request a change and print its outcome.
  */
+#include "lockd/ctl/program.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/json.h"
-#include "lockd/ctl/program.h"
+#include "common/complete.h"
+#include "common/size.h"
+#include "lockd/ctl/ctl.h"
+#include "lockd/protocol/setting_table.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,3 +137,260 @@ const struct ctl_command ctl_evict = {
 const struct ctl_command ctl_suspend = {
     "suspend",   "PID", "pause a program and move all its memory to the host",
     suspend_run, NULL,  ctl_json_option};
+
+/* `gpusharectl set NAME [PID] VALUE`: changes settings of the running daemon, until it ends
+ * or reads its configuration again, or of one program, until it ends. `gpusharectl reload`:
+ * makes the daemon read its configuration again. */
+
+static void list_settings(void)
+{
+    puts("\nsettings");
+    for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
+        char left[80];
+
+        if (at->op == 0)
+            continue;
+        snprintf(left, sizeof left, "  %s %s%s", at->name,
+                 at->scope == LOCKD_SCOPE_PROGRAM ? "PID " : "", at->argument);
+        gs_help_row(stdout, left, 35, at->help, NULL);
+    }
+}
+
+/* Says it where a program has more than the limit that was just set: a limit takes nothing
+ * away. */
+static void look_below(struct ctl *ctl, const struct ctl_act *act)
+{
+    struct ctl_answer answer;
+    char demand[24], limit[24];
+
+    if (ctl_ask_status(ctl, &answer) != 0)
+        return;
+    for (size_t i = 0; i < answer.client_count; i++) {
+        const struct gs_wire_client *client = &answer.clients[i];
+        const uint64_t has = client->demand + client->pinned;
+
+        if (client->pid == act->pid && has > act->value)
+            fprintf(
+                stderr,
+                "gpusharectl: process %d has %s now, more than the limit of %s: it keeps that, "
+                "and gets no more until it has less\n",
+                act->pid, gs_size_format(has, demand, sizeof demand),
+                gs_size_format(act->value, limit, sizeof limit));
+    }
+    ctl_answer_deinit(&answer);
+}
+
+static enum ctl_exit set_one(struct ctl *ctl, const struct lockd_setting *setting, bool json,
+                             int count, char **words)
+{
+    struct ctl_act act = {.op = setting->op, .json = json};
+    const struct lockd_option option = lockd_setting_option(setting, &act.value);
+    const bool of_program = setting->scope == LOCKD_SCOPE_PROGRAM;
+    enum ctl_exit code;
+
+    if (setting->op == 0)
+        return ctl_usage(
+            &ctl_set,
+            "%s can only be set in the daemon's configuration file: change it there, "
+            "then run gpusharectl reload",
+            setting->name);
+    if (count != (of_program ? 2 : 1))
+        return ctl_usage(&ctl_set, "%s is set like this: %s %s%s", setting->name, setting->name,
+                         of_program ? "PID " : "", setting->argument);
+    if (of_program && ctl_pid(words[0], &act.pid) != 0)
+        return ctl_usage(&ctl_set, "'%s' is not a process id", words[0]);
+    if (lockd_option_value(&option, words[count - 1], &ctl->err) != 0)
+        return ctl_usage(&ctl_set, "%s", ctl->err.text);
+    code = ctl_act(ctl, &act);
+    if (code == CTL_OK && strcmp(setting->name, "limit") == 0)
+        look_below(ctl, &act);
+    return code;
+}
+
+static enum ctl_exit set_run(struct ctl *ctl, int argc, char **argv)
+{
+    bool json = false;
+    const struct lockd_setting *setting;
+    char hint[64];
+    int index = 1;
+
+    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
+        return ctl_usage(&ctl_set, "%s", ctl->err.text);
+    if (index == argc)
+        return ctl_usage(&ctl_set, "give a name and a value (set --help lists them)");
+    setting = lockd_setting_find(argv[index]);
+    if (setting == NULL)
+        return ctl_usage(&ctl_set, "there is no setting '%s' (set --help lists them)%s",
+                         argv[index], lockd_setting_hint(argv[index], hint, sizeof hint));
+    return set_one(ctl, setting, json, argc - index - 1, argv + index + 1);
+}
+
+static enum ctl_exit reload_run(struct ctl *ctl, int argc, char **argv)
+{
+    struct ctl_act act = {.op = GS_CONTROL_RELOAD};
+    int index = 1;
+
+    if (lockd_options_read(ctl_json_option, &act.json, false, argc, argv, &index, &ctl->err) !=
+        0)
+        return ctl_usage(&ctl_reload, "%s", ctl->err.text);
+    if (index != argc)
+        return ctl_usage(&ctl_reload, "takes no arguments");
+    return ctl_act(ctl, &act);
+}
+
+const struct ctl_command ctl_set = {
+    "set",   "NAME [PID] VALUE", "change a setting (set --help lists them)",
+    set_run, list_settings,      ctl_json_option};
+const struct ctl_command ctl_reload = {
+    "reload",   "",   "make the daemon read its configuration files again",
+    reload_run, NULL, ctl_json_option};
+
+/* `gpusharectl get [NAME [PID]]`: prints the present settings of the daemon or of one
+ * program. */
+
+#define VALUE_SIZE 72
+
+/* The value in the form that `gpusharectl set` takes. A row that only another release knows
+ * is a plain number. */
+static const char *format_value(const struct gs_wire_setting *setting, uint64_t value,
+                                bool with_unit, char *buffer)
+{
+    const struct lockd_setting *row = lockd_setting_find(setting->name);
+
+    if (row == NULL)
+        snprintf(buffer, VALUE_SIZE, "%" PRIu64, value);
+    else if (row->kind == LOCKD_OPTION_NAME)
+        snprintf(buffer, VALUE_SIZE, "%s", setting->text);
+    else
+        lockd_setting_format(row, value, with_unit, buffer, VALUE_SIZE);
+    return buffer;
+}
+
+static json_t *value_json(const struct gs_wire_setting *setting, uint64_t value)
+{
+    const struct lockd_setting *row = lockd_setting_find(setting->name);
+    char text[VALUE_SIZE];
+
+    switch (row != NULL ? row->kind : LOCKD_OPTION_COUNT) {
+    case LOCKD_OPTION_CHOICE:
+    case LOCKD_OPTION_NAME:
+        return ctl_json_text(format_value(setting, value, false, text));
+    case LOCKD_OPTION_YES:
+        return json_boolean(value == 1);
+    case LOCKD_OPTION_SIGNED:
+        return json_integer((json_int_t)value);
+    default:
+        return value == UINT64_MAX ? json_null() : json_integer((json_int_t)value);
+    }
+}
+
+static json_t *setting_json(const struct gs_wire_setting *setting)
+{
+    const struct lockd_setting *row = lockd_setting_find(setting->name);
+    json_t *object = json_pack(
+        "{s:o, s:o, s:o, s:s, s:s}", "name", ctl_json_text(setting->name), "value",
+        value_json(setting, setting->value), "in_force", value_json(setting, setting->in_force),
+        "unit", row != NULL ? lockd_setting_unit(row) : "", "help",
+        row != NULL ? row->help : "");
+
+    if (setting->pid != 0) {
+        json_object_set_new(object, "pid", json_integer(setting->pid));
+        json_object_set_new(object, "program", ctl_json_text(setting->program));
+    }
+    return object;
+}
+
+static void print_row(const struct gs_wire_setting *setting)
+{
+    const struct lockd_setting *row = lockd_setting_find(setting->name);
+    char value[VALUE_SIZE], in_force[VALUE_SIZE], both[2 * VALUE_SIZE + 4];
+
+    format_value(setting, setting->value, true, value);
+    format_value(setting, setting->in_force, true, in_force);
+    if (row != NULL && row->kind == LOCKD_OPTION_SIZE && setting->in_force != UINT64_MAX &&
+        setting->in_force != setting->value) /* measured, so rarely a round number */
+        gs_size_format(setting->in_force, in_force, sizeof in_force);
+    if (strcmp(value, in_force) == 0)
+        snprintf(both, sizeof both, "%s", value);
+    else
+        snprintf(both, sizeof both, "%s (%s)", value, in_force);
+    printf("%-16s %-18s %s\n", setting->name, both, row != NULL ? row->help : "");
+}
+
+/* name: NULL for all of them. */
+static enum ctl_exit print_settings(const struct ctl_answer *answer, const char *name,
+                                    bool json)
+{
+    json_t *array = json ? json_array() : NULL, *root;
+    int code = 0;
+
+    for (size_t i = 0; i < answer->setting_count; i++) {
+        const struct gs_wire_setting *setting = &answer->settings[i];
+        char value[VALUE_SIZE];
+
+        if (name != NULL && strcmp(name, setting->name) != 0)
+            continue;
+        if (json)
+            json_array_append_new(array, setting_json(setting));
+        else if (name == NULL)
+            print_row(setting);
+        else
+            puts(format_value(setting, setting->value, false, value));
+    }
+    if (json) {
+        root = json_pack("{s:o}", "settings", array);
+        code = root == NULL ? -ENOMEM : json_dumpf(root, stdout, JSON_INDENT(2));
+        putchar('\n');
+        json_decref(root);
+    }
+    return ctl_done(code == 0 ? CTL_OK : CTL_FAILED);
+}
+
+static enum ctl_exit ask_settings(struct ctl *ctl, const char *name, int32_t pid, bool json)
+{
+    struct gs_wire_get get = {.pid = pid};
+    struct ctl_answer answer;
+    enum ctl_exit code;
+
+    lockd_wire_header(&get.header, GS_WIRE_GET);
+    if (ctl_ask(ctl, &get, sizeof get, &answer) != 0)
+        return ctl_fail(ctl);
+    if (answer.end.code != 0) {
+        fprintf(stderr, "gpusharectl: %s\n", answer.end.text);
+        code = ctl_refused(&answer.end);
+    } else {
+        code = print_settings(&answer, name, json);
+    }
+    ctl_answer_deinit(&answer);
+    return code;
+}
+
+static enum ctl_exit get_run(struct ctl *ctl, int argc, char **argv)
+{
+    bool json = false, of_program;
+    const struct lockd_setting *setting;
+    int32_t pid = 0;
+    char hint[64];
+    int index = 1;
+
+    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
+        return ctl_usage(&ctl_get, "%s", ctl->err.text);
+    if (index == argc)
+        return ask_settings(ctl, NULL, 0, json);
+    setting = lockd_setting_find(argv[index]);
+    if (setting == NULL)
+        return ctl_usage(&ctl_get, "there is no setting '%s' (get lists them)%s", argv[index],
+                         lockd_setting_hint(argv[index], hint, sizeof hint));
+    of_program = setting->scope == LOCKD_SCOPE_PROGRAM;
+    if (argc - index != (of_program ? 2 : 1))
+        return ctl_usage(&ctl_get,
+                         of_program ? "%s is a setting of a program: give a process id"
+                                    : "%s is a setting of the daemon: it takes no process id",
+                         setting->name);
+    if (of_program && ctl_pid(argv[index + 1], &pid) != 0)
+        return ctl_usage(&ctl_get, "'%s' is not a process id", argv[index + 1]);
+    return ask_settings(ctl, setting->name, pid, json);
+}
+
+const struct ctl_command ctl_get = {"get",   "[NAME [PID]]", "show the current settings",
+                                    get_run, NULL,           ctl_json_option};

@@ -7,7 +7,7 @@
 #include "rewriter/job/job.h"
 #include "rewriter/job/location.h"
 #include "rewriter/elf/names.h"
-#include "rewriter/verify/meaning.h"
+#include "rewriter/verify/verify.h"
 #include "rewriter/plan/imports.h"
 #include "rewriter/elf/reader.h"
 

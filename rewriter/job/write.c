@@ -11,7 +11,6 @@
 #include "rewriter/job/relaid.h"
 #include "rewriter/verify/verify.h"
 #include "rewriter/output/attributes.h"
-#include "rewriter/verify/meaning.h"
 #include "rewriter/elf/reader.h"
 
 #include <errno.h>

@@ -1,21 +1,260 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plan.c: runs the planning steps in order.
+ * plan.c: runs the planning steps in order, or the one step for files that must not grow.
  *
  * Frees everything in struct elf_plan except image and facts. Files are read only through the
  * image's source, and none is written. No state, any thread.
  */
+#include "rewriter/plan/plan.h"
 #include "rewriter/plan/imports.h"
 #include "rewriter/plan/block.h"
-#include "rewriter/plan/padding.h"
-#include "rewriter/plan/plan.h"
-#include "rewriter/plan/sections.h"
 #include "rewriter/plan/slot.h"
 #include "rewriter/plan/tail.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Patches a file without moving or adding a byte: for programs with a payload behind the
+ * sections (PyInstaller, self-extracting), which find it from their own end.
+ *
+ * Linkers leave zeros between a segment's end and the next page. This space gets, in this
+ * order, the name of the runtime library, the marker's text, the undo note and the marker's
+ * trailer; the segment grows over them. It must be the segment of the string table, so that
+ * the name is within DT_STRSZ. Imports keep their names: the runtime library, first
+ * DT_NEEDED of a program, exports them as well. */
+
+static uint64_t align_to_8(uint64_t value)
+{
+    return (value + 7) & ~7ull;
+}
+
+static int refuse_payload(const struct elf_plan *plan, const char *why, struct gs_err *err)
+{
+    const struct elf_image *image = plan->image;
+    bool bare = image->section_count == 0;
+
+    return gs_err_set(err, -ENOEXEC,
+                      "%s: %llu bytes are appended to the program (an archive that it reads "
+                      "from its own end?%s), so it cannot grow, and %s; relink it with "
+                      "gpushare-cc, or patch the program before %s",
+                      image->source.name,
+                      (unsigned long long)(image->source.size - image->data_end),
+                      bare ? " what is left of sections without headers?" : "", why,
+                      bare ? "the archive is appended or the headers are removed"
+                           : "the archive is appended");
+}
+
+/* The PT_LOAD whose file part holds the string table. */
+static size_t find_segment(const struct elf_image *image)
+{
+    size_t i = 0;
+
+    for (; i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i];
+
+        if (p->p_type == PT_LOAD && image->tables.strings.offset >= p->p_offset &&
+            image->tables.strings.offset - p->p_offset < p->p_filesz)
+            break;
+    }
+    return i;
+}
+
+static void limit_end(uint64_t *end, uint64_t start, uint64_t offset, uint64_t size)
+{
+    if (size > 0 && offset + size > start && offset < *end)
+        *end = offset > start ? offset : start;
+}
+
+/* The number of bytes behind the segment's file part that belong to nothing and can be mapped
+ * with it. */
+static uint64_t free_bytes(const struct elf_image *image, size_t index)
+{
+    const Elf64_Phdr *s = &image->segments[index];
+    uint64_t start = s->p_offset + s->p_filesz, end = image->data_end, room;
+
+    limit_end(&end, start, image->header.e_phoff, image->header.e_phnum * sizeof *s);
+    limit_end(&end, start, image->header.e_shoff, image->section_count * sizeof(Elf64_Shdr));
+    for (size_t i = 0; i < image->header.e_phnum; i++)
+        limit_end(&end, start, image->segments[i].p_offset, image->segments[i].p_filesz);
+    for (size_t i = 1; i < image->section_count; i++)
+        if (image->sections[i].sh_type != SHT_NOBITS && image->sections[i].sh_type != SHT_NULL)
+            limit_end(&end, start, image->sections[i].sh_offset, image->sections[i].sh_size);
+    room = end > start ? end - start : 0;
+    for (size_t i = 0; i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i];
+        uint64_t page = p->p_vaddr & ~(image->page - 1), top = s->p_vaddr + s->p_memsz;
+        uint64_t space = page > top ? page - top : 0;
+
+        if (p->p_type == PT_LOAD && p->p_vaddr > s->p_vaddr && room > space)
+            room = space;
+    }
+    return room;
+}
+
+static int check_zero(const struct elf_plan *plan, uint64_t offset, uint64_t size,
+                      struct gs_err *err)
+{
+    uint8_t *bytes = elf_source_load(&plan->image->source, offset, size, err);
+    bool zero = bytes != NULL;
+
+    for (uint64_t i = 0; zero && i < size; i++)
+        zero = bytes[i] == 0;
+    free(bytes);
+    return zero ? 0
+                : refuse_payload(plan, "the padding of its string table's segment is in use",
+                                 err);
+}
+
+static int compare_offsets(const void *a, const void *b)
+{
+    const struct elf_change *x = a, *y = b;
+
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* The undo note for the changes so far and for `fill` bytes of zeros at `offset`. */
+static uint8_t *encode_undo(struct elf_plan *plan, uint64_t offset, uint64_t fill,
+                            struct gs_err *err)
+{
+    const struct elf_source *source = &plan->image->source;
+    struct elf_undo_head head;
+    size_t count = plan->changes.count + 1, i;
+    struct elf_change *list = calloc(count, sizeof *list);
+    uint8_t *undo = NULL;
+    bool ok = list != NULL;
+
+    for (i = 0; ok && i + 1 < count; i++) {
+        list[i] = plan->changes.list[i];
+        list[i].bytes = elf_source_load(source, list[i].offset, list[i].length, err);
+        ok = list[i].bytes != NULL;
+    }
+    if (ok) {
+        list[i] = (struct elf_change){.offset = offset, .length = (uint32_t)fill};
+        qsort(list, count, sizeof *list, compare_offsets);
+        elf_plan_undo_head(plan, &head, NULL);
+        undo = elf_undo_encode(&head, NULL, list, count, &plan->tail.undo_size);
+    }
+    for (i = 0; list != NULL && i < count; i++)
+        free((void *)(uintptr_t)list[i].bytes);
+    free(list);
+    return undo;
+}
+
+/* Lays out the parts in the padding; their place is final, and follows from the sizes. */
+static void lay_out(struct elf_plan *plan, uint64_t start, uint64_t address, uint64_t name_size)
+{
+    uint64_t text = align_to_8(strlen(plan->marker) + 1);
+
+    plan->tail.undo_at = start + name_size + text;
+    plan->tail.marker.offset = start + name_size;
+    plan->tail.marker.address = address + name_size;
+    plan->tail.marker.size = text + plan->tail.undo_size + sizeof(struct elf_marker_trailer);
+}
+
+static int write_fill(struct elf_plan *plan, uint64_t start, uint64_t size, const uint8_t *undo)
+{
+    struct elf_marker_trailer trailer = {.magic = ELF_MARKER_MAGIC,
+                                         .text_size = align_to_8(strlen(plan->marker) + 1),
+                                         .undo_offset = plan->tail.undo_at,
+                                         .undo_size = plan->tail.undo_size};
+    uint8_t *fill = size > sizeof trailer ? calloc(1, (size_t)size) : NULL;
+    int ret;
+
+    if (fill == NULL)
+        return -ENOMEM;
+    memcpy(fill, plan->names.bytes, plan->names.size);
+    memcpy(fill + (plan->tail.marker.offset - start), plan->marker, strlen(plan->marker));
+    memcpy(fill + (plan->tail.undo_at - start), undo, plan->tail.undo_size);
+    memcpy(fill + size - sizeof trailer, &trailer, sizeof trailer);
+    ret = elf_plan_change(plan, start, fill, (size_t)size);
+    free(fill);
+    return ret;
+}
+
+static int change_segment(struct elf_plan *plan, size_t index, uint64_t end)
+{
+    Elf64_Phdr p = plan->image->segments[index];
+
+    p.p_filesz = p.p_memsz = end - p.p_offset;
+    return elf_plan_change(plan, plan->image->header.e_phoff + index * sizeof p, &p, sizeof p);
+}
+
+/* The two changes that are undone by bytes, in ascending order: program header, .dynamic. */
+static int plan_rest(struct elf_plan *plan, size_t index, uint64_t start, uint64_t address,
+                     uint64_t room, struct gs_err *err)
+{
+    uint64_t name_size = align_to_8(plan->names.size),
+             text = align_to_8(strlen(plan->marker) + 1), size;
+    uint8_t *undo;
+    int ret = change_segment(plan, index, start); /* only its range counts here */
+
+    ret = ret ?: elf_plan_needed_finish(plan);
+    if (ret != 0)
+        return ret;
+    undo = encode_undo(plan, start, 0, err); /* to learn its size */
+    if (undo == NULL)
+        return -ENOMEM;
+    free(undo);
+    size = name_size + text + plan->tail.undo_size + sizeof(struct elf_marker_trailer);
+    if (size > room || size > ELF_UNDO_ZEROS_MAX)
+        return refuse_payload(plan, "the padding of its string table's segment is too small",
+                              err);
+    ret = check_zero(plan, start, size, err);
+    if (ret != 0)
+        return ret;
+    undo = encode_undo(plan, start, size, err);
+    if (undo == NULL)
+        return -ENOMEM;
+    lay_out(plan, start, address, name_size);
+    ret = change_segment(plan, index, start + size);
+    ret = ret ?: write_fill(plan, start, size, undo);
+    free(undo);
+    return ret;
+}
+
+/* Takes the place of all the other steps. 0, or a negative errno with err filled. */
+static int plan_padding(struct elf_plan *plan, const char *runtime, struct gs_err *err)
+{
+    const struct elf_image *image = plan->image;
+    size_t index = find_segment(image);
+    const Elf64_Phdr *p;
+    uint64_t start, address;
+    int ret;
+
+    plan->slot.way = ELF_SLOT_PADDING;
+    if (image->interpreter == NULL)
+        return refuse_payload(plan, "a library cannot be patched without growing", err);
+    if (plan->origin != NULL)
+        return refuse_payload(plan, "it finds its libraries from where it lies ($ORIGIN)", err);
+    if (index == image->header.e_phnum)
+        return refuse_payload(plan, "its string table is in no segment", err);
+    p = &image->segments[index];
+    if (p->p_memsz != p->p_filesz)
+        return refuse_payload(plan, "its string table lies in a segment with bss", err);
+    start = align_to_8(p->p_offset + p->p_filesz);
+    address = p->p_vaddr + (start - p->p_offset);
+    plan->names.size = strlen(runtime) + 1;
+    plan->names.bytes = strdup(runtime);
+    plan->tail.bytes = calloc(1, 1);
+    if (plan->names.bytes == NULL || plan->tail.bytes == NULL)
+        return -ENOMEM;
+    plan->names.needed = address - image->tables.strings.address;
+    plan->tail.strings = (struct elf_extent){.offset = image->tables.strings.offset,
+                                             .address = image->tables.strings.address,
+                                             .size = plan->names.needed + plan->names.size};
+    plan->tail.segment.offset = plan->tail.end = image->source.size;
+    plan->slot.count = image->header.e_phnum;
+    plan->slot.added = index;
+    ret = elf_plan_needed(plan, err);
+    if (ret == 0) {
+        uint64_t room = free_bytes(image, index), lost = start - (p->p_offset + p->p_filesz);
+
+        ret = plan_rest(plan, index, start, address, room > lost ? room - lost : 0, err);
+    }
+    return ret;
+}
 
 /* Everything new goes behind the end of the file. */
 static int plan_growth(struct elf_plan *plan, const char *runtime, struct gs_err *err)
@@ -47,7 +286,7 @@ int elf_plan_make(struct elf_plan *plan, const struct elf_image *image,
                           image->source.name);
     memcpy(plan->marker, wish->marker, strlen(wish->marker) + 1);
     if (elf_image_has_payload(image))
-        ret = elf_plan_padding(plan, wish->runtime, err);
+        ret = plan_padding(plan, wish->runtime, err);
     else
         ret = plan_growth(plan, wish->runtime, err);
     if (ret != 0) {

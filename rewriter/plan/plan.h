@@ -84,7 +84,7 @@ struct elf_plan_tail {
     uint8_t *bytes;                                  /* from segment.offset to end */
 };
 
-/* padding.c fills the parts instead when the file must not grow. */
+/* plan_padding() fills the parts instead when the file must not grow. */
 struct elf_plan {
     const struct elf_image *image;
     const struct elf_facts *facts;
@@ -94,7 +94,7 @@ struct elf_plan {
     struct elf_plan_names names;
     struct elf_plan_dynamic dynamic;
     struct elf_plan_slot slot;
-    Elf64_Shdr *sections; /* sections.c: the new table; NULL when the file has none */
+    Elf64_Shdr *sections; /* tail.c: the new table; NULL when the file has none */
     size_t section_count;
     struct elf_extent
         block;       /* block.c: what moves for ELF_SLOT_GROW, where it was; size 0: none */

@@ -7,6 +7,9 @@
 
 #include "rewriter/plan/plan.h"
 
+/* 0, or a negative errno with err filled. */
+int elf_plan_sections(struct elf_plan *plan, struct gs_err *err);
+
 /* Gives every part of the new segment its place. 0, or a negative errno with err filled. */
 int elf_plan_lay_out(struct elf_plan *plan, struct gs_err *err);
 /* Makes the bytes, as the last step. 0, or a negative errno with err filled. */
