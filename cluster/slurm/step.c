@@ -3,18 +3,145 @@
  * step.c: environment, mounts and figures of one step on one node. State: none of its own.
  */
 #include "cluster/slurm/step.h"
-#include "cluster/slurm/child.h"
+#include "common/err.h"
+#include "common/fd.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/types.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+/* As whom it runs. */
+struct gs_child_user {
+    uid_t uid;
+    gid_t gid;
+    const gid_t *groups;
+    size_t group_count;
+};
+
+struct gs_child {
+    char *const *argv;                /* argv[0] is the full path */
+    char *const *environment;         /* NULL: this process's */
+    const struct gs_child_user *user; /* NULL: as this process */
+};
+
+#define GS_CHILD_SECONDS 20 /* it is killed after that */
+
+/* Forks, gives up rights, executes. Between fork and exec only what signal-safety(7)
+ * allows, since slurmstepd has threads. */
+
+#define NOT_STARTED 126 /* exit status: it could not be executed, or not as that user */
+
+static void become_child(const struct gs_child *child, int out)
+{
+    const struct gs_child_user *user = child->user;
+    sigset_t none;
+    const int null = open("/dev/null", O_RDWR);
+
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+        _exit(NOT_STARTED);
+    if (user != NULL && geteuid() == 0 &&
+        (setgroups(user->group_count, user->groups) != 0 ||
+         setresgid(user->gid, user->gid, user->gid) != 0 ||
+         setresuid(user->uid, user->uid, user->uid) != 0))
+        _exit(NOT_STARTED);
+    alarm(GS_CHILD_SECONDS); /* stays over exec */
+    execve(child->argv[0], child->argv,
+           child->environment != NULL ? child->environment : environ);
+    _exit(NOT_STARTED);
+}
+
+/* Reads to the end, or until the time is over: a grandchild could keep the pipe. */
+static void read_output(int fd, char *out, size_t size)
+{
+    struct timespec now;
+    time_t until;
+    size_t used = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    until = now.tv_sec + GS_CHILD_SECONDS + 1;
+    while (now.tv_sec < until) {
+        struct pollfd look = {.fd = fd, .events = POLLIN};
+        char block[512];
+        ssize_t got;
+
+        poll(&look, 1, (int)(until - now.tv_sec) * 1000);
+        got = (look.revents & (POLLIN | POLLHUP)) != 0 ? read(fd, block, sizeof block) : -1;
+        if (got == 0)
+            break;
+        for (ssize_t i = 0; i < got && used + 1 < size; i++)
+            out[used++] = block[i];
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    }
+    while (used != 0 && out[used - 1] == '\n')
+        used--;
+    out[used] = '\0';
+}
+
+static int wait_for(pid_t pid, const struct gs_child *child, const char *out,
+                    struct gs_err *err)
+{
+    int status;
+    pid_t done;
+
+    do
+        done = waitpid(pid, &status, 0);
+    while (done < 0 && errno == EINTR);
+    if (done < 0)
+        return gs_err_errno(err, -errno, "%s", child->argv[0]);
+    if (WIFSIGNALED(status))
+        return gs_err_set(err, -EINTR, "%s: ended by signal %d%s", child->argv[0],
+                          WTERMSIG(status),
+                          WTERMSIG(status) == SIGALRM ? " (it took too long)" : "");
+    if (WEXITSTATUS(status) == NOT_STARTED)
+        return gs_err_set(err, -ENOEXEC,
+                          "%s cannot be executed: is gpushare installed on this node?",
+                          child->argv[0]);
+    return WEXITSTATUS(status) == 0 ? 0
+                                    : gs_err_set(err, -EIO, "%s: exit status %d: %.300s",
+                                                 child->argv[0], WEXITSTATUS(status), out);
+}
+
+/* Its standard output (if it succeeded) or standard error (if not) goes into out, without
+ * the last newline. 0: it ended with 0; -errno, with what was wrong in err. Safe in a
+ * process with several threads. */
+static int gs_child_run(const struct gs_child *child, char *out, size_t size,
+                        struct gs_err *err)
+{
+    int ends[2];
+    pid_t pid;
+
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return gs_err_errno(err, -errno, "pipe");
+    pid = fork();
+    if (pid == 0)
+        become_child(child, ends[1]);
+    close(ends[1]);
+    if (pid < 0) {
+        close(ends[0]);
+        return gs_err_errno(err, -errno, "fork");
+    }
+    read_output(ends[0], out, size);
+    close(ends[0]);
+    return wait_for(pid, child, out, err);
+}
 
 /* AdminComment, which root and Slurm's own user may write and the job's user may not. The
  * controller only replaces it, so steps that end at once may each write over what another

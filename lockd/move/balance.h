@@ -59,7 +59,7 @@ struct balance_sight {
     struct balance_failures failures;
 };
 
-/* The past of a program: balance_load.c. */
+/* The past of a program. */
 struct balance_past {
     uint64_t seen_at;           /* 0: never */
     uint64_t run_ns, wait_ns;   /* as the scheduler reported then */
