@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define DEPTH 2 /* folders below: lib/ollama/cuda_v12 is two below lib; plug-ins of plug-ins */
 #define MOST  4000 /* entries that are looked at; a program's own folder has fewer */
@@ -19,13 +20,14 @@ struct hunt {
     size_t left; /* entries */
 };
 
-/* Whether the library uses CUDA by itself or by one of its libraries. */
+/* Whether the file is a library that uses CUDA by itself or by one of its libraries. */
 static bool take_plugin(struct hunt *hunt, const char *path)
 {
     struct elf_closure closure;
     const struct elf_asker *found = NULL;
 
-    if (elf_closure_make(&closure, hunt->reach, path) == 0)
+    if (elf_closure_make(&closure, hunt->reach, path) == 0 &&
+        !closure.list[0]->as.object->program)
         found = elf_closure_cuda(&closure, 0);
     if (found != NULL) {
         hunt->way->kind = ELF_WAY_PLUGIN;
@@ -39,6 +41,16 @@ static bool take_plugin(struct hunt *hunt, const char *path)
     return found != NULL;
 }
 
+static bool is_folder(const struct dirent *entry, const char *path)
+{
+    struct stat st;
+
+    if (entry->d_type != DT_UNKNOWN)
+        return entry->d_type == DT_DIR;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The name of a plug-in may have any end: .so, .node, .plugin. */
 static void hunt_below(struct hunt *hunt, const char *folder, int depth)
 {
     DIR *dir = opendir(folder);
@@ -50,11 +62,10 @@ static void hunt_below(struct hunt *hunt, const char *folder, int depth)
             snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path)
             continue;
         hunt->left--;
-        if (entry->d_type == DT_DIR && depth > 0)
-            hunt_below(hunt, path, depth - 1);
-        else if ((entry->d_type == DT_REG || entry->d_type == DT_LNK) &&
-                 strstr(entry->d_name, ".so") != NULL)
+        if (!is_folder(entry, path))
             take_plugin(hunt, path);
+        else if (depth > 0)
+            hunt_below(hunt, path, depth - 1);
     }
     if (dir != NULL)
         closedir(dir);
@@ -152,6 +163,7 @@ int elf_way_find(struct elf_way *way, struct elf_reach *reach, const char *path,
             hunt_beside(&hunt, path);
         if (way->kind == ELF_WAY_NONE && plugin != NULL && !is_system(path))
             take_plugin(&hunt, plugin);
+        way->in_vain = way->kind == ELF_WAY_NONE;
     }
     elf_closure_deinit(&closure);
     return ret == -ENOMEM ? ret : 0;

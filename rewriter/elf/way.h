@@ -17,6 +17,7 @@ struct elf_way {
     enum elf_way_kind kind;
     char path[PATH_MAX]; /* of the library that uses CUDA */
     char why[ELF_WHY_MAX];
+    bool in_vain; /* plug-ins were looked for, and none uses CUDA */
 };
 
 /* Finds a way to CUDA for the file at `path` (links resolved), itself apart. `plugins`: a

@@ -255,9 +255,10 @@ static int decide_by_content(const struct elf_job *job, struct gs_err *err)
         (job->way.kind != ELF_WAY_NONE || is_python(job->path) || is_python(job->name)))
         return 0;
     return gs_err_set(err, -ENODATA,
-                      "%s: nothing to do: it does not use CUDA (use --any for an interpreter "
+                      "%s: nothing to do: it does not use CUDA%s (use --any for an interpreter "
                       "or a program that loads CUDA later)",
-                      job->name);
+                      job->name,
+                      job->way.in_vain ? ", nor does a plug-in that was found beside it" : "");
 }
 
 #define TIME "mtime=" /* the last line of the marker */

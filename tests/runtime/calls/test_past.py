@@ -115,15 +115,16 @@ class Past(BuildTest):
                 self.assertEqual(host.notes(), [])
 
     def test_library_that_prefers_its_own_symbols(self):
-        with Card(self.build) as card:
-            host = Host(card, patched=True)
-            host.load("looks_up")
-            self.assertEqual(host.say("alloc 16"), "0")
-            self.suspend(card, host)
-            host.until(lambda entry: entry["moved_out"] >= WHOLE and entry["resident"] == 0)
-            host.load("asks", how="deep")
-            self.assertEqual(host.say("check"), "0 7")
-            self.expect_partial(host, "libpast_asks.so")
+        for kind in ("asks", "imports"):
+            with self.subTest(kind=kind), Card(self.build) as card:
+                host = Host(card, patched=True)
+                host.load("looks_up")
+                self.assertEqual(host.say("alloc 16"), "0")
+                self.suspend(card, host)
+                host.until(lambda entry: entry["moved_out"] >= WHOLE and entry["resident"] == 0)
+                host.load(kind, how="deep")
+                self.assertEqual(host.say("check"), "0 7")
+                self.expect_partial(host, f"libpast_{kind}.so")
 
     def test_other_programs_run_beside_it(self):
         with Card(self.build, memory="64MiB", **Told.SMALL_CONTEXTS) as card:
