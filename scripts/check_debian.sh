@@ -45,12 +45,19 @@ root=$place/$release-$who
 packages=$place/packages-$release
 say() { printf '== %s as %s: %s\n' "$release" "$who" "$*"; }
 
+# A fresh Debian is kept as an archive for a day, so that several runs download and configure it once.
 make_debian() {
+    local fresh=$place/fresh-$release.tar
     mkdir -p "$packages/partial"
     rm -rf --one-file-system "$root"
     mkdir -p "$root"
-    debootstrap --variant=minbase --include=sudo,git,ca-certificates --cache-dir="$packages" "$release" "$root" "$mirror" \
-        >"$place/$release-$who.log" 2>&1 || { tail -5 "$place/$release-$who.log"; die "debootstrap failed"; }
+    if [ -z "$(find "$fresh" -mmin -1440 2>/dev/null)" ]; then
+        debootstrap --variant=minbase --include=sudo,git,ca-certificates --cache-dir="$packages" "$release" "$root" "$mirror" \
+            >"$place/$release-$who.log" 2>&1 || { tail -5 "$place/$release-$who.log"; die "debootstrap failed"; }
+        tar -cf "$fresh.new" --one-file-system -C "$root" . && mv "$fresh.new" "$fresh"
+    else
+        tar -xpf "$fresh" -C "$root"
+    fi
     echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io" # it is thrown away: no sync for each file
     cp /etc/resolv.conf /etc/hosts "$root/etc/"
     # authorities that this machine trusts beside Debian's: a company's, say
