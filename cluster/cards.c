@@ -4,6 +4,7 @@
  * the same edits; that makes one card. "all" is none.
  */
 #include "cluster/cards.h"
+#include "lockd/protocol/names.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -11,24 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "GPU-01234567-89ab-...": 16 bytes, as the driver counts them. */
 static bool parse_uuid(const char *name, uint8_t uuid[16])
 {
-    unsigned digits = 0;
-
-    if (strncmp(name, "GPU-", 4) != 0)
-        return false;
-    for (const char *at = name + 4; *at != '\0'; at++) {
-        const char *hex = "0123456789abcdef", *digit = strchr(hex, *at);
-
-        if (*at == '-')
-            continue;
-        if (digit == NULL || digits == 32)
-            return false;
-        uuid[digits / 2] = (uint8_t)(uuid[digits / 2] << 4 | (digit - hex));
-        digits++;
-    }
-    return digits == 32;
+    return strncmp(name, "GPU-", 4) == 0 && lockd_uuid_read(name, uuid);
 }
 
 static struct card *find_same(struct cards *cards, const json_t *edits)

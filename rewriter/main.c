@@ -6,6 +6,7 @@
  * a small one (ulimit -s). Reports go to stdout, errors to stderr, one line each.
  */
 #include "common/complete.h"
+#include "common/fd.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/job/act.h"
 #include "rewriter/job/options.h"
@@ -27,15 +28,6 @@ int elf_fault_step;
 int elf_fault_calls;
 long elf_fault_byte = -1;
 #endif
-
-/* Opens standard streams that the caller has closed; otherwise the new file could get one of
- * their numbers, and messages would be written into it. */
-static void take_standard_streams(void)
-{
-    for (int fd = 0; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/", O_RDONLY | O_DIRECTORY) < 0)
-            return;
-}
 
 /* Whether printing is the only purpose of the run. */
 static bool is_report(const struct elf_options *options)
@@ -113,7 +105,7 @@ int main(int argc, char **argv)
     pthread_attr_t attributes;
     pthread_t thread;
 
-    take_standard_streams();
+    gs_fd_open_standard(O_RDONLY); /* else the new file could get such a number */
     if (gs_complete_asked(argc, argv))
         return elf_options_complete(argc, argv);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */

@@ -240,6 +240,7 @@ enum ctl_exit ctl_fail(const struct ctl *ctl)
 
 enum ctl_exit ctl_refused(const struct gs_wire_end *end)
 {
+    fprintf(stderr, "gpusharectl: %s\n", end->text);
     return end->code == -ESRCH ? CTL_NO_PROGRAM : CTL_FAILED;
 }
 

@@ -22,7 +22,7 @@ int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer
 /* Requests the whole status. Returns as ctl_ask() does. */
 int ctl_ask_status(struct ctl *ctl, struct ctl_answer *answer);
 void ctl_answer_deinit(struct ctl_answer *answer);
-/* The exit code for a refusal. */
+/* Prints a refusal and returns the exit code for it. */
 enum ctl_exit ctl_refused(const struct gs_wire_end *end);
 
 /* CLOCK_MONOTONIC, ns. */

@@ -118,12 +118,6 @@ static json_t *cdi_source_read(const char *file, struct gs_err *err)
     return found;
 }
 
-static json_t *read_only_mount(const char *host, const char *container)
-{
-    return json_pack("{s:s, s:s, s:[s, s, s, s]}", "hostPath", host, "containerPath", container,
-                     "options", "ro", "nosuid", "nodev", "bind");
-}
-
 static bool is_libcuda(const char *path)
 {
     const char *slash = path != NULL ? strrchr(path, '/') : NULL;
@@ -231,9 +225,9 @@ static int cdi_make(json_t *spec, const struct cdi_place *place, struct gs_err *
         return gs_err_set(err, -ENOENT,
                           "the driver's specification mounts no libcuda.so: the driver is not "
                           "installed, or was not when nvidia-ctk wrote it");
-    json_array_append_new(mounts, read_only_mount(driver, real));
+    json_array_append_new(mounts, cdi_mount_json(driver, real));
     free(driver);
-    json_array_append_new(mounts, read_only_mount(place->sockets, GS_SYSTEM_FOLDER));
+    json_array_append_new(mounts, cdi_mount_json(place->sockets, GS_SYSTEM_FOLDER));
     drop_compat_hook(json_object_get(edits, "hooks"));
     if (knows_groups(place->version))
         add_group(edits, place->sockets);

@@ -32,7 +32,7 @@ static json_t *node_json(const char *path)
     return json_pack("{s:s}", "path", path);
 }
 
-static json_t *mount_json(const char *host, const char *container)
+json_t *cdi_mount_json(const char *host, const char *container)
 {
     return json_pack("{s:s, s:s, s:[s, s, s, s]}", "hostPath", host, "containerPath", container,
                      "options", "ro", "nosuid", "nodev", "bind");
@@ -143,14 +143,15 @@ static void list_libraries(json_t *mounts, const char *root, const char *folder,
                 const char *tail = whole ? strstr(file, ".so.") : NULL;
 
                 if (tail != NULL && strcmp(tail + 4, version) == 0)
-                    json_array_append_new(mounts, mount_json(file, name));
+                    json_array_append_new(mounts, cdi_mount_json(file, name));
             }
         }
         globfree(&found);
     }
     snprintf(pattern, sizeof pattern, "%s/usr/bin/nvidia-smi", root);
     if (access(pattern, X_OK) == 0)
-        json_array_append_new(mounts, mount_json("/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi"));
+        json_array_append_new(mounts,
+                              cdi_mount_json("/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi"));
 }
 
 /* "/usr/lib/libcuda.so.580.159.04": the part behind ".so." */

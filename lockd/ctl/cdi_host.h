@@ -17,4 +17,7 @@ json_t *cdi_host_read(const char *root, struct gs_err *err);
 /* Adds devices by UUID where the source has only indices. */
 void cdi_host_name_devices(json_t *spec);
 
+/* A read-only mount of a specification. */
+json_t *cdi_mount_json(const char *host, const char *container);
+
 #endif

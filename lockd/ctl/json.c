@@ -229,15 +229,18 @@ json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer)
     return root;
 }
 
-int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer)
+int ctl_json_put(json_t *root, size_t flags)
 {
-    json_t *root = ctl_json_status(ctl, answer);
-    const int code =
-        root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 ? -ENOMEM : 0;
+    const int code = root == NULL || json_dumpf(root, stdout, flags) != 0 ? -ENOMEM : 0;
 
     putchar('\n');
     json_decref(root);
     return code;
+}
+
+int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer)
+{
+    return ctl_json_put(ctl_json_status(ctl, answer), JSON_INDENT(2));
 }
 
 /* "rates": one object for each program on each device. */
@@ -245,7 +248,6 @@ int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
                  const struct ctl_answer *before, uint64_t elapsed_ns)
 {
     json_t *root = ctl_json_status(ctl, now), *rates = json_array();
-    int code;
 
     for (size_t i = 0; i < now->client_count; i++) {
         const struct gs_wire_client *client = &now->clients[i];
@@ -262,8 +264,5 @@ int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
     }
     json_object_set_new(root, "interval_ns", number_json(elapsed_ns));
     json_object_set_new(root, "rates", rates);
-    code = root == NULL || json_dumpf(root, stdout, JSON_COMPACT) != 0 ? -ENOMEM : 0;
-    putchar('\n');
-    json_decref(root);
-    return code;
+    return ctl_json_put(root, JSON_COMPACT);
 }

@@ -15,7 +15,8 @@ struct json_t;
 struct json_t *ctl_json_text(const char *bytes);
 /* Makes one JSON object of the answer. NULL: no memory. */
 struct json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer);
-/* Prints it. 0 or -ENOMEM. */
+/* Prints the object, and frees it. 0 or -ENOMEM. */
+int ctl_json_put(struct json_t *root, size_t flags);
 int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer);
 /* Prints it on one line, with the rates since `before`. */
 int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,

@@ -64,24 +64,19 @@ const struct ctl_command ctl_metrics = {
  * batch systems that record them when a job's step has ended. */
 
 #define TEXT_SIZE 32
-#define AT(field) offsetof(struct gs_wire_account, field)
+#define FIGURE(kind, field, words)                                                             \
+    {                                                                                          \
+        .unit = LOCKD_FIGURE_##kind, .json = #field, .help = words,                            \
+        .offset = offsetof(struct gs_wire_account, field)                                      \
+    }
 
 /* In the order in which they are printed. */
 static const struct lockd_figure figures[] = {
-    {.unit = LOCKD_FIGURE_BYTES,
-     .json = "moved_out",
-     .help = "moved out",
-     .offset = AT(moved_out)},
-    {.unit = LOCKD_FIGURE_BYTES,
-     .json = "moved_in",
-     .help = "moved in",
-     .offset = AT(moved_in)},
-    {.unit = LOCKD_FIGURE_NS, .json = "gpu_ns", .help = "ran for", .offset = AT(gpu_ns)},
-    {.unit = LOCKD_FIGURE_NS, .json = "wait_ns", .help = "waited for", .offset = AT(wait_ns)},
-    {.unit = LOCKD_FIGURE_NS,
-     .json = "wait_longest_ns",
-     .help = "longest wait",
-     .offset = AT(wait_longest_ns)},
+    FIGURE(BYTES, moved_out, "moved out"),
+    FIGURE(BYTES, moved_in, "moved in"),
+    FIGURE(NS, gpu_ns, "ran for"),
+    FIGURE(NS, wait_ns, "waited for"),
+    FIGURE(NS, wait_longest_ns, "longest wait"),
 };
 
 #define FIGURE_COUNT (sizeof figures / sizeof *figures)
@@ -91,15 +86,11 @@ static int print_json(const struct gs_wire_account *account)
     json_t *root =
         json_pack("{s:o, s:i, s:i}", "group", ctl_json_text(account->group), "programs",
                   (int)account->programs, "connected", (int)account->connected);
-    int code;
 
     for (size_t i = 0; i < FIGURE_COUNT; i++)
         json_object_set_new(root, figures[i].json,
                             json_integer((json_int_t)lockd_figure_value(&figures[i], account)));
-    code = root == NULL ? -1 : json_dumpf(root, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(root);
-    return code;
+    return ctl_json_put(root, JSON_COMPACT);
 }
 
 static void print_text(const struct gs_wire_account *account)

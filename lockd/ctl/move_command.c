@@ -19,27 +19,6 @@
     180 /* time for its work to finish, its memory to leave, and the driver to move it */
 #define UUID_BYTES 16
 
-/* A whole UUID: "GPU-..." or "MIG-...". */
-static int read_uuid(const char *text, uint8_t uuid[UUID_BYTES])
-{
-    unsigned digits = 0;
-
-    if (strncasecmp(text, "GPU-", 4) != 0 && strncasecmp(text, "MIG-", 4) != 0)
-        return -EINVAL;
-    for (text += 4; *text != '\0'; text++) {
-        static const char hex[] = "0123456789abcdef";
-        const char *at = strchr(hex, *text | 0x20);
-
-        if (*text == '-')
-            continue;
-        if (at == NULL || digits == 2 * UUID_BYTES)
-            return -EINVAL;
-        uuid[digits / 2] = (uint8_t)(uuid[digits / 2] << 4 | (at - hex));
-        digits++;
-    }
-    return digits == 2 * UUID_BYTES ? 0 : -EINVAL;
-}
-
 /* The UUID of a GPU by its number, as nvidia-smi counts. */
 static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
 {
@@ -49,7 +28,7 @@ static int find_index(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES
 
     ctl_gpus_look_once(&answer);
     gpu = nvml_gpu_number(&answer.gpus, (unsigned)strtoul(text, NULL, 10));
-    found = gpu != NULL && read_uuid(gpu->uuid, uuid) == 0;
+    found = gpu != NULL && lockd_uuid_read(gpu->uuid, uuid);
     ctl_answer_deinit(&answer);
     if (found)
         return 0;
@@ -90,8 +69,7 @@ static int find_daemon(struct ctl *ctl)
 
 static int find_gpu(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
 {
-    memset(uuid, 0, UUID_BYTES);
-    if (read_uuid(text, uuid) == 0)
+    if (lockd_uuid_read(text, uuid))
         return 0;
     memset(uuid, 0, UUID_BYTES);
     if (*text != '\0' && strspn(text, "0123456789") == strlen(text) && strlen(text) < 4)
@@ -113,24 +91,6 @@ static void explain_silence(struct ctl *ctl, int code)
                why.text);
 }
 
-static enum ctl_exit finish_move(struct ctl *ctl, int code, const struct gs_wire_end *end,
-                                 int32_t pid, bool json)
-{
-    if (code != 0) {
-        if (json)
-            ctl_print_outcome(code, 0, ctl->err.text);
-        return ctl_fail(ctl);
-    }
-    if (json)
-        ctl_print_outcome(end->code, end->count, end->code != 0 ? end->text : NULL);
-    else if (end->code == 0)
-        printf("moved process %d %s\n", (int)pid, end->text);
-    if (end->code == 0)
-        return ctl_done(CTL_OK);
-    fprintf(stderr, "gpusharectl: %s\n", end->text);
-    return ctl_refused(end);
-}
-
 static enum ctl_exit move_run(struct ctl *ctl, int argc, char **argv)
 {
     struct gs_wire_relocate relocate = {.pid = 0};
@@ -149,7 +109,7 @@ static enum ctl_exit move_run(struct ctl *ctl, int argc, char **argv)
     if (code == 0)
         code = find_gpu(ctl, argv[index + 1], relocate.uuid);
     if (code != 0)
-        return finish_move(ctl, code, &end, relocate.pid, json);
+        return ctl_outcome(ctl, code, &end, json);
     ctl->patience_s = PATIENCE_S;
     lockd_wire_header(&relocate.header, GS_WIRE_RELOCATE);
     code = ctl_ask(ctl, &relocate, sizeof relocate, &answer);
@@ -159,7 +119,9 @@ static enum ctl_exit move_run(struct ctl *ctl, int argc, char **argv)
     } else {
         explain_silence(ctl, code);
     }
-    return finish_move(ctl, code, &end, relocate.pid, json);
+    if (code == 0 && end.code == 0 && !json)
+        printf("moved process %d %s\n", (int)relocate.pid, end.text);
+    return ctl_outcome(ctl, code, &end, json);
 }
 
 static void move_details(void)

@@ -31,15 +31,12 @@ int ctl_pid(const char *text, int32_t *pid)
     return 0;
 }
 
-void ctl_print_outcome(int code, uint32_t programs, const char *error)
+static void print_outcome(int code, uint32_t programs, const char *error)
 {
-    json_t *root =
-        json_pack("{s:b, s:I, s:i, s:o*}", "ok", code == 0, "programs", (json_int_t)programs,
-                  "errno", -code, "error", error != NULL ? ctl_json_text(error) : NULL);
-
-    json_dumpf(root, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(root);
+    ctl_json_put(json_pack("{s:b, s:I, s:i, s:o*}", "ok", code == 0, "programs",
+                           (json_int_t)programs, "errno", -code, "error",
+                           error != NULL ? ctl_json_text(error) : NULL),
+                 JSON_INDENT(2));
 }
 
 int ctl_control(struct ctl *ctl, const struct ctl_act *act, struct gs_wire_end *end)
@@ -57,24 +54,23 @@ int ctl_control(struct ctl *ctl, const struct ctl_act *act, struct gs_wire_end *
     return 0;
 }
 
+enum ctl_exit ctl_outcome(struct ctl *ctl, int code, const struct gs_wire_end *end, bool json)
+{
+    if (json && code != 0)
+        print_outcome(code, 0, ctl->err.text);
+    else if (json)
+        print_outcome(end->code, end->count, end->code != 0 ? end->text : NULL);
+    return code != 0 ? ctl_fail(ctl) : end->code != 0 ? ctl_refused(end) : ctl_done(CTL_OK);
+}
+
 enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
 {
-    struct gs_wire_end end;
+    struct gs_wire_end end = {0};
     const int code = ctl_control(ctl, act, &end);
 
-    if (code != 0) {
-        if (act->json)
-            ctl_print_outcome(code, 0, ctl->err.text);
-        return ctl_fail(ctl);
-    }
-    if (act->json)
-        ctl_print_outcome(end.code, end.count, end.code != 0 ? end.text : NULL);
-    else if (end.code == 0 && act->done != NULL)
+    if (code == 0 && end.code == 0 && act->done != NULL && !act->json)
         printf("%s %u %s\n", act->done, end.count, end.count == 1 ? "program" : "programs");
-    if (end.code == 0)
-        return ctl_done(CTL_OK);
-    fprintf(stderr, "gpusharectl: %s\n", end.text);
-    return ctl_refused(&end);
+    return ctl_outcome(ctl, code, &end, act->json);
 }
 
 static enum ctl_exit operate_program(struct ctl *ctl, const struct ctl_command *command,
@@ -321,7 +317,7 @@ static void print_row(const struct gs_wire_setting *setting)
 static enum ctl_exit print_settings(const struct ctl_answer *answer, const char *name,
                                     bool json)
 {
-    json_t *array = json ? json_array() : NULL, *root;
+    json_t *array = json ? json_array() : NULL;
     int code = 0;
 
     for (size_t i = 0; i < answer->setting_count; i++) {
@@ -337,12 +333,8 @@ static enum ctl_exit print_settings(const struct ctl_answer *answer, const char 
         else
             puts(format_value(setting, setting->value, false, value));
     }
-    if (json) {
-        root = json_pack("{s:o}", "settings", array);
-        code = root == NULL ? -ENOMEM : json_dumpf(root, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(root);
-    }
+    if (json)
+        code = ctl_json_put(json_pack("{s:o}", "settings", array), JSON_INDENT(2));
     return ctl_done(code == 0 ? CTL_OK : CTL_FAILED);
 }
 
@@ -356,7 +348,6 @@ static enum ctl_exit ask_settings(struct ctl *ctl, const char *name, int32_t pid
     if (ctl_ask(ctl, &get, sizeof get, &answer) != 0)
         return ctl_fail(ctl);
     if (answer.end.code != 0) {
-        fprintf(stderr, "gpusharectl: %s\n", answer.end.text);
         code = ctl_refused(&answer.end);
     } else {
         code = print_settings(&answer, name, json);

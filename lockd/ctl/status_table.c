@@ -149,7 +149,7 @@ static void add_columns(struct ctl_table *table)
     ctl_table_column(table, (struct ctl_column){"BUSY", .rank = BUSY, .unit = 1, .least = 5});
 }
 
-static void put_bytes(uint64_t bytes, char *cell)
+void ctl_put_bytes(uint64_t bytes, char *cell)
 {
     if (bytes != NVML_BYTES_UNKNOWN)
         gs_size_format(bytes, cell, CTL_TABLE_CELL);
@@ -174,23 +174,21 @@ static void fill_program(const struct ctl_answer *answer, size_t index, struct c
             ctl_figure_text(each, value, row->cell[at], CTL_TABLE_CELL);
         at++;
     }
-    put_bytes(ctl_client_external(answer, index), row->cell[at]);
+    ctl_put_bytes(ctl_client_external(answer, index), row->cell[at]);
     ctl_percent(ctl_allowed_percent(client), row->cell[at + 1], CTL_TABLE_CELL);
     ctl_percent(ctl_client_busy(answer, index), row->cell[at + 2], CTL_TABLE_CELL);
 }
 
-static void fill_outsider(const struct ctl_table *table, const struct ctl_outsider *outsider,
-                          struct ctl_row *row)
+void ctl_outsider_fill(const struct ctl_outsider *outsider, struct ctl_row *row,
+                       size_t external, size_t busy)
 {
-    const size_t external = table->column_count - 3;
-
     snprintf(row->cell[PID_CELL], CTL_TABLE_CELL, "%d", outsider->pid);
     if (outsider->uid != CTL_NO_USER)
         ctl_user_name(outsider->uid, row->cell[USER_CELL], CTL_TABLE_CELL);
     snprintf(row->cell[NAME_CELL], CTL_TABLE_CELL, "%s", outsider->name);
     snprintf(row->cell[STATE_CELL], CTL_TABLE_CELL, "%s", ctl_why_name(outsider->why));
-    put_bytes(outsider->memory, row->cell[external]);
-    ctl_percent(outsider->busy, row->cell[external + 2], CTL_TABLE_CELL);
+    ctl_put_bytes(outsider->memory, row->cell[external]);
+    ctl_percent(outsider->busy, row->cell[busy], CTL_TABLE_CELL);
 }
 
 int ctl_status_table(struct ctl_table *table, const struct ctl_layout *layout,
@@ -209,7 +207,8 @@ int ctl_status_table(struct ctl_table *table, const struct ctl_layout *layout,
 
         if (row == NULL)
             return -ENOMEM;
-        fill_outsider(table, &answer->outsiders[i], row);
+        ctl_outsider_fill(&answer->outsiders[i], row, table->column_count - 3,
+                          table->column_count - 1);
     }
     ctl_table_fit(table, layout->columns, NAME_CELL);
     return 0;

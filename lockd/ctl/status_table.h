@@ -35,4 +35,11 @@ void ctl_program_notes(const struct ctl_answer *answer, size_t index, char *buff
 /* Prints notes in lines of their own, broken between two notes. */
 void ctl_print_notes(const struct ctl_layout *layout, int indent, const char *notes);
 
+/* Writes a number of bytes that may be unknown into a cell. */
+void ctl_put_bytes(uint64_t bytes, char *cell);
+/* Fills the row of a process that is not a program: the first four cells, which are its process
+ * id, user, name and state in every table, and those with the numbers external and busy. */
+void ctl_outsider_fill(const struct ctl_outsider *outsider, struct ctl_row *row,
+                       size_t external, size_t busy);
+
 #endif

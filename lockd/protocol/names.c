@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "lockd/protocol/wire.h"
 
@@ -63,4 +64,24 @@ char *lockd_uuid_text(const uint8_t *uuid, char *buffer)
         at += (size_t)snprintf(buffer + at, LOCKD_UUID_SIZE - at, "%s%02x",
                                i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
     return buffer;
+}
+
+bool lockd_uuid_read(const char *text, uint8_t *uuid)
+{
+    unsigned digits = 0;
+
+    if (strncasecmp(text, "GPU-", 4) != 0 && strncasecmp(text, "MIG-", 4) != 0)
+        return false;
+    for (text += 4; *text != '\0'; text++) {
+        static const char hex[] = "0123456789abcdef";
+        const char *at = strchr(hex, *text | 0x20);
+
+        if (*text == '-')
+            continue;
+        if (at == NULL || digits == 32)
+            return false;
+        uuid[digits / 2] = (uint8_t)(uuid[digits / 2] << 4 | (at - hex));
+        digits++;
+    }
+    return digits == 32;
 }

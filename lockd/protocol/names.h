@@ -5,6 +5,7 @@
 #ifndef GS_LOCKD_PROTOCOL_NAMES_H
 #define GS_LOCKD_PROTOCOL_NAMES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* "fair", "fifo", "rr", "priority"; NULL for other numbers. */
@@ -21,5 +22,8 @@ const char *lockd_kin_name(uint32_t kind);
 #define LOCKD_UUID_SIZE 41
 /* "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", as nvidia-smi -L writes the 16 bytes of a UUID. */
 char *lockd_uuid_text(const uint8_t *uuid, char *buffer);
+/* Reads the 16 bytes of such a text, or of one that begins with "MIG-"; in letters of any size,
+ * with '-' anywhere between the digits. */
+bool lockd_uuid_read(const char *text, uint8_t *uuid);
 
 #endif

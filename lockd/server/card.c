@@ -60,23 +60,6 @@ static bool lists_processes(const struct lockd_server *server, const struct card
     return false;
 }
 
-/* The 16 bytes of "GPU-" and 32 hexadecimal digits, with '-' anywhere between them. */
-static bool read_uuid(const char *text, uint8_t uuid[16])
-{
-    unsigned byte;
-
-    if (strncmp(text, "GPU-", 4) != 0)
-        return false;
-    text += 4;
-    for (int i = 0; i < 16; i++, text += 2) {
-        text += *text == '-';
-        if (sscanf(text, "%2x", &byte) != 1) /* NOLINT(cert-err34-c): two digits */
-            return false;
-        uuid[i] = (uint8_t)byte;
-    }
-    return true;
-}
-
 static void tell_card(struct lockd_server *server, const struct nvml_table *table,
                       const struct nvml_gpu *gpu, uint64_t now)
 {
@@ -84,7 +67,7 @@ static void tell_card(struct lockd_server *server, const struct nvml_table *tabl
     struct sched_card card = {.total = gpu->total, .shown = show_process, .context = &look};
 
     if (gpu->total == NVML_BYTES_UNKNOWN || gpu->used == NVML_BYTES_UNKNOWN ||
-        gpu->used > gpu->total || !read_uuid(gpu->uuid, card.uuid))
+        gpu->used > gpu->total || !lockd_uuid_read(gpu->uuid, card.uuid))
         return;
     card.free = gpu->total - gpu->used;
     look.lists = gpu->lists == 1 && lists_processes(server, &look);

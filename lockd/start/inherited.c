@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inherited.c: resets the attributes that exec(2) keeps, and takes a process into the background. No state. A step that is not permitted is
- * left out without a message: the daemon then serves as well as it can.
+ * inherited.c: resets the attributes that exec(2) keeps, takes a process into the background, and
+ * tells systemd its state. No state. A step that is not permitted is left out without a message:
+ * the daemon then serves as well as it can.
  *
  * The cgroup stays as it is. An ordinary user's process cannot leave it, and on systemd's
  * machines root's must not (only the manager moves processes that it did not delegate).
@@ -125,8 +126,6 @@ uint64_t lockd_inherited_descriptors(int32_t pid)
     return pid > 0 && prlimit(pid, RLIMIT_NOFILE, NULL, &limit) == 0 ? limit.rlim_max : 0;
 }
 
-/* Takes a process into the background. */
-
 static bool is_kept_descriptor(const struct lockd_sockets *sockets, int fd)
 {
     for (unsigned i = 0; i < sockets->count; i++)
@@ -177,8 +176,7 @@ int lockd_detach(const struct lockd_sockets *sockets, struct gs_err *err)
     return 0;
 }
 
-/* Sd_notify(3) without systemd's library. */
-
+/* sd_notify(3) without systemd's library */
 void lockd_notify(const char *state)
 {
     const char *path = getenv("NOTIFY_SOCKET");

@@ -12,6 +12,7 @@
  * deadlines and streams would stay, and Debian has no package of it.
  */
 #include "lockd/ctl/watch/http.h"
+#include "lockd/ctl/ask.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -56,14 +57,6 @@ struct server {
     uint64_t next_tick;
     struct caller callers[CALLERS_MAX];
 };
-
-static uint64_t clock_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void hang_up(struct caller *caller)
 {
@@ -279,7 +272,7 @@ static void write_more(struct caller *caller)
         free(caller->reply);
         caller->reply = NULL;
         caller->answered = true;
-        caller->deadline = clock_now() + PATIENCE_NS;
+        caller->deadline = ctl_now() + PATIENCE_NS;
     }
 }
 
@@ -312,7 +305,7 @@ static bool take_caller(struct server *server)
         caller->fd = fd;
         caller->got = 0;
         caller->answered = false;
-        caller->deadline = clock_now() + PATIENCE_NS;
+        caller->deadline = ctl_now() + PATIENCE_NS;
     } else if (fd >= 0) {
         close(fd);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
@@ -323,7 +316,7 @@ static bool take_caller(struct server *server)
 
 static void serve_callers(struct server *server, const struct pollfd *ready)
 {
-    const uint64_t now = clock_now();
+    const uint64_t now = ctl_now();
 
     for (int i = 0; i < CALLERS_MAX; i++) {
         struct caller *caller = &server->callers[i];
@@ -343,7 +336,7 @@ static void serve_callers(struct server *server, const struct pollfd *ready)
 
 static void run_tick(struct server *server)
 {
-    const uint64_t now = clock_now();
+    const uint64_t now = ctl_now();
 
     for (int i = 0; i < STREAMS_MAX; i++) {
         if (server->streams[i] != 0 && waitpid(server->streams[i], NULL, WNOHANG) != 0)

@@ -6,6 +6,7 @@
 #include "lockd/ctl/watch/top_table.h"
 #include "common/size.h"
 #include "lockd/ctl/gpus.h"
+#include "lockd/ctl/status_table.h"
 #include "lockd/ctl/table.h"
 #include "lockd/ctl/words.h"
 
@@ -252,12 +253,6 @@ const char *top_table_rate(double bytes, char *buffer, size_t size)
     return buffer;
 }
 
-static void put_bytes(uint64_t bytes, char *cell)
-{
-    if (bytes != NVML_BYTES_UNKNOWN)
-        gs_size_format(bytes, cell, CTL_TABLE_CELL);
-}
-
 static uint64_t total_of(const struct top *top, const uint8_t *uuid)
 {
     for (size_t i = 0; i < top->now.device_count; i++) {
@@ -277,28 +272,17 @@ static void fill_line(const struct top *top, const struct top_line *line, struct
     snprintf(row->cell[STATE], CTL_TABLE_CELL, "%s", ctl_condition_name(client->condition));
     top_graph_bar(client->resident, client->pinned, client->on_host,
                   total_of(top, client->uuid), BAR_WIDTH, row->cell[BAR]);
-    put_bytes(client->resident, row->cell[CARD]);
-    put_bytes(client->on_host, row->cell[HOST]);
+    ctl_put_bytes(client->resident, row->cell[CARD]);
+    ctl_put_bytes(client->on_host, row->cell[HOST]);
     if (client->pinned != 0)
-        put_bytes(client->pinned, row->cell[PINNED]);
-    put_bytes(ctl_client_external(&top->now, line->index), row->cell[EXTERNAL]);
+        ctl_put_bytes(client->pinned, row->cell[PINNED]);
+    ctl_put_bytes(ctl_client_external(&top->now, line->index), row->cell[EXTERNAL]);
     top_table_rate(line->rate.out, row->cell[OUT], CTL_TABLE_CELL);
     top_table_rate(line->rate.in, row->cell[IN], CTL_TABLE_CELL);
     ctl_percent((int)(line->rate.gpu * 100 + 0.5), row->cell[ALLOWED], CTL_TABLE_CELL);
     ctl_percent(ctl_client_busy(&top->now, line->index), row->cell[BUSY], CTL_TABLE_CELL);
     snprintf(row->cell[TURNS], CTL_TABLE_CELL, "%llu", (unsigned long long)client->turns);
     ctl_duration(client->wait_longest_ns, row->cell[LONGEST], CTL_TABLE_CELL);
-}
-
-static void fill_outsider(const struct ctl_outsider *outsider, struct ctl_row *row)
-{
-    snprintf(row->cell[PID], CTL_TABLE_CELL, "%d", outsider->pid);
-    if (outsider->uid != CTL_NO_USER)
-        ctl_user_name(outsider->uid, row->cell[USER], CTL_TABLE_CELL);
-    snprintf(row->cell[NAME], CTL_TABLE_CELL, "%s", outsider->name);
-    snprintf(row->cell[STATE], CTL_TABLE_CELL, "%s", ctl_why_name(outsider->why));
-    put_bytes(outsider->memory, row->cell[EXTERNAL]);
-    ctl_percent(outsider->busy, row->cell[BUSY], CTL_TABLE_CELL);
 }
 
 bool top_table_fill(struct top *top, int width)
@@ -314,7 +298,7 @@ bool top_table_fill(struct top *top, int width)
         if (i < top->line_count)
             fill_line(top, &top->lines[i], row);
         else
-            fill_outsider(&top->now.outsiders[i - top->line_count], row);
+            ctl_outsider_fill(&top->now.outsiders[i - top->line_count], row, EXTERNAL, BUSY);
     }
     ctl_table_fit(&top->table, width, NAME);
     return true;

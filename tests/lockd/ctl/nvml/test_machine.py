@@ -82,8 +82,8 @@ class MachineTest(BuildTest):
         self.assertTrue(any(re.match(r"  \d+ C, \d+ of 350 W, busy \d+ % of the last second$", row) for row in rows), rows)
         grey, = [row for row in rows if f" {other.pid} " in row]
         self.assertRegex(grey, rf"{USER} +jupyter +unprepared[- ]+ 13\d\.\d MiB ")
-        own, = [row for row in rows if f" {program.pid} " in row]
-        self.assertRegex(own, rf"{USER} +train +\w+ .* 4\.0 MiB ")  # EXTERNAL: its context
+        external = rf"(?m)^ +{program.pid} {USER} +train +\w+ .* 4\.0 MiB "  # its context, once its memory is reported as NVML shows it
+        self.assertTrue(wait_for(lambda: re.search(external, self.ctl("status", COLUMNS="80"))))
         top = Screen([os.path.join(self.build, "lockd", "gpusharectl"), "top", "--interval", "0.1"], self.seeing(TERM="xterm-256color"), 30, 80)
         self.addCleanup(top.close)
         text = top.wait(lambda text: "unprepared" in text and "no programs" in text and "q quit" in text, PATIENCE, "all of it")
