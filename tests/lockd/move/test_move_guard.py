@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The guard of a move (lockd/move/guard_move.c) with records of which the program has made something else, on simulated cards. The
+"""The guard of a move (lockd/move/guard.c) with records of which the program has made something else, on simulated cards. The
 test is the daemon, and the program one without gpushare.
 
 usage: test_move_guard.py BUILD-FOLDER [unittest options]"""
@@ -26,7 +26,7 @@ import ctypes, sys
 driver, pid = ctypes.CDLL("libcuda.so.1"), int(sys.argv[1])
 assert [driver.cuInit(0), driver.cuCheckpointProcessLock(pid, None), driver.cuCheckpointProcessCheckpoint(pid, None)] == [0, 0, 0]
 """
-SETTLE = 10  # seconds: SETTLE_MS of guard_move.c
+SETTLE = 10  # seconds: SETTLE_MS of guard.c
 
 
 def number(card):
