@@ -137,10 +137,21 @@ class Moves(BuildTest):
             told.end()
             other.end()
 
+    def test_refused_launch(self):
+        """A driver that refuses a launch for lack of memory while the card has some is asked again, but not for ever."""
+        with Card(self.build) as card:
+            told = Told(card, SIMCUDA_FAIL="cuGraphLaunch:2:2,cuGraphLaunch:3:2")
+            for word in ("alloc 4", "graph 0 4", "check"):
+                check(told.say(word) == "ok", f"refused twice: {word}")
+            told.end()
+            told = Told(card, SIMCUDA_FAIL="cuGraphLaunch:0:2")
+            check(told.say("alloc 4") == "ok" and told.say("graph 0 1") == "error 2", "refused each time")
+            told.end()
+
     def test_no_room_to_share(self):
         """What cannot be exported for want of memory is said, and the program gives way to others as before."""
         with Card(self.build, memory="128MiB", **Told.SMALL_CONTEXTS) as card:
-            told = Told(card, SIMCUDA_FAIL="cuMemCreate:4:2,cuMemCreate:5:2")
+            told = Told(card, SIMCUDA_FAIL=",".join(f"cuMemCreate:{number}:2" for number in range(4, 9)))
             check(told.say("alloc 70") == "ok", "70 MiB, in two pieces")
             answer = told.say("share 2")
             check(answer == "error 2", f"there is no memory for it: {answer}")
