@@ -12,7 +12,7 @@ rm -rf "$work" && mkdir -p "$work" && cd "$work"
 flags=(-std=gnu17 -O2 -fPIC -fvisibility=hidden -D_GNU_SOURCE -D__CUDA_API_VERSION_INTERNAL -I"$source_dir" -isystem "$cuda")
 objects=()
 mapfile -t sources < <(find "$source_dir/runtime" -name '*.c' ! -name door.c ! -name stub.c)
-for file in "${sources[@]}" "$source_dir"/runtime/{calls/doors_aarch64,swap/kernels_image}.S "$source_dir"/common/{err,memory_left,packet,paths,place,size}.c; do
+for file in "${sources[@]}" "$source_dir"/runtime/{calls/doors_aarch64,swap/kernels_image}.S "$source_dir"/common/{err,memory_left,packet,place,size}.c; do
     object=$(basename "$file").o
     $cc "${flags[@]}" -ftls-model=initial-exec -DGS_VERSION='"cross"' -DGS_LOCKD_PATH='"/nonexistent"' -c "$file" -o "$object"
     objects+=("$object")
