@@ -49,8 +49,8 @@ class Host(Told):
 
 
 class Past(BuildTest):
-    def suspend(self, card, host):
-        subprocess.run([os.path.join(self.build, "lockd", "gpusharectl"), "--socket", card.socket, "suspend", str(host.child.pid)],
+    def suspend(self, card, host, command="suspend"):
+        subprocess.run([os.path.join(self.build, "lockd", "gpusharectl"), "--socket", card.socket, command, str(host.child.pid)],
                        env=card.environment, check=True, stdout=subprocess.DEVNULL)
 
     def expect_partial(self, host, what):
@@ -91,6 +91,23 @@ class Past(BuildTest):
                 self.suspend(card, host)
                 self.assertEqual(host.say("check"), "0 7")
                 self.assertEqual(host.entry()["moved_out"], out)
+
+    def test_copies_of_another_patched_library_wait_until_the_program_is_resumed(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind), Card(self.build) as card:
+                host = Host(card)
+                host.load("looks_up", patched=True)
+                self.assertEqual(host.say("alloc 16"), "0")
+                host.load(kind, patched=True)
+                self.suspend(card, host)
+                host.until(lambda entry: entry["moved_out"] >= WHOLE and entry["resident"] == 0)
+                host.tell("check")
+                self.assertEqual(host.answer(0.3), "no answer")  # on a slow machine it may not even have begun
+                self.assertEqual(host.entry()["resident"], 0)
+                self.suspend(card, host, "resume")
+                self.assertEqual(host.answer(), "0 7")
+                entry = host.until(lambda entry: entry["resident"] >= WHOLE)
+                self.assertTrue(entry["resident"] >= WHOLE and not entry["partial"], entry)
 
     def test_imports_behind_a_patched_library_are_routed(self):
         with Card(self.build) as card:
