@@ -59,6 +59,7 @@ enum gs_wire_type {
     GS_WIRE_SEES =
         12, /* to the daemon: a device that the program could be moved to; after HELLO */
     GS_WIRE_MOVE = 13, /* either way: the steps of a move to another device; after HELLO */
+    GS_WIRE_COPY = 14, /* either way: contents that programs of a user may have in common */
 
     /* from gpusharectl; every answer ends with one END */
     GS_WIRE_STATUS =
@@ -282,6 +283,22 @@ struct gs_wire_share {
 };
 
 #define GS_SHARE_MOST 15
+
+/* Contents of moved memory that other programs probably have as well. A program offers them: with
+ * the message comes one descriptor, of memory of memfd_create(2) with these contents, which is
+ * sealed, so that nobody can change it. The daemon numbers the offer and passes it on to all programs
+ * of the same identity to which memory may be handed over, the sender included, so that all hear the
+ * offers in one order. A program that has taken an offer says so, without a descriptor, and that is
+ * passed on in the same way. The daemon may leave some programs out. */
+struct gs_wire_copy {
+    struct gs_wire_header header;
+    uint64_t bytes;  /* at most GS_COPY_MOST */
+    uint64_t number; /* of the offer, rising; to the daemon 0: this is an offer */
+    uint32_t own;    /* to the program: 1: its own offer */
+    uint32_t zero;
+};
+
+#define GS_COPY_MOST (128ull << 20)
 
 /* A device that the program sees, whether it uses it or not. One message for each, before the first
  * STATE, and again after a move. */

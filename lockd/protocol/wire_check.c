@@ -35,6 +35,8 @@ size_t lockd_wire_size(unsigned type)
         return sizeof(struct gs_wire_sees);
     case GS_WIRE_MOVE:
         return sizeof(struct gs_wire_move);
+    case GS_WIRE_COPY:
+        return sizeof(struct gs_wire_copy);
     case GS_WIRE_RELOCATE:
         return sizeof(struct gs_wire_relocate);
     case GS_WIRE_STATUS:
@@ -217,6 +219,14 @@ static int check_move(struct gs_wire_move *move, struct gs_err *err)
     return 0;
 }
 
+static int check_copy(const struct gs_wire_copy *copy, struct gs_err *err)
+{
+    if (copy->bytes == 0 || copy->bytes > GS_COPY_MOST || copy->own > 1 || copy->zero != 0)
+        return gs_err_set(err, -EBADMSG, "copy: %llu bytes, own %u, and %u where 0 must be",
+                          (unsigned long long)copy->bytes, copy->own, copy->zero);
+    return 0;
+}
+
 static int check_relocate(const struct gs_wire_relocate *relocate, struct gs_err *err)
 {
     if (relocate->pid <= 0 || relocate->zero != 0)
@@ -290,6 +300,8 @@ static int check_body(union lockd_message *message, struct gs_err *err)
         return check_sees(&message->sees, err);
     case GS_WIRE_MOVE:
         return check_move(&message->move, err);
+    case GS_WIRE_COPY:
+        return check_copy(&message->copy, err);
     case GS_WIRE_RELOCATE:
         return check_relocate(&message->relocate, err);
     case GS_WIRE_CONTROL:

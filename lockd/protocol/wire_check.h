@@ -25,6 +25,7 @@ union lockd_message {
     struct gs_wire_target target;
     struct gs_wire_open open;
     struct gs_wire_share share;
+    struct gs_wire_copy copy;
     struct gs_wire_wish wish;
     struct gs_wire_sees sees;
     struct gs_wire_move move;

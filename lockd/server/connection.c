@@ -246,9 +246,11 @@ static void take_sharing(struct lockd_connection *connection,
                          const union lockd_message *message, const struct gs_descriptors *with)
 {
     if (connection->client == NULL)
-        lockd_connection_kill(connection, "it sent OPEN or SHARE before HELLO");
+        lockd_connection_kill(connection, "it sent OPEN, SHARE or COPY before HELLO");
     else if (message->header.type == GS_WIRE_OPEN)
         lockd_share_open(connection, &message->open);
+    else if (message->header.type == GS_WIRE_COPY)
+        lockd_handover_copy(connection, &message->copy, with);
     else
         lockd_share_answer(connection, &message->share, with);
 }
@@ -268,6 +270,7 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
         break;
     case GS_WIRE_OPEN:
     case GS_WIRE_SHARE:
+    case GS_WIRE_COPY:
         take_sharing(connection, message, with);
         break;
     case GS_WIRE_NOTE:
@@ -321,7 +324,8 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
     else if (code != 0)
         lockd_connection_kill(connection, "%s", err.text);
     else if (with->count != 0 && message->header.type != GS_WIRE_STATE &&
-             message->header.type != GS_WIRE_SHARE && message->header.type != GS_WIRE_MOVE)
+             message->header.type != GS_WIRE_SHARE && message->header.type != GS_WIRE_COPY &&
+             message->header.type != GS_WIRE_MOVE)
         lockd_connection_kill(connection, "it sent descriptors with a message of type %u",
                               message->header.type);
     else

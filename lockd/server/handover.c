@@ -207,6 +207,34 @@ void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_tar
     lockd_outbox_send(connection, target, sizeof *target);
 }
 
+/* --- contents in common --- */
+
+void lockd_handover_copy(struct lockd_connection *connection, const struct gs_wire_copy *copy,
+                         const struct gs_descriptors *with)
+{
+    struct lockd_server *server = connection->server;
+    struct gs_wire_copy passed = *copy;
+
+    if (!server->config.hands_over || with->count != (copy->number == 0) ||
+        !lockd_peer_is_beside(&connection->peer))
+        return;
+    if (copy->number == 0) { /* also above those of a daemon before this one */
+        server->handovers.last_copy = server->handovers.last_copy < lockd_now()
+                                          ? lockd_now()
+                                          : server->handovers.last_copy + 1;
+        passed.number = server->handovers.last_copy;
+    }
+    lockd_list_each (at, &server->connections.all) {
+        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
+
+        if (each->client == NULL || !lockd_peer_is_beside(&each->peer) ||
+            !lockd_identity_same(&each->peer.identity, &connection->peer.identity))
+            continue;
+        passed.own = copy->number == 0 && each == connection;
+        lockd_outbox_pass(each, &passed, sizeof passed, with); /* it may miss this offer */
+    }
+}
+
 /* --- time --- */
 
 uint64_t lockd_handover_tend(struct lockd_server *server, uint64_t now)

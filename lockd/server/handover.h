@@ -41,6 +41,7 @@ struct lockd_handover { /* a piece of memory */
 struct lockd_handovers {
     struct lockd_handover piece[LOCKD_HANDOVERS_MOST]; /* the oldest first */
     unsigned count;
+    uint64_t last_copy; /* number of the newest offer of contents (struct gs_wire_copy) */
 };
 
 /* To be called before the scheduler gets the state. Keeps the descriptors that came with it, if
@@ -52,6 +53,11 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
 /* Sends a target, with as much of the kept memory as fits into the rise of its budget. */
 void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_target *target,
                          uint64_t rise);
+
+/* Passes contents that programs may have in common, or the word that they were taken, on to all
+ * programs of the sender's identity. Nothing of it is kept. The caller closes the descriptors. */
+void lockd_handover_copy(struct lockd_connection *connection, const struct gs_wire_copy *copy,
+                         const struct gs_descriptors *with);
 
 /* Closes memory that was kept for too long. Returns when to look again. */
 uint64_t lockd_handover_tend(struct lockd_server *server, uint64_t now);

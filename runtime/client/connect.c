@@ -209,6 +209,8 @@ static uint32_t size_of(uint16_t type)
         return sizeof(struct gs_wire_share);
     case GS_WIRE_MOVE:
         return sizeof(struct gs_wire_move);
+    case GS_WIRE_COPY:
+        return sizeof(struct gs_wire_copy);
     default:
         return 0;
     }

@@ -33,6 +33,7 @@ union gs_connect_message {
     struct gs_wire_target target;
     struct gs_wire_open open;
     struct gs_wire_share share;
+    struct gs_wire_copy copy;
     struct gs_wire_move move;
     struct gs_wire_end end; /* never returned to the caller */
 };

@@ -27,6 +27,7 @@
 #include "runtime/base/others.h"
 #include "runtime/base/past.h"
 #include "runtime/swap/beyond.h"
+#include "runtime/swap/common.h"
 #include "runtime/swap/moving.h"
 #include "runtime/swap/placement.h"
 #include "runtime/client/evidence.h"
@@ -374,6 +375,7 @@ static uint64_t report_all(uint64_t now)
         if (after < due)
             due = after;
     }
+    gs_session_send_copies();
     gs_session_send_note();
     return due;
 }
@@ -448,6 +450,8 @@ uint64_t gs_reconcile(void)
     }
     if (!more)
         due = smaller_of(due, gs_moving_keep_host(now, somebody_waits() || !all_may_run()));
+    if (!more && !self.started_to_stop && !exiting)
+        due = smaller_of(due, gs_common_step(now));
     due = smaller_of(due, watch_idleness(now));
     due = smaller_of(due, report_all(now));
     due = smaller_of(due, gs_relocate_step(self.stopped, gs_session_fd()));
@@ -474,6 +478,7 @@ void gs_reconcile_after_fork(void)
     gs_uses_after_fork();
     gs_graph_uses_after_fork();
     gs_opener_after_fork();
+    gs_common_after_fork();
     gs_relocate_after_fork();
     gs_room_after_fork();
     gs_rdma_after_fork();

@@ -28,6 +28,7 @@
 #include "runtime/range/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/own_fd.h"
+#include "runtime/swap/common.h"
 
 #define MS 1000000ull
 
@@ -197,6 +198,9 @@ static void take_message(const union gs_connect_message *message, struct gs_desc
         break;
     case GS_WIRE_SHARE:
         gs_opener_heard(&message->share, with);
+        break;
+    case GS_WIRE_COPY:
+        gs_common_heard(&message->copy, with);
         break;
     case GS_WIRE_MOVE:
         note_answer();
@@ -384,6 +388,24 @@ void gs_session_send_wish(void)
                                           .length = sizeof wish};
     if (gs_connect_send(fd, &wish, sizeof wish, NULL) == 0)
         gs_wish_sent(); /* else in one of the next rounds */
+}
+
+void gs_session_send_copies(void)
+{
+    struct gs_wire_copy copy = {.zero = 0};
+    struct gs_descriptors with = {.count = 0};
+    int error = 0;
+
+    while (error == 0 && gs_session_fd() >= 0 && gs_common_say(&copy, &with.fd[0])) {
+        with.count = with.fd[0] >= 0;
+        copy.header = (struct gs_wire_header){.magic = GS_WIRE_MAGIC,
+                                              .version = GS_WIRE_VERSION,
+                                              .type = GS_WIRE_COPY,
+                                              .length = sizeof copy};
+        error = gs_connect_send(gs_session_fd(), &copy, sizeof copy, &with);
+        if (error != -EAGAIN)
+            gs_common_said(&copy);
+    }
 }
 
 void gs_session_after_fork(void)

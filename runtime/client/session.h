@@ -24,6 +24,9 @@ void gs_session_send_note(void);
 /* Sends the program's wishes, if the daemon does not know them (api/wish.h). */
 void gs_session_send_wish(void);
 
+/* Sends what other programs may have in common with this one (swap/common.h). */
+void gs_session_send_copies(void);
+
 /* Any thread: run without a daemon from now on, saying why once. */
 void gs_session_give_up(const char *why);
 

@@ -46,6 +46,7 @@ static struct {
     bool started, hopeless; /* the thread; it could not make all of the goal */
     _Atomic(uint64_t) goal; /* bytes that should be ready */
     _Atomic(uint64_t) held, registered, refused, budget;
+    _Atomic(uint64_t) foreign; /* bytes in common that other programs made; not held */
     _Atomic(uint64_t) claimed, unclaimed; /* by gs_host_claim(); and claims that have to wait */
     _Atomic(int) node;
 } arena = {.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -239,6 +240,41 @@ struct gs_host_block *gs_host_get(uint64_t bytes)
     return block;
 }
 
+static _Atomic(uint64_t) *account_of(const struct gs_host_block *block)
+{
+    return block->foreign ? &arena.foreign : &arena.held;
+}
+
+struct gs_host_block *gs_host_adopt(const struct gs_host_block *like, char *memory,
+                                    uint64_t number, bool foreign)
+{
+    const size_t size = sizeof *like + (like->bytes + UNIT - 1) / UNIT * sizeof like->hashes[0];
+    struct gs_host_block *block = malloc(size);
+
+    if (block == NULL)
+        return NULL;
+    memcpy(block, like, size);
+    block->memory = memory;
+    block->segment = NULL;
+    block->offset = 0;
+    block->common = true;
+    block->foreign = foreign;
+    block->number = number;
+    atomic_fetch_add_explicit(account_of(block), block->bytes, memory_order_relaxed);
+    return block;
+}
+
+uint64_t gs_host_foreign(void)
+{
+    return load_counter(&arena.foreign);
+}
+
+static void put_common(const struct gs_host_block *block)
+{
+    gs_host_unmap(block->memory, block->bytes);
+    atomic_fetch_sub_explicit(account_of(block), block->bytes, memory_order_relaxed);
+}
+
 void gs_host_put(struct gs_host_block *block)
 {
     struct gs_host_segment *segment = block != NULL ? block->segment : NULL;
@@ -249,6 +285,8 @@ void gs_host_put(struct gs_host_block *block)
         mark_units(segment, (uint32_t)(block->offset / UNIT), units);
         segment->used -= units;
         gs_unlock(&arena.lock, GS_LOCK_HOST);
+    } else if (block != NULL && block->common) {
+        put_common(block);
     } else if (block != NULL) {
         gs_host_file_put(block->offset, units * UNIT);
     }
@@ -305,8 +343,10 @@ void gs_host_device_changed(void)
 
 void gs_host_prepare(uint64_t bytes)
 {
+    const uint64_t foreign = load_counter(&arena.foreign);
     pthread_t thread;
 
+    bytes = bytes > foreign ? bytes - foreign : 0; /* that much is there */
     find_node();
     gs_host_file_begin(); /* it needs a buffer, before memory is made ready */
     gs_lock(&arena.lock, GS_LOCK_HOST);
@@ -373,6 +413,21 @@ void gs_host_trim(uint64_t keep)
         atomic_store_explicit(&arena.goal, keep, memory_order_relaxed);
     while (load_counter(&arena.held) > keep && (segment = take_unused()) != NULL)
         free_segment(segment);
+}
+
+bool gs_host_shrink(void)
+{
+    struct gs_host_segment *segment =
+        load_counter(&arena.held) > load_counter(&arena.goal) ? take_unused() : NULL;
+
+    if (segment == NULL)
+        return false;
+    if (load_counter(&arena.held) - segment_bytes(segment) < load_counter(&arena.goal)) {
+        link_segment(segment); /* it would be made again */
+        return false;
+    }
+    free_segment(segment);
+    return true;
 }
 
 void gs_host_context_ended(const void *context)
@@ -461,6 +516,7 @@ void gs_host_after_fork(void)
     arena.started = arena.hopeless = false;
     atomic_store(&arena.held, 0);
     atomic_store(&arena.registered, 0);
+    atomic_store(&arena.foreign, 0);
     atomic_store(&arena.refused, 0);
     atomic_store(&arena.claimed, 0);
     atomic_store(&arena.unclaimed, 0);

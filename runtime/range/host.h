@@ -22,9 +22,16 @@ struct gs_host_segment;
 struct gs_host_block {
     char *memory; /* NULL: it is in the file (host_file.h) */
     uint64_t bytes;
-    struct gs_host_segment *segment; /* NULL: in the file */
+    struct gs_host_segment *segment; /* NULL: in the file, or common */
     uint64_t offset;                 /* in the segment, or in the file */
     bool known;                      /* the hashes match the stored bytes */
+    /* Other programs may have the same memory (swap/common.c): nobody can write it, and it is not
+     * registered. foreign: another program made it, and it is in no account of this one. */
+    bool common, foreign;
+    uint64_t number;     /* common: of the offer with which it came */
+    bool found, stayed;  /* another program was seen to have all of it; it has left unchanged */
+    uint8_t offers;      /* to other programs */
+    uint64_t offered_at; /* ns: the last of them */
     uint64_t hashes[][2]; /* of each GS_BLOCK_BYTES; 0, 0: all zero, and not stored */
 };
 
@@ -34,6 +41,16 @@ struct gs_host_block *gs_host_get(uint64_t bytes);
 
 /* Takes NULL. Any thread. */
 void gs_host_put(struct gs_host_block *block);
+
+/* A block with the same contents as this one whose memory is common; it is unmapped with the block.
+ * NULL: out of host memory. Client thread. */
+struct gs_host_block *gs_host_adopt(const struct gs_host_block *like, char *memory,
+                                    uint64_t number, bool foreign);
+/* Bytes of common memory that other programs made. Any thread. */
+uint64_t gs_host_foreign(void);
+/* Releases one segment in which nothing is stored, if more is held than was asked for last
+ * (gs_host_prepare). False: there is none. Client thread, with a current context. */
+bool gs_host_shrink(void);
 
 /* So many bytes may be needed soon: threads of the arena begin to make them ready. Client
  * thread. */

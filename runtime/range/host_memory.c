@@ -77,12 +77,17 @@ uint64_t gs_host_available(void)
 struct span {
     char *from;
     uint64_t bytes;
+    const char *source; /* NULL: it is only touched */
 };
 
-static void *touch_pages(void *argument)
+static void *fill_span(void *argument)
 {
     const struct span *span = argument;
 
+    if (span->source != NULL) {
+        memcpy(span->from, span->source, span->bytes);
+        return NULL;
+    }
     for (uint64_t at = 0; at < span->bytes; at += 4096)
         *(volatile char *)(span->from + at) = 0;
     return NULL;
@@ -98,7 +103,8 @@ static unsigned touch_threads(uint64_t bytes)
     return (unsigned)(count < TOUCH_THREADS ? count : TOUCH_THREADS);
 }
 
-static void touch_all(char *memory, uint64_t bytes)
+/* source: NULL, or what is copied there */
+static void fill_all(char *memory, const char *source, uint64_t bytes)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
     const unsigned count = touch_threads(bytes);
@@ -110,11 +116,11 @@ static void touch_all(char *memory, uint64_t bytes)
     for (unsigned i = 0; i < count; i++) {
         const uint64_t from = part * i < bytes ? part * i : bytes;
 
-        spans[i] = (struct span){memory + from, bytes - from < part ? bytes - from : part};
-        running[i] =
-            i + 1 < count && pthread_create(&ids[i], NULL, touch_pages, &spans[i]) == 0;
+        spans[i] = (struct span){memory + from, bytes - from < part ? bytes - from : part,
+                                 source != NULL ? source + from : NULL};
+        running[i] = i + 1 < count && pthread_create(&ids[i], NULL, fill_span, &spans[i]) == 0;
         if (!running[i])
-            touch_pages(&spans[i]);
+            fill_span(&spans[i]);
     }
     for (unsigned i = 0; i < count; i++)
         if (running[i])
@@ -142,8 +148,13 @@ char *gs_host_map(uint64_t bytes, int node)
 
         syscall(SYS_mbind, memory, bytes, POLICY_PREFER, &mask, 65ul, 0u);
     }
-    touch_all(memory, bytes);
+    fill_all(memory, NULL, bytes);
     return memory;
+}
+
+void gs_host_copy(char *to, const char *from, uint64_t bytes)
+{
+    fill_all(to, from, bytes);
 }
 
 void gs_host_unmap(char *memory, uint64_t bytes)

@@ -21,6 +21,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/log.h"
 #include "runtime/base/config.h"
+#include "runtime/swap/common.h"
 #include "runtime/swap/match.h"
 #include "runtime/swap/swap_mover.h"
 #include "runtime/range/memory_lock.h"
@@ -261,6 +262,7 @@ static CUresult retire_in(struct gs_mover *mover)
         return result;
     }
     gs_job_count(job, false);
+    gs_common_came(job);
     gs_mover_settle(job, GS_CHUNK_RESIDENT);
     gs_mover_drop_first(mover);
     return CUDA_SUCCESS;
@@ -476,6 +478,7 @@ void gs_swap_drop_copies(struct gs_device *device)
     struct gs_host_block *taken[DROPPED];
     unsigned count;
 
+    gs_common_drop_stage();
     do {
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         count = take_copies(device, taken);

@@ -11,7 +11,9 @@
 #include "runtime/base/config.h"
 #include "runtime/base/driver.h"
 #include "runtime/range/host_file.h"
+#include "runtime/range/host_memory.h"
 #include "runtime/base/log.h"
+#include "runtime/swap/common.h"
 
 _Static_assert(GS_LARGE_CHUNK_BYTES <= GS_HASH_MOST * GS_BLOCK_BYTES, "they are hashed");
 
@@ -75,6 +77,33 @@ static CUresult through_file(const struct gs_job *job, uint64_t from, uint64_t b
     return CUDA_SUCCESS;
 }
 
+/* --- common memory --- */
+
+/* While one half of the stage is copied to the card, the other is filled. */
+static CUresult through_stage(const struct gs_job *job, uint64_t from, uint64_t bytes,
+                              CUstream stream)
+{
+    const char *source = job->chunk->host->memory + from;
+    const uint64_t half = GS_COMMON_STAGE / 2;
+    char *stage = gs_common_stage();
+    CUresult result = CUDA_SUCCESS;
+    bool first = true;
+
+    if (stage == NULL)
+        return gs_driver.cuMemcpyHtoDAsync_v2(job->address + from, source, bytes, stream);
+    for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += half, first = !first) {
+        char *buffer = stage + (first ? 0 : half);
+        const uint64_t piece = bytes - at < half ? bytes - at : half;
+
+        gs_host_copy(buffer, source + at, piece);
+        result =
+            gs_driver.cuMemcpyHtoDAsync_v2(job->address + from + at, buffer, piece, stream);
+        if (result == CUDA_SUCCESS && (!first || at + piece == bytes))
+            result = gs_driver.cuStreamSynchronize(stream);
+    }
+    return result;
+}
+
 /* --- pieces --- */
 
 static CUresult copy_piece(struct gs_job *job, uint64_t from, uint64_t bytes, bool out,
@@ -85,6 +114,8 @@ static CUresult copy_piece(struct gs_job *job, uint64_t from, uint64_t bytes, bo
     job->copied += bytes;
     if (host->memory == NULL)
         return through_file(job, from, bytes, out, stream);
+    if (host->common)
+        return through_stage(job, from, bytes, stream); /* never out: gs_job_copy_out */
     return out ? gs_driver.cuMemcpyDtoHAsync_v2(host->memory + from, job->address + from, bytes,
                                                 stream)
                : gs_driver.cuMemcpyHtoDAsync_v2(job->address + from, host->memory + from, bytes,
@@ -173,6 +204,16 @@ static CUresult by_runs(struct gs_job *job, bool out, CUstream stream)
     return result;
 }
 
+/* Common memory cannot be written: a chunk that has changed gets a copy of its own. */
+static bool has_changed(const struct gs_job *job)
+{
+    unsigned block = 0;
+
+    while (block < block_count(job) && need_out(job, block) != COPY)
+        block++;
+    return block < block_count(job);
+}
+
 CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
 {
     const unsigned count = block_count(job);
@@ -193,11 +234,16 @@ CUresult gs_job_copy_out(struct gs_job *job, CUstream stream)
         job->saved.zero = job->bytes;
         return CUDA_SUCCESS;
     }
+    job->compares = host != NULL && host->known;
+    if (host != NULL && host->common && has_changed(job)) {
+        gs_host_put(host);
+        host = job->chunk->host = NULL;
+        job->compares = false;
+    }
     if (host == NULL)
         host = job->chunk->host = gs_host_get(job->bytes);
     if (host == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    job->compares = host->known;
     host->known = false; /* until all of the chunk has arrived */
     return by_runs(job, true, stream);
 }
@@ -223,6 +269,12 @@ void gs_job_copied_out(struct gs_job *job)
         if (has_bit(job->skipped, i)) /* it comes back as zeros */
             memset(host->hashes[i], 0, sizeof host->hashes[i]);
     host->known = job->hashes != NULL;
+    if (job->copied != 0) { /* other contents */
+        host->found = host->stayed = false;
+        host->offers = 0;
+    } else {
+        host->stayed = true;
+    }
 }
 
 void gs_job_count(const struct gs_job *job, bool out)

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from other_user import make_folder  # noqa: E402  (in the folder above)
 
 MAGIC, VERSION = 0x48535047, 6
-HELLO, STATE, NOTE, TARGET, WISH, OPEN, SHARE, KIN = 1, 2, 3, 4, 5, 8, 9, 11
+HELLO, STATE, NOTE, TARGET, WISH, OPEN, SHARE, KIN, COPY = 1, 2, 3, 4, 5, 8, 9, 11, 14
 STATUS, CONTROL, END = 16, 17, 22
 RUNNING, WANT, MOVING, STUCK, SHORT, PARTIAL = 1, 2, 4, 8, 16, 32
 RUN, WAITERS, PAUSED, SOLE, GIVE = 1, 2, 4, 8, 16
@@ -56,6 +56,10 @@ def open_message(token, pid, number):
 
 def share_message(number, code=0, whole=2 * MIB, chunk=2 * MIB, offset=0, size=2 * MIB, first=0, count=1, uuid=CARD):
     return message(SHARE, struct.pack("<16sIiQQQQII", uuid, number, code, whole, chunk, offset, size, first, count))
+
+
+def copy_message(bytes_, number=0, own=0):
+    return message(COPY, struct.pack("<QQII", bytes_, number, own, 0))
 
 
 def kin(key, kind, ranks=0, flags=0):

@@ -137,6 +137,8 @@ static void hear_peer(struct peer *peer)
                      (message.header.type == GS_WIRE_TARGET ? message.target.handed
                       : message.header.type == GS_WIRE_SHARE && message.share.code == 0
                           ? message.share.count + (message.share.first == 0)
+                      : message.header.type == GS_WIRE_COPY
+                          ? message.copy.own != 0 || with.count
                           : 0));
         if (message.header.type == GS_WIRE_OPEN)
             peer->asked = message.open.number;

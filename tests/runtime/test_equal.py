@@ -5,30 +5,83 @@ test_equal.py --build DIR [--rounds N] [--first SEED]
 
 --rounds: of test_rounds, in which programs change and share bytes at random and are killed at random moments, as is the daemon. 1000
 rounds take half an hour."""
+import fcntl
 import os
 import random
 import signal
+import socket
+import struct
 import sys
+import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "lockd")]
+from fake import COPY, copy_message, hello  # noqa: E402  (in the folder of the daemon's tests)
 from card import MIB, OPTIONS, PATIENCE, BuildTest, Card, Told, check, main  # noqa: E402  (beside this file)
 
 SIZES = [20] * 5  # MiB: two programs of that do not fit on the card
+STAGES = 4 * 32  # MiB: what four programs need to copy from common memory
+
+
+class Hostile(threading.Thread):
+    """A program of the same user that takes every offer it hears of, and offers memory that is nearly the same: with another byte, or
+    with the same bytes at first, without seals, to change it later."""
+
+    def __init__(self, path):
+        super().__init__(daemon=True)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.connect(path)
+        self.socket.send(hello("hostile"))
+        self.lies = 0
+        self.start()
+
+    def offer(self, contents, bytes_, seals, changes=False):
+        copy = os.memfd_create("lie", os.MFD_ALLOW_SEALING)
+        os.ftruncate(copy, bytes_)
+        os.pwrite(copy, contents, 0)
+        fcntl.fcntl(copy, fcntl.F_ADD_SEALS, seals)
+        socket.send_fds(self.socket, [copy_message(bytes_)], [copy])
+        if changes:
+            time.sleep(0.05)
+            os.pwrite(copy, bytes(bytes_), 0)
+        os.close(copy)
+        self.lies += 1
+
+    def run(self):
+        all_seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+        while True:
+            try:
+                data, fds, _, _ = socket.recv_fds(self.socket, 4096, 32)
+                if not data:
+                    return
+                if struct.unpack("<IHHII", data[:16])[2] == COPY and fds:
+                    bytes_, number, own, _ = struct.unpack("<QQII", data[16:])
+                    self.socket.send(copy_message(bytes_, number))
+                    if not own:
+                        contents = os.pread(fds[0], bytes_, 0)
+                        at = random.randrange(bytes_)
+                        self.offer(contents[:at] + bytes([contents[at] ^ 1]) + contents[at + 1:], bytes_, all_seals)
+                        self.offer(contents, bytes_, 0, True)
+                        self.offer(contents[:bytes_ // 2], bytes_, all_seals & ~fcntl.F_SEAL_WRITE, True)
+                for fd in fds:
+                    os.close(fd)
+            except OSError:
+                return  # the daemon has ended
 
 
 class Pair(Card):
     """Two programs on a card that is too small for both. A program's contents follow from the sizes that it allocates one after the
     other, so those of the two are the same where they allocate the same."""
 
-    def __init__(self, build, how=("alloc", "alloc"), **environment):
-        super().__init__(build, memory="128MiB", options=["--idle", "5"], **Told.SMALL_CONTEXTS, **environment)
+    def __init__(self, build, how=("alloc", "alloc"), options=(), **environment):
+        super().__init__(build, memory="128MiB", options=["--idle", "5", *options], **Told.SMALL_CONTEXTS, **environment)
         self.how = how
         self.both = []
 
     def __enter__(self):
         super().__enter__()
-        self.both = [Told(self) for _ in range(2)]
+        self.both = [Told(self) for _ in self.how]
         for told, how in zip(self.both, self.how):
             for mib in SIZES:
                 self.ok(told, f"{how} {mib}")
@@ -52,7 +105,7 @@ class Pair(Card):
 
     def turn(self, told, change):
         """Bytes copied in, and found in memory of the other program, for one turn, in MiB. `check` reads all that is there."""
-        self.ok(self.both[told is self.both[0]], "touch")  # so that it has left
+        self.ok(self.both[self.both.index(told) - 1], "touch")  # so that it has left
         before = told.until(lambda entry: entry["resident"] < entry["demand"])
         if change:
             self.ok(told, change)
@@ -72,6 +125,24 @@ class Pair(Card):
                     print(f"{what}: {seen[-1][0]} MiB copied, {seen[-1][1]} MiB found, in turn {len(seen)}", flush=True)
                     return
         check(False, f"{what}: {seen}")
+
+
+    def host(self):
+        """MiB of host memory that all of them count together."""
+        return round(sum(told.entry()["host_used"] for told in self.both) / MIB)
+
+    def until_common(self, most):
+        """Turns until all of them together hold at most so many MiB on the host."""
+        end, seen = time.monotonic() + PATIENCE, []
+        while time.monotonic() < end:
+            for told in self.both:
+                self.ok(told, "check")
+            seen.append(self.host())
+            if seen[-1] <= most:
+                print(f"host memory of {len(self.both)} programs: {seen[-1]} MiB, in round {len(seen)}", flush=True)
+                return
+            time.sleep(0.02)
+        check(False, f"host memory: {seen[:10]} ... {seen[-10:]}")
 
 
 class Equal(BuildTest):
@@ -117,10 +188,39 @@ class Equal(BuildTest):
                 pair.ok(pair.both[0], "bare 1")
                 pair.ok(pair.both[0], "check")
 
+    def test_one_host_copy(self):
+        """Four programs with the same 100 MiB have one copy of it on the host; each can leave it, change its own, and be killed."""
+        with Pair(self.build, ("alloc", "alloc", "export", "alloc")) as four:
+            four.until_common(STAGES + 100)
+            four.ok(four.both[1], "change 2 9")
+            for told in four.both:
+                four.ok(told, "check")
+            four.replace(four.both[0], "alloc")
+            four.until_common(STAGES + 100 + 20)  # what has changed is its own
+            for _ in range(3):
+                told = four.both.pop()
+                told.child.kill()
+                told.child.wait()
+                for left in four.both:
+                    four.ok(left, "check")
+
+    def test_hostile(self):
+        """Nothing that another program of the user offers, or says that it has taken, changes a byte."""
+        with Pair(self.build, ("alloc",) * 3) as pair:
+            hostile, end = Hostile(pair.socket), time.monotonic() + PATIENCE
+            while hostile.lies < 30 and time.monotonic() < end:
+                for told in pair.both:
+                    pair.ok(told, "check")
+                pair.ok(random.choice(pair.both), f"change {random.randrange(5)} 3")  # new offers will follow
+            check(hostile.lies >= 30, f"{hostile.lies} lies")
+            for told in pair.both:
+                pair.ok(told, "check")
+
     def test_rounds(self):
         """Whatever a program finds in memory of another, and whoever is killed meanwhile: its own bytes stay right."""
         dice, found = random.Random(OPTIONS.first), 0
-        with Pair(self.build, ("alloc", "export")) as pair:
+        with Pair(self.build, ("alloc", "export", "alloc")) as pair:
+            Hostile(pair.socket)
             for _ in range(OPTIONS.rounds):
                 for told in dice.sample(pair.both, 2):
                     what = dice.random()
@@ -137,6 +237,7 @@ class Equal(BuildTest):
                         time.sleep(dice.random() * 0.05)
                         pair.stop_daemon(signal.SIGKILL)
                         pair.start_daemon()
+                        Hostile(pair.socket)
                         check(told.answer() == "ok", "every byte, with the daemon killed meanwhile")
                     else:
                         pair.ok(told, "check")

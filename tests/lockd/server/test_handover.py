@@ -3,7 +3,8 @@
 """Memory that is handed over (hand-over): whose descriptors the daemon passes on, to whom, how many, and that it keeps none.
 
 usage: test_handover.py GPUSHARE_LOCKD [unittest options]
-       test_handover.py --receive SOCKET BYTES     (the tests') a program that waits for its turn; prints how many descriptors came"""
+       test_handover.py --receive SOCKET BYTES     (the tests') a program that waits for its turn; prints how many descriptors came
+       test_handover.py --hear SOCKET     (the tests') a program that hears what others offer"""
 import os
 import shutil
 import socket
@@ -15,7 +16,8 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import fake
-from fake import GIB, GIVE, MIB, PATIENCE, RUN, RUNNING, TARGET, WANT, Daemon, Program, Target, hello, message, note, state, wait_for
+from fake import (COPY, GIB, GIVE, MIB, PATIENCE, RUN, RUNNING, TARGET, WANT, Daemon, Peer, Program, Target, copy_message, hello, message,
+                  note, state, wait_for)
 import other_user
 from other_user import AS_OTHER_USER, copy_for_others, find_python_for_others, make_folder
 
@@ -107,6 +109,23 @@ def receive(path, bytes_):
     program.settle(lambda one: one.flags & RUNNING and one.resident == one.demand)
     print(len(program.handed), flush=True)
     sys.stdin.read()
+
+
+def hear_copy(peer):
+    """bytes, number, own and the descriptors of the next message, which is a COPY."""
+    data, fds, _, _ = socket.recv_fds(peer.socket, 4096, 32)
+    assert struct.unpack("<IHHII", data[:16])[2] == COPY, data
+    return struct.unpack("<QQII", data[16:])[:3], fds
+
+
+def hear_copies(path):
+    """The first copy that comes to this program: how many descriptors. 0 once the daemon has answered a question that came later."""
+    peer = Peer(path, os.getpid())
+    print("here", flush=True)
+    sys.stdin.readline()
+    peer.socket.send(message(16, b""))
+    data, fds, _, _ = socket.recv_fds(peer.socket, 65536, 32)
+    print(len(fds), flush=True)
 
 
 class HandoverTest(unittest.TestCase):
@@ -357,6 +376,95 @@ class HandoverTest(unittest.TestCase):
         child.stdin.close()
         return int(answer)
 
+    def peers(self, count):
+        peers = [Peer(self.daemon.path, os.getpid()) for _ in range(count)]
+        for peer in peers:
+            self.addCleanup(peer.socket.close)
+            peer.has_been_read()
+        return peers
+
+    def test_copies_go_to_all_in_one_order(self):
+        """The sender hears its offers as well, and nobody else's word makes an offer its own."""
+        self.start()
+        peers, sent = self.peers(3), []
+        for at, peer in enumerate(peers):
+            copy = os.memfd_create("copy")
+            os.write(copy, bytes([at]))
+            send_with(peer.socket, copy_message(2 * MIB, own=1 - at % 2), [copy], PATIENCE)
+            sent.append(os.fstat(copy).st_ino)
+            os.close(copy)
+            peer.has_been_told = [hear_copy(each) for each in peers]
+            numbers = {number for (_, number, _), _ in peer.has_been_told}
+            self.assertEqual(len(numbers), 1)
+            for who, ((bytes_, number, own), fds) in enumerate(peer.has_been_told):
+                self.assertEqual((bytes_, own, [os.fstat(fd).st_ino for fd in fds]), (2 * MIB, int(who == at), [sent[-1]]))
+                os.close(fds[0])
+        numbers = [peer.has_been_told[0][0][1] for peer in peers]
+        self.assertEqual(numbers, sorted(set(numbers)))
+        peers[1].socket.send(copy_message(1, numbers[0]))  # it has taken it
+        for peer in peers:
+            self.assertEqual(hear_copy(peer), ((1, numbers[0], 0), []))
+
+    def test_copies_that_are_said_wrong(self):
+        """No descriptor, two, or one with the word that an offer was taken: nothing is passed on."""
+        self.start()
+        sender, other = self.peers(2)
+        pipes = [os.pipe() for _ in range(3)]
+        sender.socket.send(copy_message(2 * MIB))
+        send_with(sender.socket, copy_message(2 * MIB), [pipes[0][1], pipes[1][1]], PATIENCE)
+        send_with(sender.socket, copy_message(2 * MIB, 5), [pipes[2][1]], PATIENCE)
+        for mine, theirs in pipes:
+            os.close(theirs)
+            wait_for(lambda pipe=mine: all_closed(pipe), PATIENCE, "a descriptor to be closed")
+            os.close(mine)
+        other.has_been_read()
+        other.socket.setblocking(False)
+        self.assertRaises(BlockingIOError, other.socket.recv, 4096)
+        sender.socket.send(copy_message(1 << 40))
+        self.assertEqual(sender.socket.recv(4096), b"")
+
+    def test_no_copies_without_the_setting(self):
+        self.start("--hand-over", "no")
+        sender, other = self.peers(2)
+        copy = os.memfd_create("copy")
+        send_with(sender.socket, copy_message(2 * MIB), [copy])
+        os.close(copy)
+        for peer in (sender, other):
+            peer.has_been_read()
+            peer.socket.setblocking(False)
+            self.assertRaises(BlockingIOError, peer.socket.recv, 4096)
+
+    def copies_heard(self, command=(sys.executable, os.path.abspath(__file__)), **started):
+        """How many descriptors of an offer came to a program that is started in another way."""
+        child = subprocess.Popen([*command, "--hear", self.daemon.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **started)
+        self.addCleanup(child.wait, PATIENCE)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(child.stdin.close)
+        self.assertEqual(child.stdout.readline(), "here\n")
+        sender = self.peers(1)[0]
+        copy = os.memfd_create("copy")
+        send_with(sender.socket, copy_message(2 * MIB), [copy], PATIENCE)
+        os.close(copy)
+        os.close(hear_copy(sender)[1][0])  # by now all have it who are to have it
+        child.stdin.write("\n")
+        child.stdin.flush()
+        return int(child.stdout.readline())
+
+    def test_copies_go_to_no_other_user(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can be somebody else")
+        python = find_python_for_others(self)
+        script = copy_for_others(self, __file__, fake.__file__, other_user.__file__)[0]
+        self.start()
+        self.assertEqual(self.copies_heard(), 1)
+        self.assertEqual(self.copies_heard([python, script], **AS_OTHER_USER), 0)
+
+    def test_copies_go_to_no_other_pid_namespace(self):
+        if subprocess.run(["unshare", "-fp", "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no pid namespace can be made")
+        self.start()
+        self.assertEqual(self.copies_heard(["unshare", "-fp", sys.executable, os.path.abspath(__file__)]), 0)
+
     def test_nothing_goes_to_another_pid_namespace(self):
         if subprocess.run(["unshare", "-fp", "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("no pid namespace can be made")
@@ -378,6 +486,8 @@ class HandoverTest(unittest.TestCase):
 
 if sys.argv[1] == "--receive":
     receive(sys.argv[2], int(sys.argv[3]))
+elif sys.argv[1] == "--hear":
+    hear_copies(sys.argv[2])
 else:
     LOCKD = os.path.abspath(sys.argv.pop(1))
     unittest.main()

@@ -23,6 +23,7 @@
 #include "runtime/base/device.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/host.h"
+#include "runtime/swap/common.h"
 #include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
 #include "runtime/client/report.h"
@@ -212,6 +213,24 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device)
 {
     (void)device;
     return (struct gs_accounts){0};
+}
+
+void gs_common_heard(const struct gs_wire_copy *copy, const struct gs_descriptors *with)
+{
+    (void)copy;
+    (void)with;
+}
+
+bool gs_common_say(struct gs_wire_copy *copy, int *fd)
+{
+    (void)copy;
+    (void)fd;
+    return false;
+}
+
+void gs_common_said(const struct gs_wire_copy *copy)
+{
+    (void)copy;
 }
 
 void gs_host_set_budget(uint64_t bytes)

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sealed.c: makes, checks and maps sealed memory. No state.
+ *
+ * Nothing that another process does to such a file reaches its readers: the seals refuse writes,
+ * holes and other sizes, and only files of tmpfs are taken, whose pages need no server.
+ */
+#include "runtime/range/sealed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "runtime/base/uncancelled.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+int gs_sealed_new(uint64_t bytes)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+    const int fd =
+        (int)syscall(SYS_memfd_create, "gpushare-copy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int error;
+
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, (off_t)bytes) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    return -error;
+}
+
+bool gs_sealed_write(int fd, const char *from, uint64_t bytes, uint64_t offset)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+
+    while (bytes != 0) {
+        const ssize_t done = pwrite(fd, from, bytes, (off_t)offset);
+
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        from += done;
+        offset += (uint64_t)done;
+        bytes -= (uint64_t)done;
+    }
+    return true;
+}
+
+bool gs_sealed_close(int fd)
+{
+    return fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) == 0;
+}
+
+/* Forked children must not get it: they would unmap what is theirs there. */
+static char *keep_from_children(void *memory, uint64_t bytes)
+{
+    if (memory == MAP_FAILED)
+        return NULL;
+    madvise(memory, bytes, MADV_DONTFORK);
+    madvise(memory, bytes, MADV_DONTDUMP);
+    return memory;
+}
+
+char *gs_sealed_map(int fd, uint64_t bytes)
+{
+    const int seals = fcntl(fd, F_GET_SEALS);
+    struct statfs system;
+    struct stat file;
+
+    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) != 0 ||
+        file.st_size != (off_t)bytes || fstatfs(fd, &system) != 0 ||
+        system.f_type != TMPFS_MAGIC)
+        return NULL;
+    return keep_from_children(mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0), bytes);
+}
+
+char *gs_sealed_map_again(char *memory, uint64_t bytes)
+{
+    return keep_from_children(mremap(memory, 0, bytes, MREMAP_MAYMOVE), bytes);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sealed.h: memory that nobody can change any more: a file of memfd_create(2) with seals. It may
+ * come from any program of the user, so it is checked before it is mapped. No state; any thread.
+ */
+#ifndef GS_RUNTIME_RANGE_SEALED_H
+#define GS_RUNTIME_RANGE_SEALED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A file of so many bytes, all zero, close-on-exec; -errno: there is none. */
+int gs_sealed_new(uint64_t bytes);
+/* Writes to it. False: there is no memory. */
+bool gs_sealed_write(int fd, const char *from, uint64_t bytes, uint64_t offset);
+/* From now on nobody can change it. */
+bool gs_sealed_close(int fd);
+
+/* Maps the file, read-only; forked children do not get it. NULL: it is not
+ * sealed, or not of that size. To be unmapped by gs_host_unmap(). */
+char *gs_sealed_map(int fd, uint64_t bytes);
+/* Maps what is mapped there once more. NULL: there is no address. */
+char *gs_sealed_map_again(char *memory, uint64_t bytes);
+
+#endif
