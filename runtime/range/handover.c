@@ -287,6 +287,27 @@ void gs_handover_shrink(struct gs_device *device, uint64_t most)
             empty_place(take_piece(i - 1).place);
 }
 
+/* PyTorch's expandable segments ask for memory that network cards can reach. */
+static bool is_for_network(const struct gs_range *range)
+{
+    return range->own != NULL && range->own->prop.allocFlags.gpuDirectRDMACapable != 0;
+}
+
+bool gs_handover_serves(const struct gs_range *range, const struct gs_range *other)
+{
+    return is_for_network(range) || !is_for_network(other);
+}
+
+/* Memory that came can do what the range's memory was asked for. */
+static bool is_capable(const struct gs_range *range, CUmemGenericAllocationHandle handle)
+{
+    CUmemAllocationProp prop;
+
+    return !is_for_network(range) ||
+           (gs_driver.cuMemGetAllocationPropertiesFromHandle(&prop, handle) == CUDA_SUCCESS &&
+            prop.allocFlags.gpuDirectRDMACapable != 0);
+}
+
 static bool place_piece(const struct piece *piece, struct gs_range *range, uint32_t chunk)
 {
     CUmemGenericAllocationHandle *handle = &range->chunks[chunk].handle;
@@ -297,7 +318,8 @@ static bool place_piece(const struct piece *piece, struct gs_range *range, uint3
         result = gs_driver.cuMemImportFromShareableHandle(
             handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result == CUDA_SUCCESS) {
-        result = gs_vmm_map(range, chunk);
+        result =
+            is_capable(range, *handle) ? gs_vmm_map(range, chunk) : CUDA_ERROR_NOT_SUPPORTED;
         if (result == CUDA_SUCCESS)
             return true;
         gs_vmm_release(*handle);
@@ -310,7 +332,8 @@ static bool place_piece(const struct piece *piece, struct gs_range *range, uint3
  * made and exported like cuMemAlloc's. (The program sees the properties that it asked for.) */
 static bool is_plain(const CUmemAllocationProp *prop)
 {
-    static const CUmemAllocationProp plain;
+    CUmemAllocationProp plain = {.allocFlags.gpuDirectRDMACapable =
+                                     prop->allocFlags.gpuDirectRDMACapable};
 
     return prop->requestedHandleTypes <= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
            prop->win32HandleMetaData == NULL &&

@@ -44,7 +44,7 @@ static void look_at_range(struct gs_range *range, const struct gs_job *job, stru
     unsigned wanted;
 
     if (range->life != GS_RANGE_LIVE || range->pinned || !gs_range_is_needed(range) ||
-        !gs_handover_suits(range))
+        !gs_handover_suits(range) || !gs_handover_serves(job->range, range))
         return;
     for (uint32_t i = 0; i < range->chunk_count; i++) {
         const unsigned equal =

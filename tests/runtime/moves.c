@@ -6,6 +6,7 @@
  *   alloc MIB      a block of random bytes
  *   zero MIB       a block of zeros
  *   export MIB     as alloc, in one piece of the program's own that may be exported
+ *   network MIB    the same, in memory that network cards can reach
  *   share MIB      memory of the program's own that never gets an address is exported
  *   unmap I        block I, an exported one, has no address until ...
  *   map I          ... it has it again
@@ -74,8 +75,11 @@ __attribute__((visibility("default"))) const struct simcuda_kernel simcuda_kerne
     {"wipe", work_wipe_run, 2, (const uint32_t[]){sizeof(void *), sizeof(uint64_t)}},
     {NULL, NULL, 0, NULL}};
 
-static CUresult allocate_block(size_t mib, bool zero, bool own)
+enum kind { PLAIN, ZERO, EXPORTABLE, FOR_NETWORK };
+
+static CUresult allocate_block(size_t mib, enum kind kind)
 {
+    const bool zero = kind == ZERO, own = kind >= EXPORTABLE;
     unsigned i = 0;
     CUresult result;
 
@@ -84,7 +88,8 @@ static CUresult allocate_block(size_t mib, bool zero, bool own)
     CHECK(i + 1 < BLOCKS);
     blocks[i].own = own;
     blocks[i].bytes = mib * MIB;
-    result = own ? moves_map_exportable(&blocks[i]) : cuMemAlloc(&blocks[i].device, mib * MIB);
+    result = own ? moves_map_exportable(&blocks[i], kind == FOR_NETWORK)
+                 : cuMemAlloc(&blocks[i].device, mib * MIB);
     if (result != CUDA_SUCCESS) {
         blocks[i] = (struct moves_block){0};
         return result;
@@ -106,7 +111,7 @@ static CUresult fill_card(void)
     size_t left, total;
     const CUresult result = cuMemGetInfo(&left, &total);
 
-    return result == CUDA_SUCCESS ? allocate_block(left / MIB, true, false) : result;
+    return result == CUDA_SUCCESS ? allocate_block(left / MIB, ZERO) : result;
 }
 
 static CUresult release_block(struct moves_block *block, CUresult (*release)(CUdeviceptr))
@@ -299,13 +304,15 @@ static bool obey_line(const char *line, CUresult *result)
 
     *result = CUDA_SUCCESS;
     if (strcmp(word, "alloc") == 0 && words == 2)
-        *result = allocate_block(i, false, false);
+        *result = allocate_block(i, PLAIN);
     else if (strcmp(word, "zero") == 0 && words == 2)
-        *result = allocate_block(i, true, false);
+        *result = allocate_block(i, ZERO);
     else if (strcmp(word, "fill") == 0)
         *result = fill_card();
     else if (strcmp(word, "export") == 0 && words == 2)
-        *result = allocate_block(i, false, true);
+        *result = allocate_block(i, EXPORTABLE);
+    else if (strcmp(word, "network") == 0 && words == 2)
+        *result = allocate_block(i, FOR_NETWORK);
     else if (strcmp(word, "share") == 0 && words == 2)
         *result = moves_share(i);
     else if (strcmp(word, "unmap") == 0 && words == 2 && i < BLOCKS)

@@ -21,7 +21,7 @@ struct moves_block {
 };
 
 /* Memory, an address and access for a block; it may be exported. */
-CUresult moves_map_exportable(struct moves_block *block);
+CUresult moves_map_exportable(struct moves_block *block, bool for_network);
 
 /* Its memory has no address any more; and it has it again. */
 CUresult moves_unmap(struct moves_block *block);

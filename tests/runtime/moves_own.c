@@ -66,11 +66,12 @@ CUresult moves_unmap(struct moves_block *block)
     return result == CUDA_SUCCESS ? cuMemUnmap(block->device, block->bytes) : result;
 }
 
-CUresult moves_map_exportable(struct moves_block *block)
+CUresult moves_map_exportable(struct moves_block *block, bool for_network)
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .requestedHandleTypes =
                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                      .allocFlags = {.gpuDirectRDMACapable = for_network},
                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     CUresult result = cuMemAddressReserve(&block->device, block->bytes, 0, 0, 0);
 

@@ -181,7 +181,7 @@ class Equal(BuildTest):
     def test_own_memory(self):
         """Memory of cuMemCreate goes from program to program as well, also to memory of cuMemAlloc and back; and what has come may be
         exported by its new owner."""
-        for how in (("export", "export"), ("export", "alloc")):
+        for how in (("export", "export"), ("export", "alloc"), ("network", "network"), ("network", "alloc")):
             with Pair(self.build, how) as pair:
                 pair.until(f"memory of {how}", lambda copied, equal: equal >= 60)
                 pair.ok(pair.both[0], "touch")

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "tests/simcuda/managed.h"
 
@@ -257,6 +258,7 @@ CUresult sim_physical_import(int fd, struct sim_physical **out)
 {
     uint64_t number = 0, bytes = 0;
     unsigned device = 0;
+    struct stat file;
 
     while (device < sim.device_count &&
            sim_shared_find(sim.device[device].card, fd, &number, &bytes))
@@ -275,9 +277,11 @@ CUresult sim_physical_import(int fd, struct sim_physical **out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     madvise(page, SIM_PAGE, MADV_DONTFORK);
+    const bool for_network = fstat(own, &file) == 0 && (file.st_mode & 0777) == SIM_FOR_NETWORK;
     *physical = (struct sim_physical){
         .prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                  .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                 .allocFlags = {.gpuDirectRDMACapable = for_network},
                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)device}},
         .device = device,
         .size = bytes,

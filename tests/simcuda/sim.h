@@ -265,6 +265,9 @@ void sim_place_drop(struct sim_range *place);
 CUresult sim_physical_new(unsigned device, size_t size, bool shared,
                           struct sim_physical **physical);
 /* What the descriptor refers to, on whichever card it is; the caller keeps the descriptor. */
+/* The mode of the file of memory that network cards can reach (gpuDirectRDMACapable): an importer
+ * learns of it by this. */
+#define SIM_FOR_NETWORK 0700
 CUresult sim_physical_import(int fd, struct sim_physical **physical);
 /* Frees it if nothing refers to it any more. */
 void sim_physical_put(struct sim_physical *physical);

@@ -11,6 +11,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "tests/simcuda/sim.h"
 
 bool sim_has_vmm(void)
@@ -134,6 +135,9 @@ static CUresult create_physical(CUmemGenericAllocationHandle *out, size_t size,
     if (result)
         return result;
     physical->prop = *prop;
+    if (physical->shared != 0 && prop->allocFlags.gpuDirectRDMACapable != 0 &&
+        fchmod(physical->fd, SIM_FOR_NETWORK) != 0)
+        physical->prop.allocFlags.gpuDirectRDMACapable = 0;
     return handle_out(out, physical);
 }
 
