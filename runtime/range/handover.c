@@ -269,6 +269,14 @@ uint64_t gs_handover_in_hand(const struct gs_device *device)
     return bytes;
 }
 
+uint64_t gs_handover_bytes(const struct gs_device *device, unsigned i)
+{
+    for (unsigned k = 0; k < self.hand_count; k++)
+        if (self.in_hand[k].device == device && i-- == 0)
+            return self.in_hand[k].bytes;
+    return 0;
+}
+
 /* Takes a piece out of the hand; its place is the caller's. The order of the others stays. */
 static struct piece take_piece(unsigned i)
 {

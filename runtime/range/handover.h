@@ -35,6 +35,9 @@ void gs_handover_heard(struct gs_device *device, const struct gs_wire_target *ta
 /* Bytes in hand for that device. */
 uint64_t gs_handover_in_hand(const struct gs_device *device);
 
+/* Bytes of the i-th piece of them; 0: there are not so many. */
+uint64_t gs_handover_bytes(const struct gs_device *device, unsigned i);
+
 /* Maps memory in hand at the chunk's address, in the order in which it came. It has another
  * program's contents: all that differs from the chunk's is written next. False: no memory in hand
  * fits. */

@@ -29,6 +29,7 @@ struct gs_host_block {
      * registered. foreign: another program made it, and it is in no account of this one. */
     bool common, foreign;
     uint64_t number;     /* common: of the offer with which it came */
+    bool missed;         /* memory that was handed over did not hold it, last time */
     bool found, stayed;  /* another program was seen to have all of it; it has left unchanged */
     uint8_t offers;      /* to other programs */
     uint64_t offered_at; /* ns: the last of them */

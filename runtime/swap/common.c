@@ -362,8 +362,13 @@ void gs_common_drop_stage(void)
 
 void gs_common_came(const struct gs_job *job)
 {
-    if (job->copied == 0 && job->saved.equal != 0 && job->chunk->host != NULL)
-        job->chunk->host->found = self.found = true;
+    struct gs_host_block *host = job->chunk->host;
+
+    if (host == NULL || job->hashes == NULL)
+        return;
+    host->missed = job->copied != 0;
+    if (job->copied == 0 && job->saved.equal != 0)
+        host->found = self.found = true;
 }
 
 /* Segments whose blocks have become common are released. */

@@ -15,6 +15,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/discard.h"
+#include "runtime/range/handover.h"
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/vmm.h"
 
@@ -72,20 +73,44 @@ void gs_mover_leave(void)
 /* --- choosing --- */
 
 /* Passes over the ranges. On the way out chunks that were out before go first, so that the same
- * ones go every time and their host copies are of use. */
-enum sweep { OUT_AGAIN, OUT_ANY, SWEEPS };
+ * ones go every time and their host copies are of use. On the way in memory that another program
+ * handed over goes first to chunks whose contents it may hold, and new memory to the others. */
+enum sweep { FIRST, ANY, SWEEPS };
 
-static bool chunk_suits(const struct gs_chunk *chunk, bool out, unsigned sweep)
+struct wanted {
+    bool out;
+    uint64_t most;  /* in: bytes */
+    uint64_t exact; /* in: the bytes of memory that was handed over; 0: there is none */
+};
+
+/* When it came in last, memory that was handed over did not hold its contents; or it has none. */
+static bool is_alone(const struct gs_chunk *chunk)
 {
-    if (chunk->moving || chunk->adrift || (chunk->state == GS_CHUNK_RESIDENT) != out ||
+    return chunk->host == NULL || chunk->host->missed;
+}
+
+static bool chunk_suits(const struct gs_range *range, uint32_t index,
+                        const struct wanted *wanted, unsigned sweep)
+{
+    const struct gs_chunk *chunk = &range->chunks[index];
+    const uint64_t bytes = gs_range_chunk_bytes(range, index);
+
+    if (chunk->moving || chunk->adrift || (chunk->state == GS_CHUNK_RESIDENT) != wanted->out ||
         chunk->state == GS_CHUNK_LOOSE || chunk->state == GS_CHUNK_AWAY ||
         chunk->state == GS_CHUNK_OVER)
         return false;
-    return !out || sweep == OUT_ANY || chunk->host != NULL;
+    if (wanted->out)
+        return sweep == ANY || chunk->host != NULL;
+    if (bytes > wanted->most)
+        return false;
+    if (wanted->exact == 0)
+        return sweep == ANY || is_alone(chunk);
+    return bytes == wanted->exact && chunk->state == GS_CHUNK_HOST &&
+           gs_handover_suits(range) && (sweep == ANY || !is_alone(chunk));
 }
 
-/* under the lock: the next chunk from the cursor on that may move, with at most limit bytes */
-static struct gs_range *next_chunk(struct gs_device *device, bool out, uint64_t limit,
+/* under the lock: the next chunk from the cursor on that may move */
+static struct gs_range *next_chunk(struct gs_device *device, const struct wanted *wanted,
                                    uint32_t *index)
 {
     for (; device->sweep.pass < SWEEPS;
@@ -97,8 +122,7 @@ static struct gs_range *next_chunk(struct gs_device *device, bool out, uint64_t 
             if (range->life != GS_RANGE_LIVE || !gs_range_is_needed(range) || range->pinned)
                 continue;
             for (uint32_t i = 0; i < range->chunk_count; i++)
-                if (chunk_suits(&range->chunks[i], out, device->sweep.pass) &&
-                    (out || gs_range_chunk_bytes(range, i) <= limit)) {
+                if (chunk_suits(range, i, wanted, device->sweep.pass)) {
                     *index = i;
                     return range;
                 }
@@ -109,25 +133,55 @@ static struct gs_range *next_chunk(struct gs_device *device, bool out, uint64_t 
 void gs_mover_look_anew(const struct gs_mover *mover)
 {
     mover->device->sweep.cursor = mover->device->ranges;
-    mover->device->sweep.pass = mover->out ? OUT_AGAIN : OUT_ANY;
+    mover->device->sweep.pass = FIRST;
+}
+
+/* under the lock: from the cursor on, then from the start, where others may have appeared */
+static struct gs_range *find_chunk(const struct gs_mover *mover, const struct wanted *wanted,
+                                   uint32_t *index)
+{
+    struct gs_range *range = NULL;
+
+    if (mover->device->sweep.exact != wanted->exact)
+        gs_mover_look_anew(mover);
+    mover->device->sweep.exact = wanted->exact;
+    for (unsigned attempt = 0; attempt < 2 && range == NULL; attempt++) {
+        range = next_chunk(mover->device, wanted, index);
+        if (range == NULL)
+            gs_mover_look_anew(mover);
+    }
+    return range;
+}
+
+/* under the lock: a chunk for a piece in hand, if there is one for any of them; else any */
+static struct gs_range *find_incoming(const struct gs_mover *mover, struct wanted *wanted,
+                                      uint32_t *index)
+{
+    struct gs_range *range = NULL;
+    uint64_t bytes, last = 0;
+
+    for (unsigned i = 0; range == NULL && (bytes = gs_handover_bytes(mover->device, i)) != 0;
+         i++) {
+        wanted->exact = bytes;
+        if (bytes != last)
+            range = find_chunk(mover, wanted, index);
+        last = bytes;
+    }
+    wanted->exact = 0;
+    return range != NULL ? range : find_chunk(mover, wanted, index);
 }
 
 bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
 {
-    struct gs_device *device = mover->device;
+    struct wanted wanted = {.out = mover->out, .most = limit};
     struct gs_job *job = gs_mover_job(mover, mover->count);
-    struct gs_range *range = NULL;
+    struct gs_range *range;
     uint64_t skipped = 0;
     uint32_t index = 0;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    /* the second attempt, from the start, finds chunks that appeared behind the cursor */
-    for (unsigned attempt = 0; attempt < 2 && range == NULL; attempt++) {
-        range = next_chunk(device, mover->out, limit, &index);
-        if (range == NULL) {
-            gs_mover_look_anew(mover);
-        }
-    }
+    range =
+        mover->out ? find_chunk(mover, &wanted, &index) : find_incoming(mover, &wanted, &index);
     if (range != NULL) {
         range->chunks[index].moving = true;
         skipped = mover->out ? gs_discard_now(&range->chunks[index]) : 0;

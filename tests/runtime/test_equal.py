@@ -20,7 +20,6 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "lockd")]
 from fake import COPY, copy_message, hello  # noqa: E402  (in the folder of the daemon's tests)
 from card import MIB, OPTIONS, PATIENCE, BuildTest, Card, Told, check, main  # noqa: E402  (beside this file)
 
-SIZES = [20] * 5  # MiB: two programs of that do not fit on the card
 STAGES = 4 * 32  # MiB: what four programs need to copy from common memory
 
 
@@ -74,16 +73,16 @@ class Pair(Card):
     """Two programs on a card that is too small for both. A program's contents follow from the sizes that it allocates one after the
     other, so those of the two are the same where they allocate the same."""
 
-    def __init__(self, build, how=("alloc", "alloc"), options=(), **environment):
-        super().__init__(build, memory="128MiB", options=["--idle", "5", *options], **Told.SMALL_CONTEXTS, **environment)
-        self.how = how
+    def __init__(self, build, how=("alloc", "alloc"), sizes=(20,) * 5, memory="128MiB", **environment):
+        super().__init__(build, memory=memory, options=["--idle", "5"], **Told.SMALL_CONTEXTS, **environment)
+        self.how, self.sizes = how, sizes
         self.both = []
 
     def __enter__(self):
         super().__enter__()
         self.both = [Told(self) for _ in self.how]
         for told, how in zip(self.both, self.how):
-            for mib in SIZES:
+            for mib in self.sizes:
                 self.ok(told, f"{how} {mib}")
         return self
 
@@ -99,7 +98,7 @@ class Pair(Card):
         told.child.kill()
         told.child.wait()
         self.both[self.both.index(told)] = fresh = Told(self)
-        for mib in SIZES:
+        for mib in self.sizes:
             self.ok(fresh, f"{how} {mib}")
         return entry["saved_equal"] if entry else 0
 
@@ -169,6 +168,15 @@ class Equal(BuildTest):
             pair.ok(pair.both[1], "alloc 20")
             pair.ok(pair.both[1], "free 0")
             pair.until("other places", lambda copied, equal: equal >= 60)
+
+    def test_several_sizes(self):
+        """Memory of each size is kept for chunks of that size, whichever chunk is the next. The programs have more beside that, a model
+        and a server's cache and a training's adapters, so to say."""
+        with Pair(self.build, sizes=(4, 4, 4, 4, 14, 14, 14) * 3, memory="236MiB") as pair:
+            pair.ok(pair.both[0], "alloc 32")
+            for _ in range(10):
+                pair.ok(pair.both[1], "alloc 2")
+            pair.until("several sizes", lambda copied, equal: equal >= 90)
 
     def test_nothing_in_common(self):
         """What is handed over is looked at less and less, and used all the same."""
