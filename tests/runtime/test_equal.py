@@ -98,8 +98,12 @@ class Pair(Card):
         told.child.kill()
         told.child.wait()
         self.both[self.both.index(told)] = fresh = Told(self)
-        for mib in self.sizes:
-            self.ok(fresh, f"{how} {mib}")
+        for mib in self.sizes:  # a daemon that has just come back takes what it does not know yet for foreign memory
+            end, answer = time.monotonic() + PATIENCE, fresh.say(f"{how} {mib}")
+            while answer == "error 2" and time.monotonic() < end:
+                time.sleep(0.05)
+                answer = fresh.say(f"{how} {mib}")
+            check(answer == "ok", f"{how} {mib}: {answer}")
         return entry["saved_equal"] if entry else 0
 
     def turn(self, told, change):
