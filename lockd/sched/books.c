@@ -36,7 +36,7 @@ bool sched_member_stuck(const struct sched_member *member, uint64_t now)
     if (member->party->turn.held || !sched_member_busy(member))
         return false;
     return (member->report.flags & GS_STATE_STUCK) != 0 || now - member->stopped >= GRACE ||
-           is_deaf(member, now);
+           sched_member_denied(member) || is_deaf(member, now);
 }
 
 static void put_on_list(struct lockd_list *list, struct lockd_list *link, bool on)
@@ -180,7 +180,8 @@ static bool is_blocked(const struct sched_member *member)
 {
     return (member->report.flags & GS_STATE_STUCK) != 0 &&
            (member->report.flags & GS_STATE_WANT) != 0 &&
-           member->report.demand > member->report.resident && !member->books.refuses;
+           member->report.demand > member->report.resident && !member->books.refuses &&
+           !sched_member_denied(member);
 }
 
 static void count_members(struct sched_party *party, uint64_t now)

@@ -163,7 +163,8 @@ static void put_out_evicted(struct sched_device *device, uint64_t now)
     lockd_each (struct sched_member, member, &device->agenda.touched, agenda.touched) {
         if (member->eviction.wanted && !sched_member_busy(member))
             change_budget(member, 0, now);
-        else if (member->books.refuses && !member->party->turn.held)
+        else if ((member->books.refuses || sched_member_denied(member)) &&
+                 !member->party->turn.held)
             change_budget(member, sched_min(member->budget, member->report.resident), now);
     }
 }

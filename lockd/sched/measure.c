@@ -43,9 +43,10 @@
 #define ASK_PAUSE (250 * NS_PER_MS) /* so that a liar does not keep the others busy */
 
 #define CARD_FRESH    (5000 * NS_PER_MS) /* an older answer of the card does not count */
-#define DENIALS       2                  /* in a row; a report may be late once */
-#define JUDGE_TENTHS  3  /* between two reports of free memory that are held against claims */
-#define CARD_ROUNDING 32 /* figures agree up to this part of the device */
+#define DENIED_TENTHS 300 /* 30 s: a wrong claim costs others a second or two, a part of that */
+#define DENIALS       2   /* in a row; a report may be late once */
+#define JUDGE_TENTHS  3   /* between two reports of free memory that are held against claims */
+#define CARD_ROUNDING 32  /* figures agree up to this part of the device */
 
 static uint64_t departed_bytes(const struct sched_device *device)
 {
@@ -265,10 +266,11 @@ static uint64_t time_to_judge(const struct sched_device *device)
 
     if (!measure->several || measure->card_at != 0)
         return LOCKD_NEVER;
-    if (measure->denied != 0)
+    if (measure->doubted != 0)
         return measure->judge_asked + ASK_PAUSE;
-    return lockd_list_empty(&device->books.stopping) ? LOCKD_NEVER
-                                                     : measure->judge_asked + SILENT;
+    return measure->denied == 0 && lockd_list_empty(&device->books.stopping)
+               ? LOCKD_NEVER
+               : measure->judge_asked + SILENT;
 }
 
 static void ask_to_judge(struct sched_device *device, uint64_t now)
@@ -476,11 +478,15 @@ static void take_total(struct sched_member *member, uint64_t total, bool measure
 
 static void believe_most(struct sched_member *member, uint64_t most, uint64_t now)
 {
-    member->evidence.most = most;
-    if (member->report.resident == sched_min(member->report.claimed, most))
+    const bool before = sched_member_denied(member);
+
+    if (most == member->evidence.most)
         return;
     sched_books_time(member, now);
+    member->evidence.most = most;
     member->report.resident = sched_min(member->report.claimed, most);
+    member->client->denied += (uint32_t)sched_member_denied(member) - (uint32_t)before;
+    member->device->measure.trust_changed |= sched_member_denied(member) != before;
     sched_books_member(member, now);
     sched_agenda_touch(member);
 }
@@ -500,22 +506,46 @@ static uint64_t doubtful_part(const struct sched_member *member, bool by_process
     return sched_less(now, member->books.owes) >= SILENT ? sched_min(claim, excess) : 0;
 }
 
+static void deny_member(struct sched_member *member, uint64_t most, uint64_t now)
+{
+    member->device->measure.denied++;
+    member->verdict.denied_now = true;
+    member->verdict.denied_at = to_tenths(now);
+    if (member->verdict.denied < DENIALS)
+        member->verdict.denied = (member->verdict.denied + 1) & 3;
+    member->device->measure.doubted += member->verdict.denied < DENIALS;
+    if (member->verdict.denied == DENIALS) {
+        note_contradiction(member);
+        believe_most(member, most, now);
+    }
+}
+
 static uint64_t deny_claim(struct sched_member *member, bool by_process, uint64_t excess,
                            uint64_t now)
 {
     const uint64_t part = doubtful_part(member, by_process, excess, now);
 
-    if (part == 0)
-        return excess;
-    member->device->measure.denied++;
-    member->verdict.denied_now = true;
-    if (member->verdict.denied < DENIALS)
-        member->verdict.denied = (member->verdict.denied + 1) & 3;
-    if (member->verdict.denied == DENIALS) {
-        note_contradiction(member);
-        believe_most(member, member->evidence.least - part, now);
-    }
+    if (part != 0 && !member->verdict.denied_now)
+        deny_member(member, member->evidence.least - part, now);
     return sched_less(excess, part);
+}
+
+/* It was asked to stop and says that it runs, and its process has not even a context on the card. */
+static bool runs_nowhere(const struct sched_member *member, uint64_t now)
+{
+    return member->evidence.shown == 0 && !member->party->turn.held &&
+           (member->report.flags & GS_STATE_RUNNING) != 0 &&
+           sched_less(now, member->stopped) >= SILENT;
+}
+
+/* The card shows all that it claims, or nothing was wrong with its claims for long. */
+static bool is_borne_out(const struct sched_member *member, uint64_t now)
+{
+    const uint64_t shown = member->evidence.shown;
+
+    return !sched_member_denied(member) ||
+           (shown != 0 && shown != UINT64_MAX && member->report.claimed <= shown) ||
+           (uint16_t)(to_tenths(now) - member->verdict.denied_at) >= DENIED_TENTHS;
 }
 
 /* So many bytes of the device are in use, says the card, or that program. */
@@ -525,12 +555,14 @@ static void judge_claims(struct sched_device *device, uint64_t used,
     const uint64_t spare = device->measure.total / CARD_ROUNDING;
     uint64_t claims = 0, excess;
 
-    lockd_each (const struct sched_member, member, &device->members, of_device) {
+    device->measure.denied = device->measure.doubted = 0;
+    lockd_each (struct sched_member, member, &device->members, of_device) {
         if (member->books.share.unsure_most == 0)
             claims += member->evidence.least;
+        if (by == NULL && device->measure.several && runs_nowhere(member, now))
+            deny_member(member, 0, now);
     }
     excess = claims > used + spare && device->measure.several ? claims - used : 0;
-    device->measure.denied = 0;
     for (int by_process = 1; by_process >= 0; by_process--) {
         lockd_each (struct sched_member, member, &device->members, of_device) {
             if (by == NULL || is_of_another_user(member, by))
@@ -544,6 +576,10 @@ static void judge_claims(struct sched_device *device, uint64_t used,
         member->verdict.denied_now = false;
         if (denied || (by != NULL && !is_of_another_user(member, by)))
             continue;
+        if (!is_borne_out(member, now)) {
+            device->measure.denied++;
+            continue;
+        }
         member->verdict.denied = 0;
         believe_most(member, UINT64_MAX, now);
     }
@@ -552,7 +588,7 @@ static void judge_claims(struct sched_device *device, uint64_t used,
 /* Nobody is left who could deny, or the card does not answer any more. */
 static void believe_all(struct sched_device *device, uint64_t now)
 {
-    device->measure.denied = 0;
+    device->measure.denied = device->measure.doubted = 0;
     device->measure.card_at = 0;
     lockd_each (struct sched_member, member, &device->members, of_device) {
         member->evidence.shown = UINT64_MAX;
@@ -577,8 +613,12 @@ static void judge_by_report(struct sched_member *by, uint64_t device_free, uint6
     judge_claims(device, used, by, now);
 }
 
-void sched_measure_forget(const struct sched_member *member, uint64_t now)
+void sched_measure_forget(struct sched_member *member, uint64_t now)
 {
+    if (sched_member_denied(member)) {
+        member->client->denied--;
+        member->device->measure.trust_changed = true;
+    }
     if (member->device->measure.doubt.by == member)
         member->device->measure.doubt.by = NULL;
     member->device->measure.several = has_several_users(member->device);
@@ -628,6 +668,7 @@ void sched_measure_card(struct sched_device *device, const struct sched_card *ca
     lockd_each (struct sched_member, member, &device->members, of_device) {
         member->evidence.shown = card->shown(card->context, member->client->owner);
     }
+    device->measure.trust_changed |= device->measure.denied != 0;
     device->measure.card_at = now;
     device->measure.card_total = card->total;
     sched_measure_recount(device);
@@ -645,7 +686,7 @@ uint64_t sched_card_pause(const struct sched *sched, uint64_t now_ns)
             continue;
         pause = sched_min(pause, !card_answers(device, now_ns) ||
                                          device->measure.card_denies != 0 ||
-                                         device->measure.denied != 0
+                                         device->measure.doubted != 0
                                      ? ASK_PAUSE
                                      : REPEAT);
     }
@@ -669,13 +710,16 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
     measure_external(member, state->device_free, now);
 }
 
-void sched_measure_came(const struct sched_member *member, bool back, uint64_t now)
+void sched_measure_came(struct sched_member *member, bool back, uint64_t now)
 {
     struct sched_device *device = member->device;
 
     const uint64_t expected = take_departed(device, member->sent.given);
 
     device->measure.several = has_several_users(device);
+    if (card_answers(device, now))
+        member->evidence.shown = 0; /* until it answers again */
+    device->measure.trust_changed |= member->client->goes_last || device->measure.denied != 0;
     device->measure.external =
         sched_less(device->measure.external, member->sent.given - expected);
     if (!back || now - device->sched->created >= RETURN_WINDOW)

@@ -19,7 +19,7 @@ void sched_measure_card(struct sched_device *device, const struct sched_card *ca
 void sched_measure_ask(struct sched_device *device, uint64_t now);
 /* A member that said how large the device is says something else now, or has left. */
 void sched_measure_recount(struct sched_device *device);
-void sched_measure_forget(const struct sched_member *member, uint64_t now);
+void sched_measure_forget(struct sched_member *member, uint64_t now);
 /* External is known from programs of one other user alone: no reason to refuse it memory. */
 bool sched_measure_is_word(const struct sched_member *member);
 /* Bytes on the device that may have belonged to a newcomer with memory all the time. */
@@ -28,6 +28,6 @@ uint64_t sched_measure_unclaimed(const struct sched_device *device);
 uint64_t sched_measure_deadline(const struct sched_device *device);
 /* The member came with memory, which may have been measured before it said so. back: from an
  * earlier daemon, so that more of them may follow. */
-void sched_measure_came(const struct sched_member *member, bool back, uint64_t now);
+void sched_measure_came(struct sched_member *member, bool back, uint64_t now);
 
 #endif

@@ -83,6 +83,7 @@ struct sched_member_evidence {
 /* ... and what follows: measure.c. */
 struct sched_member_verdict {
     uint16_t judged;     /* tenths: when its free memory was last held against others' claims */
+    uint16_t denied_at;  /* tenths: when a look last left no room for its claim */
     uint16_t against;    /* tenths: since when it contradicts the card; 0: it does not */
     uint8_t denied : 2;  /* looks in a row that left no room for its claim */
     bool denied_now : 1; /* in the present look */
@@ -346,6 +347,8 @@ struct sched_device_measure {
     bool card_rises;
     uint64_t card_value; /* what external is by these answers */
     uint32_t denied;     /* members whose claims the last look left no room for */
+    uint32_t doubted;    /* ... of which the next look decides */
+    bool trust_changed;  /* programs go last from now on, or do not any more: plan.c */
 };
 
 /* Room on a device for a program that is about to come: settings.c. */

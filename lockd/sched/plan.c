@@ -12,6 +12,7 @@
 #include "lockd/sched/capacity.h"
 #include "lockd/sched/group.h"
 #include "lockd/sched/host.h"
+#include "lockd/sched/lease.h"
 #include "lockd/sched/measure.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/send.h"
@@ -52,8 +53,52 @@ static void note_deadline(struct sched_device *device)
     device->deadline = sched_min(device->deadline, sched_measure_deadline(device));
 }
 
+/* A denied program goes last, with all its parties. */
+static void put_last(struct sched_client *client, bool last, uint64_t now)
+{
+    if (client->goes_last == last)
+        return;
+    client->goes_last = last;
+    if (client->class != GS_CLASS_BACKGROUND)
+        client->sched->background += last ? 1 : UINT32_MAX;
+    lockd_each (struct sched_party, party, &client->gang->parties, of_gang) {
+        sched_wanting_note(party);
+        party->device->turns.generation++;
+    }
+    sched_lease_requeue_gang(client->gang, now);
+    sched_agenda_settle_gang(client->gang);
+}
+
+/* A program of which the card shows nothing goes last with a denied program of its user: else each of
+ * many could hold the others up for as long as it takes to deny it. */
+static bool is_distrusted(const struct sched_member *member)
+{
+    const struct sched_device *device = member->device;
+
+    if (member->client->denied != 0)
+        return true;
+    if (member->evidence.shown != 0 || device->measure.denied == 0)
+        return false;
+    lockd_each (const struct sched_member, other, &device->members, of_device) {
+        if (sched_member_denied(other) && other->client->user == member->client->user)
+            return true;
+    }
+    return false;
+}
+
+static void settle_trust(struct sched_device *device, uint64_t now)
+{
+    if (!device->measure.trust_changed)
+        return;
+    device->measure.trust_changed = false;
+    lockd_each (struct sched_member, member, &device->members, of_device) {
+        put_last(member->client, is_distrusted(member), now);
+    }
+}
+
 static void plan_device(struct sched_device *device, uint64_t now)
 {
+    settle_trust(device, now);
     sched_device_refresh(device, now);
     if (device->agenda.recount)
         recount_device(device, now);

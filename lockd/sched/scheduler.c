@@ -360,7 +360,7 @@ void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_
         member_free(member, now_ns);
         sched_device_free_unused(device);
     }
-    sched->background -= client->class == GS_CLASS_BACKGROUND ? 1 : 0;
+    sched->background -= client->class == GS_CLASS_BACKGROUND || client->goes_last;
     sched_host_forget(client);
     sched_group_client_gone(client);
     lockd_list_remove(&client->link);

@@ -21,8 +21,9 @@
 static void set_class(struct sched *sched, struct sched_client *client,
                       enum gs_wire_class class)
 {
-    sched->background += (uint32_t)(class == GS_CLASS_BACKGROUND) -
-                         (uint32_t)(client->class == GS_CLASS_BACKGROUND);
+    if (!client->goes_last)
+        sched->background += (uint32_t)(class == GS_CLASS_BACKGROUND) -
+                             (uint32_t)(client->class == GS_CLASS_BACKGROUND);
     client->class = class;
 }
 

@@ -166,6 +166,8 @@ struct sched_client {
     uint32_t ranks; /* of its job on this machine; 1: not known how many; 0: it is no rank */
     bool paused;
     bool contradicted, silent;      /* the caller has not been told: measure.c, budget.c */
+    uint32_t denied;                /* members: measure.c */
+    bool goes_last;                 /* some are, and it counts as background: plan.c */
     bool away;                      /* a guard holds it: nothing of it is on any device */
     struct sched_client_left *left; /* NULL: it has left none */
     struct sched_client_host host;
@@ -186,9 +188,18 @@ struct sched {
     struct sched_forming forming;
 };
 
+/* Its reports contradict the card, or a program of another user: it goes last, and outside of its
+ * turns has no more than can be there. */
+static inline bool sched_member_denied(const struct sched_member *member)
+{
+    return member->evidence.most != UINT64_MAX;
+}
+
 /* The most it may hold on the device now or before it has read everything sent. */
 static inline uint64_t sched_member_hold(const struct sched_member *member)
 {
+    if (sched_member_denied(member) && !member->party->turn.held)
+        return member->report.resident;
     return sched_max(sched_max(member->report.resident, member->budget),
                      member->sent.outstanding[0].budget);
 }
@@ -196,8 +207,8 @@ static inline uint64_t sched_member_hold(const struct sched_member *member)
 /* The bytes of the device that a member takes while it runs: at most all there is. */
 static inline uint64_t sched_need(const struct sched_member *member)
 {
-    const bool stays = (member->books.refuses || member->evidence.most != UINT64_MAX) &&
-                       !member->party->turn.held;
+    const bool stays =
+        (member->books.refuses || sched_member_denied(member)) && !member->party->turn.held;
 
     return sched_min(stays ? sched_member_hold(member) : member->report.demand,
                      member->device->space.capacity);
@@ -296,7 +307,8 @@ static inline enum gs_wire_class sched_gang_class(const struct sched_gang *gang)
 
     lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
         lockd_each (const struct sched_member, member, &party->members, of_party) {
-            const enum gs_wire_class class = member->client->class;
+            const enum gs_wire_class class =
+                member->client->goes_last ? GS_CLASS_BACKGROUND : member->client->class;
 
             if (class == GS_CLASS_INTERACTIVE)
                 return class;

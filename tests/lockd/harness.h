@@ -38,6 +38,7 @@ struct harness {
     struct sched *sched;
     struct harness_client client[HARNESS_CLIENTS];
     uint64_t now, total, free_bytes;
+    bool bears_out; /* the card shows what each program claims */
 };
 
 static inline int harness_setup(void **state)

@@ -398,7 +398,7 @@ static uint64_t shows(const void *context, const void *owner)
     const struct harness *h = context;
     const struct harness_client *c = owner;
 
-    return c == &h->client[0] ? c->state.resident : 0;
+    return c == &h->client[0] || h->bears_out ? c->state.resident : 0;
 }
 
 static void card_says(struct harness *h, uint64_t free_bytes)
@@ -507,6 +507,93 @@ static void lies_of_free_memory_do_not_count_beside_the_card(void **state)
     assert_false(is_named(h, &owner));
 }
 
+/* Programs 10 on of user 7 lie, each in its own way; 0 of another user does what it is told, with 6 of
+ * 10 GiB. The card shows nothing of the liars. Returns the tenths of a second in which 0 runs. */
+static int run_beside_liars(struct harness *h, int liars, int tenths,
+                            void (*lie)(struct harness *, int))
+{
+    int runs = 0;
+
+    for (int i = 0; i < tenths; i++) {
+        for (int who = 10; who < 10 + liars; who++)
+            lie(h, who);
+        obey_target(h, 0);
+        obey_target(h, 0);
+        runs += is_running(h, 0);
+        if (i % 10 == 9)
+            card_says(h, 10 * GIB - h->client[0].state.resident);
+        pass_time(h, 100 * MS);
+    }
+    return runs;
+}
+
+/* Takes what its turn allows, and never gives it back. */
+static void keeps_memory(struct harness *h, int who)
+{
+    const struct harness_client *c = &h->client[who];
+    const uint64_t has = sched_max(c->state.resident, sched_min(c->target.budget, 9 * GIB));
+
+    say_state(h, who, has < 9 * GIB ? W : 0, 9 * GIB, has);
+}
+
+/* Wants to run, says that it does, and does not stop; it claims no memory. */
+static void never_stops(struct harness *h, int who)
+{
+    say_state(h, who, R, GIB, 0);
+}
+
+static void short_of_all(struct harness *h, int who)
+{
+    h->client[who].state.short_bytes = h->total;
+    say_state(h, who, R | GS_STATE_SHORT, 100 * MIB, 100 * MIB);
+}
+
+static void many_liars_of_one_user_do_not_stop_another(void **state)
+{
+    void (*const lies[])(struct harness *, int) = {keeps_memory, never_stops, short_of_all};
+
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        struct harness *h = *state;
+        void *owner;
+
+        is_of_user(h, 0, 1);
+        for (int who = 10; who < 60; who++)
+            is_of_user(h, who, 7);
+        for (int who = 10; who < 60; who++)
+            lies[i](h, who);
+        say_state(h, 0, W, 6 * GIB, 0);
+        run_beside_liars(h, 50, 60, lies[i]);
+        assert_true(run_beside_liars(h, 50, 300, lies[i]) >= 270);
+        assert_true(is_named(h, &owner) && owner != &h->client[0]);
+        for (int who = 10; who < 60; who++)
+            end_client(h, who);
+        end_client(h, 0);
+    }
+}
+
+/* What the card shows of a process later bears it out: it is believed again at once. */
+static void a_program_that_the_card_bears_out_is_believed(void **state)
+{
+    struct harness *h = *state;
+
+    is_of_user(h, 8, 7);
+    is_of_user(h, 0, 1);
+    run_with(h, 0, 6 * GIB);
+    say_state(h, 0, 0, 6 * GIB, 6 * GIB);
+    say_state(h, 8, W, 9 * GIB, 0);
+    say_state(h, 0, 0, 6 * GIB, 0);
+    obey_target(h, 8);
+    for (int i = 0; i < 3; i++)
+        card_says(h, 10 * GIB);
+    assert_true(device_of(h)->books.sum.resident == 0);
+    assert_true(h->client[8].client->goes_last);
+    say_state(h, 0, 0, 6 * GIB, 0);
+    h->bears_out = true;
+    card_says(h, GIB);
+    assert_true(device_of(h)->books.sum.resident == 9 * GIB);
+    assert_false(h->client[8].client->goes_last);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -516,6 +603,8 @@ int main(void)
         scenario(lies_of_memory_that_the_card_does_not_show_count_nothing),
         scenario(a_denied_program_that_is_alone_is_believed),
         scenario(many_small_lies_are_found),
+        scenario(many_liars_of_one_user_do_not_stop_another),
+        scenario(a_program_that_the_card_bears_out_is_believed),
         scenario(lies_of_free_memory_do_not_count_beside_the_card),
         scenario(lies_small_total_bounds_only_the_program_that_says_it),
         scenario(lies_large_total_gives_nobody_more),
