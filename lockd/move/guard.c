@@ -5,6 +5,7 @@
  */
 #include "lockd/move/guard.h"
 #include "common/packet.h"
+#include "lockd/programs/identity.h"
 #include "lockd/protocol/move_record.h"
 
 #include <cuda.h>
@@ -135,6 +136,7 @@ static bool lockd_guard_load(struct guard_driver *driver)
 struct move {
     const struct guard_driver *driver;
     int pid, record;
+    int process; /* pidfd: nothing is done to a process that has the number of one that has ended */
     CUcheckpointGpuPair pairs[LOCKD_GUARD_PAIRS];
     unsigned pair_count;
     bool all_named; /* pairs names each device that the guard sees */
@@ -352,6 +354,13 @@ static enum lockd_guard_word held_word(CUprocessState state)
     return state == CU_PROCESS_STATE_CHECKPOINTED ? LOCKD_GUARD_HELD : LOCKD_GUARD_WAITS;
 }
 
+static bool has_ended(const struct move *move)
+{
+    struct pollfd process = {.fd = move->process, .events = POLLIN};
+
+    return poll(&process, 1, 0) == 1;
+}
+
 /* This guard has done nothing yet, so it need not wait for a daemon that has gone, or that does not
  * want the move any more, nor for a process that has ended. */
 static bool is_wanted(const struct move *move)
@@ -359,7 +368,7 @@ static bool is_wanted(const struct move *move)
     struct pollfd daemon = {.fd = STDIN_FILENO};
     CUprocessState state;
 
-    return poll(&daemon, 1, 0) <= 0 &&
+    return poll(&daemon, 1, 0) <= 0 && !has_ended(move) &&
            move->driver->cuCheckpointProcessGetState(move->pid, &state) == CUDA_SUCCESS;
 }
 
@@ -612,13 +621,13 @@ static bool make_step(struct move *move, CUprocessState state, bool *begin)
     return true;
 }
 
-/* Carries out MOVE or TAKE_UP. record: the descriptor that came with TAKE_UP; -1: none. Returns
+/* Carries out MOVE or TAKE_UP, on the process of that pidfd. record: the descriptor that came with TAKE_UP; -1: none. Returns
  * only when the program is on one of the devices, with or without the daemon. Returns an exit
  * code. */
 static int lockd_guard_move(const struct guard_driver *driver,
-                            const struct lockd_guard_order *order, int record)
+                            const struct lockd_guard_order *order, int process, int record)
 {
-    struct move move = {.driver = driver, .pid = order->pid, .record = -1};
+    struct move move = {.driver = driver, .pid = order->pid, .process = process, .record = -1};
     CUprocessState state = CU_PROCESS_STATE_RUNNING;
     struct lockd_guard_order go = *order;
     bool begin = order->word == LOCKD_GUARD_MOVE;
@@ -640,7 +649,8 @@ static int lockd_guard_move(const struct guard_driver *driver,
     if (begin && read_record(&move) != GS_RECORD_NEW)
         snprintf(move.why, sizeof move.why, "the program has given it up");
     fill_pairs(&move, &go);
-    while (driver->cuCheckpointProcessGetState(move.pid, &state) == CUDA_SUCCESS &&
+    while (!has_ended(&move) &&
+           driver->cuCheckpointProcessGetState(move.pid, &state) == CUDA_SUCCESS &&
            make_step(&move, state, &begin))
         ;
     close(move.record);
@@ -658,7 +668,8 @@ int lockd_guard(int32_t pid)
     const struct sigaction action = {.sa_handler = ignore_signal};
     struct lockd_guard_order order;
     struct guard_driver driver;
-    int with;
+    struct lockd_identity who = {0};
+    int with, process;
 
     signal(SIGCHLD, SIG_DFL); /* the driver may start helpers and wait for them */
     sigaction(SIGTERM, &action, NULL);
@@ -667,5 +678,12 @@ int lockd_guard(int32_t pid)
         (order.word != LOCKD_GUARD_MOVE && order.word != LOCKD_GUARD_TAKE_UP) ||
         !lockd_guard_load(&driver))
         return 1;
-    return lockd_guard_move(&driver, &order, with);
+    who.pid = order.pid;
+    who.started = order.started;
+    process = lockd_identity_pidfd(&who);
+    if (process < 0) {
+        lockd_guard_say(LOCKD_GUARD_FAILED, "the process has ended", "");
+        return 1;
+    }
+    return lockd_guard_move(&driver, &order, process, with);
 }

@@ -41,6 +41,8 @@ struct lockd_guard_order {
     uint16_t zero;
     int32_t pid;
     uint64_t bytes; /* MOVE: needed on the other device beside a context */
+    uint64_t
+        started; /* when the process was, as /proc/PID/stat has it: its number may pass on */
     struct lockd_guard_pair pairs[LOCKD_GUARD_PAIRS];
 };
 

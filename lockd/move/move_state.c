@@ -64,6 +64,7 @@ struct lockd_move *lockd_move_new(struct lockd_moves *moves, struct lockd_move_p
     move->guard = move->record = -1;
     move->number = ++moves->number;
     move->order.pid = program->pid;
+    move->order.started = program->identity->started;
     move->order.count = 1;
     memcpy(move->order.pairs[0].from, from, sizeof move->order.pairs[0].from);
     memcpy(move->order.pairs[0].to, to, sizeof move->order.pairs[0].to);

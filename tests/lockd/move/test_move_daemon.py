@@ -27,7 +27,7 @@ TOTAL = 16 * GIB
 HERE, THERE = bytes([1]) * 16, bytes([2]) * 16
 CONTEXT = TOTAL // 64  # what is kept for one
 LATE = 30              # seconds: LATE_NS of lockd/move/move_guard.c
-ORDER = "<cBHiQ2048s"
+ORDER = "<cBHiQQ2048s"
 
 
 class Mover(Program):

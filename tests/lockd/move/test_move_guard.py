@@ -33,18 +33,24 @@ def number(card):
     return bytes.fromhex(uuid(card)[4:].replace("-", ""))
 
 
+def started(pid):
+    """When the process was, in ticks after boot."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[19])
+
+
 class Guard:
     def __init__(self, cards, pid):
         self.socket, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(PATIENCE)
-        self.pid = pid
+        self.pid, self.started = pid, started(pid)
         with its_end:
             its_end.setblocking(True)
             self.process = cards.spawn([cards.build + "/lockd/gpushare-lockd", "--guard", str(pid)], stdin=its_end)
 
     def order(self, word, record=None):
         here, there = number(0), number(1)
-        data = struct.pack("<cBHiQ2048s", word.encode(), 2, 0, self.pid, 0, here + there + there + here)
+        data = struct.pack("<cBHiQQ2048s", word.encode(), 2, 0, self.pid, 0, self.started, here + there + there + here)
         socket.send_fds(self.socket, [data], [] if record is None else [record])
 
     def hear(self):
@@ -108,6 +114,17 @@ class GuardTest(unittest.TestCase):
             finally:
                 os.close(reading)
                 os.close(writing)
+        self.tell("check")
+
+    def test_process_that_has_the_number_of_one_that_has_ended(self):
+        """Nothing is done to it, whether a move begins or goes on."""
+        for word in "VW":
+            guard = self.guard()
+            guard.started -= 1
+            guard.order(word, self.record(b"T"))
+            said, text = guard.hear()
+            self.assertEqual((said, text), ("N", "the process has ended"))
+            guard.process.wait(PATIENCE)
         self.tell("check")
 
     def test_no_record_of_a_program_that_is_checkpointed(self):
