@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PATH_SIZE 4352
@@ -73,7 +74,8 @@ static bool is_frozen_group(const char *line)
 enum lockd_halt lockd_halt_of(pid_t pid)
 {
     enum lockd_halt halt = lockd_halt_of_process(pid);
-    char path[64], line[4096];
+    char path[64], *line = NULL;
+    size_t size = 0;
     FILE *file;
 
     if (halt != LOCKD_HALT_NONE)
@@ -82,11 +84,12 @@ enum lockd_halt lockd_halt_of(pid_t pid)
     file = fopen(path, "re");
     if (file == NULL)
         return halt;
-    while (halt == LOCKD_HALT_NONE && fgets(line, sizeof line, file) != NULL) {
+    while (halt == LOCKD_HALT_NONE && getline(&line, &size, file) > 0) {
         line[strcspn(line, "\n")] = '\0';
         if (is_frozen_group(line))
             halt = LOCKD_HALT_FROZEN;
     }
+    free(line);
     fclose(file);
     return halt;
 }

@@ -190,9 +190,11 @@ static void read_container(struct lockd_identity *identity, const char *line)
 static void read_control_group(struct lockd_identity *identity)
 {
     FILE *file = open_of(identity->pid, "cgroup");
-    char line[4096];
+    char *line =
+        NULL; /* a path may have any length, and a part of it looks like another path */
+    size_t size = 0;
 
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+    while (file != NULL && getline(&line, &size, file) > 0) {
         if (identity->container[0] == '\0')
             read_container(identity, line);
         if (identity->units[0] == '\0')
@@ -200,6 +202,7 @@ static void read_control_group(struct lockd_identity *identity)
     }
     if (identity->container[0] == '\0')
         identity->by_user |= is_of_session(identity->units);
+    free(line);
     if (file != NULL)
         fclose(file);
 }

@@ -5,13 +5,10 @@
  */
 #include "lockd/programs/owner.h"
 
-#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define BUFFER_SIZE 1024
 
 static bool read_number(const char *text, unsigned long *number)
 {
@@ -34,18 +31,29 @@ static bool has_uid(char *line, uid_t uid, unsigned long *first)
            uid - *first < count;
 }
 
+/* A line of passwd(5): "NAME:PASSWORD:UID:...". */
 static uid_t find_user(const char *name, const char *passwd, uid_t otherwise)
 {
     FILE *file = fopen(passwd, "re");
-    struct passwd entry, *found = NULL;
-    char buffer[BUFFER_SIZE];
+    char *line = NULL;
+    size_t size = 0;
     uid_t uid = otherwise;
 
-    while (file != NULL && fgetpwent_r(file, &entry, buffer, sizeof buffer, &found) == 0)
-        if (strcmp(entry.pw_name, name) == 0) {
-            uid = entry.pw_uid;
-            break;
-        }
+    while (file != NULL && getline(&line, &size, file) > 0) {
+        const size_t length = strlen(name);
+        const char *password = line + length, *after;
+        unsigned long number;
+
+        if (strncmp(line, name, length) != 0 || *password != ':')
+            continue;
+        after = strchr(password + 1, ':');
+        if (after == NULL)
+            continue;
+        number = strtoul(after + 1, NULL, 10);
+        uid = after[1] >= '0' && after[1] <= '9' ? (uid_t)number : otherwise;
+        break;
+    }
+    free(line);
     if (file != NULL)
         fclose(file);
     return uid;
@@ -54,16 +62,18 @@ static uid_t find_user(const char *name, const char *passwd, uid_t otherwise)
 uid_t lockd_owner_of(uid_t uid, const char *subuid, const char *passwd)
 {
     FILE *file = fopen(subuid, "re");
-    char line[BUFFER_SIZE];
+    char *line = NULL;
+    size_t size = 0;
     unsigned long first, number;
     uid_t owner = uid;
 
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+    while (file != NULL && getline(&line, &size, file) > 0)
         if (has_uid(line, uid, &first)) {
             owner = read_number(line, &number) ? (uid_t)number
                                                : find_user(line, passwd, (uid_t)first);
             break;
         }
+    free(line);
     if (file != NULL)
         fclose(file);
     return owner;

@@ -35,12 +35,15 @@ static void uid_of_a_range_is_its_owners(void **state)
         {400000, 400000},                   /* the line is broken */
         {500000, 1000},
     };
+    char long_line[6000];
     char subuid[] = "/tmp/gpushare-subuid.XXXXXX", passwd[] = "/tmp/gpushare-passwd.XXXXXX";
 
     (void)state;
     write_file(subuid, "# comment\nann:100000:65536\n1001:200000:10\nghost:300000:100\n"
                        "ann:400000\nann:x400000:5\n:\n\nann:500000:1");
-    write_file(passwd, "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n");
+    snprintf(long_line, sizeof long_line,
+             "root:x:0:0:%04000d:/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n", 0);
+    write_file(passwd, long_line);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(lockd_owner_of(cases[i].uid, subuid, passwd), cases[i].owner);
     assert_int_equal(lockd_owner_of(100000, subuid, "/nonexistent"), 100000);
