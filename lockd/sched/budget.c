@@ -195,7 +195,7 @@ void sched_budget_plan(struct sched_device *device, uint64_t now)
     uint64_t share;
 
     put_out_evicted(device, now);
-    if (!lockd_list_empty(&device->books.hungry) ||
+    if (!lockd_list_empty(&device->books.hungry) || device->turns.waiters ||
         device->books.sum.kept + device->books.sum.given > device->space.capacity)
         end_silent(device, now);
     if (device->books.sum.kept > device->space.capacity)

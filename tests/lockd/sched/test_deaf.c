@@ -341,6 +341,20 @@ static void assert_all_run(struct harness *h, struct at_random *r)
         assert_true(ran[who] || h->client[who].deaf || h->client[who].state.demand > room);
 }
 
+/* Nobody is short of memory: the other program waits for the turn alone. */
+static void stopped_program_whose_turn_is_over_is_named(void **state)
+{
+    struct harness *h = *state;
+    struct sched_remark remark = {0};
+
+    run_with(h, 0, LARGE);
+    h->client[0].deaf = true;
+    say_state(h, 1, W, LARGE, 0);
+    pass_time(h, quantum_of(h) + 2 * SILENT);
+    assert_true(sched_next_remark(h->sched, &remark));
+    assert_true(remark.silent && remark.owner == &h->client[0]);
+}
+
 static void stopped_programs_at_random_the_others_run(void **state)
 {
     struct harness *h = *state;
@@ -374,6 +388,7 @@ int main(void)
         scenario(stopped_program_keeps_spare_bytes_others_take_turns),
         scenario(stopped_program_keeps_spare_bytes_idle_memory_leaves),
         scenario(stopped_program_budget_beyond_holdings_ends),
+        scenario(stopped_program_whose_turn_is_over_is_named),
         scenario(stopped_programs_at_random_the_others_run),
         scenario(head_that_does_not_fit_beside_a_stuck_program_others_take_turns),
     };
