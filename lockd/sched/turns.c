@@ -113,12 +113,17 @@ static bool has_room(const struct sched_device *device, const struct sched_party
     return others - in_vain + sched_queue_takes(head) <= device->space.capacity;
 }
 
-/* A background program runs beside background programs only, unless it cannot stop before it
- * gets memory. */
+/* A background program that cannot stop before it gets memory keeps the turn that it gets for
+ * that, as any other program does: if others ended that turn, it would get the next one at once. */
+static bool is_behind(const struct sched_party *party)
+{
+    return party->gang->blocked == 0 && sched_party_is_background(party);
+}
+
+/* A background program runs beside background programs only ... */
 static bool stays_behind(const struct sched_device *device, const struct sched_party *party)
 {
-    return device->wanting.weights != 0 && !sched_party_blocked(party) &&
-           sched_party_is_background(party);
+    return device->wanting.weights != 0 && is_behind(party);
 }
 
 /* ... and leaves at once when another program comes, also where there is room for both. */
@@ -189,7 +194,7 @@ static bool is_over(const struct sched_party *party, const struct sched_party *h
     const struct sched_policy *policy = sched_policy_of(party->device);
 
     if (party->turn.backfilled || sched_party_hopeless(party) ||
-        (sched_party_is_background(party) && !sched_party_is_background(head)))
+        (is_behind(party) && !sched_party_is_background(head)))
         return true;
     if (sched_party_blocked(head) && party->books.running_members == 0)
         return true; /* it may itself wait for what the head has */

@@ -156,7 +156,7 @@ static bool is_not_nice(const struct sched_device *device)
          at != &device->turns.holders && device->wanting.weights != 0; at = at->next) {
         const struct sched_party *party = lockd_entry(at, struct sched_party, turn.holder);
 
-        if (sched_party_is_background(party) && !sched_party_blocked(party) &&
+        if (sched_party_is_background(party) && party->gang->blocked == 0 &&
             party->gang->closing.by == NULL)
             return true;
     }

@@ -64,6 +64,32 @@ static void class_background_waits_while_another_program_wants(void **state)
 
 /* The background program is told at once, and nothing but the time that it needs to stop passes
  * before the other runs. */
+/* It cannot stop before it gets memory: the turn that it gets for that is not ended again at once. */
+static void class_background_that_is_stuck_gets_one_turn(void **state)
+{
+    struct harness *h = *state;
+    uint64_t turns;
+
+    run_with(h, 0, 2 * GIB);
+    set_class(h, 0, GS_CLASS_BACKGROUND);
+    say_state(h, 1, W, 6 * GIB, 0);
+    say_state(h, 2, W, 6 * GIB, 0);
+    turns = device_of(h)->turns.switches;
+    for (int step = 0; step < 100; step++) {
+        say_state(h, 0, R | GS_STATE_STUCK, 5 * GIB, 2 * GIB);
+        pass_time(h, 10 * MS);
+    }
+    assert_true(device_of(h)->turns.switches - turns <= 10);
+    say_state(h, 0, R, 5 * GIB, 5 * GIB); /* it has got it */
+    for (int step = 0; step < 100; step++) {
+        for (int who = 0; who < 3; who++)
+            obey_target(h, who);
+        pass_time(h, 10 * MS);
+    }
+    assert_false(is_running(h, 0));
+    assert_true(is_running(h, 1) || is_running(h, 2));
+}
+
 static void class_background_leaves_in_one_switch(void **state)
 {
     struct harness *h = *state;
@@ -234,6 +260,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         scenario(class_background_waits_while_another_program_wants),
+        scenario(class_background_that_is_stuck_gets_one_turn),
         scenario(class_background_leaves_in_one_switch),
         scenario(class_background_alone_or_among_its_like_takes_turns),
         scenario(class_background_that_stays_behind_wakes_nobody),

@@ -188,6 +188,8 @@ static void random_mixed_classes(void **state)
     run_many(&options, 6);
     options.kills = options.pauses = options.restarts = true;
     run_many(&options, 6);
+    options.stuck = true;
+    run_many(&options, 6);
 }
 
 static void random_mixed_rr(void **state)
