@@ -622,6 +622,22 @@ static void leave_out_others(struct elf_registry *registry, const char *runtime)
     registry->count = kept;
 }
 
+/* A user's list may name any path. Only files that belong to that user concern others: root is not
+ * to be kept from the removal of a package by the rest. */
+static void leave_out_foreign(struct elf_registry *registry)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < registry->count; i++) {
+        uid_t owner = (uid_t)-1;
+
+        if (elf_undo_look(&registry->entries[i], &owner, NULL) != ELF_UNDO_HIDDEN &&
+            owner == geteuid())
+            registry->entries[kept++] = registry->entries[i];
+    }
+    registry->count = kept;
+}
+
 static enum elf_exit undo_own(const struct elf_listed *none, const struct elf_options *options)
 {
     enum elf_exit result = ELF_EXIT_NOTHING;
@@ -635,6 +651,8 @@ static enum elf_exit undo_own(const struct elf_listed *none, const struct elf_op
     }
     if (options->runtime != NULL && !options->lists.repatch)
         leave_out_others(&registry, options->runtime);
+    if (options->lists.all_users && geteuid() != 0)
+        leave_out_foreign(&registry);
     if (registry.count > 0) {
         result = options->lists.list          ? show_list(&registry, options)
                  : options->lists.restore_all ? restore_list(&registry, options)

@@ -18,7 +18,8 @@
 
 #define SYSTEM_FOLDER "/var/lib/gpushare"
 #define LIST          "patched"
-#define NAME_SIZE     33 /* of an entry: 32 hexadecimal digits */
+#define NAME_SIZE     33    /* of an entry: 32 hexadecimal digits */
+#define MOST          65536 /* entries: a user's list takes root no more than half a GiB to read */
 #define TEXT_SIZE     (2 * 3 * PATH_MAX + 512)
 
 static bool is_in_build_folder(void)
@@ -294,6 +295,8 @@ static int add_entry(struct elf_registry *registry, size_t *room, int folder, co
 
     if (strlen(name) != NAME_SIZE - 1 || strspn(name, "0123456789abcdef") != NAME_SIZE - 1)
         return 0;
+    if (registry->count == MOST)
+        return -E2BIG;
     if (registry->count == *room) {
         more = realloc(registry->entries, (2 * *room + 16) * sizeof *more);
         if (more == NULL)

@@ -256,6 +256,27 @@ class Root(Case):
         self.assertIn("belongs to user", done.stderr)
         self.assertEqual(read(path), before)
 
+    def test_a_users_list_counts_for_that_users_files_alone(self):
+        """Root looks at the lists of all users before it removes a package: one may name any path."""
+        tool = shutil.copy(OPTIONS.patch, self.path("tool"))  # the lists of users, which a tool in a build folder does not read
+        home = tempfile.mkdtemp(prefix="gpushare-undo.", dir="/home")
+        self.addCleanup(shutil.rmtree, home)
+        paths = [self.build(name)[0] for name in ("ours", "theirs", "program")]
+        os.mkdir(self.path("closed"), 0o700)
+        paths[0] = shutil.move(paths[0], self.path("closed"))
+        for path in paths:
+            self.patch(path)
+        listed = os.path.join(home, ".local", "state", "gpushare", "patched")
+        shutil.copytree(os.path.join(self.state, "patched"), listed)
+        for folder, _, _ in os.walk(home):
+            os.chown(folder, 61234, 61234)
+        os.chown(paths[1], 61234, 61234)
+        empty = {**self.environment, "GPUSHARE_STATE": self.path("empty")}
+        done = subprocess.run([tool, "--list", "--all-users"], env=empty, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=600, check=False)
+        shown = [line.split(None, 1)[1] for line in done.stdout.splitlines() if self.folder in line]
+        self.assertEqual(shown, [paths[1]], done)
+
     def test_others_may_enter_the_folder_whatever_the_umask(self):
         """It also holds the library of a wheel, which programs of all users load."""
         path, _ = self.build("program")
