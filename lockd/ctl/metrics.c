@@ -56,11 +56,16 @@ static void put_ratio(FILE *out, int percent)
 }
 
 /* By Prometheus' rules a counter's name ends with _total, and no other name does. */
-static const char *type_of(const char *metric)
+static bool is_counter(const char *metric)
 {
     const size_t length = strlen(metric);
 
-    return length > 6 && strcmp(metric + length - 6, "_total") == 0 ? "counter" : "gauge";
+    return length > 6 && strcmp(metric + length - 6, "_total") == 0;
+}
+
+static const char *type_of(const char *metric)
+{
+    return is_counter(metric) ? "counter" : "gauge";
 }
 
 static void put_head(FILE *out, const char *prefix, const char *metric, const char *type,
@@ -275,9 +280,13 @@ static const struct gs_wire_client *next_of_rest(const struct ctl_answer *answer
     return NULL;
 }
 
+/* A counter may not fall, and a sum over programs that come and go does: the device's counters have
+ * all of them. */
 static void put_rest_figure(FILE *out, const struct lockd_figure *figure,
                             const struct ctl_answer *answer)
 {
+    if (is_counter(figure->metric))
+        return;
     for (size_t i = 0; answer->client_count > PROGRAMS_MOST && i < answer->device_count; i++) {
         const struct gs_wire_client *client;
         uint64_t sum = 0;

@@ -306,6 +306,7 @@ class CtlTest(CtlCase):
         self.assertEqual(sum(int(value) for _, _, value in lines), (510 + 2 * 7) * GIB)
         rest, = [value for pid, name, value in lines if (pid, name) == ("0", "(others)")]
         self.assertEqual(int(rest) % GIB, 0)
+        self.assertEqual(re.findall(r'(?m)^gpushare_program_\w+_total\{pid="0",name="\(others\)".*$', self.ctl("metrics")), [])  # could fall
         states = re.findall(r'(?m)^gpushare_program_state\{pid="0",name="\(others\)".*\} ([0-9]+)$', self.ctl("metrics"))
         self.assertEqual(sum(map(int, states)), 12)
 
