@@ -168,10 +168,17 @@ static FILE *open_of(pid_t pid, const char *file)
     return fopen(path, "re");
 }
 
-/* systemd makes this group at the top, and what is in it for users. */
-static bool is_of_session(const char *path)
+/* systemd makes the first of these at the top, and Slurm the others: what is in them is for users,
+ * who are not root in a pid namespace of a job. */
+bool lockd_identity_is_of_users(const char *path)
 {
-    return strncmp(path, "/user.slice/", 12) == 0;
+    static const char *const groups[] = {"/user.slice/", "/system.slice/slurmstepd.scope/",
+                                         "/system.slice/slurmd.service/", "/slurm/"};
+
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (strncmp(path, groups[i], strlen(groups[i])) == 0)
+            return true;
+    return false;
 }
 
 static void read_container(struct lockd_identity *identity, const char *line)
@@ -182,7 +189,7 @@ static void read_container(struct lockd_identity *identity, const char *line)
     if (path == NULL || !lockd_identity_container(line, identity->container))
         return;
     lockd_identity_pod(line, identity->pod);
-    identity->by_user |= is_of_session(path);
+    identity->by_user |= lockd_identity_is_of_users(path);
     if (path[length] == '\n' && length < sizeof identity->group)
         memcpy(identity->group, path, length);
 }
@@ -201,7 +208,7 @@ static void read_control_group(struct lockd_identity *identity)
             lockd_identity_units(line, identity->units);
     }
     if (identity->container[0] == '\0')
-        identity->by_user |= is_of_session(identity->units);
+        identity->by_user |= lockd_identity_is_of_users(identity->units);
     free(line);
     if (file != NULL)
         fclose(file);

@@ -80,6 +80,8 @@ bool lockd_identity_container(const char *line, char *name);
 /* The control group that the line names, if that hierarchy is systemd's, into path
  * (LOCKD_UNITS_SIZE bytes; as many whole parts from its beginning as fit); false: it is not. */
 bool lockd_identity_units(const char *line, char *path);
+/* Whether the control group is one that systemd or Slurm makes for users' processes. */
+bool lockd_identity_is_of_users(const char *path);
 /* The UID of the Kubernetes pod that such a line names, into uid (LOCKD_POD_SIZE bytes), with
  * '-' between its parts. */
 bool lockd_identity_pod(const char *line, char *uid);

@@ -125,6 +125,27 @@ static void units_are_the_path_of_systemds_control_group(void **state)
     }
 }
 
+/* A pid namespace of a user's job, without an id: the program counts for its user. */
+static void groups_of_users_are_those_of_systemd_and_slurm(void **state)
+{
+    static const struct {
+        const char *path;
+        bool users;
+    } cases[] = {
+        {"/user.slice/user-1000.slice/session-2.scope", true},
+        {"/system.slice/slurmstepd.scope/job_12/step_0/user/task_0", true},
+        {"/slurm/uid_1000/job_12/step_0", true},
+        {"/system.slice/docker-a.scope/user.slice/user-1000.slice", false},
+        {"/docker/a/slurm/uid_1000", false},
+        {"/system.slice/slurmstepd.scope.d/job_12", false},
+        {"/", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(lockd_identity_is_of_users(cases[i].path), cases[i].users);
+}
+
 static void units_of_a_long_path_are_the_first_ones(void **state)
 {
     static const char part[] = "/thirty-two-bytes-are-in-this.slice";
@@ -323,6 +344,7 @@ int main(void)
         cmocka_unit_test(pod_in_known_forms_is_its_uid),
         cmocka_unit_test(container_with_long_name_is_cut),
         cmocka_unit_test(units_are_the_path_of_systemds_control_group),
+        cmocka_unit_test(groups_of_users_are_those_of_systemd_and_slurm),
         cmocka_unit_test(units_of_a_long_path_are_the_first_ones),
         cmocka_unit_test(read_peer_is_this_process),
         cmocka_unit_test(contained_is_known_by_each_sign),
