@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -69,17 +70,35 @@ static char *keep_from_children(void *memory, uint64_t bytes)
     return memory;
 }
 
+/* Before Linux 6.7 memory that is sealed against writes can be mapped only by a descriptor that is
+ * for reading. */
+static int reopen_for_reading(int fd)
+{
+    char path[32];
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 char *gs_sealed_map(int fd, uint64_t bytes)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     const int seals = fcntl(fd, F_GET_SEALS);
     struct statfs system;
     struct stat file;
+    void *memory;
+    int readable;
 
     if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) != 0 ||
         file.st_size != (off_t)bytes || fstatfs(fd, &system) != 0 ||
         system.f_type != TMPFS_MAGIC)
         return NULL;
-    return keep_from_children(mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0), bytes);
+    readable = reopen_for_reading(fd);
+    if (readable < 0)
+        return NULL;
+    memory = mmap(NULL, bytes, PROT_READ, MAP_SHARED, readable, 0);
+    close(readable);
+    return keep_from_children(memory, bytes);
 }
 
 char *gs_sealed_map_again(char *memory, uint64_t bytes)
