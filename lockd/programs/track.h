@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * track.h: the devices of one program, as its last reports and targets describe them.
+ * track.h: the devices of one program, as its last reports and targets describe them;
+ * accounts of programs that have ended.
  */
 #ifndef GS_LOCKD_PROGRAMS_TRACK_H
 #define GS_LOCKD_PROGRAMS_TRACK_H
 
+#include "lockd/base/slots.h"
+#include "lockd/protocol/wire.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Its state under max-memory (server/quota.c). */
 struct lockd_quota {
@@ -40,5 +45,29 @@ struct lockd_track *lockd_track_get(struct lockd_tracks *tracks, const uint8_t *
 /* The program does not use the device any more. Nothing happens without a track. */
 void lockd_track_drop(struct lockd_tracks *tracks, const uint8_t *uuid);
 void lockd_track_deinit(struct lockd_tracks *tracks);
+
+/* --- accounts: the sums of what the ended programs of a group used, so that a batch system can ask
+ * for them after a step, however its programs ended --- */
+
+#define LOCKD_ACCOUNTS 512
+
+/* One group of one user, after the first of its programs has ended. */
+struct lockd_account {
+    struct lockd_stamp stamp;   /* when its last program ended */
+    struct gs_wire_account sum; /* of the programs that have ended */
+};
+
+struct lockd_accounts {
+    struct lockd_account slot[LOCKD_ACCOUNTS];
+};
+
+/* Adds the figures of a program on one device. */
+void lockd_account_count(struct gs_wire_account *sum, const struct gs_wire_client *client);
+/* The account of a group; NULL: none of its programs has ended. */
+const struct lockd_account *lockd_account_find(const struct lockd_accounts *accounts, uid_t uid,
+                                               const char *group);
+/* The same, to add a program that ends now. Made if there is none. */
+struct gs_wire_account *lockd_account_open(struct lockd_accounts *accounts, uid_t uid,
+                                           const char *group, uint64_t now);
 
 #endif

@@ -90,7 +90,7 @@ struct sched_member_verdict {
     bool named : 1;      /* the caller was told, or is to be */
 };
 
-/* The newest target, and those before it: send.c. */
+/* The newest target, and those before it: plan.c. */
 struct sched_member_sent {
     struct lockd_list unsent; /* on sched->unsent: the caller has not taken a target */
     uint32_t seq, first_seq;
@@ -147,7 +147,7 @@ struct sched_member_shortage {
     uint64_t had;               /* the most that it had in this turn */
 };
 
-/* All its memory is to go out: evict.c. */
+/* All its memory is to go out: stop.c. */
 struct sched_member_eviction {
     bool asked;           /* ... when it has run for long enough, or at `until` */
     bool wanted;          /* ... now */
@@ -412,7 +412,7 @@ struct sched_device_cleared {
     uint64_t at;
 };
 
-/* The figures that all its members were told last: send.c. */
+/* The figures that all its members were told last: plan.c. */
 struct sched_device_told {
     uint64_t at;
     uint64_t idle, capacity, shortfall;

@@ -8,7 +8,7 @@
 #include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"
-#include "lockd/sched/evict.h"
+#include "lockd/sched/stop.h"
 #include "lockd/sched/gang.h"
 #include "lockd/sched/group.h"
 #include "lockd/sched/host.h"
@@ -18,7 +18,6 @@
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/queue.h"
-#include "lockd/sched/send.h"
 #include "lockd/sched/together.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  */
 #include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
-#include "lockd/sched/evict.h"
+#include "lockd/sched/stop.h"
 #include "lockd/sched/gang.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/measure.h"

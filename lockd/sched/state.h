@@ -19,13 +19,12 @@
  *   lease.c       parties of one gang: their turns begin and end together
  *   gang.c        clients that run together or not at all
  *   group.c       ... those of one name, as long as the whole fits on its devices
- *   stop.c        holders that stop for reasons of their own, or were asked to and have not
+ *   stop.c        holders that stop for reasons of their own, or were asked to and have not;
+ *                 all memory of a client is to go out
  *   turns.c       the turns on a device
  *   budget.c      how many bytes of it each member may hold
- *   evict.c       all memory of a client is to go out
- *   send.c        targets
  *   host.c        host memory
- *   plan.c        the order in which all of it is decided anew after an event
+ *   plan.c        the order in which all of it is decided anew after an event; targets
  *   settings.c, scheduler.c, info.c: events, and the state as people see it (scheduler.h)
  *
  * A *member* is a client on a device: it has memory and gets targets. A *party* is a gang on a
@@ -131,7 +130,7 @@ struct sched_device {
     uint32_t member_count, party_count;
     uint64_t clock; /* a counter, for the order of events */
     /* The latest time to look again: at the whole device; at its holders, and at programs that
-     * were asked to stop (stop.c); at programs whose memory is to leave (evict.c). */
+     * were asked to stop (stop.c); at programs whose memory is to leave (stop.c). */
     uint64_t deadline, grace_at, stop_at, evict_at;
     struct sched_device_identity identity;
     struct sched_device_agenda agenda;

@@ -15,7 +15,7 @@
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/closer.h"
-#include "lockd/server/ending.h"
+#include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
 #include "lockd/server/successor.h"
 #include "lockd/server/users.h"

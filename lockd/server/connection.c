@@ -15,7 +15,6 @@
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/control.h"
-#include "lockd/server/ending.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/hostwatch.h"
 #include "lockd/server/mover.h"
@@ -27,10 +26,9 @@
 #include "lockd/server/share.h"
 #include "lockd/server/status.h"
 #include "lockd/server/successor.h"
-#include "lockd/server/targets.h"
 #include "lockd/server/trace.h"
 #include "lockd/server/users.h"
-#include "lockd/server/wish.h"
+#include "lockd/server/pause.h"
 
 #include <errno.h>
 #include <stdarg.h>

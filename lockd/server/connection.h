@@ -16,7 +16,6 @@
 #include "lockd/server/relations.h"
 #include "lockd/server/share.h"
 #include "lockd/server/trace.h"
-#include "lockd/server/wish.h"
 #include "lockd/programs/track.h"
 
 #include <stdbool.h>
@@ -60,7 +59,7 @@ struct lockd_connection {
     uint64_t id;
     int fd;
     struct lockd_peer peer;
-    bool dead; /* ending.h */
+    bool dead; /* lockd_connection_kill() */
     struct lockd_hello hello;
     struct lockd_rate rate;
     struct lockd_silence silence;

@@ -10,16 +10,60 @@
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
+#include "lockd/server/closer.h"
+#include "lockd/server/handover.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/pause.h"
-#include "lockd/server/reload.h"
+#include "lockd/server/quota.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
+#include "lockd/start/inherited.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* --- another configuration --- */
+
+static void apply_config(struct lockd_server *server, const struct lockd_config *config)
+{
+    const bool handed_over = server->config.hands_over;
+    const struct lockd_lines classes = server->config.classes;
+
+    server->config = *config;
+    lockd_log_open(lockd_config_log_level(config));
+    lockd_handover_changed(server, handed_over);
+    sched_set(server->scheduler, &config->settings, lockd_now());
+    lockd_quota_changed(server);
+    lockd_each (struct lockd_connection, each, &server->connections.all, link) {
+        /* else a program that was asked for a descriptor may be about to send it */
+        if (each->client != NULL && handed_over != server->config.hands_over)
+            lockd_closer_allow(each, server->config.hands_over || each->asked);
+        lockd_wish_reconsider(each, &classes);
+    }
+}
+
+int lockd_reload_config(struct lockd_server *server, struct gs_err *err)
+{
+    struct lockd_config config = server->config;
+    int code;
+
+    if (server->reload.read == NULL)
+        return gs_err_set(err, -EOPNOTSUPP, "this daemon has no configuration file");
+    lockd_notify("RELOADING=1");
+    code = server->reload.read(server->reload.context, &config, err);
+    if (code == 0) {
+        apply_config(server, &config);
+        lockd_log(LOCKD_LOG_INFO, "the configuration was read again");
+    } else {
+        lockd_log(LOCKD_LOG_ERROR, "the configuration was not changed: %s", err->text);
+    }
+    lockd_notify("READY=1");
+    return code;
+}
+
+/* --- operations --- */
 
 static const char *operation_name(uint32_t op)
 {
@@ -175,7 +219,7 @@ static int change_setting(struct lockd_connection *connection,
     *(uint64_t *)lockd_setting_place(setting, &config.set) = value;
     code = lockd_config_finish(&config, err);
     if (code == 0)
-        lockd_reload_apply(connection->server, &config);
+        apply_config(connection->server, &config);
     return code;
 }
 

@@ -5,10 +5,14 @@
 #ifndef GS_LOCKD_SERVER_CONTROL_H
 #define GS_LOCKD_SERVER_CONTROL_H
 
+#include "common/err.h"
+
 #include <stdint.h>
 
 struct gs_wire_control;
+struct lockd_config;
 struct lockd_connection;
+struct lockd_server;
 struct lockd_values;
 
 /* The settings of one program: the rows of settings.def whose scope is PROGRAM; the others are 0. */
@@ -22,5 +26,18 @@ void lockd_control_operate(struct lockd_connection *connection,
  * -EPERM. */
 int lockd_control_find(const struct lockd_connection *connection, int32_t pid,
                        struct lockd_connection **program);
+
+/* Reads the configuration again, for SIGHUP and `gpusharectl reload`. config: in: the present,
+ * out: the new configuration. 0, or -errno with config untouched. */
+typedef int lockd_reload(void *context, struct lockd_config *config, struct gs_err *err);
+
+/* How this daemon reads its configuration. */
+struct lockd_reloading {
+    lockd_reload *read; /* NULL: it has none */
+    void *context;
+};
+
+/* Reads the configuration again and applies it. 0, or -errno and nothing has changed. */
+int lockd_reload_config(struct lockd_server *server, struct gs_err *err);
 
 #endif

@@ -13,10 +13,14 @@
 #include "common/packet.h"
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
+#include "lockd/protocol/wire_check.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/outbox.h"
+#include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
+#include "lockd/server/trace.h"
 #include "lockd/server/users.h"
+#include "lockd/start/lines.h"
 
 #include <string.h>
 
@@ -186,8 +190,9 @@ static void release_room(struct lockd_server *server, const uint8_t *uuid, uint6
     close_lot(&lot);
 }
 
-void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_target *target,
-                         uint64_t rise)
+/* Sends a target, with as much of the kept memory as fits into the rise of its budget. */
+static void send_target(struct lockd_connection *connection, struct gs_wire_target *target,
+                        uint64_t rise)
 {
     struct lockd_server *server = connection->server;
     struct gs_descriptors with = {.count = 0};
@@ -267,4 +272,29 @@ void lockd_handover_changed(struct lockd_server *server, bool before)
                   "be checkpointed until it has left the device or they end");
     else if (!before && server->config.hands_over)
         lockd_log(LOCKD_LOG_INFO, "memory is handed over from now on");
+}
+
+/* --- all targets --- */
+
+/* Fills in the part of a target that does not come from the scheduler but from the
+ * configuration. */
+static void set_overcommit(const struct lockd_connection *connection,
+                           struct gs_wire_target *target)
+{
+    target->overcommit = lockd_overcommits_of(&connection->server->config, connection->peer.uid,
+                                              connection->peer.identity.units);
+}
+
+void lockd_targets_send(struct lockd_server *server)
+{
+    struct sched_send send;
+
+    while (sched_next_send(server->scheduler, &send)) {
+        lockd_wire_header(&send.target.header, GS_WIRE_TARGET);
+        set_overcommit(send.owner, &send.target);
+        lockd_trace_target(send.owner, &send.target);
+        send_target(send.owner, &send.target, send.rise);
+    }
+    lockd_remarks_apart(server);
+    lockd_remarks_programs(server);
 }

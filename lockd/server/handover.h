@@ -50,10 +50,6 @@ struct lockd_handovers {
 void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_state *state,
                           struct gs_descriptors *descriptors);
 
-/* Sends a target, with as much of the kept memory as fits into the rise of its budget. */
-void lockd_handover_send(struct lockd_connection *connection, struct gs_wire_target *target,
-                         uint64_t rise);
-
 /* Passes contents that programs may have in common, or the word that they were taken, on to all
  * programs of the sender's identity. Nothing of it is kept. The caller closes the descriptors. */
 void lockd_handover_copy(struct lockd_connection *connection, const struct gs_wire_copy *copy,
@@ -68,5 +64,9 @@ void lockd_handover_deinit(struct lockd_server *server);
 /* A configuration was read again: logs whether memory is handed over now. Memory that programs
  * already have stays with them until their next turns. */
 void lockd_handover_changed(struct lockd_server *server, bool before);
+
+/* Sends all targets that the scheduler has issued. To be called after each event that was passed
+ * to the scheduler (lockd/sched/scheduler.h). */
+void lockd_targets_send(struct lockd_server *server);
 
 #endif

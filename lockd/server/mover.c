@@ -10,7 +10,6 @@
 #include "lockd/move/move.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/control.h"
-#include "lockd/server/ending.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/pause.h"
 #include "lockd/server/quota.h"

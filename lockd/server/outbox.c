@@ -10,14 +10,15 @@
 #include "lockd/server/outbox.h"
 
 #include "common/packet.h"
+#include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/closer.h"
-#include "lockd/server/ending.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -203,4 +204,28 @@ void lockd_outbox_deinit(struct lockd_connection *connection)
 {
     connection->user->queued -= connection->out.size;
     drop_queue(&connection->out);
+}
+
+/* --- connections that are to end --- */
+
+void lockd_connection_kill(struct lockd_connection *connection, const char *format, ...)
+{
+    char why[256] = "";
+    va_list ap;
+
+    if (connection->dead)
+        return;
+    connection->dead = true;
+    lockd_list_remove(&connection->link);
+    lockd_list_append(&connection->server->connections.dead, &connection->link);
+    if (format == NULL)
+        return;
+    va_start(ap, format);
+    vsnprintf(why, sizeof why, format, ap);
+    va_end(ap);
+    lockd_user_say(connection->user, LOCKD_LOG_WARNING,
+                   "process %d (%s) of user %u: connection closed: %s",
+                   (int)connection->peer.pid,
+                   connection->hello.name[0] != '\0' ? connection->hello.name : "no name yet",
+                   (unsigned)connection->peer.uid, why);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * outbox.h: messages to a connection.
+ * outbox.h: messages to a connection, and its end.
  */
 #ifndef GS_LOCKD_SERVER_OUTBOX_H
 #define GS_LOCKD_SERVER_OUTBOX_H
@@ -35,5 +35,10 @@ void lockd_outbox_drain(struct lockd_connection *connection);
 /* Tells epoll the events to wait for. */
 void lockd_outbox_watch(struct lockd_connection *connection);
 void lockd_outbox_deinit(struct lockd_connection *connection);
+
+/* Marks the connection as dead; server.c frees it after the present events. format: the reason,
+ * for the log; NULL: an ordinary end. */
+void lockd_connection_kill(struct lockd_connection *connection, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -10,7 +10,7 @@
 #include "lockd/base/log.h"
 #include "lockd/programs/trial.h"
 #include "lockd/move/move.h"
-#include "lockd/server/ending.h"
+#include "lockd/server/outbox.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
 

@@ -8,7 +8,7 @@
 #define GS_LOCKD_SERVER_SERVER_H
 
 #include "common/err.h"
-#include "lockd/programs/account.h"
+#include "lockd/programs/track.h"
 #include "lockd/base/list.h"
 #include "lockd/move/move.h"
 #include "lockd/sched/scheduler.h"
@@ -20,7 +20,7 @@
 #include "lockd/server/hostwatch.h"
 #include "lockd/server/quota.h"
 #include "lockd/server/relations.h"
-#include "lockd/server/reload.h"
+#include "lockd/server/control.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/share.h"
 #include "lockd/server/successor.h"

@@ -11,7 +11,6 @@
 
 #include "lockd/base/clock.h"
 #include "lockd/protocol/wire_check.h"
-#include "lockd/server/ending.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"

@@ -10,9 +10,9 @@
  */
 #include "lockd/base/log.h"
 #include "lockd/base/clock.h"
-#include "lockd/server/ending.h"
+#include "lockd/server/outbox.h"
 #include "lockd/server/server.h"
-#include "lockd/server/targets.h"
+#include "lockd/server/handover.h"
 #include "lockd/server/users.h"
 
 #include <fcntl.h>
