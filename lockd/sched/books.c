@@ -351,10 +351,17 @@ void sched_books_forget(struct sched_member *member)
     member->books.victim_of = NULL;
 }
 
-bool sched_party_works(const struct sched_party *party)
+static uint32_t facts_of(const struct sched_member *member)
 {
-    lockd_each (struct sched_member, member, &party->members, of_party) {
-        if ((member->report.flags & GS_STATE_WANT) != 0)
+    return member->report.flags | (lockd_list_empty(&member->books.hungry) ? 0 : SCHED_HUNGRY) |
+           (member->report.demand > member->sent.budget ? SCHED_GROWN : 0) |
+           (member->sent.ended ? SCHED_SILENT : 0) | (member->beyond ? SCHED_BEYOND : 0);
+}
+
+bool sched_party_has(const struct sched_party *party, uint32_t facts)
+{
+    lockd_each (const struct sched_member, member, &party->members, of_party) {
+        if ((facts_of(member) & facts) != 0)
             return true;
     }
     return false;
@@ -363,7 +370,8 @@ bool sched_party_works(const struct sched_party *party)
 void sched_books_ran(struct sched_party *party, uint64_t now)
 {
     const uint64_t ns = sched_less(now, party->time.counted_at);
-    const bool keeps = party->turn.held && party->gang->runs && !sched_party_works(party);
+    const bool keeps =
+        party->turn.held && party->gang->runs && !sched_party_has(party, GS_STATE_WANT);
 
     party->time.counted_at = now;
     if (ns == 0 || (party->books.running_members == 0 && !keeps))

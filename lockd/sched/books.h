@@ -12,8 +12,15 @@ bool sched_member_stuck(const struct sched_member *member, uint64_t now);
 bool sched_member_clings(const struct sched_member *member, uint64_t now);
 /* The member has not read its newest targets for some time, so it takes no memory either. */
 bool sched_member_silent(const struct sched_member *member, uint64_t now);
-/* Has it something to run on this very device? */
-bool sched_party_works(const struct sched_party *party);
+/* Facts about a member: the flags GS_STATE_* of its last report, and these. */
+enum sched_fact {
+    SCHED_HUNGRY = 1 << 24, /* its turn has come, its budget has not */
+    SCHED_GROWN = 1 << 25,  /* it needs more than it was given */
+    SCHED_SILENT = 1 << 26, /* it did not read its budgets, which have ended */
+    SCHED_BEYOND = 1 << 27, /* it was told to put memory beyond the card */
+};
+/* Is one of these facts true of any member of the party? */
+bool sched_party_has(const struct sched_party *party, uint32_t facts);
 /* To be called after every change to what a member reported, was told or was given. */
 void sched_books_member(struct sched_member *member, uint64_t now);
 /* ... to a party; books of its members too. */

@@ -22,14 +22,12 @@ static uint32_t find_weight(const struct sched_gang *gang, uint32_t enough)
 {
     uint32_t weight = 1;
 
-    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
-        lockd_each (struct sched_member, member, &party->members, of_party) {
-            const struct sched_client *client = member->client;
+    sched_each_of_gang (member, gang) {
+        const struct sched_client *client = member->client;
 
-            weight = client->weight > weight ? client->weight : weight;
-            if (weight >= enough)
-                return weight;
-        }
+        weight = client->weight > weight ? client->weight : weight;
+        if (weight >= enough)
+            return weight;
     }
     return weight;
 }
@@ -59,12 +57,13 @@ void sched_gang_reweigh(struct sched_gang *gang)
 
 /* --- its clients and parties --- */
 
-static struct sched_gang *gang_new(void)
+static struct sched_gang *gang_new(struct sched *sched)
 {
     struct sched_gang *gang = calloc(1, sizeof *gang);
 
     if (gang == NULL)
         return NULL;
+    gang->sched = sched;
     lockd_list_init(&gang->parties);
     return gang;
 }
@@ -87,7 +86,7 @@ static bool gang_exit(struct sched_client *client)
         return true;
     if (gang->group != NULL)
         gang->group->gang = NULL;
-    sched_lease_give_way(gang, client->sched, false);
+    sched_lease_give_way(gang, false);
     sched_together_formed(gang);
     free(gang);
     return false;
@@ -103,7 +102,7 @@ static struct sched_gang *gang_of(struct sched_client *client)
     if (group != NULL && !group->apart)
         gang = group->gang;
     if (gang == NULL)
-        gang = gang_new();
+        gang = gang_new(client->sched);
     if (gang == NULL)
         return NULL;
     if (group != NULL && !group->apart) {
@@ -301,7 +300,7 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
     bool left;
 
     if (made)
-        to = gang_new();
+        to = gang_new(client->sched);
     if (to == NULL)
         return;
     if (!make_parties(client, to)) {
@@ -309,8 +308,8 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
             free(to);
         return;
     }
-    sched_lease_give_way(from, client->sched, false);
-    sched_lease_give_way(to, client->sched, false);
+    sched_lease_give_way(from, false);
+    sched_lease_give_way(to, false);
     to->out = made ? from->out : to->out && from->out;
     lockd_each (struct sched_member, member, &client->members, of_client)
         move_member(member, to, now);
@@ -319,6 +318,6 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
     sched_gang_reweigh(to);
     if (left)
         sched_gang_reweigh(from);
-    sched_together_came(to, client->sched, now);
+    sched_together_came(to, now);
     sched_agenda_settle_gang(to);
 }

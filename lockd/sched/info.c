@@ -33,29 +33,15 @@ bool sched_next_remark(struct sched *sched, struct sched_remark *remark)
     return false;
 }
 
-bool sched_client_paused(const struct sched_client *client)
+struct sched_client_info sched_client_info(const struct sched_client *client)
 {
-    return client->paused;
-}
-
-uint32_t sched_client_weight(const struct sched_client *client)
-{
-    return client->weight;
-}
-
-enum gs_wire_class sched_client_class(const struct sched_client *client)
-{
-    return client->class;
-}
-
-int32_t sched_client_priority(const struct sched_client *client)
-{
-    return client->priority;
-}
-
-bool sched_client_unused(const struct sched_client *client)
-{
-    return client->member_count == 0;
+    return (struct sched_client_info){
+        .paused = client->paused,
+        .unused = client->member_count == 0,
+        .weight = client->weight,
+        .priority = client->priority,
+        .class = client->class,
+    };
 }
 
 uint64_t sched_client_resident(const struct sched_client *client, const uint8_t *uuid)

@@ -60,7 +60,7 @@ static void begin_party(struct sched_party *party, uint64_t length, uint64_t now
     party->time.counted_at = now;
     /* a party that only keeps its place for the others of the gang has begun */
     party->turn.started =
-        party->books.running_members != 0 || !sched_party_works(party) ? now : 0;
+        party->books.running_members != 0 || !sched_party_has(party, GS_STATE_WANT) ? now : 0;
     party->turn.until = LOCKD_NEVER;
     party->turn.length = 0;
     if (party->device->turns.leases) {
@@ -91,13 +91,11 @@ void sched_lease_look_complete(struct sched_gang *gang, uint64_t now)
 {
     if (!gang->runs || gang->complete != 0 || gang->wanting == 0)
         return;
-    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
-        lockd_each (struct sched_member, member, &party->members, of_party) {
-            const uint32_t flags = member->report.flags;
+    sched_each_of_gang (member, gang) {
+        const uint32_t flags = member->report.flags;
 
-            if ((flags & GS_STATE_WANT) != 0 && (flags & GS_STATE_RUNNING) == 0)
-                return;
-        }
+        if ((flags & GS_STATE_WANT) != 0 && (flags & GS_STATE_RUNNING) == 0)
+            return;
     }
     sched_lease_set_complete(gang, now);
 }
@@ -111,8 +109,7 @@ void sched_lease_begin(struct sched_gang *gang, uint64_t now)
     sched_together_forget(gang);
     gang->runs = true;
     gang->out = false;
-    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
-                         false);
+    sched_lease_give_way(gang, false);
     lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         if (!party->turn.begun)
             begin_party(party, length, now);
@@ -144,9 +141,9 @@ static void keep_places(struct sched_gang *gang, uint64_t now)
         party->turn.until = until;
 }
 
-void sched_lease_give_way(struct sched_gang *gang, struct sched *sched, bool gives)
+void sched_lease_give_way(struct sched_gang *gang, bool gives)
 {
-    sched->giving_way += (uint32_t)gives - (uint32_t)gang->gives_way;
+    gang->sched->giving_way += (uint32_t)gives - (uint32_t)gang->gives_way;
     gang->gives_way = gives;
 }
 
@@ -154,15 +151,13 @@ void sched_lease_give_way(struct sched_gang *gang, struct sched *sched, bool giv
  * others where it has a place. */
 static void give_up_gang(struct sched_gang *gang, uint64_t now)
 {
-    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
-                         true);
+    sched_lease_give_way(gang, true);
     gang->retry_at = now + RETRY * patience_of(gang);
 }
 
 static void retry_gang(struct sched_gang *gang)
 {
-    sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
-                         false);
+    sched_lease_give_way(gang, false);
     sched_agenda_settle_gang(gang);
 }
 
@@ -289,8 +284,7 @@ void sched_lease_end(struct sched_gang *gang, uint64_t now)
 void sched_lease_requeue_gang(struct sched_gang *gang, uint64_t now)
 {
     if (gang->gives_way) {
-        sched_lease_give_way(gang, sched_party_of(gang->parties.next, of_gang)->device->sched,
-                             false);
+        sched_lease_give_way(gang, false);
         sched_agenda_settle_gang(gang);
     }
     sched_queue_renew_gang(gang, now);

@@ -19,7 +19,7 @@ void sched_lease_set_complete(struct sched_gang *gang, uint64_t now);
 /* Ends the turn of all of them. */
 void sched_lease_end(struct sched_gang *gang, uint64_t now);
 /* The gang gives way to all others from now on, or no more. */
-void sched_lease_give_way(struct sched_gang *gang, struct sched *sched, bool gives);
+void sched_lease_give_way(struct sched_gang *gang, bool gives);
 /* The priority or weight of the gang has changed, and with it its places in queues; it may be
  * served now if it gives way. */
 void sched_lease_requeue_gang(struct sched_gang *gang, uint64_t now);

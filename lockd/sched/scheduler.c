@@ -319,7 +319,7 @@ int sched_state(struct sched *sched, struct sched_client *client,
             return -ENOMEM;
         }
         member_report(member, state, now_ns);
-        sched_together_came(member->party->gang, sched, now_ns);
+        sched_together_came(member->party->gang, now_ns);
         gang_grown(member->party, now_ns);
         if (member->party->gang->client_count > 1)
             sched_lease_requeue_gang(member->party->gang, now_ns);
@@ -409,7 +409,7 @@ void sched_rank(struct sched *sched, struct sched_client *client, uint32_t ranks
         return;
     client->ranks = ranks;
     if (client->gang != NULL)
-        sched_together_came(client->gang, sched, now_ns);
+        sched_together_came(client->gang, now_ns);
     sched_plan_pending(sched, now_ns);
 }
 

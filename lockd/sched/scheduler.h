@@ -167,11 +167,14 @@ uint64_t sched_settings_quantum_min(const struct sched_settings *settings);
 uint64_t sched_settings_quantum_max(const struct sched_settings *settings);
 uint32_t sched_settings_share(const struct sched_settings *settings);
 uint32_t sched_settings_floor(const struct sched_settings *settings);
-bool sched_client_paused(const struct sched_client *client);
-uint32_t sched_client_weight(const struct sched_client *client);
-enum gs_wire_class sched_client_class(const struct sched_client *client);
-int32_t sched_client_priority(const struct sched_client *client);
-bool sched_client_unused(const struct sched_client *client); /* it has not named a device */
+/* Settings of a client. */
+struct sched_client_info {
+    bool paused, unused; /* unused: it has not named a device */
+    uint32_t weight;
+    int32_t priority;
+    enum gs_wire_class class;
+};
+struct sched_client_info sched_client_info(const struct sched_client *client);
 /* Bytes that the client has on that device, as far as it is believed, and bytes that it needs
  * there; 0: it has not named the device. */
 uint64_t sched_client_resident(const struct sched_client *client, const uint8_t *uuid);

@@ -87,6 +87,7 @@ struct sched_party {
 
 /* Programs that run at the same time or not at all. */
 struct sched_gang {
+    struct sched *sched;
     struct lockd_list parties;
     struct sched_group *group; /* whose clients these are, all of them; NULL: one client */
     uint32_t party_count, held_count, client_count;
@@ -298,6 +299,10 @@ static inline bool sched_gang_is_split(const struct sched_gang *gang)
 {
     return gang->client_count > 1 && gang->computing != 0 && gang->idling != 0;
 }
+
+#define sched_each_of_gang(member, gang)                                                       \
+    lockd_each (const struct sched_party, member##_party, &(gang)->parties, of_gang)           \
+        lockd_each (struct sched_member, member, &member##_party->members, of_party)
 
 /* The class of any program of the gang; background if all have that class. */
 static inline enum gs_wire_class sched_gang_class(const struct sched_gang *gang)

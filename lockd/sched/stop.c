@@ -18,34 +18,6 @@
  * but in every SKIPPED_ROUND-th turn as much as any other, since it may be slow to begin. */
 #define SKIPPED_ROUND 8
 
-static bool needs_more(const struct sched_party *party)
-{
-    bool more = false;
-
-    lockd_each (const struct sched_member, member, &party->members, of_party) {
-        more = more || member->report.demand > member->sent.budget;
-    }
-    return more;
-}
-
-static bool is_silent(const struct sched_party *party)
-{
-    bool silent = false;
-
-    lockd_each (struct sched_member, member, &party->members, of_party)
-        silent = silent || member->sent.ended;
-    return silent;
-}
-
-static bool lacks_memory(const struct sched_party *party)
-{
-    lockd_each (const struct sched_member, member, &party->members, of_party) {
-        if (!lockd_list_empty(&member->books.hungry))
-            return true;
-    }
-    return false;
-}
-
 /* Programs of the gang that run may be in a collective, which ends once the programs that lack
  * memory, or a place, have come to run. */
 static bool is_blocked(const struct sched_gang *gang)
@@ -56,7 +28,7 @@ static bool is_blocked(const struct sched_gang *gang)
         return false;
     lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
         runs = runs || party->books.running_members != 0;
-        lacks = lacks || lacks_memory(party);
+        lacks = lacks || sched_party_has(party, SCHED_HUNGRY);
     }
     return runs && lacks;
 }
@@ -65,7 +37,8 @@ static bool is_blocked(const struct sched_gang *gang)
  * come at once. */
 static int overflow_rank(const struct sched_party *party)
 {
-    const bool more = needs_more(party), silent = is_silent(party);
+    const bool more = sched_party_has(party, SCHED_GROWN),
+               silent = sched_party_has(party, SCHED_SILENT);
 
     if (party->books.need == 0)
         return -1;
@@ -102,7 +75,7 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
         }
         if (victim == NULL)
             return;
-        sched_together_outgrew(victim->gang, device->sched, now);
+        sched_together_outgrew(victim->gang, now);
         if (!sched_together_stop(victim->gang, device, now))
             return;
         sched_lease_end(victim->gang, now);
@@ -118,7 +91,7 @@ static bool is_knotted(const struct sched_party *party)
     const struct sched_device *device = party->device;
     bool knotted = false;
 
-    if (!lacks_memory(party) || !is_blocked(party->gang))
+    if (!sched_party_has(party, SCHED_HUNGRY) || !is_blocked(party->gang))
         return false;
     lockd_each (const struct sched_party, other, &device->parties, of_device) {
         if (other->gang == party->gang || other->gang->client_count < 2 ||
@@ -129,15 +102,6 @@ static bool is_knotted(const struct sched_party *party)
         knotted = knotted || other->turn.held || other->books.counted_stuck;
     }
     return knotted;
-}
-
-static bool has_beyond(const struct sched_party *party)
-{
-    lockd_each (const struct sched_member, member, &party->members, of_party) {
-        if (member->beyond)
-            return true;
-    }
-    return false;
 }
 
 /* The party can neither stop nor get memory: the rest of its memory is to lie beyond the card.
@@ -188,8 +152,8 @@ void sched_stop_knots(struct sched_device *device, uint64_t now)
             send_beyond(party, now);
         else
             party->turn.knotted = 0;
-        device->turns.knots += knotted || has_beyond(party);
-        if (!knotted && has_beyond(party))
+        device->turns.knots += knotted || sched_party_has(party, SCHED_BEYOND);
+        if (!knotted && sched_party_has(party, SCHED_BEYOND))
             fetch_beyond(party, now);
     }
 }
@@ -202,14 +166,10 @@ static uint64_t patience_ends(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
     uint64_t progress = party->turn.progress;
-    bool lacks = false;
 
-    lockd_each (const struct sched_member, member, &party->members, of_party) {
-        lacks = lacks || (member->report.flags & GS_STATE_SHORT) != 0;
-        if (!lockd_list_empty(&member->books.hungry))
-            progress = sched_max(progress, device->books.progress);
-    }
-    if (lacks && party->books.demand > device->space.capacity)
+    if (sched_party_has(party, SCHED_HUNGRY))
+        progress = sched_max(progress, device->books.progress);
+    if (sched_party_has(party, GS_STATE_SHORT) && party->books.demand > device->space.capacity)
         return progress + GRACE_SHORT;
     if (party->turn.skipped % SKIPPED_ROUND != 0)
         return progress + sched_clamp(COMING * sched_device_switch(device), GRACE_SHORT, GRACE);
@@ -280,9 +240,9 @@ void sched_stop_idle(struct sched_device *device, uint64_t now)
             continue;
         if (!sched_gang_wants(gang))
             sched_lease_end(party->gang, now);
-        else if (gang->runs &&
-                 ((party->books.running_members == 0 && sched_party_works(party)) ||
-                  (party->books.running_members != 0 && gang->complete == 0)))
+        else if (gang->runs && ((party->books.running_members == 0 &&
+                                 sched_party_has(party, GS_STATE_WANT)) ||
+                                (party->books.running_members != 0 && gang->complete == 0)))
             stop_waiting(party, now);
     }
 }

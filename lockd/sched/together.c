@@ -24,6 +24,7 @@
  */
 #include "lockd/sched/together.h"
 
+#include "lockd/sched/books.h"
 #include "lockd/sched/device.h"
 
 #include <stdlib.h>
@@ -39,10 +40,8 @@
 
 static void touch_gang(struct sched_gang *gang)
 {
-    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
-        lockd_each (struct sched_member, member, &party->members, of_party)
-            sched_agenda_touch(member);
-    }
+    sched_each_of_gang (member, gang)
+        sched_agenda_touch(member);
 }
 
 static bool has_stopped(const struct sched_member *member)
@@ -56,13 +55,11 @@ static bool has_stopped(const struct sched_member *member)
 static void count_members(const struct sched_gang *gang, uint32_t *running, uint32_t *stopped)
 {
     *running = *stopped = 0;
-    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
-        lockd_each (const struct sched_member, member, &party->members, of_party) {
-            if (!has_stopped(member))
-                ++*running;
-            else if ((member->report.flags & GS_STATE_WANT) != 0)
-                ++*stopped;
-        }
+    sched_each_of_gang (member, gang) {
+        if (!has_stopped(member))
+            ++*running;
+        else if ((member->report.flags & GS_STATE_WANT) != 0)
+            ++*stopped;
     }
 }
 
@@ -156,18 +153,16 @@ static uint32_t count_ranks(const struct sched_gang *gang)
 {
     uint32_t ranks = 0;
 
-    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
-        lockd_each (struct sched_member, member, &party->members, of_party) {
-            const struct sched_client *client = member->client;
+    sched_each_of_gang (member, gang) {
+        const struct sched_client *client = member->client;
 
-            ranks = client->ranks > ranks ? client->ranks : ranks;
-        }
+        ranks = client->ranks > ranks ? client->ranks : ranks;
     }
     return ranks;
 }
 
 /* Without memory it counts as formed. */
-static void begin_forming(struct sched_gang *gang, struct sched *sched, uint64_t now)
+void sched_together_outgrew(struct sched_gang *gang, uint64_t now)
 {
     const uint32_t ranks = count_ranks(gang);
 
@@ -179,7 +174,7 @@ static void begin_forming(struct sched_gang *gang, struct sched *sched, uint64_t
             return;
         gang->forming->gang = gang;
         gang->forming->came_at = gang->forming->counted_at = now;
-        lockd_list_append(&sched->forming.gangs, &gang->forming->link);
+        lockd_list_append(&gang->sched->forming.gangs, &gang->forming->link);
     }
     gang->forming->ranks = ranks > 1 ? ranks : 0;
     gang->forming->left = FORMING_NS;
@@ -194,9 +189,9 @@ void sched_together_formed(struct sched_gang *gang)
     gang->forming = NULL;
 }
 
-void sched_together_came(struct sched_gang *gang, struct sched *sched, uint64_t now)
+void sched_together_came(struct sched_gang *gang, uint64_t now)
 {
-    begin_forming(gang, sched, now);
+    sched_together_outgrew(gang, now);
     if (gang->forming != NULL)
         gang->forming->came_at = now;
 }
@@ -205,11 +200,6 @@ void sched_together_grew(struct sched_gang *gang)
 {
     if (gang->forming != NULL)
         gang->forming->left = FORMING_NS;
-}
-
-void sched_together_outgrew(struct sched_gang *gang, struct sched *sched, uint64_t now)
-{
-    begin_forming(gang, sched, now);
 }
 
 static bool is_missing_ranks(const struct sched_gang *gang, uint64_t now)
@@ -297,22 +287,22 @@ static uint64_t last_of_user(const struct sched_forming *forming, uint32_t user)
     return 0;
 }
 
-static void begin_turn(struct sched_gang *gang, struct sched *sched, uint64_t now)
+static void begin_turn(struct sched_gang *gang, uint64_t now)
 {
     gang->forming->turn = true;
     gang->forming->begun = now;
     gang->forming->until = LOCKD_NEVER;
-    *had_by(&sched->forming, user_of(gang)) = now;
+    *had_by(&gang->sched->forming, user_of(gang)) = now;
 }
 
-static void end_turn(struct sched_gang *gang, struct sched *sched, uint64_t now)
+static void end_turn(struct sched_gang *gang, uint64_t now)
 {
     if (!gang->forming->turn)
         return;
     gang->forming->turn = gang->forming->over = false;
     gang->forming->had_at = now;
     if (gang->party_count != 0)
-        *had_by(&sched->forming, user_of(gang)) = now;
+        *had_by(&gang->sched->forming, user_of(gang)) = now;
 }
 
 /* --- the turns --- */
@@ -326,25 +316,18 @@ static void set_waits(struct sched_gang *gang, bool waits, bool awaited)
     sched_agenda_settle_gang(gang);
 }
 
-static bool needs_memory(const struct sched_gang *gang)
-{
-    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
-        lockd_each (struct sched_member, member, &party->members, of_party) {
-            if (!lockd_list_empty(&member->books.hungry))
-                return true;
-        }
-    }
-    return false;
-}
-
 /* Do all of it run that want to, with all of their memory? */
 static bool runs_whole(const struct sched_gang *gang)
 {
-    return gang->runs && gang->complete != 0 && gang->closing.by == NULL && !needs_memory(gang);
+    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
+        if (sched_party_has(party, SCHED_HUNGRY))
+            return false;
+    }
+    return gang->runs && gang->complete != 0 && gang->closing.by == NULL;
 }
 
 /* Its time without changes runs while all of it run. */
-static void count_forming(struct sched_gang *gang, struct sched *sched, uint64_t now)
+static void count_forming(struct sched_gang *gang, uint64_t now)
 {
     struct sched_gang_forming *forming = gang->forming;
 
@@ -353,7 +336,7 @@ static void count_forming(struct sched_gang *gang, struct sched *sched, uint64_t
     forming->counted_at = now;
     if (forming->left != 0 || is_missing_ranks(gang, now))
         return;
-    end_turn(gang, sched, now);
+    end_turn(gang, now);
     set_waits(gang, false, false);
     sched_together_formed(gang);
 }
@@ -361,20 +344,19 @@ static void count_forming(struct sched_gang *gang, struct sched *sched, uint64_t
 /* A gang that runs has the turn, however it came to run: a new daemon finds it so. A gang that
  * is stuck has it first, since it holds memory that it leaves only once all of it have run;
  * after a turn in vain it waits like others. */
-static void look_at_turn(struct sched_gang *gang, struct sched *sched, bool settling,
-                         uint64_t now)
+static void look_at_turn(struct sched_gang *gang, bool settling, uint64_t now)
 {
     struct sched_gang_forming *forming = gang->forming;
     const bool has = has_or_computes(gang, false);
 
     if (!forming->turn && (!forming->waits || settling) && has_or_computes(gang, true))
-        begin_turn(gang, sched, now);
+        begin_turn(gang, now);
     if (!forming->turn)
         return;
     if (forming->until == LOCKD_NEVER && gang->runs && gang->complete != 0)
         forming->until = now + FORMING_NS;
     if (!has && (!is_in_the_running(gang) || forming->over))
-        end_turn(gang, sched, now);
+        end_turn(gang, now);
     else if (forming->awaited && !forming->over &&
              now >= sched_min(forming->until, forming->begun + ENTRY_NS)) {
         forming->over = true;
@@ -447,14 +429,14 @@ static void give_turns(struct sched *sched, bool settling, uint64_t now)
     struct sched_gang *next = find_next(sched);
 
     if (next != NULL && !settling && !is_kept_off(next, sched))
-        begin_turn(next, sched, now);
+        begin_turn(next, now);
     lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
         struct sched_gang *gang = forming->gang;
         const bool kept = is_kept_off(gang, sched) ||
                           (next != NULL && !next->forming->turn && are_rivals(gang, next));
 
         if (!kept && !settling && !forming->turn && is_in_the_running(gang))
-            begin_turn(gang, sched, now);
+            begin_turn(gang, now);
         forming->found_waits =
             forming->over || /* what has stopped does not begin again */
             (!forming->turn && (kept || (settling && is_in_the_running(gang))));
@@ -489,9 +471,9 @@ void sched_together_let_next(struct sched *sched, uint64_t now)
         return;
     settling = is_settling(sched, now);
     lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link)
-        count_forming(forming->gang, sched, now);
+        count_forming(forming->gang, now);
     lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link)
-        look_at_turn(forming->gang, sched, settling, now);
+        look_at_turn(forming->gang, settling, now);
     give_turns(sched, settling, now);
     if (settling)
         sched->forming.at = sched->created + RETURN_WINDOW;

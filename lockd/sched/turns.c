@@ -177,16 +177,6 @@ static uint64_t ahead_at(const struct sched_party *party, const struct sched_par
     return policy->ahead(head, party, now);
 }
 
-/* A member was stuck before this turn, and has not said otherwise since: if the turn ended now, it
- * would free nothing. */
-static bool is_still_stuck(const struct sched_party *party)
-{
-    lockd_each (const struct sched_member, member, &party->members, of_party)
-        if ((member->report.flags & GS_STATE_STUCK) != 0)
-            return true;
-    return false;
-}
-
 /* Must it give way when the head of the queue needs its room, whatever else happens? */
 static bool is_over(const struct sched_party *party, const struct sched_party *head,
                     uint64_t now)
@@ -212,7 +202,9 @@ static bool is_revocable(const struct sched_party *party, const struct sched_par
         return true;
     if (now >= party->turn.until)
         return false;
-    return now >= ahead_at(party, head, now) && !is_still_stuck(party);
+    /* A member that was stuck before this turn, and has not said otherwise since, would free nothing
+     * if the turn ended now. */
+    return now >= ahead_at(party, head, now) && !sched_party_has(party, GS_STATE_STUCK);
 }
 
 uint64_t sched_turn_ends_at(const struct sched_party *holder, const struct sched_party *head,

@@ -97,11 +97,14 @@ static bool is_for_owner(uint32_t op)
 
 void lockd_control_values(const struct lockd_connection *program, struct lockd_values *values)
 {
-    memset(values, 0, sizeof *values);
-    values->weight = sched_client_weight(program->client);
-    values->priority = (uint64_t)(int64_t)sched_client_priority(program->client);
-    values->class = sched_client_class(program->client);
-    values->limit = program->limit;
+    const struct sched_client_info info = sched_client_info(program->client);
+
+    *values = (struct lockd_values){
+        .weight = info.weight,
+        .priority = (uint64_t)(int64_t)info.priority,
+        .class = info.class,
+        .limit = program->limit,
+    };
 }
 
 static void set_of_program(struct lockd_connection *program,

@@ -179,14 +179,14 @@ void lockd_status_send(struct lockd_connection *connection)
             .condition = GS_CONDITION_NO_DEVICE,
             .limit = each->limit,
             .host_budget = UINT64_MAX,
-            .flags = each->client != NULL && sched_client_paused(each->client)
+            .flags = each->client != NULL && sched_client_info(each->client).paused
                          ? GS_CLIENT_PAUSED
                          : 0,
         };
 
-        if (connection->dead) /* it has left this list, so `at` may be its link in the other */
+        if (connection->dead) /* it has left this list, and `each` may be it */
             return;
-        if (each->client == NULL || !sched_client_unused(each->client))
+        if (each->client == NULL || !sched_client_info(each->client).unused)
             continue;
         describe_program(&client, each);
         send_one(&status, &client, GS_WIRE_CLIENT);
