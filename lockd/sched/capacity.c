@@ -16,9 +16,9 @@
 
 #include <string.h>
 
-/* Room for the contexts of programs yet to come. GPUSHARE_DEVICE_LIMIT is meant to be used up: what
- * the card has beyond it is such room. It is a small part of what programs can have, however large
- * somebody says that the device is. */
+/* Room for the contexts of programs yet to come. GPUSHARE_DEVICE_LIMIT is meant to be used up:
+ * what the card has beyond it is such room. The reserve is a small part of what programs can
+ * have, however large somebody says that the device is. */
 uint64_t sched_device_reserve(const struct sched_device *device)
 {
     const struct sched_device_measure *measure = &device->measure;

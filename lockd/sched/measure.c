@@ -530,7 +530,8 @@ static uint64_t deny_claim(struct sched_member *member, bool by_process, uint64_
     return sched_less(excess, part);
 }
 
-/* It was asked to stop and says that it runs, and its process has not even a context on the card. */
+/* The program was asked to stop and says that it runs, and its process has not even a context
+ * on the card. */
 static bool runs_nowhere(const struct sched_member *member, uint64_t now)
 {
     return member->evidence.shown == 0 && !member->party->turn.held &&

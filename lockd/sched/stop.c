@@ -54,10 +54,10 @@ static int overflow_rank(const struct sched_party *party)
 }
 
 /* Programs grew, or the device shrank, until the holders no longer fit together: stop idle
- * ones, then those that do not answer, then holders that need more than they were given (they
- * cannot run anyway), then the last that came. A gang that is forming is the last to stop, all
- * the more if it needs more: the others of it may wait for that program, and cannot stop before
- * it has come to run. */
+ * holders, then those that do not answer, then holders that need more than they were given
+ * (they cannot run anyway), then the last that came. A gang that is forming is the last to
+ * stop, all the more if it needs more: the others of it may wait for that program, and cannot
+ * stop before it has come to run. */
 void sched_stop_overflow(struct sched_device *device, uint64_t now)
 {
     while (device->books.need_held + device->books.lost > device->space.capacity &&

@@ -114,7 +114,8 @@ static bool has_room(const struct sched_device *device, const struct sched_party
 }
 
 /* A background program that cannot stop before it gets memory keeps the turn that it gets for
- * that, as any other program does: if others ended that turn, it would get the next one at once. */
+ * that, as any other program does: if others ended that turn, it would get the next turn at
+ * once. */
 static bool is_behind(const struct sched_party *party)
 {
     return party->gang->blocked == 0 && sched_party_is_background(party);
