@@ -29,6 +29,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "runtime"))
 from card import OPTIONS, Card  # noqa: E402  (tests/runtime)
 
 PATIENCE = 600  # seconds for one sequence
+REPEATS = 4     # times that the driver must give the same answer
 SHORTER = 60    # runs at most to make a sequence shorter
 DIFFERENCES = 8 # of one sequence: what comes after the last of them is not compared
 
@@ -81,8 +82,8 @@ class Sequence:
             if before != after and self.kinds.is_meant(kind_of(before, after)):
                 self.kinds.add(kind_of(before, after))
             elif before != after:
-                again, _ = self.run([other for other in numbers if other <= number], True)
-                if again.get(number) == before:  # else the driver itself answers now this, now that
+                until = [other for other in numbers if other <= number]
+                if all(self.run(until, True)[0].get(number) == before for _ in range(REPEATS)):  # else the driver itself answers now this, now that
                     return numbers, number, before, after
         return numbers, None, None, None
 
