@@ -13,6 +13,7 @@ import unittest
 
 from ctl_case import CTL, CtlCase  # first: it leads to the folders above
 from fake import GIB, PATIENCE, WANT, Program, wait_for
+from other_user import AS_OTHER_USER, copy_for_others
 
 SEIZE, INTERRUPT = 0x4206, 0x4207  # requests of ptrace(2)
 
@@ -107,6 +108,20 @@ class DoctorTest(CtlCase):
         _, found = self.findings(own)
         self.assertIn("background", found["program.background"]["text"])
         self.assertEqual(found["program.host"]["level"], "warn")
+
+    @unittest.skipIf(os.geteuid(), "needs root, to become another user")
+    def test_user_who_is_not_in_the_group_is_told(self):
+        ctl, = copy_for_others(self, CTL)
+        environment = {"GPUSHARE_SOCKET": self.daemon.path, "PATH": os.environ["PATH"], "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
+        os.chmod(os.path.dirname(self.daemon.path), 0o755)
+        for mode in (0o660, 0o666):  # kept out by the socket, and refused by the daemon
+            os.chmod(self.daemon.path, mode)
+            done = subprocess.run([ctl, "doctor", "--json"], env=environment, cwd="/", capture_output=True, text=True, timeout=PATIENCE,
+                                  check=False, **AS_OTHER_USER)
+            found = {f["check"]: f for f in json.loads(done.stdout)["findings"]}["daemon.reachable"]
+            self.assertEqual(found["level"], "fail", found)
+            self.assertIn("ask an administrator to add you to its group", found["advice"])
+            self.assertEqual(found["command"], 'sudo usermod -aG gpushare "$USER"')
 
     def test_stopped_daemon_is_told_within_its_time(self):
         self.daemon.process.send_signal(signal.SIGSTOP)
