@@ -270,7 +270,8 @@ check_deb() {
     dpkg -i "$kit"/*.deb >"$work/dpkg.out" 2>&1 || die "dpkg -i failed"
     library=$(echo /usr/lib/*-linux-gnu/libgpushare.so.1)
     hash -r
-    for path in /usr/include/gpushare.h "${library%.1}" /lib/systemd/system/gpushare-lockd.socket /lib/systemd/system/gpushare-serve.service /etc/gpushare/lockd.conf; do
+    for path in /usr/include/gpushare.h "${library%.1}" /lib/systemd/system/gpushare-lockd.socket /lib/systemd/system/gpushare-serve.service /etc/gpushare/lockd.conf \
+        /usr/share/zsh/vendor-completions/_gpushare; do
         [ -e "$path" ] || die "$path was not installed"
     done
     cp "$kit/program" "$work/patched"
