@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What test scripts share: their options and their end (standard library only)."""
 import argparse
+import ctypes
 import os
 import sys
 import unittest
@@ -11,6 +12,16 @@ OPTIONS = argparse.Namespace()
 def check(good, text):
     if not good:
         raise AssertionError(text)
+
+
+SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17  # requests of ptrace(2)
+
+
+def trace(request, thread):
+    """The thread that calls this is the debugger; 0 if it may be."""
+    ptrace = ctypes.CDLL(None).ptrace
+    ptrace.restype = ctypes.c_long
+    return ptrace(request, thread, ctypes.c_void_p(), ctypes.c_void_p())
 
 
 def daemons_of(socket):

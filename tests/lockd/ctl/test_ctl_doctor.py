@@ -3,7 +3,6 @@
 """gpusharectl doctor against a real daemon, and of a running program.
 
 usage: test_ctl_doctor.py GPUSHARE_LOCKD GPUSHARECTL [unittest options]"""
-import ctypes
 import json
 import os
 import signal
@@ -13,16 +12,8 @@ import unittest
 
 from ctl_case import CTL, CtlCase  # first: it leads to the folders above
 from fake import GIB, PATIENCE, WANT, Program, wait_for
+from kit import INTERRUPT, SEIZE, trace
 from other_user import AS_OTHER_USER, copy_for_others
-
-SEIZE, INTERRUPT = 0x4206, 0x4207  # requests of ptrace(2)
-
-
-def trace(request, pid):
-    """This thread is the debugger of the process."""
-    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
-    ptrace.restype = ctypes.c_long
-    return ptrace(request, pid, ctypes.c_void_p(), ctypes.c_void_p())
 
 
 class DoctorTest(CtlCase):
