@@ -154,6 +154,9 @@ struct gs_wire_state {
     /* Bytes beyond the card, in host memory that the device reaches; in host_used, not in
      * demand. */
     uint64_t over;
+    /* Bytes of resident that cannot leave, since the program's own limits (RLIMIT_DATA, RLIMIT_AS)
+     * leave no host memory for them. */
+    uint64_t stays;
     struct gs_wire_saved saved;
 };
 
@@ -222,13 +225,15 @@ struct gs_wire_wish { /* a complete wish: the newest replaces those before */
  * bounds unfinished work and stops when idle. PAUSED: somebody paused it. SOLE: no other program
  * is known on this device, so no other program can make room. GIVE: memory that leaves may be
  * handed over to others. BEYOND: what the program lacks cannot come before it runs on: it puts that
- * into host memory that the device reaches, until its turn ends. */
+ * into host memory that the device reaches, until its turn ends. FULL: its demand has no room: others
+ * have memory that cannot leave. It waits for a bounded time. */
 #define GS_TARGET_RUN     0x01u
 #define GS_TARGET_WAITERS 0x02u
 #define GS_TARGET_PAUSED  0x04u
 #define GS_TARGET_SOLE    0x08u
 #define GS_TARGET_GIVE    0x10u
 #define GS_TARGET_BEYOND  0x20u
+#define GS_TARGET_FULL    0x40u
 
 struct gs_wire_target {
     struct gs_wire_header header;
@@ -571,7 +576,7 @@ struct gs_wire_end {
 
 _Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
 _Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
-_Static_assert(sizeof(struct gs_wire_state) == 392, "wire");
+_Static_assert(sizeof(struct gs_wire_state) == 400, "wire");
 _Static_assert(sizeof(struct gs_wire_open) == 40, "wire");
 _Static_assert(sizeof(struct gs_wire_share) == 80, "wire");
 _Static_assert(sizeof(struct gs_wire_note) == 248, "wire");

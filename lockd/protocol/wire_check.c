@@ -107,9 +107,10 @@ static int check_state(struct gs_wire_state *state, struct gs_err *err)
         return gs_err_set(err, -EBADMSG, "state: demand of %llu bytes, %llu short",
                           (unsigned long long)state->demand,
                           (unsigned long long)state->short_bytes);
-    if (state->resident > LOCKD_BYTES_MAX)
-        return gs_err_set(err, -EBADMSG, "state: %llu bytes resident",
-                          (unsigned long long)state->resident);
+    if (state->resident > LOCKD_BYTES_MAX || state->stays > state->resident)
+        return gs_err_set(err, -EBADMSG, "state: %llu bytes resident, %llu of them stay",
+                          (unsigned long long)state->resident,
+                          (unsigned long long)state->stays);
     if (state->pinned > LOCKD_BYTES_MAX || state->pinned_graphs > state->pinned ||
         state->pinned_arrays > state->pinned || state->host_used > LOCKD_BYTES_MAX ||
         state->host_wanted > LOCKD_BYTES_MAX)

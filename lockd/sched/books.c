@@ -61,7 +61,7 @@ static void sort_victim(struct sched_member *member, bool busy)
     struct sched_order *of = NULL;
     uint64_t key = member->last_run;
 
-    if (!busy && member->budget > 0) {
+    if (!busy && member->budget > member->report.stays) {
         of = &device->books.victims_idle;
         if (sched_member_wants(member) || sched_gang_wants(member->party->gang)) {
             of = &device->books.victims_waiting;
@@ -220,6 +220,8 @@ static uint64_t party_lost(const struct sched_party *party, uint64_t now)
             lost += sched_member_hold(member);
         else if (party->books.stuck_members != 0 && sched_member_busy(member))
             lost += sched_need(member);
+        else if (!party->turn.held)
+            lost += member->report.stays;
     }
     return lost;
 }
@@ -335,10 +337,20 @@ void sched_books_party(struct sched_party *party, uint64_t now)
     count_party(party, now);
 }
 
+void sched_books_stays(struct sched_member *member, uint64_t stays)
+{
+    if (stays == member->report.stays)
+        return;
+    member->device->books.stays += stays - member->report.stays;
+    member->device->agenda.recount = true; /* others fit, or do not any more */
+    member->report.stays = stays;
+}
+
 void sched_books_forget(struct sched_member *member)
 {
     const struct sched_share nothing = {0};
 
+    sched_books_stays(member, 0);
     count_share(member, &nothing);
     lockd_list_remove(&member->books.hungry);
     lockd_list_remove(&member->books.spared);

@@ -27,6 +27,8 @@ void sched_books_member(struct sched_member *member, uint64_t now);
 void sched_books_party(struct sched_party *party, uint64_t now);
 /* Takes a member out of all sums and sets. */
 void sched_books_forget(struct sched_member *member);
+/* So much of what it has cannot leave, by its own limits. */
+void sched_books_stays(struct sched_member *member, uint64_t stays);
 /* Adds up the time until now. To be called before the flags or the lease change. */
 void sched_books_time(struct sched_member *member, uint64_t now);
 /* ... and its last wait, to the totals of its device alone: it is about to be freed. */

@@ -54,12 +54,12 @@ static void evict_members(struct sched_device *device, uint64_t missing, uint64_
     while (missing > 0 && (node = sched_order_first(&device->books.victims_idle)) != NULL) {
         struct sched_member *member = sched_member_of(node, books.victim);
 
-        missing = take_budget(member, member->budget, missing, now);
+        missing = take_budget(member, member->budget - member->report.stays, missing, now);
     }
     while (missing > 0 && (node = sched_order_last(&device->books.victims_waiting)) != NULL) {
         struct sched_member *member = sched_member_of(node, books.victim);
 
-        missing = take_budget(member, member->budget, missing, now);
+        missing = take_budget(member, member->budget - member->report.stays, missing, now);
     }
 }
 

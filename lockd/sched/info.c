@@ -145,7 +145,7 @@ static enum gs_condition member_condition(const struct sched_member *member, uin
         return GS_CONDITION_STOPPING;
     if (member->party->gang->paused != 0)
         return GS_CONDITION_PAUSED;
-    if (member->report.demand > member->device->space.capacity && !is_open(member))
+    if (member->report.demand > sched_party_room(member->party) && !is_open(member))
         return GS_CONDITION_DOES_NOT_FIT;
     if ((member->report.flags & GS_STATE_WANT) == 0)
         return GS_CONDITION_IDLE;
@@ -231,6 +231,7 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         .shared = member->report.shared,
         .pinned_graphs = member->report.pinned_graphs,
         .pinned_arrays = member->report.pinned_arrays,
+        .stays = member->report.stays,
         .over = member->report.over,
         .limit = sched_min(client->limit, member->quota),
         .host_used = client->host.said,
@@ -362,7 +363,7 @@ static uint64_t freed_by(const struct sched_device *device, const struct sched_p
 
     lockd_each (const struct sched_party, holder, &device->turns.holders, turn.holder) {
         if (holder->gang != head->gang && sched_turn_ends_at(holder, head, now) <= at)
-            bytes += holder->books.need;
+            bytes += sched_party_leaves(holder);
     }
     return bytes;
 }

@@ -67,6 +67,7 @@ struct sched_member_report {
         claimed; /* resident as it says; resident is no more than the card leaves room for */
     uint64_t pinned_graphs, pinned_arrays, shared; /* parts of pinned */
     uint64_t over;                                 /* beyond the card, in none of these */
+    uint64_t stays; /* of resident: the program has no host memory for it */
     uint64_t total; /* of the device, or the program's own limit */
     bool measures;  /* ... no limit: it has said what the driver calls free */
     uint64_t moved_out, moved_in, calls, switch_ns;
@@ -99,14 +100,15 @@ struct sched_member_sent {
     uint32_t run_seq;  /* ... on */
     uint32_t back_seq; /* ... that first said BEYOND off */
     uint32_t flags;
+    uint16_t outstanding_count;
+    bool ended;             /* its silence ended the budgets that it has not read: budget.c */
+    bool doubts;            /* told_capacity is without external, which only programs of another
+                             * user know */
     uint64_t told_capacity; /* the device's; what is sent may be less: its limit */
-    bool doubts;            /* ... without external, which only programs of another user know */
     uint64_t budget, capacity, idle, host, shortfall, at;
     uint64_t unread_since; /* for so long it has echoed nothing, if it has not echoed all */
-    bool ended;            /* its silence ended the budgets that it has not read: budget.c */
     uint64_t given;        /* the largest budget that it was ever sent, or what it came with */
     uint64_t had; /* the most it might hold when the target was begun that is sent next */
-    uint32_t outstanding_count;
     struct sched_outstanding
         outstanding[TARGETS_IN_FLIGHT + 3]; /* budgets falling, seq rising */
     struct sched_outstanding replaced; /* the highest that the target of that seq took away */
@@ -371,6 +373,7 @@ struct sched_device_space {
 struct sched_device_books {
     struct sched_share sum;
     uint64_t need_held, need_busy, lost, gpu_ns_gone;
+    uint64_t stays;   /* of what is resident: its programs have no host memory for it */
     uint64_t weights; /* of parties: gang.c */
     uint32_t stopping_parties, stuck_parties;
     struct lockd_list hungry, spared, unused, stopping;

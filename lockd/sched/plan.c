@@ -37,7 +37,7 @@ void sched_send_echo(struct sched_member *member, uint64_t now)
     while (drop + 1 < member->sent.outstanding_count &&
            member->sent.outstanding[drop].seq < member->report.echoed)
         drop++;
-    member->sent.outstanding_count -= drop;
+    member->sent.outstanding_count = (uint16_t)(member->sent.outstanding_count - drop);
     for (uint32_t i = 0; i < member->sent.outstanding_count; i++)
         member->sent.outstanding[i] = member->sent.outstanding[i + drop];
 }
@@ -61,7 +61,7 @@ static void outstanding_push(struct sched_member *member, uint32_t seq, uint64_t
     for (; count > 0 && list[count - 1].budget <= budget; count--)
         sent->replaced.budget = sched_max(sent->replaced.budget, list[count - 1].budget);
     list[count] = (struct sched_outstanding){seq, budget};
-    sent->outstanding_count = count + 1;
+    sent->outstanding_count = (uint16_t)(count + 1);
 }
 
 static bool is_different(uint64_t a, uint64_t b, uint64_t tolerance)
@@ -96,6 +96,7 @@ static uint32_t flags_for(const struct sched_member *member)
 
     return (run ? GS_TARGET_RUN : 0) | (waiters ? GS_TARGET_WAITERS : 0) |
            (member->beyond ? GS_TARGET_BEYOND : 0) |
+           (!run && sched_party_shut_out(member->party) ? GS_TARGET_FULL : 0) |
            (member->device->member_count == 1 ? GS_TARGET_SOLE : 0) |
            (member->party->gang->paused != 0 ? GS_TARGET_PAUSED : 0);
 }
@@ -267,8 +268,11 @@ static void recount_device(struct sched_device *device, uint64_t now)
     lockd_each (struct sched_party, party, &device->parties, of_device) {
         sched_books_party(party, now);
         sched_agenda_mark(party->gang->group);
-        if (party->wait.queued_of != NULL)
-            sched_agenda_settle(party); /* it may have become hopeless, or not be any more */
+        if (party->wait.queued_of == NULL)
+            continue;
+        sched_agenda_settle(party); /* it may have become hopeless, or not be any more */
+        lockd_each (struct sched_member, member, &party->members, of_party)
+            sched_agenda_touch(member);
     }
 }
 

@@ -262,8 +262,38 @@ static inline bool sched_party_blocked(const struct sched_party *party)
     return party->books.blocked_members != 0;
 }
 
+static inline uint64_t sched_party_stays(const struct sched_party *party)
+{
+    uint64_t stays = 0;
+
+    lockd_each (const struct sched_member, member, &party->members, of_party)
+        stays += member->report.stays;
+    return stays;
+}
+
+/* What a party can get of its device: memory of others that cannot leave is no room. */
+static inline uint64_t sched_party_room(const struct sched_party *party)
+{
+    return sched_less(party->device->space.capacity,
+                      party->device->books.stays - sched_party_stays(party));
+}
+
+/* It has no room because of them. */
+static inline bool sched_party_shut_out(const struct sched_party *party)
+{
+    return party->device->books.stays != 0 &&
+           party->device->books.stays != sched_party_stays(party) &&
+           party->books.demand > sched_party_room(party);
+}
+
+/* What others get when its turn ends. */
+static inline uint64_t sched_party_leaves(const struct sched_party *party)
+{
+    return sched_less(party->books.need, sched_party_stays(party));
+}
+
 /* Its gang can never have all its places, or not for a while: it needs more than there is on
- * one of its devices, or gives way. */
+ * one of its devices, or than others let go, or gives way. */
 static inline bool sched_party_hopeless(const struct sched_party *party)
 {
     const struct lockd_list *parties = &party->gang->parties;
@@ -271,7 +301,7 @@ static inline bool sched_party_hopeless(const struct sched_party *party)
     if (party->gang->gives_way)
         return true;
     lockd_each (const struct sched_party, each, parties, of_gang) {
-        if (each->books.demand > each->device->measure.total)
+        if (each->books.demand > each->device->measure.total || sched_party_shut_out(each))
             return true;
     }
     return false;

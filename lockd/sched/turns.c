@@ -229,12 +229,12 @@ static struct sched_party *revoke_pick(struct sched_device *device,
     struct sched_party *pick = NULL;
 
     lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
-        if (party->books.need == 0 || party->gang == head->gang ||
+        if (sched_party_leaves(party) == 0 || party->gang == head->gang ||
             !is_revocable(party, head, now))
             continue;
-        if (party->books.need >= missing)
+        if (sched_party_leaves(party) >= missing)
             return party;
-        if (pick == NULL || party->books.need > pick->books.need)
+        if (pick == NULL || sched_party_leaves(party) > sched_party_leaves(pick))
             pick = party;
     }
     return pick;
@@ -261,7 +261,7 @@ static uint64_t freeable_bytes(struct sched_device *device, const struct sched_p
         if (party->gang == head->gang)
             continue;
         if (is_revocable(party, head, now))
-            sum += party->books.need;
+            sum += sched_party_leaves(party);
         else if (now < party->turn.until) /* an estimate may move on as the time does */
             device->revoke.at =
                 sched_min(device->revoke.at,

@@ -31,6 +31,11 @@ static struct {
     bool unsettled; /* it could not be measured, since memory came or went just then */
 } last[GS_MAX_DEVICES];
 
+static uint64_t smaller_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static unsigned slot_of(const struct gs_device *device)
 {
     unsigned i = 0;
@@ -84,6 +89,21 @@ static bool can_measure_now(const struct gs_device *device, unsigned slot)
     return last[slot].unsettled && is_settled(&accounts);
 }
 
+/* What could leave, but has no host memory by the process's own limits: chunks that have a copy there
+ * need none. Earlier devices take theirs first. (Managed memory leaves by the driver's own means.) */
+static uint64_t bytes_that_stay(const struct gs_device *device, uint64_t resident)
+{
+    uint64_t room = gs_host_room();
+    const struct gs_device *earlier;
+
+    if (room == UINT64_MAX || device->managed)
+        return 0;
+    for (unsigned i = 0; (earlier = gs_device_at(i)) != device; i++)
+        room -= smaller_of(room, gs_memory_accounts(earlier).resident);
+    room += gs_memory_copied(device);
+    return resident - smaller_of(resident, room);
+}
+
 static void fill_state(struct gs_wire_state *state, struct gs_device *device,
                        const struct gs_report *report)
 {
@@ -103,6 +123,8 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     state->device_total = device->total;
     state->demand = accounts.demand - (kept < accounts.demand ? kept : accounts.demand) + due;
     state->resident = accounts.resident - (kept < accounts.resident ? kept : accounts.resident);
+    if (!report->partial)
+        state->stays = bytes_that_stay(device, state->resident);
     state->pinned_graphs = device->graphs.bytes;
     state->pinned_arrays = atomic_load_explicit(&device->arrays, memory_order_relaxed);
     state->pinned = gs_memory_pinned(device, &accounts);
@@ -146,7 +168,7 @@ static enum worth worth_sending(const struct gs_wire_state *state,
         return NOW;
     if (state->demand == sent->demand && state->resident == sent->resident)
         return state->host_used == sent->host_used && state->host_wanted == sent->host_wanted &&
-                       state->given == 0
+                       state->stays == sent->stays && state->given == 0
                    ? NOTHING_NEW
                    : LATER;
     if (state->demand > budget ||

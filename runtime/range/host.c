@@ -26,6 +26,8 @@
 #define SEGMENT_UNITS                                                                          \
     128u /* 256 MiB: 5 ms to register, some 10 ms to touch; more only                          \
             for what must be in one piece */
+#define ROOM_STEP                                                                              \
+    (64ull << 20) /* what the program allocates itself changes limits all the time */
 #define NODE_UNKNOWN (-2)
 
 enum registration { NEVER, WAITING, REGISTERED };
@@ -446,6 +448,25 @@ void gs_host_context_ended(const void *context)
 uint64_t gs_host_used(void)
 {
     return load_counter(&arena.held);
+}
+
+uint64_t gs_host_room(void)
+{
+    const uint64_t limits = gs_host_limits();
+    uint64_t units = 0;
+
+    if (limits == UINT64_MAX)
+        return UINT64_MAX;
+    gs_host_file_begin();
+    if (gs_host_file_buffer() != NULL)
+        return UINT64_MAX;
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    for (const struct gs_host_segment *segment = arena.segments; segment != NULL;
+         segment = segment->next)
+        units += segment->units - segment->used;
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+    return (limits > GS_HOST_FLOOR ? limits - GS_HOST_FLOOR : 0) / ROOM_STEP * ROOM_STEP +
+           units * UNIT;
 }
 
 uint64_t gs_host_wanted(void)

@@ -73,6 +73,10 @@ void gs_host_context_ended(const void *context);
  * Client thread. */
 void gs_host_device_changed(void);
 
+/* Bytes for which there is host memory by the process's own limits (RLIMIT_DATA, RLIMIT_AS), in steps;
+ * UINT64_MAX: no limit of its own, or a file. Client thread. */
+uint64_t gs_host_room(void);
+
 /* Bytes of host memory that this process holds; any thread. */
 uint64_t gs_host_used(void);
 /* The bytes that it would hold if it had got everything it asked for, claims included; any

@@ -47,8 +47,9 @@ static uint64_t limit_leaves(int resource, unsigned field)
     return used < limit.rlim_cur ? limit.rlim_cur - used : 0;
 }
 
-static uint64_t limits_leave(void)
+uint64_t gs_host_limits(void)
 {
+    GS_UNCANCELLED cancel = gs_cancel_off();
     const uint64_t data = limit_leaves(RLIMIT_DATA, 5), space = limit_leaves(RLIMIT_AS, 0);
 
     return data < space ? data : space;
@@ -69,7 +70,7 @@ uint64_t gs_host_left(void)
 uint64_t gs_host_available(void)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
-    const uint64_t left = gs_host_left(), limits = limits_leave();
+    const uint64_t left = gs_host_left(), limits = gs_host_limits();
 
     return left < limits ? left : limits;
 }

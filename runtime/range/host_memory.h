@@ -15,6 +15,9 @@ uint64_t gs_host_left(void);
 /* The same for memory that the process maps, which its own limits (ulimit -v, -d) bound as well. */
 uint64_t gs_host_available(void);
 
+/* Bytes that its own limits alone leave; UINT64_MAX: it has none. */
+uint64_t gs_host_limits(void);
+
 /* Maps bytes of anonymous memory, with huge pages if there are any. Several threads touch every
  * page, on the NUMA node (-1: any) as far as that has memory. Forked children do not get it.
  * NULL: there is no such memory. */

@@ -526,6 +526,19 @@ uint64_t gs_memory_pinned(const struct gs_device *device, const struct gs_accoun
            atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
 }
 
+uint64_t gs_memory_copied(const struct gs_device *device)
+{
+    uint64_t bytes = 0;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        for (uint32_t i = 0; i < range->chunk_count; i++)
+            if (range->chunks[i].state == GS_CHUNK_RESIDENT && range->chunks[i].host != NULL)
+                bytes += gs_range_chunk_bytes(range, i);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return bytes;
+}
+
 static uint64_t adrift_bytes(const struct gs_range *range)
 {
     uint64_t adrift = 0;

@@ -236,6 +236,9 @@ struct gs_accounts gs_memory_accounts(const struct gs_device *device);
  * graphs, and chunks that are kept. Client thread. */
 uint64_t gs_memory_pinned(const struct gs_device *device, const struct gs_accounts *accounts);
 
+/* Bytes on the device whose copies on the host are kept. Any thread. */
+uint64_t gs_memory_copied(const struct gs_device *device);
+
 /* Bytes on the device that no copy can reach: the program's own memory that it has not mapped or
  * not made accessible, and chunks that are adrift. Any thread. */
 uint64_t gs_memory_out_of_reach(const struct gs_device *device);

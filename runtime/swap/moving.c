@@ -126,7 +126,8 @@ static void watch_lack(struct gs_device *device, const struct gs_accounts *accou
 {
     struct gs_device_moving *moving = &device->moving;
     const bool runs = (gs_device_flags(device) & GS_TARGET_RUN) != 0,
-               never = accounts->demand > gs_device_room(device),
+               never = accounts->demand > gs_device_room(device) ||
+                       (gs_device_flags(device) & GS_TARGET_FULL) != 0,
                counts = accounts->missing != 0 && (runs || never) &&
                         gs_context_for(device) != NULL, /* else no call waits */
         full = never || moving->short_since != 0;

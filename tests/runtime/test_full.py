@@ -3,6 +3,7 @@
 """A full card: a program whose memory cannot be placed gets an error, or host memory at its addresses, or waits for a bounded time.
 test_full.py --build DIR"""
 import os
+import resource
 import signal
 import sys
 
@@ -94,6 +95,40 @@ class Full(BuildTest):
             check(entry["over"] == 0, f"it has come back: {entry}")
             ok(told, "check")
             told.end()
+
+    def test_limits_of_the_process_itself(self):
+        """Two programs that may not take host memory (ulimit -d): the second one gets no part of the card while the first one has what it
+        needs of it, and status says so. It has all when the first one ends."""
+        with full_card(self.build) as card:
+            first, second = (Told(card, lambda: resource.setrlimit(resource.RLIMIT_DATA, (100 * MIB, 100 * MIB))) for _ in range(2))
+            ok(first, "alloc 20")
+            ok(second, "alloc 20")
+            ok(first, "alloc 30")
+            entry = first.until(lambda entry: entry["stays"] >= 50 * MIB)
+            check(entry["stays"] == entry["resident"] == 50 * MIB, f"nothing of it can leave: {entry}")
+            second.tell("alloc 20")
+            entry = second.until(lambda entry: entry["state"] == "does not fit")
+            check((entry["state"], entry["resident"]) == ("does not fit", 20 * MIB), f"it gets no part: {entry}")
+            ok(first, "check")
+            first.end()
+            check(second.answer() == "ok", "it has all when there is room")
+            ok(second, "check")
+            second.end()
+
+    def test_what_cannot_be_placed_by_these_limits_fails(self):
+        """The same where the first one does not end: the wait does, with an error."""
+        with full_card(self.build) as card:
+            first, second = (Told(card, lambda: resource.setrlimit(resource.RLIMIT_DATA, (100 * MIB, 100 * MIB))) for _ in range(2))
+            ok(first, "alloc 50")
+            first.until(lambda entry: entry["stays"] >= 50 * MIB)
+            ok(second, "alloc 10")
+            second.tell("alloc 40")
+            check(second.answer() == "error 2", "it is told so")
+            ok(second, "free 1")
+            ok(second, "check")
+            ok(first, "check")
+            first.end()
+            second.end()
 
     def test_room_is_asked_for_in_turns_only(self):
         """A program whose memory cannot be moved, and that has no turn (it is paused), waits for its turn with a call that finds the card

@@ -293,6 +293,52 @@ static void room_comes_back_all_run_again(void **state)
     assert_false(has_waiters(h, 0));
 }
 
+/* By its own limits 0 has no host memory for what it has: 1 does not fit beside that. It gets no part of
+ * the card, which it could not give back either, and hears that its wait is to end. */
+static void memory_that_cannot_leave_is_no_room(void **state)
+{
+    struct harness *h = *state;
+
+    run_with(h, 0, 6 * GIB);
+    h->client[0].state.stays = 6 * GIB;
+    say_state(h, 0, R, 6 * GIB, 6 * GIB);
+    say_state(h, 1, W, 6 * GIB, 0);
+    pass_time(h, 10 * quantum_of(h));
+    assert_true(has_run(h, 0));
+    assert_false(has_run(h, 1));
+    assert_true(h->client[1].target.budget == 0);
+    assert_true((h->client[1].target.flags & GS_TARGET_FULL) != 0);
+    assert_int_equal(condition_of(h, 1), GS_CONDITION_DOES_NOT_FIT);
+    say_state(h, 2, W, 3 * GIB, 0); /* this one fits beside it */
+    assert_true(has_run(h, 2) && has_run(h, 0));
+    say_state(h, 2, 0, 0, 0);
+    h->client[0].state.stays = 2 * GIB;
+    say_state(h, 0, R, 6 * GIB, 6 * GIB);
+    assert_true((h->client[1].target.flags & GS_TARGET_FULL) == 0);
+    pass_time(h, 10 * quantum_of(h));
+    assert_false(has_run(h, 0)); /* what can leave is room */
+    assert_true(h->client[0].target.budget >= 2 * GIB);
+    say_state(h, 0, W, 6 * GIB, 2 * GIB);
+    assert_true(has_run(h, 1));
+    assert_true(h->client[1].target.budget >= 6 * GIB);
+}
+
+/* What it has when its turn ends too early stays as well: it alone may go on. */
+static void incomplete_memory_that_cannot_leave_comes_first(void **state)
+{
+    struct harness *h = *state;
+
+    say_state(h, 0, W, 8 * GIB, 0);
+    h->client[0].state.stays = 5 * GIB;
+    say_state(h, 0, W | GS_STATE_MOVING, 8 * GIB, 5 * GIB);
+    say_state(h, 1, W, 8 * GIB, 0);
+    pass_time(h, 100 * quantum_of(h));
+    assert_false(has_run(h, 1));
+    assert_true(h->client[1].target.budget == 0);
+    assert_true(has_run(h, 0));
+    assert_true(h->client[0].target.budget >= 8 * GIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +357,8 @@ int main(void)
         scenario(number_from_the_future_is_no_echo),
         scenario(too_many_devices_refused),
         scenario(room_comes_back_all_run_again),
+        scenario(memory_that_cannot_leave_is_no_room),
+        scenario(incomplete_memory_that_cannot_leave_comes_first),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,6 +49,11 @@ uint64_t gs_host_available(void)
     return UINT64_MAX;
 }
 
+uint64_t gs_host_limits(void)
+{
+    return UINT64_MAX;
+}
+
 uint64_t gs_host_left(void)
 {
     return left;
