@@ -173,6 +173,8 @@ static void print_coverage(void)
         "- `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` cannot be set (801): the driver has no such "
         "attribute for memory that can move.\n"
         "- `CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE` is 0 for the same reason.\n"
+        "- `CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE` is 0: memory that can move is not "
+        "created for the decompression engine.\n"
         "- `CU_POINTER_ATTRIBUTE_MAPPING_SIZE` and `MAPPING_BASE_ADDR` describe gpushare's "
         "mapping "
         "behind an allocation.\n"

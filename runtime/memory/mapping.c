@@ -408,8 +408,9 @@ CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *locatio
     if (!*ours || hole)
         return CUDA_ERROR_INVALID_VALUE;
     if (!accessible) { /* the driver does not know this mapping yet */
-        if (location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
-            gs_device_get(location->id) == NULL)
+        if (location->type != CU_MEM_LOCATION_TYPE_HOST &&
+            (location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+             gs_device_get(location->id) == NULL))
             return CUDA_ERROR_INVALID_DEVICE;
         *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
         return CUDA_SUCCESS;

@@ -6,7 +6,9 @@
 # ask (library_answers.py). Prints a table of the kinds of differences a way. Exit status: 1 if any is not in differences.txt.
 #
 #   GS_DIFFER_JOBS   sequences at a time (default 8)
-#   GS_DIFFER_OPERATIONS   of a sequence (default 300)
+#   GS_DIFFER_OPERATIONS   of a sequence (default 300; with faults, a third)
+#   GS_DIFFER_ALARM   seconds after which a sequence hangs (default 20)
+#   GS_DIFFER_LIBRARIES   no: without the libraries
 #   GS_DIFFER_MORE   options of test_differ.py for all ways, such as "--progress --no-shorten"
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
@@ -29,18 +31,20 @@ way() { # NAME FIRST OPTIONS...
     echo "== $name"
     # shellcheck disable=SC2086
     python3 tests/gpu/test_differ.py "$work/differ" --plain "$bundle/tests/gpu/differ" --first "$begin" --seeds 1000000 --operations "${GS_DIFFER_OPERATIONS:-300}" \
-        --jobs "${GS_DIFFER_JOBS:-8}" --limit $((seconds / 4)) --alarm 20 --json "$out/differ-$name.json" ${GS_DIFFER_MORE:-} "$@" ||
+        --jobs "${GS_DIFFER_JOBS:-8}" --limit $((seconds / 4)) --alarm "${GS_DIFFER_ALARM:-20}" --json "$out/differ-$name.json" ${GS_DIFFER_MORE:-} "$@" ||
         failed=1
 }
 way plain "$first"
 way threads $((first + 1000000)) --threads 3
-way faults $((first + 2000000)) --faults
+way faults $((first + 2000000)) --faults --operations $((${GS_DIFFER_OPERATIONS:-300} / 3))
 way evictions $((first + 3000000)) --evict 20
 
+[ "${GS_DIFFER_LIBRARIES:-yes}" = yes ] || exit $failed
 echo "== libraries"
 if make_pythons; then
-    timeout 60 "$python_plain" tests/gpu/library_answers.py >"$out/library-plain.txt" 2>&1 || failed=1
+    timeout 60 "$python_plain" tests/gpu/library_answers.py >"$out/library-plain.txt" 2>&1 &
     timeout 60 "$python_patched" tests/gpu/library_answers.py >"$out/library-patched.txt" 2>&1 || failed=1
+    wait $! || failed=1
     if diff "$out/library-plain.txt" "$out/library-patched.txt"; then
         echo "$(wc -l <"$out/library-plain.txt") answers are the same"
     else

@@ -3,7 +3,7 @@
 """Compares the driver's answers to random sequences of calls with gpushare and without (differ/differ.c).
 
 test_differ.py PROGRAM [--plain PROGRAM] [--build DIR] [--seeds N] [--first S] [--operations N] [--threads T] [--faults] [--evict MS] [--jobs N]
-               [--limit SECONDS] [--alarm SECONDS] [--progress] [--no-shorten] [--json FILE]
+               [--limit SECONDS] [--alarm SECONDS] [--again N] [--progress] [--no-shorten] [--json FILE]
   PROGRAM   differ, patched or linked with libgpushare: run with GPUSHARE_DISABLE=1 (or in its place --plain, which is not patched), and without
   --build   on a simulated card with the daemon of that build; else on the card that there is
   --evict   while the sequences run, everything is moved out each so many milliseconds (without --build: by the daemon of GPUSHARE_SOCKET,
@@ -11,7 +11,8 @@ test_differ.py PROGRAM [--plain PROGRAM] [--build DIR] [--seeds N] [--first S] [
 
 Differences are counted by kind: the call, the answer without gpushare and with. The first sequence of a kind is made as short as it stays
 different. The kinds that are meant stand in differences.txt, with their reasons. An operation that crashes the driver without gpushare, or does
-not end there within --alarm seconds, is counted and left out. Exit status: 0 no other difference, 1 some, 77 no card.
+not end there within --alarm seconds, is counted and left out. --again: how often at most a sequence is compared again without what differed;
+what comes after the last difference is not counted. Exit status: 0 no other difference, 1 some, 77 no card.
 """
 import argparse
 import collections
@@ -31,7 +32,7 @@ from card import OPTIONS, Card  # noqa: E402  (tests/runtime)
 PATIENCE = 600  # seconds for one sequence
 REPEATS = 4     # times that the driver must give the same answer
 SHORTER = 60    # runs at most to make a sequence shorter
-DIFFERENCES = 8 # of one sequence: what comes after the last of them is not compared
+CRASHES = 20    # of the driver itself, in one sequence: what comes after the last of them is left out, too
 
 
 def meant():
@@ -54,7 +55,7 @@ class Sequence:
         if OPTIONS.faults:
             command.append("--faults")
         if numbers is not None:
-            command += ["--only", ",".join(map(str, numbers))]
+            command += ["--only", spans_of(numbers)]
         environment = {**self.environment, "GPUSHARE_DISABLE": "1"} if plain else self.environment
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
         if done.returncode == 77:
@@ -70,11 +71,14 @@ class Sequence:
     def compare(self, numbers):
         """(numbers that can run, first operation that differs, its line without gpushare, with), with None for no difference."""
         numbers = list(range(OPTIONS.operations)) if numbers is None else list(numbers)
-        for _ in range(20):
+        for crashes in range(CRASHES):
             plain, crash = self.run(numbers, True)
             if crash is None:
                 break
             self.kinds.left_out[crash, self.seed] = True
+            if crashes >= OPTIONS.again:
+                numbers = [number for number in numbers if number < crash]
+                break
             numbers = [number for number in numbers if number != crash]
         mine, crash = self.run(numbers, False)
         for number in numbers:
@@ -118,6 +122,17 @@ def kind_of(before, after):
     return f"{name}: {answer or before}, with gpushare: {words_of(after)[1] or after}"
 
 
+def spans_of(numbers):
+    """1, 2, 3, 7 as "1-3,7": what --only of differ takes."""
+    spans = []
+    for number in numbers:
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(f"{first}-{last}" if first != last else f"{first}" for first, last in spans)
+
+
 class Kinds:
     """The differences found, by kind; each kind's first one is made shorter."""
 
@@ -125,6 +140,11 @@ class Kinds:
         self.mutex, self.count, self.example = threading.Lock(), collections.Counter(), {}
         self.meant = meant()
         self.left_out = {}  # (operation, seed) that crash or hang the driver itself
+        self.compared = 0   # operations
+
+    def count_compared(self, operations):
+        with self.mutex:
+            self.compared += operations
 
     def is_meant(self, kind):
         return next((reason for pattern, reason in self.meant if pattern.search(kind)), None)
@@ -139,8 +159,10 @@ class Kinds:
 def check_seed(seed, environment, kinds, until):
     """Adds a sequence's differences: an operation that differed is left out, and the rest compared again."""
     sequence, numbers, begin, found = Sequence(seed, environment, kinds), None, time.monotonic(), []
-    for _ in range(DIFFERENCES):
+    for again in range(OPTIONS.again + 1):
         numbers, differs, before, after = sequence.compare(numbers)
+        if differs is None or again == OPTIONS.again or time.monotonic() > until:
+            kinds.count_compared(sum(differs is None or number <= differs for number in numbers))
         if differs is None:
             break
         kind = kind_of(before, after)
@@ -152,9 +174,11 @@ def check_seed(seed, environment, kinds, until):
             plain, mine = sequence.run(fewer, True)[0], sequence.run(fewer, False)[0]
             kinds.example[kind] = {"seed": seed, "operations": fewer, "without": [plain.get(number, "nothing") for number in fewer],
                                    "with": [mine.get(number, "nothing") for number in fewer], "lines": [before, after]}
+        if time.monotonic() > until:
+            break
         numbers = [number for number in numbers if number != differs]
     if OPTIONS.progress:
-        print(f"seed {seed}: {time.monotonic() - begin:.1f} s" + "".join(f"\n   {kind}" for kind in found), flush=True)
+        print(f"seed {seed}: {time.monotonic() - begin:.1f} s, {kinds.compared} operations so far" + "".join(f"\n   {kind}" for kind in found), flush=True)
 
 
 class Evictions:
@@ -204,14 +228,14 @@ def compare_all(environment, ctl):
         example = kinds.example.get(kind)
         if example is None or reasons[kind]:
             continue
-        print(f"   seed {example['seed']} --only {','.join(map(str, example['operations']))}")
+        print(f"   seed {example['seed']} --only {spans_of(example['operations'])}")
         for before, after in list(zip(example["without"], example["with"]))[-12:]:
             print(f"   {before}" + ("" if before == after else f"\n      with gpushare: {after}"))
     other = [kind for kind in kinds.count if not reasons[kind]]
     if OPTIONS.json:
         with open(OPTIONS.json, "w", encoding="utf-8") as file:
             json.dump([{"kind": kind, "count": kinds.count[kind], **kinds.example.get(kind, {})} for kind in kinds.count], file, indent=1)
-    print(f"{ran} sequences, {ran * OPTIONS.operations} operations in {time.monotonic() - begin:.0f} s: {len(other)} kinds of differences, "
+    print(f"{ran} sequences, {kinds.compared} operations compared in {time.monotonic() - begin:.0f} s: {len(other)} kinds of differences, "
           f"{len(kinds.count) - len(other)} that are meant; {len(kinds.left_out)} operations crash or hang the driver itself")
     return ran > 0 and not other
 
@@ -230,6 +254,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="after them no sequence begins")
     parser.add_argument("--alarm", type=int, default=60, metavar="SECONDS", help="a sequence that takes longer is killed")
+    parser.add_argument("--again", type=int, default=7, metavar="N")
     parser.add_argument("--progress", action="store_true")
     parser.add_argument("--no-shorten", dest="shorten", action="store_false")
     parser.add_argument("--json")

@@ -268,13 +268,16 @@ static CUresult access_get(unsigned long long *flags, const CUmemLocation *locat
     const struct sim_mapping *mapping =
         (struct sim_mapping *)sim_ranges_find(&sim_mappings, address);
 
-    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+    if (!flags || !location)
         return CUDA_ERROR_INVALID_VALUE;
-    if (location->id < 0 || (unsigned)location->id >= sim.device_count)
+    if (location->type != CU_MEM_LOCATION_TYPE_HOST && /* asked on an H200 */
+        (location->type != CU_MEM_LOCATION_TYPE_DEVICE || location->id < 0 ||
+         (unsigned)location->id >= sim.device_count))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!mapping)
         return CUDA_ERROR_INVALID_VALUE;
-    if (mapping->physical->host || (unsigned)location->id == mapping->physical->device)
+    if (mapping->physical->host || location->type == CU_MEM_LOCATION_TYPE_HOST ||
+        (unsigned)location->id == mapping->physical->device)
         *flags = mapping->access;
     else
         *flags = (mapping->peers >> location->id & 1) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE

@@ -59,13 +59,15 @@ static void stream_wait(void)
 
 static void stream_values(void)
 {
-    const struct memory *memory = pick_memory();
+    struct memory *memory = pick_memory();
     const CUstream stream = pick_stream();
     const unsigned value = pick(1000);
 
     if (memory == NULL || memory->bytes < 8)
         return;
     note_use(memory);
+    if (memory->kind == ORDERED)
+        memory->known = false; /* a meant difference: with gpushare it is written */
     tell(" %u", value);
     if (answer(CALL(cuStreamWriteValue32_v2, cuStreamWriteValue32_v11070)(
             stream, memory->start, value, 0)) == CUDA_SUCCESS &&
