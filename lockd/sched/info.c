@@ -430,8 +430,8 @@ struct sched_why sched_client_why(const struct sched_client *client, const uint8
     const struct sched_member *member = sched_member_find(client, uuid);
     const struct sched_party *party = member != NULL ? member->party : NULL, *stops;
 
-    if (member == NULL || !sched_member_wants(member) ||
-        (member->report.flags & GS_STATE_RUNNING) != 0 || party->gang->paused != 0)
+    if (member == NULL || !sched_member_wants(member) || is_open(member) ||
+        party->gang->paused != 0)
         return make_why(GS_WHY_NONE, NULL, LOCKD_NEVER);
     if (sched_gang_waits_to_form(party->gang))
         return make_why(GS_WHY_FORMS, NULL, LOCKD_NEVER);

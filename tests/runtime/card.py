@@ -114,10 +114,10 @@ class Card:
         """The daemons that serve this card's socket, which is in a temporary folder of our own."""
         return daemons_of(self.socket)
 
-    def start(self, command, **more):
+    def start(self, command, prepare=None, **more):
         environment = dict(self.environment)
         environment.update(more)
-        child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen(command, env=environment, preexec_fn=prepare, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.children.append(child)
         return child
 

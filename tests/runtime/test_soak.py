@@ -2,26 +2,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs soak programs beside each other on a card that is too small for all of them.
 
-test_soak.py --build DIR [--seeds N] [--first S] [--budget SECONDS] [--mode plain|faults|kills|storm] [--seconds N] [--jobs N]
+test_soak.py --build DIR [--seeds N] [--first S] [--budget SECONDS] [--mode plain|faults|kills|storm|full] [--seconds N] [--jobs N]
   plain   three programs a seed; every one must end with 0 and memory must have moved in the course of the run
   faults  the driver's calls fail at random; a program may see errors, but no wrong byte, no crash, no hang
   kills   one of three is killed at a random moment, the daemon at another and started again; the others must not notice
   storm   kills on two cards: programs on both, groups, short bursts; several are killed, others come in their places
         and some are stopped for a while: nobody may notice
+  full    memory that cannot be placed: programs without host memory by their own limits, with a limit of device memory near the card's
+        size, and a process without gpushare that takes a part of the card: a program may see errors, but no wrong byte
+In each mode status is asked all the time, and must show that no program waits for ever (bounded.py).
 --jobs seeds run beside each other, each on a card of its own. Stops early when the budget is used up (it says how many
 seeds it did) or one has failed. What 10000 seeds by hand take: HACKING.md.
 """
 import concurrent.futures
+import functools
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from card import OPTIONS, PATIENCE, BuildTest, Card, main  # noqa: E402  (beside this file)
+from bounded import Bounded  # noqa: E402  (beside this file)
+from card import MIB, OPTIONS, PATIENCE, BuildTest, Card, Told, main  # noqa: E402  (beside this file)
 
 # what the runtime itself calls; with the result codes that a driver may give
 FAULTS = ["cuMemCreate:p0.02:2", "cuMemMap:p0.02:999", "cuMemSetAccess:p0.02:999", "cuMemUnmap:p0.02:999",
@@ -49,14 +55,18 @@ class Wrong(Exception):
         super().__init__("\n".join(said + [f"FAILED: {text}"]))
 
 
-def finish(child, more, name, timeout):
-    try:
-        out, err = child.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired as late:
-        child.kill()
-        out, err = child.communicate()
-        raise Wrong(more, f"{name} hangs; stderr: {err[-2000:]}") from late
-    return child.returncode, out.strip(), err.strip()
+def finish(child, more, name, timeout, bounded):
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            out, err = child.communicate(timeout=1)
+        except subprocess.TimeoutExpired as late:
+            if bounded.wrong is None and time.monotonic() < end:
+                continue
+            child.kill()
+            out, err = child.communicate()
+            raise Wrong(more, f"{name}: {bounded.wrong or 'it hangs'}; stderr: {err[-2000:]}") from late
+        return child.returncode, out.strip(), err.strip()
 
 
 def moved(card, number):
@@ -92,15 +102,25 @@ def start_one(card, args, rng, seed, number):
         more.update(CUDA_VISIBLE_DEVICES=visible, GPUSHARE_GROUP=group)
         threads, memory = 2, rng.choice(["16MiB", "28MiB", "36MiB"])
         options = ["--devices", str(visible.count(",") + 1), "--pause", str(pause)]
+    elif args.mode == "full":
+        memory = rng.choice(["36MiB", "48MiB", "56MiB"])
     command = [os.path.join(args.build, "tests", "runtime", "soak"), "--seed", str(seed * 10 + number),
                "--seconds", str(args.seconds), "--threads", str(threads), "--memory", memory] + options
+    prepare = None
+    if args.mode == "full":
+        command.append("--faulty")
+        limit = rng.choice([0, 480 * MIB, 480 * MIB, 720 * MIB])  # the library leaves 512 MiB alone
+        if limit:
+            prepare = functools.partial(resource.setrlimit, resource.RLIMIT_DATA, (limit, limit))
+        if rng.random() < 0.2:
+            more["GPUSHARE_DEVICE_LIMIT"] = rng.choice(["60MiB", "70MiB"])
     if seed % 2 == 0:  # all programs of the card write the same bytes, most of the time
         command.append("--alike")
     if args.mode == "faults":
         more["SIMCUDA_FAIL"] = ",".join(f"{rule}:{rng.randrange(1, 1 << 30)}"
                                         for rule in rng.sample(FAULTS, rng.choice([1, 3, 6])))
         command.append("--faulty")
-    return card.start(command, **more), more
+    return card.start(command, prepare=prepare, **more), more
 
 
 def start_all(card, args, rng, seed):
@@ -199,6 +219,18 @@ def storm(card, args, rng, children, seed):
     return victims
 
 
+def fill(card, args, rng):
+    """A process that the daemon does not know takes a part of the card, and gives it back."""
+    foreign = Told(card, GPUSHARE_DISABLE="1")
+    for _ in range(2):
+        time.sleep(rng.random() * args.seconds / 2)
+        got = foreign.say(f"alloc {rng.choice([8, 24, 48])}") == "ok"
+        time.sleep(rng.random() * args.seconds)
+        if got:
+            foreign.say("free 0")
+    foreign.end()
+
+
 def one_seed(args, seed):
     rng = random.Random(seed)
     # three times 36 MiB do not fit, one does, with contexts (4 MiB each), reserve and empty slabs
@@ -206,25 +238,30 @@ def one_seed(args, seed):
     # contexts of those that come later must fit into the reserve of so small a card, 2 MiB
     more = {"SIMCUDA_DEVICES": "2", "SIMCUDA_CONTEXT_MEMORY": "512KiB"} if args.mode == "storm" else {}
     with Card(args.build, memory=rng.choice(["72MiB", "80MiB", "96MiB"]), options=options, **more) as card:
-        children = start_all(card, args, rng, seed)
-        victims = []
-        if args.mode == "kills":
-            victims = [disturb(card, args, rng, children)]
-        elif args.mode == "storm":
-            victims = storm(card, args, rng, children, seed)
-        for number, (child, more) in enumerate(children):
-            code, out, err = finish(child, more, f"program {number} of seed {seed}", args.seconds + args.patience)
-            if child in victims and code == -9:
-                continue
-            if code != 0 or not out.startswith("ok ") or "running without sharing" in err:
-                raise Wrong(more, f"program {number} of seed {seed}: exit {code}: {out} {err}")
+        with Bounded(card) as bounded:
+            children = start_all(card, args, rng, seed)
+            victims = []
+            if args.mode == "kills":
+                victims = [disturb(card, args, rng, children)]
+            elif args.mode == "storm":
+                victims = storm(card, args, rng, children, seed)
+            elif args.mode == "full":
+                fill(card, args, rng)
+            for number, (child, more) in enumerate(children):
+                code, out, err = finish(child, more, f"program {number} of seed {seed}", args.seconds + args.patience, bounded)
+                if (child in victims and code == -9) or (args.mode == "full" and code == 1 and "fails for ever" in err):
+                    continue  # a program that is told so for ever may give up
+                if code != 0 or not out.startswith("ok ") or "running without sharing" in err:
+                    raise Wrong(more, f"program {number} of seed {seed}: exit {code}: {out} {err}")
+        args.waited = max(args.waited, bounded.longest)
         return [sum(figures) for figures in zip(*(moved(card, number) for number in range(len(children))))]
 
 
 class Soak(BuildTest):
     def test_seeds(self):
         args = OPTIONS
-        self.assertIn(args.mode, ("plain", "faults", "kills", "storm"))
+        self.assertIn(args.mode, ("plain", "faults", "kills", "storm", "full"))
+        args.waited = 0.0
         start, total, taken, same, done = time.monotonic(), 0, 0, 0, 0
         seed = args.first
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
@@ -250,7 +287,7 @@ class Soak(BuildTest):
                     except Wrong as wrong:
                         self.fail(str(wrong))
                     done += 1
-        print(f"{done} seeds, {total >> 20} MiB brought back, {taken >> 20} MiB handed over with {same >> 20} MiB that were needed, {time.monotonic() - start:.0f} s")
+        print(f"{done} seeds, {total >> 20} MiB brought back, {taken >> 20} MiB handed over with {same >> 20} MiB that were needed, {args.waited:.0f} s the longest time with nothing running, {time.monotonic() - start:.0f} s")
         self.assertNotEqual(total, 0, "no memory has moved: the test has tested nothing")
 
 

@@ -337,6 +337,9 @@ static void incomplete_memory_that_cannot_leave_comes_first(void **state)
     assert_true(h->client[1].target.budget == 0);
     assert_true(has_run(h, 0));
     assert_true(h->client[0].target.budget >= 8 * GIB);
+    say_state(h, 0, R | GS_STATE_MOVING, 8 * GIB, 5 * GIB); /* not stopped, and lacks memory */
+    assert_int_equal(sched_client_why(h->client[0].client, h->client[0].state.uuid, h->now).why,
+                     GS_WHY_MEMORY);
 }
 
 int main(void)
