@@ -178,6 +178,12 @@ static void print_coverage(void)
         "- `CU_POINTER_ATTRIBUTE_MAPPING_SIZE` and `MAPPING_BASE_ADDR` describe gpushare's "
         "mapping "
         "behind an allocation.\n"
+        "- Stream-ordered memory ends with the context that was current when it was allocated, "
+        "as "
+        "other memory does: `cuMemFree` of it\n"
+        "  answers 1 then. The driver keeps it, since pools belong to the device; gpushare "
+        "copies "
+        "and waits for it by that context.\n"
         "- `cuStreamWriteValue32` accepts stream-ordered memory, too.\n\n");
     print_counts();
     for (size_t f = 0; f < FAMILY_COUNT; f++) {

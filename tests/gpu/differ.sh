@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The differential tester on a card: tests/gpu/differ.sh [SECONDS=120] [FIRST_SEED=1]. Random sequences of driver calls, native and patched, in four
-# ways: plain, with threads, with faults, and while everything is moved out every 20 ms; each gets a quarter of the time. Then what Python libraries
+# The differential tester on a card: tests/gpu/differ.sh [SECONDS=120] [FIRST_SEED=1]. Random sequences of driver calls, native and patched, in five
+# ways: plain, with calls of the CUDA runtime, with threads, with faults, and while everything is moved out every 20 ms; each gets its part of the time. Then what Python libraries
 # ask (library_answers.py). Prints a table of the kinds of differences a way. Exit status: 1 if any is not in differences.txt.
 #
 #   GS_DIFFER_JOBS   sequences at a time (default 8)
 #   GS_DIFFER_OPERATIONS   of a sequence (default 300; with faults, a third)
+#   GS_CUDART        the CUDA runtime (default: the toolkit's, or that of Python's packages)
 #   GS_DIFFER_ALARM   seconds after which a sequence hangs (default 20)
 #   GS_DIFFER_LIBRARIES   no: without the libraries
 #   GS_DIFFER_MORE   options of test_differ.py for all ways, such as "--progress --no-shorten"
@@ -25,16 +26,32 @@ export GPUSHARE_CTL=$work/ctl
 job_pid[lockd]=$!
 disown
 
+find_runtime() {
+    local file
+    for file in "${GS_CUDART:-}" /usr/local/cuda/lib64/libcudart.so.1? \
+        "$(python3 -c 'import nvidia; print(nvidia.__path__[0])' 2>/dev/null)"/*/lib/libcudart.so.1?; do
+        [ -f "$file" ] || continue
+        echo "$file"
+        return
+    done
+}
+
 way() { # NAME FIRST OPTIONS...
     local name=$1 begin=$2
     shift 2
     echo "== $name"
     # shellcheck disable=SC2086
     python3 tests/gpu/test_differ.py "$work/differ" --plain "$bundle/tests/gpu/differ" --first "$begin" --seeds 1000000 --operations "${GS_DIFFER_OPERATIONS:-300}" \
-        --jobs "${GS_DIFFER_JOBS:-8}" --limit $((seconds / 4)) --alarm "${GS_DIFFER_ALARM:-20}" --json "$out/differ-$name.json" ${GS_DIFFER_MORE:-} "$@" ||
+        --jobs "${GS_DIFFER_JOBS:-8}" --limit $((seconds / 5)) --alarm "${GS_DIFFER_ALARM:-20}" --json "$out/differ-$name.json" ${GS_DIFFER_MORE:-} "$@" ||
         failed=1
 }
 way plain "$first"
+runtime=$(find_runtime)
+if [ -n "$runtime" ]; then
+    way runtime $((first + 4000000)) --runtime "$runtime"
+else
+    echo "== runtime: skipped, there is no libcudart.so here (GS_CUDART names one)"
+fi
 way threads $((first + 1000000)) --threads 3
 way faults $((first + 2000000)) --faults --operations $((${GS_DIFFER_OPERATIONS:-300} / 3))
 way evictions $((first + 3000000)) --evict 20

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the driver's answers to random sequences of calls with gpushare and without (differ/differ.c).
 
-test_differ.py PROGRAM [--plain PROGRAM] [--build DIR] [--seeds N] [--first S] [--operations N] [--threads T] [--faults] [--evict MS] [--jobs N]
+test_differ.py PROGRAM [--plain PROGRAM] [--build DIR] [--seeds N] [--first S] [--operations N] [--threads T] [--faults] [--runtime FILE] [--evict MS] [--jobs N]
                [--limit SECONDS] [--alarm SECONDS] [--again N] [--progress] [--no-shorten] [--json FILE]
   PROGRAM   differ, patched or linked with libgpushare: run with GPUSHARE_DISABLE=1 (or in its place --plain, which is not patched), and without
   --build   on a simulated card with the daemon of that build; else on the card that there is
+  --runtime calls of this CUDA runtime as well, on the same objects (on the simulated driver: of simcudart)
   --evict   while the sequences run, everything is moved out each so many milliseconds (without --build: by the daemon of GPUSHARE_SOCKET,
             with the gpusharectl of GPUSHARE_CTL)
 
@@ -52,6 +53,8 @@ class Sequence:
         """({number: line}, number of the operation that crashed, or None). numbers: None for all."""
         command = [OPTIONS.plain if plain else OPTIONS.program, "--seed", str(self.seed), "--operations", str(OPTIONS.operations), "--threads", str(OPTIONS.threads),
                    "--alarm", str(OPTIONS.alarm)]
+        if OPTIONS.runtime:
+            command += ["--runtime", OPTIONS.runtime]
         if OPTIONS.faults:
             command.append("--faults")
         if numbers is not None:
@@ -87,8 +90,9 @@ class Sequence:
                 self.kinds.add(kind_of(before, after))
             elif before != after:
                 until = [other for other in numbers if other <= number]
-                if all(self.run(until, True)[0].get(number) == before for _ in range(REPEATS)):  # else the driver itself answers now this, now that
-                    return numbers, number, before, after
+                if (all(self.run(until, True)[0].get(number, "nothing") == before for _ in range(REPEATS))
+                        and self.run(until, False)[0].get(number, after) == after):
+                    return numbers, number, before, after  # else the driver itself answers now this, now that
         return numbers, None, None, None
 
     def shorten(self, numbers, differs, until):
@@ -250,6 +254,7 @@ def main():
     parser.add_argument("--operations", type=int, default=200)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--runtime", metavar="FILE", help="with calls of this CUDA runtime, too")
     parser.add_argument("--evict", type=int, default=0, metavar="MS")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="after them no sequence begins")

@@ -5,10 +5,13 @@
  * (test_differ.py runs both, compares, and makes a sequence that differs shorter).
  *
  *   differ --seed S [--operations N] [--only A,B-C] [--threads T] [--faults] [--alarm SECONDS]
+ *          [--runtime FILE]
  *
  *   --only      leaves out all operations but these; the others stay as they are
  *   --threads   the calls come from so many threads, one call at a time (default 1)
  *   --faults    with accesses that fault and arguments that invalidate captures
+ *
+ *   --runtime   with calls of that CUDA runtime (libcudart.so.13), too
  *
  * Exit status: 0, or 77 if there is no card. An alarm ends what hangs (60 s). Built without CUDA
  * libraries: everything by dlsym.
@@ -30,9 +33,9 @@
 struct world world;
 unsigned char host_source[HOST_BYTES], host_target[HOST_BYTES];
 
-static const struct operation *const families[] = {memory_operations,  ordered_operations,
-                                                   virtual_operations, stream_operations,
-                                                   graph_operations,   context_operations};
+static const struct operation *const families[] = {
+    memory_operations, ordered_operations, virtual_operations, stream_operations,
+    graph_operations,  context_operations, runtime_operations}; /* only with a runtime */
 
 /* --- kernels: on a card from this text, on the simulated card by stand-ins --- */
 
@@ -217,10 +220,17 @@ CUdeviceptr pick_address(size_t *left)
     return memory->start + offset;
 }
 
+void note_graph_use(struct graph_uses *uses, const struct memory *memory)
+{
+    unsigned *number = &uses->number[memory - world.memory];
+
+    *number = *number == 0 || *number == memory->number ? memory->number : GONE;
+}
+
 void note_use(const struct memory *memory)
 {
     if (world.capturing != 0 && memory != NULL)
-        world.capture_uses.number[memory - world.memory] = memory->number;
+        note_graph_use(&world.capture_uses, memory);
 }
 
 /* --- the sequence --- */
@@ -246,19 +256,36 @@ static bool wanted(const char *only, unsigned number)
 
 static const struct operation *pick_operation(void)
 {
+    const size_t count = LENGTH(families) - (world.runtime == NULL);
     unsigned sum = 0, at;
 
-    for (unsigned f = 0; f < LENGTH(families); f++)
+    for (unsigned f = 0; f < count; f++)
         for (const struct operation *o = families[f]; o->name != NULL; o++)
             sum += o->weight;
     at = pick(sum);
-    for (unsigned f = 0; f < LENGTH(families); f++)
+    for (unsigned f = 0; f < count; f++)
         for (const struct operation *o = families[f]; o->name != NULL; o++) {
             if (at < o->weight)
                 return o;
             at -= o->weight;
         }
     return NULL;
+}
+
+bool settle(void)
+{
+    const CUcontext contexts[] = {world.primary, world.second};
+    bool good = true;
+    CUcontext popped;
+
+    for (unsigned i = 0; i < LENGTH(contexts); i++) {
+        if (contexts[i] == NULL ||
+            CALL(cuCtxPushCurrent_v2, cuCtxPushCurrent_v4000)(contexts[i]) != CUDA_SUCCESS)
+            continue;
+        good &= CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)() == CUDA_SUCCESS;
+        CALL(cuCtxPopCurrent_v2, cuCtxPopCurrent_v4000)(&popped);
+    }
+    return good;
 }
 
 static void run_operation(void)
@@ -272,6 +299,7 @@ static void run_operation(void)
 
         if (result != CUDA_SUCCESS)
             tell("; after it %d", (int)result);
+        settle(); /* that was the current context */
     }
 }
 
@@ -340,7 +368,7 @@ int main(int argc, char **argv)
 {
     uint64_t seed = 1;
     unsigned operations = 200, threads = 1, limit_s = LIMIT_S;
-    const char *only = NULL;
+    const char *only = NULL, *runtime = NULL;
     pthread_t thread[MAX_THREADS + 1];
 
     for (int i = 1; i < argc; i++) {
@@ -358,6 +386,8 @@ int main(int argc, char **argv)
             limit_s = (unsigned)strtoul(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--only") == 0)
             only = argv[++i];
+        else if (strcmp(argv[i], "--runtime") == 0)
+            runtime = argv[++i];
         else
             return 64;
     }
@@ -365,6 +395,10 @@ int main(int argc, char **argv)
         return 64;
     alarm(limit_s);
     set_up();
+    if (runtime != NULL && (world.runtime = dlopen(runtime, RTLD_NOW)) == NULL) {
+        fprintf(stderr, "differ: no CUDA runtime: %s\n", dlerror());
+        return 77;
+    }
     for (unsigned i = 1; i < threads; i++)
         pthread_create(&thread[i], NULL, work, (void *)(uintptr_t)i);
     for (unsigned number = 0; number < operations; number++) {

@@ -34,6 +34,7 @@ enum {
     GRAPHS = 3,
     EXECS = 3,
     HOST_BYTES = 64 << 10,
+    GONE = 1 << 30,
 };
 
 enum memory_kind { PLAIN, ORDERED, MANAGED };
@@ -51,12 +52,12 @@ struct reservation {
     int mapped[GRANULES]; /* 1 + slot of the handle; 0: nothing */
 };
 
-struct graph_uses { /* a graph or executable graph touches these allocations */
-    unsigned number[MEMORIES];
+struct graph_uses {            /* a graph or executable graph touches these allocations */
+    unsigned number[MEMORIES]; /* GONE: several of a slot, of which one is there at most */
 };
 
 struct world {
-    void *driver;
+    void *driver, *runtime; /* runtime: NULL without one */
     uint64_t random;
     CUcontext primary, second;
     struct memory memory[MEMORIES];
@@ -89,7 +90,7 @@ struct operation {
 };
 /* Each ends with an operation without a name. */
 extern const struct operation memory_operations[], ordered_operations[], virtual_operations[],
-    stream_operations[], graph_operations[], context_operations[];
+    stream_operations[], graph_operations[], context_operations[], runtime_operations[];
 
 /* A number below `bound`, which is at least 1. */
 unsigned pick(unsigned bound);
@@ -103,6 +104,8 @@ void tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 CUresult answer(CUresult result);
 /* An address by the allocation it lies in: "m3+100", "r0+0", "nothing". */
 void tell_address(CUdeviceptr address);
+/* Waits for all work of all contexts; false: it failed. Not during a capture. */
+bool settle(void);
 /* The sum of bytes that a call read. */
 void tell_sum(const void *bytes, size_t count);
 
@@ -112,6 +115,8 @@ CUstream pick_stream(void);
 struct memory *pick_memory(void);
 /* An address of the world: mostly inside an allocation, at times just behind its end; 0 at times. */
 CUdeviceptr pick_address(size_t *left);
+/* A graph will use it. */
+void note_graph_use(struct graph_uses *uses, const struct memory *memory);
 /* A running capture will use it. */
 void note_use(const struct memory *memory);
 

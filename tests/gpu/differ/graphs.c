@@ -180,7 +180,7 @@ static void add_node(void)
         result = CALL(cuGraphAddNode, cuGraphAddNode_v12020)(&node, graph, NULL, 0, &params);
     }
     if (answer(result) == CUDA_SUCCESS)
-        world.graph_uses[slot].number[memory - world.memory] = memory->number;
+        note_graph_use(&world.graph_uses[slot], memory);
 }
 
 static void instantiate(void)

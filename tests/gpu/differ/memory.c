@@ -308,8 +308,7 @@ static void copy_out(void)
         result = CALL(cuMemcpyDtoH_v2, cuMemcpyDtoH_v3020)(host_target, at, count);
     answer(result);
     if (result == CUDA_SUCCESS && world.capturing == 0 && memory != NULL && memory->known &&
-        count <= memory->bytes - (size_t)(at - memory->start) &&
-        (how != 0 || CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)() == CUDA_SUCCESS))
+        count <= memory->bytes - (size_t)(at - memory->start) && (how != 0 || settle()))
         tell_sum(host_target, count);
 }
 

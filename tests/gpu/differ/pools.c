@@ -35,7 +35,7 @@ static void allocate_ordered(void)
         result = CALL(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_v11020)(
             &start, bytes, world.pool[pick_pool()], stream);
     if (answer(result) == CUDA_SUCCESS)
-        CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)();
+        settle();
     if (result == CUDA_SUCCESS)
         memory_keep(slot, start, bytes, ORDERED);
 }

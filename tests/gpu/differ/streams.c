@@ -152,8 +152,8 @@ static void event_elapsed(void)
     float ms = -1;
 
     tell(" e%u e%u", from, to);
-    if (world.event[from] == NULL || world.event[to] == NULL)
-        return;
+    if (world.event[from] == NULL || world.event[to] == NULL || world.capturing != 0)
+        return; /* beside a capture nothing is waited for: it may have happened, or not */
     if (answer(CALL(cuEventElapsedTime, cuEventElapsedTime_v2000)(
             &ms, world.event[from], world.event[to])) == CUDA_SUCCESS &&
         from == to)
