@@ -58,9 +58,10 @@ static void end(void)
             status == CU_STREAM_CAPTURE_STATUS_NONE)
             continue;
         tell(" s%u status %d", i, (int)status);
-        if (answer(CALL(cuStreamEndCapture, cuStreamEndCapture_v10000)(stream, &graph)) ==
-                CUDA_ERROR_STREAM_CAPTURE_UNJOINED ||
-            graph != NULL || status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+        answer(CALL(cuStreamEndCapture, cuStreamEndCapture_v10000)(stream, &graph));
+        if (CALL(cuStreamIsCapturing, cuStreamIsCapturing_v10000)(stream, &status) ==
+                CUDA_SUCCESS &&
+            status == CU_STREAM_CAPTURE_STATUS_NONE) /* else another thread has to end it */
             world.capturing = 0;
         if (graph == NULL)
             continue;
