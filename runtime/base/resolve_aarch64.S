@@ -2,7 +2,7 @@
  *
  * resolve_aarch64.S: see resolve_x86_64.S. The function's number comes in x17.
  */
-    .macro GS_RESOLVE look_up
+    .macro GS_RESOLVE look_up, slots
     .hidden \look_up
     .p2align 4
     .type   resolve, %function
@@ -23,6 +23,8 @@ resolve:
     stp     q4, q5, [sp, #160]
     stp     q6, q7, [sp, #192]
     mov     x0, x17
+    adrp    x1, \slots
+    add     x1, x1, :lo12:\slots
     bl      \look_up
     mov     x16, x0
     ldp     x0, x1, [sp, #16]

@@ -3,10 +3,10 @@
  * resolve_x86_64.S: what a jump to a driver's function does when it is taken for the first time, for files that include this
  * one. As the loader's lazy binding does, it has the function looked up with all arguments kept, and goes on to it.
  *
- * GS_RESOLVE look_up defines the local label `resolve`, to which the jumps go with the function's number in %r11d.
- * void *look_up(size_t number) gives the address.
+ * GS_RESOLVE look_up, slots defines the local label `resolve`, to which the jumps go with the function's number in %r11d.
+ * void *look_up(size_t number, void **slots) gives the address.
  */
-    .macro GS_RESOLVE look_up
+    .macro GS_RESOLVE look_up, slots
     .hidden \look_up
     .p2align 4
     .type   resolve, @function
@@ -35,6 +35,7 @@ resolve:
     movups  %xmm6, 96(%rsp)
     movups  %xmm7, 112(%rsp)
     movl    %r11d, %edi
+    leaq    \slots(%rip), %rsi
     call    \look_up
     movq    %rax, %r11
     movups  (%rsp), %xmm0

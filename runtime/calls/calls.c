@@ -117,7 +117,7 @@ static CUgraphExec exec_of(const CUgraphExec *made, CUgraphExec known)
 static void bound_work(CUstream stream, unsigned call)
 {
     if ((call & GS_CALL_QUEUES) != 0 && gs_gate_is_watched())
-        gs_throttle_bound(stream, (call & GS_CALL_PER_THREAD) != 0);
+        gs_throttle_bound(&gs_gate_self, stream, (call & GS_CALL_PER_THREAD) != 0);
 }
 
 #define GS_GATE(symbol, base, since, variant, family, stream, params, args)                    \

@@ -8,7 +8,7 @@
  * table does not have (cudbg*, data) there. Both libraries have the same SONAME; this library stands
  * before the other in the loader's list, so "libcuda.so.1" always means this library.
  *
- * State: the slots of pass_*.S. Two threads that resolve at once write the same value. Any
+ * State: the slots of pass_*.S, one for each name. Two threads that resolve at once write the same value. Any
  * thread.
  */
 #include "runtime/calls/door.h"
@@ -26,8 +26,6 @@
 static const char *const names[] = {
 #include "wrap/driver_api.def"
 };
-
-extern void *gs_door_slots[]; /* one entry for each name, in this order */
 
 static CUresult answer_missing(void)
 {
@@ -61,7 +59,7 @@ void *gpushare_door_driver(void)
     return path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
 }
 
-void *gs_door_resolve(size_t row)
+void *gs_door_resolve(size_t row, void **slots)
 {
     void *function = NULL, *driver;
 
@@ -71,6 +69,6 @@ void *gs_door_resolve(size_t row)
         function = gs_libc_dlsym(driver, names[row]);
     if (function == NULL)
         function = (void *)answer_missing;
-    __atomic_store_n(&gs_door_slots[row], function, __ATOMIC_RELAXED);
+    __atomic_store_n(&slots[row], function, __ATOMIC_RELAXED);
     return function;
 }

@@ -11,8 +11,8 @@
  * the same process recognises the door by this name (runtime/base/driver.c). */
 __attribute__((visibility("default"))) void *gpushare_door_driver(void);
 
-/* The driver's function for a row of pass_*.S, which is stored in its slot. Never NULL. Leaves
+/* The driver's function for a row of pass_*.S, which is stored in its slot of `slots`. Never NULL. Leaves
  * errno and dlerror() as the driver's loading left them. */
-void *gs_door_resolve(size_t row);
+void *gs_door_resolve(size_t row, void **slots);
 
 #endif

@@ -106,7 +106,7 @@ UNLOAD(cuModuleUnload, CUmodule)
         if (pass != GS_PASS_REFUSED) {                                                         \
             inside = (call);                                                                   \
             if (inside == CUDA_SUCCESS && pass == GS_PASS_WATCHED && (calls) != 0)             \
-                gs_throttle_bound(stream, ((calls)&GS_CALL_PER_THREAD) != 0);                  \
+                gs_throttle_bound(&gs_gate_self, stream, ((calls)&GS_CALL_PER_THREAD) != 0);   \
             gs_gate_leave(pass);                                                               \
         }                                                                                      \
         if (inside != CUDA_SUCCESS)                                                            \

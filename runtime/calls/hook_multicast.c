@@ -17,6 +17,7 @@
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/base/mutex.h"
+#include "runtime/memory/foreign_mapping.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/range/memory_lock.h"
 

@@ -28,13 +28,11 @@
 
     .pushsection .data.rel.local, "aw"
     .p2align 3
-    .globl  gs_door_slots
-    .hidden gs_door_slots
-gs_door_slots:
+slots:
     .popsection
 
     .text
-    GS_RESOLVE gs_door_resolve
+    GS_RESOLVE gs_door_resolve, slots
 
 #define GS_PASS(symbol, ...) PASS symbol
 #include "wrap/driver_api.def"

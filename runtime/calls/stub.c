@@ -29,9 +29,8 @@ static const char *const names[] = {
 #undef GS_STUB_OURS
 };
 
-/* Called by trampolines_*.S. */
-void *gs_stub_resolve(size_t index);
-extern void *gs_stub_slots[sizeof names / sizeof *names];
+/* Called by trampolines_*.S, with the slots of all names in their order. */
+void *gs_stub_resolve(size_t index, void **slots);
 
 static int answer_missing(void)
 {
@@ -47,7 +46,7 @@ static void *open_driver(void)
     return handle != NULL ? handle : dlopen("libcuda.so.1", RTLD_NOW);
 }
 
-void *gs_stub_resolve(size_t index)
+void *gs_stub_resolve(size_t index, void **slots)
 {
     void *handle = open_driver(), *found = NULL;
 
@@ -55,7 +54,7 @@ void *gs_stub_resolve(size_t index)
         found = gs_libc_dlsym(handle, names[index]);
     if (found == NULL)
         return (void *)answer_missing; /* looked up again the next time */
-    __atomic_store_n(&gs_stub_slots[index], found, __ATOMIC_RELAXED);
+    __atomic_store_n(&slots[index], found, __ATOMIC_RELAXED);
     return found;
 }
 

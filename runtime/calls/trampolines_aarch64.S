@@ -12,8 +12,8 @@
 \name:
 __wrap_\name:
     hint    #34                     /* bti c */
-    adrp    x16, gs_stub_slots + 8 * count
-    add     x16, x16, :lo12:(gs_stub_slots + 8 * count)
+    adrp    x16, slots + 8 * count
+    add     x16, x16, :lo12:(slots + 8 * count)
     ldr     x16, [x16]
     cbz     x16, 1f
     br      x16
@@ -51,9 +51,9 @@ __wrap_\name:
     .size __wrap_\name, . - __wrap_\name
     .endm
 
-    .hidden gs_libc_symbols_init, gs_libc_dlsym, gs_libc_dlvsym, gs_stub_slots
+    .hidden gs_libc_symbols_init, gs_libc_dlsym, gs_libc_dlvsym
     .text
-    GS_RESOLVE gs_stub_resolve
+    GS_RESOLVE gs_stub_resolve, slots
 
     .set count, 0
 #define GS_STUB(name) TRAMPOLINE name
@@ -63,11 +63,10 @@ __wrap_\name:
     DOOR dlvsym, gs_libc_dlvsym
 
     .bss
-    .globl gs_stub_slots
-    .type gs_stub_slots, %object
+    .type slots, %object
     .p2align 3
-gs_stub_slots:
+slots:
     .zero 8 * count
-    .size gs_stub_slots, . - gs_stub_slots
+    .size slots, . - slots
 
     .section .note.GNU-stack, "", %progbits

@@ -13,7 +13,7 @@
 \name:
 __wrap_\name:
     endbr64
-    movq    gs_stub_slots + 8 * count(%rip), %r11
+    movq    slots + 8 * count(%rip), %r11
     testq   %r11, %r11
     jz      1f
     jmp     *%r11
@@ -50,9 +50,9 @@ __wrap_\name:
     .size __wrap_\name, . - __wrap_\name
     .endm
 
-    .hidden gs_libc_symbols_init, gs_libc_dlsym, gs_libc_dlvsym, gs_stub_slots
+    .hidden gs_libc_symbols_init, gs_libc_dlsym, gs_libc_dlvsym
     .text
-    GS_RESOLVE gs_stub_resolve
+    GS_RESOLVE gs_stub_resolve, slots
 
     .set count, 0
 #define GS_STUB(name) TRAMPOLINE name
@@ -62,11 +62,10 @@ __wrap_\name:
     DOOR dlvsym, gs_libc_dlvsym
 
     .bss
-    .globl gs_stub_slots
-    .type gs_stub_slots, @object
+    .type slots, @object
     .p2align 3
-gs_stub_slots:
+slots:
     .zero 8 * count
-    .size gs_stub_slots, . - gs_stub_slots
+    .size slots, . - slots
 
     .section .note.GNU-stack, "", @progbits

@@ -9,10 +9,8 @@
 #include "runtime/gate/capture.h"
 
 #include <stdatomic.h>
-#include <stdint.h>
 
 #include "runtime/base/driver.h"
-#include "runtime/gate/gate.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/uncancelled.h"
 
@@ -21,6 +19,7 @@
 
 static _Atomic(int) captures, synchronizing;
 static _Atomic(uint64_t) last_activity, last_seen;
+static uint64_t (*ask_activity)(bool *busy); /* constant once gs_capture_init() was called */
 
 /* The clock is read after the time of the last change, and may still be behind it: another thread
  * reads it, too. */
@@ -32,6 +31,11 @@ static bool is_forgotten(void)
     return now > seen && now - seen >= FORGOTTEN_NS;
 }
 
+void gs_capture_init(uint64_t (*activity)(bool *busy))
+{
+    ask_activity = activity;
+}
+
 bool gs_capture_active(void)
 {
     int count = atomic_load_explicit(&captures, memory_order_acquire);
@@ -40,7 +44,7 @@ bool gs_capture_active(void)
 
     if (count <= 0)
         return false;
-    activity = gs_gate_activity(&busy);
+    activity = ask_activity(&busy);
     if (atomic_exchange_explicit(&last_activity, activity, memory_order_relaxed) != activity)
         atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
     /* a capture that has begun since the count was read is not forgotten */

@@ -7,8 +7,12 @@
 #define GS_RUNTIME_GATE_CAPTURE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include <cudaTypedefs.h>
+
+/* The gate says how its activity is asked for (gs_gate_activity), before any other call here. */
+void gs_capture_init(uint64_t (*activity)(bool *busy));
 
 /* Any thread. A capture without a call for a minute (its stream was destroyed) no longer counts. */
 bool gs_capture_active(void);

@@ -52,6 +52,7 @@ static bool register_membarrier(void)
 void gs_gate_init(bool (*asked_to_wait)(void))
 {
     may_wait = asked_to_wait;
+    gs_capture_init(gs_gate_activity);
     register_membarrier(); /* prepare_threads() asks again, which is then quick */
 }
 
@@ -428,6 +429,7 @@ void gs_gate_after_fork(void)
     atomic_store(&closed_stamp, UINT64_MAX);
     atomic_store(&gs_gate_state, GS_GATE_CLOSED);
     self->registered = 0;
+    self->throttle = NULL; /* left to the parent */
     atomic_store(&self->syncing, 0);
     atomic_store(&self->seq, 1);
 }

@@ -173,9 +173,8 @@ static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_
     throttle->next_event = 1 - throttle->next_event;
 }
 
-void gs_throttle_bound(CUstream stream, bool per_thread)
+void gs_throttle_bound(struct gs_gate_thread *self, CUstream stream, bool per_thread)
 {
-    struct gs_gate_thread *self = &gs_gate_self;
     const int saved = errno;
 
     if (++self->submissions < HALF)
@@ -189,5 +188,4 @@ void gs_throttle_after_fork(void)
 {
     pthread_mutex_init(&throttles.lock, NULL);
     throttles.first = NULL; /* as with ranges: left to the parent */
-    gs_gate_self.throttle = NULL;
 }

@@ -10,12 +10,13 @@
 
 #include <cudaTypedefs.h>
 
-/* While others wait: keeps this thread at no more than about GS_THROTTLE_UNFINISHED submissions
+/* While others wait: keeps this thread, `self`, at no more than about GS_THROTTLE_UNFINISHED submissions
  * ahead of the GPU, so that a drain takes milliseconds. Inside the gate, after the submission.
  * Waits at most 50 ms; does nothing while the stream is captured. per_thread: stream 0 means
  * the per-thread stream. */
 #define GS_THROTTLE_UNFINISHED 32
-void gs_throttle_bound(CUstream stream, bool per_thread);
+struct gs_gate_thread;
+void gs_throttle_bound(struct gs_gate_thread *self, CUstream stream, bool per_thread);
 
 struct gs_throttle;
 

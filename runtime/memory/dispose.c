@@ -14,6 +14,8 @@
 #include "runtime/base/worker.h"
 #include "runtime/base/driver.h"
 #include "runtime/memory/exports.h"
+#include "runtime/memory/foreign_mapping.h"
+#include "runtime/memory/mapping.h"
 #include "runtime/memory/graph_memory.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/memory/openings.h"
@@ -145,6 +147,8 @@ void gs_memory_after_fork(void)
     gs_retire_after_fork();
     gs_slabs_after_fork();
     gs_virtual_after_fork();
+    gs_reserved_after_fork();
+    gs_foreign_after_fork();
     gs_stream_order_after_fork();
     gs_pools_after_fork();
     gs_exports_after_fork();

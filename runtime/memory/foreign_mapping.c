@@ -164,6 +164,53 @@ bool gs_foreign_any(void)
     return tree.root != NULL;
 }
 
+/* under the lock: the range mapped at the address, by us or, if *foreign is set, beside us */
+static struct gs_range *find_mapped(CUdeviceptr address, const struct gs_foreign **foreign,
+                                    bool *ours)
+{
+    struct gs_range *range;
+
+    *foreign = gs_foreign_at(address);
+    range = *foreign != NULL ? (*foreign)->of : gs_range_at(address);
+    *ours = range != NULL || gs_range_is_near(address);
+    return range != NULL && range->own != NULL ? range : NULL;
+}
+
+CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *handle,
+                           bool *ours)
+{
+    const struct gs_foreign *foreign;
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = find_mapped(address, &foreign, ours);
+    if (range != NULL) {
+        range->own->references++;
+        *handle = range->own->by_handle.base;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return range != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* cuMemAlloc's has none */
+}
+
+struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint64_t *left,
+                                    bool *ours)
+{
+    const struct gs_foreign *foreign;
+    struct gs_range *range;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    range = find_mapped(address, &foreign, ours);
+    if (range != NULL) {
+        const struct gs_range_tree_node *node = foreign != NULL ? &foreign->node : &range->node;
+
+        *offset = address - node->base + (foreign != NULL ? foreign->offset : 0);
+        *left = node->base + node->size - address;
+        range->own->aliases++;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return range;
+}
+
 void gs_foreign_after_fork(void)
 {
     tree.root = NULL; /* as with ranges: left to the parent */

@@ -40,12 +40,20 @@ CUresult gs_foreign_unmap(CUdeviceptr address, uint64_t bytes);
 CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
                                const CUmemAccessDesc *access, size_t count);
 
+/* One more reference to the handle of the memory mapped at the address, as gs_virtual_hold(). */
+CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *handle,
+                           bool *ours);
+
+/* As gs_virtual_hold(), with the memory mapped at the address, which is *offset bytes in it, with
+ * *left bytes from there on. */
+struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint64_t *left,
+                                    bool *ours);
+
 /* The following under gs_memory_lock. */
 
 struct gs_foreign *gs_foreign_at(CUdeviceptr address);
 bool gs_foreign_overlaps(CUdeviceptr address, uint64_t bytes);
 bool gs_foreign_any(void);
-
 void gs_foreign_after_fork(void);
 
 #endif

@@ -17,7 +17,6 @@
 
 #include "runtime/base/worker.h"
 #include "runtime/base/daemon.h"
-#include "runtime/memory/foreign_mapping.h"
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/base/mutex.h"
@@ -29,7 +28,6 @@
 #include "runtime/swap/swap.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/over.h"
-#include "runtime/memory/mapping.h"
 #include "runtime/range/memory_lock.h"
 
 #define FIRST_HANDLE                                                                           \
@@ -247,26 +245,6 @@ CUresult gs_virtual_release(CUmemGenericAllocationHandle handle, bool *ours)
     return range != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *handle,
-                           bool *ours)
-{
-    CUresult result = CUDA_ERROR_INVALID_VALUE; /* of cuMemAlloc's memory there is none */
-    const struct gs_foreign *foreign;
-    struct gs_range *range;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    foreign = gs_foreign_at(address);
-    range = foreign != NULL ? foreign->of : gs_range_at(address);
-    *ours = range != NULL || gs_range_is_near(address);
-    if (range != NULL && range->own != NULL) {
-        range->own->references++;
-        *handle = range->own->by_handle.base;
-        result = CUDA_SUCCESS;
-    }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return result;
-}
-
 CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop,
                                bool *ours)
 {
@@ -290,29 +268,6 @@ struct gs_range *gs_virtual_hold(CUmemGenericAllocationHandle handle, bool *ours
     *ours = gs_virtual_is_ours(handle);
     if (range != NULL)
         range->own->aliases++;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return range;
-}
-
-struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint64_t *left,
-                                    bool *ours)
-{
-    const struct gs_foreign *foreign;
-    struct gs_range *range;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    foreign = gs_foreign_at(address);
-    range = foreign != NULL ? foreign->of : gs_range_at(address);
-    *ours = range != NULL || gs_range_is_near(address);
-    if (range != NULL && range->own == NULL)
-        range = NULL;
-    if (range != NULL) {
-        const struct gs_range_tree_node *node = foreign != NULL ? &foreign->node : &range->node;
-
-        *offset = address - node->base + (foreign != NULL ? foreign->offset : 0);
-        *left = node->base + node->size - address;
-        range->own->aliases++;
-    }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return range;
 }
@@ -380,6 +335,4 @@ CUresult gs_virtual_pin(struct gs_range *range)
 void gs_virtual_after_fork(void)
 {
     handles.root = NULL;
-    gs_reserved_after_fork();
-    gs_foreign_after_fork();
 }

@@ -31,17 +31,12 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
                            const CUmemAllocationProp *prop,
                            CUmemGenericAllocationHandle *handle);
 CUresult gs_virtual_release(CUmemGenericAllocationHandle handle, bool *ours);
-CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *handle,
-                           bool *ours);
 CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop,
                                bool *ours);
 
-/* Holds the memory of the handle, or the memory mapped at the address, which is *offset bytes in
- * it, with *left bytes from there on. The memory stays until it is dropped. NULL: none; *ours
- * then says whether the handle or the address is ours nevertheless. */
+/* Holds the memory of the handle, which stays until it is dropped. NULL: none; *ours then says
+ * whether the handle is ours nevertheless. */
 struct gs_range *gs_virtual_hold(CUmemGenericAllocationHandle handle, bool *ours);
-struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint64_t *left,
-                                    bool *ours);
 void gs_virtual_drop(struct gs_range *range);
 
 /* Pins a held range: all its chunks have the driver's own handles for good. Waits for the lease

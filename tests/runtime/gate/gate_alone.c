@@ -36,6 +36,11 @@ void gs_throttle_thread_ends(struct gs_throttle *throttle)
     (void)throttle;
 }
 
+void gs_capture_init(uint64_t (*activity)(bool *busy))
+{
+    (void)activity;
+}
+
 bool gs_capture_active(void)
 {
     return atomic_load(&gate_capturing);

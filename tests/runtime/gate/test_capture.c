@@ -44,6 +44,7 @@ static int begin_anew(void **state)
     (void)state;
     now += 1000 * SECOND;
     activity++;
+    gs_capture_init(gs_gate_activity);
     gs_capture_after_fork();
     return 0;
 }

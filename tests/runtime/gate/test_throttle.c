@@ -69,7 +69,7 @@ static void submit_call(uintptr_t context)
 {
     current = context;
     for (unsigned i = 0; i < GS_THROTTLE_UNFINISHED; i++)
-        gs_throttle_bound(NULL, false);
+        gs_throttle_bound(&gs_gate_self, NULL, false);
 }
 
 static void bound_two_contexts_in_turn_makes_two_pairs(void **state)

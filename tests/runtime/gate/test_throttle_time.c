@@ -99,7 +99,7 @@ static uint64_t run_kernels(uint64_t length, unsigned count)
         free_at += length;
         if (free_at - now > most)
             most = free_at - now;
-        gs_throttle_bound(NULL, false);
+        gs_throttle_bound(&gs_gate_self, NULL, false);
     }
     return most;
 }
