@@ -137,32 +137,46 @@ static void name_entry(char name[NAME_SIZE], const char *path)
     write_hex(name, digest, (NAME_SIZE - 1) / 2);
 }
 
+void elf_path_encode(FILE *to, const char *path)
+{
+    for (; *path != '\0'; path++)
+        fprintf(to,
+                (unsigned char)*path <= ' ' || *path == '%' || *path == 0x7f ? "%%%02X" : "%c",
+                (unsigned char)*path);
+}
+
+bool elf_path_decode(char *text)
+{
+    char *to = text;
+
+    for (const char *from = text; *from != '\0'; from++) {
+        char digits[3] = "";
+
+        if (*from != '%') {
+            *to++ = *from;
+            continue;
+        }
+        memcpy(digits, from + 1, strnlen(from + 1, 2));
+        if (strspn(digits, "0123456789ABCDEF") != 2 || strcmp(digits, "00") == 0)
+            return false;
+        *to++ = (char)strtoul(digits, NULL, 16);
+        from += 2;
+    }
+    *to = '\0';
+    return true;
+}
+
 static void put_path(FILE *to, const char *key, const char *path)
 {
     fprintf(to, "%s=", key);
-    for (; *path != '\0'; path++)
-        fprintf(to, (unsigned char)*path <= ' ' || *path == '%' ? "%%%02X" : "%c",
-                (unsigned char)*path);
+    elf_path_encode(to, path);
     fputc('\n', to);
 }
 
-static bool take_path(char to[PATH_MAX], const char *text)
+static bool take_path(char to[PATH_MAX], char *text)
 {
-    size_t length = 0;
-
-    for (; *text != '\0' && length < PATH_MAX - 1; text++) {
-        char digits[3] = "";
-
-        if (*text == '%' && strlen(text) >= 3) {
-            memcpy(digits, text + 1, 2);
-            to[length++] = (char)strtoul(digits, NULL, 16);
-            text += 2;
-        } else {
-            to[length++] = *text;
-        }
-    }
-    to[length] = '\0';
-    return *text == '\0' && to[0] == '/';
+    return elf_path_decode(text) && text[0] == '/' &&
+           snprintf(to, PATH_MAX, "%s", text) < PATH_MAX;
 }
 
 static int write_text(int folder, const char *temporary, const struct elf_listed *entry)

@@ -22,6 +22,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 struct elf_listed {
@@ -55,5 +56,10 @@ int elf_registry_forget(const char *path, struct gs_err *err);
  * in any case. */
 int elf_registry_read(struct elf_registry *registry, struct gs_err *err);
 void elf_registry_deinit(struct elf_registry *registry);
+
+/* Writes a path as lists have it; reads it back in place. False: a % is not followed by two
+ * digits of a byte. */
+void elf_path_encode(FILE *to, const char *path);
+bool elf_path_decode(char *text);
 
 #endif

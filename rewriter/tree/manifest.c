@@ -6,6 +6,7 @@
  * are refused. No state, any thread.
  */
 #include "rewriter/tree/manifest.h"
+#include "rewriter/output/registry.h"
 #include "rewriter/elf/grow.h"
 #include "rewriter/output/output.h"
 
@@ -76,41 +77,6 @@ void elf_manifest_deinit(struct elf_manifest *manifest)
     *manifest = (struct elf_manifest){0};
 }
 
-static int parse_hex(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-/* Decodes in place. False if a % is not followed by two digits. */
-static bool decode_path(char *text)
-{
-    char *to = text;
-
-    for (const char *from = text; *from != '\0'; from++) {
-        if (*from != '%') {
-            *to++ = *from;
-            continue;
-        }
-        if (parse_hex(from[1]) < 0 || parse_hex(from[2]) < 0 ||
-            (from[1] == '0' && from[2] == '0'))
-            return false;
-        *to++ = (char)(parse_hex(from[1]) * 16 + parse_hex(from[2]));
-        from += 2;
-    }
-    *to = '\0';
-    return true;
-}
-
-static void encode_path(FILE *to, const char *text)
-{
-    for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
-        if (*p <= ' ' || *p == '%' || *p == 0x7f)
-            fprintf(to, "%%%02X", *p);
-        else
-            fputc(*p, to);
-    }
-}
-
 static bool leads_out(const char *path)
 {
     size_t length;
@@ -132,8 +98,9 @@ static bool read_line(struct elf_manifest *manifest, char *line)
     bool link = kind != NULL && strcmp(kind, "link") == 0;
 
     if (kind == NULL || path == NULL || (!link && strcmp(kind, "file") != 0) ||
-        link != (target != NULL) || strtok_r(NULL, " ", &rest) != NULL || !decode_path(path) ||
-        (target != NULL && !decode_path(target)) || leads_out(path))
+        link != (target != NULL) || strtok_r(NULL, " ", &rest) != NULL ||
+        !elf_path_decode(path) || (target != NULL && !elf_path_decode(target)) ||
+        leads_out(path))
         return false;
     return elf_manifest_add(manifest, path, target) == 0;
 }
@@ -213,10 +180,10 @@ static char *make_text(const struct elf_manifest *manifest, size_t *size)
         const struct elf_manifest_entry *entry = &manifest->entries[i];
 
         fputs(entry->target != NULL ? "link " : "file ", to);
-        encode_path(to, entry->path);
+        elf_path_encode(to, entry->path);
         if (entry->target != NULL) {
             fputc(' ', to);
-            encode_path(to, entry->target);
+            elf_path_encode(to, entry->target);
         }
         fputc('\n', to);
     }

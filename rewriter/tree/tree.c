@@ -178,11 +178,6 @@ static int update_records(struct tree *tree, const struct elf_paths *changed)
     return ret;
 }
 
-static int compare_paths(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static int act_on_chosen(struct tree *tree, const char *what, struct elf_paths *good)
 {
     struct elf_parallel parallel = {
@@ -195,8 +190,7 @@ static int act_on_chosen(struct tree *tree, const char *what, struct elf_paths *
             ret =
                 elf_paths_add(good, tree->chosen.list[i]); /* perhaps a killed run changed it */
     }
-    if (good->count > 1)
-        qsort(good->list, good->count, sizeof *good->list, compare_paths);
+    elf_paths_sort(good);
     elf_parallel_deinit(&parallel);
     return ret;
 }

@@ -46,6 +46,17 @@ void elf_paths_deinit(struct elf_paths *paths)
     *paths = (struct elf_paths){0};
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void elf_paths_sort(struct elf_paths *paths)
+{
+    if (paths->count > 1)
+        qsort(paths->list, paths->count, sizeof *paths->list, compare_names);
+}
+
 void elf_walk_deinit(struct elf_walk *walk)
 {
     elf_paths_deinit(&walk->files);
@@ -170,17 +181,6 @@ static int look_at_all(struct stride *stride, int folder, const char *below,
     return ret;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static void sort_paths(struct elf_paths *paths)
-{
-    if (paths->count > 1)
-        qsort(paths->list, paths->count, sizeof *paths->list, compare_names);
-}
-
 static int list_names(DIR *folder, struct elf_paths *names)
 {
     struct dirent *entry;
@@ -194,7 +194,7 @@ static int list_names(DIR *folder, struct elf_paths *names)
     }
     if (ret == 0)
         ret = -errno;
-    sort_paths(names);
+    elf_paths_sort(names);
     return ret;
 }
 
@@ -244,13 +244,11 @@ int elf_walk(struct elf_walk *walk, const struct elf_root *root,
     }
     if (ret == -ENOMEM)
         gs_err_set(err, ret, "%s: no memory", root->path);
-    sort_paths(&walk->files);
-    sort_paths(&walk->records);
+    elf_paths_sort(&walk->files);
+    elf_paths_sort(&walk->records);
     elf_paths_deinit(&stride.folders);
     return ret;
 }
-
-/* / */
 
 static bool was_said(const struct elf_paths *said, const char *path)
 {

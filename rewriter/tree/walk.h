@@ -22,6 +22,7 @@ struct elf_walk {
 /* Copies path behind the others. 0 or -ENOMEM. */
 int elf_paths_add(struct elf_paths *paths, const char *path);
 void elf_paths_deinit(struct elf_paths *paths);
+void elf_paths_sort(struct elf_paths *paths);
 
 /* Whether the options exclude this path below the folder, or a folder on the way to it. */
 bool elf_walk_excludes(const struct elf_options *options, const char *below);
