@@ -10,7 +10,6 @@
 #include "rewriter/output/output.h"
 #include "rewriter/job/relaid.h"
 #include "rewriter/verify/verify.h"
-#include "rewriter/output/attributes.h"
 #include "rewriter/elf/reader.h"
 
 #include <errno.h>

@@ -45,7 +45,7 @@ struct elf_output {
     char temporary[NAME_MAX + 1]; /* its name until the commit, or "" while it has none */
     int aside;                    /* folder of its own for that name, or -1 */
     char aside_name[NAME_MAX + 1];
-    bool group_lost; /* the old file's group could not be kept, see attributes.h */
+    bool group_lost; /* the old file's group could not be kept, see elf_output_attributes() */
 };
 
 /* Makes a new file in the folder of the entry: without a name if the file system can do that
@@ -80,5 +80,13 @@ int elf_output_write(struct elf_output *output, uint64_t offset, const void *byt
  * still be that file (else -ESTALE). */
 int elf_output_commit(struct elf_output *output, const struct stat *old, bool sync,
                       struct gs_err *err);
+
+/* Gives the new file mode and extended attributes (access lists, capabilities) of from. If whole
+ * is set, it gets its owner as well, else none of the rights that belong to an owner (setuid,
+ * capabilities). An owner who is not in the file's group cannot give it away again: then group_lost
+ * is set, and the new group may do what all may, unless rights of the group itself are at stake.
+ * `changed` is the time of its last change; NULL: now. */
+int elf_output_attributes(struct elf_output *output, int from, bool whole,
+                          const struct timespec *changed, struct gs_err *err);
 
 #endif

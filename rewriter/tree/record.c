@@ -10,7 +10,6 @@
 #include "rewriter/output/output.h"
 #include "rewriter/elf/say.h"
 #include "rewriter/elf/sums.h"
-#include "rewriter/output/attributes.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,6 @@
  * read (of another user's process) is reported, not guessed.
  */
 #include "common/fd.h"
-#include "lockd/ctl/doctor/doctor_environment.h"
 #include "lockd/ctl/doctor/doctor_file.h"
 #include "lockd/ctl/doctor/doctor_process.h"
 #include "lockd/ctl/doctor/doctor_system.h"

@@ -25,4 +25,25 @@ bool doctor_is_contained(const struct doctor *doctor);
 /* Whether the process sees the daemon there. */
 void doctor_namespaces(struct doctor *doctor);
 
+/* Checks the environment of a program. */
+
+/* Checks the configuration. */
+
+/* lockd.conf. */
+void doctor_config(struct doctor *doctor);
+/* GPUSHARE_CLASS; value may be NULL. whose: for the messages. */
+void doctor_class(struct doctor *doctor, const char *value, const char *whose);
+
+/* Variables that prevent or change sharing. environment: NAME=VALUE strings, each ended by
+ * a zero byte. whose: for the messages. */
+void doctor_environment(struct doctor *doctor, const char *environment, size_t size,
+                        const char *whose);
+/* The value of a variable in it, NULL if it is not there. */
+const char *doctor_variable(const char *environment, size_t size, const char *name);
+
+/* Checks installations by pip. */
+
+/* Python environments in which pip installed gpushare. */
+void doctor_wheel(struct doctor *doctor);
+
 #endif
