@@ -64,11 +64,12 @@ static void add_row(const char *name, const char *unit, double value, double bou
 }
 
 static int measure_decisions(const struct options *options, const char *rate_name,
-                             const char *p99_name, uint64_t demand_most)
+                             const char *p99_name, uint64_t demand_most, uint32_t users)
 {
     const struct model_options model_options = {
         .seed = 1,
         .clients = options->programs,
+        .users = users,
         .devices = 1,
         .total = 140 * GIB,
         .quantum_ns = LOCKD_AUTO,
@@ -358,11 +359,14 @@ int main(int argc, char **argv)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    error =
-        measure_decisions(&options, "scheduler: all fit", "scheduler: all fit, p99", 64 * MIB);
+    error = measure_decisions(&options, "scheduler: all fit", "scheduler: all fit, p99",
+                              64 * MIB, 1);
     if (error == 0)
         error = measure_decisions(&options, "scheduler: ten times the device",
-                                  "scheduler: ten times the device, p99", 3 * GIB);
+                                  "scheduler: ten times the device, p99", 3 * GIB, 1);
+    if (error == 0)
+        error = measure_decisions(&options, "scheduler: ... of a hundred users",
+                                  "scheduler: ... of a hundred users, p99", 3 * GIB, 100);
     if (error == 0)
         error = daemon_part(&options);
     if (error == 0 && options.json != NULL)

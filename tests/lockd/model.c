@@ -252,13 +252,15 @@ void model_connect(struct model *model, struct model_program *program)
     program->life++;
     program->in_last = program->out_last = model->now;
     program->client = sched_client_add(model->sched, program);
-    if (model->options.mixed) {
+    if (model->options.mixed || model->options.users > 1) {
         struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT,
                                       .priority = program->priority,
                                       .class = some_class(model, program)};
 
         memcpy(hello.group, program->group, sizeof program->group);
-        sched_describe(model->sched, program->client, &hello, 1);
+        sched_describe(model->sched, program->client, &hello,
+                       model->options.users > 1 ? 1 + program->index % model->options.users
+                                                : 1);
     }
     for (uint32_t i = 0; i < model->options.devices; i++) {
         if (!model_uses(program, i))

@@ -33,7 +33,8 @@ struct model_options {
     bool unchecked;       /* for timing */
     bool keeps;           /* some of what is to leave has no place, and counts as pinned */
     bool pauses, kills, restarts, grows;
-    bool classes; /* some are background */
+    bool classes;   /* some are background */
+    uint32_t users; /* that the programs belong to; 0: one */
     bool mixed; /* programs on some of the devices, of groups, of short bursts, of priorities */
     enum gs_policy policy;
 };
