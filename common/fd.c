@@ -9,13 +9,8 @@
 
 int gs_fd_open_standard(int flags)
 {
-    int fd;
-
-    do
-        fd = open("/dev/null", flags);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd < 0)
-        return -errno;
-    close(fd);
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", flags) < 0)
+            return -errno;
     return 0;
 }

@@ -105,7 +105,8 @@ int main(int argc, char **argv)
     pthread_attr_t attributes;
     pthread_t thread;
 
-    gs_fd_open_standard(O_RDONLY); /* else the new file could get such a number */
+    if (gs_fd_open_standard(O_RDONLY) != 0) /* the new file could get such a number */
+        return ELF_EXIT_FAILED;
     if (gs_complete_asked(argc, argv))
         return elf_options_complete(argc, argv);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */

@@ -58,11 +58,6 @@ static int number_sections(struct rest *rest, struct gs_err *err)
 
     if (marker == ELF_NO_SECTION)
         return refuse_section(rest, 0, "table lacks gpushare-patch's section", err);
-    rest->map = calloc(now->section_count, sizeof *rest->map);
-    rest->from = calloc(now->section_count, sizeof *rest->from);
-    rest->sections = calloc(now->section_count, sizeof *rest->sections);
-    if (rest->map == NULL || rest->from == NULL || rest->sections == NULL)
-        return gs_err_set(err, -ENOMEM, "%s: no memory", now->source.name);
     for (size_t i = 0; i < now->section_count; i++) {
         rest->map[i] = DROPPED;
         if (i != 0 && (i == marker || i == old_strings))
@@ -208,8 +203,13 @@ static int plan_rest(struct rest *rest, const struct elf_image *now,
     *rest = (struct rest){.now = now, .note = note};
     rest->names_size = now->section_names_size;
     rest->names = malloc(rest->names_size);
-    if (rest->names == NULL)
-        return gs_err_set(err, -ENOMEM, "%s: no memory", now->source.name);
+    rest->map = calloc(now->section_count, sizeof *rest->map);
+    rest->from = calloc(now->section_count, sizeof *rest->from);
+    rest->sections = calloc(now->section_count, sizeof *rest->sections);
+    if (!rest->names || !rest->map || !rest->from || !rest->sections) {
+        gs_err_set(err, -ENOMEM, "%s: no memory", now->source.name);
+        return -ENOMEM;
+    }
     memcpy(rest->names, now->section_names, rest->names_size);
     ret = number_sections(rest, err);
     ret = ret ?: mend_numbers(rest, err);

@@ -251,7 +251,7 @@ static int follow_chain(const struct elf_second *second, uint64_t address, Elf_T
                         struct gs_err *err)
 {
     struct chain chain = {.second = second, .old = old->offset};
-    uint64_t offset, rest;
+    uint64_t offset = 0, rest = 0;
     Elf *elf;
     int ret;
 
