@@ -52,7 +52,8 @@
      gs_freed_2d(AS(const CUDA_MEMCPY2D_v2 *, x)) ||                                           \
      gs_freed_3d(AS(const CUDA_MEMCPY3D_v2 *, x)) ||                                           \
      gs_freed_3d_peer(AS(const CUDA_MEMCPY3D_PEER_v1 *, x)) ||                                 \
-     gs_freed_set(AS(const CUDA_MEMSET_NODE_PARAMS_v1 *, x)))
+     gs_freed_set(AS(const CUDA_MEMSET_NODE_PARAMS_v1 *, x)) ||                                \
+     gs_freed_node(AS(CUgraphNodeParams *, x)))
 #define FREED_IN_LIST(a, b, c, d)                                                              \
     (gs_freed_batch(AS(CUdeviceptr *, a), AS(CUdeviceptr *, b), AS(size_t *, c),               \
                     AS(size_t, d)) ||                                                          \
@@ -82,6 +83,22 @@
 /* cuMemMapArrayAsync: only tile pools, which are the driver's own, can be behind arrays */
 #define HANDLES_PICK(a, b, ...)                                                                \
     gs_virtual_is_behind(AS(CUarrayMapInfo_v1 *, a), AS(unsigned, b))
+
+/* The parameters of a graph's node, as the driver gets them (driver_api.def). A fill may leave its
+ * context to the driver, which takes the memory's; what is mapped behind ours has none. */
+static CUgraphNodeParams *node_with_context(CUgraphNodeParams *given, CUgraphNodeParams *own)
+{
+    struct gs_allocation allocation;
+
+    if (given == NULL || given->type != CU_GRAPH_NODE_TYPE_MEMSET ||
+        given->memset.ctx != NULL ||
+        gs_memory_find(given->memset.dst, &allocation) != GS_MEMORY_LIVE || allocation.own)
+        return given;
+    *own = *given;
+    own->memset.ctx = allocation.context;
+    return own;
+}
+#define GS_NODE(params) node_with_context(params, &(CUgraphNodeParams){0})
 
 /* The memory that a call uses, for programs that are larger than the card (uses.h): the addresses and the
  * size of a copy or a set, the parameters of a launch. */

@@ -101,6 +101,19 @@ static inline bool gs_freed_set(const CUDA_MEMSET_NODE_PARAMS_v1 *set)
                                                          set->width, set->height, 0));
 }
 
+static inline bool gs_freed_node(const CUgraphNodeParams *node)
+{
+    if (node == NULL)
+        return false;
+    return node->type == CU_GRAPH_NODE_TYPE_MEMSET
+               ? gs_freed_address(node->memset.dst,
+                                  gs_freed_set_bytes(0, node->memset.elementSize,
+                                                     node->memset.pitch, node->memset.width,
+                                                     node->memset.height, 0))
+               : node->type == CU_GRAPH_NODE_TYPE_MEMCPY &&
+                     gs_freed_3d(&node->memcpy.copyParams);
+}
+
 /* cuMemcpyBatchAsync: count sources and destinations */
 static inline bool gs_freed_batch(const CUdeviceptr *to, const CUdeviceptr *from,
                                   const size_t *bytes, size_t count)

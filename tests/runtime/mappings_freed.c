@@ -77,6 +77,33 @@ static void nodes_of_freed(CUdeviceptr freed, CUdeviceptr good, CUcontext contex
     OK(cuGraphDestroy(graph));
 }
 
+/* fills by parameters of any kind, whose context is NULL: the driver takes the memory's */
+static void fill_nodes_of_any_kind(CUdeviceptr freed, CUdeviceptr good)
+{
+    CUgraphNodeParams fill = {
+        .type = CU_GRAPH_NODE_TYPE_MEMSET,
+        .memset = {.dst = freed, .value = 7, .elementSize = 1, .width = 16, .height = 1}};
+    CUgraphExec exec;
+    CUgraphNode node;
+    CUgraph graph;
+
+    OK(cuGraphCreate(&graph, 0));
+    GIVES(cuGraphAddNode(&node, graph, NULL, NULL, 0, &fill), CUDA_ERROR_INVALID_VALUE);
+    fill.memset.dst = good;
+    OK(cuGraphAddNode(&node, graph, NULL, NULL, 0, &fill));
+    CHECK(fill.memset.ctx == NULL);
+    OK(cuGraphNodeSetParams(node, &fill));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, NULL));
+    expect_bytes(good, 16, 7);
+    fill.memset.value = 9;
+    OK(cuGraphExecNodeSetParams(exec, node, &fill));
+    OK(cuGraphLaunch(exec, NULL));
+    expect_bytes(good, 16, 9);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+}
+
 /* copies with a shape, lists of copies, and nodes */
 void mappings_case_freed(void)
 {
@@ -91,6 +118,7 @@ void mappings_case_freed(void)
         copy_freed_boxes(freed, good);
         copy_freed_lists(freed, good);
         nodes_of_freed(freed, good, context);
+        fill_nodes_of_any_kind(freed, good);
     }
     OK(cuCtxSynchronize());
 }

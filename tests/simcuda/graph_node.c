@@ -79,38 +79,59 @@ static CUresult add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *ne
     return result ? result : sim_graph_add_child(sim_node_of(*out), child);
 }
 
-/* Any kind, by its tag. */
-static CUresult add_any(struct sim_context *context, CUgraphNode *out, CUgraph graph,
-                        const CUgraphNode *needs, size_t count, CUgraphNodeParams *node)
+/* A fill with a context in its parameters. A real driver (580) takes that of the memory in place of
+ * NULL; mapped memory has none. */
+static CUresult fill_op(const CUDA_MEMSET_NODE_PARAMS_v2 *fill, struct sim_op **op)
 {
-    struct sim_op *op = NULL;
-    CUDA_KERNEL_NODE_PARAMS_v2 launch = {0};
-    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+    const CUDA_MEMSET_NODE_PARAMS set = {.dst = fill->dst,
+                                         .pitch = fill->pitch,
+                                         .value = fill->value,
+                                         .elementSize = fill->elementSize,
+                                         .width = fill->width,
+                                         .height = fill->height};
 
-    if (!node)
+    if (!fill->ctx && !sim_allocation_find(fill->dst))
         return CUDA_ERROR_INVALID_VALUE;
-    if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
-        return add_child(out, graph, needs, count, node->graph.graph);
-    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+    return sim_memset_op(&set, op);
+}
+
+/* Any kind with an operation, by its tag. */
+static CUresult any_op(struct sim_context *context, const CUgraphNodeParams *node,
+                       struct sim_op **op)
+{
+    CUDA_KERNEL_NODE_PARAMS_v2 launch = {0};
+    const CUDA_HOST_NODE_PARAMS host =
+        node ? (CUDA_HOST_NODE_PARAMS){node->host.fn, node->host.userData}
+             : (CUDA_HOST_NODE_PARAMS){0};
+
+    switch (node ? (int)node->type : -1) {
+    case -1:
+        return CUDA_ERROR_INVALID_VALUE;
+    case CU_GRAPH_NODE_TYPE_KERNEL:
         _Static_assert(sizeof launch == sizeof node->kernel, "the same fields");
         memcpy(&launch, &node->kernel, sizeof launch);
-        result = sim_launch_op(context, &launch, &op);
-    } else if (node->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
-        result = copy_op(&node->memcpy.copyParams, &op);
-    } else if (node->type == CU_GRAPH_NODE_TYPE_MEMSET) {
-        const CUDA_MEMSET_NODE_PARAMS set = {.dst = node->memset.dst,
-                                             .pitch = node->memset.pitch,
-                                             .value = node->memset.value,
-                                             .elementSize = node->memset.elementSize,
-                                             .width = node->memset.width,
-                                             .height = node->memset.height};
-        result = sim_memset_op(&set, &op);
-    } else if (node->type == CU_GRAPH_NODE_TYPE_HOST) {
-        const CUDA_HOST_NODE_PARAMS host = {node->host.fn, node->host.userData};
-        result = host_op(&host, &op);
-    } else if (node->type == CU_GRAPH_NODE_TYPE_EMPTY) {
-        result = CUDA_SUCCESS;
+        return sim_launch_op(context, &launch, op);
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        return copy_op(&node->memcpy.copyParams, op);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        return fill_op(&node->memset, op);
+    case CU_GRAPH_NODE_TYPE_HOST:
+        return host_op(&host, op);
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
+}
+
+static CUresult add_any(struct sim_context *context, CUgraphNode *out, CUgraph graph,
+                        const CUgraphNode *needs, size_t count, const CUgraphNodeParams *node)
+{
+    struct sim_op *op = NULL;
+
+    if (node && node->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        return add_child(out, graph, needs, count, node->graph.graph);
+    const CUresult result = node && node->type == CU_GRAPH_NODE_TYPE_EMPTY
+                                ? CUDA_SUCCESS
+                                : any_op(context, node, &op);
     return result ? result : add_node(out, graph, needs, count, node->type, op);
 }
 
@@ -356,6 +377,11 @@ SIM_API(cuGraphExecMemsetNodeSetParams,
 SIM_API(cuGraphExecHostNodeSetParams,
         (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *host), SIM_CTX,
         EXCHANGE(host_op(host, &op), sim_exec_replace(exec, node, op)))
+SIM_API(cuGraphNodeSetParams, (CUgraphNode node, CUgraphNodeParams *params), SIM_CTX,
+        EXCHANGE(any_op(call.context, params, &op), replace_node(node, op)))
+SIM_API(cuGraphExecNodeSetParams,
+        (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params), SIM_CTX,
+        EXCHANGE(any_op(call.context, params, &op), sim_exec_replace(exec, node, op)))
 SIM_API(cuGraphMemsetNodeGetParams, (CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *set), SIM_INIT,
         memset_get(node, set))
 SIM_API(cuGraphHostNodeGetParams, (CUgraphNode node, CUDA_HOST_NODE_PARAMS *host), SIM_INIT,
