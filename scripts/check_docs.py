@@ -120,7 +120,7 @@ def check_tests(page, listed):
 CONSTANT = re.compile(r"^#define ([A-Z]\w+)[ \\\n]+([^\n]+?) *(?:/\*.*)?$", re.M)
 # what makes numbers of one kind out of "0.2 s", "1/8", "4 switches": nanoseconds, bytes, the divisor
 UNITS = {"s": 10**9, "ms": 10**6, "MiB": 2**20, "GB/s": 10**9, "ppm": 1, "%": 1}
-NO_CONSTANTS = {"MIB", "GIB", "NS_PER_MS", "PPM", "LOCKD_NEVER", "LOCKD_AUTO", "LEVEL_START"}  # units, marks, an origin
+NO_CONSTANTS = {"MIB", "GIB", "NS_PER_MS", "PPM", "LOCKD_NEVER", "LOCKD_AUTO", "LEVEL_START", "ROUND_START"}  # units, marks, an origin
 
 
 def constants_of(folder):

@@ -55,7 +55,8 @@ static const struct sim_key keys[] = {
     {"scheduler", "cost", SIM_PART, RUN(cost), 0, 0.5, false,
      "part of the time that switches may cost; 0: the default"},
     {"scheduler", "floor", SIM_PART, RUN(floor), 0, 1, false,
-     "part of their fair share that interactive programs leave to the others; 0: the default"},
+     "part of their fair share that programs that go first leave to the others; 0: the "
+     "default"},
     {"scheduler", "idle", SIM_TIME, RUN(idle_ns), 1e-3, 3600, true,
      "time that a holder may be idle"},
     {"scheduler", "reserve", SIM_SIZE, RUN(reserve), 0, 1e15, true,

@@ -20,13 +20,13 @@
 #define SWITCH_RATE   50000000000ull  /* bytes a second, until a switch was measured */
 #define SWITCH_UNSEEN (1 * NS_PER_MS) /* ... that it does not show: threads wake up */
 #define IDLE_MIN      (5 * NS_PER_MS)
-#define BURST_SPARE   4 /* a burst may be longer than usual by one part in so many */
 #define IDLE_MAX      (500 * NS_PER_MS)
 #define COMING        4 /* switches, in which one that is to run has come */
 #define SPARE_MOST                                                                             \
     (10000 * NS_PER_MS) /* of the floor's account, that bursts may use up at once */
 #define DEBT_MOST   (5000 * NS_PER_MS)
 #define LEVEL_START (1ull << 62) /* room for debts below, a century above */
+#define ROUND_START (1ull << 32) /* places below it are by age */
 
 /* Of the mechanism; docs/scheduling.md has the reasons. */
 #define IDLE_OPEN         (100 * NS_PER_MS)  /* without work, where no turns are taken */

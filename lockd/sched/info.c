@@ -328,7 +328,7 @@ void sched_visit_client(const struct sched_client *client, sched_visit_member *v
 /* --- why a program waits ---
  *
  * The bound is that of a turn, which no event makes longer: if the waiting program stays the
- * next, the turn that it waits for has ended by then. Other events, such as an interactive
+ * next, the turn that it waits for has ended by then. Other events, such as a younger
  * program that comes, may only end that turn earlier. */
 
 static void *owner_of(const struct sched_party *party)
@@ -400,7 +400,8 @@ static enum gs_why why_behind(const struct sched_party *party, const struct sche
 
     if (policy->first(holder) && !policy->first(party))
         return GS_WHY_GOES_FIRST;
-    if (policy->first(party) && !policy->first(holder))
+    if (policy->first(party) && !policy->first(holder) &&
+        policy->now(party) == SCHED_TURN_WAITS)
         return GS_WHY_FLOOR;
     return GS_WHY_TURN;
 }

@@ -138,7 +138,7 @@ struct sched_member_books {
 struct sched_member_time {
     uint64_t counted_at, gpu_ns, wait_ns, wait_longest_ns, waits_since;
     uint64_t works_ns;      /* of gpu_ns, without the time in which it said that it is idle */
-    uint64_t yielded_ns;    /* of wait_ns, while interactive programs were served first */
+    uint64_t yielded_ns;    /* of wait_ns, while programs that go first were served */
     uint64_t held_off_then; /* the device's, at that time */
 };
 
@@ -206,33 +206,19 @@ struct sched_party_time {
 
 /* For how long a party has something to do at a time: scheduler.c, from its reports. */
 struct sched_party_bursts {
-    bool rested;         /* it has had nothing to do since it ran, which is not counted yet */
-    bool came_up;        /* its first burst is over, which is like none after it */
-    bool began_long;     /* that one was too long for an interactive party */
-    uint64_t quiet_at;   /* it stopped then and said that it had nothing to do; LOCKD_NEVER */
-    uint64_t now;        /* ns it ran since it last had nothing to do */
-    uint64_t usual;      /* ... how long that usually is; LOCKD_NEVER: not known */
-    uint64_t rest_at;    /* it has had nothing to do since; 0: it has */
-    uint64_t rest;       /* for how long that usually is */
+    uint64_t age;        /* ns that it ran since it last rested */
+    uint64_t last;       /* ... when it last did; LOCKD_NEVER: it never has */
     uint64_t began;      /* when the present burst did */
+    uint64_t quiet_at;   /* it stopped then and said that it had nothing to do; LOCKD_NEVER */
+    uint64_t rest_at;    /* it has had nothing to do since; 0: it has */
+    uint64_t idle;       /* what it may idle while it goes first; 0: not known */
     uint64_t gap;        /* the longest rest that was only a gap in a burst */
-    uint64_t short_rest; /* the last rest, if it was too short to be one; 0 */
-    uint32_t seen;       /* rests so far, up to what it takes to judge them */
+    uint64_t short_rest; /* the last rest, if it was too short to be a rest; 0 */
     uint32_t vain;       /* it wanted to run so many times in a row, and did not */
-    uint32_t waited;     /* so many bursts in a row say little, since they waited */
-    uint32_t try_after;  /* ... after so many one is served at once; 0: as usual */
-    uint64_t idle;       /* what it may idle therefore; 0: not known */
-    uint64_t pile;       /* ns of bursts since it was last known to be interactive */
-    uint64_t long_turn;  /* policy_fair.c: it gets one once it ran for so long since then, ns */
-    bool came_late; /* policy_fair.c: its first turn did, so its first burst may be several */
-    bool piled;     /* policy_fair.c: it had a long turn in the present burst */
-    bool said_nothing; /* the last burst, since it waited */
-    bool
-        first; /* it was interactive when it came for its present turn, or has become so while it waits */
-    bool is_short; /* that is short enough for an interactive party */
-    bool rests;    /* long enough for its bursts to be an interactive party's */
-    uint64_t off;  /* ... and how far from that; of the first one, nothing else being known,
-                          three tenths */
+    bool rested;         /* since it ran, which is not counted yet: policy_fair.c */
+    bool cut;            /* its turn was, in this burst, by a program that goes first */
+    bool went;           /* in this burst it ended another one's turn, and went first */
+    bool first;          /* it goes first: decided when it comes to wait, or later */
 };
 
 /* Time that was had, which fades with a half-life. */
@@ -247,7 +233,7 @@ struct sched_user {
     uint32_t wanting;
     uint64_t weights;       /* of them */
     uint64_t since;         /* when that changed last */
-    uint64_t first_weights; /* shares.c: of interactive ones */
+    uint64_t first_weights; /* shares.c: of those that go first */
     struct sched_faded had; /* shares.c: by these */
 };
 
@@ -260,7 +246,7 @@ struct sched_party_wanting {
 
 /* What a party has had, and how it counts there: shares.c. */
 struct sched_party_share {
-    struct sched_faded had;  /* by going first, and while it is known to be interactive */
+    struct sched_faded had;  /* by going first */
     struct sched_faded all;  /* in any way */
     struct sched_user *user; /* that it counts for */
     uint32_t weight;
@@ -384,8 +370,8 @@ struct sched_device_books {
 /* Parties that wait for it: queue.c. */
 struct sched_device_waiting {
     struct sched_order queue, hopeless;
-    struct sched_order forming; /* they wait for their gangs' forming turns: together.c */
-    uint64_t again_at;          /* when one of them may have become interactive; LOCKD_NEVER */
+    struct sched_order forming;     /* they wait for their gangs' forming turns: together.c */
+    uint64_t again_at;              /* when one of them may go first again; LOCKD_NEVER */
     const struct sched_party *back; /* the last whose turn was ended before its time */
 };
 
@@ -431,26 +417,27 @@ struct sched_device_wanting {
     double user_weights; /* of their users: the mean weight of each user's parties */
 };
 
-/* The account between interactive parties and the others: shares.c. */
+/* The account between parties that go first and the others: shares.c. */
 struct sched_device_share {
-    uint64_t first_weights; /* of interactive parties that want the device */
+    uint64_t first_weights; /* of parties that go first and want the device */
     uint32_t batch_queued;  /* the others that wait */
     uint32_t batch_beside;  /* ... that run meanwhile beside those that hold */
     double spare;           /* ns that others may be held off; less than 0: are owed */
-    double due;             /* part of the device that is due to interactive parties */
+    double due;             /* part of the device that is due to parties that go first */
     uint64_t at;            /* counted up to then */
     bool held_off;          /* others are, at present, ... */
     uint64_t off_until;     /* ... until then at the latest */
     /* holders, as of turns.generation: */
     uint64_t generation;
     bool batch_held, batch_runs;
+    bool batch_went; /* each of these holders went first earlier in its burst */
     const struct sched_party *going,
-        *coming; /* the interactive one that goes on for longest, the last of the others */
+        *coming; /* the holder that goes first for longest, the last of the others */
 };
 
 /* policy_fair.c */
 struct sched_device_fair {
-    uint64_t level, round; /* the level begins at LEVEL_START */
+    uint64_t level, round; /* they begin at LEVEL_START and ROUND_START */
 };
 
 /* Sums of one group while group.c adds up; else 0. */

@@ -15,17 +15,15 @@
  * it is.
  *
  * A party that has nothing to do saves up one turn at most; what others' turns owe it already it
- * keeps, up to SAVED quanta. One of short bursts saves up to SAVED turns where few share the
- * device, since its requests come in clusters. An interactive party (interactive.c) goes first,
- * and may end another party's turn before its time (shares.c). Of the others a turn that ends long
- * before its time is charged with the switches that it caused, so these come out of the share of
- * the party that causes them.
+ * keeps, up to SAVED quanta. A party that goes first (shares.c) saves up to SAVED turns where few
+ * share the device, since requests come in clusters. It has its place before all rounds, by its age
+ * in steps of AGE_STEP switches, and may end another party's turn before its time. Of the others a
+ * turn that ends long before its time is charged with the switches that it caused, so these come
+ * out of the share of the party that causes them.
  *
- * A turn is made longer, up to BURST_LONGEST quanta, when by its own history a burst ends in
+ * A turn is made longer, up to BURST_LONGEST quanta, when a burst as long as the last one ends in
  * it: otherwise two programs that compute on the GPU and the CPU by turns would do both in
- * step. It is charged like any other time. Only bursts that are all about as long make a
- * history, without the first (its contexts, its memory): nothing is known of a program that
- * computes all the time and rested now and then.
+ * step. It is charged like any other time.
  *
  * A gang that has its place on the first of its devices and is due on the next one goes first
  * there too, and ends the turn of a party that runs on that device alone: otherwise the first
@@ -33,15 +31,12 @@
  *
  * A gang does not go first there if its own turn was ended for another before its time, or if it
  * was stopped for one that still waits: two that may end each other's turns would do nothing
- * else. For the same reason an interactive party whose turn was ended so ends none itself, unless
- * it was none meanwhile and is one again (queue.c); but it keeps its place among the interactive
- * ones, which would pass it again and again otherwise.
+ * else.
  *
  * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
  * waiting for DEBT_ROUNDS at most.
  */
 #include "lockd/sched/device.h"
-#include "lockd/sched/interactive.h"
 #include "lockd/sched/shares.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
@@ -50,10 +45,12 @@
 /* quanta; the rest of it follows when the others of the round had theirs */
 #define TURN_LONGEST  4
 #define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
-#define FIRST_TURN    (10000 * NS_PER_MS) /* of an interactive party, at least */
+#define BURST_SPARE   4 /* a burst may be longer than the last one by one part in so many */
+#define FIRST_TURN    (10000 * NS_PER_MS) /* of a party that goes first, at most a quantum */
 #define SAVED         4                   /* turns; or quanta */
 #define OWED          2 /* rounds; one that is owed more has its place before its round */
 #define WORTH         2 /* a turn of at least this part of a quantum */
+#define AGE_STEP      4 /* switches; parties that differ by less are equally old */
 
 enum { FIRST, BACK_AGAIN, IN_TURN, CLASSES };
 
@@ -178,6 +175,16 @@ static bool is_assembling(const struct sched_party *party)
     return party->gang->party_count > 1 && party->gang->held_count != 0;
 }
 
+/* Before all rounds: those whose turns were cut by age, after all others. */
+static uint64_t age_place(const struct sched_party *party)
+{
+    const uint64_t step = AGE_STEP * sched_max(sched_device_switch(party->device), 1);
+
+    if (!party->bursts.cut || sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE)
+        return 0;
+    return sched_min(1 + party->bursts.age / step, ROUND_START - 1);
+}
+
 static uint64_t place_party(struct sched_party *party)
 {
     const struct sched_device *device = party->device;
@@ -187,13 +194,14 @@ static uint64_t place_party(struct sched_party *party)
     uint64_t have, behind;
 
     if (!party->turn.held)
-        party->bursts.first = sched_party_goes_first(party, party->time.counted_at);
+        party->bursts.first =
+            sched_share_goes_first(party, sched_max(party->time.counted_at, device->share.at));
     credit_rest(party);
     have = credit_left(party);
     behind = sched_less(party->fair.virtual_ns, device->fair.level);
     party->fair.round = device->fair.round;
-    if (party->bursts.first) /* it was interactive when it came */
-        return FIRST;
+    if (party->bursts.first)
+        return age_place(party);
     if (!stopped && is_assembling(party) && have >= switch_charge(party, true))
         return party->fair.round * CLASSES + FIRST;
     if (have < worth)
@@ -203,51 +211,15 @@ static uint64_t place_party(struct sched_party *party)
     return party->fair.round * CLASSES + (party->turn.interrupted ? BACK_AGAIN : IN_TURN);
 }
 
-/* Until it has nothing to do, as its bursts usually are, with something to spare; 0: that is
- * not known, or longer than others can be made to wait for it. */
+/* Until it has nothing to do, if this burst is as long as the last one, with something to spare; 0:
+ * that is longer than others can be made to wait for it. */
 static uint64_t rest_of_burst(const struct sched_party *party)
 {
-    const uint64_t most = sched_device_quantum(party->device) * BURST_LONGEST;
-    const uint64_t left = sched_less(party->bursts.usual, party->bursts.now);
-    const uint64_t rest = left + left / BURST_SPARE;
+    const uint64_t last = party->bursts.last;
 
-    if (party->bursts.usual > most || !sched_party_is_steady(party))
+    if (last > sched_device_quantum(party->device) * BURST_LONGEST)
         return 0;
-    return rest <= most ? rest : 0;
-}
-
-/* What came while a new one waited for its first turn takes as long again, or longer, as more comes
- * meanwhile. Where only one other party waits for it, that much is done in its first turn: a server
- * that is never done with it would never be seen to rest. */
-static uint64_t first_turn(struct sched_party *party)
-{
-    const uint64_t quantum = sched_device_quantum(party->device),
-                   waited = sched_less(party->device->share.at, party->bursts.began);
-
-    if (party->turn.count != 0 || !sched_party_is_new(party) || party->device->party_count > 2)
-        return 0;
-    party->bursts.came_late = waited > quantum / 2;
-    return sched_min(2 * waited, 2 * quantum);
-}
-
-/* Requests that come nearly as fast as a fair share serves them pile up once an interactive party
- * is none any more, since it waits for whole turns then; it would never rest again, and be slow for
- * ever, where it can be served at once. One long turn, charged like any other time, shows whether
- * its work ends. The next one is due when it has worked for twice as long in all, so that a program
- * that works without an end, or in long bursts, has few. One that has never rested is more likely
- * to be of the former kind, and first works for as long in turns. */
-static uint64_t rest_of_pile(struct sched_party *party)
-{
-    struct sched_party_bursts *bursts = &party->bursts;
-    const uint64_t length = sched_device_quantum(party->device) * TURN_LONGEST,
-                   least = bursts->came_up ? 0 : length, ran = bursts->pile + bursts->now;
-
-    if (ran < sched_max(bursts->long_turn, least) ||
-        !sched_party_piles_up(party, party->device->share.at))
-        return 0;
-    bursts->long_turn = 2 * (ran + length);
-    bursts->piled = true;
-    return length;
+    return sched_less(last + last / BURST_SPARE, party->bursts.age);
 }
 
 /* The device goes on to the round of the turn that begins; not for one that runs while the
@@ -258,7 +230,7 @@ static uint64_t turn_length(struct sched_party *party)
     const uint64_t have = credit_left(party),
                    behind = sched_less(party->fair.virtual_ns, device->fair.level);
     const uint64_t quantum = sched_device_quantum(device);
-    uint64_t rise = 0, rest;
+    uint64_t rise = 0, turn;
 
     if (party->fair.round > device->fair.round)
         rise = (party->fair.round - device->fair.round) * round_step(device);
@@ -266,15 +238,18 @@ static uint64_t turn_length(struct sched_party *party)
         device->fair.level += rise;
         device->fair.round = party->fair.round;
     }
-    if (party->bursts.first)
-        return sched_max(rest_of_burst(party), sched_min(quantum, FIRST_TURN));
-    rest = sched_max(sched_max(rest_of_burst(party), first_turn(party)), rest_of_pile(party));
-    return sched_max(rest, sched_clamp(to_real(party, sched_less(have + rise, behind)),
-                                       quantum / WORTH / 2, quantum * TURN_LONGEST));
+    turn = sched_max(rest_of_burst(party),
+                     sched_clamp(to_real(party, sched_less(have + rise, behind)),
+                                 quantum / WORTH / 2, quantum * TURN_LONGEST));
+    if (!party->bursts.first)
+        return turn;
+    if (party->turn.interrupts || sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE)
+        turn = sched_max(rest_of_burst(party), sched_min(quantum, FIRST_TURN));
+    return sched_max(turn, sched_min(sched_share_turn(party), quantum * BURST_LONGEST));
 }
 
 /* What it has by going first is bounded by the accounts of shares.c. It uses up what it saved, but
- * makes no debt: that would have to be paid all at once when the party is interactive no more. */
+ * makes no debt: that would have to be paid all at once when the party does not go first any more. */
 static void count_ran(struct sched_party *party, uint64_t ns, bool contended, uint64_t now)
 {
     const uint64_t level = party->device->fair.level;
@@ -338,12 +313,13 @@ static uint64_t ahead_at(const struct sched_party *head, const struct sched_part
     if (!holder->gang->runs || head->turn.interrupted)
         return LOCKD_NEVER;
     if (is_assembling(head)) {
-        if (head->wait.queued.key % CLASSES != FIRST || holder->gang->party_count != 1)
+        if ((!head->bursts.first && head->wait.queued.key % CLASSES != FIRST) ||
+            holder->gang->party_count != 1)
             return LOCKD_NEVER; /* two gangs would never stop ending each other's turns */
         /* one that waits until it can pay lets another pass, and may not end its turn for it */
         return head->bursts.first ? sched_share_ahead_at(head, holder, now) : now;
     }
-    if (!head->bursts.first && head->bursts.came_up)
+    if (!head->bursts.first)
         return LOCKD_NEVER;
     return sched_share_ahead_at(head, holder, now);
 }
@@ -356,16 +332,19 @@ static bool has_rested(const struct sched_party *party)
 
 static uint64_t moves_at(const struct sched_party *party, uint64_t now)
 {
-    const uint64_t at = sched_party_again_at(party, now);
+    return party->bursts.first ? LOCKD_NEVER : sched_share_again_at(party, now);
+}
 
-    if (party->bursts.first || (at <= now && !sched_party_goes_first(party, now)))
-        return LOCKD_NEVER;
-    return at;
+/* Its burst counts among the others from now on. */
+static void note_cut(struct sched_party *party)
+{
+    party->bursts.cut = true;
+    sched_share_note(party);
 }
 
 const struct sched_policy sched_policy_fair = {
     SCHED_POLICY_BY_BURSTS,     .place = place_party,     .length = turn_length,
-    .ran = count_ran,           .ended = charge_turn,     .cut = sched_party_trial_ends,
+    .ran = count_ran,           .ended = charge_turn,     .cut = note_cut,
     .gave_up = charge_given_up, .shorter = shorten_debts, .ahead = ahead_at,
     .anew = has_rested,         .moves_at = moves_at,     .back_until = sched_device_back_at,
 };

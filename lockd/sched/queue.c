@@ -169,7 +169,7 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
         const enum sched_turn_now now = party->wait.first ? SCHED_TURN_DUE : policy->now(party);
 
         if (owes != NULL && !policy->first(party))
-            return owes; /* only interactive parties may pass a party in debt */
+            return owes; /* only parties that go first may pass a party in debt */
         if (now == SCHED_TURN_WAITS) {
             waits = waits != NULL ? waits : party;
             continue;

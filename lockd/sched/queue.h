@@ -16,7 +16,7 @@ void sched_queue_drop(struct sched_party *party);
 void sched_queue_renew(struct sched_party *party, uint64_t now);
 /* ... of the parties that only waited for this party to come before them. */
 void sched_queue_served(struct sched_party *party, uint64_t now);
-/* ... of the parties that have become interactive while they wait. */
+/* ... of the parties that may go first again while they wait. */
 void sched_queue_look_again(struct sched_device *device, uint64_t now);
 /* ... of all parties of the gang, whose priority may have changed. */
 void sched_queue_renew_gang(struct sched_gang *gang, uint64_t now);

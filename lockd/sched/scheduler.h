@@ -39,7 +39,8 @@ struct sched_settings {
     uint64_t host; /* bytes of host memory for all clients; 0 or LOCKD_AUTO: a share of what
                       sched_host() said */
     uint32_t share_ppm; /* what switches may cost of the time, in millionths */
-    uint32_t floor_ppm; /* of their fair share, that interactive programs leave to the others */
+    uint32_t
+        floor_ppm; /* of their fair share, that programs which go first leave to the others */
     bool balance; /* programs may move to other devices: all say when they have nothing to do */
 };
 

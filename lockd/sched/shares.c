@@ -1,43 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shares.c: for how long the others let an interactive party go first. Owns the accounts of
- * users, and a device's account of the time that interactive parties kept from the others.
+ * shares.c: which party goes first, whose turn it may end, and for how long the others let it.
+ * Owns the accounts of users, and a device's account of the time for which the others were held
+ * off.
  *
- * An interactive party (interactive.c) is served at once, and may end the turn of a party that
- * is not, within two bounds:
+ * A party goes first while it is young: while it has run little since it last rested (bursts.c). It
+ * may end the turn of a party that is older by far; where both bursts began together, only if its
+ * own turn was ended in that way before. A party that is young no more goes first again when the
+ * device's account is full and it is younger by far than every holder. Two bounds hold for all
+ * that:
  *
  * - the *floor*: of the time in which both want the device, the others keep at least `floor` of
- *   their fair share. The device's account `spare` rises while one of them runs, falls while
- *   they are held off (the switches to and fro are part of that), and stands still otherwise. An
- *   interactive party that comes while it is below zero waits until it is not any more, so the
- *   wait is as long as what is owed: a moment after one burst too many, never a whole turn. Where
- *   the next one of them would be served if there were no interactive parties, they are held off,
- *   although a small one may run all the time beside all others.
- * - the *fair share* of its user, then its own: what they had so is remembered with a half-life.
- *   Up to the fair share nothing more is asked. Beyond it the account must hold ever more, so a
- *   user with a great many bursts gets what the others leave, and takes nothing from another
- *   user's interactive programs, which come before it until then. The party's ordinary turns count
- *   against what the floor leaves.
- *
- * A party that is new has shown nothing. It goes in turn, but ends the turn of a party that began
- * to compute before it, within the same bounds: most new programs are short. Of two that begin
- * together neither ends the other's turn.
+ *   their fair share. The device's account `spare` rises while one of them runs, falls while they
+ *   are held off (the switches to and fro are part of that), and stands still otherwise. A party
+ *   that goes first and comes while the account is below zero waits until it is not any more, so
+ *   the wait is as long as what is owed: a moment after one burst too many, never a whole turn.
+ *   Where the next of the others would be served if nobody went first, they are held off, although
+ *   a small one may run all the time beside all others.
+ * - the *fair share* of its user, then its own: what they had by going first is remembered with a
+ *   half-life. Up to the fair share nothing more is asked. Beyond it the account must hold ever
+ *   more, so a user with a great many bursts gets what the others leave, and takes nothing from
+ *   another user's programs that go first, which come before it until then. The party's ordinary
+ *   turns count against what the floor leaves.
  *
  * Fair shares are those of the parties that want the device now, by weight; of users, by the mean
- * weight of their parties. All is O(1), but for a look at the holders when they changed, and, where
- * one of the others has a turn, at holders and queue while an interactive party goes first.
+ * weight of their parties. All is O(1), but for a look at the holders when they changed or when a
+ * party comes to wait, and, where one of the others has a turn, at holders and queue while a party
+ * goes first.
  */
 #include "lockd/sched/shares.h"
 
-#include "lockd/sched/interactive.h"
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/device.h"
 
-#define HALF_LIFE (60000 * NS_PER_MS)
-#define BEYOND    4                  /* by this part of a fair share one may exceed it */
-#define WORKED    (8000 * NS_PER_MS) /* one that is only tried after so much gives way */
-#define TOGETHER  (20 * NS_PER_MS)   /* two that begin to compute within this time */
-#define BEGUN     2 /* switches; one for which others stopped is not sent back for less */
+#define HALF_LIFE     (60000 * NS_PER_MS)
+#define BEYOND        4 /* by this part of a fair share one may exceed it */
+#define STRICT        4 /* times less of what the floor leaves */
+#define TIMES         2 /* a party that is younger by far: as old twice over ... */
+#define SETTLED       4 /* ... and so many switches more */
+#define LONG          (480000 * NS_PER_MS) /* above that all parties are equally old */
+#define TOGETHER      (20 * NS_PER_MS)     /* two that begin to compute within this time */
+#define BEGUN         2 /* switches; one for which others stopped is not sent back for less */
+#define HOLDERS_AGAIN (100 * NS_PER_MS) /* between looks at whether there are older holders */
+#define FULL          10 /* less than this part of SPARE_MOST is missing: the account is full */
 
 /* --- accounts that fade --- */
 
@@ -49,6 +54,18 @@ static double smaller_of(double a, double b)
 static double larger_of(double a, double b)
 {
     return a > b ? a : b;
+}
+
+/* The part of the time that is kept for parties that do not go first. */
+static double keeps_of(const struct sched_device *device)
+{
+    return (double)sched_settings_floor(&device->sched->settings) / (double)PPM *
+           (1 - device->share.due);
+}
+
+static bool is_said(const struct sched_party *party)
+{
+    return sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE;
 }
 
 /* 2^-x for x from 0 to 1, within 1e-4. */
@@ -105,36 +122,31 @@ void sched_share_note(struct sched_party *party)
     share->weight = party->weight;
     if (!party->wanting.wants)
         return;
-    share->first = party->bursts.first;
+    share->first = party->bursts.first && (!party->bursts.cut || is_said(party));
     share->batch_queued = queued && !share->first && party->turn.skipped == 0;
     share->batch_beside = !queued && party->turn.backfilled && !share->first;
     count_wanting(party, 1);
-}
-
-/* It goes first: it is known to be interactive, or is new and ended another one's turn. */
-static bool went_first(const struct sched_party *party)
-{
-    return party->share.first || (party->turn.interrupts && sched_party_is_new(party));
 }
 
 void sched_share_ran(struct sched_party *party, uint64_t ns, bool contended, uint64_t now)
 {
     party->fair.level_then = party->device->fair.level;
     if (party->gang->wanting != 0) /* else it keeps a place that nobody wants */
-        party->bursts.now += ns;
+        party->bursts.age += ns;
     if (!contended)
         return;
-    if (party->share.first || sched_party_is_known(party))
-        fade_add(&party->share.had, ns,
-                 now); /* its ordinary turns, too: else both would add up */
     fade_add(&party->share.all, ns, now);
-    if (party->wanting.user != NULL && went_first(party))
+    if (!party->bursts.first)
+        return;
+    party->bursts.went |= party->turn.interrupts;
+    fade_add(&party->share.had, ns, now);
+    if (party->wanting.user != NULL)
         fade_add(&party->wanting.user->had, ns, now);
 }
 
-/* The part of the device that is due to interactive parties together: by weight, and no more than
- * by users. */
-static double due_to_interactive(const struct sched_device *device)
+/* The part of the device that is due to the parties that go first together: by weight, and no more
+ * than by users. */
+static double due_to_first(const struct sched_device *device)
 {
     double first = 0;
 
@@ -150,41 +162,79 @@ static double due_to_interactive(const struct sched_device *device)
                       first);
 }
 
-/* What it had, and what its user's interactive programs had, as parts of what is due to them;
- * the larger. One that is known to be interactive, and takes ordinary turns at other times, has those,
- * too: what the floor leaves is due to all of that. One that is only tried has to be seen first. */
+/* What the party had by going first, and what its user's parties had so, as parts of what is due to
+ * them; or all that it had, as a part of what the floor leaves, beyond which less is allowed. The
+ * largest of these. */
 static double had_of_due(const struct sched_party *party, uint64_t now)
 {
     const struct sched_device *device = party->device;
     const struct sched_user *user = party->wanting.user;
-    const double leaves = larger_of(1 - sched_device_keeps(device), 0.01),
-                 whole = faded_part(&party->share.all, now) / leaves,
-                 mine = (double)sched_max(party->share.weight, 1);
-    double part = faded_part(&party->share.had, now), share;
+    const double had = faded_part(&party->share.had, now) /
+                       (double)sched_max(party->share.weight, 1),
+                 all =
+                     faded_part(&party->share.all, now) / larger_of(1 - keeps_of(device), 0.01),
+                 whole = all > 1 ? 1 + (all - 1) * STRICT : all;
+    double share;
 
-    if (user == NULL || user->weights == 0) {
-        part *= (double)device->wanting.weights / mine;
-        return sched_party_is_known(party) ? larger_of(part, whole) : part;
-    }
+    if (user == NULL || user->weights == 0)
+        return larger_of(whole, had * (double)device->wanting.weights);
     share = sched_user_share(device, user);
-    part *= (double)user->weights / mine / share;
-    if (sched_party_is_known(party))
-        part = larger_of(part, whole);
-    return larger_of(part, faded_part(&user->had, now) / share);
+    return larger_of(larger_of(whole, had * (double)user->weights / share),
+                     faded_part(&user->had, now) / share);
 }
 
 /* --- the device's account --- */
 
-/* Until when one that has the device as an interactive party goes on being one. Its burst gets no
- * longer while it does not run; when it begins to, the holders are looked at again. */
-static uint64_t goes_until(const struct sched_party *party, uint64_t now)
+/* What must be in the account before a party goes first that had so much of what is due. */
+static double asked_for(double had)
 {
-    return party->books.running_members == 0 ? LOCKD_NEVER : sched_party_shows_at(party, now);
+    return had <= 1 ? 0 : (had - 1) * BEYOND * (double)SPARE_MOST;
 }
 
-static bool is_going(const struct sched_party *party, uint64_t now)
+/* For how long a party that goes first may keep the device from now on. */
+static uint64_t keeps_for(const struct sched_party *party, uint64_t now)
 {
-    return went_first(party) && sched_party_is_interactive(party, now);
+    const struct sched_device *device = party->device;
+    const double left = device->share.spare - asked_for(had_of_due(party, now));
+
+    return (uint64_t)(larger_of(left, 0) / larger_of(keeps_of(device), 0.1));
+}
+
+static uint64_t young_for(const struct sched_party *party, uint64_t now)
+{
+    return sched_less(sched_party_young_most(party), sched_party_age(party, now));
+}
+
+/* Until when a holder that goes first keeps its turn from those that do not. It gets no older while
+ * it does not run; when it begins to, the holders are looked at again. */
+static uint64_t goes_until(const struct sched_party *party, uint64_t now)
+{
+    const struct sched_device *device = party->device;
+    uint64_t left;
+
+    if (!party->share.first)
+        return now;
+    if (party->books.running_members == 0 || is_said(party) ||
+        device->share.batch_queued + device->share.batch_beside == 0)
+        return LOCKD_NEVER;
+    left = sched_max(young_for(party, now), keeps_for(party, now));
+    return left == 0 ? now : now + LOOK_AGAIN + left;
+}
+
+uint64_t sched_share_turn(const struct sched_party *party)
+{
+    const struct sched_device *device = party->device;
+    const uint64_t now = device->share.at;
+
+    if (is_said(party) || device->sched->settings.quantum_ns != LOCKD_AUTO ||
+        device->share.first_weights > (party->share.first ? party->share.weight : 0))
+        return 0;
+    return young_for(party, now) + keeps_for(party, now);
+}
+
+bool sched_share_goes_on(const struct sched_party *party, uint64_t now)
+{
+    return party->share.first && goes_until(party, now) > now;
 }
 
 /* The holders, as far as it matters here. */
@@ -196,17 +246,18 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
     if (share->generation == device->turns.generation)
         return share;
     share->generation = device->turns.generation;
-    share->batch_held = share->batch_runs = false;
+    share->batch_held = share->batch_runs = share->batch_went = false;
     share->going = share->coming = NULL;
     lockd_list_each (at, &device->turns.holders) {
         const struct sched_party *party = sched_party_of(at, turn.holder);
 
         if (sched_party_is_background(party))
             continue;
-        if (is_going(party, now)) {
+        if (sched_share_goes_on(party, now)) {
             if (share->going == NULL || goes_until(party, now) >= goes_until(share->going, now))
                 share->going = party;
         } else if (!party->turn.backfilled) {
+            share->batch_went = (share->batch_went || !share->batch_held) && party->bursts.went;
             share->batch_held = true;
             share->batch_runs = share->batch_runs || party->books.running_members != 0;
             share->coming = party;
@@ -215,8 +266,8 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
     return share;
 }
 
-/* Would the first of the others that wait be served now if there were no interactive parties? It
- * has to fit beside those of the others whose turn is not over: the rest would give way to it. */
+/* Would the first of the others that wait be served now if no party went first? It has to fit
+ * beside those of the others whose turn is not over: the rest would give way to it. */
 static bool is_kept_off(const struct sched_device *device, uint64_t now)
 {
     const struct sched_party *waits = NULL;
@@ -235,7 +286,7 @@ static bool is_kept_off(const struct sched_device *device, uint64_t now)
         const struct sched_party *party = sched_party_of(at, turn.holder);
 
         if (!sched_party_is_background(party) && !party->turn.backfilled &&
-            now < party->turn.until && !is_going(party, now))
+            now < party->turn.until && !sched_share_goes_on(party, now))
             need += party->books.need;
     }
     need += waits->books.need + device->books.lost - waits->books.lost;
@@ -245,7 +296,7 @@ static bool is_kept_off(const struct sched_device *device, uint64_t now)
 static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
 {
     struct sched_device_share *share = &device->share;
-    const double keeps = sched_device_keeps(device), part = (double)ns;
+    const double keeps = keeps_of(device), part = (double)ns;
 
     if (held_off)
         device->turns.held_off_ns += ns;
@@ -254,7 +305,7 @@ static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
     share->spare = larger_of(share->spare, -(double)DEBT_MOST);
 }
 
-/* Held off are the others while an interactive party has the device or comes to it, and until the
+/* Held off are the others while a party that goes first has the device or comes to it, and until the
  * one of them that comes runs; one that is slow to come is so for reasons of its own. */
 void sched_share_count(struct sched_device *device, uint64_t now)
 {
@@ -266,9 +317,10 @@ void sched_share_count(struct sched_device *device, uint64_t now)
         return;
     if (share->held_off && until > since)
         count_for(device, until - since, true);
-    if (!share->held_off)
-        count_for(device, now - since, false);
-    else if (now > until)
+    if (!share->held_off) {
+        if (!share->batch_went || share->first_weights != 0 || !device->turns.leases)
+            count_for(device, now - since, false);
+    } else if (now > until)
         count_for(device, now - until, false);
 }
 
@@ -276,15 +328,15 @@ void sched_share_settle(struct sched_device *device, uint64_t now)
 {
     struct sched_device_share *share = &device->share;
     const struct sched_party *cleared = device->cleared.party;
-    const bool leases = device->turns.leases, comes = cleared != NULL && went_first(cleared);
+    const bool leases = device->turns.leases, comes = cleared != NULL && cleared->share.first;
     bool ends, kept;
 
     sched_share_count(device, now);
     look_at_holders(device, now);
     if (share->first_weights != 0)
-        share->due = due_to_interactive(device);
+        share->due = due_to_first(device);
     share->off_until = LOCKD_NEVER;
-    /* an interactive one has had its turn, and has not stopped yet */
+    /* a party that goes first has had its turn, and has not stopped yet */
     ends = share->held_off && device->books.stopping_parties > device->books.stuck_parties;
     kept = leases && share->batch_held && (share->going != NULL || comes || ends) &&
            is_kept_off(device, now);
@@ -292,10 +344,7 @@ void sched_share_settle(struct sched_device *device, uint64_t now)
         share->held_off = false;
     } else if (leases && share->going != NULL && (kept || !share->batch_runs)) {
         share->held_off = true;
-        if (sched_party_is_interactive(share->going, now))
-            share->off_until = goes_until(share->going, now);
-        else
-            share->off_until = now;
+        share->off_until = goes_until(share->going, now);
     } else if (share->batch_held && !kept) {
         if (share->coming->books.running_members != 0)
             share->held_off = false;
@@ -309,12 +358,6 @@ void sched_share_settle(struct sched_device *device, uint64_t now)
     }
 }
 
-/* What must be in the account before it may go first, when it had so much of what is due. */
-static double asked_for(double had)
-{
-    return had <= 1 ? 0 : (had - 1) * BEYOND * (double)SPARE_MOST;
-}
-
 /* When both the account is as full as is asked of it, and what it had has faded so far that no more
  * than that is asked. */
 static uint64_t pays_at(const struct sched_party *party, uint64_t now)
@@ -325,37 +368,73 @@ static uint64_t pays_at(const struct sched_party *party, uint64_t now)
     const uint64_t fades =
         had <= most_had ? 0 : (uint64_t)((had / most_had - 1) * (double)HALF_LIFE);
     const uint64_t fills =
-        asked <= has ? 0 : (uint64_t)((asked - has) / (1 - sched_device_keeps(party->device)));
+        asked <= has ? 0 : (uint64_t)((asked - has) / (1 - keeps_of(party->device)));
 
     return fades == 0 && fills == 0 ? now : now + LOOK_AGAIN + sched_max(fades, fills);
 }
 
-/* A new program ends the turn of a holder that has begun to compute before it came. A program of which
- * nothing is known is served soon, from the first minute of both on; two that begin together do not
- * end each other's turns. It has to have stopped, and to have come to run whenever it was its turn. A
- * program that comes back to a new daemon is not new. */
-static uint64_t new_at(const struct sched_party *head, const struct sched_party *holder,
-                       uint64_t now)
+/* --- whose turn it may end --- */
+
+/* Neither has rested yet, and both began to compute at about the same time. */
+static bool began_together(const struct sched_party *a, const struct sched_party *b)
 {
-    if (head->bursts.began <= holder->bursts.began + TOGETHER || head->turn.skipped != 0 ||
-        sched_member_of(head->members.next, of_party)->sent.first_seq != 0 ||
-        head->books.running_members != 0 || !sched_party_is_interactive(head, now))
-        return LOCKD_NEVER;
-    return sched_party_long_at(holder, now);
+    return a->bursts.last == LOCKD_NEVER && b->bursts.last == LOCKD_NEVER &&
+           sched_less(a->bursts.began, b->bursts.began) <= TOGETHER &&
+           sched_less(b->bursts.began, a->bursts.began) <= TOGETHER;
 }
 
-/* A holder that is only tried, after it has worked for long without being known to be interactive,
- * as a training has, gives way to a head that is known to be. */
+/* From when on the holder is older than `head` by far, if it goes on to run; LOCKD_NEVER: not as
+ * long as `head` waits. A holder that was young at the end of its last burst may well end this one
+ * so, and is not disturbed before. Of two that begin together neither ends the other's turn. `head`
+ * has to have stopped, and to have come to run whenever it was its turn; a program that comes back
+ * to a new daemon waits. A class that was given counts for more than an age. */
+static uint64_t older_at(const struct sched_party *head, const struct sched_party *holder,
+                         uint64_t now)
+{
+    uint64_t least =
+        TIMES * sched_party_age(head, now) + SETTLED * sched_device_switch(head->device);
+
+    if (is_said(holder) || head->books.running_members != 0 || head->turn.skipped != 0 ||
+        sched_member_of(head->members.next, of_party)->sent.first_seq != 0)
+        return LOCKD_NEVER;
+    if (is_said(head))
+        return now;
+    least = sched_max(least, sched_party_undisturbed(holder));
+    if (least > LONG || (!head->bursts.cut && began_together(head, holder)))
+        return LOCKD_NEVER;
+    return now + sched_less(least, sched_party_age(holder, now));
+}
+
 uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched_party *holder,
                               uint64_t now)
 {
-    const bool known = sched_party_class(head, now) == GS_CLASS_INTERACTIVE &&
-                       sched_party_class(holder, now) != GS_CLASS_INTERACTIVE &&
-                       holder->bursts.pile > WORKED;
-    const uint64_t lasts = known ? now : sched_party_lasts_until(holder, now),
-                   at = sched_max(lasts, pays_at(head, now));
+    return sched_max(older_at(head, holder, now), pays_at(head, now));
+}
 
-    return sched_party_is_new(head) ? sched_max(at, new_at(head, holder, now)) : at;
+uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now)
+{
+    const struct sched_device *device = party->device;
+    const double missing = (double)(SPARE_MOST - SPARE_MOST / FULL) - device->share.spare;
+    uint64_t at = now + HOLDERS_AGAIN, older = now; /* there may be holders then */
+
+    if (sched_gang_class(party->gang) != GS_CLASS_AUTO || !sched_party_comes_to_run(party) ||
+        device->sched->settings.quantum_ns != LOCKD_AUTO)
+        return LOCKD_NEVER;
+    for (const struct lockd_list *of = device->turns.holders.next; of != &device->turns.holders;
+         of = of->next) {
+        const struct sched_party *holder = sched_party_of(of, turn.holder);
+
+        if (holder->gang != party->gang)
+            at = older = sched_max(older, older_at(party, holder, now));
+    }
+    if (missing > 0)
+        at = sched_max(at, now + LOOK_AGAIN + (uint64_t)(missing / (1 - keeps_of(device))));
+    return sched_max(at, pays_at(party, now));
+}
+
+bool sched_share_goes_first(const struct sched_party *party, uint64_t now)
+{
+    return sched_party_is_young(party, now) || sched_share_again_at(party, now) <= now;
 }
 
 static double measure_begun(const struct sched_device *device)
@@ -403,11 +482,12 @@ void sched_share_open(struct sched_device *device, uint64_t now)
     device->share.generation = UINT64_MAX;
     device->share.at = now; /* nothing is saved up yet */
     device->fair.level = LEVEL_START;
+    device->fair.round = ROUND_START;
 }
 
 void sched_share_join(struct sched_party *party)
 {
-    party->bursts.usual = party->bursts.quiet_at = LOCKD_NEVER;
+    party->bursts.quiet_at = party->bursts.last = LOCKD_NEVER;
 }
 
 void sched_share_merge(struct sched_party *to, const struct sched_party *from)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shares.h: for how long the others let an interactive party go first.
+ * shares.h: which party goes first, and for how long the others let it.
  */
 #ifndef GS_LOCKD_SCHED_SHARES_H
 #define GS_LOCKD_SCHED_SHARES_H
 
-#include "lockd/sched/interactive.h"
+#include "lockd/sched/bursts.h"
 #include "lockd/sched/policy.h"
 
 /* What all policies keep of a party's bursts and of what it had; also those that do not decide by
@@ -31,11 +31,20 @@ void sched_share_ran(struct sched_party *party, uint64_t ns, bool contended, uin
 void sched_share_count(struct sched_device *device, uint64_t now);
 /* ... and notes in which state it goes on. To be called when a plan is done. */
 void sched_share_settle(struct sched_device *device, uint64_t now);
-/* From when on `head`, an interactive party, may end the holder's turn: when the account is as full
- * as is asked of it, and the holder is not interactive itself. LOCKD_NEVER: not before that turn is
- * over. */
+/* May it go first? */
+bool sched_share_goes_first(const struct sched_party *party, uint64_t now);
+/* When a party that waits, and is not young, may go first again; what changes meanwhile may change
+ * that. LOCKD_NEVER: not before it has rested. */
+uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now);
+/* From when on `head`, which goes first, may end the holder's turn. LOCKD_NEVER: not before that
+ * turn is over. */
 uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched_party *holder,
                               uint64_t now);
+/* A holder: does it still have its turn by going first? */
+bool sched_share_goes_on(const struct sched_party *party, uint64_t now);
+/* It goes first and is admitted: for how many ns the accounts let it run, if no
+ * other party that goes first wants the device; else 0. */
+uint64_t sched_share_turn(const struct sched_party *party);
 /* Do others come before it although it is the first in the queue? */
 enum sched_turn_now sched_share_now(const struct sched_party *party);
 /* The part of about the last minute for which it ran while others waited. */

@@ -7,7 +7,7 @@
  *   device.c      devices come and go; which parties want them; what is to be looked at before
  *                 the event ends
  *   quantum.c     cost of a switch, length of a turn
- *   interactive.c which parties are interactive
+ *   bursts.c      how long parties have run since they rested
  *   shares.c      for how long the others let them go first
  *   policy_fair.c the fair policy
  *   policy.c      the other policies, and the table of all

@@ -16,7 +16,7 @@
  * - floor: interactive programs leave the others theirs (model_floor.c).
  * - idle: no device is that a program wants which needs no other one.
  */
-#include "lockd/sched/interactive.h"
+#include "lockd/sched/shares.h"
 #include "tests/lockd/model_state.h"
 
 #include <stdio.h>

@@ -12,21 +12,21 @@
  *
  * TOLERANCE: what is sent and what is so are messages apart, at each switch.
  */
-#include "lockd/sched/interactive.h"
+#include "lockd/sched/shares.h"
 #include "tests/lockd/model_state.h"
 
 #define TOLERANCE 0.9
 #define SLACK     (1000 * NS_PER_MS)
 
-/* One that came as an interactive one, and has run for too long since, is none any more. */
-static bool is_interactive(const struct sched_party *party, uint64_t now)
+/* A party that goes first, and has not run for too long since. */
+static bool is_ahead(const struct sched_party *party, uint64_t now)
 {
-    return party->share.first && (!party->turn.held || sched_party_is_interactive(party, now));
+    return party->share.first && (!party->turn.held || sched_share_goes_on(party, now));
 }
 
 static bool is_batch(const struct sched_party *party, uint64_t now)
 {
-    return !is_interactive(party, now) && !sched_party_is_background(party);
+    return !is_ahead(party, now) && !sched_party_is_background(party);
 }
 
 static bool really_runs(const struct sched_party *party, uint32_t index)
@@ -51,7 +51,7 @@ static bool is_held_off(const struct sched_device *device, uint32_t index, uint6
          at = at->next) {
         const struct sched_party *party = lockd_entry(at, struct sched_party, of_device);
 
-        first = first || (party->turn.held && is_interactive(party, now));
+        first = first || (party->turn.held && is_ahead(party, now));
         if (!is_batch(party, now) || party->turn.backfilled)
             continue;
         wanted = wanted || party->share.batch_queued;

@@ -7,7 +7,7 @@
 
 #include "tests/lockd/harness.h"
 
-#include "lockd/sched/interactive.h"
+#include "lockd/sched/shares.h"
 
 #define SECOND (1000 * MS)
 

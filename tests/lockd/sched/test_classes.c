@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_classes.c: what the class of a program changes, and what programs lose to interactive
- * programs (interactive.c, shares.c, turns.c).
+ * programs (bursts.c, shares.c, turns.c).
  */
 #include "tests/lockd/harness.h"
 

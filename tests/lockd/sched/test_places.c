@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_places.c: places in the queue that are kept, and whom that must not hold up (queue.c, interactive.c). Client 1
+ * test_places.c: places in the queue that are kept, and whom that must not hold up (queue.c, bursts.c). Client 1
  * is interactive; steps of 20 ms.
  */
 #include "tests/lockd/sched/bursts.h"
@@ -78,7 +78,10 @@ static void program_that_owes_and_has_no_room_is_passed(void **state)
 {
     struct harness *h = *state;
     int waits[8] = {0}, longest = 0;
+    struct sched_settings settings = *sched_settings(h->sched);
 
+    settings.quantum_ns = 500 * MS;
+    sched_set(h->sched, &settings, h->now);
     begin_of_user(h, 0, 1, 4 * GIB);
     begin_of_user(h, 1, 2, 8 * GIB);
     sched_class(h->sched, h->client[1].client, GS_CLASS_INTERACTIVE, h->now);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_interactive.c: which programs are interactive by their own bursts (interactive.c), and for how long the
- * others let them go first (shares.c). Client 0 computes all the time; client 1 works in bursts. The device
+ * test_first.c: which programs go first (bursts.c), and for how long the others let them (shares.c). Client 0 computes all the time; client 1 works in bursts. The device
  * holds one of them.
  */
 #include "tests/lockd/sched/bursts.h"
@@ -65,9 +64,9 @@ static void begin_both(struct harness *h)
     say_state(h, 1, 0, 6 * GIB, 0);
 }
 
-/* --- what makes a program interactive --- */
+/* --- who goes first --- */
 
-static void interactive_short_bursts_are_found_within_three(void **state)
+static void first_goes_a_program_after_each_rest(void **state)
 {
     struct harness *h = *state;
 
@@ -78,8 +77,8 @@ static void interactive_short_bursts_are_found_within_three(void **state)
     assert_in_range(run_bursts(h, 20, 500 * MS, 4 * SECOND), 0, STOPPED * STEP);
 }
 
-/* Whoever is alone waits for nobody: its bursts show as they are. */
-static void interactive_evaluation_pauses_are_not_enough(void **state)
+/* A job that rests after long work is not shown as interactive. */
+static void first_is_not_shown_of_a_program_with_long_bursts(void **state)
 {
     struct harness *h = *state;
 
@@ -93,180 +92,96 @@ static void interactive_evaluation_pauses_are_not_enough(void **state)
     }
 }
 
-/* When a burst has been too long is known while it lasts, with what it may grow by until then. */
-static void interactive_end_of_a_long_burst_is_foreseen(void **state)
+/* 1 works for so long without a rest. Returns for how much of that 0 ran. */
+static uint64_t works_on(struct harness *h, uint64_t work)
 {
-    struct harness *h = *state;
-    uint64_t ends;
+    uint64_t ran = 0;
 
-    say_state(h, 1, 0, 6 * GIB, 0);
-    run_bursts(h, 6, 2 * SECOND, 4 * SECOND);
-    assert_true(is_found(h, 1));
-    for (int i = 0; i < 100; i++)
-        step_both(h, true);
-    ends = sched_party_shows_at(party_of(h, 1), h->now);
-    assert_in_range(ends, h->now + 12 * SECOND, h->now + 60 * SECOND);
-    while (is_found(h, 1))
-        step_both(h, true);
-    assert_in_range(h->now, ends - STEP, ends + STEP);
+    for (uint64_t at = 0; at < work; at += STEP)
+        ran += (step_both(h, true) & 1) != 0 ? STEP : 0;
+    return ran;
 }
 
-/* The rests are a small part of the time: a job that loads data now and then. */
-static void interactive_rests_that_are_gaps_are_not_enough(void **state)
+/* A training that begins with short bursts, while its data are loaded: the other one keeps its floor, and half of the time
+ * in the end. */
+static void first_goes_work_without_an_end_for_a_bounded_time(void **state)
 {
     struct harness *h = *state;
-
-    say_state(h, 1, 0, 6 * GIB, 0);
-    run_bursts(h, 30, 2 * SECOND, 600 * MS);
-    assert_true(party_of(h, 1)->bursts.usual != LOCKD_NEVER);
-    assert_false(party_of(h, 1)->bursts.rests);
-    assert_false(is_found(h, 1));
-}
-
-static void interactive_bursts_that_grow_long_end_it(void **state)
-{
-    struct harness *h = *state;
+    uint64_t ran;
 
     begin_both(h);
     run_bursts(h, 5, 500 * MS, 4 * SECOND);
-    assert_true(is_found(h, 1));
-    run_bursts(h, 10, 40 * SECOND, 10 * SECOND);
-    assert_false(is_found(h, 1));
-    run_bursts(h, 30, 500 * MS, 4 * SECOND); /* ... and short ones bring it back */
-    assert_true(is_found(h, 1));
-}
-
-/* 1 works for so long without a rest. Returns for how much of that it goes first. */
-static uint64_t goes_first_for(struct harness *h, uint64_t work)
-{
-    uint64_t first = 0;
-
-    while (work != 0) {
-        const bool goes_first = sched_party_goes_first(party_of(h, 1), h->now);
-        const unsigned ran = step_both(h, true);
-
-        work -= (ran & 2) != 0 ? sched_min(work, STEP) : 0;
-        first += goes_first && (ran & 2) != 0 ? STEP : 0;
-    }
-    return first;
-}
-
-/* A training that began with short bursts, while its data were loaded. */
-static void interactive_work_without_an_end_goes_first_for_a_short_time(void **state)
-{
-    struct harness *h = *state;
-
-    begin_both(h);
-    run_bursts(h, 5, 500 * MS, 4 * SECOND);
-    assert_true(is_found(h, 1));
-    assert_in_range(goes_first_for(h, 120 * SECOND), 0, 16 * SECOND);
+    ran = works_on(h, 120 * SECOND);
+    assert_in_range(ran, 120 * SECOND * 29 / 100 - 10 * SECOND, 120 * SECOND * 55 / 100);
+    works_on(h, 480 * SECOND);
+    ran = works_on(h, 200 * SECOND);
+    assert_in_range(ran, 200 * SECOND * 45 / 100, 200 * SECOND * 55 / 100);
     assert_false(is_found(h, 1));
 }
 
-/* ... where work came for most of the time before. */
-static void
-interactive_work_without_an_end_after_much_work_goes_first_for_a_bounded_time(void **state)
-{
-    struct harness *h = *state;
-
-    begin_both(h);
-    run_bursts(h, 10, 1000 * MS, 1500 * MS);
-    assert_true(is_found(h, 1));
-    assert_in_range(goes_first_for(h, 400 * SECOND), 0, 130 * SECOND);
-    assert_false(is_found(h, 1));
-}
-
-/* What it had by going first is not held against it in turns: the other one has a turn or two, and not
- * many in a row. */
-static void interactive_no_more_it_has_its_turns_at_once(void **state)
-{
-    struct harness *h = *state;
-    uint64_t waits = 0, longest = 0, quantum;
-
-    begin_both(h);
-    run_bursts(h, 60, 1000 * MS, 1500 * MS);
-    assert_true(is_found(h, 1));
-    goes_first_for(h, 60 * SECOND);
-    while (sched_party_goes_first(party_of(h, 1), h->now))
-        step_both(h, true);
-    quantum = sched_device_quantum(party_of(h, 1)->device);
-    for (uint64_t at = 0; at < 10 * quantum; at += STEP) {
-        waits = (step_both(h, true) & 2) != 0 ? 0 : waits + STEP;
-        longest = sched_max(longest, waits);
-    }
-    assert_in_range(longest, quantum / 2, 3 * quantum);
-}
-
-/* One whose burst was a little too long is interactive again as soon as what may have come meanwhile accounts for
- * it, and not only when the other one's turn, which may be long, is over. */
-static void interactive_again_it_goes_first_while_it_waits(void **state)
+/* 1 waits with a burst that is young no more, and 0 has worked for far longer: 1 goes first again when the account is
+ * full, and not only when a turn of 0, which may be long, is over. */
+static void first_goes_an_old_burst_when_the_account_is_full(void **state)
 {
     struct harness *h = *state;
     struct sched_party *other;
     uint64_t waits = 0, longest = 0, quantum;
 
     begin_both(h);
-    run_bursts(h, 10, 1000 * MS, 1500 * MS);
-    assert_true(is_found(h, 1));
-    while (sched_party_goes_first(party_of(h, 1), h->now))
+    for (int i = 0; i < 12000; i++)
+        step_both(h, false);
+    while (sched_party_is_young(party_of(h, 1), h->now))
         step_both(h, true);
     other = sched_member_find(h->client[0].client, h->client[0].state.uuid)->party;
     other->device->turns.switch_ns = 500 * MS;
-    other->device->share.spare = (double)SPARE_MOST; /* it can be paid for */
     quantum = sched_device_quantum(other->device);
     other->fair.virtual_ns = other->device->fair.level - 2 * quantum;
     for (uint64_t at = 0; at < 3 * quantum; at += STEP) {
         waits = (step_both(h, true) & 2) != 0 ? 0 : waits + STEP;
         longest = sched_max(longest, waits);
     }
-    assert_in_range(longest, 5 * STEP, quantum);
+    assert_in_range(longest, 5 * STEP, quantum - 5 * SECOND);
 }
 
-/* ... and pauses for an evaluation now and then. Its bursts wait while the other one has its turns, which
- * makes them no shorter: it goes first for less than a third of its time, and in the end not at all. */
-static void interactive_long_bursts_that_wait_go_first_a_few_times(void **state)
+/* Returns how long 2 waits, which comes when 1 has worked for a second. */
+static uint64_t newcomer_waits(struct harness *h)
+{
+    uint64_t waited = 0;
+
+    for (int i = 0; i < 100; i++)
+        step_both(h, true);
+    assert_true(is_running(h, 1));
+    say_state(h, 2, W, 8 * GIB, 0);
+    for (; !is_running(h, 2); waited += STEP) {
+        obey_target(h, 2);
+        step_both(h, true);
+    }
+    return waited;
+}
+
+/* A program in the midst of a burst is not stopped for a younger one, if its last burst was short ... */
+static void first_goes_nobody_before_a_burst_that_may_well_end(void **state)
 {
     struct harness *h = *state;
-    uint64_t first = 0;
 
     begin_both(h);
-    run_bursts(h, 5, 500 * MS, 4 * SECOND);
-    for (int i = 0; i < 40; i++) {
-        first += goes_first_for(h, 30 * SECOND);
-        run_bursts(h, 1, 0, 10 * SECOND);
-    }
-    assert_in_range(first, 0, 400 * SECOND);
-    assert_false(is_found(h, 1));
+    for (int i = 0; i < 3000; i++)
+        step_both(h, false);
+    run_bursts(h, 3, 2 * SECOND, 4 * SECOND);
+    device_of(h)->turns.switch_ns = 100 * MS;
+    assert_in_range(newcomer_waits(h), 4 * SECOND, 10 * SECOND);
 }
 
-/* ... and could not have been many short ones, since little work comes in a program of bursts of 100 ms each 4 s. */
-static void interactive_long_bursts_that_wait_count_where_little_came_before(void **state)
+/* ... and is if it has never rested. */
+static void first_goes_a_new_program_before_another_new_one(void **state)
 {
     struct harness *h = *state;
 
     begin_both(h);
-    run_bursts(h, 5, 100 * MS, 4 * SECOND);
-    assert_true(is_found(h, 1));
-    for (int i = 0; i < 3; i++) {
-        goes_first_for(h, 60 * SECOND);
-        run_bursts(h, 1, 0, 10 * SECOND);
-        assert_false(is_found(h, 1));
-    }
-}
-
-/* A job with short gaps; what it did while it waited was a long burst, of which the rest after it is part. */
-static void interactive_rest_after_a_burst_that_waited_does_not_count(void **state)
-{
-    struct harness *h = *state;
-
-    say_state(h, 1, 0, 6 * GIB, 0);
-    run_bursts(h, 30, 2 * SECOND, 600 * MS);
-    assert_true(party_of(h, 1)->bursts.is_short && !party_of(h, 1)->bursts.rests);
-    say_state(h, 0, W, 8 * GIB, 0);
-    obey_target(h, 0);
-    assert_in_range(run_bursts(h, 1, 20 * SECOND, 60 * SECOND), 10 * SECOND, 60 * SECOND);
-    step_both(h, true);
-    assert_false(party_of(h, 1)->bursts.rests || is_found(h, 1));
+    for (int i = 0; i < 3000; i++)
+        step_both(h, false);
+    device_of(h)->turns.switch_ns = 100 * MS;
+    assert_in_range(newcomer_waits(h), 0, SECOND);
 }
 
 /* --- how credit is spent and regained --- */
@@ -335,6 +250,11 @@ static void credit_rises_while_one_of_the_others_runs_beside(void **state)
     }
     assert_true(is_found(h, 1));
     say_state(h, 2, W, 8 * GIB, 0);
+    for (int step = 0; step < 6000; step++) { /* it has worked for long, too */
+        obey_target(h, 0);
+        obey_target(h, 2);
+        pass_time(h, STEP);
+    }
     for (int step = 0; step < 500; step++) {
         const bool beside = is_running(h, 1) && (is_running(h, 0) || is_running(h, 2));
 
@@ -408,13 +328,16 @@ static void new_one_waits_for_the_turn_of_one_that_has_just_begun(void **state)
 static void new_ones_in_a_row_leave_the_floor(void **state)
 {
     struct harness *h = *state;
-    uint64_t ran = 0, began;
+    uint64_t ran = 0, began = 0;
 
     begin_both(h);
     for (int i = 0; i < 2000; i++)
         step_both(h, false);
-    began = h->now;
-    for (int i = 0; i < 400; i++) {
+    for (int i = 0; i < 500; i++) {
+        if (i == 100) { /* what was saved up is spent */
+            ran = 0;
+            began = h->now;
+        }
         run_burst(h, 300 * MS, 0, &ran);
         end_client(h, 1);
         say_state(h, 1, 0, 6 * GIB, 0);
@@ -477,18 +400,12 @@ static void credit_spent_by_one_user_is_not_waited_for_by_another(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scenario(interactive_short_bursts_are_found_within_three),
-        scenario(interactive_end_of_a_long_burst_is_foreseen),
-        scenario(interactive_evaluation_pauses_are_not_enough),
-        scenario(interactive_rests_that_are_gaps_are_not_enough),
-        scenario(interactive_bursts_that_grow_long_end_it),
-        scenario(interactive_work_without_an_end_goes_first_for_a_short_time),
-        scenario(interactive_work_without_an_end_after_much_work_goes_first_for_a_bounded_time),
-        scenario(interactive_no_more_it_has_its_turns_at_once),
-        scenario(interactive_again_it_goes_first_while_it_waits),
-        scenario(interactive_long_bursts_that_wait_go_first_a_few_times),
-        scenario(interactive_long_bursts_that_wait_count_where_little_came_before),
-        scenario(interactive_rest_after_a_burst_that_waited_does_not_count),
+        scenario(first_goes_a_program_after_each_rest),
+        scenario(first_is_not_shown_of_a_program_with_long_bursts),
+        scenario(first_goes_work_without_an_end_for_a_bounded_time),
+        scenario(first_goes_an_old_burst_when_the_account_is_full),
+        scenario(first_goes_nobody_before_a_burst_that_may_well_end),
+        scenario(first_goes_a_new_program_before_another_new_one),
         scenario(credit_falls_while_others_are_held_off_and_rises_while_they_run),
         scenario(credit_spent_the_others_keep_the_floor),
         scenario(credit_rises_while_one_of_the_others_runs_beside),

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bursts.c: for how long a party has run since it last rested (its age), and for how long it may
+ * idle. Owns what is known of a party's bursts. All is O(1).
+ */
+#include "lockd/sched/bursts.h"
+
+#include "lockd/sched/quantum.h"
+
+#define YOUNG      (10000 * NS_PER_MS)
+#define VAIN       4 /* times in a row that it wanted to run and did not */
+#define IDLE_STEP  10
+#define IDLE_PART  8
+#define GAP_FORGET 64
+#define KEPT       2 /* switches; for so long a place is kept, at most */
+
+/* A party that goes first may idle for less: by the gaps inside its bursts. */
+uint64_t sched_party_idle(const struct sched_party *party)
+{
+    const uint64_t idle = sched_device_idle(party->device);
+
+    if (party->device->sched->settings.idle_ns != LOCKD_AUTO || party->bursts.idle == 0 ||
+        !party->bursts.first)
+        return idle;
+    return sched_clamp(party->bursts.idle, IDLE_MIN, idle);
+}
+
+/* It has had nothing to do for as long as it may idle. */
+static void burst_over(struct sched_party *party)
+{
+    struct sched_party_bursts *bursts = &party->bursts;
+
+    if (bursts->age != 0) {
+        bursts->last = bursts->age;
+        bursts->vain = 0;
+    }
+    bursts->age = 0;
+    bursts->cut = bursts->went = false;
+    bursts->rested = true;
+}
+
+/* A party that has just stopped may be between two calls: whether it has anything to do shows
+ * later. */
+void sched_burst_ended(struct sched_party *party, bool runs, uint64_t now)
+{
+    const uint64_t idle = sched_party_idle(party);
+
+    if (party->bursts.age == 0 && party->bursts.vain < VAIN)
+        party->bursts.vain++;
+    party->bursts.quiet_at = runs ? LOCKD_NEVER : now;
+    party->bursts.rest_at = runs ? sched_less(now, idle) : now;
+    if (runs)
+        burst_over(party);
+}
+
+/* The idle time follows the gaps inside bursts. Rests shorter than the full time, two in a row,
+ * were such gaps, and ended the turn too soon. */
+static void learn_idle(struct sched_party *party, uint64_t rest)
+{
+    struct sched_party_bursts *bursts = &party->bursts;
+    const uint64_t full = sched_device_idle(party->device);
+
+    if (rest < full && bursts->short_rest != 0)
+        bursts->gap = sched_max(bursts->gap, sched_max(rest, bursts->short_rest));
+    else if (rest >= full)
+        bursts->gap -= bursts->gap / GAP_FORGET;
+    bursts->short_rest = rest < full ? rest : 0;
+    if (bursts->idle == 0 || bursts->idle > full)
+        bursts->idle = full;
+    bursts->idle -= bursts->idle / IDLE_STEP;
+    bursts->idle =
+        sched_max(bursts->idle, sched_clamp(2 * bursts->gap, full / IDLE_PART, full));
+}
+
+void sched_burst_begun(struct sched_party *party, uint64_t now)
+{
+    struct sched_party_bursts *bursts = &party->bursts;
+
+    if (bursts->quiet_at != LOCKD_NEVER && now - bursts->quiet_at >= sched_party_idle(party))
+        burst_over(party);
+    bursts->quiet_at = LOCKD_NEVER;
+    if (bursts->age == 0)
+        bursts->began = now;
+    if (bursts->rest_at != 0)
+        learn_idle(party, sched_less(now, bursts->rest_at));
+    bursts->rest_at = 0;
+}
+
+/* The party was between two calls when its turn was cut, so whether it comes back shows within the
+ * time that it may idle. To let another party go on costs two switches, so the place is kept for no
+ * more time than that. */
+uint64_t sched_device_back_at(const struct sched_device *device)
+{
+    const struct sched_party *back = device->waiting.back;
+    uint64_t until;
+
+    if (back == NULL || !back->turn.interrupted || back->turn.held ||
+        back->wait.queued_of != NULL || back->bursts.quiet_at == LOCKD_NEVER)
+        return LOCKD_NEVER;
+    until = back->bursts.quiet_at +
+            sched_min(sched_party_idle(back), KEPT * sched_device_switch(device));
+    return device->share.at < until ? until : LOCKD_NEVER;
+}
+
+uint64_t sched_party_age(const struct sched_party *party, uint64_t now)
+{
+    const bool runs = party->books.running_members != 0;
+
+    return party->bursts.age + (runs ? sched_less(now, party->time.counted_at) : 0);
+}
+
+/* Whoever sets a quantum means by it how long others wait for a program: a new one waits, too. */
+uint64_t sched_party_young_most(const struct sched_party *party)
+{
+    const uint64_t quantum = party->device->sched->settings.quantum_ns;
+
+    if (quantum == LOCKD_AUTO)
+        return YOUNG;
+    return party->bursts.last == LOCKD_NEVER ? 0 : sched_min(quantum / 2, YOUNG);
+}
+
+bool sched_party_comes_to_run(const struct sched_party *party)
+{
+    return party->bursts.vain < VAIN && party->turn.skipped == 0;
+}
+
+bool sched_party_is_young(const struct sched_party *party, uint64_t now)
+{
+    const enum gs_wire_class class = sched_gang_class(party->gang);
+
+    if (class != GS_CLASS_AUTO)
+        return class == GS_CLASS_INTERACTIVE;
+    return sched_party_comes_to_run(party) &&
+           sched_party_age(party, now) < sched_party_young_most(party);
+}
+
+uint64_t sched_party_undisturbed(const struct sched_party *party)
+{
+    return party->bursts.last <= YOUNG ? YOUNG : 0;
+}
+
+enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t now)
+{
+    const enum gs_wire_class class = sched_gang_class(party->gang);
+
+    if (class != GS_CLASS_AUTO)
+        return class;
+    return sched_party_undisturbed(party) != 0 && sched_party_is_young(party, now)
+               ? GS_CLASS_INTERACTIVE
+               : GS_CLASS_BATCH;
+}
