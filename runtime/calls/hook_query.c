@@ -13,6 +13,7 @@
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
+#include "runtime/memory/mapping.h"
 #include "runtime/memory/memory.h"
 #include "runtime/range/over.h"
 #include "runtime/memory/stream_order.h"
@@ -90,7 +91,7 @@ CUresult __wrap_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdev
     result = gs_context_refusal(); /* what the driver looks at first */
     if (result != CUDA_ERROR_INVALID_VALUE)
         return result;
-    if (found == GS_MEMORY_HOLE)
+    if (found == GS_MEMORY_HOLE || allocation.without_access)
         return CUDA_ERROR_NOT_FOUND;
     if (pbase != NULL)
         *pbase = allocation.base;
@@ -113,13 +114,23 @@ static CUresult put_flag(void *data, bool value)
     return put_value(data, &flag, sizeof flag);
 }
 
-/* The driver's answers about a mapping to which no device has access yet (an H100, driver 580):
+static bool has_no_context(void)
+{
+    CUcontext current = NULL;
+
+    return gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == NULL;
+}
+
+/* The driver's answers about a mapping to which no device has access yet (an H200, driver 580):
  * it is mapped in our records only. */
 static CUresult attribute_without_access(void *data, CUpointer_attribute attribute,
                                          const struct gs_allocation *allocation)
 {
     const unsigned long long none = 0, id = allocation->id;
+    CUdeviceptr base = allocation->base;
+    uint64_t bytes = allocation->bytes;
 
+    gs_reserved_find(base, &base, &bytes); /* the extent is that of the reservation */
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -134,9 +145,9 @@ static CUresult attribute_without_access(void *data, CUpointer_attribute attribu
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         return put_value(data, &id, sizeof id);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        return put_value(data, &allocation->base, sizeof allocation->base);
+        return put_value(data, &base, sizeof base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        return put_value(data, &allocation->bytes, sizeof allocation->bytes);
+        return put_value(data, &bytes, sizeof bytes);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         return put_value(data, &allocation->handle_types, sizeof allocation->handle_types);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -155,8 +166,10 @@ static CUresult attribute_without_access(void *data, CUpointer_attribute attribu
 static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address,
                               const struct gs_allocation *allocation, bool *answered)
 {
-    const unsigned device_memory = CU_MEMORYTYPE_DEVICE;
+    const unsigned device_memory = CU_MEMORYTYPE_DEVICE,
+                   access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     const unsigned long long id = allocation->id, none = 0;
+    const CUcontext no_context = NULL;
     const int ordinal = allocation->device->ordinal;
     const size_t bytes = allocation->bytes;
 
@@ -183,10 +196,14 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
     }
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        return put_value(data, &allocation->context, sizeof(CUcontext));
+        /* stream-ordered memory belongs to its pool, and so to none */
+        return put_value(data, allocation->pool == NULL ? &allocation->context : &no_context,
+                         sizeof(CUcontext));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return put_value(data, &device_memory, sizeof device_memory);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        if (has_no_context())
+            return CUDA_ERROR_INVALID_CONTEXT;
         return put_value(data, &address, sizeof address);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         return put_value(data, &id, sizeof id);
@@ -208,6 +225,10 @@ static CUresult own_attribute(void *data, CUpointer_attribute attribute, CUdevic
         return put_flag(data, true);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         return put_flag(data, false);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        /* without a context, mapped memory has none, and an allocation has all */
+        *answered = has_no_context();
+        return *answered ? put_value(data, &access, sizeof access) : CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: /* by handles of ours (exports.h) */
         return put_flag(data, allocation->pool == NULL && !allocation->opened &&
                                   !allocation->device->managed && !gs_daemon_is_absent());

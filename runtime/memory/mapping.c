@@ -74,6 +74,20 @@ static bool is_reserved(CUdeviceptr address, uint64_t bytes)
     return node != NULL && bytes <= node->base + node->size - address;
 }
 
+bool gs_reserved_find(CUdeviceptr address, CUdeviceptr *base, uint64_t *bytes)
+{
+    const struct gs_range_tree_node *node;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    node = gs_range_tree_find(&reservations, address);
+    if (node != NULL) {
+        *base = node->base;
+        *bytes = node->size;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return node != NULL;
+}
+
 void gs_reserved_after_fork(void)
 {
     reservations.root = NULL;
@@ -109,8 +123,8 @@ static CUresult note_mapping(struct gs_range *range, CUdeviceptr address, uint64
                              uint64_t offset, bool *foreign)
 {
     *foreign = range->own->mapped || offset != 0 || bytes != range->reserved;
-    if (offset % range->device->granule != 0 || offset > range->reserved ||
-        bytes > range->reserved - offset)
+    if (offset % range->device->granule != 0 || bytes % range->device->granule != 0 ||
+        offset > range->reserved || bytes > range->reserved - offset)
         return CUDA_ERROR_NOT_SUPPORTED; /* as the driver (580) says */
     if (!may_map(address, bytes, range->device->granule))
         return CUDA_ERROR_INVALID_VALUE;

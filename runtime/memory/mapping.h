@@ -33,6 +33,9 @@ void gs_reserved_add(CUdeviceptr address, uint64_t bytes);
  * it belongs to memory that we gave; else the driver decides. */
 CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes);
 
+/* The reservation of the program's that an address is in; false: none that we know. */
+bool gs_reserved_find(CUdeviceptr address, CUdeviceptr *base, uint64_t *bytes);
+
 void gs_reserved_after_fork(void);
 
 #endif

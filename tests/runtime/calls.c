@@ -105,6 +105,16 @@ static void case_attributes(void)
     CHECK(type == CU_MEMORYTYPE_HOST);
     CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0x10) != CUDA_SUCCESS);
     OK(cuMemFreeHost(host));
+    OK(cuCtxSetCurrent(NULL));
+    GIVES(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, ours),
+          CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, ours));
+    CHECK(type == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    OK(cuCtxSetCurrent(context));
+    OK(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, ours + 5));
+    CHECK(start == ours + 5);
+    OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, ours));
+    CHECK(type == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     OK(cuMemFree(ours));
     size = 1; /* freed, and kept mapped for the next one: the program's address no longer */
     OK(cuPointerGetAttributes(3, which, where, ours + 3));

@@ -306,6 +306,32 @@ static void case_attributes(void)
     }
 }
 
+/* a mapping without access, in the middle of a reservation */
+static void case_without_access(void)
+{
+    CUdeviceptr all, address, base;
+    handle_type handle;
+    uint64_t flags = 0;
+    size_t size;
+
+    begin_context();
+    all = reserve_addresses(4 * GRANULE);
+    address = all + GRANULE;
+    handle = create_memory(GRANULE, false);
+    GIVES(cuMemMap(address, 4096, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+    OK(cuMemMap(address, GRANULE, 0, handle, 0));
+    expect_extent(address + 5, address, GRANULE, all, 4 * GRANULE);
+    GIVES(cuMemGetAddressRange(&base, &size, address), CUDA_ERROR_NOT_FOUND);
+    OK(cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address));
+    CHECK(flags == 0);
+    OK(cuMemSetAccess(address, GRANULE, &mappings_opened, 1));
+    expect_extent(address + 5, address, GRANULE, all, 4 * GRANULE);
+    OK(cuMemGetAddressRange(&base, &size, address + 5));
+    CHECK(base == address && size == GRANULE);
+    OK(cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address));
+    CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -317,6 +343,7 @@ int main(int argc, char **argv)
         {"strangers", case_strangers},
         {"freed", mappings_case_freed},
         {"attributes", case_attributes},
+        {"without_access", case_without_access},
         {"tiles", mappings_case_tiles},
         {"multicast", mappings_case_multicast},
         {"multicast_address", mappings_case_multicast_address},

@@ -85,11 +85,11 @@ void pools_case_threshold(void)
 
 void pools_case_current(void)
 {
+    CUcontext context = begin_context();
     CUmemoryPool pool, other, found;
     CUdeviceptr address;
     CUstream stream;
 
-    begin_context();
     stream = stream_new();
     pool = pool_new(0);
     other = pool_new(0);
@@ -103,6 +103,8 @@ void pools_case_current(void)
     CHECK(read_amount(other, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
     OK(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address + 5));
     CHECK(found == pool);
+    OK(cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, address + 5));
+    CHECK(context == NULL);
     OK(cuMemPoolDestroy(pool)); /* while memory of it lives, and while it is the current one */
     OK(cuDeviceGetMemPool(&found, 0));
     CHECK(found == default_pool());

@@ -174,7 +174,7 @@ class Cases(BuildTest):
 
     def test_driver_says_the_same(self):
         """What the tests believe, against the driver's own."""
-        self.cases(("sizes", "frees", "contexts", "fork", "green"), GPUSHARE_DISABLE="1")
+        self.cases(("sizes", "frees", "attributes", "contexts", "fork", "green"), GPUSHARE_DISABLE="1")
         self.cases(("attributes", "current", "frees", "graph", "context_piece", "free_waits_here", "free_waits_beside_capture",
                     "refused_beside_capture", "pool_free_waits_not"), "pools", GPUSHARE_DISABLE="1")
 
@@ -186,7 +186,7 @@ class Cases(BuildTest):
 
     def test_mappings(self):
         for more in ({"GPUSHARE_DISABLE": "1"}, {}):
-            self.cases(("beside", "ring", "occupied", "mixed", "part", "strangers", "freed", "attributes", "tiles", "multicast",
+            self.cases(("beside", "ring", "occupied", "mixed", "part", "strangers", "freed", "attributes", "without_access", "tiles", "multicast",
                         "multicast_address", "newer_calls", "multicast_newer", "endpoint"), "mappings", memory="512MiB", **more)
 
     def test_settings_that_are_wrong(self):

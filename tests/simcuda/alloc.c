@@ -311,8 +311,11 @@ static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr addre
 
     if (!base && !size)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!range && sim_ranges_find(&sim_reservations, address))
-        range = sim_ranges_find(&sim_mappings, address);
+    if (!range && sim_ranges_find(&sim_reservations, address)) {
+        const struct sim_mapping *mapping =
+            (struct sim_mapping *)sim_ranges_find(&sim_mappings, address);
+        range = mapping && mapping->access ? &mapping->range : NULL;
+    }
     if (!range)
         return CUDA_ERROR_NOT_FOUND;
     if (base)

@@ -12,6 +12,7 @@ struct subject {
     const struct sim_allocation *allocation;
     const struct sim_mapping *mapping;
     CUdeviceptr address;
+    bool without_context; /* who asks has none: a real driver (580) then knows of no access */
 };
 
 static struct subject look_up(CUdeviceptr address)
@@ -43,7 +44,8 @@ static CUcontext context_of(const struct subject *subject)
 
     while (subject->allocation && context && context->id != subject->allocation->context_id)
         context = context->next;
-    return subject->allocation ? (CUcontext)context : NULL; /* mapped memory belongs to none */
+    /* mapped memory belongs to none, nor does that of a pool */
+    return subject->allocation && !subject->allocation->pool ? (CUcontext)context : NULL;
 }
 
 static CUresult put_value(void *data, const void *value, size_t size)
@@ -86,11 +88,13 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
 
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        return context ? put_value(data, &context, sizeof(CUcontext))
-                       : CUDA_ERROR_INVALID_VALUE;
+        return context || pool ? put_value(data, &context, sizeof(CUcontext))
+                               : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return put_number(data, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        if (subject->without_context)
+            return CUDA_ERROR_INVALID_CONTEXT;
         return put_value(data, &subject->address, sizeof subject->address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         return host || managed ? put_value(data, &subject->address, sizeof subject->address)
@@ -124,8 +128,9 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
                                          : 0},
                          sizeof(uint64_t));
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        return put_number(data, subject->mapping ? subject->mapping->access
-                                                 : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        return put_number(data, !subject->mapping          ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                : subject->without_context ? 0
+                                                           : subject->mapping->access);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         return put_value(data, &pool, sizeof(CUmemoryPool));
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
@@ -137,10 +142,12 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
     }
 }
 
-static CUresult attribute_get(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+static CUresult attribute_get(const struct sim_context *context, void *data,
+                              CUpointer_attribute attribute, CUdeviceptr address)
 {
-    const struct subject subject = look_up(address);
+    struct subject subject = look_up(address);
 
+    subject.without_context = !context;
     if (!data)
         return CUDA_ERROR_INVALID_VALUE;
     if (!subject.allocation && !subject.mapping)
@@ -175,8 +182,9 @@ static void attribute_default(void *data, CUpointer_attribute attribute)
     }
 }
 
-static CUresult attributes_get(unsigned count, const CUpointer_attribute *attributes,
-                               void **data, CUdeviceptr address)
+static CUresult attributes_get(const struct sim_context *context, unsigned count,
+                               const CUpointer_attribute *attributes, void **data,
+                               CUdeviceptr address)
 {
     if (!count || !attributes || !data)
         return CUDA_ERROR_INVALID_VALUE;
@@ -186,7 +194,7 @@ static CUresult attributes_get(unsigned count, const CUpointer_attribute *attrib
             known > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE ||
             known == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
             return CUDA_ERROR_INVALID_VALUE;
-        if (attribute_get(data[i], attributes[i], address) != CUDA_SUCCESS)
+        if (attribute_get(context, data[i], attributes[i], address) != CUDA_SUCCESS)
             attribute_default(data[i], attributes[i]);
     }
     return CUDA_SUCCESS;
@@ -326,10 +334,10 @@ static CUresult attach_memory(struct sim_call *call, struct sim_stream *stream,
 #define STREAM sim_stream(&call, stream, per_thread)
 
 SIM_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr address),
-        SIM_INIT, attribute_get(data, attribute, address))
+        SIM_INIT, attribute_get(call.context, data, attribute, address))
 SIM_API(cuPointerGetAttributes,
         (unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address),
-        SIM_INIT, attributes_get(count, attributes, data, address))
+        SIM_INIT, attributes_get(call.context, count, attributes, data, address))
 SIM_API(cuPointerSetAttribute,
         (const void *value, CUpointer_attribute attribute, CUdeviceptr address), SIM_CTX,
         attribute_set(value, attribute, address))

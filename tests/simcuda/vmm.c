@@ -166,8 +166,8 @@ static CUresult map_physical(CUdeviceptr start, size_t size, size_t offset,
 
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    if (physical &&
-        (!page_multiple(offset) || offset > physical->size || size > physical->size - offset))
+    if (physical && (!page_multiple(offset) || !page_multiple(size) ||
+                     offset > physical->size || size > physical->size - offset))
         return CUDA_ERROR_NOT_SUPPORTED; /* as a real driver (580) says */
     if (!range_valid(start, size))
         return CUDA_ERROR_INVALID_VALUE;
