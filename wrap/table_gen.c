@@ -184,7 +184,17 @@ static void print_coverage(void)
         "  answers 1 then. The driver keeps it, since pools belong to the device; gpushare "
         "copies "
         "and waits for it by that context.\n"
-        "- `cuStreamWriteValue32` accepts stream-ordered memory, too.\n\n");
+        "- `cuStreamWriteValue32` accepts stream-ordered memory, too.\n"
+        "- Memory that was freed in stream order serves any allocation once its stream has "
+        "passed the free, so that no program waits for it.\n"
+        "  The driver's pools keep it until the program synchronizes, and refuse an allocation "
+        "that needs it until then (CuPy's `test_free_all_blocks_large_chunk`).\n"
+        "- `CU_MEMPOOL_ATTR_USED_MEM_CURRENT` does not count memory that `cuMemFree` has "
+        "freed. "
+        "The driver (580) still counts it.\n"
+        "- `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` of a mapping without access is 1; the driver "
+        "(580) "
+        "answered 1 in one program and 0 in another.\n\n");
     print_counts();
     for (size_t f = 0; f < FAMILY_COUNT; f++) {
         printf("\n## %s\n", families[f].meaning);

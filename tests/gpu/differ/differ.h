@@ -78,8 +78,9 @@ struct world {
     struct graph_uses graph_uses[GRAPHS], exec_uses[EXECS], capture_uses;
     CUmodule module;
     CUfunction add, poke;
-    int capturing; /* captures begun and not yet ended */
-    bool faults;   /* sequences with faults and wrong arguments that end a context */
+    bool ordered_freed; /* cuMemFree has freed memory of a pool: what it uses differs */
+    int capturing;      /* captures begun and not yet ended */
+    bool faults;        /* sequences with faults and wrong arguments that end a context */
 };
 extern struct world world;
 

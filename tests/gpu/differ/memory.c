@@ -106,6 +106,7 @@ static void release(void)
     if (answer(CALL(cuMemFree_v2, cuMemFree_v3020)(start)) != CUDA_SUCCESS ||
         start != slot->start)
         return;
+    world.ordered_freed |= slot->kind == ORDERED;
     memory_forget(slot);
     if (how == 1) /* at once: where the next allocation lies is the driver's affair */
         answer(CALL(cuMemFree_v2, cuMemFree_v3020)(start));

@@ -112,7 +112,7 @@ static void pool_attribute(void)
         tell(value % (2 * MIB) == 0 ? " granules" : " no granules");
     else if (which <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
         tell(" %u", (unsigned)value);
-    else
+    else if (!world.ordered_freed || which == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
         tell(" %llu", (unsigned long long)value);
 }
 
