@@ -104,11 +104,11 @@ static CUresult any_op(struct sim_context *context, const CUgraphNodeParams *nod
         node ? (CUDA_HOST_NODE_PARAMS){node->host.fn, node->host.userData}
              : (CUDA_HOST_NODE_PARAMS){0};
 
+    _Static_assert(sizeof launch == sizeof node->kernel, "the same fields");
     switch (node ? (int)node->type : -1) {
     case -1:
         return CUDA_ERROR_INVALID_VALUE;
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        _Static_assert(sizeof launch == sizeof node->kernel, "the same fields");
         memcpy(&launch, &node->kernel, sizeof launch);
         return sim_launch_op(context, &launch, op);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
