@@ -212,14 +212,16 @@ class Told:
         """The other program takes the whole card and gives it back, so that all memory of this one goes to the host. absent: bytes
         of its own that never had memory."""
         self.until(lambda entry: entry["resident"] + absent == entry["demand"] != 0, timeout)  # what it has is known
-        answer = other.say(f"zero {self.card.capacity() >> 20}", timeout)
-        end = time.monotonic() + PATIENCE
-        while answer == "error 2" and time.monotonic() < end:  # it has not heard of that capacity yet
-            time.sleep(0.05)
+        end = time.monotonic() + timeout
+        while True:
             answer = other.say(f"zero {self.card.capacity() >> 20}", timeout)
-        gone = self.until(lambda entry: entry["resident"] == 0, timeout)
-        if answer != "ok" or gone["resident"] != 0 or other.say("free 0") != "ok":
-            raise RuntimeError(f"no room was made: {answer}, {gone}")
+            gone = self.until(lambda entry: entry["resident"] == 0, 2)
+            if answer == "ok" and gone["resident"] == 0 and other.say("free 0") == "ok":
+                break
+            # the other one has not heard of that capacity yet, or this one had its next turn before status was asked
+            if time.monotonic() > end or (answer == "ok" and other.say("free 0") != "ok"):
+                raise RuntimeError(f"no room was made: {answer}, {gone}")
+            time.sleep(0.05)
         return gone
 
     def arrived(self, bytes_, timeout=PATIENCE):
