@@ -28,6 +28,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/own_fd.h"
+#include "runtime/base/worker.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/host.h"
 #include "runtime/range/host_memory.h"
@@ -147,10 +148,24 @@ static bool looks_like(const struct gs_chunk *chunk, const void *with)
 
 enum outcome { SAME, OTHER, LATER };
 
-static enum outcome compare_all(const struct gs_host_block *host, const struct offer *offer)
+/* A thread that frees the range waits for that (gs_range_await_rest()), and so does a thread that
+ * asks the client thread to park. */
+static bool must_let_go(const struct gs_range *range)
 {
+    bool ended;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    ended = range->life != GS_RANGE_LIVE;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return ended || gs_daemon_has_news() || gs_worker_is_asked_to_park();
+}
+
+static enum outcome compare_all(const struct copy *copy, const struct offer *offer)
+{
+    const struct gs_host_block *host = copy->chunk->host;
+
     for (uint64_t block = 0; block * GS_BLOCK_BYTES < host->bytes; block++) {
-        if (gs_daemon_has_news())
+        if (must_let_go(copy->range))
             return LATER;
         if (is_stored(host, block) &&
             memcmp(host->memory + block * GS_BLOCK_BYTES,
@@ -182,7 +197,7 @@ static bool take_offer(const struct offer *offer, bool *later)
     if (copy.range == NULL)
         return false;
     host = copy.chunk->host;
-    outcome = compare_all(host, offer);
+    outcome = compare_all(&copy, offer);
     if (outcome == SAME)
         block = adopt_offer(host, offer);
     let_go(&copy, block != NULL ? block : host);
@@ -257,8 +272,9 @@ static bool is_worth_offering(const struct gs_chunk *chunk, const void *with)
 }
 
 /* -1: it could not be written, or not yet. */
-static int write_copy(const struct gs_host_block *host)
+static int write_copy(const struct copy *copy)
 {
+    const struct gs_host_block *host = copy->chunk->host;
     int fd =
         gs_host_available() > host->bytes + GS_HOST_FLOOR ? gs_sealed_new(host->bytes) : -1;
     struct gs_own_fd own = GS_NO_FD;
@@ -269,7 +285,7 @@ static int write_copy(const struct gs_host_block *host)
     gs_own_fd_set(&own, fd);
     fd = gs_own_fd(&own);
     for (uint64_t block = 0; block * GS_BLOCK_BYTES < host->bytes && written; block++)
-        written = !gs_daemon_has_news() &&
+        written = !must_let_go(copy->range) &&
                   (!is_stored(host, block) ||
                    gs_sealed_write(fd, host->memory + block * GS_BLOCK_BYTES,
                                    bytes_of(host, block), block * GS_BLOCK_BYTES));
@@ -290,9 +306,10 @@ static bool may_give(void)
 }
 
 /* Writes the copy, and notes that it is offered. False: it could not be written, or not yet. */
-static bool offer_copy(struct gs_host_block *host, uint64_t now)
+static bool offer_copy(const struct copy *copy, uint64_t now)
 {
-    const int fd = write_copy(host);
+    struct gs_host_block *host = copy->chunk->host;
+    const int fd = write_copy(copy);
 
     if (fd < 0)
         return false;
@@ -318,7 +335,7 @@ static uint64_t make_offer(uint64_t now)
     if (self.own.count < OWN_MOST && gs_own_fd(&self.made) < 0)
         copy = take_copy(is_worth_offering, &now);
     if (copy.range != NULL) {
-        offered = offer_copy(copy.chunk->host, now);
+        offered = offer_copy(&copy, now);
         let_go(&copy, copy.chunk->host);
     }
     self.next_at = now + (offered ? PACE_NS : LOOK_NS);
