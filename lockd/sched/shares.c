@@ -414,7 +414,8 @@ uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched
 uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now)
 {
     const struct sched_device *device = party->device;
-    const double missing = (double)(SPARE_MOST - SPARE_MOST / FULL) - device->share.spare;
+    const uint64_t full = SPARE_MOST - SPARE_MOST / FULL;
+    const double missing = (double)full - device->share.spare;
     uint64_t at = now + HOLDERS_AGAIN, older = now; /* there may be holders then */
 
     if (sched_gang_class(party->gang) != GS_CLASS_AUTO || !sched_party_comes_to_run(party) ||

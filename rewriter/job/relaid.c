@@ -15,22 +15,7 @@
 
 #define DROPPED UINT32_MAX
 
-/* The part of the new file behind the loaded part: section headers and names without those
- * of gpushare-patch's sections. Section contents that are not loaded follow the loaded part
- * in their present order. */
-struct rest {
-    const struct elf_image *now; /* the file as it is */
-    const struct elf_note *note;
-    Elf64_Shdr *sections; /* count; places in the new file */
-    uint32_t *map;        /* old section number -> new section number; now->section_count */
-    uint32_t *from;       /* new section number -> old section number; count */
-    size_t count;
-    char *names; /* section names without ours */
-    size_t names_size;
-    uint64_t end; /* of the section contents, offset in the new file */
-};
-
-static int refuse_section(const struct rest *rest, size_t section, const char *why,
+static int refuse_section(const struct elf_rest *rest, size_t section, const char *why,
                           struct gs_err *err)
 {
     return gs_err_set(err, -ENOEXEC,
@@ -40,7 +25,7 @@ static int refuse_section(const struct rest *rest, size_t section, const char *w
                       elf_image_section_name(rest->now, section), why);
 }
 
-static bool in_segment(const struct rest *rest, const Elf64_Shdr *s)
+static bool in_segment(const struct elf_rest *rest, const Elf64_Shdr *s)
 {
     const Elf64_Phdr *p = &rest->note->segment;
 
@@ -50,7 +35,7 @@ static bool in_segment(const struct rest *rest, const Elf64_Shdr *s)
 
 /* Numbers the sections that stay: all except the marker's, and the section that keeps the place
  * of the strings. */
-static int number_sections(struct rest *rest, struct gs_err *err)
+static int number_sections(struct elf_rest *rest, struct gs_err *err)
 {
     const struct elf_image *now = rest->now;
     size_t marker = elf_image_section(now, ELF_MARKER_SECTION);
@@ -70,7 +55,7 @@ static int number_sections(struct rest *rest, struct gs_err *err)
 }
 
 /* Corrects sections that refer to others by number. */
-static int mend_numbers(struct rest *rest, struct gs_err *err)
+static int mend_numbers(struct elf_rest *rest, struct gs_err *err)
 {
     for (size_t i = 1; i < rest->count; i++) {
         Elf64_Shdr *s = &rest->sections[i];
@@ -91,7 +76,7 @@ static int mend_numbers(struct rest *rest, struct gs_err *err)
 }
 
 /* Moves the contents of our segment back. */
-static int move_back(struct rest *rest, struct gs_err *err)
+static int move_back(struct elf_rest *rest, struct gs_err *err)
 {
     const struct elf_note *note = rest->note;
 
@@ -118,7 +103,7 @@ static int move_back(struct rest *rest, struct gs_err *err)
     return 0;
 }
 
-static bool is_behind(const struct rest *rest, const Elf64_Shdr *s)
+static bool is_behind(const struct elf_rest *rest, const Elf64_Shdr *s)
 {
     return !(s->sh_flags & SHF_ALLOC) && s->sh_type != SHT_NOBITS && s->sh_type != SHT_NULL &&
            (s->sh_offset > rest->note->head.image_end ||
@@ -146,7 +131,7 @@ static uint64_t section_alignment(const Elf64_Shdr *s)
     return align > 1 && align <= 4096 && (align & (align - 1)) == 0 ? align : 1;
 }
 
-static int place_sections(struct rest *rest, struct gs_err *err)
+static int place_sections(struct elf_rest *rest, struct gs_err *err)
 {
     size_t names = rest->map[rest->now->header.e_shstrndx], count = 0;
     struct content *list = calloc(rest->count + 1, sizeof *list);
@@ -173,7 +158,7 @@ static int place_sections(struct rest *rest, struct gs_err *err)
 }
 
 /* Cuts one of our names out of the table, except for an ending that others share. */
-static void cut_name(struct rest *rest, const char *name)
+static void cut_name(struct elf_rest *rest, const char *name)
 {
     size_t length = strlen(name) + 1, at = 0, end;
 
@@ -193,14 +178,12 @@ static void cut_name(struct rest *rest, const char *name)
             rest->sections[i].sh_name -= (uint32_t)(end - at);
 }
 
-/* Decides where everything goes. The image must have sections. rest must be freed even after an
- * error. 0 or a negative errno. */
-static int plan_rest(struct rest *rest, const struct elf_image *now,
-                     const struct elf_note *note, struct gs_err *err)
+int elf_rest_plan(struct elf_rest *rest, const struct elf_image *now,
+                  const struct elf_note *note, struct gs_err *err)
 {
     int ret;
 
-    *rest = (struct rest){.now = now, .note = note};
+    *rest = (struct elf_rest){.now = now, .note = note};
     rest->names_size = now->section_names_size;
     rest->names = malloc(rest->names_size);
     rest->map = calloc(now->section_count, sizeof *rest->map);
@@ -221,7 +204,7 @@ static int plan_rest(struct rest *rest, const struct elf_image *now,
     return place_sections(rest, err);
 }
 
-static void free_rest(struct rest *rest)
+void elf_rest_deinit(struct elf_rest *rest)
 {
     free(rest->sections);
     free(rest->map);
@@ -314,7 +297,7 @@ static int write_image(const struct elf_job *job, struct elf_output *output, Elf
 }
 
 /* Corrects symbols in sections that got another number or moved back. */
-static int mend_symbols(const struct rest *rest, Elf64_Sym *symbols, size_t count,
+static int mend_symbols(const struct elf_rest *rest, Elf64_Sym *symbols, size_t count,
                         struct gs_err *err)
 {
     for (size_t i = 0; i < count; i++) {
@@ -335,7 +318,7 @@ static int mend_symbols(const struct rest *rest, Elf64_Sym *symbols, size_t coun
     return 0;
 }
 
-static int write_section(const struct rest *rest, size_t index, struct elf_output *output,
+static int write_section(const struct elf_rest *rest, size_t index, struct elf_output *output,
                          uint8_t *buffer, struct gs_err *err)
 {
     const Elf64_Shdr *old = &rest->now->sections[rest->from[index]];
@@ -354,8 +337,8 @@ static int write_section(const struct rest *rest, size_t index, struct elf_outpu
     return ret;
 }
 
-static int write_rest(const struct rest *rest, struct elf_output *output, Elf64_Ehdr *header,
-                      struct gs_err *err)
+static int write_rest(const struct elf_rest *rest, struct elf_output *output,
+                      Elf64_Ehdr *header, struct gs_err *err)
 {
     size_t names = rest->map[rest->now->header.e_shstrndx];
     uint64_t at = (rest->end + 7) & ~7ull;
@@ -411,7 +394,7 @@ static int verify_restored(const struct elf_job *job, struct elf_output *output,
 static int write_sections(const struct elf_job *job, const struct elf_image *now,
                           struct elf_output *output, Elf64_Ehdr *header, struct gs_err *err)
 {
-    struct rest rest;
+    struct elf_rest rest;
     int ret;
 
     header->e_shoff = 0;
@@ -419,9 +402,9 @@ static int write_sections(const struct elf_job *job, const struct elf_image *now
     header->e_shstrndx = 0;
     if (now->section_count == 0)
         return 0;
-    ret = plan_rest(&rest, now, &job->note, err);
+    ret = elf_rest_plan(&rest, now, &job->note, err);
     ret = ret ?: write_rest(&rest, output, header, err);
-    free_rest(&rest);
+    elf_rest_deinit(&rest);
     return ret;
 }
 
