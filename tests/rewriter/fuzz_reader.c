@@ -8,7 +8,7 @@
  */
 #include "rewriter/elf/note.h"
 #include "rewriter/plan/plan.h"
-#include "rewriter/job/relaid.c" /* NOLINT(bugprone-suspicious-include): its static functions are wanted */
+#include "rewriter/job/relaid.h"
 #include "rewriter/plan/imports.h"
 #include "rewriter/elf/reader.h"
 
@@ -64,19 +64,19 @@ static void carry_out(const struct elf_plan *plan, const struct elf_source *old)
 }
 
 /* A file that was laid out anew: its section table without ours stays inside its bounds. */
-static void check_rest(const struct elf_note *note, const struct elf_source *source)
+static void plan_rest(const struct elf_note *note, const struct elf_source *source)
 {
     struct elf_image now;
-    struct rest rest;
+    struct elf_rest rest;
 
     if (elf_image_read(&now, source, NULL) != 0)
         return;
     if (now.section_count > 0) {
-        if (plan_rest(&rest, &now, note, NULL) == 0)
+        if (elf_rest_plan(&rest, &now, note, NULL) == 0)
             for (size_t i = 1; i < rest.count; i++)
                 require_true(rest.from[i] < now.section_count &&
                              rest.sections[i].sh_link < now.section_count);
-        free_rest(&rest);
+        elf_rest_deinit(&rest);
     }
     elf_image_deinit(&now);
 }
@@ -92,7 +92,7 @@ static void read_undone(struct elf_note *note, const struct elf_source *source)
     if (note->lost.code == 0 && !note->relaid && elf_image_read(&image, &original, NULL) == 0)
         elf_image_deinit(&image);
     if (note->lost.code == 0)
-        check_rest(note, source);
+        plan_rest(note, source);
     elf_note_deinit(note);
 }
 
