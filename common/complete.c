@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * complete.c: rows of --help; reads an unfinished command line by a table of options and prints what may follow. No
- * state.
+ * complete.c: rows of --help; reads an unfinished command line by a table of options and prints
+ * what may follow. No state.
  */
 #include "common/complete.h"
 

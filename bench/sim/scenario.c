@@ -117,7 +117,7 @@ static const struct sim_key keys[] = {
     {"program", "user", SIM_COUNT, PROGRAM(user), 0, 4294967295.0, false,
      "number of the user who runs the copies"},
     {"program", "class", SIM_COUNT, PROGRAM(kind), 0, 3, false,
-     "class: 1 interactive, 2 batch, 3 background; 0: by behaviour"},
+     "class: 1 interactive, 2 batch, 3 background; 0: none said"},
     {"program", "kernels", SIM_COUNT, PROGRAM(kernels), 1, 1e6, false,
      "cycles of cpu and gpu that a request takes"},
     {"program", "group", SIM_WORD, PROGRAM(group), 0, 0, false,

@@ -208,7 +208,7 @@ static const char *reason_of(uint64_t why)
 {
     switch (why) {
     case GS_WHY_GOES_FIRST:
-        return "its bursts are short, so it is served first; ";
+        return "it goes first; ";
     case GS_WHY_FLOOR:
         return "the others are to have their floor first; ";
     default:

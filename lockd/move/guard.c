@@ -217,7 +217,8 @@ static void say_lack(uint64_t bytes, const char *why, const char *more)
     lockd_guard_say(LOCKD_GUARD_NO_ROOM, text, more);
 }
 
-/* A context of our own shows that a context of the program has room, and tells what is left then. */
+/* A context of our own shows that a context of the program has room, and tells what is left
+ * then. */
 static enum may has_room(const struct guard_driver *driver, CUdevice device, uint64_t bytes)
 {
     CUcontext context = NULL;
@@ -621,9 +622,9 @@ static bool make_step(struct move *move, CUprocessState state, bool *begin)
     return true;
 }
 
-/* Carries out MOVE or TAKE_UP, on the process of that pidfd. record: the descriptor that came with TAKE_UP; -1: none. Returns
- * only when the program is on one of the devices, with or without the daemon. Returns an exit
- * code. */
+/* Carries out MOVE or TAKE_UP, on the process of that pidfd. record: the descriptor that came
+ * with TAKE_UP; -1: none. Returns only when the program is on one of the devices, with or
+ * without the daemon. Returns an exit code. */
 static int lockd_guard_move(const struct guard_driver *driver,
                             const struct lockd_guard_order *order, int process, int record)
 {

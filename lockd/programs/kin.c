@@ -2,8 +2,8 @@
  *
  * kin.c: owns programs, their keys and the sets that keys make of them. A set falls apart only when
  * one of its programs takes a key back, or when a trial made it, or added to it, and was wrong
- * (trial.c): programs that were one job stay that job. There are few keys, and few programs of one user, so each new key is
- * compared with all of them.
+ * (trial.c): programs that were one job stay that job. There are few keys, and few programs of
+ * one user, so each new key is compared with all of them.
  */
 #include "lockd/programs/kin.h"
 

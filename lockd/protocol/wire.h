@@ -375,7 +375,7 @@ enum gs_policy {
 /* The class of a program, for the policy `fair`. Background programs wait for all others with
  * any policy. */
 enum gs_wire_class {
-    GS_CLASS_AUTO = 0,        /* the scheduler decides by the program's bursts */
+    GS_CLASS_AUTO = 0,        /* it goes first while it is young */
     GS_CLASS_INTERACTIVE = 1, /* served at once, within its share */
     GS_CLASS_BATCH = 2,       /* takes its turns */
     GS_CLASS_BACKGROUND = 3,  /* runs only while no other program wants the device */
@@ -454,7 +454,7 @@ enum gs_condition {
 enum gs_why {
     GS_WHY_NONE = 0,       /* it does not wait */
     GS_WHY_TURN = 1,       /* it comes next; the turn of another program is not over */
-    GS_WHY_GOES_FIRST = 2, /* it comes next; a program with short bursts is served first */
+    GS_WHY_GOES_FIRST = 2, /* it comes next; the other one goes first */
     GS_WHY_FLOOR = 3,      /* it is served first, but not before the others had their floor */
     GS_WHY_STOPS = 4,      /* another program was asked to stop, and has not yet */
     GS_WHY_QUEUE = 5,      /* other programs come before it */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * info.c: the scheduler's state as gpusharectl shows it (figures.def). Reads only, but for the places in a queue,
- * which are numbered for one answer.
+ * info.c: the scheduler's state as gpusharectl shows it (figures.def). Reads only, but for the
+ * places in a queue, which are numbered for one answer.
  */
 #include "lockd/sched/books.h"
 #include "lockd/sched/capacity.h"

@@ -204,7 +204,7 @@ struct sched_party_time {
     uint64_t last_ran;        /* when it ran last */
 };
 
-/* For how long a party has something to do at a time: scheduler.c, from its reports. */
+/* For how long a party has run since it rested: bursts.c. */
 struct sched_party_bursts {
     uint64_t age;        /* ns that it ran since it last rested */
     uint64_t last;       /* ... when it last did; LOCKD_NEVER: it never has */
@@ -216,7 +216,7 @@ struct sched_party_bursts {
     uint64_t short_rest; /* the last rest, if it was too short to be a rest; 0 */
     uint32_t vain;       /* it wanted to run so many times in a row, and did not */
     bool rested;         /* since it ran, which is not counted yet: policy_fair.c */
-    bool cut;            /* its turn was, in this burst, by a program that goes first */
+    bool cut;            /* its turn was, in this burst, before its time */
     bool went;           /* in this burst it ended another one's turn, and went first */
     bool first;          /* it goes first: decided when it comes to wait, or later */
 };
@@ -448,7 +448,6 @@ struct sched_device_group {
 /* A client's history on the device that it left, for the device that it names next:
  * scheduler.c. */
 struct sched_client_left {
-    bool valid;
     struct sched_member_time time;
     struct sched_party_bursts bursts;
     struct sched_faded had, all;

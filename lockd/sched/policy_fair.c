@@ -126,7 +126,10 @@ static uint64_t turns_saved(const struct sched_party *party)
 {
     const uint64_t others = sched_less(party->device->party_count, 1);
 
-    return party->bursts.first ? sched_max(SAVED / sched_max(others, 1), 1) : 1;
+    /* a program that has never rested has saved nothing */
+    if (!party->bursts.first || party->bursts.last == LOCKD_NEVER)
+        return 1;
+    return sched_max(SAVED / sched_max(others, 1), 1);
 }
 
 /* A turn, or SAVED of them. Or, up to SAVED quanta, what was owed to it before it rested (it may have

@@ -60,8 +60,9 @@ static void note_again(struct sched_party *party, uint64_t now)
 {
     const uint64_t at = sched_policy_of(party->device)->moves_at(party, now);
 
-    if (at > now)
-        party->device->waiting.again_at = sched_min(party->device->waiting.again_at, at);
+    if (at > now) /* an estimate may move on as the time does */
+        party->device->waiting.again_at =
+            sched_min(party->device->waiting.again_at, sched_max(at, now + LOOK_PAUSE));
 }
 
 void sched_queue_enter(struct sched_party *party, uint64_t now)

@@ -44,8 +44,8 @@ struct sched_settings {
     bool balance; /* programs may move to other devices: all say when they have nothing to do */
 };
 
-/* A target to be sent. Everything but its header and `overcommit`, of which nothing here depends, is
- * filled in. */
+/* A target to be sent. Everything but its header and `overcommit`, of which nothing here
+ * depends, is filled in. */
 struct sched_send {
     void *owner; /* as given to sched_client_add() */
     struct gs_wire_target target;
@@ -222,8 +222,9 @@ struct sched_why {
 struct sched_why sched_client_why(const struct sched_client *client, const uint8_t *uuid,
                                   uint64_t now_ns);
 
-/* Calls visit for each device, then for each client on it. The scheduler knows the figures and flags; the header, process,
- * user, name and version of a client are 0. owner: as given to sched_client_add(). */
+/* Calls visit for each device, then for each client on it. The scheduler knows the figures and
+ * flags; the header, process, user, name and version of a client are 0. owner: as given to
+ * sched_client_add(). */
 typedef void sched_visit_device(void *context, const struct gs_wire_device *device);
 typedef void sched_visit_member(void *context, const struct gs_wire_device *device, void *owner,
                                 const struct gs_wire_client *client);

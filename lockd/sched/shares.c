@@ -5,8 +5,8 @@
  * off.
  *
  * A party goes first while it is young: while it has run little since it last rested (bursts.c). It
- * may end the turn of a party that is older by far; where both bursts began together, only if its
- * own turn was ended in that way before. A party that is young no more goes first again when the
+ * may end the turn of a party that is older by far; not of a new one that began together with it,
+ * unless its own turn was ended in that way before. A party that is young no more goes first again when the
  * device's account is full and it is younger by far than every holder. Two bounds hold for all
  * that:
  *
@@ -61,6 +61,12 @@ static double keeps_of(const struct sched_device *device)
 {
     return (double)sched_settings_floor(&device->sched->settings) / (double)PPM *
            (1 - device->share.due);
+}
+
+/* How fast the account rises: not at all if the floor is 100 % and nobody has gone first yet. */
+static double rise_of(const struct sched_device *device)
+{
+    return larger_of(1 - keeps_of(device), 0.01);
 }
 
 static bool is_said(const struct sched_party *party)
@@ -122,7 +128,9 @@ void sched_share_note(struct sched_party *party)
     share->weight = party->weight;
     if (!party->wanting.wants)
         return;
-    share->first = party->bursts.first && (!party->bursts.cut || is_said(party));
+    /* the class may have been set since */
+    share->first = party->bursts.first && (is_said(party) || !party->bursts.cut) &&
+                   (is_said(party) || sched_gang_class(party->gang) == GS_CLASS_AUTO);
     share->batch_queued = queued && !share->first && party->turn.skipped == 0;
     share->batch_beside = !queued && party->turn.backfilled && !share->first;
     count_wanting(party, 1);
@@ -171,8 +179,7 @@ static double had_of_due(const struct sched_party *party, uint64_t now)
     const struct sched_user *user = party->wanting.user;
     const double had = faded_part(&party->share.had, now) /
                        (double)sched_max(party->share.weight, 1),
-                 all =
-                     faded_part(&party->share.all, now) / larger_of(1 - keeps_of(device), 0.01),
+                 all = faded_part(&party->share.all, now) / rise_of(device),
                  whole = all > 1 ? 1 + (all - 1) * STRICT : all;
     double share;
 
@@ -368,7 +375,7 @@ static uint64_t pays_at(const struct sched_party *party, uint64_t now)
     const uint64_t fades =
         had <= most_had ? 0 : (uint64_t)((had / most_had - 1) * (double)HALF_LIFE);
     const uint64_t fills =
-        asked <= has ? 0 : (uint64_t)((asked - has) / (1 - keeps_of(party->device)));
+        asked <= has ? 0 : (uint64_t)((asked - has) / rise_of(party->device));
 
     return fades == 0 && fills == 0 ? now : now + LOOK_AGAIN + sched_max(fades, fills);
 }
@@ -387,7 +394,7 @@ static bool began_together(const struct sched_party *a, const struct sched_party
  * long as `head` waits. A holder that was young at the end of its last burst may well end this one
  * so, and is not disturbed before. Of two that begin together neither ends the other's turn. `head`
  * has to have stopped, and to have come to run whenever it was its turn; a program that comes back
- * to a new daemon waits. A class that was given counts for more than an age. */
+ * to a new daemon waits until it has rested. A class that was given counts for more than an age. */
 static uint64_t older_at(const struct sched_party *head, const struct sched_party *holder,
                          uint64_t now)
 {
@@ -395,7 +402,8 @@ static uint64_t older_at(const struct sched_party *head, const struct sched_part
         TIMES * sched_party_age(head, now) + SETTLED * sched_device_switch(head->device);
 
     if (is_said(holder) || head->books.running_members != 0 || head->turn.skipped != 0 ||
-        sched_member_of(head->members.next, of_party)->sent.first_seq != 0)
+        (head->bursts.last == LOCKD_NEVER &&
+         sched_member_of(head->members.next, of_party)->sent.first_seq != 0))
         return LOCKD_NEVER;
     if (is_said(head))
         return now;
@@ -429,7 +437,7 @@ uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now)
             at = older = sched_max(older, older_at(party, holder, now));
     }
     if (missing > 0)
-        at = sched_max(at, now + LOOK_AGAIN + (uint64_t)(missing / (1 - keeps_of(device))));
+        at = sched_max(at, now + LOOK_AGAIN + (uint64_t)(missing / rise_of(device)));
     return sched_max(at, pays_at(party, now));
 }
 

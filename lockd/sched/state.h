@@ -334,22 +334,24 @@ static inline bool sched_gang_is_split(const struct sched_gang *gang)
     lockd_each (const struct sched_party, member##_party, &(gang)->parties, of_gang)           \
         lockd_each (struct sched_member, member, &member##_party->members, of_party)
 
-/* The class of any program of the gang; background if all have that class. */
+/* Background if any program of the gang goes last, or all have that class; else the class of any. */
 static inline enum gs_wire_class sched_gang_class(const struct sched_gang *gang)
 {
-    bool all = true, batch = false;
+    bool all = true, batch = false, interactive = false;
 
     lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
         lockd_each (const struct sched_member, member, &party->members, of_party) {
-            const enum gs_wire_class class =
-                member->client->goes_last ? GS_CLASS_BACKGROUND : member->client->class;
+            const enum gs_wire_class class = member->client->class;
 
-            if (class == GS_CLASS_INTERACTIVE)
-                return class;
+            if (member->client->goes_last)
+                return GS_CLASS_BACKGROUND;
+            interactive = interactive || class == GS_CLASS_INTERACTIVE;
             all = all && class == GS_CLASS_BACKGROUND;
             batch = batch || class == GS_CLASS_BATCH;
         }
     }
+    if (interactive)
+        return GS_CLASS_INTERACTIVE;
     if (all && !lockd_list_empty(&gang->parties))
         return GS_CLASS_BACKGROUND;
     return batch ? GS_CLASS_BATCH : GS_CLASS_AUTO;

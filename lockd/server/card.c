@@ -40,13 +40,13 @@ static uint64_t show_process(const void *context, const void *owner)
 {
     const struct lockd_connection *connection = owner;
     const uint64_t shown = look_up_process(context, connection);
-    uint64_t sharers = 1;
+    uint64_t sharers = 0;
 
     if (shown == 0 || shown == UINT64_MAX)
         return shown;
     lockd_each (struct lockd_connection, each, &connection->server->connections.all, link)
         sharers += each->peer.pid == connection->peer.pid;
-    return shown / sharers;
+    return sharers == 0 ? shown : shown / sharers;
 }
 
 /* Whether any program's process is listed there with its memory: then the numbers are those of this

@@ -189,7 +189,7 @@ static int rank_class(enum gs_wire_class class)
     case GS_CLASS_INTERACTIVE:
         return 3;
     default:
-        return 2; /* it may be found to be interactive */
+        return 2; /* it goes first while it is young */
     }
 }
 

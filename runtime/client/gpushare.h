@@ -31,7 +31,7 @@ extern "C" {
 
 /* How the daemon treats the program; gpushare-lockd(8) says more. */
 enum gpushare_class {
-    GPUSHARE_CLASS_AUTO = 0, /* by its behaviour, which is the default */
+    GPUSHARE_CLASS_AUTO = 0, /* the default: first while it has run little since it rested */
     GPUSHARE_CLASS_INTERACTIVE = 1,
     GPUSHARE_CLASS_BATCH = 2,
     GPUSHARE_CLASS_BACKGROUND = 3,

@@ -13,9 +13,9 @@
 
 /* A call failed with CUDA_ERROR_OUT_OF_MEMORY although it allocates no memory of ours (a module,
  * a context's local memory, the driver's pools). Asks the daemon to make others leave, waits for
- * the program's turn and then for a bounded time outside the gate, and returns whether to try again.
- * device: where memory is lacking; NULL: that of the current context. attempt counts from 0. Any thread, not inside the gate. errno
- * is kept. */
+ * the program's turn and then for a bounded time outside the gate, and returns whether to try
+ * again. device: where memory is lacking; NULL: that of the current context. attempt counts
+ * from 0. Any thread, not inside the gate. errno is kept. */
 bool gs_room_make(struct gs_device *device, unsigned attempt);
 
 /* A thread waits for room: the program wants to run, also if it has no context yet. The daemon

@@ -3,18 +3,18 @@
  * common.c: one host copy for what several programs of a user hold.
  *
  * A program that has found its bytes in memory of another (match.c) writes host copies of what it
- * found, or of what has left more than once without a change, to sealed files (range/sealed.h), and offers them to the programs of its user. Each
- * program compares the file with its own host copies, byte by byte, and where
- * they are the same maps the file in place of the copy. So nobody is believed, nobody can change what
- * others have, and a program that ends leaves the memory to the others. The sender does so only when
- * another program has. All hear the offers in one order, and the newest counts: so offers that cross
- * end in one memory.
+ * found, or of what has left more than once without a change, to sealed files (range/sealed.h), and
+ * offers them to the programs of its user. Each program compares the file with its own host copies,
+ * byte by byte, and where they are the same maps the file in place of the copy. So nobody is
+ * believed, nobody can change what others have, and a program that ends leaves the memory to the
+ * others. The sender does so only when another program has. All hear the offers in one order, and
+ * the newest counts: so offers that cross end in one memory.
  *
  * Common memory cannot be registered, since the driver registers no memory that it may not write.
  * What must be copied from it goes through a small stage of registered memory, by several threads.
  *
- * State: the offers that came, the offer to be sent, the stage; client thread only. A chunk is `moving` while
- * its copy is read here.
+ * State: the offers that came, the offer to be sent, the stage; client thread only. A chunk is
+ * `moving` while its copy is read here.
  */
 #include "runtime/swap/common.h"
 

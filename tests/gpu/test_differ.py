@@ -90,9 +90,11 @@ class Sequence:
                 self.kinds.add(kind_of(before, after))
             elif before != after:
                 until = [other for other in numbers if other <= number]
-                if (all(self.run(until, True)[0].get(number, "nothing") == before for _ in range(REPEATS))
-                        and self.run(until, False)[0].get(number, after) == after):
-                    return numbers, number, before, after  # else the driver itself answers now this, now that
+                # else the driver itself answers now this, now that
+                if all(self.run(until, True)[0].get(number, "nothing") == before for _ in range(REPEATS)):
+                    if self.run(until, False)[0].get(number, "nothing" if number in mine else after) == after:
+                        return numbers, number, before, after
+                    print(f"came once: seed {self.seed}, operation {number}: {before} natively, {after} with gpushare", flush=True)
         return numbers, None, None, None
 
     def shorten(self, numbers, differs, until):

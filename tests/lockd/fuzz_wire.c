@@ -277,7 +277,8 @@ static void step_input(struct fuzz *fuzz)
     settle_daemon(fuzz);
 }
 
-/* Whatever happened: a program that comes now and says what is right gets a turn. Others may ask it for memory meanwhile. */
+/* Whatever happened: a program that comes now and says what is right gets a turn. Others may
+ * ask it for memory meanwhile. */
 static void check_served(struct fuzz *fuzz)
 {
     union lockd_message message = {0};

@@ -13,7 +13,7 @@
  * there is reason for.
  * - awake: no tick leaves something that is due already, and few are due in a second: else a
  * daemon would tick for ever.
- * - floor: interactive programs leave the others theirs (model_floor.c).
+ * - floor: programs that go first leave the others theirs (model_floor.c).
  * - idle: no device is that a program wants which needs no other one.
  */
 #include "lockd/sched/shares.h"

@@ -3,8 +3,8 @@
  * model_floor.c: the floor, measured from what programs really do: over any time the others keep
  * `floor` of their fair share of it, but for SPARE_MOST that was saved up before.
  *
- * The account here is one of the model's own. It falls by `keeps` while a program that is not
- * interactive wants the device, none such runs, and an interactive one has it or comes to it; and
+ * The account here is one of the model's own. It falls by `keeps` while a program that does not
+ * go first wants the device, none such runs, and one that goes first has it or comes to it; and
  * rises by the rest of the time. If an interactive program may end a turn only while it is not
  * below 0, then, over a time T in which they were held off for H, and of which the last stretch is L,
  *

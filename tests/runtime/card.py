@@ -219,7 +219,7 @@ class Told:
             if answer == "ok" and gone["resident"] == 0 and other.say("free 0") == "ok":
                 break
             # the other one has not heard of that capacity yet, or this one had its next turn before status was asked
-            if time.monotonic() > end or (answer == "ok" and other.say("free 0") != "ok"):
+            if answer not in ("ok", "error 2") or time.monotonic() > end or (answer == "ok" and other.say("free 0") != "ok"):
                 raise RuntimeError(f"no room was made: {answer}, {gone}")
             time.sleep(0.05)
         return gone

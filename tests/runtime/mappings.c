@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * mappings.c: single cases of the program's own VMM memory (and, in files of their own, of
- * multicast objects and of calls on memory that was freed), on the simulated card, one an invocation: mappings CASE (test_calls.py runs them, with and
- * without gpushare: the answers are the same). One thread.
+ * multicast objects and of calls on memory that was freed), on the simulated card, one an
+ * invocation: mappings CASE (test_calls.py runs them, with and without gpushare: the answers
+ * are the same). One thread.
  */
 #include "tests/runtime/mappings.h"
 

@@ -39,7 +39,7 @@ class CtlCase(unittest.TestCase):
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         self.assertNotIn("Sanitizer", result.stderr)
         # on a busy machine a remark that NVML has not answered in time comes beside the JSON
-        return result.stdout if "--json" in arguments else result.stdout + result.stderr
+        return result.stdout if "--json" in arguments and code == 0 else result.stdout + result.stderr
 
     def status(self):
         return json.loads(self.ctl("status", "--json"))

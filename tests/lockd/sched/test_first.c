@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_first.c: which programs go first (bursts.c), and for how long the others let them (shares.c). Client 0 computes all the time; client 1 works in bursts. The device
- * holds one of them.
+ * test_first.c: which programs go first (bursts.c), and for how long the others let them
+ * (shares.c). Client 0 computes all the time; client 1 works in bursts. The device holds one of
+ * them.
  */
 #include "tests/lockd/sched/bursts.h"
 
 #define STEP    (10 * MS)
 #define STOPPED 3 /* steps that a hand-off takes here, at most */
 
-/* One step; both do what they are told, and 1 has work or not. Returns who ran, one bit each. 0 takes part
- * once it has connected. */
+/* One step; both do what they are told, and 1 has work or not. Returns who ran, one bit each. 0
+ * takes part once it has connected. */
 static unsigned step_both(struct harness *h, bool works)
 {
     unsigned ran = 0;
@@ -30,8 +31,8 @@ static unsigned step_both(struct harness *h, bool works)
     return ran;
 }
 
-/* 1 works for so long, however long it has to wait for that, and rests. Adds to ran what 0 ran. Returns
- * how long 1 waited. */
+/* 1 works for so long, however long it has to wait for that, and rests. Adds to ran what 0 ran.
+ * Returns how long 1 waited. */
 static uint64_t run_burst(struct harness *h, uint64_t work, uint64_t rest, uint64_t *ran)
 {
     uint64_t waited = 0;
@@ -102,8 +103,8 @@ static uint64_t works_on(struct harness *h, uint64_t work)
     return ran;
 }
 
-/* A training that begins with short bursts, while its data are loaded: the other one keeps its floor, and half of the time
- * in the end. */
+/* A training that begins with short bursts, while its data are loaded: the other one keeps its
+ * floor, and half of the time in the end. */
 static void first_goes_work_without_an_end_for_a_bounded_time(void **state)
 {
     struct harness *h = *state;
@@ -119,8 +120,8 @@ static void first_goes_work_without_an_end_for_a_bounded_time(void **state)
     assert_false(is_found(h, 1));
 }
 
-/* 1 waits with a burst that is young no more, and 0 has worked for far longer: 1 goes first again when the account is
- * full, and not only when a turn of 0, which may be long, is over. */
+/* 1 waits with a burst that is young no more, and 0 has worked for far longer: 1 goes first
+ * again when the account is full, and not only when a turn of 0, which may be long, is over. */
 static void first_goes_an_old_burst_when_the_account_is_full(void **state)
 {
     struct harness *h = *state;
@@ -143,6 +144,43 @@ static void first_goes_an_old_burst_when_the_account_is_full(void **state)
     assert_in_range(longest, 5 * STEP, quantum - 5 * SECOND);
 }
 
+/* The connection of a server is lost, or the daemon is another one: it goes first after its next rest. */
+static void first_goes_a_program_that_came_back_once_it_has_rested(void **state)
+{
+    struct harness *h = *state;
+
+    begin_both(h);
+    for (int i = 0; i < 3000; i++)
+        step_both(h, false);
+    run_bursts(h, 3, 500 * MS, 4 * SECOND);
+    end_client(h, 1);
+    h->client[1].targets = 0;
+    h->client[1].state.target_seq = 7;
+    say_state(h, 1, 0, 6 * GIB, 0);
+    run_bursts(h, 3, 500 * MS, 4 * SECOND);
+    for (int i = 0; i < 20; i++) {
+        device_of(h)->turns.switch_ns = 300 * MS; /* 20 s a turn */
+        assert_in_range(run_bursts(h, 1, 500 * MS, 4 * SECOND), 0, 2 * STOPPED * STEP);
+    }
+}
+
+/* A training that comes late keeps the older one waiting for no longer than other turns. */
+static void first_turn_of_a_late_training_is_no_longer_than_others(void **state)
+{
+    struct harness *h = *state;
+    uint64_t waits = 0, longest = 0;
+
+    begin_both(h);
+    for (int i = 0; i < 30000; i++)
+        step_both(h, false);
+    device_of(h)->turns.switch_ns = 300 * MS; /* 20 s a turn */
+    for (int i = 0; i < 24000; i++) {
+        waits = (step_both(h, true) & 1) != 0 ? 0 : waits + STEP;
+        longest = sched_max(longest, waits);
+    }
+    assert_in_range(longest, 5 * SECOND, 21 * SECOND);
+}
+
 /* Returns how long 2 waits, which comes when 1 has worked for a second. */
 static uint64_t newcomer_waits(struct harness *h)
 {
@@ -159,7 +197,8 @@ static uint64_t newcomer_waits(struct harness *h)
     return waited;
 }
 
-/* A program in the midst of a burst is not stopped for a younger one, if its last burst was short ... */
+/* A program in the midst of a burst is not stopped for a younger one, if its last burst was
+ * short ... */
 static void first_goes_nobody_before_a_burst_that_may_well_end(void **state)
 {
     struct harness *h = *state;
@@ -208,8 +247,8 @@ static void credit_falls_while_others_are_held_off_and_rises_while_they_run(void
     assert_true(share->spare <= (double)SPARE_MOST);
 }
 
-/* Work for 1.2 of the device's time, in bursts: the other one has what the floor says, and the bursts
- * wait for no whole turn. */
+/* Work for 1.2 of the device's time, in bursts: the other one has what the floor says, and the
+ * bursts wait for no whole turn. */
 static void credit_spent_the_others_keep_the_floor(void **state)
 {
     struct harness *h = *state;
@@ -226,7 +265,8 @@ static void credit_spent_the_others_keep_the_floor(void **state)
     assert_true(ran >= (h->now - began) * 29 / 100);
 }
 
-/* It holds nobody off while it runs beside one of them: that one's turn is what the next one waits for. */
+/* It holds nobody off while it runs beside one of them: that one's turn is what the next one
+ * waits for. */
 static void credit_rises_while_one_of_the_others_runs_beside(void **state)
 {
     struct harness *h = *state;
@@ -272,7 +312,8 @@ static void credit_rises_while_one_of_the_others_runs_beside(void **state)
     assert_true(change > 0);
 }
 
-/* What the others are owed is not lost when a turn of theirs is ended and they compute on the CPU for a moment. */
+/* What the others are owed is not lost when a turn of theirs is ended and they compute on the
+ * CPU for a moment. */
 static void credit_of_one_that_is_interrupted_stays(void **state)
 {
     struct harness *h = *state;
@@ -345,8 +386,8 @@ static void new_ones_in_a_row_leave_the_floor(void **state)
     assert_true(ran >= (h->now - began) * 27 / 100);
 }
 
-/* Four interactive programs of user 1, who also has a small one that always computes and fits beside
- * all others: the training of user 2 keeps the floor. */
+/* Four programs of user 1 with short bursts, who also has a small one that always computes and fits
+ * beside all others: the training of user 2 keeps the floor. */
 static void credit_spent_training_beside_a_small_holder_keeps_the_floor(void **state)
 {
     struct harness *h = *state;
@@ -372,8 +413,8 @@ static void credit_spent_training_beside_a_small_holder_keeps_the_floor(void **s
     assert_in_range(count, 30000 * 28 / 100, 30000);
 }
 
-/* Five trainings, a program with bursts of 3 s that are more than its user's share, and one of another user
- * with short ones, which come before those as long as they cannot be paid. */
+/* Five trainings, a program with bursts of 3 s that are more than its user's share, and one of
+ * another user with short ones, which come before those as long as they cannot be paid. */
 static void credit_spent_by_one_user_is_not_waited_for_by_another(void **state)
 {
     struct harness *h = *state;
@@ -406,6 +447,8 @@ int main(void)
         scenario(first_goes_an_old_burst_when_the_account_is_full),
         scenario(first_goes_nobody_before_a_burst_that_may_well_end),
         scenario(first_goes_a_new_program_before_another_new_one),
+        scenario(first_goes_a_program_that_came_back_once_it_has_rested),
+        scenario(first_turn_of_a_late_training_is_no_longer_than_others),
         scenario(credit_falls_while_others_are_held_off_and_rises_while_they_run),
         scenario(credit_spent_the_others_keep_the_floor),
         scenario(credit_rises_while_one_of_the_others_runs_beside),

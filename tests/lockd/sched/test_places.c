@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_places.c: places in the queue that are kept, and whom that must not hold up (queue.c, bursts.c). Client 1
- * is interactive; steps of 20 ms.
+ * test_places.c: places in the queue that are kept, and whom that must not hold up (queue.c,
+ * bursts.c). Client 1 is interactive; steps of 20 ms.
  */
 #include "tests/lockd/sched/bursts.h"
 
@@ -16,9 +16,9 @@ static void set_times(struct harness *h, uint64_t idle)
     sched_set(h->sched, &settings, h->now);
 }
 
-/* 0 has nothing to do for so many steps after it was stopped: ran[] are the steps of each, the last one those of
- * none. 0 and 2 are trainings that do not fit beside each other; 1 has short bursts, for which only 0 has to
- * stop. */
+/* 0 has nothing to do for so many steps after it was stopped: ran[] are the steps of each, the
+ * last one those of none. 0 and 2 are trainings that do not fit beside each other; 1 has short
+ * bursts, for which only 0 has to stop. */
 static void run_with_gaps(struct harness *h, int gap, int rest, int *ran)
 {
     struct bursts its = {.burst = 5, .rest = rest};

@@ -268,7 +268,8 @@ static void policy_fair_long_burst_makes_no_turn_longer(void **state)
     assert_in_range(turn_beside_another(h), quantum / 4, quantum * 6 / 5);
 }
 
-/* It goes first for a time, since the other one is older by far; it saves up no more than that. */
+/* It goes first for a time, since the other one is older by far; it saves up no more than that, and
+ * its first turn is no longer than others. */
 static void policy_fair_idle_program_leaves_the_floor_and_then_half(void **state)
 {
     struct harness *h = *state;
@@ -278,7 +279,8 @@ static void policy_fair_idle_program_leaves_the_floor_and_then_half(void **state
     say_state(h, 1, 0, 7 * GIB, 0);
     pass_time(h, 3600000 * MS);
     share_out(h, 2, 7 * GIB, 300000 * MS, ran);
-    assert_true(ran[0] >= 300000 * MS * 26 / 100);
+    /* the floor is 30 %, less what the account held */
+    assert_true(ran[0] >= 300000 * MS * 25 / 100);
     share_out(h, 2, 7 * GIB, 300000 * MS, ran);
     share_out(h, 2, 7 * GIB, 300000 * MS, ran);
     assert_true(ran[1] <= ran[0] + 3 * quantum_of(h));
@@ -296,7 +298,8 @@ static void policy_fair_program_that_ran_alone_leaves_the_floor_and_then_half(vo
     run_with(h, 0, 7 * GIB);
     pass_time(h, 3600000 * MS);
     share_out(h, 2, 7 * GIB, 300000 * MS, ran);
-    assert_true(ran[0] >= 300000 * MS * 26 / 100);
+    /* the floor is 30 %, less what the account held */
+    assert_true(ran[0] >= 300000 * MS * 25 / 100);
     share_out(h, 2, 7 * GIB, 300000 * MS, ran);
     share_out(h, 2, 7 * GIB, 300000 * MS, ran);
     assert_true(ran[1] <= ran[0] + 3 * quantum_of(h));

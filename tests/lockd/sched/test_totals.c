@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_totals.c: what all programs of a device did, as metrics show it: it stays when they end, is not counted twice, and
- * goes by what they can have done. And the buckets of durations.
+ * test_totals.c: what all programs of a device did, as metrics show it: it stays when they end,
+ * is not counted twice, and goes by what they can have done. And the buckets of durations.
  */
 #include "tests/lockd/harness.h"
 
