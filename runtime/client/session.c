@@ -174,6 +174,7 @@ static void lose_connection(uint64_t now, bool refused)
     }
     gs_daemon_set_new_until(UINT64_MAX);
     gs_handover_lost();
+    gs_common_lost();
     gs_evidence_lost();
     gs_exporter_lost();
     gs_opener_lost();

@@ -71,32 +71,53 @@ static char *keep_from_children(void *memory, uint64_t bytes)
 }
 
 /* Before Linux 6.7 memory that is sealed against writes can be mapped only by a descriptor that is
- * for reading. */
+ * for reading. The program may have closed this one and opened another file with its number. */
 static int reopen_for_reading(int fd)
 {
     char path[32];
 
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    return open(path, O_RDONLY | O_CLOEXEC);
+    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
-char *gs_sealed_map(int fd, uint64_t bytes)
+static bool is_sealed(int fd, uint64_t bytes)
 {
-    GS_UNCANCELLED cancel = gs_cancel_off();
     const int seals = fcntl(fd, F_GET_SEALS);
     struct statfs system;
     struct stat file;
-    void *memory;
-    int readable;
 
-    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) != 0 ||
-        file.st_size != (off_t)bytes || fstatfs(fd, &system) != 0 ||
-        system.f_type != TMPFS_MAGIC)
-        return NULL;
-    readable = reopen_for_reading(fd);
+    return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &file) == 0 &&
+           file.st_size == (off_t)bytes && fstatfs(fd, &system) == 0 &&
+           system.f_type == TMPFS_MAGIC;
+}
+
+/* One bit for each block that has no hole; that stays so, since the file is sealed. */
+static uint64_t find_filled(int fd, uint64_t bytes, uint64_t block)
+{
+    uint64_t filled = 0;
+
+    for (uint64_t at = 0, bit = 1; at < bytes; at += block, bit <<= 1) {
+        const off_t hole = lseek(fd, (off_t)at, SEEK_HOLE);
+        const uint64_t end = bytes - at < block ? bytes : at + block;
+
+        if (hole >= 0 && (uint64_t)hole >= end)
+            filled |= bit;
+    }
+    return filled;
+}
+
+char *gs_sealed_map(int fd, uint64_t bytes, uint64_t block, uint64_t *filled)
+{
+    GS_UNCANCELLED cancel = gs_cancel_off();
+    const int readable = reopen_for_reading(fd);
+    void *memory = MAP_FAILED;
+
     if (readable < 0)
         return NULL;
-    memory = mmap(NULL, bytes, PROT_READ, MAP_SHARED, readable, 0);
+    if (is_sealed(readable, bytes)) {
+        *filled = find_filled(readable, bytes, block);
+        memory = mmap(NULL, bytes, PROT_READ, MAP_SHARED, readable, 0);
+    }
     close(readable);
     return keep_from_children(memory, bytes);
 }

@@ -16,9 +16,10 @@ bool gs_sealed_write(int fd, const char *from, uint64_t bytes, uint64_t offset);
 /* From now on nobody can change it. */
 bool gs_sealed_close(int fd);
 
-/* Maps the file, read-only; forked children do not get it. NULL: it is not
- * sealed, or not of that size. To be unmapped by gs_host_unmap(). */
-char *gs_sealed_map(int fd, uint64_t bytes);
+/* Maps the file, read-only; forked children do not get it. *filled: one bit for each block of so
+ * many bytes, at most 64, that has no hole. NULL: it is not sealed, or not of that size. To be
+ * unmapped by gs_host_unmap(). */
+char *gs_sealed_map(int fd, uint64_t bytes, uint64_t block, uint64_t *filled);
 /* Maps what is mapped there once more. NULL: there is no address. */
 char *gs_sealed_map_again(char *memory, uint64_t bytes);
 

@@ -49,6 +49,7 @@
 struct offer {
     char *memory;
     uint64_t bytes, number;
+    uint64_t filled; /* one bit a block: those that have memory */
     bool own;
     uint64_t at; /* ns: when it came */
 };
@@ -131,6 +132,15 @@ static void let_go(const struct copy *copy, struct gs_host_block *host)
 
 /* --- what comes --- */
 
+_Static_assert(GS_COPY_MOST / GS_BLOCK_BYTES <= 64, "offer.filled");
+
+/* A block that is a hole holds zeros, which no stored block does. To read it would make memory for
+ * it, which a limit may refuse: the program would be killed. */
+static bool is_filled(const struct offer *offer, uint64_t block)
+{
+    return (offer->filled >> block & 1) != 0;
+}
+
 static bool looks_like(const struct gs_chunk *chunk, const void *with)
 {
     const struct gs_host_block *host = chunk->host;
@@ -142,8 +152,9 @@ static bool looks_like(const struct gs_chunk *chunk, const void *with)
         return false;
     while (block < count && !is_stored(host, block))
         block++;
-    return block < count && memcmp(host->memory + block * GS_BLOCK_BYTES,
-                                   offer->memory + block * GS_BLOCK_BYTES, SAMPLE) == 0;
+    return block < count && is_filled(offer, block) &&
+           memcmp(host->memory + block * GS_BLOCK_BYTES, offer->memory + block * GS_BLOCK_BYTES,
+                  SAMPLE) == 0;
 }
 
 enum outcome { SAME, OTHER, LATER };
@@ -168,8 +179,9 @@ static enum outcome compare_all(const struct copy *copy, const struct offer *off
         if (must_let_go(copy->range))
             return LATER;
         if (is_stored(host, block) &&
-            memcmp(host->memory + block * GS_BLOCK_BYTES,
-                   offer->memory + block * GS_BLOCK_BYTES, bytes_of(host, block)) != 0)
+            (!is_filled(offer, block) ||
+             memcmp(host->memory + block * GS_BLOCK_BYTES,
+                    offer->memory + block * GS_BLOCK_BYTES, bytes_of(host, block)) != 0))
             return OTHER;
     }
     return SAME;
@@ -249,11 +261,11 @@ void gs_common_heard(const struct gs_wire_copy *copy, const struct gs_descriptor
     if (with->count == 0)
         hear_taken(copy->number);
     if (with->count != 1 || offers->count == OFFERS_MOST || copy->bytes == 0 ||
-        copy->bytes > GS_COPY_MOST)
-        return;
+        copy->bytes > GS_COPY_MOST || gs_host_limits() < copy->bytes + GS_HOST_FLOOR)
+        return; /* mappings count against the program's own limit of addresses */
     *offer = (struct offer){
         .bytes = copy->bytes, .number = copy->number, .own = copy->own != 0, .at = gs_now()};
-    offer->memory = gs_sealed_map(with->fd[0], copy->bytes);
+    offer->memory = gs_sealed_map(with->fd[0], copy->bytes, GS_BLOCK_BYTES, &offer->filled);
     if (offer->memory != NULL)
         offers->count++;
 }
@@ -275,8 +287,9 @@ static bool is_worth_offering(const struct gs_chunk *chunk, const void *with)
 static int write_copy(const struct copy *copy)
 {
     const struct gs_host_block *host = copy->chunk->host;
-    int fd =
-        gs_host_available() > host->bytes + GS_HOST_FLOOR ? gs_sealed_new(host->bytes) : -1;
+    const bool fits = gs_host_used() + host->bytes <= gs_host_budget() &&
+                      gs_host_available() > host->bytes + GS_HOST_FLOOR;
+    int fd = fits ? gs_sealed_new(host->bytes) : -1;
     struct gs_own_fd own = GS_NO_FD;
     bool written = fd >= 0;
 
@@ -318,7 +331,6 @@ static bool offer_copy(const struct copy *copy, uint64_t now)
         host->offers++;
     self.made_bytes = host->bytes;
     gs_own_fd_set(&self.made, fd);
-    gs_log("a host copy of %llu bytes is offered", (unsigned long long)host->bytes);
     return true;
 }
 
@@ -338,6 +350,8 @@ static uint64_t make_offer(uint64_t now)
         offered = offer_copy(&copy, now);
         let_go(&copy, copy.chunk->host);
     }
+    if (offered)
+        gs_log("a host copy of %llu bytes is offered", (unsigned long long)self.made_bytes);
     self.next_at = now + (offered ? PACE_NS : LOOK_NS);
     return self.next_at - now;
 }
@@ -419,16 +433,21 @@ uint64_t gs_common_step(uint64_t now)
             say_taken(&self.came.offer[0]);
         else if (!later)
             drop_offer(&self.came, 0, true);
-        return 0;
+        return later ? 1000000 : 0; /* ns: whoever asked for the pause has not begun it */
     }
     return shrink_arena() ? 0 : make_offer(now);
 }
 
-void gs_common_after_fork(void)
+void gs_common_lost(void)
 {
     gs_own_fd_close(&self.made);
-    self.came.count = self.own.count = 0; /* not mapped in this process */
     self.taken_count = 0;
+}
+
+void gs_common_after_fork(void)
+{
+    gs_common_lost();
+    self.came.count = self.own.count = 0; /* not mapped in this process */
     self.stage = NULL;
     self.found = self.shrinks = false;
 }

@@ -37,6 +37,8 @@ void gs_common_said(const struct gs_wire_copy *copy);
 char *gs_common_stage(void);
 void gs_common_drop_stage(void);
 
+/* The daemon is gone: what was to be said to it is not. */
+void gs_common_lost(void);
 void gs_common_after_fork(void);
 
 #endif

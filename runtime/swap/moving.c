@@ -301,7 +301,7 @@ static void give_back_host_memory(uint64_t keep)
     CUcontext popped;
 
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
-        if (gs_host_used() <= keep)
+        if (gs_host_used() + (keep == 0 ? gs_host_foreign() : 0) <= keep)
             return;
         gs_swap_drop_copies(device);
         context = gs_context_for(device);
@@ -328,9 +328,9 @@ uint64_t gs_moving_keep_host(uint64_t now, bool needed)
         return 1;
     if (gs_host_used() > gs_host_budget())
         give_back_host_memory(gs_host_budget());
-    else if (gs_host_used() != 0 && now - needed_at > HOST_KEPT_NS)
+    else if (gs_host_used() + gs_host_foreign() != 0 && now - needed_at > HOST_KEPT_NS)
         give_back_host_memory(0);
-    return gs_host_used() != 0 ? 200 * MS : UINT64_MAX;
+    return gs_host_used() + gs_host_foreign() != 0 ? 200 * MS : UINT64_MAX;
 }
 
 void gs_moving_arrived(void)

@@ -192,6 +192,10 @@ void gs_evidence_lost(void)
 {
 }
 
+void gs_common_lost(void)
+{
+}
+
 void gs_handover_lost(void)
 {
     received = 0;

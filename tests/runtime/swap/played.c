@@ -159,6 +159,11 @@ bool gs_host_register_one(void)
     return false;
 }
 
+uint64_t gs_host_foreign(void)
+{
+    return 0;
+}
+
 uint64_t gs_host_used(void)
 {
     return 0;
