@@ -3,8 +3,7 @@
  * card.h: what the benchmarks' programs that use a card share: checked calls, the clock, the
  * rate of the bus.
  */
-#ifndef GS_BENCH_CARD_H
-#define GS_BENCH_CARD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ struct bus measure_bus(uint64_t bytes);
 
 /* Seconds of each of so many passes of such copies in both directions at once, with a rest before each. */
 void time_duplex(uint64_t bytes, unsigned passes, uint64_t rest, double *seconds);
-
-#endif

@@ -6,8 +6,7 @@
  * the bus without gpushare, "ballast" fills what the card has beyond the limit, "program" is
  * one of the two that share. They speak through one shared mapping.
  */
-#ifndef GS_BENCH_HANDOFF_H
-#define GS_BENCH_HANDOFF_H
+#pragma once
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -133,5 +132,3 @@ int write_json(const char *path, const struct result *results, unsigned count);
 int role_ceiling(struct board *board, uint64_t bytes);
 int role_ballast(const struct board *board, uint64_t leave);
 int role_program(struct board *board, unsigned number);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * median.h: the middle of several measurements, for the benchmarks' programs in C.
  */
-#ifndef GS_BENCH_MEDIAN_H
-#define GS_BENCH_MEDIAN_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -20,5 +19,3 @@ static inline double median_of(double *values, unsigned count)
     qsort(values, count, sizeof values[0], median_compare);
     return values[count / 2];
 }
-
-#endif

@@ -3,8 +3,7 @@
  * allocate.h: the answers to kubelet's questions about devices: which devices a container is to
  * get, and how it gets them.
  */
-#ifndef GS_CLUSTER_ALLOCATE_H
-#define GS_CLUSTER_ALLOCATE_H
+#pragma once
 
 #include "cluster/cards.h"
 #include "device_plugin.pb-c.h"
@@ -37,5 +36,3 @@ int allocate_prefer(const struct cards *cards, const struct load *load,
 
 /* All virtual devices and their health. 0 or -ENOMEM. */
 int allocate_list(const struct cards *cards, struct pool *pool, V1beta1__DeviceList *list);
-
-#endif

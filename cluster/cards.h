@@ -4,8 +4,7 @@
  * (CDI, `gpusharectl cdi generate`) names them, and the virtual devices that kubelet sees: so
  * many for each GPU, "NAME::0", "NAME::1", ...
  */
-#ifndef GS_CLUSTER_CARDS_H
-#define GS_CLUSTER_CARDS_H
+#pragma once
 
 #include "common/err.h"
 #include "device_plugin.pb-c.h"
@@ -70,5 +69,3 @@ int edits_fill(const struct cards *cards, const unsigned *chosen, size_t count,
 /* Edits that mounts cannot say: hooks and groups. */
 bool edits_have_hooks(const struct cards *cards);
 bool edits_have_groups(const struct cards *cards);
-
-#endif

@@ -3,8 +3,7 @@
  * grpc_buffer.h: bytes that grow at one end and are taken from the other; messages of gRPC in
  * them, each with its five bytes in front.
  */
-#ifndef GS_CLUSTER_GRPC_BUFFER_H
-#define GS_CLUSTER_GRPC_BUFFER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ unsigned grpc_text_status(const uint8_t *digits, size_t length);
 void grpc_text_encode(const char *text, char *encoded);
 /* text: GRPC_TEXT_SIZE bytes; it becomes valid UTF-8 without control characters. */
 void grpc_text_decode(const uint8_t *encoded, size_t length, char *text);
-
-#endif

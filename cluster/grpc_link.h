@@ -4,8 +4,7 @@
  * server or as client. It does no input or output: the owner hands it the bytes that came, and
  * takes the bytes that are to be sent. One thread.
  */
-#ifndef GS_CLUSTER_GRPC_LINK_H
-#define GS_CLUSTER_GRPC_LINK_H
+#pragma once
 
 #include "cluster/grpc_buffer.h"
 #include "common/err.h"
@@ -78,5 +77,3 @@ int grpc_call_send(struct grpc_call *call, const void *message, size_t size);
 void grpc_call_end(struct grpc_call *call, enum grpc_status status, const char *text);
 /* gone(context) is called when the call ends in whatever way; it is of no more use then. */
 void grpc_call_watch(struct grpc_call *call, void (*gone)(void *context), void *context);
-
-#endif

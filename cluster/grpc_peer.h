@@ -2,8 +2,7 @@
  *
  * grpc_peer.h: a link on a connected socket that never blocks.
  */
-#ifndef GS_CLUSTER_GRPC_PEER_H
-#define GS_CLUSTER_GRPC_PEER_H
+#pragma once
 
 #include "cluster/grpc_buffer.h"
 #include "cluster/grpc_link.h"
@@ -28,5 +27,3 @@ short grpc_peer_events(const struct grpc_peer *peer);
 int grpc_peer_run(struct grpc_peer *peer, struct gs_err *err);
 /* The same, with a line in the log for what is wrong. name: of the peer, in that line. */
 int grpc_peer_converse(struct grpc_peer *peer, const char *name);
-
-#endif

@@ -3,8 +3,7 @@
  * health.h: a thread that watches whether the GPUs work: by the driver's answers, by its events
  * (XID errors), and by their device nodes.
  */
-#ifndef GS_CLUSTER_HEALTH_H
-#define GS_CLUSTER_HEALTH_H
+#pragma once
 
 #include "cluster/cards.h"
 #include "common/err.h"
@@ -54,5 +53,3 @@ struct health_news {
  * struct health_news from, non-blocking; or -errno. It runs as long as the process. */
 int health_start(const struct cards *cards, const char *library, unsigned period_s,
                  struct gs_err *err);
-
-#endif

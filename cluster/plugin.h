@@ -2,8 +2,7 @@
  *
  * plugin.h: the device plugin: what its files share, and its life.
  */
-#ifndef GS_CLUSTER_PLUGIN_H
-#define GS_CLUSTER_PLUGIN_H
+#pragma once
 
 #include "cluster/grpc_peer.h"
 #include "cluster/allocate.h"
@@ -62,5 +61,3 @@ struct plugin {
 
 /* Serves until SIGTERM or SIGINT. cards: taken over. 0 or -errno. */
 int plugin_run(const struct plugin_settings *set, struct cards *cards, struct gs_err *err);
-
-#endif

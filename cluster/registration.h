@@ -2,8 +2,7 @@
  *
  * registration.h: telling kubelet that this plugin is there, until it has understood.
  */
-#ifndef GS_CLUSTER_REGISTRATION_H
-#define GS_CLUSTER_REGISTRATION_H
+#pragma once
 
 #include "cluster/plugin.h"
 
@@ -25,5 +24,3 @@ void rival_init(struct rival *rival);
 void rival_see(struct plugin *plugin, const char *name);
 /* It is time, or the connection has something to read or write. */
 void rival_run(struct plugin *plugin);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * service.h: the methods that kubelet calls.
  */
-#ifndef GS_CLUSTER_SERVICE_H
-#define GS_CLUSTER_SERVICE_H
+#pragma once
 
 #include "cluster/plugin.h"
 
@@ -27,5 +26,3 @@ void listen_close(struct plugin *plugin);
 void listen_accept(struct plugin *plugin);
 /* Reads and writes on one connection, and ends it when that is over. */
 void listen_run(struct grpc_peer *peer);
-
-#endif

@@ -6,8 +6,7 @@
  * names of files or folders as well. The scripts for bash, zsh and fish (lockd/completion)
  * contain no options themselves, so the tools' own tables are the only list of them.
  */
-#ifndef GS_COMMON_COMPLETE_H
-#define GS_COMMON_COMPLETE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ void gs_complete_argument(const struct gs_complete *place, const char *argument)
  * options. false: neither; the word is an operand. */
 bool gs_complete_options(const struct gs_complete *place,
                          const struct gs_complete_option *options, size_t count);
-
-#endif

@@ -3,8 +3,7 @@
  * err.h: one error as functions pass it up: a negative errno, what went wrong, and with which
  * object.
  */
-#ifndef GS_COMMON_ERR_H
-#define GS_COMMON_ERR_H
+#pragma once
 
 struct gs_err {
     int code;       /* 0, or a negative errno */
@@ -29,6 +28,4 @@ int gs_err_errno(struct gs_err *err, int code, const char *format, ...)
 struct gs_err *gs_err_at(struct gs_err *err, const char *file, int line);
 #define gs_err_set(err, ...)   gs_err_set(gs_err_at(err, __FILE__, __LINE__), __VA_ARGS__)
 #define gs_err_errno(err, ...) gs_err_errno(gs_err_at(err, __FILE__, __LINE__), __VA_ARGS__)
-#endif
-
 #endif

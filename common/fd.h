@@ -3,8 +3,7 @@
  * fd.h: cleanup attributes for what is opened and freed in one function; the standard
  * descriptors.
  */
-#ifndef GS_COMMON_FD_H
-#define GS_COMMON_FD_H
+#pragma once
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -27,5 +26,3 @@ static inline void gs_freep(void *pointer)
  * gets such a number and is printed to. flags: O_RDWR, or O_RDONLY, with which printing fails as
  * it should. 0 or -errno. */
 int gs_fd_open_standard(int flags);
-
-#endif

@@ -6,8 +6,7 @@
  * root: a folder that stands for / (tests have their own /proc and /sys there); "" is the real
  * root. Any thread. UINT64_MAX as a result: not known, or not limited.
  */
-#ifndef GS_COMMON_MEMORY_LEFT_H
-#define GS_COMMON_MEMORY_LEFT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ uint64_t gs_memory_group_left(const struct gs_memory_group *group, const char *r
  * process's group and those above it on the device with that PCI address, such as
  * "0000:c1:00.0". */
 uint64_t gs_memory_device_max(const char *root, const char *pci);
-
-#endif

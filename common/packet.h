@@ -3,8 +3,7 @@
  * packet.h: packets of a SOCK_SEQPACKET socket, with the descriptors that travel with them
  * (SCM_RIGHTS, unix(7)). Any thread.
  */
-#ifndef GS_COMMON_PACKET_H
-#define GS_COMMON_PACKET_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -31,5 +30,3 @@ ssize_t gs_packet_receive(int socket, void *message, size_t size, unsigned most,
 
 /* Closes them all; count is 0 then. */
 void gs_descriptors_close(struct gs_descriptors *descriptors);
-
-#endif

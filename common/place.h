@@ -3,8 +3,7 @@
  * place.h: where the daemon's sockets are, and a connection to the daemon there whose identity is
  * known. Used by the daemon, gpusharectl and the runtime library alike.
  */
-#ifndef GS_COMMON_PLACE_H
-#define GS_COMMON_PLACE_H
+#pragma once
 
 #include "common/err.h"
 
@@ -69,5 +68,3 @@ int gs_places_try(const struct gs_places *places, gs_place_caller *call, void *c
                   unsigned *which, struct gs_err *err);
 
 bool gs_place_is_empty(int code); /* nobody serves there: -ENOENT, -ECONNREFUSED */
-
-#endif

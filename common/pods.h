@@ -3,8 +3,7 @@
  * pods.h: the names of a Kubernetes pod and of its containers on this machine, from the numbers
  * in a control group.
  */
-#ifndef GS_COMMON_PODS_H
-#define GS_COMMON_PODS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ bool pods_find(const char *folder, const char *uid, struct pods_name *name);
  * a link POD_NAMESPACE_CONTAINER-ID.log for each container. name: size bytes, PODS_NAME_SIZE
  * are enough. False as above, and then name is "". Any thread. */
 bool pods_container_find(const char *folder, const char *id, char *name, size_t size);
-
-#endif

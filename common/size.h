@@ -2,8 +2,7 @@
  *
  * size.h: byte counts as people write and read them.
  */
-#ifndef GS_COMMON_SIZE_H
-#define GS_COMMON_SIZE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@ int gs_size_parse(const char *text, uint64_t *bytes);
 
 /* Writes bytes as "98.0 GiB" and returns buffer. */
 char *gs_size_format(uint64_t bytes, char *buffer, size_t size);
-
-#endif

@@ -3,8 +3,7 @@
  * undo.h: --list, --restore-all and --repatch: the work on the list of patched files
  * (output/registry.h).
  */
-#ifndef REWRITER_UNDO_H
-#define REWRITER_UNDO_H
+#pragma once
 
 #include "rewriter/job/act.h"
 #include "rewriter/output/registry.h"
@@ -22,5 +21,3 @@ void elf_undo_drop_stub(void);
  * to stdout and stderr. ELF_EXIT_NOTHING if nothing is listed, ELF_EXIT_FAILED if something
  * could not be restored. */
 enum elf_exit elf_undo(const struct elf_options *options);
-
-#endif

@@ -4,8 +4,7 @@
  * dlopen_driver.c (asks dlsym for them). The includer defines CU(name), which gives the
  * function.
  */
-#ifndef DRIVER_WORK_H
-#define DRIVER_WORK_H
+#pragma once
 
 #include "sample.h"
 
@@ -133,5 +132,3 @@ static int work_main(int argc, char **argv)
            sample_now() - start);
     return 0;
 }
-
-#endif

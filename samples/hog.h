@@ -6,8 +6,7 @@
  * Word w of page p after step s is base(seed, p, s) + w * HOG_STRIDE (mod 2^64): cheap to make,
  * different for every page and step, and the sum over a page is known without making it.
  */
-#ifndef HOG_H
-#define HOG_H
+#pragma once
 
 #include "sample.h"
 
@@ -32,5 +31,3 @@ HOG_BOTH static inline uint64_t hog_sum(uint64_t seed, uint64_t page, uint64_t s
     return hog_base(seed, page, step) * HOG_WORDS +
            HOG_STRIDE * (uint64_t)(HOG_WORDS * (HOG_WORDS - 1) / 2);
 }
-
-#endif

@@ -5,8 +5,7 @@
  *
  * The samples are ordinary CUDA programs: they know nothing of gpushare.
  */
-#ifndef SAMPLE_H
-#define SAMPLE_H
+#pragma once
 
 #include <math.h>
 #include <stdarg.h>
@@ -113,5 +112,3 @@ __host__ __device__
     x *= UINT64_C(0x94d049bb133111eb);
     return x ^ (x >> 31);
 }
-
-#endif

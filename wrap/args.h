@@ -2,8 +2,7 @@
  *
  * args.h: a growing list of command line words, as gpushare-cc reads, builds and prints them.
  */
-#ifndef GS_WRAP_ARGS_H
-#define GS_WRAP_ARGS_H
+#pragma once
 
 #include "common/err.h"
 
@@ -33,5 +32,3 @@ int gs_args_read(struct gs_args *args, const char *path, struct gs_err *err);
 /* Prints the words with a blank between them, quoted so that a shell reads back the same words.
  */
 void gs_args_print(const struct gs_args *args, FILE *out);
-
-#endif

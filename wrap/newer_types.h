@@ -6,8 +6,7 @@
  * cudaTypedefs.h of CUDA 13.5; structures that no wrapper looks into have no members here.
  * scripts/check_table.py compares the types with newer headers.
  */
-#ifndef GS_WRAP_NEWER_TYPES_H
-#define GS_WRAP_NEWER_TYPES_H
+#pragma once
 
 #include <cudaTypedefs.h>
 #include <cudaProfilerTypedefs.h>
@@ -154,5 +153,3 @@ GS_NEWER(cuTensorMapSetAllocationClass, 13050, , CUtensorMap *, CUtensorMapAlloc
 
 #undef GS_NEWER
 #undef GS_NEWER_BOTH
-
-#endif

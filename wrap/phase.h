@@ -2,8 +2,7 @@
  *
  * phase.h: tells whether a compiler command line links, or stops before that.
  */
-#ifndef GS_WRAP_PHASE_H
-#define GS_WRAP_PHASE_H
+#pragma once
 
 #include "wrap/args.h"
 
@@ -27,5 +26,3 @@ struct gs_phase {
  * 0; or a negative errno with err filled. Changes nothing. */
 int gs_phase_read(enum gs_compiler compiler, const struct gs_args *args, struct gs_phase *phase,
                   struct gs_err *err);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * stage.h: a folder with the door and the driver's library behind it.
  */
-#ifndef GS_WRAP_STAGE_H
-#define GS_WRAP_STAGE_H
+#pragma once
 
 #include <limits.h>
 
@@ -25,5 +24,3 @@ int gs_stage_make(struct gs_stage *stage, const char *folder, const char *door,
 /* Makes a folder for this user's stage: below /run for root, below the user's run-time folder or
  * /tmp for others. It must belong to this user alone. folder has PATH_MAX bytes. */
 int gs_stage_place(char *folder, struct gs_err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * clock.h: the simulator's virtual clock: timers that fire in order, and the heap under them.
  * Times are nanoseconds since the simulation began. One thread.
  */
-#ifndef GS_BENCH_SIM_CLOCK_H
-#define GS_BENCH_SIM_CLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ bool sim_clock_next(struct sim_clock *clock, uint64_t until_ns);
 /* calloc() and realloc() that end the program without memory: it holds nothing to be saved. */
 void *sim_new(size_t count, size_t size);
 void *sim_more(void *memory, size_t count, size_t size);
-
-#endif

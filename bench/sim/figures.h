@@ -2,8 +2,7 @@
  *
  * figures.h: what came of a simulation, in figures.
  */
-#ifndef GS_BENCH_SIM_FIGURES_H
-#define GS_BENCH_SIM_FIGURES_H
+#pragma once
 
 #include "bench/sim/sim.h"
 
@@ -44,5 +43,3 @@ void sim_print(FILE *file, struct sim_world *world, const struct sim_totals *tot
                double real_seconds, bool programs);
 /* 0, or -ENOMEM. */
 int sim_print_json(FILE *file, struct sim_world *world, const struct sim_totals *totals);
-
-#endif

@@ -3,8 +3,7 @@
  * scenario.h: what is simulated, as read from a scenario file (README.md beside this file has
  * all keys). Times are nanoseconds, sizes bytes, rates bytes per second.
  */
-#ifndef GS_BENCH_SIM_SCENARIO_H
-#define GS_BENCH_SIM_SCENARIO_H
+#pragma once
 
 #include "common/err.h"
 
@@ -127,5 +126,3 @@ void sim_samples_add(struct sim_samples *samples, double value);
 /* Sorts; 0 when there are none. */
 double sim_samples_quantile(struct sim_samples *samples, double part);
 void sim_samples_deinit(struct sim_samples *samples);
-
-#endif

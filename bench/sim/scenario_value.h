@@ -2,8 +2,7 @@
  *
  * scenario_value.h: how the values of a scenario file are written.
  */
-#ifndef GS_BENCH_SIM_SCENARIO_VALUE_H
-#define GS_BENCH_SIM_SCENARIO_VALUE_H
+#pragma once
 
 #include "bench/sim/scenario.h"
 
@@ -31,5 +30,3 @@ struct sim_key {
 
 /* Reads text into base + key->offset. 0, or -EINVAL with a text that says what is allowed. */
 int sim_value_set(const struct sim_key *key, void *base, const char *text, struct gs_err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * share.h: something that several programs use at the same time, each at the same speed: the
  * computing part of a card, one direction of its bus.
  */
-#ifndef GS_BENCH_SIM_SHARE_H
-#define GS_BENCH_SIM_SHARE_H
+#pragma once
 
 #include "bench/sim/clock.h"
 
@@ -41,5 +40,3 @@ double sim_share_remove(struct sim_share *share, struct sim_job *job);
 double sim_share_left(struct sim_share *share, const struct sim_job *job);
 /* Something else that speed_of() looks at has changed. */
 void sim_share_update(struct sim_share *share);
-
-#endif

@@ -3,8 +3,7 @@
  * sim.h: the simulated world: cards, programs on them, and lockd's scheduler between the two. All
  * times are nanoseconds of the virtual clock, all sizes bytes. One thread.
  */
-#ifndef GS_BENCH_SIM_SIM_H
-#define GS_BENCH_SIM_SIM_H
+#pragma once
 
 #include "bench/sim/clock.h"
 #include "bench/sim/scenario.h"
@@ -224,5 +223,3 @@ double sim_unified_speed(const struct sim_card *card, double speed);
 double sim_random(uint64_t *state); /* 0 <= x < 1 */
 /* number: of the draw, for values that come one after the other */
 uint64_t sim_draw(const struct sim_spread *spread, uint64_t *random, uint64_t number);
-
-#endif

@@ -3,8 +3,7 @@
  * share_option.h: what users and administrators tell the plugin: `--gpushare[=CLASS[:WEIGHT]]`, and the words behind the
  * plugin's name in plugstack.conf. No Slurm in here.
  */
-#ifndef GS_CLUSTER_SLURM_SHARE_OPTION_H
-#define GS_CLUSTER_SLURM_SHARE_OPTION_H
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
@@ -33,5 +32,3 @@ struct gs_share_config {
 /* Without words: the programs that were installed with the plugin, no shards, record. 0; -EINVAL. */
 int gs_share_config_parse(int argc, char **argv, struct gs_share_config *config,
                           struct gs_err *err);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * clock.h: the daemon's clock.
  */
-#ifndef GS_LOCKD_BASE_CLOCK_H
-#define GS_LOCKD_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@
 uint64_t lockd_now(void);
 /* CLOCK_REALTIME, ns since the epoch: to be shown only, since it may be set. */
 uint64_t lockd_now_real(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * halt.h: whether somebody has stopped a process, so that it cannot answer.
  */
-#ifndef GS_LOCKD_BASE_HALT_H
-#define GS_LOCKD_BASE_HALT_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -18,5 +17,3 @@ enum lockd_halt {
 enum lockd_halt lockd_halt_of_process(pid_t pid);
 /* ... and of its control group, of version 1 or 2. */
 enum lockd_halt lockd_halt_of(pid_t pid);
-
-#endif

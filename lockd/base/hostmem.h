@@ -2,8 +2,7 @@
  *
  * hostmem.h: how much host memory the programs can have together.
  */
-#ifndef GS_LOCKD_BASE_HOSTMEM_H
-#define GS_LOCKD_BASE_HOSTMEM_H
+#pragma once
 
 #include "common/memory_left.h"
 
@@ -24,5 +23,3 @@ uint64_t lockd_host_available(const struct lockd_host *host);
 
 /* The same for this process alone. */
 uint64_t lockd_host_own(void);
-
-#endif

@@ -3,8 +3,7 @@
  * list.h: a circular doubly linked list whose links live inside the elements. An element that
  * is on no list points at itself, so that removing it twice is harmless.
  */
-#ifndef GS_LOCKD_BASE_LIST_H
-#define GS_LOCKD_BASE_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ static inline void lockd_list_remove(struct lockd_list *link)
     link->next->prev = link->prev;
     lockd_list_init(link);
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * log.h: the daemon's log: lines on stderr with a priority that journald understands.
  */
-#ifndef GS_LOCKD_BASE_LOG_H
-#define GS_LOCKD_BASE_LOG_H
+#pragma once
 
 enum lockd_log_level {
     LOCKD_LOG_ERROR = 3, /* the numbers are syslog's */
@@ -19,5 +18,3 @@ void lockd_log_open(enum lockd_log_level level);
 void lockd_log_serve(void);
 void lockd_log(enum lockd_log_level level, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-#endif

@@ -3,8 +3,7 @@
  * options.h: a table of command-line options, for the daemon and gpusharectl: parsing, bounds
  * and --help come from it.
  */
-#ifndef GS_LOCKD_BASE_OPTIONS_H
-#define GS_LOCKD_BASE_OPTIONS_H
+#pragma once
 
 #include "common/err.h"
 #include "common/place.h"
@@ -68,5 +67,3 @@ const char *lockd_option_word(enum lockd_option_kind kind, const char *argument)
  * option: NULL without --socket. 0 or -EINVAL. */
 int lockd_socket_places(const char *option, struct gs_places *places, struct gs_err *err);
 void lockd_options_help(const struct lockd_option *table, FILE *file);
-
-#endif

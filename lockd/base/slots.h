@@ -3,8 +3,7 @@
  * slots.h: a table of fixed size to which programs of all users write: chooses the entry that a
  * newcomer replaces.
  */
-#ifndef GS_LOCKD_BASE_SLOTS_H
-#define GS_LOCKD_BASE_SLOTS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ struct lockd_stamp {
  * each. A free slot; else the oldest entry of the owner with the most entries, so that no owner
  * replaces the few entries of others. */
 size_t lockd_slots_choose(const void *slots, size_t count, size_t size, uint32_t owner);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * text.h: makes bytes of unknown origin a text that may be shown: on a terminal, in a log, in JSON.
  */
-#ifndef GS_LOCKD_BASE_TEXT_H
-#define GS_LOCKD_BASE_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ size_t lockd_text_width(const char *text);
 /* Whether a typed word is a single slip away from the name: a letter too many, missing or wrong,
  * or two exchanged. */
 bool lockd_text_is_similar(const char *word, const char *name);
-
-#endif

@@ -3,8 +3,7 @@
  * ask.h: gpusharectl's side of the connection to the daemon, the texts of errors, and the exit
  * codes for them.
  */
-#ifndef GS_LOCKD_CTL_ASK_H
-#define GS_LOCKD_CTL_ASK_H
+#pragma once
 
 #include "lockd/ctl/ctl.h"
 
@@ -56,5 +55,3 @@ unsigned ctl_twin(const struct ctl_answer *answer, size_t index);
  * same id), has no rates yet: all are 0. */
 struct ctl_rate ctl_rate_of(const struct ctl_answer *before, const struct ctl_answer *answer,
                             size_t index, uint64_t elapsed_ns);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * cdi_host.h: a specification made of what this host has.
  */
-#ifndef GS_LOCKD_CTL_CDI_HOST_H
-#define GS_LOCKD_CTL_CDI_HOST_H
+#pragma once
 
 #include "common/err.h"
 
@@ -19,5 +18,3 @@ void cdi_host_name_devices(json_t *spec);
 
 /* A read-only mount of a specification. */
 json_t *cdi_mount_json(const char *host, const char *container);
-
-#endif

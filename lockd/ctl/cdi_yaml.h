@@ -2,8 +2,7 @@
  *
  * cdi_yaml.h: reads a specification that is written in YAML.
  */
-#ifndef GS_LOCKD_CTL_CDI_YAML_H
-#define GS_LOCKD_CTL_CDI_YAML_H
+#pragma once
 
 #include "common/err.h"
 
@@ -13,5 +12,3 @@
  * mappings and sequences, plain and quoted scalars. NULL: the text is not of this form; err
  * names the line. */
 json_t *cdi_yaml_parse(const char *text, struct gs_err *err);
-
-#endif

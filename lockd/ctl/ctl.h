@@ -3,8 +3,7 @@
  * ctl.h: the types that all files of gpusharectl share, and its commands. Each command is one file
  * that exports a struct ctl_command; lockd/gpusharectl.c lists them.
  */
-#ifndef GS_LOCKD_CTL_CTL_H
-#define GS_LOCKD_CTL_CTL_H
+#pragma once
 
 #include "common/pods.h"
 #include "common/err.h"
@@ -77,5 +76,3 @@ struct ctl_answer {
 };
 
 #define CTL_BUSY_UNKNOWN NVML_UNKNOWN
-
-#endif

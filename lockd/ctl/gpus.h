@@ -3,8 +3,7 @@
  * gpus.h: the GPUs of the machine beside the daemon's answer: their numbers and state, and the
  * processes on them that the daemon does not know.
  */
-#ifndef GS_LOCKD_CTL_GPUS_H
-#define GS_LOCKD_CTL_GPUS_H
+#pragma once
 
 #include "lockd/ctl/ctl.h"
 
@@ -61,5 +60,3 @@ uint64_t ctl_client_external(const struct ctl_answer *answer, size_t index);
 /* "41 C, 92 of 400 W": what is known of temperature and power; "": nothing. */
 #define CTL_HEAT_SIZE 64
 const char *ctl_heat_text(const struct nvml_gpu *gpu, char *buffer);
-
-#endif

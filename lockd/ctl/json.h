@@ -2,8 +2,7 @@
  *
  * json.h: the daemon's answer as JSON (docs/protocol.md).
  */
-#ifndef GS_LOCKD_CTL_JSON_H
-#define GS_LOCKD_CTL_JSON_H
+#pragma once
 
 #include "lockd/ctl/ctl.h"
 
@@ -21,5 +20,3 @@ int ctl_json_print(const struct ctl *ctl, const struct ctl_answer *answer);
 /* Prints it on one line, with the rates since `before`. */
 int ctl_json_top(const struct ctl *ctl, const struct ctl_answer *now,
                  const struct ctl_answer *before, uint64_t elapsed_ns);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * metrics.h: the status in Prometheus' text format.
  */
-#ifndef GS_LOCKD_CTL_METRICS_H
-#define GS_LOCKD_CTL_METRICS_H
+#pragma once
 
 #include "lockd/ctl/ctl.h"
 
@@ -14,5 +13,3 @@
 void ctl_metrics_write(FILE *out, const struct ctl_answer *answer);
 /* The name, type and meaning of each family. */
 void ctl_metrics_list(FILE *out);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * program.h: operations on one program or on all.
  */
-#ifndef GS_LOCKD_CTL_PROGRAM_H
-#define GS_LOCKD_CTL_PROGRAM_H
+#pragma once
 
 #include "lockd/ctl/ctl.h"
 
@@ -26,5 +25,3 @@ int ctl_control(struct ctl *ctl, const struct ctl_act *act, struct gs_wire_end *
 enum ctl_exit ctl_outcome(struct ctl *ctl, int code, const struct gs_wire_end *end, bool json);
 /* Reads a process id from the command line. 0 or -EINVAL. */
 int ctl_pid(const char *text, int32_t *pid);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * status_table.h: the table of programs that `gpusharectl status` prints.
  */
-#ifndef GS_LOCKD_CTL_STATUS_TABLE_H
-#define GS_LOCKD_CTL_STATUS_TABLE_H
+#pragma once
 
 #include "lockd/ctl/ctl.h"
 #include "lockd/ctl/table.h"
@@ -41,5 +40,3 @@ void ctl_put_bytes(uint64_t bytes, char *cell);
  * id, user, name and state in every table, and those with the numbers external and busy. */
 void ctl_outsider_fill(const struct ctl_outsider *outsider, struct ctl_row *row,
                        size_t external, size_t busy);
-
-#endif

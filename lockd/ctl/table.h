@@ -3,8 +3,7 @@
  * table.h: a table whose columns fit the terminal: each column is as wide as what it holds, columns
  * with a rank are left out where there is no room, and only then are names cut, with a mark.
  */
-#ifndef GS_LOCKD_CTL_TABLE_H
-#define GS_LOCKD_CTL_TABLE_H
+#pragma once
 
 #include "lockd/protocol/wire.h"
 
@@ -88,5 +87,3 @@ int ctl_table_fit(struct ctl_table *table, int columns, size_t name);
  * which take no columns. Returns buffer. */
 const char *ctl_table_line(const struct ctl_table *table, size_t row, size_t coloured,
                            const char *before, const char *behind, char *buffer, size_t size);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * words.h: the words and numbers of gpusharectl's output.
  */
-#ifndef GS_LOCKD_CTL_WORDS_H
-#define GS_LOCKD_CTL_WORDS_H
+#pragma once
 
 #include "lockd/ctl/ctl.h"
 #include "lockd/protocol/figures.h"
@@ -51,5 +50,3 @@ const struct ctl_pod *ctl_client_pod(const struct ctl_answer *answer, size_t ind
  * of the last minute". "": the program does not wait. */
 const char *ctl_why_text(const struct ctl_answer *answer, const struct gs_wire_client *client,
                          char buffer[CTL_WHY_SIZE]);
-
-#endif

@@ -5,8 +5,7 @@
  * result are moves, one at a time; the caller tells how each of them ended. No I/O, no clock, one
  * thread.
  */
-#ifndef GS_LOCKD_MOVE_BALANCE_H
-#define GS_LOCKD_MOVE_BALANCE_H
+#pragma once
 
 #include "lockd/base/list.h"
 #include "lockd/sched/scheduler.h"
@@ -138,5 +137,3 @@ uint64_t balance_cost(const struct balance *balance, const struct balance_progra
 #define balance_program_of(at) lockd_entry(at, struct balance_program, link)
 #define balance_place_of(at)   lockd_entry(at, struct balance_place, link)
 #define balance_sight_of(at)   lockd_entry(at, struct balance_sight, link)
-
-#endif

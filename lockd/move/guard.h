@@ -4,8 +4,7 @@
  * brings the program back whatever happens to the daemon. A guard serves a program that
  * changes devices (move/move.h).
  */
-#ifndef GS_LOCKD_MOVE_GUARD_H
-#define GS_LOCKD_MOVE_GUARD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -49,5 +48,3 @@ struct lockd_guard_order {
 /* Guards the process. The guard's socket is descriptor 0. pid 0: the first order names the
  * process. Returns an exit code. */
 int lockd_guard(int32_t pid);
-
-#endif

@@ -11,8 +11,7 @@
  * The room knows programs, not connections: for all that needs a connection it uses the functions
  * of struct lockd_move_calls, which the server provides.
  */
-#ifndef GS_LOCKD_MOVE_MOVE_H
-#define GS_LOCKD_MOVE_MOVE_H
+#pragma once
 
 #include "common/err.h"
 #include "common/packet.h"
@@ -114,5 +113,3 @@ uint64_t lockd_move_tend(struct lockd_moves *moves, uint64_t now);
 uint64_t lockd_move_took(const struct lockd_move_program *program, uint64_t now);
 /* The program disconnects. Its guard finishes a move that it has begun. */
 void lockd_move_gone(struct lockd_move_program *program);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * move_guard.h: the messages between daemon and guard about a move. For this room only.
  */
-#ifndef GS_LOCKD_MOVE_MOVE_GUARD_H
-#define GS_LOCKD_MOVE_MOVE_GUARD_H
+#pragma once
 
 #include "lockd/move/move_state.h"
 #include "lockd/move/guard.h"
@@ -46,5 +45,3 @@ void lockd_move_guard_late(struct lockd_move *move);
 bool lockd_move_guard_again(struct lockd_move *move, uint64_t now);
 /* The guard has sent a word, or has ended. */
 void lockd_move_guard_hear(struct lockd_move *move, uint64_t now);
-
-#endif

@@ -3,8 +3,7 @@
  * move_state.h: one move: its state, and its steps from the beginning to the end. For this room
  * only.
  */
-#ifndef GS_LOCKD_MOVE_MOVE_STATE_H
-#define GS_LOCKD_MOVE_MOVE_STATE_H
+#pragma once
 
 #include "lockd/move/guard.h"
 #include "lockd/move/move.h"
@@ -77,5 +76,3 @@ void lockd_move_tell(const struct lockd_move *move, enum gs_move_step step, int 
 /* Answers the connection that asked for the move, once. */
 void lockd_move_answer(struct lockd_move *move, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-
-#endif

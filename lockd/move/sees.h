@@ -2,8 +2,7 @@
  *
  * sees.h: the devices that a program says it sees, whether it uses them or not.
  */
-#ifndef GS_LOCKD_MOVE_SEES_H
-#define GS_LOCKD_MOVE_SEES_H
+#pragma once
 
 #include "lockd/protocol/wire.h"
 
@@ -27,5 +26,3 @@ const struct lockd_seen *lockd_sees_take(struct lockd_sees *sees,
 /* NULL: it does not see that device. */
 const struct lockd_seen *lockd_sees_find(const struct lockd_sees *sees, const uint8_t uuid[16]);
 void lockd_sees_deinit(struct lockd_sees *sees);
-
-#endif

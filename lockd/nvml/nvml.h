@@ -4,8 +4,7 @@
  * (libnvidia-ml.so.1), if that is installed. The library also sees the processes that do not
  * use gpushare, and the GPUs that no program uses.
  */
-#ifndef GS_LOCKD_NVML_NVML_H
-#define GS_LOCKD_NVML_NVML_H
+#pragma once
 
 #include "lockd/nvml/nvml_table.h"
 
@@ -37,5 +36,3 @@ int nvml_descriptor(const struct nvml *nvml);
 /* The first fault of the library, as a sentence without a full stop; returned only once. NULL:
  * there was none, or it was returned before. Valid until the next call. Accepts NULL. */
 const char *nvml_remark(struct nvml *nvml);
-
-#endif

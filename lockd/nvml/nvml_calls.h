@@ -4,8 +4,7 @@
  * (nvml.c): first the child tells whether NVML works (a uint32_t of 1 or 0; after 0 it ends), then
  * each question, of one byte, gets one answer: a struct nvml_answer, the GPUs, the processes.
  */
-#ifndef GS_LOCKD_NVML_NVML_CALLS_H
-#define GS_LOCKD_NVML_NVML_CALLS_H
+#pragma once
 
 #include "lockd/nvml/nvml.h"
 
@@ -18,5 +17,3 @@ struct nvml_answer {
 
 /* Runs in the child: answers questions from fd, a stream socket, until its end. */
 void nvml_child_run(int fd, pid_t starter) __attribute__((noreturn));
-
-#endif

@@ -2,8 +2,7 @@
  *
  * nvml_table.h: the GPUs of the machine and the processes on them, as NVML lists them.
  */
-#ifndef GS_LOCKD_NVML_NVML_TABLE_H
-#define GS_LOCKD_NVML_NVML_TABLE_H
+#pragma once
 
 #include "lockd/protocol/names.h"
 
@@ -57,5 +56,3 @@ const struct nvml_process *nvml_process(const struct nvml_table *table,
 int nvml_table_make(struct nvml_table *table, uint32_t gpus, uint32_t processes);
 int nvml_table_copy(struct nvml_table *to, const struct nvml_table *from);
 void nvml_table_free(struct nvml_table *table);
-
-#endif

@@ -4,8 +4,7 @@
  * and container, as the kernel describes them when the connection is made. Nothing of it is the
  * peer's own claim.
  */
-#ifndef GS_LOCKD_PROGRAMS_IDENTITY_H
-#define GS_LOCKD_PROGRAMS_IDENTITY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -85,5 +84,3 @@ bool lockd_identity_is_of_users(const char *path);
 /* The UID of the Kubernetes pod that such a line names, into uid (LOCKD_POD_SIZE bytes), with
  * '-' between its parts. */
 bool lockd_identity_pod(const char *line, char *uid);
-
-#endif

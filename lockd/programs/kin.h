@@ -5,8 +5,7 @@
  * only once a program makes no progress (trial.h). The scheduler decides what a set means for turns
  * (sched_kin()). No I/O, no clock, one thread.
  */
-#ifndef GS_LOCKD_PROGRAMS_KIN_H
-#define GS_LOCKD_PROGRAMS_KIN_H
+#pragma once
 
 #include "lockd/base/list.h"
 #include "lockd/programs/identity.h"
@@ -98,5 +97,3 @@ void kin_rename_set(struct kin *kin, uint64_t from, uint64_t to, uint64_t now_ns
 void kin_tell(struct kin *kin, struct kin_program *program, uint64_t now_ns);
 
 #define kin_program_of(at) lockd_entry(at, struct kin_program, link)
-
-#endif

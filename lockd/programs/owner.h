@@ -2,8 +2,7 @@
  *
  * owner.h: the users to whom the system has given more uids than their own.
  */
-#ifndef GS_LOCKD_PROGRAMS_OWNER_H
-#define GS_LOCKD_PROGRAMS_OWNER_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -11,5 +10,3 @@
  * has it, or uid itself where none has. An owner that the file `passwd` does not name is
  * represented by the first uid of the range. A file that cannot be read counts as empty. */
 uid_t lockd_owner_of(uid_t uid, const char *subuid, const char *passwd);
-
-#endif

@@ -3,8 +3,7 @@
  * peer.h: the process at the other end of a connection: its identity, and what follows from it for
  * the daemon.
  */
-#ifndef GS_LOCKD_PROGRAMS_PEER_H
-#define GS_LOCKD_PROGRAMS_PEER_H
+#pragma once
 
 #include "lockd/programs/identity.h"
 
@@ -30,5 +29,3 @@ void lockd_peer_init(struct lockd_peer *peer, const struct lockd_identity *ident
 void lockd_peer_name(struct lockd_peer *peer, pid_t said);
 /* Whether it lives in the daemon's own pid namespace and in no container. */
 bool lockd_peer_is_beside(struct lockd_peer *peer);
-
-#endif

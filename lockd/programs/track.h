@@ -3,8 +3,7 @@
  * track.h: the devices of one program, as its last reports and targets describe them;
  * accounts of programs that have ended.
  */
-#ifndef GS_LOCKD_PROGRAMS_TRACK_H
-#define GS_LOCKD_PROGRAMS_TRACK_H
+#pragma once
 
 #include "lockd/base/slots.h"
 #include "lockd/protocol/wire.h"
@@ -69,5 +68,3 @@ const struct lockd_account *lockd_account_find(const struct lockd_accounts *acco
 /* The same, to add a program that ends now. Made if there is none. */
 struct gs_wire_account *lockd_account_open(struct lockd_accounts *accounts, uid_t uid,
                                            const char *group, uint64_t now);
-
-#endif

@@ -4,13 +4,10 @@
  * other devices. The program may wait for their work: combinations of them are tried as one gang,
  * one after the other, each for a limited time. The combination that helps stays a gang.
  */
-#ifndef GS_LOCKD_PROGRAMS_TRIAL_H
-#define GS_LOCKD_PROGRAMS_TRIAL_H
+#pragma once
 
 #include "lockd/programs/kin.h"
 
 /* Looks for hangs, begins and ends trials. Returns when to look again; LOCKD_NEVER: there is
  * nothing to look at. */
 uint64_t kin_tend(struct kin *kin, uint64_t now_ns);
-
-#endif

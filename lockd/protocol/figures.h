@@ -2,8 +2,7 @@
  *
  * figures.h: the table of figures (figures.def) for gpusharectl.
  */
-#ifndef GS_LOCKD_PROTOCOL_FIGURES_H
-#define GS_LOCKD_PROTOCOL_FIGURES_H
+#pragma once
 
 #include "lockd/protocol/wire.h"
 
@@ -34,5 +33,3 @@ extern const char *const lockd_histogram_bounds[GS_HISTOGRAM_BOUNDS];
 uint64_t lockd_figure_value(const struct lockd_figure *figure, const void *message);
 const struct gs_wire_histogram *lockd_figure_histogram(const struct lockd_figure *figure,
                                                        const struct gs_wire_totals *totals);
-
-#endif

@@ -9,8 +9,7 @@
  * The guard holds a lock on the whole file (F_OFD_SETLK) while it works. The program may replace
  * NEW by STAYED if no process holds the lock; then the move does not take place.
  */
-#ifndef GS_LOCKD_PROTOCOL_MOVE_RECORD_H
-#define GS_LOCKD_PROTOCOL_MOVE_RECORD_H
+#pragma once
 
 enum gs_move_record {
     GS_RECORD_NEW = '-',    /* no driver call was made */
@@ -20,5 +19,3 @@ enum gs_move_record {
     GS_RECORD_MOVED = 'M',  /* it runs on the other device */
     GS_RECORD_STAYED = 'S', /* it runs where it was */
 };
-
-#endif

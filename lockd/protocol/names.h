@@ -2,8 +2,7 @@
  *
  * names.h: the names of the protocol's numbers, for people and in files.
  */
-#ifndef GS_LOCKD_PROTOCOL_NAMES_H
-#define GS_LOCKD_PROTOCOL_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ char *lockd_uuid_text(const uint8_t *uuid, char *buffer);
 /* Reads the 16 bytes of such a text, or of one that begins with "MIG-"; in letters of any size,
  * with '-' anywhere between the digits. */
 bool lockd_uuid_read(const char *text, uint8_t *uuid);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * setting_table.h: the table of settings (settings.def) for the daemon, gpusharectl and the generator of pages.
  */
-#ifndef GS_LOCKD_PROTOCOL_SETTING_TABLE_H
-#define GS_LOCKD_PROTOCOL_SETTING_TABLE_H
+#pragma once
 
 #include "lockd/base/options.h"
 #include "lockd/protocol/wire_check.h"
@@ -66,5 +65,3 @@ char *lockd_setting_format(const struct lockd_setting *setting, uint64_t value, 
 const char *lockd_setting_unit(const struct lockd_setting *setting);
 /* The literal words of the argument: "auto", "yes no". */
 char *lockd_setting_words(const struct lockd_setting *setting, char *buffer, size_t size);
-
-#endif

@@ -3,8 +3,7 @@
  * totals.h: sums over all programs of a device since the daemon started, including ended programs:
  * counters that only grow, and histograms of waits and hand-offs.
  */
-#ifndef GS_LOCKD_PROTOCOL_TOTALS_H
-#define GS_LOCKD_PROTOCOL_TOTALS_H
+#pragma once
 
 #include "lockd/base/list.h"
 #include "lockd/protocol/wire.h"
@@ -28,5 +27,3 @@ void lockd_totals_leave(struct lockd_list *all, struct lockd_totals *totals);
 void lockd_totals_free(struct lockd_list *all);
 /* Counts one duration. */
 void lockd_totals_count(struct gs_wire_histogram *histogram, uint64_t ns);
-
-#endif

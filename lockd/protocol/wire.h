@@ -31,8 +31,7 @@
  *     when everything is there.)
  *   - A client that wants to run and whose demand is at most the capacity gets RUN in bounded time.
  */
-#ifndef GS_LOCKD_PROTOCOL_WIRE_H
-#define GS_LOCKD_PROTOCOL_WIRE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -618,5 +617,3 @@ _Static_assert(sizeof(struct gs_wire_get) == 24, "wire");
 _Static_assert(sizeof(struct gs_wire_account) == 96, "wire");
 _Static_assert(sizeof(struct gs_wire_setting) == 168, "wire");
 _Static_assert(sizeof(struct gs_wire_end) == 216, "wire");
-
-#endif

@@ -2,8 +2,7 @@
  *
  * wire_check.h: checks bytes from a socket before they are used.
  */
-#ifndef GS_LOCKD_PROTOCOL_WIRE_CHECK_H
-#define GS_LOCKD_PROTOCOL_WIRE_CHECK_H
+#pragma once
 
 #include "common/err.h"
 #include "lockd/protocol/wire.h"
@@ -55,5 +54,3 @@ struct gs_wire_end lockd_wire_end(int code, uint32_t count, const char *format, 
  * its texts (text.h). 0, or -EBADMSG / -EPROTONOSUPPORT with
  * what is wrong in err. */
 int lockd_wire_check(union lockd_message *message, size_t size, struct gs_err *err);
-
-#endif

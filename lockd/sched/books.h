@@ -2,8 +2,7 @@
  *
  * books.h: sums and sets over members and parties, kept up to date with every change.
  */
-#ifndef GS_LOCKD_SCHED_BOOKS_H
-#define GS_LOCKD_SCHED_BOOKS_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -37,5 +36,3 @@ void sched_books_ran(struct sched_party *party, uint64_t now);
 void sched_books_device_ran(struct sched_device *device, uint64_t now); /* all its holders */
 /* Its turn got ahead: memory came, or room for it. */
 void sched_books_ahead(struct sched_member *member, uint64_t now);
-
-#endif

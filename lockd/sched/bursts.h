@@ -3,8 +3,7 @@
  * bursts.h: for how long a party has run since it last rested, and for how long it may idle. All
  * times are in ns.
  */
-#ifndef GS_LOCKD_SCHED_BURSTS_H
-#define GS_LOCKD_SCHED_BURSTS_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -31,5 +30,3 @@ enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t n
 /* Until then a party whose turn was cut may come back for its place, which nobody gets meanwhile;
  * LOCKD_NEVER: there is none. */
 uint64_t sched_device_back_at(const struct sched_device *device);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * capacity.h: what is left of a device for programs.
  */
-#ifndef GS_LOCKD_SCHED_CAPACITY_H
-#define GS_LOCKD_SCHED_CAPACITY_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -19,5 +18,3 @@ void sched_device_refresh(struct sched_device *device, uint64_t now);
 void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t now);
 /* The member may have more than it had before in this turn. */
 void sched_short_used(struct sched_member *member);
-
-#endif

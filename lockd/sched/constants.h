@@ -3,8 +3,7 @@
  * constants.h: the times, sizes and shares that the scheduler decides by, and arithmetic that
  * does not wrap.
  */
-#ifndef GS_LOCKD_SCHED_CONSTANTS_H
-#define GS_LOCKD_SCHED_CONSTANTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -67,5 +66,3 @@ static inline uint64_t sched_less(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * device.h: devices come and go, are found by their UUIDs, and have an agenda: lists that plan.c works
  * off before the event ends.
  */
-#ifndef GS_LOCKD_SCHED_DEVICE_H
-#define GS_LOCKD_SCHED_DEVICE_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -42,5 +41,3 @@ static inline double sched_user_share(const struct sched_device *device,
 
     return own >= all ? 1 : own / all;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * gang.h: membership of gangs.
  */
-#ifndef GS_LOCKD_SCHED_GANG_H
-#define GS_LOCKD_SCHED_GANG_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -17,5 +16,3 @@ void sched_gang_reweigh(struct sched_gang *gang);
 /* The client leaves its gang for that one (NULL: one of its own), with its members. Neither
  * gang may have a place or wait for a place. Without memory nothing happens. */
 void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_t now);
-
-#endif

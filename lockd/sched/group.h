@@ -2,8 +2,7 @@
  *
  * group.h: programs of one user that name the same group.
  */
-#ifndef GS_LOCKD_SCHED_GROUP_H
-#define GS_LOCKD_SCHED_GROUP_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -17,5 +16,3 @@ void sched_group_kin(struct sched_client *client, uint64_t kin, uint64_t now);
 void sched_group_client_gone(struct sched_client *client);
 /* Parts those that are too large, and brings together those that are not any more. */
 void sched_group_plan(struct sched *sched, uint64_t now);
-
-#endif

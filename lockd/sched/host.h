@@ -2,8 +2,7 @@
  *
  * host.h: how much host memory each client may have.
  */
-#ifndef GS_LOCKD_SCHED_HOST_H
-#define GS_LOCKD_SCHED_HOST_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -11,5 +10,3 @@ void sched_host_report(struct sched_member *member, const struct gs_wire_state *
                        uint64_t now);
 void sched_host_forget(struct sched_client *client);
 void sched_host_plan(struct sched *sched, uint64_t now);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * lease.h: the turn of a gang begins and ends.
  */
-#ifndef GS_LOCKD_SCHED_LEASE_H
-#define GS_LOCKD_SCHED_LEASE_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -27,5 +26,3 @@ void sched_lease_requeue_gang(struct sched_gang *gang, uint64_t now);
 void sched_lease_retry(struct sched_device *device, uint64_t now);
 /* The party that is to get its place next; NULL: all have. */
 struct sched_party *sched_lease_next(const struct sched_gang *gang);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * measure.h: how large a device is, and what on it is nobody's movable memory.
  */
-#ifndef GS_LOCKD_SCHED_MEASURE_H
-#define GS_LOCKD_SCHED_MEASURE_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -29,5 +28,3 @@ uint64_t sched_measure_deadline(const struct sched_device *device);
 /* The member came with memory, which may have been measured before it said so. back: from an
  * earlier daemon, so that more of them may follow. */
 void sched_measure_came(struct sched_member *member, bool back, uint64_t now);
-
-#endif

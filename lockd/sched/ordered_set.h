@@ -6,8 +6,7 @@
  *
  * Insertion, removal, a change of value and find: O(log n) expected. For one thread.
  */
-#ifndef GS_LOCKD_SCHED_ORDERED_SET_H
-#define GS_LOCKD_SCHED_ORDERED_SET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ struct sched_node *sched_order_last(const struct sched_order *order);
 struct sched_node *sched_order_next(const struct sched_node *node);
 /* The first in order whose value is at most that, or NULL. */
 struct sched_node *sched_order_find(const struct sched_order *order, uint64_t most);
-
-#endif

@@ -5,8 +5,7 @@
  * file writes a field of it, the field says so or is one of an event: turns that begin and end,
  * a report that arrives.
  */
-#ifndef GS_LOCKD_SCHED_PARTS_H
-#define GS_LOCKD_SCHED_PARTS_H
+#pragma once
 
 #include "lockd/base/list.h"
 #include "lockd/protocol/wire.h"
@@ -490,5 +489,3 @@ struct sched_host {
     uint64_t at, deadline;
     bool changed;
 };
-
-#endif

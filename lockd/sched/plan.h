@@ -2,8 +2,7 @@
  *
  * plan.h: decides anew after an event.
  */
-#ifndef GS_LOCKD_SCHED_PLAN_H
-#define GS_LOCKD_SCHED_PLAN_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -14,5 +13,3 @@ void sched_plan_all(struct sched *sched, uint64_t now);
 void sched_plan_pending(struct sched *sched, uint64_t now);
 /* Drops the budgets that the client has left behind with what it echoed. */
 void sched_send_echo(struct sched_member *member, uint64_t now);
-
-#endif

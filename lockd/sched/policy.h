@@ -5,8 +5,7 @@
  * the policy's. turns.c does the rest: what fits together, which party must stop for which,
  * and which may run meanwhile.
  */
-#ifndef GS_LOCKD_SCHED_POLICY_H
-#define GS_LOCKD_SCHED_POLICY_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -86,5 +85,3 @@ extern const struct sched_policy sched_policy_fair; /* policy_fair.c */
 const struct sched_policy *sched_policy_of(const struct sched_device *device);
 /* The highest of its members'. */
 int32_t sched_gang_priority(const struct sched_gang *gang);
-
-#endif

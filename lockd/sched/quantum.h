@@ -3,8 +3,7 @@
  * quantum.h: the cost of a switch on a device, the length of a turn, and the time that a program may
  * idle.
  */
-#ifndef GS_LOCKD_SCHED_QUANTUM_H
-#define GS_LOCKD_SCHED_QUANTUM_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -16,5 +15,3 @@ uint64_t sched_device_quantum(const struct sched_device *device);
 uint64_t sched_device_quantum_by(const struct sched_device *device,
                                  const struct sched_settings *settings);
 uint64_t sched_device_idle(const struct sched_device *device);
-
-#endif

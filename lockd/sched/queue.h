@@ -2,8 +2,7 @@
  *
  * queue.h: the parties that wait for a device, and the next of them.
  */
-#ifndef GS_LOCKD_SCHED_QUEUE_H
-#define GS_LOCKD_SCHED_QUEUE_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -28,5 +27,3 @@ uint64_t sched_queue_lost(const struct sched_party *party);
 uint64_t sched_queue_takes(const struct sched_party *party);
 /* The party to be served next, or NULL. */
 struct sched_party *sched_queue_head(const struct sched_device *device);
-
-#endif

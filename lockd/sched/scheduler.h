@@ -8,8 +8,7 @@
  * sched_deadline() for the time at which it must call sched_tick() at the latest. Times are
  * nanoseconds of any clock that never goes back.
  */
-#ifndef GS_LOCKD_SCHED_SCHEDULER_H
-#define GS_LOCKD_SCHED_SCHEDULER_H
+#pragma once
 
 #include "lockd/protocol/wire.h"
 
@@ -237,5 +236,3 @@ void sched_visit_totals(const struct sched *sched, sched_visit_total *visit, voi
 /* ... for one program, on each of its devices; without the device. */
 void sched_visit_client(const struct sched_client *client, sched_visit_member *visit,
                         void *context, uint64_t now_ns);
-
-#endif

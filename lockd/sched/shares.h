@@ -2,8 +2,7 @@
  *
  * shares.h: which party goes first, and for how long the others let it.
  */
-#ifndef GS_LOCKD_SCHED_SHARES_H
-#define GS_LOCKD_SCHED_SHARES_H
+#pragma once
 
 #include "lockd/sched/bursts.h"
 #include "lockd/sched/policy.h"
@@ -50,5 +49,3 @@ enum sched_turn_now sched_share_now(const struct sched_party *party);
 /* The part of about the last minute for which it ran while others waited. */
 double sched_share_used(const struct sched_party *party, uint64_t now);
 bool sched_share_is_first(const struct sched_party *party);
-
-#endif

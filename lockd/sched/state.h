@@ -35,8 +35,7 @@
  * its sums and ordered sets. Nothing here looks at all members but a change of a device's mode
  * or capacity.
  */
-#ifndef GS_LOCKD_SCHED_STATE_H
-#define GS_LOCKD_SCHED_STATE_H
+#pragma once
 
 #include "lockd/sched/parts.h"
 #include "lockd/sched/scheduler.h"
@@ -377,5 +376,3 @@ static inline uint64_t sched_member_limit(const struct sched_member *member)
 {
     return sched_min(sched_min(member->client->limit, member->quota), member->report.total);
 }
-
-#endif

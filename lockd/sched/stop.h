@@ -2,8 +2,7 @@
  *
  * stop.h: holders that stop for reasons of their own, programs that were asked to stop, evictions.
  */
-#ifndef GS_LOCKD_SCHED_STOP_H
-#define GS_LOCKD_SCHED_STOP_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -24,5 +23,3 @@ void sched_evict_cancel(struct sched_client *client);
 void sched_evict_check(struct sched_member *member, uint64_t now);
 /* ... of those whose time has come. */
 void sched_evict_watch(struct sched_device *device, uint64_t now);
-
-#endif

@@ -3,8 +3,7 @@
  * together.h: the programs of a gang stop together or not at all; gangs that are forming run one at
  * a time.
  */
-#ifndef GS_LOCKD_SCHED_TOGETHER_H
-#define GS_LOCKD_SCHED_TOGETHER_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -35,5 +34,3 @@ void sched_together_let_next(struct sched *sched, uint64_t now);
 bool sched_together_is_patient(const struct sched_gang *gang, uint64_t now);
 /* Is there a gang on the device whose forming turn others wait for? waits: or that waits itself. */
 bool sched_together_is_awaited(const struct sched_device *device, bool waits);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * turns.h: the turns on a device.
  */
-#ifndef GS_LOCKD_SCHED_TURNS_H
-#define GS_LOCKD_SCHED_TURNS_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
@@ -13,5 +12,3 @@ void sched_turns_plan(struct sched_device *device, uint64_t now);
  * LOCKD_NEVER: not yet known, or the policy lets it go on. Other events may end it earlier. */
 uint64_t sched_turn_ends_at(const struct sched_party *holder, const struct sched_party *head,
                             uint64_t now);
-
-#endif

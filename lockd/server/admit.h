@@ -2,8 +2,7 @@
  *
  * admit.h: accepts connections, or refuses them with the reason.
  */
-#ifndef GS_LOCKD_SERVER_ADMIT_H
-#define GS_LOCKD_SERVER_ADMIT_H
+#pragma once
 
 #include "common/err.h"
 #include "common/place.h"
@@ -53,5 +52,3 @@ void lockd_admit_again(struct lockd_server *server);
 uint64_t lockd_admit_resume(struct lockd_server *server, uint64_t now);
 /* Ends connections that have sent nothing for too long. Returns when to look again. */
 uint64_t lockd_admit_silent(struct lockd_server *server, uint64_t now);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * card.h: what the driver itself says of the devices' memory (lockd/nvml), for the scheduler.
  */
-#ifndef GS_LOCKD_SERVER_CARD_H
-#define GS_LOCKD_SERVER_CARD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ struct lockd_cards {
 /* Asks when it is time to, and tells the scheduler the newest answer. Returns when to ask again. */
 uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now);
 void lockd_card_deinit(struct lockd_cards *cards);
-
-#endif

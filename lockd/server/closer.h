@@ -5,8 +5,7 @@
  * long as the sender of the descriptor likes. A connection with unread packets holds the
  * descriptors that came with them.
  */
-#ifndef GS_LOCKD_SERVER_CLOSER_H
-#define GS_LOCKD_SERVER_CLOSER_H
+#pragma once
 
 #include "common/packet.h"
 #include "lockd/base/list.h"
@@ -59,5 +58,3 @@ bool lockd_closer_is_full(const struct lockd_server *server, const struct lockd_
 uint64_t lockd_closer_tend(struct lockd_server *server, uint64_t now);
 /* Waits a moment for the closers. Those that are left end with the process. */
 void lockd_closer_deinit(struct lockd_server *server);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * connection.h: one connection: its peer, and the messages that come from there.
  */
-#ifndef GS_LOCKD_SERVER_CONNECTION_H
-#define GS_LOCKD_SERVER_CONNECTION_H
+#pragma once
 
 #include "common/packet.h"
 #include "lockd/base/list.h"
@@ -87,5 +86,3 @@ void lockd_connection_take(struct lockd_connection *connection, union lockd_mess
                            size_t size, struct gs_descriptors *with);
 /* Reads throttled connections again when their time has come. Returns when to look again. */
 uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * control.h: changes that gpusharectl requests.
  */
-#ifndef GS_LOCKD_SERVER_CONTROL_H
-#define GS_LOCKD_SERVER_CONTROL_H
+#pragma once
 
 #include "common/err.h"
 
@@ -39,5 +38,3 @@ struct lockd_reloading {
 
 /* Reads the configuration again and applies it. 0, or -errno and nothing has changed. */
 int lockd_reload_config(struct lockd_server *server, struct gs_err *err);
-
-#endif

@@ -14,8 +14,7 @@
  * daemon's pid namespace, which can read each other's memory unless something else forbids it
  * (ptrace(2)).
  */
-#ifndef GS_LOCKD_SERVER_HANDOVER_H
-#define GS_LOCKD_SERVER_HANDOVER_H
+#pragma once
 
 #include "common/packet.h"
 #include "lockd/protocol/wire.h"
@@ -68,5 +67,3 @@ void lockd_handover_changed(struct lockd_server *server, bool before);
 /* Sends all targets that the scheduler has issued. To be called after each event that was passed
  * to the scheduler (lockd/sched/scheduler.h). */
 void lockd_targets_send(struct lockd_server *server);
-
-#endif

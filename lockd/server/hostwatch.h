@@ -2,8 +2,7 @@
  *
  * hostwatch.h: tells the scheduler how much host memory is available.
  */
-#ifndef GS_LOCKD_SERVER_HOSTWATCH_H
-#define GS_LOCKD_SERVER_HOSTWATCH_H
+#pragma once
 
 #include "lockd/base/hostmem.h"
 
@@ -25,5 +24,3 @@ void lockd_hostwatch_came(struct lockd_server *server,
                           const struct lockd_connection *connection);
 /* Tells the scheduler when it is time. Returns when to look again. */
 uint64_t lockd_hostwatch_tend(struct lockd_server *server, uint64_t now);
-
-#endif

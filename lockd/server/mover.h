@@ -2,8 +2,7 @@
  *
  * mover.h: connects lockd/move (programs that change devices) with connections.
  */
-#ifndef GS_LOCKD_SERVER_MOVER_H
-#define GS_LOCKD_SERVER_MOVER_H
+#pragma once
 
 #include "common/packet.h"
 #include "lockd/protocol/wire.h"
@@ -24,5 +23,3 @@ void lockd_mover_ask(struct lockd_connection *connection,
 void lockd_mover_sees(struct lockd_connection *connection, const struct gs_wire_sees *sees);
 void lockd_mover_take(struct lockd_connection *connection, const struct gs_wire_move *message,
                       struct gs_descriptors *with);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * outbox.h: messages to a connection, and its end.
  */
-#ifndef GS_LOCKD_SERVER_OUTBOX_H
-#define GS_LOCKD_SERVER_OUTBOX_H
+#pragma once
 
 #include "common/packet.h"
 
@@ -40,5 +39,3 @@ void lockd_outbox_deinit(struct lockd_connection *connection);
  * for the log; NULL: an ordinary end. */
 void lockd_connection_kill(struct lockd_connection *connection, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-
-#endif

@@ -3,8 +3,7 @@
  * pause.h: programs that are held back by gpusharectl, a quota, their own wish or a move; wishes
  * for a class, or to be suspended (gpushare.h).
  */
-#ifndef GS_LOCKD_SERVER_PAUSE_H
-#define GS_LOCKD_SERVER_PAUSE_H
+#pragma once
 
 #include "lockd/protocol/wire.h"
 #include "lockd/start/lines.h"
@@ -52,5 +51,3 @@ void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_w
 /* A STATE was taken that tells of more memory than the STATE before: if the program has
  * suspended itself, that memory leaves, too. */
 void lockd_wish_grown(struct lockd_connection *connection);
-
-#endif

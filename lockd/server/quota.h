@@ -3,8 +3,7 @@
  * quota.h: the setting max-memory: the bytes that the programs of one user may have on one device
  * together.
  */
-#ifndef GS_LOCKD_SERVER_QUOTA_H
-#define GS_LOCKD_SERVER_QUOTA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ void lockd_quota_changed(struct lockd_server *server);
 /* Tells programs how much is left for them after others have come, gone, or changed their
  * demand. Returns when to look again. */
 uint64_t lockd_quota_tend(struct lockd_server *server, uint64_t now);
-
-#endif

@@ -3,8 +3,7 @@
  * relations.h: connects kin.c (finds programs that are one job) and balance.c (finds
  * programs to move to another device) with connections.
  */
-#ifndef GS_LOCKD_SERVER_RELATIONS_H
-#define GS_LOCKD_SERVER_RELATIONS_H
+#pragma once
 
 #include "lockd/move/balance.h"
 #include "lockd/programs/kin.h"
@@ -50,5 +49,3 @@ uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now);
 /* Adds the program's figures for the status. */
 void lockd_relations_describe(const struct lockd_connection *connection,
                               struct gs_wire_client *client);
-
-#endif

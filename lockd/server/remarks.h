@@ -2,8 +2,7 @@
  *
  * remarks.h: the last remarks of programs, for `gpusharectl status`.
  */
-#ifndef GS_LOCKD_SERVER_REMARKS_H
-#define GS_LOCKD_SERVER_REMARKS_H
+#pragma once
 
 #include "lockd/base/slots.h"
 
@@ -36,5 +35,3 @@ void lockd_remarks_say(const struct lockd_connection *about, const char *text);
 void lockd_remarks_programs(struct lockd_server *server);
 /* Adds a remark for each group that has become too large to take its turns together. */
 void lockd_remarks_apart(struct lockd_server *server);
-
-#endif

@@ -4,8 +4,7 @@
  * this room, and the loop that runs them. Each part is described in the header of the file that
  * owns it. One thread, apart from those of closer.c.
  */
-#ifndef GS_LOCKD_SERVER_SERVER_H
-#define GS_LOCKD_SERVER_SERVER_H
+#pragma once
 
 #include "common/err.h"
 #include "lockd/programs/track.h"
@@ -93,5 +92,3 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err);
 void lockd_server_deinit(struct lockd_server *server);
 /* Does everything that is due by now. Returns when something will be due again. */
 uint64_t lockd_server_tend(struct lockd_server *server);
-
-#endif

@@ -8,8 +8,7 @@
  * Both must have one identity: the same user in the same user namespace, pid namespace and
  * container. The program's own claims serve only to find the exporter.
  */
-#ifndef GS_LOCKD_SERVER_SHARE_H
-#define GS_LOCKD_SERVER_SHARE_H
+#pragma once
 
 #include "common/packet.h"
 #include "lockd/protocol/wire.h"
@@ -53,5 +52,3 @@ void lockd_share_answer(struct lockd_connection *connection, const struct gs_wir
 
 /* Ends opens that have waited for too long. Returns when to look again. */
 uint64_t lockd_share_tend(struct lockd_server *server, uint64_t now);
-
-#endif

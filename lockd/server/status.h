@@ -2,8 +2,7 @@
  *
  * status.h: the answers to `gpusharectl status` and `get`.
  */
-#ifndef GS_LOCKD_SERVER_STATUS_H
-#define GS_LOCKD_SERVER_STATUS_H
+#pragma once
 
 struct gs_wire_account;
 struct gs_wire_get;
@@ -21,5 +20,3 @@ void lockd_status_gone(const struct lockd_connection *connection,
 /* Answers GS_WIRE_ACCOUNT, for a group of the caller's user. */
 void lockd_status_account(struct lockd_connection *connection,
                           const struct gs_wire_account *asked);
-
-#endif

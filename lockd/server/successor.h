@@ -12,8 +12,7 @@
  * This is only for daemons in the background, and only by programs of the daemon's own user: the
  * administrator sets the limit of a service.
  */
-#ifndef GS_LOCKD_SERVER_SUCCESSOR_H
-#define GS_LOCKD_SERVER_SUCCESSOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ void lockd_successor_came(struct lockd_server *server, struct lockd_connection *
 /* Ends the daemon when its successor serves, or takes the place again when it is time. Returns
  * when to look again. */
 uint64_t lockd_successor_tend(struct lockd_server *server, uint64_t now);
-
-#endif

@@ -3,8 +3,7 @@
  * trace.h: records when programs computed, moved memory and waited, from their reports: a ring of
  * the last events, and the connections that listen to it (gpusharectl trace).
  */
-#ifndef GS_LOCKD_SERVER_TRACE_H
-#define GS_LOCKD_SERVER_TRACE_H
+#pragma once
 
 #include "lockd/base/list.h"
 #include "lockd/protocol/wire.h"
@@ -49,5 +48,3 @@ void lockd_trace_unlisten(struct lockd_connection *connection);
  * when it must be called again at the latest. */
 uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now);
 void lockd_trace_deinit(struct lockd_trace *trace);
-
-#endif

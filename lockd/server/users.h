@@ -3,8 +3,7 @@
  * users.h: the account of each user or container (lockd_identity_account()): connections,
  * programs, and the rate at which messages are read.
  */
-#ifndef GS_LOCKD_SERVER_USERS_H
-#define GS_LOCKD_SERVER_USERS_H
+#pragma once
 
 #include "lockd/base/list.h"
 #include "lockd/base/log.h"
@@ -52,5 +51,3 @@ bool lockd_bucket_over(uint64_t bucket, uint64_t now);
 void lockd_bucket_take(uint64_t *bucket, uint64_t rate, uint32_t count, uint64_t now);
 /* The time from which the bucket is no longer over. */
 uint64_t lockd_bucket_ready(uint64_t bucket);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * config.h: all settings of the daemon, from its files and its command line.
  */
-#ifndef GS_LOCKD_START_CONFIG_H
-#define GS_LOCKD_START_CONFIG_H
+#pragma once
 
 #include "common/err.h"
 #include "lockd/base/log.h"
@@ -55,5 +54,3 @@ int lockd_config_text(struct lockd_config *config, const char *path, const char 
  * no error unless must_exist. 0 or -errno. */
 int lockd_config_files(struct lockd_config *config, const char *path, bool must_exist,
                        struct gs_err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * inherited.h: resets the attributes that a daemon inherits from the program that started it. It
  * must not keep them, since it serves other programs as well.
  */
-#ifndef GS_LOCKD_START_INHERITED_H
-#define GS_LOCKD_START_INHERITED_H
+#pragma once
 
 #include "common/err.h"
 #include "lockd/start/sockets.h"
@@ -36,5 +35,3 @@ int lockd_detach(const struct lockd_sockets *sockets, struct gs_err *err);
 
 /* Sends one datagram to NOTIFY_SOCKET, if that is set: sd_notify(3). */
 void lockd_notify(const char *state);
-
-#endif

@@ -3,8 +3,7 @@
  * lines.h: sections of the configuration whose lines set a value for the programs of users and
  * systemd units: [classes], [overcommit].
  */
-#ifndef GS_LOCKD_START_LINES_H
-#define GS_LOCKD_START_LINES_H
+#pragma once
 
 #include "common/err.h"
 #include "lockd/protocol/wire.h"
@@ -66,5 +65,3 @@ int lockd_classes_take(struct lockd_lines *classes, const char *name, const char
  * for more. */
 enum gs_wire_class lockd_classes_grant(const struct lockd_lines *classes, uid_t uid,
                                        const char *units, enum gs_wire_class asked);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * sockets.h: the daemon's sockets and lock files, at all the places where programs look for it.
  */
-#ifndef GS_LOCKD_START_SOCKETS_H
-#define GS_LOCKD_START_SOCKETS_H
+#pragma once
 
 #include "common/err.h"
 #include "lockd/base/options.h"
@@ -42,5 +41,3 @@ bool lockd_sockets_is_served(const struct lockd_sockets *sockets);
 void lockd_sockets_leave(struct lockd_sockets *sockets);
 /* Whether a service has started to which this user's programs connect first. */
 bool lockd_sockets_is_superseded(const struct lockd_sockets *sockets);
-
-#endif

@@ -3,8 +3,7 @@
  * dynamic.h: the second half of reading an image: the dynamic section and the tables it points
  * at.
  */
-#ifndef REWRITER_ELF_DYNAMIC_H
-#define REWRITER_ELF_DYNAMIC_H
+#pragma once
 
 #include "rewriter/elf/image.h"
 
@@ -25,5 +24,3 @@ bool elf_dynamic_stays_first(const char *needed);
 /* Says why a file without PT_DYNAMIC cannot be patched: packed, or fully static. Always
  * -ENOEXEC. */
 int elf_refuse_static(const struct elf_image *image, struct gs_err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * facts.h: how an image uses CUDA: the imports that can be routed, and traces of the CUDA
  * runtime.
  */
-#ifndef REWRITER_ELF_FACTS_H
-#define REWRITER_ELF_FACTS_H
+#pragma once
 
 #include "rewriter/elf/image.h"
 
@@ -62,5 +61,3 @@ bool elf_facts_cuda(const struct elf_facts *facts);
 
 /* The fact that shows it best, as a clause: "imports cudaMalloc". */
 void elf_facts_why(const struct elf_facts *facts, char *text, size_t size);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * grow.h: lists that double their room.
  */
-#ifndef REWRITER_ELF_GROW_H
-#define REWRITER_ELF_GROW_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -21,5 +20,3 @@ static inline void *elf_grow(void *list, size_t count, size_t *room, size_t size
         *room = wanted;
     return list;
 }
-
-#endif

@@ -6,8 +6,7 @@
  * other: tables lie inside the file, the string table ends with a NUL, segments ascend and do
  * not overlap. Its users need not check again.
  */
-#ifndef REWRITER_ELF_IMAGE_H
-#define REWRITER_ELF_IMAGE_H
+#pragma once
 
 #include "common/err.h"
 #include "rewriter/elf/source.h"
@@ -97,5 +96,3 @@ const char *elf_machine_name(unsigned machine);
 /* Whether version tables that exist stay inside the file, and their names in the string
  * table. 0 or -ENOEXEC. */
 int elf_versions_check(const struct elf_image *image, struct gs_err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * names.h: the symbols that are routed, and those that show that a file uses CUDA. All from
  * wrap/driver_api.def.
  */
-#ifndef REWRITER_ELF_NAMES_H
-#define REWRITER_ELF_NAMES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ uint32_t elf_names_fingerprint(void);
 /* The wrap list, for tests: count and the name at an index, in strcmp order. */
 size_t elf_names_wrapped_count(void);
 const char *elf_names_wrapped(size_t index);
-
-#endif

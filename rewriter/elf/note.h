@@ -24,8 +24,7 @@
  * mtime (of the original: seconds, a point, nine digits). All numbers are little-endian, as in
  * the files that we patch.
  */
-#ifndef REWRITER_ELF_NOTE_H
-#define REWRITER_ELF_NOTE_H
+#pragma once
 
 #include "common/err.h"
 #include "rewriter/elf/source.h"
@@ -104,5 +103,3 @@ void elf_note_value(const char *text, const char *key, char *buffer, size_t size
  * zeros). Uses the sizes, image_end and copies of head; the checksums are zero. NULL: no memory. */
 uint8_t *elf_undo_encode(const struct elf_undo_head *head, const struct elf_undo_copy *copies,
                          const struct elf_change *changes, size_t count, uint64_t *size);
-
-#endif

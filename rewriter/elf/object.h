@@ -3,8 +3,7 @@
  * object.h: what a file says to the loader, and whether it reaches CUDA by itself. Each file is
  * read once in a run, since most programs share their libraries.
  */
-#ifndef REWRITER_ELF_OBJECT_H
-#define REWRITER_ELF_OBJECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ void elf_reach_free(struct elf_reach *reach);
 /* Reads the file, or finds what was read before. NULL if it cannot be opened or there is no
  * memory. The object lives as long as reach. */
 const struct elf_object *elf_reach_object(struct elf_reach *reach, const char *path);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * reader.h: reads an ELF file into an image.
  */
-#ifndef REWRITER_ELF_READER_H
-#define REWRITER_ELF_READER_H
+#pragma once
 
 #include "rewriter/elf/image.h"
 
@@ -12,5 +11,3 @@
  * dynamically linked ELF64 file for x86-64 or aarch64. After an error image is empty. */
 int elf_image_read(struct elf_image *image, const struct elf_source *source,
                    struct gs_err *err);
-
-#endif

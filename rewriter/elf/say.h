@@ -2,8 +2,7 @@
  *
  * say.h: prints text that contains names from outside.
  */
-#ifndef REWRITER_ELF_SAY_H
-#define REWRITER_ELF_SAY_H
+#pragma once
 
 #include <stdio.h>
 
@@ -16,5 +15,3 @@ void elf_say_clean(char *text);
 
 /* Writes text as a JSON string with quotes; bytes that are no UTF-8 as U+FFFD. */
 void elf_say_json(FILE *to, const char *text);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * search.h: finds a library as the loader does (ld.so(8), "DESCRIPTION").
  */
-#ifndef REWRITER_ELF_SEARCH_H
-#define REWRITER_ELF_SEARCH_H
+#pragma once
 
 #include "rewriter/elf/object.h"
 
@@ -49,5 +48,3 @@ const struct elf_asker *elf_closure_cuda(const struct elf_closure *closure, size
 
 /* Whether a member can load plug-ins. */
 bool elf_closure_can_dlopen(const struct elf_closure *closure);
-
-#endif

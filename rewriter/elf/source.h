@@ -5,8 +5,7 @@
  * A file that is already patched has an undo note. Seen through it, the source has its original
  * size and bytes. So the rest of the rewriter only deals with unpatched files.
  */
-#ifndef REWRITER_ELF_SOURCE_H
-#define REWRITER_ELF_SOURCE_H
+#pragma once
 
 #include "common/err.h"
 
@@ -43,5 +42,3 @@ void *elf_source_load(const struct elf_source *source, uint64_t offset, uint64_t
  * order of the list. */
 void elf_changes_apply(const struct elf_change *changes, size_t count, uint64_t offset,
                        uint8_t *buffer, size_t length);
-
-#endif

@@ -7,8 +7,7 @@
  * change these bytes, so this shows whether the original's loaded part was recovered. whole: of
  * the same bytes, then the rest of the file, then the ELF header as it is.
  */
-#ifndef REWRITER_ELF_SUMS_H
-#define REWRITER_ELF_SUMS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -66,5 +65,3 @@ void elf_sha256_final(struct elf_sha256 *sha, uint8_t digest[ELF_SHA256_SIZE]);
 
 /* As above, without the processor's SHA instructions (the tests compare both). */
 void elf_sha256_blocks_portable(uint32_t state[8], const uint8_t *bytes, size_t blocks);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * way.h: how a file that does not use CUDA by itself comes to use it.
  */
-#ifndef REWRITER_ELF_WAY_H
-#define REWRITER_ELF_WAY_H
+#pragma once
 
 #include "rewriter/elf/search.h"
 
@@ -27,5 +26,3 @@ struct elf_way {
  * libraries: only folders named after it count then. 0 or -ENOMEM. */
 int elf_way_find(struct elf_way *way, struct elf_reach *reach, const char *path, bool plugins,
                  const char *plugin);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * act.h: processes one file as the options say.
  */
-#ifndef REWRITER_JOB_ACT_H
-#define REWRITER_JOB_ACT_H
+#pragma once
 
 #include "rewriter/job/job.h"
 
@@ -17,5 +16,3 @@ enum elf_exit elf_act(const char *name, const struct elf_options *options, FILE 
 
 /* The graver of two results: 1, 2, 3, 4, 0. */
 enum elf_exit elf_exit_graver(enum elf_exit a, enum elf_exit b);
-
-#endif

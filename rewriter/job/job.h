@@ -2,8 +2,7 @@
  *
  * job.h: one file on its way through gpushare-patch.
  */
-#ifndef REWRITER_JOB_JOB_H
-#define REWRITER_JOB_JOB_H
+#pragma once
 
 #include "rewriter/job/options.h"
 #include "rewriter/elf/way.h"
@@ -72,5 +71,3 @@ int elf_job_read_now(const struct elf_job *job, struct elf_image *now, struct gs
  * has edited that away, or if the file is damaged. */
 int elf_job_loads_runtime(const struct elf_job *job, struct gs_err *err);
 void elf_job_deinit(struct elf_job *job);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * location.h: where the runtime library is.
  */
-#ifndef REWRITER_JOB_LOCATION_H
-#define REWRITER_JOB_LOCATION_H
+#pragma once
 
 #include "common/err.h"
 
@@ -33,5 +32,3 @@ bool elf_environment_left(const char *name, const char *real, char environment[P
 /* Whether a file of that name (without folder) is a Python interpreter: python, python3.11,
  * python3.13t (free-threaded), python3.12d (debug), pypy3. */
 bool elf_environment_is_python(const char *base);
-
-#endif

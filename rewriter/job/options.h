@@ -2,8 +2,7 @@
  *
  * options.h: the command line of gpushare-patch.
  */
-#ifndef REWRITER_JOB_OPTIONS_H
-#define REWRITER_JOB_OPTIONS_H
+#pragma once
 
 #include "rewriter/output/folder_entry.h"
 #include "rewriter/plan/plan.h"
@@ -62,5 +61,3 @@ int elf_options_parse(struct elf_options *options, int argc, char **argv, struct
 void elf_options_help(FILE *to);
 /* Prints what a shell may offer for the last word (common/complete.h). The exit code. */
 int elf_options_complete(int argc, char **argv);
-
-#endif

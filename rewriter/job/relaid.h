@@ -8,8 +8,7 @@
  * end of the last loadable segment), bit for bit, which its checksum in the undo note proves;
  * then the remaining sections.
  */
-#ifndef REWRITER_JOB_RELAID_H
-#define REWRITER_JOB_RELAID_H
+#pragma once
 
 #include "rewriter/job/job.h"
 #include "rewriter/output/output.h"
@@ -38,5 +37,3 @@ void elf_rest_deinit(struct elf_rest *rest);
 /* Writes the new file. 0; -ENOEXEC if the loaded part cannot be proved to be the original's, or
  * the sections do not fit together; or the error of reading and writing. */
 int elf_relaid_write(struct elf_job *job, struct elf_output *output, struct gs_err *err);
-
-#endif

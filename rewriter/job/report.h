@@ -2,8 +2,7 @@
  *
  * report.h: the reports of gpushare-patch about a file, as text and as JSON.
  */
-#ifndef REWRITER_JOB_REPORT_H
-#define REWRITER_JOB_REPORT_H
+#pragma once
 
 #include "rewriter/job/job.h"
 
@@ -32,5 +31,3 @@ void elf_report_strip(FILE *to, const struct elf_job *job);
 
 /* One line for a file that was patched (or would be, with --dry-run). */
 void elf_report_done(FILE *to, const struct elf_job *job);
-
-#endif

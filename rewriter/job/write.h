@@ -2,8 +2,7 @@
  *
  * write.h: the new file of a job: the patched file, or the original again.
  */
-#ifndef REWRITER_JOB_WRITE_H
-#define REWRITER_JOB_WRITE_H
+#pragma once
 
 #include "rewriter/job/job.h"
 
@@ -20,5 +19,3 @@ void elf_job_list(struct elf_job *job);
 
 /* Restores the original. -ENODATA if it is not patched. */
 int elf_job_restore(struct elf_job *job, struct gs_err *err);
-
-#endif

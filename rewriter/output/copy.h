@@ -2,8 +2,7 @@
  *
  * copy.h: makes the new file's content and checks it in the same pass.
  */
-#ifndef REWRITER_OUTPUT_COPY_H
-#define REWRITER_OUTPUT_COPY_H
+#pragma once
 
 #include "rewriter/output/output.h"
 #include "rewriter/plan/plan.h"
@@ -56,5 +55,3 @@ int elf_copy_patched(const struct elf_copy *copy, const struct elf_plan *plan,
 /* Writes the original alone; its image ends at image_end. */
 int elf_copy_original(const struct elf_copy *copy, uint64_t image_end,
                       struct elf_digests *digests, struct gs_err *err);
-
-#endif

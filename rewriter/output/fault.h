@@ -3,8 +3,7 @@
  * fault.h: points where the test build of gpushare-patch can be killed, to show that this is safe
  * at every moment; and where it damages the new file, to show that this is noticed.
  */
-#ifndef REWRITER_OUTPUT_FAULT_H
-#define REWRITER_OUTPUT_FAULT_H
+#pragma once
 
 #ifdef GS_PATCH_FAULT
 #include <stdint.h>
@@ -40,6 +39,4 @@ static inline void elf_fault_damage(int fd)
 static inline void elf_fault(void)
 {
 }
-#endif
-
 #endif

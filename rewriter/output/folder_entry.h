@@ -6,8 +6,7 @@
  * steps. So a path is walked once, and every later step (read, write, rename) uses the descriptor
  * of the folder that was found then.
  */
-#ifndef REWRITER_OUTPUT_FOLDER_ENTRY_H
-#define REWRITER_OUTPUT_FOLDER_ENTRY_H
+#pragma once
 
 #include "common/err.h"
 
@@ -47,5 +46,3 @@ int elf_root_folder(const struct elf_root *root, const char *below);
 int elf_entry_open(struct elf_entry *entry, const struct elf_root *root, const char *path,
                    struct gs_err *err);
 void elf_entry_close(struct elf_entry *entry);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * output.h: a new file that takes the place of an old file in one step or not at all.
  */
-#ifndef REWRITER_OUTPUT_OUTPUT_H
-#define REWRITER_OUTPUT_OUTPUT_H
+#pragma once
 
 #include "common/err.h"
 #include "rewriter/output/folder_entry.h"
@@ -88,5 +87,3 @@ int elf_output_commit(struct elf_output *output, const struct stat *old, bool sy
  * `changed` is the time of its last change; NULL: now. */
 int elf_output_attributes(struct elf_output *output, int from, bool whole,
                           const struct timespec *changed, struct gs_err *err);
-
-#endif

@@ -14,8 +14,7 @@
  *     venv=DIR, tree=DIR  the folder that --venv or --tree was given, if so
  * Nothing of a file's content is in the list.
  */
-#ifndef REWRITER_OUTPUT_REGISTRY_H
-#define REWRITER_OUTPUT_REGISTRY_H
+#pragma once
 
 #include "common/err.h"
 #include "rewriter/elf/sums.h"
@@ -61,5 +60,3 @@ void elf_registry_deinit(struct elf_registry *registry);
  * digits of a byte. */
 void elf_path_encode(FILE *to, const char *path);
 bool elf_path_decode(char *text);
-
-#endif

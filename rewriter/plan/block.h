@@ -2,8 +2,7 @@
  *
  * block.h: what moves when the program header table grows in place.
  */
-#ifndef REWRITER_PLAN_BLOCK_H
-#define REWRITER_PLAN_BLOCK_H
+#pragma once
 
 #include "rewriter/plan/plan.h"
 
@@ -25,5 +24,3 @@ bool elf_init_is_called(const struct elf_image *image);
 
 /* Sets plan->block. 0; -ENOENT: the table cannot grow in place; another negative errno. */
 int elf_plan_block(struct elf_plan *plan);
-
-#endif

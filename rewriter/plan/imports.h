@@ -2,8 +2,7 @@
  *
  * imports.h: the names that a patched file needs.
  */
-#ifndef REWRITER_PLAN_IMPORTS_H
-#define REWRITER_PLAN_IMPORTS_H
+#pragma once
 
 #include "rewriter/plan/plan.h"
 
@@ -22,5 +21,3 @@ bool elf_origin_is_used(const struct elf_image *image);
 
 /* The name with origin in place of each $ORIGIN, to be freed by the caller. NULL: no memory. */
 char *elf_origin_expand(const char *text, const char *origin);
-
-#endif

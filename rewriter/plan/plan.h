@@ -6,8 +6,7 @@
  * end. The tail starts with the one new PT_LOAD (moved block, strings, marker with undo note)
  * and goes on with what is not loaded (section names, section headers).
  */
-#ifndef REWRITER_PLAN_PLAN_H
-#define REWRITER_PLAN_PLAN_H
+#pragma once
 
 #include "common/err.h"
 #include "rewriter/elf/facts.h"
@@ -111,5 +110,3 @@ void elf_plan_deinit(struct elf_plan *plan);
 
 const char *elf_dynamic_way_text(enum elf_dynamic_way way);
 const char *elf_slot_way_text(enum elf_slot_way way);
-
-#endif

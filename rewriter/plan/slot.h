@@ -2,8 +2,7 @@
  *
  * slot.h: the place for the program header of the new segment.
  */
-#ifndef REWRITER_PLAN_SLOT_H
-#define REWRITER_PLAN_SLOT_H
+#pragma once
 
 #include "rewriter/plan/plan.h"
 
@@ -14,5 +13,3 @@ int elf_plan_slot_finish(struct elf_plan *plan);
 /* The two steps return 0, or a negative errno with err filled. */
 int elf_plan_needed(struct elf_plan *plan, struct gs_err *err);
 int elf_plan_needed_finish(struct elf_plan *plan);
-
-#endif

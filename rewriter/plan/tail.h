@@ -2,8 +2,7 @@
  *
  * tail.h: the bytes behind the original's end.
  */
-#ifndef REWRITER_PLAN_TAIL_H
-#define REWRITER_PLAN_TAIL_H
+#pragma once
 
 #include "rewriter/plan/plan.h"
 
@@ -17,5 +16,3 @@ int elf_plan_tail(struct elf_plan *plan, struct gs_err *err);
 /* Fills the undo note, except for the list of changes and the checksums. */
 void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,
                         struct elf_undo_copy copies[ELF_COPIES_MAX]);
-
-#endif

@@ -8,8 +8,7 @@
  *     file PATH          a patched file
  *     link PATH TARGET   a symbolic link to TARGET that a patched copy replaced
  */
-#ifndef REWRITER_TREE_MANIFEST_H
-#define REWRITER_TREE_MANIFEST_H
+#pragma once
 
 #include "common/err.h"
 #include "rewriter/output/folder_entry.h"
@@ -43,5 +42,3 @@ int elf_manifest_add(struct elf_manifest *manifest, const char *path, const char
 
 bool elf_manifest_has(const struct elf_manifest *manifest, const char *path);
 void elf_manifest_deinit(struct elf_manifest *manifest);
-
-#endif

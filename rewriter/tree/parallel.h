@@ -2,8 +2,7 @@
  *
  * parallel.h: a few threads that process many files as the options say.
  */
-#ifndef REWRITER_TREE_PARALLEL_H
-#define REWRITER_TREE_PARALLEL_H
+#pragma once
 
 #include "rewriter/job/act.h"
 #include "rewriter/tree/walk.h"
@@ -23,5 +22,3 @@ struct elf_parallel {
  * parallel must be deinited in any case. */
 int elf_parallel_run(struct elf_parallel *parallel);
 void elf_parallel_deinit(struct elf_parallel *parallel);
-
-#endif

@@ -3,8 +3,7 @@
  * record.h: keeps the RECORD of Python wheels right. It lists every file with SHA-256 and size
  * (PyPA "Recording installed projects"); tools that check it would complain otherwise.
  */
-#ifndef REWRITER_TREE_RECORD_H
-#define REWRITER_TREE_RECORD_H
+#pragma once
 
 #include "rewriter/tree/walk.h"
 
@@ -14,5 +13,3 @@
  * RECORD that cannot be changed is named on stderr, and sets `failed`. 0 or -ENOMEM. */
 int elf_record_update(const struct elf_root *root, const struct elf_paths *records,
                       const struct elf_paths *changed, size_t *lines, bool *failed);
-
-#endif

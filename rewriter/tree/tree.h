@@ -2,13 +2,10 @@
  *
  * tree.h: --tree and --venv.
  */
-#ifndef REWRITER_TREE_TREE_H
-#define REWRITER_TREE_TREE_H
+#pragma once
 
 #include "rewriter/job/act.h"
 
 /* Does what the options ask for to every file below the folder of --tree or --venv that reaches
  * CUDA; reports to stdout and stderr. Starts threads and awaits them. */
 enum elf_exit elf_tree(const struct elf_options *options);
-
-#endif

@@ -6,8 +6,7 @@
  * Python environment works with a copy as well (venv --copies makes one), because the interpreter
  * finds pyvenv.cfg from its own place.
  */
-#ifndef REWRITER_TREE_VENV_H
-#define REWRITER_TREE_VENV_H
+#pragma once
 
 #include "rewriter/tree/manifest.h"
 #include "rewriter/job/options.h"
@@ -32,5 +31,3 @@ int elf_venv_restore(const struct elf_manifest *manifest, const struct elf_optio
 /* Whether every link of the manifest is a patched copy of its present target; names the others
  * on stderr. */
 bool elf_venv_check(const struct elf_manifest *manifest, const struct elf_options *options);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * walk.h: lists the files below a folder that gpushare-patch may have to change.
  */
-#ifndef REWRITER_TREE_WALK_H
-#define REWRITER_TREE_WALK_H
+#pragma once
 
 #include "rewriter/job/options.h"
 
@@ -41,5 +40,3 @@ void elf_walk_deinit(struct elf_walk *walk);
  * imports nothing to route. With --venv the interpreter routes for all of them. */
 void elf_outside_say(const struct elf_root *root, const struct elf_paths *libraries,
                      const struct elf_options *options);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * session.h: the new file as libelf reads it, for the parts of the second reader.
  */
-#ifndef REWRITER_VERIFY_SESSION_H
-#define REWRITER_VERIFY_SESSION_H
+#pragma once
 
 #include "rewriter/plan/plan.h"
 
@@ -53,5 +52,3 @@ int elf_second_offset(const struct elf_second *second, uint64_t address, uint64_
  * negative errno. */
 int elf_second_versions(const struct elf_second *second, uint64_t needed, uint64_t defined,
                         struct gs_err *err);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * verify.h: the check of the new file by the system's loader, before it replaces the old file.
  */
-#ifndef REWRITER_VERIFY_VERIFY_H
-#define REWRITER_VERIFY_VERIFY_H
+#pragma once
 
 #include "rewriter/plan/plan.h"
 
@@ -29,5 +28,3 @@ int elf_verify_loader(const struct elf_image *image, int old, int fd, struct gs_
  * of threads, each with a descriptor of its own. */
 int elf_verify_second(const struct elf_plan *plan, const struct elf_image *new, int fd,
                       struct gs_err *err);
-
-#endif

@@ -2,12 +2,9 @@
  *
  * clock.h: the library's clock.
  */
-#ifndef GS_RUNTIME_BASE_CLOCK_H
-#define GS_RUNTIME_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
 /* Monotonic time, ns. In a file of its own so that tests can have another. */
 uint64_t gs_now(void);
-
-#endif

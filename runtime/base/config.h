@@ -6,8 +6,7 @@
  * Threads: the constructor writes the configuration, and the first call of the driver. Counters
  * are relaxed atomics.
  */
-#ifndef GS_RUNTIME_BASE_CONFIG_H
-#define GS_RUNTIME_BASE_CONFIG_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -56,5 +55,3 @@ void gs_config_read(struct gs_config *config, bool again);
 
 /* A forked child has counters of its own. */
 void gs_config_after_fork(void);
-
-#endif

@@ -3,8 +3,7 @@
  * daemon.h: what all threads may know about the daemon: whether there is a daemon, and what should
  * be sent to it. The client thread writes it (client/session.c).
  */
-#ifndef GS_RUNTIME_BASE_DAEMON_H
-#define GS_RUNTIME_BASE_DAEMON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ void gs_daemon_say(const char *text);
 bool gs_daemon_take_remark(char text[GS_REMARK_BYTES]);
 
 void gs_daemon_after_fork(void);
-
-#endif

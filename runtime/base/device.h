@@ -2,8 +2,7 @@
  *
  * device.h: what this process knows about each device that it uses, and about its contexts there.
  */
-#ifndef GS_RUNTIME_BASE_DEVICE_H
-#define GS_RUNTIME_BASE_DEVICE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -259,5 +258,3 @@ struct gs_context *gs_context_for(const struct gs_device *device);
 void gs_device_set_uuid(struct gs_device *device, const uint8_t uuid[16]);
 
 void gs_devices_after_fork(void);
-
-#endif

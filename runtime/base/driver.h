@@ -2,8 +2,7 @@
  *
  * driver.h: the real driver: typed pointers to every function of the table.
  */
-#ifndef GS_RUNTIME_BASE_DRIVER_H
-#define GS_RUNTIME_BASE_DRIVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ bool gs_driver_was_used(void);
 
 /* True if the address is in this library (doors, wrappers). */
 bool gs_driver_is_wrapper(const void *address);
-
-#endif

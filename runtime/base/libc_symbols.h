@@ -2,8 +2,7 @@
  *
  * libc_symbols.h: libc's own dlsym and dlvsym, found without calling either.
  */
-#ifndef GS_RUNTIME_BASE_LIBC_SYMBOLS_H
-#define GS_RUNTIME_BASE_LIBC_SYMBOLS_H
+#pragma once
 
 struct link_map;
 
@@ -20,5 +19,3 @@ void gs_libc_symbols_init(void);
 
 /* The function that an object defines for others under this name; NULL: none. */
 void *gs_object_function(const struct link_map *object, const char *name);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * lines.h: reads a file of /proc line by line, without memory of its own. No state. Any thread.
  */
-#ifndef GS_RUNTIME_BASE_LINES_H
-#define GS_RUNTIME_BASE_LINES_H
+#pragma once
 
 #include <stddef.h>
 
@@ -11,5 +10,3 @@
  * most; a line of more than 4096 bytes is left out. A file that cannot be read has no lines. */
 void gs_lines_read(const char *path, size_t most, void (*take)(char *line, void *context),
                    void *context);
-
-#endif

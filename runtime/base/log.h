@@ -3,8 +3,7 @@
  * log.h: messages of the runtime library. It writes to the program's output only if asked
  * (GPUSHARE_LOG), except for the one-line warnings of gs_say_once().
  */
-#ifndef GS_RUNTIME_BASE_LOG_H
-#define GS_RUNTIME_BASE_LOG_H
+#pragma once
 
 /* Appends "<time> gpushare[pid] text" to GPUSHARE_LOG, a file or "stderr". Nothing without it.
  * errno is kept. Any thread. */
@@ -16,5 +15,3 @@ void gs_say_once(_Bool *said, const char *format, ...) __attribute__((format(pri
 
 /* Reads the environment; called once by the constructor. */
 void gs_log_init(void);
-
-#endif

@@ -4,8 +4,7 @@
  * debug builds a thread that takes a lock out of order traps; in release builds these are the
  * plain calls. No lock is held across a driver call.
  */
-#ifndef GS_RUNTIME_BASE_MUTEX_H
-#define GS_RUNTIME_BASE_MUTEX_H
+#pragma once
 
 #include <pthread.h>
 #include <time.h>
@@ -61,5 +60,3 @@ static inline void gs_condition_init(pthread_cond_t *condition)
     pthread_cond_init(condition, &attributes);
     pthread_condattr_destroy(&attributes);
 }
-
-#endif

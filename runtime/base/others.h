@@ -7,8 +7,7 @@
  * are several copies of this library (a program and a plugin patched for different copies), the
  * first in the loader's order works, and the others pass everything on to it.
  */
-#ifndef GS_RUNTIME_BASE_OTHERS_H
-#define GS_RUNTIME_BASE_OTHERS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -44,5 +43,3 @@ void gs_others_publish(void);
 
 /* True if this library is in the driver's place (calls/door.c). */
 bool gs_others_is_door(void);
-
-#endif

@@ -6,8 +6,7 @@
  * program's, and is left alone. Our descriptors have higher numbers than programs use, so that
  * hardly ever one changes between the check and the use.
  */
-#ifndef GS_RUNTIME_BASE_OWN_FD_H
-#define GS_RUNTIME_BASE_OWN_FD_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ int gs_own_fd(const struct gs_own_fd *own);
 
 /* Closes it if it is ours still; none is there then. errno is kept. */
 void gs_own_fd_close(struct gs_own_fd *own);
-
-#endif

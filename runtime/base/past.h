@@ -6,8 +6,7 @@
  * A program with such an object is *partly covered* (gs_runtime.partial): its memory must not
  * move, since nobody stops the object's calls meanwhile.
  */
-#ifndef GS_RUNTIME_BASE_PAST_H
-#define GS_RUNTIME_BASE_PAST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ void gs_past_look(void);
 /* True if a function of this name, with or without the suffix of a form, is beside the driver's
  * interface and known (GS_SIDE of wrap/driver_api.def). */
 bool gs_past_is_known(const char *name);
-
-#endif

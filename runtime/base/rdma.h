@@ -2,8 +2,7 @@
  *
  * rdma.h: devices that reach the card's memory by themselves.
  */
-#ifndef GS_RUNTIME_BASE_RDMA_H
-#define GS_RUNTIME_BASE_RDMA_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -14,5 +13,3 @@
 bool gs_rdma_is_open(void);
 
 void gs_rdma_after_fork(void);
-
-#endif

@@ -3,8 +3,7 @@
  * stats.h: counts what was routed. Always counted (relaxed atomics, at look-ups only, never at a
  * gated call); names and objects are kept for GPUSHARE_STATS.
  */
-#ifndef GS_RUNTIME_BASE_STATS_H
-#define GS_RUNTIME_BASE_STATS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ void gs_stats_after_fork(void);
 /* Writes the counters as JSON (docs/guide.md, "GPUSHARE_STATS") to path. calls: the number of
  * passes through the gate. 0 or -errno. */
 int gs_stats_write(const char *path, uint64_t calls);
-
-#endif

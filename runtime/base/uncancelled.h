@@ -8,8 +8,7 @@
  * calls a function of pthreads(7)'s list. The library's own threads disable it once. The gate's
  * fast path does none of this.
  */
-#ifndef GS_RUNTIME_BASE_UNCANCELLED_H
-#define GS_RUNTIME_BASE_UNCANCELLED_H
+#pragma once
 
 #include <errno.h>
 #include <pthread.h>
@@ -43,5 +42,3 @@ static inline void gs_pause(uint64_t ns)
     nanosleep(&pause, NULL);
     errno = saved;
 }
-
-#endif

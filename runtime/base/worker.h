@@ -3,8 +3,7 @@
  * worker.h: the library's one thread of its own: its start, its wake-up and its parking.
  * client/client.c has its work.
  */
-#ifndef GS_RUNTIME_BASE_WORKER_H
-#define GS_RUNTIME_BASE_WORKER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ void gs_worker_mend_wake(void);
 void gs_worker_rest(int fd, uint64_t timeout_ns);
 
 void gs_worker_after_fork(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * door.h: the library in the driver's place.
  */
-#ifndef GS_RUNTIME_CALLS_DOOR_H
-#define GS_RUNTIME_CALLS_DOOR_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@ __attribute__((visibility("default"))) void *gpushare_door_driver(void);
 /* The driver's function for a row of pass_*.S, which is stored in its slot of `slots`. Never NULL. Leaves
  * errno and dlerror() as the driver's loading left them. */
 void *gs_door_resolve(size_t row, void **slots);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * An extent that does not fit into 64 bits is left to the driver to refuse: it counts as 0 here.
  */
-#ifndef GS_RUNTIME_CALLS_FREED_H
-#define GS_RUNTIME_CALLS_FREED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -157,5 +156,3 @@ static inline bool gs_freed_fabric(const CUDA_FABRIC_COPY_BATCH_OP_v1 *list, siz
                 gs_freed_fabric_operand(&list[i].dst, list[i].size);
     return freed;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * hooks.h: prototypes of every wrapper, from the table.
  */
-#ifndef GS_RUNTIME_CALLS_HOOKS_H
-#define GS_RUNTIME_CALLS_HOOKS_H
+#pragma once
 
 #include "runtime/base/driver.h"
 
@@ -13,5 +12,3 @@
     __typeof__(*(GS_PFN(base, since, variant))0) __wrap_##symbol;
 #include "wrap/driver_api.def"
 #pragma GCC visibility pop
-
-#endif

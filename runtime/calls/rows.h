@@ -2,8 +2,7 @@
  *
  * rows.h: the table of driver functions at run time: the names of each function, and its wrapper.
  */
-#ifndef GS_RUNTIME_CALLS_ROWS_H
-#define GS_RUNTIME_CALLS_ROWS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ const struct gs_row *gs_row_by_base(const char *base, int version, bool per_thre
 
 /* True if any ABI of this base name is replaced by us. */
 bool gs_base_is_covered(const char *base);
-
-#endif

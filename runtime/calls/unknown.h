@@ -2,8 +2,7 @@
  *
  * unknown.h: driver functions that the program was given and that gpushare does not know.
  */
-#ifndef GS_RUNTIME_CALLS_UNKNOWN_H
-#define GS_RUNTIME_CALLS_UNKNOWN_H
+#pragma once
 
 /* The program is given such a function (version 0: in no form that has a number): it is partly
  * covered from now on, and the call returns when its memory is on the device. With GPUSHARE_STRICT
@@ -17,5 +16,3 @@ void gs_unknown_copy(const char *symbol);
 /* Returns when the memory of a program that has become partly covered is on the device: what was
  * moved out before comes back, and stays. Any thread, outside the gate. */
 void gs_unknown_await_memory(void);
-
-#endif

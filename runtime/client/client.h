@@ -7,8 +7,7 @@
  * a daemon the gate opens after GS_ALONE_AFTER_NS; if memory cannot be brought back within
  * GS_SHORT_LIMIT_NS, waiting calls fail with CUDA_ERROR_OUT_OF_MEMORY.
  */
-#ifndef GS_RUNTIME_CLIENT_CLIENT_H
-#define GS_RUNTIME_CLIENT_CLIENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ bool gs_client_attach_device(struct gs_device *device);
 bool gs_client_wish(void);
 
 void gs_client_after_fork(void);
-
-#endif

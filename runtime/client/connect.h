@@ -2,8 +2,7 @@
  *
  * connect.h: the connection to the daemon. Client thread only, but for gs_connect_last_word().
  */
-#ifndef GS_RUNTIME_CLIENT_CONNECT_H
-#define GS_RUNTIME_CLIENT_CONNECT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text)
 
 /* Sends a note over a connection of its own. Never starts a daemon, and waits at most 100 ms. */
 void gs_connect_last_word(uint32_t kind, const char *text);
-
-#endif

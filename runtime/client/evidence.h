@@ -3,8 +3,7 @@
  * evidence.h: signs by which the daemon finds the processes that are one job (GS_WIRE_KIN). If
  * GPUSHARE_GROUP is set, none are looked for.
  */
-#ifndef GS_RUNTIME_CLIENT_EVIDENCE_H
-#define GS_RUNTIME_CLIENT_EVIDENCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ int gs_evidence_send(int fd, uint64_t now);
 void gs_evidence_lost(void);
 
 void gs_evidence_after_fork(void);
-
-#endif

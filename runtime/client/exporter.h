@@ -6,8 +6,7 @@
  * Such memory is brought in, and stays in place for as long as another process has it open. If no
  * descriptor can be made of it, it is made anew first. range/shares.h keeps it in place.
  */
-#ifndef GS_RUNTIME_CLIENT_EXPORTER_H
-#define GS_RUNTIME_CLIENT_EXPORTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ bool gs_exporter_waits(void);
 bool gs_exporter_needs_stop(void);
 
 void gs_exporter_after_fork(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * launcher.h: the job that this process is a rank of, from the environment and the process tree.
  */
-#ifndef GS_RUNTIME_CLIENT_LAUNCHER_H
-#define GS_RUNTIME_CLIENT_LAUNCHER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ unsigned gs_launcher_read(struct gs_evidence keys[GS_LAUNCHER_MOST]);
 
 /* Hashes bytes into a key; begin with hash 0. */
 uint64_t gs_evidence_hash(uint64_t hash, const void *bytes, unsigned long size);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * opener.h: gets memory that another process has exported (CUDA IPC), by way of the daemon.
  */
-#ifndef GS_RUNTIME_CLIENT_OPENER_H
-#define GS_RUNTIME_CLIENT_OPENER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ void gs_opener_heard(const struct gs_wire_share *share, struct gs_descriptors *w
 void gs_opener_lost(void);
 
 void gs_opener_after_fork(void);
-
-#endif

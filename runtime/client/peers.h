@@ -2,8 +2,7 @@
  *
  * peers.h: processes of this machine that this process has TCP connections with.
  */
-#ifndef GS_RUNTIME_CLIENT_PEERS_H
-#define GS_RUNTIME_CLIENT_PEERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@
 /* A key for each connection; the process at the other end finds the same key. Returns how many.
  * Reads files of /proc, for some milliseconds. Client thread. */
 unsigned gs_peers_read(uint64_t keys[GS_PEERS_MOST]);
-
-#endif

@@ -3,8 +3,7 @@
  * pressure.h: the program's callback before memory leaves: a thread of its own, and the client
  * thread that asks it and waits with a bound.
  */
-#ifndef GS_RUNTIME_CLIENT_PRESSURE_H
-#define GS_RUNTIME_CLIENT_PRESSURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ uint64_t gs_pressure_wait(uint64_t now);
 void gs_pressure_over(void);
 
 void gs_pressure_after_fork(void);
-
-#endif

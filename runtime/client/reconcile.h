@@ -3,8 +3,7 @@
  * reconcile.h: works towards the daemon's newest targets and reports the state reached. Client
  * thread only, unless marked.
  */
-#ifndef GS_RUNTIME_CLIENT_RECONCILE_H
-#define GS_RUNTIME_CLIENT_RECONCILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ void gs_reconcile_begin(void);
 void gs_reconcile_exiting(void);
 
 void gs_reconcile_after_fork(void);
-
-#endif

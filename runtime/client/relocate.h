@@ -4,8 +4,7 @@
  * devices that it sees, and whether it may be moved. It gives up all device memory that could be
  * another process's, and makes no driver call of its own while a guard moves it.
  */
-#ifndef GS_RUNTIME_CLIENT_RELOCATE_H
-#define GS_RUNTIME_CLIENT_RELOCATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ int gs_relocate_send(int fd);
 void gs_relocate_lost(void);
 
 void gs_relocate_after_fork(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * report.h: tells the daemon the state of a device in this process. Client thread only.
  */
-#ifndef GS_RUNTIME_CLIENT_REPORT_H
-#define GS_RUNTIME_CLIENT_REPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
                    uint64_t *after);
 
 void gs_report_after_fork(void);
-
-#endif

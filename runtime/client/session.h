@@ -2,8 +2,7 @@
  *
  * session.h: the connection to the daemon. Client thread only, unless marked.
  */
-#ifndef GS_RUNTIME_CLIENT_SESSION_H
-#define GS_RUNTIME_CLIENT_SESSION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ void gs_session_give_up(const char *why);
 void gs_session_allow_everything(void);
 
 void gs_session_after_fork(void);
-
-#endif

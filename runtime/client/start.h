@@ -2,8 +2,7 @@
  *
  * start.h: starts the daemon on demand. Client thread only.
  */
-#ifndef GS_RUNTIME_START_H
-#define GS_RUNTIME_START_H
+#pragma once
 
 #include "common/err.h"
 #include "common/place.h"
@@ -13,5 +12,3 @@
  * trying again may help, with another -errno it does not. It may take ten seconds if the daemon
  * hangs. */
 int gs_start_daemon(const struct gs_places *places, struct gs_err *why);
-
-#endif

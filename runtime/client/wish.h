@@ -3,8 +3,7 @@
  * wish.h: the program's wishes to the daemon and to its own gate. They pass from the functions of
  * gpushare.h, which any thread calls, to the client thread.
  */
-#ifndef GS_RUNTIME_CLIENT_WISH_H
-#define GS_RUNTIME_CLIENT_WISH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ void gs_wish_sent(void);
 void gs_wish_anew(void);
 
 void gs_wish_after_fork(void);
-
-#endif

@@ -3,8 +3,7 @@
  * capture.h: stream captures under way. Between BeginCapture and EndCapture the program keeps its
  * lease, because a drain would invalidate the capture.
  */
-#ifndef GS_RUNTIME_GATE_CAPTURE_H
-#define GS_RUNTIME_GATE_CAPTURE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ CUstreamCaptureMode gs_capture_relax(void);
 void gs_capture_restore(CUstreamCaptureMode mode);
 
 void gs_capture_after_fork(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * drain.h: waits until everything submitted has finished, in every context of the process.
  */
-#ifndef GS_RUNTIME_GATE_DRAIN_H
-#define GS_RUNTIME_GATE_DRAIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ enum gs_drained gs_drain(uint64_t timeout_ns);
 bool gs_drain_busy(void);
 
 void gs_drain_after_fork(void);
-
-#endif

@@ -12,8 +12,7 @@
  * thread's store visible and its later load fresh. Where the kernel does not have it, entering
  * uses a full fence.
  */
-#ifndef GS_RUNTIME_GATE_GATE_H
-#define GS_RUNTIME_GATE_GATE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -168,5 +167,3 @@ uint64_t gs_gate_calls(void);
 
 /* In a forked child: one thread, closed gate, no history. */
 void gs_gate_after_fork(void);
-
-#endif

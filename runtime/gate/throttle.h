@@ -2,8 +2,7 @@
  *
  * throttle.h: a bound on unfinished work while others wait.
  */
-#ifndef GS_RUNTIME_GATE_THROTTLE_H
-#define GS_RUNTIME_GATE_THROTTLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ void gs_throttle_thread_ends(struct gs_throttle *throttle);
 void gs_throttle_context_ended(CUcontext context);
 
 void gs_throttle_after_fork(void);
-
-#endif

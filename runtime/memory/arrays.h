@@ -3,8 +3,7 @@
  * arrays.h: the device memory of the program's CUDA arrays. It cannot be moved, so it is only
  * counted. Any thread.
  */
-#ifndef GS_RUNTIME_MEMORY_ARRAYS_H
-#define GS_RUNTIME_MEMORY_ARRAYS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ void gs_arrays_made(const void *array, uint64_t bytes);
 void gs_arrays_ended(const void *array);
 
 void gs_arrays_after_fork(void);
-
-#endif

@@ -3,8 +3,7 @@
  * dispose.h: disposal of memory that had to wait for it, and of all memory of a context that
  * ends.
  */
-#ifndef GS_RUNTIME_MEMORY_DISPOSE_H
-#define GS_RUNTIME_MEMORY_DISPOSE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ void gs_memory_context_ended(CUcontext context);
 bool gs_memory_dispose_dead(bool moving);
 
 void gs_memory_after_fork(void);
-
-#endif

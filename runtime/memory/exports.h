@@ -4,8 +4,7 @@
  * are ours: they name this process and a random token, and pin nothing. client/opener.c opens
  * them in another process, and client/exporter.c answers it.
  */
-#ifndef GS_RUNTIME_MEMORY_EXPORTS_H
-#define GS_RUNTIME_MEMORY_EXPORTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ uint64_t gs_exports_unasked_since(void);
 void gs_exports_end(struct gs_range *range, CUdeviceptr base);
 
 void gs_exports_after_fork(void);
-
-#endif

@@ -4,8 +4,7 @@
  * are of the driver's own handles (imported, or of the host), or second and partial mappings of
  * ours, whose memory is then pinned.
  */
-#ifndef GS_RUNTIME_MEMORY_FOREIGN_MAPPING_H
-#define GS_RUNTIME_MEMORY_FOREIGN_MAPPING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ struct gs_foreign *gs_foreign_at(CUdeviceptr address);
 bool gs_foreign_overlaps(CUdeviceptr address, uint64_t bytes);
 bool gs_foreign_any(void);
 void gs_foreign_after_fork(void);
-
-#endif

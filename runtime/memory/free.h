@@ -2,8 +2,7 @@
  *
  * free.h: frees the memory that memory.h has given out.
  */
-#ifndef GS_RUNTIME_MEMORY_FREE_H
-#define GS_RUNTIME_MEMORY_FREE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -16,5 +15,3 @@
  * driver. */
 CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *position,
                         bool *ours);
-
-#endif

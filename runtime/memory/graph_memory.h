@@ -3,8 +3,7 @@
  * graph_memory.h: device memory that the driver holds for the graphs of this process (allocation
  * nodes). It cannot be moved, but memory that no graph is using can be released.
  */
-#ifndef GS_RUNTIME_MEMORY_GRAPH_MEMORY_H
-#define GS_RUNTIME_MEMORY_GRAPH_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ void gs_graph_memory_look(struct gs_device *device, bool at_rest, uint64_t now_n
 
 /* Releases memory that no graph is using; true if there was any. Any thread. */
 bool gs_graph_memory_trim(const struct gs_device *device);
-
-#endif

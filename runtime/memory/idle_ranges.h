@@ -7,8 +7,7 @@
  * released first when room is needed. Their contents are what the program left there, and never
  * leave the process.
  */
-#ifndef GS_RUNTIME_MEMORY_IDLE_RANGES_H
-#define GS_RUNTIME_MEMORY_IDLE_RANGES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ uint64_t gs_idle_give_back(struct gs_device *device, const struct gs_pool *pool,
 /* Releases ranges that must go (the turn is over, others wait, the budget is smaller, memory is
  * missing) and those that were not used again for a second. Client thread. */
 void gs_idle_trim(struct gs_device *device, uint64_t now);
-
-#endif

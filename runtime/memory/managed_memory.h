@@ -4,8 +4,7 @@
  * memory is the driver's; ranges (range/program_managed.h) count it and give it turns. Any
  * thread.
  */
-#ifndef GS_RUNTIME_MEMORY_MANAGED_MEMORY_H
-#define GS_RUNTIME_MEMORY_MANAGED_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,5 +43,3 @@ bool gs_managed_last_prefetch(CUdeviceptr address, uint64_t bytes, CUmemLocation
 
 /* Whether all of it is read-mostly by the program's advice. False: ask the driver. */
 bool gs_managed_read_mostly(CUdeviceptr address, uint64_t bytes, bool *read_mostly);
-
-#endif

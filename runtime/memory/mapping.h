@@ -6,8 +6,7 @@
  * For handles and addresses that are not ours, a function with *ours sets it to false and does
  * nothing.
  */
-#ifndef GS_RUNTIME_MEMORY_MAPPING_H
-#define GS_RUNTIME_MEMORY_MAPPING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes);
 bool gs_reserved_find(CUdeviceptr address, CUdeviceptr *base, uint64_t *bytes);
 
 void gs_reserved_after_fork(void);
-
-#endif

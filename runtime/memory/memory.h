@@ -3,8 +3,7 @@
  * memory.h: the program's movable device memory. Addresses never change; the physical memory
  * behind them comes and goes.
  */
-#ifndef GS_RUNTIME_MEMORY_MEMORY_H
-#define GS_RUNTIME_MEMORY_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
  * it, and nothing that it submits may use it any more; or they begin, or end, beside a range.
  * Any thread. */
 bool gs_memory_is_refused(CUdeviceptr address, uint64_t bytes);
-
-#endif

@@ -7,8 +7,7 @@
  * memory that was closed stays mapped for a short time, for the next open of its handle. The
  * program no longer sees it then.
  */
-#ifndef GS_RUNTIME_MEMORY_OPENINGS_H
-#define GS_RUNTIME_MEMORY_OPENINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -85,5 +84,3 @@ bool gs_openings_any(void);
 bool gs_openings_of(const uint8_t exporter[16]);
 
 void gs_openings_after_fork(void);
-
-#endif

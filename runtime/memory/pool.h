@@ -7,8 +7,7 @@
  * stays empty. Pools that can be exported, of the host, or of managed memory are the driver's
  * alone.
  */
-#ifndef GS_RUNTIME_MEMORY_POOL_H
-#define GS_RUNTIME_MEMORY_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void gs_pool_trim(struct gs_pool *pool, uint64_t keep);
 
 /* The driver has accepted this access. Inside the gate. */
 CUresult gs_pool_set_access(struct gs_pool *pool, const CUmemAccessDesc *access, size_t count);
-
-#endif

@@ -3,8 +3,7 @@
  * pool_accounts.h: the pools that we serve (pool.h) and the accounts of each. All under
  * gs_memory_lock. Functions on ranges accept a range without a pool.
  */
-#ifndef GS_RUNTIME_MEMORY_POOL_ACCOUNTS_H
-#define GS_RUNTIME_MEMORY_POOL_ACCOUNTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ void gs_pool_use(struct gs_pool *pool, uint64_t bytes);
 void gs_pool_unuse(struct gs_pool *pool, uint64_t bytes);
 
 void gs_pools_after_fork(void);
-
-#endif

@@ -3,8 +3,7 @@
  * retire.h: memory that the program has freed is kept for the next allocation, released, or left
  * to the client thread (dispose.c).
  */
-#ifndef GS_RUNTIME_MEMORY_RETIRE_H
-#define GS_RUNTIME_MEMORY_RETIRE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -45,5 +44,3 @@ bool gs_retire_late_pieces(bool moving);
 void gs_retire_forget_late_pieces(CUcontext context);
 
 void gs_retire_after_fork(void);
-
-#endif

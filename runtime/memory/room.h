@@ -2,8 +2,7 @@
  *
  * room.h: makes room for memory that cannot be moved, when the card is full.
  */
-#ifndef GS_RUNTIME_MEMORY_ROOM_H
-#define GS_RUNTIME_MEMORY_ROOM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,5 +21,3 @@ bool gs_room_make(struct gs_device *device, unsigned attempt);
  * makes room for no program that does not. Any thread. */
 bool gs_room_is_wanted(void);
 void gs_room_after_fork(void);
-
-#endif

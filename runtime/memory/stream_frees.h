@@ -5,8 +5,7 @@
  *
  * Everything under gs_memory_lock.
  */
-#ifndef GS_RUNTIME_MEMORY_STREAM_FREES_H
-#define GS_RUNTIME_MEMORY_STREAM_FREES_H
+#pragma once
 
 #include "runtime/memory/stream_position.h"
 #include "runtime/range/range.h"
@@ -62,5 +61,3 @@ struct gs_note *gs_note_spare(CUcontext context); /* NULL: none */
 struct gs_note *gs_note_surplus(void);            /* NULL: there are not too many */
 
 void gs_notes_after_fork(void);
-
-#endif

@@ -6,8 +6,7 @@
  * memory), or a stream that is made to wait for it. Each free has an event behind it in its
  * stream.
  */
-#ifndef GS_RUNTIME_MEMORY_STREAM_ORDER_H
-#define GS_RUNTIME_MEMORY_STREAM_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,5 +54,3 @@ void gs_stream_order_release(void);
 void gs_stream_order_context_ended(CUcontext context);
 
 void gs_stream_order_after_fork(void);
-
-#endif

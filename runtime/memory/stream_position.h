@@ -2,8 +2,7 @@
  *
  * stream_position.h: a stream as a call names it, and events in it. Any thread.
  */
-#ifndef GS_RUNTIME_MEMORY_STREAM_POSITION_H
-#define GS_RUNTIME_MEMORY_STREAM_POSITION_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -36,5 +35,3 @@ void gs_stream_position_leave(bool entered);
 /* Makes an event of the context; NULL: there is none. */
 CUevent gs_stream_position_event(CUcontext context);
 bool gs_stream_position_record(CUevent event, const struct gs_stream_position *position);
-
-#endif

@@ -2,13 +2,10 @@
  *
  * synchronize.h: waiting for everything that a context has submitted. Any thread.
  */
-#ifndef GS_RUNTIME_MEMORY_SYNCHRONIZE_H
-#define GS_RUNTIME_MEMORY_SYNCHRONIZE_H
+#pragma once
 
 #include <cudaTypedefs.h>
 
 /* Waits for everything in the context; more than once where one answer could be wrong. Captures go
  * on. gs_capture_forbids(result): a capture is under way, and nothing was waited for. */
 CUresult gs_synchronize_context(CUcontext context);
-
-#endif

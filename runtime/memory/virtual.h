@@ -13,8 +13,7 @@
  * Each function sets *ours to false, and does nothing, for handles and addresses that are not
  * ours.
  */
-#ifndef GS_RUNTIME_MEMORY_VIRTUAL_H
-#define GS_RUNTIME_MEMORY_VIRTUAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -65,5 +64,3 @@ struct gs_range *gs_virtual_usable(CUmemGenericAllocationHandle handle);
 bool gs_virtual_ends(struct gs_range *range);
 
 void gs_virtual_after_fork(void);
-
-#endif

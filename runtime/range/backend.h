@@ -5,8 +5,7 @@
  * sent to the host and back (managed.c); and the managed memory that programs make themselves
  * (program_managed.c).
  */
-#ifndef GS_RUNTIME_RANGE_BACKEND_H
-#define GS_RUNTIME_RANGE_BACKEND_H
+#pragma once
 
 #include "runtime/range/range.h"
 
@@ -38,5 +37,3 @@ static inline const struct gs_backend *gs_backend_of(const struct gs_range *rang
         return &gs_program_managed_backend;
     return range->own == NULL && range->device->managed ? &gs_managed_backend : &gs_vmm_backend;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * chunk.h: the chunks of a range: their addresses, and whether the program can reach them.
  */
-#ifndef GS_RUNTIME_RANGE_CHUNK_H
-#define GS_RUNTIME_RANGE_CHUNK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ bool gs_range_is_mapped(const struct gs_range *range);
 
 /* The program can reach the range. */
 bool gs_range_is_needed(const struct gs_range *range);
-
-#endif

@@ -6,8 +6,7 @@
  * writes. So each mark carries the number of passes through the gate at its time (gs_gate_stamp).
  * It counts only for a move during a stop before which no thread has passed since.
  */
-#ifndef GS_RUNTIME_RANGE_DISCARD_H
-#define GS_RUNTIME_RANGE_DISCARD_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ int64_t gs_discard_keep(uint64_t address, uint64_t bytes);
 /* Under gs_memory_lock, while stopped: a bit for each block of the chunk (from the first on, at
  * most 64) whose contents may be lost now. */
 uint64_t gs_discard_now(const struct gs_chunk *chunk);
-
-#endif

@@ -8,8 +8,7 @@
  * To the program an edge is no memory at all: questions, copies and frees are answered as for an
  * address that the driver does not know.
  */
-#ifndef GS_RUNTIME_RANGE_EDGE_H
-#define GS_RUNTIME_RANGE_EDGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ void gs_edge_give_back(struct gs_range *range);
 bool gs_edge_reserved(CUdeviceptr address, uint64_t bytes);
 
 void gs_edges_after_fork(void);
-
-#endif

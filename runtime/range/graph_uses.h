@@ -4,8 +4,7 @@
  * when an executable graph is made, its launches are counted. A graph that was made while nothing
  * lay beyond the card is not known.
  */
-#ifndef GS_RUNTIME_RANGE_GRAPH_USES_H
-#define GS_RUNTIME_RANGE_GRAPH_USES_H
+#pragma once
 
 #include <cudaTypedefs.h>
 
@@ -20,5 +19,3 @@ void gs_graph_uses_launched(CUgraphExec exec);
 void gs_graph_uses_note(void);
 
 void gs_graph_uses_after_fork(void);
-
-#endif

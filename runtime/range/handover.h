@@ -7,8 +7,7 @@
  *
  * Memory in hand counts as resident: the budget has risen by it. Client thread, unless marked.
  */
-#ifndef GS_RUNTIME_RANGE_HANDOVER_H
-#define GS_RUNTIME_RANGE_HANDOVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -98,5 +97,3 @@ void gs_handover_after_fork(void);
 
 /* In a forked child: lets go of the parent's memory. */
 void gs_handover_in_child(void);
-
-#endif

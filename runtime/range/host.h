@@ -8,8 +8,7 @@
  * registered (slower) while the machine has some left; a file in the folder that GPUSHARE_SPILL
  * names; then nothing.
  */
-#ifndef GS_RUNTIME_RANGE_HOST_H
-#define GS_RUNTIME_RANGE_HOST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -99,5 +98,3 @@ void gs_host_give_up_claim(void);
 uint64_t gs_host_claimed(void);
 
 void gs_host_after_fork(void);
-
-#endif

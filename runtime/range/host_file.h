@@ -5,8 +5,7 @@
  *
  * Client thread, except gs_host_file_put(): any.
  */
-#ifndef GS_RUNTIME_RANGE_HOST_FILE_H
-#define GS_RUNTIME_RANGE_HOST_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ int gs_host_file_write(uint64_t offset, const void *memory, uint64_t bytes);
 int gs_host_file_read(uint64_t offset, void *memory, uint64_t bytes);
 
 void gs_host_file_after_fork(void);
-
-#endif

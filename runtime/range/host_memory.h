@@ -2,8 +2,7 @@
  *
  * host_memory.h: the memory that the machine has left, and allocation of it. No state.
  */
-#ifndef GS_RUNTIME_RANGE_HOST_MEMORY_H
-#define GS_RUNTIME_RANGE_HOST_MEMORY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ char *gs_host_map(uint64_t bytes, int node);
 /* Copies, by several threads if it is much. */
 void gs_host_copy(char *to, const char *from, uint64_t bytes);
 void gs_host_unmap(char *memory, uint64_t bytes);
-
-#endif

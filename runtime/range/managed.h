@@ -3,8 +3,7 @@
  * managed.h: managed memory on its way to the device: gpushare's own (managed.c), and the
  * program's (program_managed.c).
  */
-#ifndef GS_RUNTIME_RANGE_MANAGED_H
-#define GS_RUNTIME_RANGE_MANAGED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -13,5 +12,3 @@
 /* Prefetches bytes to the device and waits for them. CUDA_ERROR_OUT_OF_MEMORY: the card has not
  * that much free, and the driver would push out others. A context of the device is current. */
 CUresult gs_managed_bring_in(struct gs_device *device, CUdeviceptr address, uint64_t bytes);
-
-#endif

@@ -4,8 +4,7 @@
  * reaches over the bus at the same addresses. They are in no account but `over`, and in the
  * host memory that the process is said to use.
  */
-#ifndef GS_RUNTIME_RANGE_OVER_H
-#define GS_RUNTIME_RANGE_OVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ bool gs_over_fill(struct gs_range *range);
 /* Memory for one chunk, of host memory that has been claimed, at its address. False: the driver
  * refused it. */
 bool gs_over_make(struct gs_range *range, uint32_t index);
-
-#endif

@@ -3,8 +3,7 @@
  * owners.h: what a range belongs to besides its device: a pool (memory/pool.c), or a handle of
  * the program's own (memory/virtual.c).
  */
-#ifndef GS_RUNTIME_RANGE_OWNERS_H
-#define GS_RUNTIME_RANGE_OWNERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ struct gs_virtual {
     unsigned access_count;
     CUmemAccessDesc access[GS_VIRTUAL_ACCESS];
 };
-
-#endif

@@ -7,8 +7,7 @@
  * *loose*: the driver brings their pages in when the program touches them. Only this program is
  * slowed by that, since they are sent away as well when its turn ends.
  */
-#ifndef GS_RUNTIME_RANGE_PROGRAM_MANAGED_H
-#define GS_RUNTIME_RANGE_PROGRAM_MANAGED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,5 +56,3 @@ void gs_program_managed_recount(struct gs_device *device, bool count);
 
 /* The next loose chunk that was not sent away; NULL: none. */
 struct gs_range *gs_program_managed_next_loose(const struct gs_device *device, uint32_t *chunk);
-
-#endif

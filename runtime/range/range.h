@@ -3,8 +3,7 @@
  * range.h: a piece of movable device memory: chunks of physical memory that come and go at an
  * address that stays.
  */
-#ifndef GS_RUNTIME_RANGE_RANGE_H
-#define GS_RUNTIME_RANGE_RANGE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -255,5 +254,3 @@ void gs_memory_mend(void);
 bool gs_memory_if_complete(void (*then)(void));
 
 void gs_ranges_after_fork(void);
-
-#endif

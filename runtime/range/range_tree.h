@@ -2,8 +2,7 @@
  *
  * range_tree.h: a treap of address ranges that do not overlap; O(log n) expected.
  */
-#ifndef GS_RUNTIME_RANGE_RANGE_TREE_H
-#define GS_RUNTIME_RANGE_RANGE_TREE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ struct gs_range_tree_node *gs_range_tree_first(const struct gs_range_tree *tree,
 /* A node that shares an address with the size bytes from base on; NULL if none does. */
 struct gs_range_tree_node *gs_range_tree_overlap(const struct gs_range_tree *tree,
                                                  uint64_t base, uint64_t size);
-
-#endif

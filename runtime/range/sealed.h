@@ -3,8 +3,7 @@
  * sealed.h: memory that nobody can change any more: a file of memfd_create(2) with seals. It may
  * come from any program of the user, so it is checked before it is mapped. No state; any thread.
  */
-#ifndef GS_RUNTIME_RANGE_SEALED_H
-#define GS_RUNTIME_RANGE_SEALED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ bool gs_sealed_close(int fd);
 char *gs_sealed_map(int fd, uint64_t bytes, uint64_t block, uint64_t *filled);
 /* Maps what is mapped there once more. NULL: there is no address. */
 char *gs_sealed_map_again(char *memory, uint64_t bytes);
-
-#endif

@@ -6,8 +6,7 @@
  * memory, the line ends for reading at the other side: nobody opens the memory anew then.
  * memory/exports.c begins and ends shares.
  */
-#ifndef GS_RUNTIME_RANGE_SHARES_H
-#define GS_RUNTIME_RANGE_SHARES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ bool gs_shares_unsettled(void);
 void gs_shares_freed(const struct gs_range *range, const uint8_t *token);
 
 void gs_shares_after_fork(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * slab.h: requests up to 1 MiB share ranges of 2 MiB, cut into pieces of one size.
  */
-#ifndef GS_RUNTIME_RANGE_SLAB_H
-#define GS_RUNTIME_RANGE_SLAB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ uint64_t gs_slab_asked(const struct gs_slab *slab);
 void gs_slab_free(struct gs_slab *slab);
 
 void gs_slabs_after_fork(void);
-
-#endif

@@ -3,8 +3,7 @@
  * spans.h: parts of an address range that have a value, in ascending order and without overlap:
  * the program's advice about parts of its managed memory.
  */
-#ifndef GS_RUNTIME_RANGE_SPANS_H
-#define GS_RUNTIME_RANGE_SPANS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ bool gs_spans_first(const struct gs_spans *spans, uint64_t from, uint64_t to,
 bool gs_spans_agree(const struct gs_spans *spans, uint64_t from, uint64_t to, int32_t *value);
 
 void gs_spans_clear(struct gs_spans *spans);
-
-#endif

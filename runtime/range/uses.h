@@ -4,8 +4,7 @@
  * this decides which chunks are there (swap/placement.h). It is a guess, on which nothing but speed
  * may depend.
  */
-#ifndef GS_RUNTIME_RANGE_USES_H
-#define GS_RUNTIME_RANGE_USES_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -52,5 +51,3 @@ void gs_uses_anchor(bool anew);
 void gs_uses_age(void);
 
 void gs_uses_after_fork(void);
-
-#endif

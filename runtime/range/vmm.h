@@ -3,8 +3,7 @@
  * vmm.h: calls on physical memory behind reserved addresses that are not part of a backend
  * (backend.h); see CUDA driver API manual, "Virtual Memory Management".
  */
-#ifndef GS_RUNTIME_RANGE_VMM_H
-#define GS_RUNTIME_RANGE_VMM_H
+#pragma once
 
 #include "runtime/range/range.h"
 
@@ -32,5 +31,3 @@ CUresult gs_vmm_create_on_host(struct gs_range *range, uint32_t chunk);
 /* Gives another device access to the memory that cuMemAlloc has on this one now. Inside the
  * gate. */
 CUresult gs_vmm_share(struct gs_device *device, CUdevice peer);
-
-#endif

@@ -4,8 +4,7 @@
  * the daemon says so (GS_TARGET_BEYOND), and brings it back in a later turn; with overcommit, when
  * the card has become too small for what the program has there. Client thread.
  */
-#ifndef GS_RUNTIME_SWAP_BEYOND_H
-#define GS_RUNTIME_SWAP_BEYOND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ bool gs_beyond_needs_stop(void);
 bool gs_beyond_step(uint64_t now);
 
 void gs_beyond_after_fork(void);
-
-#endif

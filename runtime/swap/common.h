@@ -3,8 +3,7 @@
  * common.h: host copies that several programs of one user have in common, as one memory.
  * Client thread only.
  */
-#ifndef GS_RUNTIME_SWAP_COMMON_H
-#define GS_RUNTIME_SWAP_COMMON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ void gs_common_drop_stage(void);
 /* The daemon is gone: what was to be said to it is not. */
 void gs_common_lost(void);
 void gs_common_after_fork(void);
-
-#endif

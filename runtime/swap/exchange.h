@@ -3,8 +3,7 @@
  * exchange.h: moves one chunk from the card to host memory beyond it, or back (range/over.h).
  * placement.h decides which chunk, and when. Client thread, with a context of the device current.
  */
-#ifndef GS_RUNTIME_SWAP_EXCHANGE_H
-#define GS_RUNTIME_SWAP_EXCHANGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ bool gs_exchange_is_adrift(void);
 double gs_exchange_copying(void);
 
 void gs_exchange_after_fork(void);
-
-#endif

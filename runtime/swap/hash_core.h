@@ -13,8 +13,7 @@
  * the power 4 * THREADS * (S - 1 - i) + 4 * t + (3 - j) + 1, so that threads work on
  * neighbouring words and each needs only Horner's rule.
  */
-#ifndef GS_RUNTIME_SWAP_HASH_CORE_H
-#define GS_RUNTIME_SWAP_HASH_CORE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -95,5 +94,3 @@ GS_HASH_INLINE uint64_t gs_hash_place(const struct gs_hash_point *point, uint64_
 {
     return gs_hash_times(hash, gs_hash_power(point->power[1], 4 * thread));
 }
-
-#endif

@@ -4,8 +4,7 @@
  * shows whether the block has changed since it was copied (hash_core.h says how reliable that
  * is).
  */
-#ifndef GS_RUNTIME_SWAP_KERNELS_H
-#define GS_RUNTIME_SWAP_KERNELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ CUresult gs_hash_queue(const struct gs_context *context, CUdeviceptr address, ui
 uint64_t (*gs_hash_results(unsigned slots, CUdeviceptr *device))[GS_HASH_MOST][2];
 
 void gs_kernels_after_fork(void);
-
-#endif

@@ -3,8 +3,7 @@
  * loose.h: managed memory of the program that is not counted (program_managed.h): what happens to
  * it when a turn ends and when one begins. Client thread only.
  */
-#ifndef GS_RUNTIME_SWAP_LOOSE_H
-#define GS_RUNTIME_SWAP_LOOSE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ void gs_loose_begin(struct gs_device *device, bool closed);
 
 /* More memory is counted than the program may have: stops counting so many bytes of it. */
 void gs_loose_more(struct gs_device *device, uint64_t bytes);
-
-#endif

@@ -3,8 +3,7 @@
  * match.h: memory that another program handed over may hold what this program lacks. Shared by
  * swap.c and match.c. Client thread.
  */
-#ifndef GS_RUNTIME_SWAP_MATCH_H
-#define GS_RUNTIME_SWAP_MATCH_H
+#pragma once
 
 #include "runtime/swap/swap_mover.h"
 
@@ -16,5 +15,3 @@ bool gs_match_is_due(struct gs_mover *mover);
  * same size better than its own, the job is for that chunk from now on. On error its memory may be
  * mapped nowhere. */
 CUresult gs_match_job(struct gs_mover *mover, struct gs_job *job);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * moving.h: moves memory towards the targets. Client thread only.
  */
-#ifndef GS_RUNTIME_SWAP_MOVING_H
-#define GS_RUNTIME_SWAP_MOVING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ void gs_moving_arrived(void);
 /* Prepares the host memory that may be needed, and releases the rest. needed: another program
  * waits for the device. No memory moves now. Returns ns until there is more to do. */
 uint64_t gs_moving_keep_host(uint64_t now, bool needed);
-
-#endif

@@ -4,8 +4,7 @@
  * (range/over.h). Chunks that are used more go to the card, and those that are used less to the
  * host, if the gain is worth the cost. Client thread.
  */
-#ifndef GS_RUNTIME_SWAP_PLACEMENT_H
-#define GS_RUNTIME_SWAP_PLACEMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ bool gs_placement_needs_stop(void);
 bool gs_placement_step(bool may_exchange);
 
 void gs_placement_after_fork(void);
-
-#endif

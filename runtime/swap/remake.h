@@ -3,8 +3,7 @@
  * remake.h: replaces the memory of chunks of which no descriptor can be made by memory of which
  * one can. Client thread.
  */
-#ifndef GS_RUNTIME_SWAP_REMAKE_H
-#define GS_RUNTIME_SWAP_REMAKE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ bool gs_remake_is_done(const struct gs_range *range);
  * range is whole, the gate is closed and everything submitted has finished.
  * CUDA_ERROR_OUT_OF_MEMORY: another chunk has left to make room, try again. */
 CUresult gs_remake_next(struct gs_range *range);
-
-#endif

@@ -7,8 +7,7 @@
  * Client thread only, unless marked. A failed copy never loses the only good copy: memory is
  * unmapped only after its bytes have arrived. A chunk under way counts as where it was.
  */
-#ifndef GS_RUNTIME_SWAP_SWAP_H
-#define GS_RUNTIME_SWAP_SWAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ bool gs_swap_is_under_way(const struct gs_device *device, bool out);
 /* Releases host copies of chunks that are on the device, so that the arena can release their
  * memory. */
 void gs_swap_drop_copies(struct gs_device *device);
-
-#endif

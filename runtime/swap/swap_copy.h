@@ -3,8 +3,7 @@
  * swap_copy.h: one chunk under way. Shared by swap.c, swap_mover.c (which chunks move, and in
  * which order) and swap_copy.c (the chunk's bytes). No other file includes it.
  */
-#ifndef GS_RUNTIME_SWAP_SWAP_COPY_H
-#define GS_RUNTIME_SWAP_SWAP_COPY_H
+#pragma once
 
 #include "lockd/protocol/wire.h"
 #include "runtime/swap/kernels.h"
@@ -56,5 +55,3 @@ void gs_job_count(const struct gs_job *job, bool out);
  * describe, in their places. *wanted: of which it has contents. */
 unsigned gs_chunk_equal_blocks(const struct gs_chunk *chunk, uint64_t bytes,
                                const uint64_t (*hashes)[2], unsigned *wanted);
-
-#endif

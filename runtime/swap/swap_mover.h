@@ -4,8 +4,7 @@
  * jobs) and swap_mover.c (which chunks they are for, and when they end). No other file includes
  * it. Client thread.
  */
-#ifndef GS_RUNTIME_SWAP_SWAP_MOVER_H
-#define GS_RUNTIME_SWAP_SWAP_MOVER_H
+#pragma once
 
 #include "runtime/base/device.h"
 #include "runtime/swap/swap_copy.h"
@@ -55,5 +54,3 @@ void gs_mover_settle(struct gs_job *job, uint8_t state);
 
 /* Takes the oldest job, which is settled, out of the ring. */
 void gs_mover_drop_first(struct gs_mover *mover);
-
-#endif

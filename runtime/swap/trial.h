@@ -10,8 +10,7 @@
  * does something else now: the chunks go back, and after some windows the same is tried again. Client
  * thread only.
  */
-#ifndef GS_RUNTIME_SWAP_TRIAL_H
-#define GS_RUNTIME_SWAP_TRIAL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -36,5 +35,3 @@ bool gs_trial_choose(const struct gs_device *device, struct gs_exchange_chunk *t
                      struct gs_exchange_chunk *beyond);
 
 void gs_trial_after_fork(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * made_tree.h: a folder of a test's own with made-up files of /proc and /sys.
  */
-#ifndef GS_TEST_MADE_TREE_H
-#define GS_TEST_MADE_TREE_H
+#pragma once
 
 /* The folder, from made_tree_begin() to made_tree_end(). */
 extern char made_tree[];
@@ -14,5 +13,3 @@ int made_tree_end(void **state);
 
 /* Writes a file, below the folders that it needs; `path` begins with a slash. */
 void made_tree_put(const char *path, const char *text);
-
-#endif

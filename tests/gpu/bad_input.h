@@ -3,8 +3,7 @@
  * bad_input.h: between bad_input.c (processes, allocations) and bad_input_vmm.c (the program's
  * own virtual memory).
  */
-#ifndef GS_TESTS_GPU_BAD_INPUT_H
-#define GS_TESTS_GPU_BAD_INPUT_H
+#pragma once
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ CUresult release(CUdeviceptr p);
 CUresult allocate_async(CUdeviceptr *p, size_t bytes); /* on `stream` */
 CUresult release_async(CUdeviceptr p);
 CUresult set(CUdeviceptr p, size_t bytes); /* and waits */
-
-#endif

@@ -2,8 +2,7 @@
  *
  * ipc.h: what the files of the program `ipc` share.
  */
-#ifndef GS_TESTS_GPU_IPC_H
-#define GS_TESTS_GPU_IPC_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,5 +25,3 @@ CUresult ipc_check_bytes(CUdeviceptr address, size_t bytes, unsigned seed, size_
 int ipc_told(int ordinal);
 int ipc_pair(char **argv, bool spawn);
 int ipc_pair_child(int in, int out, size_t bytes);
-
-#endif

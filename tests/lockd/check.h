@@ -2,12 +2,9 @@
  *
  * check.h: recomputes the scheduler's sums from scratch, for tests.
  */
-#ifndef GS_TESTS_LOCKD_CHECK_H
-#define GS_TESTS_LOCKD_CHECK_H
+#pragma once
 
 #include "lockd/sched/state.h"
 
 /* NULL: all sums and sets are right; else a text that tells the error. */
 const char *sched_check(const struct sched *sched);
-
-#endif

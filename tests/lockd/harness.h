@@ -3,8 +3,7 @@
  * harness.h: a lock with a few hand-driven clients on one device, for scenarios. Each test has
  * its own (cmocka state).
  */
-#ifndef GS_TESTS_LOCKD_HARNESS_H
-#define GS_TESTS_LOCKD_HARNESS_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -263,5 +262,3 @@ static inline void obey_for(struct harness *h, int seconds, int from, int to, in
 }
 
 #define scenario(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
-
-#endif

@@ -4,8 +4,7 @@
  * virtual clock; and what must hold whatever they do. Drives lockd's lock unchanged. Used by
  * the random test and the bench.
  */
-#ifndef GS_TESTS_LOCKD_MODEL_H
-#define GS_TESTS_LOCKD_MODEL_H
+#pragma once
 
 #include "lockd/sched/capacity.h"
 #include "tests/lockd/check.h"
@@ -69,5 +68,3 @@ const struct model_figures *model_figures(const struct model *model);
 /* So many of the scheduler's decisions (0 to 1) took at most so many ns of real time; in steps of
  * 100, and what took longer than a millisecond counts as that. */
 uint64_t model_decision_quantile(const struct model *model, double part);
-
-#endif

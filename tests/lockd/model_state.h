@@ -3,8 +3,7 @@
  * model_state.h: the model's structures, shared by model.c (programs, sockets, clock),
  * model_check.c (what must hold) and model_life.c (what programs take into their heads).
  */
-#ifndef GS_TESTS_LOCKD_MODEL_STATE_H
-#define GS_TESTS_LOCKD_MODEL_STATE_H
+#pragma once
 
 #include "tests/lockd/model.h"
 
@@ -130,5 +129,3 @@ void model_check_target(struct model *model, const struct model_side *side,
                         const struct gs_wire_target *target);
 void model_check_sent(struct model *model, const struct sched_client *client,
                       const struct gs_wire_target *target);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * small_library.h: an ELF library of a few hundred bytes, made in memory, for unit tests.
  */
-#ifndef GS_TESTS_SMALL_LIBRARY_H
-#define GS_TESTS_SMALL_LIBRARY_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,5 +28,3 @@ struct small {
 struct small small_make(size_t spare);
 int small_read(const struct small *s, struct elf_image *image, struct gs_err *err);
 void small_refuse(const struct small *s, const char *why);
-
-#endif

@@ -3,8 +3,7 @@
  * check.h: for the programs whose cases are run one at a time (calls.c, pools.c): a case ends
  * the process with 1 and a line at the first thing that is not so.
  */
-#ifndef GS_TESTS_RUNTIME_CHECK_H
-#define GS_TESTS_RUNTIME_CHECK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -90,5 +89,3 @@ static inline int run_case(int argc, char **argv, const struct check_case *cases
     fprintf(stderr, "usage: %s CASE\n", argv[0]);
     return 2;
 }
-
-#endif

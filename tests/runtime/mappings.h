@@ -2,8 +2,7 @@
  *
  * mappings.h: what the files of the program `mappings` share.
  */
-#ifndef GS_TESTS_RUNTIME_MAPPINGS_H
-#define GS_TESTS_RUNTIME_MAPPINGS_H
+#pragma once
 
 #include "tests/runtime/check.h"
 
@@ -52,5 +51,3 @@ static inline void *as_pointer(CUdeviceptr address)
 {
     return (void *)address; /* NOLINT(performance-no-int-to-ptr): it is one */
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * moves.h: a block of moves.c, and what moves_own.c does with those that the program maps itself.
  */
-#ifndef GS_TESTS_RUNTIME_MOVES_H
-#define GS_TESTS_RUNTIME_MOVES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ CUresult moves_export_bare(const struct moves_block *block);
 
 /* Exports memory that never gets an address. */
 CUresult moves_share(size_t mib);
-
-#endif

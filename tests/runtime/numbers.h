@@ -3,8 +3,7 @@
  * numbers.h: limits of a program, and descriptors of others, as one may treat them that closes
  * what it finds.
  */
-#ifndef GS_TESTS_RUNTIME_NUMBERS_H
-#define GS_TESTS_RUNTIME_NUMBERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ void steal_numbers(void);
 
 /* They are where they were opened, and nobody has written or read there. */
 bool numbers_are_kept(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * pools.h: what the files of the program `pools` share.
  */
-#ifndef GS_TESTS_RUNTIME_POOLS_H
-#define GS_TESTS_RUNTIME_POOLS_H
+#pragma once
 
 #include "tests/runtime/check.h"
 
@@ -47,5 +46,3 @@ static inline CUmemoryPool default_pool(void)
     OK(cuDeviceGetDefaultMemPool(&pool, 0));
     return pool;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * random.h: a small repeatable generator (splitmix64), so that a failing test can be run again
  * by its seed.
  */
-#ifndef GS_TESTS_RUNTIME_RANDOM_H
-#define GS_TESTS_RUNTIME_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ static inline uint64_t random_below(uint64_t *state, uint64_t limit)
 {
     return random_next(state) % limit;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * soak.h: what soak.c (options, threads), soak_ops.c (operations on device memory and its
  * model), soak_graph.c, soak_vmm.c and soak_pool.c (other ways to have such memory) share.
  */
-#ifndef GS_TESTS_RUNTIME_SOAK_H
-#define GS_TESTS_RUNTIME_SOAK_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -115,5 +114,3 @@ void soak_graph_drop(struct soak_thread *thread);
 
 /* Waits until the stream has run dry; false: the driver does not say so (faulty runs). */
 bool soak_wait_dry(struct soak_thread *thread, CUstream stream);
-
-#endif

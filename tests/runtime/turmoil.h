@@ -4,8 +4,7 @@
  * reports), turmoil_blocks.c (memory comes and goes), turmoil_ops.c (work on it) and
  * turmoil_graph.c (captured work).
  */
-#ifndef GS_TESTS_RUNTIME_TURMOIL_H
-#define GS_TESTS_RUNTIME_TURMOIL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -165,5 +164,3 @@ void turmoil_replay(struct turmoil_thread *thread);
 void turmoil_update(struct turmoil_thread *thread);
 /* Drops executable graphs of this block; NULL: all. */
 void turmoil_graphs_drop(struct turmoil_thread *thread, const struct turmoil_block *block);
-
-#endif

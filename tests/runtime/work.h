@@ -2,8 +2,7 @@
  *
  * work.h: work that does not end by itself, or not yet.
  */
-#ifndef GS_TESTS_RUNTIME_WORK_H
-#define GS_TESTS_RUNTIME_WORK_H
+#pragma once
 
 #include <cuda.h>
 
@@ -35,5 +34,3 @@ CUresult work_wipe_now(CUdeviceptr memory, uint64_t bytes, size_t times);
 /* A graph of one such kernel; and so many launches of it, each waited for. */
 CUresult work_wipe_graph(CUgraphExec *exec, CUdeviceptr memory, uint64_t bytes);
 CUresult work_wipe(CUgraphExec exec, size_t times);
-
-#endif

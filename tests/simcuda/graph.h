@@ -3,8 +3,7 @@
  * graph.h: captures (capture.c), graphs, their nodes and what runs them (graph.c, graph_node.c,
  * graph_exec.c, graph_memory.c).
  */
-#ifndef SIMCUDA_GRAPH_H
-#define SIMCUDA_GRAPH_H
+#pragma once
 
 #include "tests/simcuda/sim.h"
 
@@ -68,5 +67,3 @@ static inline struct sim_node *sim_node_of(CUgraphNode handle)
 {
     return sim_handle_is(handle, SIM_KIND_NODE) ? (struct sim_node *)handle : NULL;
 }
-
-#endif

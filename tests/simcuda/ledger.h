@@ -10,8 +10,7 @@
  * The card's properties come from the environment of the process that creates the file, or that
  * is alone on the card and sets any of them (README.md lists them).
  */
-#ifndef SIMCUDA_LEDGER_H
-#define SIMCUDA_LEDGER_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -178,5 +177,3 @@ void sim_card_compute_end(struct sim_card *card);
 
 uint64_t sim_now_ns(void);
 void sim_sleep_until(uint64_t ns);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * managed.h: managed memory; and its pages, as managed.c and managed_advice.c see them.
  */
-#ifndef SIMCUDA_MANAGED_H
-#define SIMCUDA_MANAGED_H
+#pragma once
 
 #include "tests/simcuda/sim.h"
 
@@ -64,5 +63,3 @@ bool sim_managed_page_move(struct sim_managed *managed, size_t page, enum where 
 
 /* Makes room for a page of managed memory on a card with a fault rate. False: nothing to push out. */
 bool sim_managed_push_out(unsigned device);
-
-#endif

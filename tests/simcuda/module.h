@@ -2,8 +2,7 @@
  *
  * module.h: modules, their images (image.c), functions and stand-ins (standin.c, builtin.c).
  */
-#ifndef SIMCUDA_MODULE_H
-#define SIMCUDA_MODULE_H
+#pragma once
 
 #include "tests/simcuda/sim.h"
 
@@ -61,5 +60,3 @@ static inline CUresult sim_handle_out(void **out, const void *of, void *answer)
     *out = answer;
     return CUDA_SUCCESS;
 }
-
-#endif

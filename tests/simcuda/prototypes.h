@@ -3,8 +3,7 @@
  * prototypes.h: every function of the table, also those that the toolkit's headers are too old
  * for.
  */
-#ifndef SIMCUDA_PROTOTYPES_H
-#define SIMCUDA_PROTOTYPES_H
+#pragma once
 
 #include "wrap/newer_types.h"
 
@@ -13,5 +12,3 @@
     extern __typeof__(*(PFN_##base##_v##since##variant)0) symbol;
 #include "wrap/driver_api.def"
 #pragma GCC visibility pop
-
-#endif

@@ -3,8 +3,7 @@
  * sharekit.h: what the tests of shared memory have in common (see testkit.h): calls that must
  * succeed, descriptors on their way through a socket.
  */
-#ifndef SIMCUDA_SHAREKIT_H
-#define SIMCUDA_SHAREKIT_H
+#pragma once
 
 #include "tests/simcuda/testkit.h"
 
@@ -32,5 +31,3 @@ bool share_all_bytes(CUdeviceptr address, size_t size, unsigned char value);
 unsigned share_files(void);
 /* Kills the process and waits until it is gone. */
 void share_kill(int pid);
-
-#endif

@@ -7,8 +7,7 @@
  * except while an operation runs. Lock order: sim.lock, then the locks of a card (ledger.h).
  * Operations in flight never take the lock of a card and sim.lock in the other order.
  */
-#ifndef SIMCUDA_SIM_H
-#define SIMCUDA_SIM_H
+#pragma once
 
 #pragma GCC visibility push(default)
 #include <cuda.h>
@@ -399,5 +398,3 @@ CUresult sim_launch_op(struct sim_context *context, const CUDA_KERNEL_NODE_PARAM
 void sim_launch_params(const struct sim_op *op, CUDA_KERNEL_NODE_PARAMS_v2 *launch);
 void sim_memset_params(const struct sim_op *op, CUDA_MEMSET_NODE_PARAMS *set);
 void sim_host_params(const struct sim_op *op, CUDA_HOST_NODE_PARAMS *host);
-
-#endif

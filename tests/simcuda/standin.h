@@ -9,8 +9,7 @@
  * unmapped device address makes the launch fail as on a card (CUDA_ERROR_ILLEGAL_ADDRESS,
  * sticky).
  */
-#ifndef SIMCUDA_STANDIN_H
-#define SIMCUDA_STANDIN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ struct simcuda_kernel {
 /* Must reach the dynamic symbol table: link executables with
  * -Wl,--export-dynamic-symbol=simcuda_kernels (or -rdynamic). */
 extern const struct simcuda_kernel simcuda_kernels[] __attribute__((visibility("default")));
-
-#endif

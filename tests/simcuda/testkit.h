@@ -3,8 +3,7 @@
  * testkit.h: what the tests of the simulated driver share: each test body runs in a process of
  * its own, on a card of its own.
  */
-#ifndef SIMCUDA_TESTKIT_H
-#define SIMCUDA_TESTKIT_H
+#pragma once
 
 #include <cuda.h>
 #include <stdarg.h>
@@ -75,5 +74,3 @@ int kit_run_basic(void), kit_run_memory(void), kit_run_stream(void), kit_run_cap
         (void)state;                                                                           \
         kit_run(name, __VA_ARGS__);                                                            \
     }
-
-#endif

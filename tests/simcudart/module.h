@@ -3,8 +3,7 @@
  * module.h: the functions that nvcc's generated host code calls, as crt/host_runtime.h and
  * crt/device_functions.h declare them for C++. C code has no header for them.
  */
-#ifndef SIMCUDART_MODULE_H
-#define SIMCUDART_MODULE_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -33,5 +32,3 @@ cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 grid, dim3 block, 
                                     size_t shared_bytes, cudaStream_t stream);
 
 #pragma GCC visibility pop
-
-#endif

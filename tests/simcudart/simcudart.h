@@ -8,8 +8,7 @@
  * (cudaMemcpyAsync_ptsz, ...). SIMCUDART_PTSZ(name) is the name of the public function in this
  * compilation, DRIVER_PTSZ(name) the driver function that belongs to it.
  */
-#ifndef SIMCUDART_H
-#define SIMCUDART_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -151,5 +150,3 @@ static inline CUarray simcudart_array(const struct cudaArray *array)
 }
 
 #pragma GCC visibility pop
-
-#endif

@@ -2,8 +2,7 @@
  *
  * table.h: driver_api.def's rows as data, for the table test.
  */
-#ifndef GS_TESTS_WRAP_TABLE_H
-#define GS_TESTS_WRAP_TABLE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ struct table_row {
 
 extern const struct table_row table_rows[];
 extern const size_t table_row_count;
-
-#endif

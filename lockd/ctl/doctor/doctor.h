@@ -3,8 +3,7 @@
  * doctor.h: what the checks of `gpusharectl doctor` share. Each file adds findings;
  * doctor_command.c prints them.
  */
-#ifndef GS_LOCKD_CTL_DOCTOR_DOCTOR_H
-#define GS_LOCKD_CTL_DOCTOR_DOCTOR_H
+#pragma once
 
 #include "lockd/ctl/ctl.h"
 
@@ -61,5 +60,3 @@ const char *doctor_tool_find(const char *name, char *buffer, size_t size);
 /* Runs a tool and reads the beginning of its output to that stream. Returns its exit code, or
  * -errno. */
 int doctor_tool_run(char *const argv[], int stream, char *text, size_t size);
-
-#endif

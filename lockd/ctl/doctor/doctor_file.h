@@ -2,8 +2,7 @@
  *
  * doctor_file.h: checks a program's file.
  */
-#ifndef GS_LOCKD_CTL_DOCTOR_DOCTOR_FILE_H
-#define GS_LOCKD_CTL_DOCTOR_DOCTOR_FILE_H
+#pragma once
 
 #include "lockd/ctl/doctor/doctor.h"
 
@@ -23,5 +22,3 @@ enum doctor_patched {
     DOCTOR_ORPHANED, /* patched, but its library is missing */
 };
 enum doctor_patched doctor_patched(const char *path);
-
-#endif

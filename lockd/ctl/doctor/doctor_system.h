@@ -2,8 +2,7 @@
  *
  * doctor_system.h: checks the machine.
  */
-#ifndef GS_LOCKD_CTL_DOCTOR_DOCTOR_SYSTEM_H
-#define GS_LOCKD_CTL_DOCTOR_DOCTOR_SYSTEM_H
+#pragma once
 
 #include "lockd/ctl/doctor/doctor.h"
 
@@ -45,5 +44,3 @@ const char *doctor_variable(const char *environment, size_t size, const char *na
 
 /* Python environments in which pip installed gpushare. */
 void doctor_wheel(struct doctor *doctor);
-
-#endif

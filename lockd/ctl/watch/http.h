@@ -2,8 +2,7 @@
  *
  * http.h: a small HTTP/1.1 server: GET and HEAD, one request per connection, one thread.
  */
-#ifndef GS_LOCKD_CTL_WATCH_HTTP_H
-#define GS_LOCKD_CTL_WATCH_HTTP_H
+#pragma once
 
 #include "common/err.h"
 
@@ -49,5 +48,3 @@ struct http_handler {
 int http_listen(const char *text, char *where, size_t size, struct gs_err *err);
 /* Serves until *ended is not 0. Closes the listener. 0 or -ENOMEM. */
 int http_serve(int listener, const struct http_handler *handler, const volatile int *ended);
-
-#endif

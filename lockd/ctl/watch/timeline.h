@@ -3,8 +3,7 @@
  * timeline.h: turns the daemon's events into a timeline in Chrome's trace format, which
  * https://ui.perfetto.dev and chrome://tracing show.
  */
-#ifndef GS_LOCKD_CTL_WATCH_TIMELINE_H
-#define GS_LOCKD_CTL_WATCH_TIMELINE_H
+#pragma once
 
 #include "lockd/protocol/wire.h"
 
@@ -38,5 +37,3 @@ int ctl_timeline_add(struct ctl_timeline *timeline, const struct gs_wire_event *
 /* Ends all spans at end_ns, and the file. 0, or -errno: the file could not be written. */
 int ctl_timeline_finish(struct ctl_timeline *timeline, uint64_t end_ns);
 void ctl_timeline_deinit(struct ctl_timeline *timeline);
-
-#endif

@@ -3,8 +3,7 @@
  * top.h: the state of `gpusharectl top`: the last two answers of the daemon, the user's choices,
  * and the drawn lines.
  */
-#ifndef GS_LOCKD_CTL_WATCH_TOP_H
-#define GS_LOCKD_CTL_WATCH_TOP_H
+#pragma once
 
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/program.h"
@@ -97,5 +96,3 @@ struct top {
     bool lost; /* the last look failed; the message has the reason */
     char message[160];
 };
-
-#endif

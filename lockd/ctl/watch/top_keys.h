@@ -2,8 +2,7 @@
  *
  * top_keys.h: the keys of `gpusharectl top`.
  */
-#ifndef GS_LOCKD_CTL_WATCH_TOP_KEYS_H
-#define GS_LOCKD_CTL_WATCH_TOP_KEYS_H
+#pragma once
 
 #include "lockd/ctl/watch/top.h"
 #include "common/err.h"
@@ -24,5 +23,3 @@ const char *top_keys_footer(size_t place);
 /* Handles a key as getch() returns it; ERR: none came in time. False: the user wants to
  * quit. */
 bool top_keys_take(struct top *top, int key);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * top_table.h: the programs of `gpusharectl top` as a table.
  */
-#ifndef GS_LOCKD_CTL_WATCH_TOP_TABLE_H
-#define GS_LOCKD_CTL_WATCH_TOP_TABLE_H
+#pragma once
 
 #include "lockd/ctl/watch/top.h"
 
@@ -39,5 +38,3 @@ const char *top_graph_bar(uint64_t resident, uint64_t pinned, uint64_t host, uin
 bool top_table_fill(struct top *top, int columns);
 /* "1.5 GiB/s" */
 const char *top_table_rate(double bytes, char *buffer, size_t size);
-
-#endif

@@ -7,8 +7,7 @@
  * which depend on the seed and on the operation's number only: a sequence from which operations
  * are left out makes the same choices.
  */
-#ifndef GS_TESTS_GPU_DIFFER_H
-#define GS_TESTS_GPU_DIFFER_H
+#pragma once
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -128,5 +127,3 @@ extern unsigned char host_source[HOST_BYTES], host_target[HOST_BYTES];
 struct memory *memory_free_slot(void);
 void memory_keep(struct memory *slot, CUdeviceptr start, size_t bytes, enum memory_kind kind);
 void memory_forget(struct memory *slot);
-
-#endif

@@ -3,8 +3,7 @@
  * pool.h: a model of cards and of programs that take turns on them, for tests of balance.c.
  * Turns are of one second and cost nothing; what a program does is given or drawn at random.
  */
-#ifndef GS_TESTS_LOCKD_MOVE_POOL_H
-#define GS_TESTS_LOCKD_MOVE_POOL_H
+#pragma once
 
 #include "lockd/move/balance.h"
 
@@ -60,5 +59,3 @@ void pool_remove(struct pool *pool, uint32_t number);
 void pool_run(struct pool *pool, uint64_t ns);
 uint64_t pool_random(struct pool *pool, uint64_t below);
 uint32_t pool_count(const struct pool *pool, uint32_t card);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * trial_world.h: jobs of ranks on one to four devices, with a scheduler, under a virtual clock.
  */
-#ifndef GS_TESTS_TRIAL_WORLD_H
-#define GS_TESTS_TRIAL_WORLD_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,5 +84,3 @@ void trial_world_add_job(struct trial_world *world, unsigned number);
 void trial_world_step(struct trial_world *world);
 bool trial_world_is_done(const struct trial_world *world);
 void trial_world_print(const struct trial_world *world);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * bursts.h: programs of several users that work in bursts, on the harness. Steps of 20 ms.
  */
-#ifndef GS_TESTS_LOCKD_SCHED_BURSTS_H
-#define GS_TESTS_LOCKD_SCHED_BURSTS_H
+#pragma once
 
 #include "tests/lockd/harness.h"
 
@@ -64,5 +63,3 @@ static inline void step_training(struct harness *h, int who)
     obey_target(h, who);
     obey_target(h, who);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * gate_alone.h: what the tests of the gate share. Each test body runs in a process of its own, since
  * gate.c's state is the process's (gate_alone.c, which also plays what gate.c needs).
  */
-#ifndef GS_TESTS_GATE_ALONE_H
-#define GS_TESTS_GATE_ALONE_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,5 +44,3 @@ void gate_run_alone(int (*body)(void));
         (void)state;                                                                           \
         gate_run_alone(name);                                                                  \
     }
-
-#endif

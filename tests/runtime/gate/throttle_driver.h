@@ -2,8 +2,7 @@
  *
  * throttle_driver.h: the driver that the tests of throttle.c play.
  */
-#ifndef GS_TEST_THROTTLE_DRIVER_H
-#define GS_TEST_THROTTLE_DRIVER_H
+#pragma once
 
 #include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
@@ -21,5 +20,3 @@ void throttle_driver_begin(const struct throttle_driver *driver);
 
 /* The calling thread ends, for throttle.c, and each context from 1 to `contexts`. */
 void throttle_driver_end(uintptr_t contexts);
-
-#endif

@@ -3,8 +3,7 @@
  * handover_stage.h: what the tests of handover.c share: a device, a range of chunks, and a played
  * driver to which memory is an empty file and a handle a descriptor of it.
  */
-#ifndef GS_TESTS_HANDOVER_STAGE_H
-#define GS_TESTS_HANDOVER_STAGE_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,5 +67,3 @@ unsigned stage_come(unsigned count, uint64_t budget);
 unsigned stage_reported(struct gs_descriptors *with);
 
 #define STAGED(name) cmocka_unit_test_setup_teardown(name, stage_begin, stage_end)
-
-#endif

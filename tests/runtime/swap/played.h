@@ -2,8 +2,7 @@
  *
  * played.h: what moving.c stands on, played: one device, its memory, and time.
  */
-#ifndef GS_TESTS_SWAP_PLAYED_H
-#define GS_TESTS_SWAP_PLAYED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,5 +33,3 @@ void played_target(uint32_t flags, uint64_t budget);
 
 /* Time goes on, in steps of 100 ms. */
 void played_wait(uint64_t ns);
-
-#endif

@@ -4,8 +4,7 @@
  * blocks of memory on it, which lie beyond the card in part. One thread is both the program and the
  * client thread.
  */
-#ifndef GS_TESTS_SWAP_SMALL_CARD_H
-#define GS_TESTS_SWAP_SMALL_CARD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,5 +75,3 @@ void card_check_books(uint64_t spare);
 void card_check_accounts(void);
 /* Every chunk is at its address, with the right contents. Requires an open gate. */
 void card_check_contents(void);
-
-#endif
