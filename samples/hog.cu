@@ -4,12 +4,15 @@
  * between, as a training job or a notebook does. Every page is checked in every round, so that
  * a page which is lost, stale or mixed up on its way to the host and back is found.
  *
+ * SIGINT (Ctrl-C) and SIGTERM end it after the round; a second signal ends it at once.
+ *
  * Exit status: 0 all right, 1 a wrong page or a CUDA error, 2 out of memory, 64 wrong command
  * line.
  */
 #include "hog.h"
 
 #include <algorithm>
+#include <csignal>
 #include <unistd.h>
 #include <vector>
 
@@ -107,6 +110,13 @@ static void launch(void (*kernel)(Parameters...), const char *name, uint64_t pag
          name);
 }
 
+static volatile sig_atomic_t ended;
+
+static void end(int)
+{
+    ended = 1;
+}
+
 static void usage(void)
 {
     puts("usage: hog [--share 0.7 | --bytes 4GiB] [--rounds 5] [--seconds S] [--repeat 1]\n"
@@ -115,8 +125,8 @@ static void usage(void)
          "every page.\n"
          "--repeat: passes over the memory per round; --cpu-ms: pause between rounds "
          "(--cpu-spin: busy).\n"
-         "--seconds: no new round after that time. Exit status: 0 right, 1 wrong, 2 out of "
-         "memory.");
+         "--seconds: no new round after that time, nor after Ctrl-C.\n"
+         "Exit status: 0 right, 1 wrong, 2 out of memory.");
 }
 
 static options parse(int argc, char **argv)
@@ -300,13 +310,20 @@ int main(int argc, char **argv)
     double start = sample_now();
 
     job.how = parse(argc, argv);
+    for (int number : {SIGINT, SIGTERM}) {
+        struct sigaction action = {};
+
+        action.sa_handler = end;
+        action.sa_flags = SA_RESETHAND | SA_RESTART;
+        sigaction(number, &action, nullptr);
+    }
     allocate(job);
     if (!job.how.quiet && !job.how.json)
         printf("holding %llu bytes in %zu chunks after %.3f s\n",
                (unsigned long long)(job.pages * HOG_PAGE), job.chunks.size(),
                sample_now() - start);
     fflush(stdout);
-    while (round < job.how.rounds &&
+    while (!ended && round < job.how.rounds &&
            (job.how.seconds <= 0 || sample_now() - start < job.how.seconds)) {
         longest = std::max(longest, one_round(job, ++round));
         cpu_phase(job.how);

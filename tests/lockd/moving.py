@@ -102,9 +102,18 @@ class Cards:
         with open(self.folder + "/log", encoding="utf-8", errors="replace") as log:
             return log.read()
 
-    def start_hog(self, seconds, share="0.5", path=None, **environment):
-        return self.spawn([path or self.hog, "--share", share, "--rounds", "1000000", "--seconds", str(seconds), "--chunk", "8MiB",
+    def start_hog(self, share="0.5", path=None, **environment):
+        """A program that works on its memory and checks it, until end_hog()."""
+        return self.spawn([path or self.hog, "--share", share, "--rounds", "1000000", "--chunk", "8MiB",
                            "--quiet"], environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    @staticmethod
+    def end_hog(hog):
+        """After one more look at all of its memory, which was right: what it printed on its standard error."""
+        hog.terminate()
+        out, err = hog.communicate(timeout=PATIENCE)
+        assert hog.returncode == 0 and "ok " in out, f"exit {hog.returncode}: {out}{err}"
+        return err
 
     def await_use(self, process, card):
         """Until the daemon knows it there, with its memory."""

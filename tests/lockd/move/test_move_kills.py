@@ -102,7 +102,7 @@ def run_seed(build, seed, seconds, counts):
     with Cards(build, SIMCUDA_PCIE_GBPS=dice.choice(("0.2", "0.5", "2"))) as cards:
         cards.start_daemon()
         log = cards.folder + "/programs"
-        programs = [cards.start_hog(seconds + 6, share=share, GPUSHARE_LOG=log) for share in ("0.4", "0.6", "0.3")]
+        programs = [cards.start_hog(share=share, GPUSHARE_LOG=log) for share in ("0.4", "0.6", "0.3")]
         for program in programs:
             wait_for_begin(cards, program, seed)
         end = time.monotonic() + seconds
@@ -116,6 +116,7 @@ def run_seed(build, seed, seconds, counts):
         for program in programs:
             wait_for(lambda p=program: is_in_one_place(cards, p), PATIENCE, f"seed {seed}: a program in one place\n{cards.show()}")
         for program in programs:
+            program.terminate()
             out, err = program.communicate(timeout=PATIENCE)
             if program.returncode != 0 or "ok " not in out or err:
                 raise AssertionError(f"seed {seed}: exit {program.returncode}: {out}{err}\n{cards.said()}")

@@ -269,7 +269,7 @@ class StepsTest(unittest.TestCase):
 
     def test_program_that_cannot_be_brought_back_keeps_no_other(self):
         scene = self.scene()
-        other = scene.cards.start_hog(10000, share="0.2")
+        other = scene.cards.start_hog(share="0.2")
         scene.cards.await_use(other, 0)
         with open(scene.faults, "w", encoding="ascii") as file:
             file.write(RESTORE + ":0:2")

@@ -23,24 +23,18 @@ class BalanceTest(unittest.TestCase):
         cards.start_daemon()
         return cards
 
-    def assert_right(self, hog):
-        out, err = hog.communicate(timeout=PATIENCE)
-        self.assertEqual(hog.returncode, 0, out + err)
-        self.assertIn("ok ", out)
-        return err
-
     def test_one_of_two_that_wait_moves(self):
         cards = self.cards("--balance", "waiting")
-        hogs = [cards.start_hog(20, share="0.7") for _ in range(2)]
+        hogs = [cards.start_hog(share="0.7") for _ in range(2)]
         wait_for(lambda: "was moved from" in cards.said(), PATIENCE, "a move")
         wait_for(lambda: sorted(cards.used(hog, 1) > MIB for hog in hogs) == [False, True], PATIENCE, "one on each card")
         for hog in hogs:
-            self.assert_right(hog)
+            cards.end_hog(hog)
         self.assertEqual(cards.said().count("was moved from"), 1)
 
     def test_off_nobody_moves_until_it_is_set(self):
         cards = self.cards()
-        hogs = [cards.start_hog(40, share="0.7") for _ in range(2)]
+        hogs = [cards.start_hog(share="0.7") for _ in range(2)]
         for hog in hogs:
             cards.await_use(hog, 0)
         time.sleep(8)
@@ -48,15 +42,15 @@ class BalanceTest(unittest.TestCase):
         self.assertEqual(cards.ctl("set", "balance", "waiting")[0], 0)
         wait_for(lambda: "was moved from" in cards.said(), PATIENCE, "a move")
         for hog in hogs:
-            self.assert_right(hog)
+            cards.end_hog(hog)
 
     def test_one_that_does_not_see_the_other_card_is_told(self):
         cards = self.cards("--balance", "waiting")
-        hidden = [cards.start_hog(20, share="0.5", CUDA_VISIBLE_DEVICES="0") for _ in range(3)]
-        other = cards.start_hog(20, share="0.1", CUDA_VISIBLE_DEVICES="1")
+        hidden = [cards.start_hog(share="0.5", CUDA_VISIBLE_DEVICES="0") for _ in range(3)]
+        other = cards.start_hog(share="0.1", CUDA_VISIBLE_DEVICES="1")
         wait_for(lambda: "it does not see that GPU" in cards.said(), PATIENCE, "the remark")
         for hog in (*hidden, other):
-            self.assert_right(hog)
+            cards.end_hog(hog)
         self.assertNotIn("was moved from", cards.said())
 
 
