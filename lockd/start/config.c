@@ -222,7 +222,11 @@ static int take_value(void *user, const char *section, const char *name, const c
                    lockd_setting_hint(name, hint, sizeof hint));
     } else {
         list_sections(list, sizeof list);
-        gs_err_set(err, -EINVAL, "unknown section [%s]; the sections are %s", section, list);
+        gs_err_set(err, -EINVAL,
+                   section[0] != '\0'
+                       ? "unknown section [%s]; the sections are %s"
+                       : "'%s' stands before the first section; the sections are %s",
+                   section[0] != '\0' ? section : name, list);
     }
     return mark_bad(reader);
 }

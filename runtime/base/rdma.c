@@ -54,7 +54,7 @@ bool gs_rdma_is_open(void)
     seen = true;
     gs_log("a device for RDMA or GPUDirect Storage is open: no memory moves from now on");
     gs_daemon_say("its memory stays on the card: it has a device for RDMA or GPUDirect Storage "
-                  "open (docs/guide.md, RDMA)");
+                  "open, and the device would miss a move");
     return true;
 }
 

@@ -95,6 +95,7 @@ class ConfigTest(unittest.TestCase):
                            ("[limits]\nquantum = 5\n", ":2: quantum belongs into section [scheduling]"),
                            ("[scheduling]\ncolour = red\n", ":2: unknown key 'colour'; [scheduling] knows: policy, exclusive, quantum"),
                            ("[scheduling]\nqauntum = 5\n", "did you mean 'quantum'?"),
+                           ("colour = red\n", ":1: 'colour' stands before the first section; the sections are [daemon]"),
                            ("[paint]\ncolour = red\n", ":2: unknown section [paint]; the sections are [daemon], [scheduling], [limits], [access], [classes], [overcommit]"),
                            ("[classes]\nroot = fast\n", ":2: root: 'fast' is not one of: auto, interactive, batch, background"),
                            ("[classes]\nnightly.slice = Batch\n", ":2: nightly.slice: 'Batch' is not one of"),
