@@ -49,8 +49,8 @@ static void move_begin(struct sim_program *program, struct sim_card *to)
     program->move.goes_to = to;
     program->move.began = world->clock.now_ns;
     program->move.bytes = program->figures.moved_out;
-    sched_pause(world->sched, program->link.client, true, sim_world_now(world));
-    sched_evict(world->sched, program->link.client, sim_world_now(world));
+    sched_pause(program->link.client, true, sim_world_now(world));
+    sched_evict(program->link.client, sim_world_now(world));
 }
 
 void sim_move_suspended(struct sim_program *program)
@@ -76,7 +76,7 @@ static void change_card(struct sim_program *program)
         sim_world_failed(world, "program %u has memory on the card that it leaves",
                          program->index);
     sim_card_uuid(program->card->index, uuid);
-    sched_left(world->sched, program->link.client, uuid, sim_world_now(world));
+    sched_left(program->link.client, uuid, sim_world_now(world));
     program->link.life++;
     program->card->waiting -= program->link.waiting;
     program->card = program->move.goes_to;
@@ -104,7 +104,7 @@ static void move_end(void *owner)
     balance_outcome(&world->balance, program->move.balance, outcome,
                     world->clock.now_ns - program->move.began,
                     program->figures.moved_out - program->move.bytes, sim_world_now(world));
-    sched_pause(world->sched, program->link.client, false, sim_world_now(world));
+    sched_pause(program->link.client, false, sim_world_now(world));
     sim_client_moved(program);
     sim_world_flush(world);
 }

@@ -146,8 +146,7 @@ static void deliver_message(void *owner)
 
     if (valid && to_lock) {
         world->states++;
-        if (sched_state(world->sched, program->link.client, &message->state,
-                        sim_world_now(world)) != 0)
+        if (sched_state(program->link.client, &message->state, sim_world_now(world)) != 0)
             sim_world_failed(world, "the scheduler refused program %u", program->index);
     }
     message->next_spare = world->spare;
@@ -182,7 +181,7 @@ void sim_world_connect(struct sim_program *program)
     }
     snprintf(hello.name, sizeof hello.name, "%s", program->class->name);
     snprintf(hello.group, sizeof hello.group, "%s", program->class->group);
-    sched_describe(world->sched, program->link.client, &hello, (uint32_t)program->class->user);
+    sched_describe(program->link.client, &hello, (uint32_t)program->class->user);
     sim_move_connected(program);
 }
 
@@ -191,7 +190,7 @@ void sim_world_disconnect(struct sim_program *program)
     struct sim_world *world = program->world;
 
     sim_move_disconnected(program);
-    sched_client_gone(world->sched, program->link.client, sim_world_now(world));
+    sched_client_gone(program->link.client, sim_world_now(world));
     program->link.client = NULL;
     program->link.life++;
     sim_world_flush(world);

@@ -153,7 +153,7 @@ void lockd_move_stop(struct lockd_move *move)
     move->stopped = lockd_now();
     move->until = move->stopped + STOP_NS;
     move->moves->calls->pause(move->program->owner, true);
-    sched_evict(move->moves->sched, move->program->client, move->stopped);
+    sched_evict(move->program->client, move->stopped);
     lockd_move_tell(move, GS_MOVE_STOP, 0);
 }
 
@@ -195,7 +195,7 @@ void lockd_move_end_moved(struct lockd_move *move)
             continue;
         move->moves->calls->left(program->owner, pair->from);
         lockd_track_drop(program->tracks, pair->from);
-        sched_left(move->moves->sched, program->client, pair->from, now);
+        sched_left(program->client, pair->from, now);
     }
     lockd_uuid_text(move->order.pairs[0].from, from);
     lockd_uuid_text(move->order.pairs[0].to, to);

@@ -11,9 +11,9 @@
 
 #define DIVIDED_MOST 32 /* programs of a set that may fall apart */
 
-void kin_init(struct kin *kin, struct sched *sched, kin_say *say, void *context)
+void kin_init(struct kin *kin, kin_say *say, void *context)
 {
-    *kin = (struct kin){.sched = sched, .say = say, .context = context};
+    *kin = (struct kin){.say = say, .context = context};
     lockd_list_init(&kin->programs);
     lockd_list_init(&kin->trials);
 }
@@ -61,9 +61,9 @@ void kin_gone(struct kin *kin, struct kin_program *program)
     free(program);
 }
 
-void kin_tell(struct kin *kin, struct kin_program *program, uint64_t now_ns)
+void kin_tell(struct kin_program *program, uint64_t now_ns)
 {
-    sched_kin(kin->sched, program->client, kin_set_of(program), now_ns);
+    sched_kin(program->client, kin_set_of(program), now_ns);
 }
 
 void kin_rename_set(struct kin *kin, uint64_t from, uint64_t to, uint64_t now_ns)
@@ -72,7 +72,7 @@ void kin_rename_set(struct kin *kin, uint64_t from, uint64_t to, uint64_t now_ns
         if (program->set != from)
             continue;
         program->set = to;
-        kin_tell(kin, program, now_ns);
+        kin_tell(program, now_ns);
     }
 }
 
@@ -96,7 +96,7 @@ void kin_join(struct kin *kin, struct kin_program *a, struct kin_program *b, uin
             continue;
         both[i]->set = set;
         both[i]->why = why;
-        kin_tell(kin, both[i], now_ns);
+        kin_tell(both[i], now_ns);
     }
 }
 
@@ -116,7 +116,7 @@ void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint3
         return;
     program->keys[program->count++] = (struct kin_key){.key = key, .kind = kind};
     if (kind >= GS_KIN_MASTER && kind <= GS_KIN_NCCL)
-        sched_rank(kin->sched, program->client, ranks, now_ns);
+        sched_rank(program->client, ranks, now_ns);
     if (kind >= GS_KIN_HINT_FIRST)
         return;
     lockd_each (struct kin_program, other, &kin->programs, link) {
@@ -200,7 +200,7 @@ static void divide_set(struct kin *kin, uint64_t set, uint64_t now_ns)
         if (gather_set(kin, program, marked, to) == 1) {
             program->set = 0;
             program->why = GS_KIN_NONE;
-            kin_tell(kin, program, now_ns);
+            kin_tell(program, now_ns);
         } else {
             kin->next_set += keeps == 0;
             keeps = 0;
@@ -208,7 +208,7 @@ static void divide_set(struct kin *kin, uint64_t set, uint64_t now_ns)
     }
     lockd_each (struct kin_program, program, &kin->programs, link)
         if (program->set > first)
-            kin_tell(kin, program, now_ns);
+            kin_tell(program, now_ns);
 }
 
 void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,

@@ -47,7 +47,6 @@ struct kin_program {
 typedef void kin_say(void *context, void *owner, const char *text);
 
 struct kin {
-    struct sched *sched;
     struct lockd_list programs, trials;
     uint64_t next_set;
     uint64_t look_at; /* for hangs */
@@ -64,7 +63,7 @@ struct kin_trial {
     uint64_t until;
 };
 
-void kin_init(struct kin *kin, struct sched *sched, kin_say *say, void *context);
+void kin_init(struct kin *kin, kin_say *say, void *context);
 void kin_deinit(struct kin *kin);
 
 /* Adds a program, before its first state. named: it names its group, or wants none. identity
@@ -94,6 +93,6 @@ static inline uint64_t kin_set_of(const struct kin_program *program)
 /* Moves all programs of one set into the other. */
 void kin_rename_set(struct kin *kin, uint64_t from, uint64_t to, uint64_t now_ns);
 /* Tells the scheduler the program's set. */
-void kin_tell(struct kin *kin, struct kin_program *program, uint64_t now_ns);
+void kin_tell(struct kin_program *program, uint64_t now_ns);
 
 #define kin_program_of(at) lockd_entry(at, struct kin_program, link)

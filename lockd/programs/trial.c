@@ -210,7 +210,7 @@ static void enter_trial(struct kin *kin, struct kin_program *program, uint64_t s
         if (each != program && (program->set == 0 || each->set != program->set))
             continue;
         each->trial = set;
-        kin_tell(kin, each, now);
+        kin_tell(each, now);
     }
 }
 
@@ -248,7 +248,7 @@ static void end_trial(struct kin *kin, struct kin_trial *trial, bool helped, uin
         } else if (helped && each->set != trial->set) {
             kin_rename_set(kin, each->set, trial->set, now);
         }
-        kin_tell(kin, each, now);
+        kin_tell(each, now);
     }
     if (helped)
         say_helped(kin, trial->of);

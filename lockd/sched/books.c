@@ -142,35 +142,20 @@ static uint64_t party_need(const struct sched_party *party)
 
     if (device->sched->settings.exclusive)
         return device->space.capacity;
-    lockd_each (struct sched_member, member, &party->members, of_party) {
-        const struct sched_share *share = &member->books.share;
-
-        need += share->beyond;
-    }
+    lockd_each (const struct sched_member, member, &party->members, of_party)
+        need += member->books.share.beyond;
     return sched_min(need, device->space.capacity);
 }
 
-/* A gang that does not answer is asked for nothing more until it does. */
-static void count_deaf(struct sched_party *party, uint32_t deaf)
+/* A gang that does not answer is asked for nothing more until it does; a gang with a blocked member
+ * gets its turn also while it is paused or evicted. */
+static void count_in_gang(struct sched_gang *gang, uint32_t *sum, uint32_t *own, uint32_t count)
 {
-    struct sched_gang *gang = party->gang;
-    const bool before = gang->deaf != 0;
+    const bool before = *sum != 0;
 
-    gang->deaf += deaf - party->books.deaf_members;
-    party->books.deaf_members = deaf;
-    if (before != (gang->deaf != 0))
-        sched_agenda_settle_gang(gang);
-}
-
-/* The gang gets its turn also while it is paused or evicted: for as long as a member is blocked. */
-static void count_blocked(struct sched_party *party, uint32_t blocked)
-{
-    struct sched_gang *gang = party->gang;
-    const bool before = gang->blocked != 0;
-
-    gang->blocked += blocked - party->books.gang_blocked;
-    party->books.gang_blocked = blocked;
-    if (before != (gang->blocked != 0))
+    *sum += count - *own;
+    *own = count;
+    if (before != (*sum != 0))
         sched_agenda_settle_gang(gang);
 }
 
@@ -198,8 +183,8 @@ static void count_members(struct sched_party *party, uint64_t now)
             blocks += is_blocked(member);
         }
     }
-    count_deaf(party, deaf);
-    count_blocked(party, gang_blocks);
+    count_in_gang(party->gang, &party->gang->deaf, &party->books.deaf_members, deaf);
+    count_in_gang(party->gang, &party->gang->blocked, &party->books.gang_blocked, gang_blocks);
     if ((blocks != 0) != sched_party_blocked(party))
         sched_agenda_settle(party); /* its place changes */
     if ((running != 0) != (party->books.running_members != 0))
@@ -227,20 +212,21 @@ static uint64_t party_lost(const struct sched_party *party, uint64_t now)
 }
 
 /* Whether its gang is split concerns all devices on which parties of it are. */
-static void count_split(struct sched_party *party)
+static void count_split(struct sched_gang *gang)
 {
-    struct sched_gang *gang = party->gang;
-    const bool before = sched_gang_is_split(gang), computing = sched_party_busy(party),
-               idling = !computing && party->books.demand != 0;
+    bool computing = false, idling = false;
 
-    gang->computing += computing - (uint32_t)party->books.counted_computing;
-    gang->idling += idling - (uint32_t)party->books.counted_idling;
-    party->books.counted_computing = computing;
-    party->books.counted_idling = idling;
-    if (before == sched_gang_is_split(gang))
+    if (gang->party_count < 2 && !gang->split)
         return;
-    lockd_each (struct sched_party, each, &gang->parties, of_gang)
-        sched_agenda_plan(each->device);
+    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
+        computing |= sched_party_busy(party);
+        idling |= !sched_party_busy(party) && party->books.demand != 0;
+    }
+    if (gang->split == (computing && idling))
+        return;
+    gang->split = computing && idling;
+    lockd_each (struct sched_party, party, &gang->parties, of_gang)
+        sched_agenda_plan(party->device);
 }
 
 /* The party's own sums, from those of its members. */
@@ -269,7 +255,7 @@ static void count_party(struct sched_party *party, uint64_t now)
     party->books.lost = lost;
     party->books.counted_stopping = stopping;
     party->books.counted_stuck = stuck;
-    count_split(party);
+    count_split(party->gang);
     /* what is still stopping, and what waits on other devices too, runs past nobody */
     sched_order_value(&party->wait.queued,
                       sched_party_busy(party) || party->gang->party_count > 1
@@ -318,9 +304,9 @@ static void sort_member(struct sched_member *member, uint64_t now)
     put_on_list(&device->books.stopping, &member->books.stopping,
                 keeps || (!held && (busy || owes)));
     if (keeps)
-        device->stop_at = sched_min(device->stop_at, now + SILENT);
+        sched_sooner(&device->stop_at, now + SILENT);
     if (!held && owes)
-        device->stop_at = sched_min(device->stop_at, now + GRACE);
+        sched_sooner(&device->stop_at, now + GRACE);
     sort_victim(member, busy);
 }
 
@@ -410,30 +396,12 @@ void sched_books_ahead(struct sched_member *member, uint64_t now)
         device->books.progress = now; /* the others wait for it to be complete */
 }
 
-static void end_wait(struct sched_member *member, uint64_t at)
+void sched_books_wait_end(struct sched_member *member, uint64_t at)
 {
     if (member->time.waits_since != 0)
         lockd_totals_count(&member->device->totals->sum.waits,
                            sched_less(at, member->time.waits_since));
     member->time.waits_since = 0;
-}
-
-void sched_books_time_end(struct sched_member *member, uint64_t now)
-{
-    const uint64_t ns = sched_less(now, member->time.counted_at);
-    struct gs_wire_totals *sum = &member->device->totals->sum;
-
-    if ((member->report.flags & GS_STATE_RUNNING) != 0) {
-        sum->gpu_ns += ns;
-        end_wait(member, member->time.counted_at);
-    } else if (sched_member_wants(member)) {
-        sum->wait_ns += ns;
-        if (member->time.waits_since == 0)
-            member->time.waits_since = member->time.counted_at;
-        end_wait(member, now);
-    } else {
-        end_wait(member, member->time.counted_at);
-    }
 }
 
 void sched_books_time(struct sched_member *member, uint64_t now)
@@ -452,7 +420,7 @@ void sched_books_time(struct sched_member *member, uint64_t now)
         member->time.gpu_ns += ns;
         member->time.works_ns += (member->report.flags & GS_STATE_WANT) != 0 ? ns : 0;
         sum->gpu_ns += ns;
-        end_wait(member, now - ns);
+        sched_books_wait_end(member, now - ns);
     } else if (sched_member_wants(member)) {
         if (member->time.waits_since == 0)
             member->time.waits_since = now - ns;
@@ -463,6 +431,6 @@ void sched_books_time(struct sched_member *member, uint64_t now)
         member->time.wait_longest_ns =
             sched_max(member->time.wait_longest_ns, now - member->time.waits_since);
     } else {
-        end_wait(member, now - ns);
+        sched_books_wait_end(member, now - ns);
     }
 }

@@ -30,8 +30,8 @@ void sched_books_forget(struct sched_member *member);
 void sched_books_stays(struct sched_member *member, uint64_t stays);
 /* Adds up the time until now. To be called before the flags or the lease change. */
 void sched_books_time(struct sched_member *member, uint64_t now);
-/* ... and its last wait, to the totals of its device alone: it is about to be freed. */
-void sched_books_time_end(struct sched_member *member, uint64_t now);
+/* Its wait, if it does wait, ended then: it counts in the totals of its device. */
+void sched_books_wait_end(struct sched_member *member, uint64_t at);
 void sched_books_ran(struct sched_party *party, uint64_t now);
 void sched_books_device_ran(struct sched_device *device, uint64_t now); /* all its holders */
 /* Its turn got ahead: memory came, or room for it. */

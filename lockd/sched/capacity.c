@@ -86,7 +86,7 @@ void sched_short_report(struct sched_member *member, uint64_t bytes, uint64_t no
     const uint64_t others = sched_less(sched_device_most(device), member->report.demand);
     uint64_t taken;
 
-    device->grace_at = sched_min(device->grace_at, now); /* patience may be shorter */
+    sched_sooner(&device->grace_at, now); /* patience may be shorter */
     if (!sched_member_run(member) || !sched_member_wants(member))
         return;
     if (member->shortage.at != 0 && now - member->shortage.at < REPEAT)

@@ -57,6 +57,12 @@ static inline uint64_t sched_max(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* Sets a time to an earlier time. */
+static inline void sched_sooner(uint64_t *at, uint64_t than)
+{
+    *at = sched_min(*at, than);
+}
+
 static inline uint64_t sched_clamp(uint64_t value, uint64_t low, uint64_t high)
 {
     return sched_min(sched_max(value, low), high);

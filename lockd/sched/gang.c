@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gang.c: membership of gangs. Owns gangs and their parties: one party for each device that
- * the gang's clients use. A client without a group is a gang of its own. So is a program on
- * several devices: its gate opens only when it may run on all of them. Turns of gangs are in
- * lease.c.
+ * gang.c: membership of gangs and groups. Owns groups, gangs and their parties: one party for each
+ * device that the gang's clients use. A client without a group is a gang of its own. So is a
+ * program on several devices: its gate opens only when it may run on all of them. Turns of gangs
+ * are in lease.c.
+ *
+ * Programs of one user that name the same group are one gang, as long as they fit on each of its
+ * devices together. A larger group could never run, so its programs are *apart*: each is a gang by
+ * itself, until the whole has fitted again for a while. Whatever may change that puts the group on
+ * the agenda; it is looked at before devices are planned.
  */
 #include "lockd/sched/gang.h"
 
+#include "lockd/sched/capacity.h"
 #include "lockd/sched/device.h"
 #include "lockd/sched/books.h"
 #include "lockd/sched/policy.h"
@@ -17,21 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The largest weight of its members, or the first that is enough. */
-static uint32_t find_weight(const struct sched_gang *gang, uint32_t enough)
-{
-    uint32_t weight = 1;
-
-    sched_each_of_gang (member, gang) {
-        const struct sched_client *client = member->client;
-
-        weight = client->weight > weight ? client->weight : weight;
-        if (weight >= enough)
-            return weight;
-    }
-    return weight;
-}
-
 static void set_weight(struct sched_gang *gang, uint32_t weight)
 {
     gang->weight = weight;
@@ -41,18 +32,15 @@ static void set_weight(struct sched_gang *gang, uint32_t weight)
     }
 }
 
-/* Its weight or its class may have changed. */
-static void note_shares(struct sched_gang *gang)
-{
-    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
-        sched_wanting_note(party);
-    }
-}
-
 void sched_gang_reweigh(struct sched_gang *gang)
 {
-    set_weight(gang, find_weight(gang, GS_WEIGHT_MAX));
-    note_shares(gang);
+    uint64_t weight = 1;
+
+    sched_each_of_gang (member, gang)
+        weight = sched_max(weight, member->client->weight);
+    set_weight(gang, (uint32_t)weight);
+    lockd_each (struct sched_party, party, &gang->parties, of_gang)
+        sched_wanting_note(party);
 }
 
 /* --- its clients and parties --- */
@@ -92,51 +80,20 @@ static bool gang_exit(struct sched_client *client)
     return false;
 }
 
-static struct sched_gang *gang_of(struct sched_client *client)
+/* The gang's party on that device; made if there is none. NULL without memory. */
+static struct sched_party *party_of(struct sched_gang *gang, struct sched_device *device)
 {
-    struct sched_group *group = client->in_group;
-    struct sched_gang *gang = NULL;
+    struct lockd_list *at = &gang->parties;
+    struct sched_party *party;
 
-    if (client->gang != NULL)
-        return client->gang;
-    if (group != NULL && !group->apart)
-        gang = group->gang;
-    if (gang == NULL)
-        gang = gang_new(client->sched);
-    if (gang == NULL)
-        return NULL;
-    if (group != NULL && !group->apart) {
-        gang->group = group;
-        group->gang = gang;
+    lockd_each (struct sched_party, each, &gang->parties, of_gang) {
+        if (each->device == device)
+            return each;
+        if (at == &gang->parties && memcmp(each->device->identity.uuid, device->identity.uuid,
+                                           sizeof device->identity.uuid) > 0)
+            at = &each->of_gang;
     }
-    gang_enter(gang, client);
-    return gang;
-}
-
-void sched_gang_client_gone(struct sched_client *client)
-{
-    if (client->gang != NULL) {
-        if (client->paused)
-            sched_agenda_settle_gang(client->gang);
-        gang_exit(client);
-    }
-}
-
-static void insert_sorted(struct sched_gang *gang, struct sched_party *party)
-{
-    struct lockd_list *at = gang->parties.next;
-
-    while (at != &gang->parties &&
-           memcmp(sched_party_of(at, of_gang)->device->identity.uuid,
-                  party->device->identity.uuid, sizeof party->device->identity.uuid) < 0)
-        at = at->next;
-    lockd_list_append(at, &party->of_gang); /* before it */
-}
-
-static struct sched_party *party_new(struct sched_gang *gang, struct sched_device *device)
-{
-    struct sched_party *party = calloc(1, sizeof *party);
-
+    party = calloc(1, sizeof *party);
     if (party == NULL)
         return NULL;
     party->gang = gang;
@@ -147,33 +104,14 @@ static struct sched_party *party_new(struct sched_gang *gang, struct sched_devic
     sched_policy_of(device)->joined(party);
     party->weight = gang->weight;
     device->books.weights += party->weight;
-    insert_sorted(gang, party);
+    lockd_list_append(at, &party->of_gang); /* before the first with a higher UUID */
     lockd_list_append(&device->parties, &party->of_device);
     gang->party_count++;
     device->party_count++;
     return party;
 }
 
-static struct sched_party *party_of(struct sched_gang *gang, struct sched_device *device)
-{
-    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
-        if (party->device == device)
-            return party;
-    }
-    return party_new(gang, device);
-}
-
-struct sched_party *sched_gang_join(struct sched_client *client, struct sched_device *device)
-{
-    struct sched_gang *gang = gang_of(client);
-
-    if (gang == NULL)
-        return NULL;
-    if (client->weight > gang->weight)
-        set_weight(gang, client->weight);
-    return party_of(gang, device);
-}
-
+/* It has no members, so it is in no sums any more. */
 static void party_free(struct sched_party *party)
 {
     struct sched_device *device = party->device;
@@ -181,11 +119,6 @@ static void party_free(struct sched_party *party)
     if (party->gang->closing.by == device)
         sched_together_forget(party->gang);
     sched_queue_drop(party);
-    if (party->turn.held) {
-        lockd_list_remove(&party->turn.holder);
-        device->turns.holder_count--;
-        party->gang->held_count--;
-    }
     sched_wanting_note(party);
     if (device->revoke.head == party)
         device->revoke.head = NULL;
@@ -198,15 +131,8 @@ static void party_free(struct sched_party *party)
     lockd_list_remove(&party->of_device);
     party->gang->party_count--;
     device->party_count--;
-    device->books.need_held -= party->books.need_held;
-    device->books.need_busy -= party->books.need_busy;
-    device->books.lost -= party->books.lost;
-    device->books.stuck_parties -= party->books.counted_stuck;
-    device->books.stopping_parties -= party->books.counted_stopping;
     device->books.weights -= party->weight;
     device->turns.elsewhere -= party->wait.elsewhere;
-    party->gang->computing -= party->books.counted_computing;
-    party->gang->idling -= party->books.counted_idling;
     device->turns.generation++;
     free(party);
 }
@@ -218,7 +144,12 @@ static void party_leave(struct sched_member *member, uint64_t now)
     party->gang->wanting -= (member->report.flags & GS_STATE_WANT) != 0;
     party->gang->evicting -= member->eviction.wanted;
     lockd_list_remove(&member->of_party);
-    party->member_count--;
+    if (--party->member_count == 0 && party->turn.held) {
+        party->turn.held = false;
+        lockd_list_remove(&party->turn.holder);
+        party->device->turns.holder_count--;
+        party->gang->held_count--;
+    }
     sched_books_party(party, now);
     if (party->member_count == 0)
         party_free(party);
@@ -229,18 +160,12 @@ void sched_gang_leave(struct sched_member *member, uint64_t now)
     struct sched_gang *gang = member->party->gang;
 
     party_leave(member, now);
-    if (gang->party_count != 0 && member->client->weight >= gang->weight &&
-        find_weight(gang, gang->weight) != gang->weight)
-        sched_gang_reweigh(gang);
-    if (gang->party_count == 0) {
+    sched_gang_reweigh(gang);
+    if (gang->party_count == 0)
         gang->runs = false;
-        gang->weight = 0;
-    }
-    if (gang->party_count != 0 && gang->held_count == gang->party_count && !gang->runs)
+    else if (gang->held_count == gang->party_count && !gang->runs)
         sched_lease_begin(gang, now);
-    note_shares(gang);
     sched_lease_requeue_gang(gang, now);
-    sched_agenda_settle_gang(gang);
 }
 
 /* --- a client moves to another gang --- */
@@ -293,7 +218,9 @@ static void move_member(struct sched_member *member, struct sched_gang *to, uint
     sched_agenda_touch(member);
 }
 
-void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_t now)
+/* The client leaves its gang for that gang (NULL: a gang of its own), with its members. Neither gang
+ * may have a place or wait for a place. Without memory nothing happens. */
+static void move_client(struct sched_client *client, struct sched_gang *to, uint64_t now)
 {
     struct sched_gang *from = client->gang;
     const bool made = to == NULL;
@@ -320,4 +247,249 @@ void sched_gang_move(struct sched_client *client, struct sched_gang *to, uint64_
         sched_gang_reweigh(from);
     sched_together_came(to, now);
     sched_agenda_settle_gang(to);
+}
+
+/* --- groups --- */
+
+#define TOGETHER_SPARE 16 /* a group that comes together leaves this part of the device */
+
+#define group_of(at, link) lockd_entry(at, struct sched_group, link)
+
+static bool is_group_of(const struct sched_group *group, const struct sched_client *client)
+{
+    if (group->kin != client->kin)
+        return false;
+    return group->kin != 0 ||
+           (group->user == client->user && strcmp(group->name, client->group) == 0);
+}
+
+/* The group that the client names or was found to be in; made if there is none. NULL without
+ * memory. */
+static struct sched_group *enter_group(struct sched_client *client)
+{
+    struct sched *sched = client->sched;
+    struct sched_group *group;
+
+    lockd_each (struct sched_group, each, &sched->groups, link) {
+        group = each;
+        if (is_group_of(group, client))
+            goto found;
+    }
+    group = calloc(1, sizeof *group);
+    if (group == NULL)
+        return NULL;
+    group->sched = sched;
+    group->user = client->user;
+    group->kin = client->kin;
+    group->number = ++sched->group_numbers;
+    group->fits_since = LOCKD_NEVER;
+    memcpy(group->name, client->group, sizeof group->name);
+    lockd_list_init(&group->clients);
+    lockd_list_init(&group->marked);
+    lockd_list_append(&sched->groups, &group->link);
+found:
+    client->in_group = group;
+    lockd_list_append(&group->clients, &client->of_group);
+    sched_agenda_mark(group);
+    return group;
+}
+
+struct sched_party *sched_gang_join(struct sched_client *client, struct sched_device *device)
+{
+    struct sched_gang *gang = client->gang;
+
+    if (gang == NULL) {
+        struct sched_group *group = client->in_group;
+
+        if (group == NULL && (client->group[0] != '\0' || client->kin != 0)) {
+            group = enter_group(client);
+            if (group == NULL)
+                return NULL;
+        }
+        if (group != NULL && group->apart)
+            group = NULL;
+        gang = group != NULL && group->gang != NULL ? group->gang : gang_new(client->sched);
+        if (gang == NULL)
+            return NULL;
+        if (group != NULL) {
+            gang->group = group;
+            group->gang = gang;
+        }
+        gang_enter(gang, client);
+    }
+    if (client->weight > gang->weight)
+        set_weight(gang, client->weight);
+    return party_of(gang, device);
+}
+
+static void leave_group(struct sched_client *client)
+{
+    struct sched_group *group = client->in_group;
+
+    if (group == NULL)
+        return;
+    client->in_group = NULL;
+    lockd_list_remove(&client->of_group);
+    sched_agenda_mark(group);
+    if (!lockd_list_empty(&group->clients))
+        return;
+    lockd_list_remove(&group->marked);
+    lockd_list_remove(&group->link);
+    free(group);
+}
+
+void sched_gang_client_gone(struct sched_client *client)
+{
+    if (client->gang != NULL && client->paused)
+        sched_agenda_settle_gang(client->gang);
+    if (client->gang != NULL)
+        gang_exit(client);
+    leave_group(client);
+}
+
+/* --- a client is found to be in a group while it runs --- */
+
+/* Makes it a gang of its own. False without memory: it stays where it is. */
+static bool leave_gang(struct sched_client *client, uint64_t now)
+{
+    struct sched_gang *gang = client->gang;
+
+    sched_lease_end(gang, now);
+    if (gang->client_count == 1) {
+        if (gang->group != NULL)
+            gang->group->gang = NULL;
+        gang->group = NULL;
+        return true;
+    }
+    move_client(client, NULL, now);
+    return client->gang != gang;
+}
+
+static void enter_gang(struct sched_client *client, uint64_t now)
+{
+    struct sched_group *group = client->in_group;
+
+    if (group->apart)
+        return;
+    if (group->gang == NULL) {
+        group->gang = client->gang;
+        client->gang->group = group;
+        return;
+    }
+    sched_lease_end(client->gang, now);
+    sched_lease_end(group->gang, now);
+    move_client(client, group->gang, now);
+}
+
+void sched_group_kin(struct sched_client *client, uint64_t kin, uint64_t now)
+{
+    if (client->kin == kin || client->group[0] != '\0')
+        return;
+    if (client->gang != NULL && client->in_group != NULL && !leave_gang(client, now))
+        return;
+    leave_group(client);
+    client->kin = kin;
+    if (client->gang != NULL && kin != 0 && enter_group(client) != NULL)
+        enter_gang(client, now);
+}
+
+/* --- is it too large? --- */
+
+/* The first of its devices that has no room for all of its programs; a program that needs too
+ * much by itself is no reason to part the others. NULL: there is none. */
+static const struct sched_device *find_too_small(const struct sched_group *group, bool spare)
+{
+    lockd_each (const struct sched_device, device, &group->sched->devices, link) {
+        const uint64_t most = sched_device_most(device);
+        uint64_t demand = 0, members = 0;
+
+        lockd_each (const struct sched_client, client, &group->clients, of_group) {
+            const struct sched_member *member =
+                sched_member_find(client, device->identity.uuid);
+
+            if (member != NULL && member->report.demand != 0) {
+                demand += member->report.demand;
+                members++;
+            }
+        }
+        if (members > 1 && device->measure.total != 0 &&
+            demand > most - (spare ? most / TOGETHER_SPARE : 0))
+            return device;
+    }
+    return NULL;
+}
+
+/* --- apart and together --- */
+
+static void part_group(struct sched_group *group, const struct sched_device *device,
+                       uint64_t now)
+{
+    bool first = true;
+
+    group->apart = group->unsaid = group->sched->remarkable = true;
+    group->fits_since = LOCKD_NEVER;
+    memcpy(group->too_small, device->identity.name, sizeof group->too_small);
+    if (group->gang == NULL)
+        return;
+    sched_lease_end(group->gang, now);
+    group->gang->group = NULL;
+    group->gang = NULL;
+    lockd_each (struct sched_client, client, &group->clients, of_group) {
+        if (!first && client->gang != NULL)
+            move_client(client, NULL, now); /* without memory it stays where it is */
+        first = first && client->gang == NULL;
+    }
+}
+
+static void join_group(struct sched_group *group, uint64_t now)
+{
+    struct sched_gang *gang = NULL;
+
+    group->apart = group->unsaid = false;
+    lockd_each (struct sched_client, client, &group->clients, of_group) {
+        if (client->gang == NULL)
+            continue;
+        sched_lease_end(client->gang, now);
+        if (gang == NULL)
+            gang = client->gang;
+        else if (client->gang != gang)
+            move_client(client, gang, now);
+    }
+    group->gang = gang;
+    if (gang != NULL)
+        gang->group = group;
+}
+
+static void decide_group(struct sched_group *group, uint64_t now)
+{
+    const struct sched_device *small = find_too_small(group, group->apart);
+
+    if (!group->apart && small != NULL) {
+        part_group(group, small, now);
+    } else if (group->apart && small != NULL) {
+        group->fits_since = LOCKD_NEVER;
+    } else if (group->apart) {
+        group->fits_since = sched_min(group->fits_since, now);
+        if (now - group->fits_since >= REPEAT)
+            join_group(group, now);
+        else
+            sched_sooner(&group->sched->groups_at, group->fits_since + REPEAT);
+    }
+}
+
+void sched_group_plan(struct sched *sched, uint64_t now)
+{
+    if (now >= sched->groups_at) {
+        sched->groups_at = LOCKD_NEVER;
+        lockd_each (struct sched_group, group, &sched->groups, link) {
+            if (group->fits_since != LOCKD_NEVER)
+                sched_agenda_mark(group);
+        }
+    }
+    while (!lockd_list_empty(&sched->groups_marked)) {
+        struct sched_group *group = group_of(sched->groups_marked.next, marked);
+
+        lockd_list_remove(&group->marked);
+        decide_group(group, now);
+    }
 }

@@ -23,10 +23,18 @@ bool sched_next_remark(struct sched *sched, struct sched_remark *remark)
     if (!sched->remarkable)
         return false;
     lockd_each (struct sched_client, client, &sched->clients, link) {
-        if (!client->contradicted && !client->silent)
+        struct sched_group *apart = client->in_group;
+
+        if (apart != NULL && !apart->unsaid)
+            apart = NULL;
+        if (!client->contradicted && !client->silent && apart == NULL)
             continue;
-        *remark = (struct sched_remark){client->owner, client->contradicted, client->silent};
+        *remark = (struct sched_remark){client->owner, client->contradicted, client->silent,
+                                        apart != NULL ? apart->name : NULL,
+                                        apart != NULL ? apart->too_small : NULL};
         client->contradicted = client->silent = false;
+        if (apart != NULL)
+            apart->unsaid = false;
         return true;
     }
     sched->remarkable = false;
@@ -184,8 +192,7 @@ static struct gs_wire_device describe_device(const struct sched_device *device, 
         .resident = device->books.sum.resident,
         .pinned = device->books.sum.pinned,
         .clients = device->member_count,
-        .waiting = device->waiting.queue.count + device->waiting.forming.count +
-                   device->waiting.hopeless.count,
+        .waiting = device->waiting.queue.count + device->waiting.apart.count,
         .leases = device->turns.leases,
         .exclusive = device->turns.leases && !sched_device_crowded(device),
         .quantum_ns = sched_device_quantum(device),
@@ -260,20 +267,17 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
     return wire;
 }
 
-/* Parties that can get a turn, parties whose gangs wait to form, then parties that need more
- * than there is. */
+/* First parties that can get a turn. */
 static void number_queue(const struct sched_device *device)
 {
-    const struct sched_order *const orders[] = {
-        &device->waiting.queue, &device->waiting.forming, &device->waiting.hopeless};
+    const struct sched_order *const orders[] = {&device->waiting.queue, &device->waiting.apart};
     uint64_t place = 0;
 
     lockd_each (struct sched_party, party, &device->parties, of_device)
         party->wait.place = 0;
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-        for (const struct sched_node *at = sched_order_first(orders[i]); at != NULL;
-             at = sched_order_next(at))
-            sched_party_of(at, wait.queued)->wait.place = ++place;
+        sched_each_queued (party, orders[i])
+            party->wait.place = ++place;
     }
 }
 

@@ -68,7 +68,7 @@ static void begin_party(struct sched_party *party, uint64_t length, uint64_t now
         party->turn.count++;
         party->device->turns.switches++;
         party->device->totals->sum.switches++;
-        party->device->grace_at = sched_min(party->device->grace_at, now + GRACE_SHORT);
+        sched_sooner(&party->device->grace_at, now + GRACE_SHORT);
         if (party->gang->complete != 0 && length != LOCKD_NEVER)
             party->turn.until = now + length;
     }
@@ -83,6 +83,18 @@ void sched_lease_set_complete(struct sched_gang *gang, uint64_t now)
         party->device->turns.generation++; /* there is a time now when it must stop */
         sched_agenda_plan(party->device);
     }
+}
+
+void sched_lease_anew(struct sched_party *party, uint64_t from)
+{
+    const struct sched_policy *policy = sched_policy_of(party->device);
+
+    policy->place(party);
+    party->turn.length = policy->length(party);
+    party->time.ran = 0;
+    party->turn.until = party->turn.length == LOCKD_NEVER || party->gang->complete == 0
+                            ? LOCKD_NEVER
+                            : from + party->turn.length;
 }
 
 /* A program that came to run early, since its memory was there, may not use up the time of
@@ -100,8 +112,6 @@ void sched_lease_look_complete(struct sched_gang *gang, uint64_t now)
     sched_lease_set_complete(gang, now);
 }
 
-/* Everybody's place is there: the turn begins; not again where it is under way already, and one
- * of the gang came or left. */
 void sched_lease_begin(struct sched_gang *gang, uint64_t now)
 {
     const uint64_t length = turn_length(gang), back = gang->out ? now : 0;
@@ -133,26 +143,10 @@ static uint64_t patience_of(const struct sched_gang *gang)
     return GRACE + turns * sched_device_quantum(device);
 }
 
-static void keep_places(struct sched_gang *gang, uint64_t now)
-{
-    const uint64_t until = now + patience_of(gang);
-
-    lockd_each (struct sched_party, party, &gang->parties, of_gang)
-        party->turn.until = until;
-}
-
 void sched_lease_give_way(struct sched_gang *gang, bool gives)
 {
     gang->sched->giving_way += (uint32_t)gives - (uint32_t)gang->gives_way;
     gang->gives_way = gives;
-}
-
-/* Something is stuck where it waits, or goes first for ever: for a while it gives way to all
- * others where it has a place. */
-static void give_up_gang(struct sched_gang *gang, uint64_t now)
-{
-    sched_lease_give_way(gang, true);
-    gang->retry_at = now + RETRY * patience_of(gang);
 }
 
 static void retry_gang(struct sched_gang *gang)
@@ -186,14 +180,11 @@ static bool is_alone_gang(const struct sched_gang *gang)
 
 void sched_lease_retry(struct sched_device *device, uint64_t now)
 {
-    for (struct sched_node *node = sched_order_first(&device->waiting.hopeless); node != NULL;
-         node = sched_order_next(node)) {
-        struct sched_gang *gang = sched_party_of(node, wait.queued)->gang;
-
-        if (gang->gives_way && now >= gang->retry_at)
-            retry_gang(gang);
-        else if (gang->gives_way)
-            device->stop_at = sched_min(device->stop_at, gang->retry_at);
+    sched_each_queued (party, &device->waiting.apart) {
+        if (party->gang->gives_way && now >= party->gang->retry_at)
+            retry_gang(party->gang);
+        else if (party->gang->gives_way)
+            sched_sooner(&device->stop_at, party->gang->retry_at);
     }
     if (device->sched->giving_way == 0 || !nobody_wants(device, NULL))
         return;
@@ -229,7 +220,10 @@ void sched_lease_admit(struct sched_party *party, bool backfilled, uint64_t now)
     if (party->gang->held_count == party->gang->party_count) {
         sched_lease_begin(party->gang, now);
     } else {
-        keep_places(party->gang, now);
+        const uint64_t until = now + patience_of(party->gang);
+
+        lockd_each (struct sched_party, each, &party->gang->parties, of_gang)
+            each->turn.until = until;
         sched_agenda_settle_gang(party->gang);
     }
 }
@@ -250,7 +244,7 @@ static void end_party(struct sched_party *party, uint64_t now)
     device->turns.generation++;
     party->gang->held_count--;
     sched_wanting_note(party);
-    device->stop_at = sched_min(device->stop_at, now + GRACE);
+    sched_sooner(&device->stop_at, now + GRACE);
     lockd_each (struct sched_member, member, &party->members, of_party) {
         member->stopped = now;
         member->shortage.had = 0;
@@ -266,8 +260,12 @@ void sched_lease_end(struct sched_gang *gang, uint64_t now)
     sched_together_forget(gang);
     lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         if (party->turn.held && next != NULL && now >= party->turn.until &&
-            sched_gang_wants(gang))
-            give_up_gang(gang, now);
+            sched_gang_wants(gang)) {
+            /* something is stuck where it waits, or goes first for ever: for a while it gives way
+             * to all others where it has a place */
+            sched_lease_give_way(gang, true);
+            gang->retry_at = now + RETRY * patience_of(gang);
+        }
         if (party->turn.held)
             end_party(party, now);
         else
@@ -283,9 +281,12 @@ void sched_lease_end(struct sched_gang *gang, uint64_t now)
 
 void sched_lease_requeue_gang(struct sched_gang *gang, uint64_t now)
 {
-    if (gang->gives_way) {
-        sched_lease_give_way(gang, false);
-        sched_agenda_settle_gang(gang);
+    if (gang->gives_way)
+        retry_gang(gang);
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
+        sched_wanting_note(party);
+        party->device->turns.generation++; /* a holder may have to give way now */
+        sched_queue_renew(party, now);
+        sched_agenda_settle(party);
     }
-    sched_queue_renew_gang(gang, now);
 }

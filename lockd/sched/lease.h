@@ -15,12 +15,14 @@ void sched_lease_begin(struct sched_gang *gang, uint64_t now);
 void sched_lease_look_complete(struct sched_gang *gang, uint64_t now);
 /* ... however many do. */
 void sched_lease_set_complete(struct sched_gang *gang, uint64_t now);
+/* The length of the party's turn is decided anew, and counts from then. */
+void sched_lease_anew(struct sched_party *party, uint64_t from);
 /* Ends the turn of all of them. */
 void sched_lease_end(struct sched_gang *gang, uint64_t now);
 /* The gang gives way to all others from now on, or no more. */
 void sched_lease_give_way(struct sched_gang *gang, bool gives);
-/* The priority or weight of the gang has changed, and with it its places in queues; it may be
- * served now if it gives way. */
+/* The priority, weight or class of the gang has changed, and with it its places in queues; it may
+ * be served now if it gives way. */
 void sched_lease_requeue_gang(struct sched_gang *gang, uint64_t now);
 /* A gang that waits here and has given way for long enough, or to none, tries again. */
 void sched_lease_retry(struct sched_device *device, uint64_t now);

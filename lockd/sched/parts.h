@@ -268,7 +268,7 @@ struct sched_party_books {
     uint32_t blocked_members; /* stuck, and they lack memory */
     uint32_t gang_blocked;    /* the same, also during the turn that they get for it */
     uint32_t deaf_members;    /* stuck, and they have not even read that they are to stop */
-    bool counted_stopping, counted_stuck, counted_computing, counted_idling;
+    bool counted_stopping, counted_stuck;
 };
 
 /* --- of a gang --- */
@@ -368,9 +368,9 @@ struct sched_device_books {
 
 /* Parties that wait for it: queue.c. */
 struct sched_device_waiting {
-    struct sched_order queue, hopeless;
-    struct sched_order forming;     /* they wait for their gangs' forming turns: together.c */
-    uint64_t again_at;              /* when one of them may go first again; LOCKD_NEVER */
+    struct sched_order queue;
+    struct sched_order apart; /* they can never fit, or wait for forming turns: together.c */
+    uint64_t again_at;        /* when one of them may go first again; LOCKD_NEVER */
     const struct sched_party *back; /* the last whose turn was ended before its time */
 };
 
@@ -439,11 +439,6 @@ struct sched_device_fair {
     uint64_t level, round; /* they begin at LEVEL_START and ROUND_START */
 };
 
-/* Sums of one group while group.c adds up; else 0. */
-struct sched_device_group {
-    uint64_t demand, members;
-};
-
 /* A client's history on the device that it left, for the device that it names next:
  * scheduler.c. */
 struct sched_client_left {
@@ -469,7 +464,7 @@ struct sched_forming {
 
 /* --- the host's memory --- */
 
-/* A client's part of the host's memory: host.c. */
+/* A client's part of the host's memory: budget.c. */
 struct sched_client_host {
     uint64_t said;         /* what it has, by its own report: for status only */
     uint64_t used, wanted; /* used: as much of that as others may pay for */
@@ -482,7 +477,7 @@ struct sched_client_host {
     } share;
 };
 
-/* The host's memory: host.c. */
+/* The host's memory: budget.c. */
 struct sched_host {
     uint64_t available, total;
     uint64_t said, used, hold, off, goal; /* sums over clients */

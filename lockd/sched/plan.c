@@ -15,8 +15,7 @@
 #include "lockd/sched/budget.h"
 #include "lockd/sched/capacity.h"
 #include "lockd/sched/device.h"
-#include "lockd/sched/group.h"
-#include "lockd/sched/host.h"
+#include "lockd/sched/gang.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/measure.h"
 #include "lockd/sched/policy.h"
@@ -174,7 +173,7 @@ static void send_member(struct sched_member *member, uint64_t now)
     member->sent.at = now;
     sched_books_member(member, now);
     if (sched_member_busy(member) && !member->party->turn.held)
-        device->stop_at = sched_min(device->stop_at, now + ASK_AGAIN);
+        sched_sooner(&device->stop_at, now + ASK_AGAIN);
 }
 
 /* Holders hear at once that a party waits; that none does can wait, since waiters come and
@@ -279,19 +278,20 @@ static void recount_device(struct sched_device *device, uint64_t now)
 static void note_deadline(struct sched_device *device)
 {
     device->deadline = sched_min(device->grace_at, device->stop_at);
-    if (device->waiting.queue.count + device->waiting.hopeless.count != 0)
-        device->deadline = sched_min(
-            sched_min(device->deadline, device->revoke.at),
-            sched_min(device->waiting.again_at, sched_policy_of(device)->back_until(device)));
+    sched_sooner(&device->deadline, device->told.exact_at);
+    sched_sooner(&device->deadline, device->evict_at);
+    sched_sooner(&device->deadline, sched_measure_deadline(device));
+    if (device->waiting.queue.count + device->waiting.apart.count != 0) {
+        sched_sooner(&device->deadline, device->revoke.at);
+        sched_sooner(&device->deadline, device->waiting.again_at);
+        sched_sooner(&device->deadline, sched_policy_of(device)->back_until(device));
+    }
     if (device->space.short_bytes != 0)
-        device->deadline = sched_min(device->deadline, device->space.short_until);
-    device->deadline = sched_min(device->deadline, device->told.exact_at);
-    device->deadline = sched_min(device->deadline, device->evict_at);
+        sched_sooner(&device->deadline, device->space.short_until);
     if (device->told.waiters && !device->turns.waiters)
-        device->deadline = sched_min(device->deadline, device->told.quiet_at);
+        sched_sooner(&device->deadline, device->told.quiet_at);
     if (device->space.fell_at != 0)
-        device->deadline = sched_min(device->deadline, device->space.fell_at + RISE_PAUSE);
-    device->deadline = sched_min(device->deadline, sched_measure_deadline(device));
+        sched_sooner(&device->deadline, device->space.fell_at + RISE_PAUSE);
 }
 
 /* A denied program goes last, with all its parties. */
@@ -302,12 +302,7 @@ static void put_last(struct sched_client *client, bool last, uint64_t now)
     client->goes_last = last;
     if (client->class != GS_CLASS_BACKGROUND)
         client->sched->background += last ? 1 : UINT32_MAX;
-    lockd_each (struct sched_party, party, &client->gang->parties, of_gang) {
-        sched_wanting_note(party);
-        party->device->turns.generation++;
-    }
     sched_lease_requeue_gang(client->gang, now);
-    sched_agenda_settle_gang(client->gang);
 }
 
 /* A program of which the card shows nothing goes last with a denied program of its user: else each of
@@ -347,7 +342,7 @@ static void plan_device(struct sched_device *device, uint64_t now)
         lockd_list_remove(&device->agenda.pending);
         device->deadline = device->measure.settle_until;
         if (device->space.short_bytes != 0)
-            device->deadline = sched_min(device->deadline, device->space.short_until);
+            sched_sooner(&device->deadline, device->space.short_until);
         return;
     }
     sched_turns_plan(device, now);
@@ -385,21 +380,8 @@ static void plan_devices(struct sched *sched, uint64_t now)
     }
 }
 
-void sched_plan_pending(struct sched *sched, uint64_t now)
+void sched_plan(struct sched *sched, uint64_t now)
 {
     sched_host_plan(sched, now); /* first: what it decides goes out with the same targets */
     plan_devices(sched, now);
-}
-
-void sched_plan(struct sched_device *device, uint64_t now)
-{
-    sched_agenda_plan(device);
-    sched_plan_pending(device->sched, now);
-}
-
-void sched_plan_all(struct sched *sched, uint64_t now)
-{
-    lockd_each (struct sched_device, device, &sched->devices, link)
-        sched_agenda_plan(device);
-    sched_plan_pending(sched, now);
 }

@@ -6,10 +6,7 @@
 
 #include "lockd/sched/state.h"
 
-/* Decides a device anew, and all that follows on others. */
-void sched_plan(struct sched_device *device, uint64_t now);
-void sched_plan_all(struct sched *sched, uint64_t now);
-/* ... whatever is on the agenda. */
-void sched_plan_pending(struct sched *sched, uint64_t now);
+/* Decides all that is on the agenda anew, and what follows from it on other devices. */
+void sched_plan(struct sched *sched, uint64_t now);
 /* Drops the budgets that the client has left behind with what it echoed. */
 void sched_send_echo(struct sched_member *member, uint64_t now);

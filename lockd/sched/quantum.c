@@ -10,32 +10,20 @@ static bool is_unset(uint64_t value)
     return value == 0 || value == LOCKD_AUTO;
 }
 
-uint64_t sched_settings_quantum_min(const struct sched_settings *settings)
+struct sched_settings sched_settings_in_force(const struct sched_settings *settings)
 {
-    if (!is_unset(settings->quantum_min_ns))
-        return settings->quantum_min_ns;
-    /* a lower maximum that is set alone is meant */
-    return is_unset(settings->quantum_max_ns)
-               ? QUANTUM_MIN
-               : sched_min(QUANTUM_MIN, settings->quantum_max_ns);
-}
+    struct sched_settings set = *settings;
 
-uint64_t sched_settings_quantum_max(const struct sched_settings *settings)
-{
-    const uint64_t most =
-        is_unset(settings->quantum_max_ns) ? QUANTUM_MAX : settings->quantum_max_ns;
-
-    return sched_max(most, sched_settings_quantum_min(settings));
-}
-
-uint32_t sched_settings_share(const struct sched_settings *settings)
-{
-    return settings->share_ppm == 0 ? SHARE_PPM : settings->share_ppm;
-}
-
-uint32_t sched_settings_floor(const struct sched_settings *settings)
-{
-    return settings->floor_ppm == 0 ? FLOOR_PPM : settings->floor_ppm;
+    if (is_unset(set.quantum_max_ns))
+        set.quantum_max_ns = QUANTUM_MAX;
+    if (is_unset(set.quantum_min_ns)) /* a lower maximum that is set alone is meant */
+        set.quantum_min_ns = sched_min(QUANTUM_MIN, set.quantum_max_ns);
+    set.quantum_max_ns = sched_max(set.quantum_max_ns, set.quantum_min_ns);
+    if (set.share_ppm == 0)
+        set.share_ppm = SHARE_PPM;
+    if (set.floor_ppm == 0)
+        set.floor_ppm = FLOOR_PPM;
+    return set;
 }
 
 /* What a switch is expected to move: the bytes that do not fit, but no more than an average
@@ -58,26 +46,21 @@ uint64_t sched_device_switch(const struct sched_device *device)
 
 void sched_device_switched(struct sched_device *device, uint64_t ns)
 {
-    if (ns == 0)
-        ns = 1;
-    if (device->turns.switch_ns == 0)
-        device->turns.switch_ns = ns;
-    else
-        device->turns.switch_ns =
-            device->turns.switch_ns - device->turns.switch_ns / 4 + ns / 4;
+    const uint64_t mean = device->turns.switch_ns;
+
+    ns = sched_max(ns, 1);
+    device->turns.switch_ns = mean == 0 ? ns : mean - mean / 4 + ns / 4;
 }
 
 uint64_t sched_device_quantum_by(const struct sched_device *device,
                                  const struct sched_settings *settings)
 {
-    const uint64_t low = sched_settings_quantum_min(settings),
-                   high = sched_settings_quantum_max(settings),
-                   per_cost = PPM / sched_settings_share(settings);
+    const uint64_t low = settings->quantum_min_ns, high = settings->quantum_max_ns;
 
     if (settings->quantum_ns != LOCKD_AUTO)
         return settings->quantum_ns;
     return sched_clamp(sched_min(sched_device_switch(device) + SWITCH_UNSEEN, high) *
-                           sched_max(per_cost, 1),
+                           sched_max(PPM / settings->share_ppm, 1),
                        low, high);
 }
 

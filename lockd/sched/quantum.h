@@ -11,6 +11,8 @@
 uint64_t sched_device_switch(const struct sched_device *device);
 /* A turn came to run so long after others were first stopped for it. */
 void sched_device_switched(struct sched_device *device, uint64_t ns);
+/* The settings, with values where they have none: 0, or LOCKD_AUTO of the bounds of a turn. */
+struct sched_settings sched_settings_in_force(const struct sched_settings *settings);
 uint64_t sched_device_quantum(const struct sched_device *device);
 uint64_t sched_device_quantum_by(const struct sched_device *device,
                                  const struct sched_settings *settings);

@@ -31,11 +31,13 @@ static bool still_yields(const struct sched_party *party)
 
     if (!wait->yields)
         return false;
-    for (struct sched_node *at = sched_order_first(&party->device->waiting.queue);
-         at != NULL && (at->key < wait->behind_key ||
-                        (at->key == wait->behind_key && at->number <= wait->behind_number));
-         at = sched_order_next(at)) {
-        if (sched_party_of(at, wait.queued)->wait.arrival == wait->behind_arrival)
+    sched_each_queued (other, &party->device->waiting.queue) {
+        const struct sched_node *at = &other->wait.queued;
+
+        if (at->key > wait->behind_key ||
+            (at->key == wait->behind_key && at->number > wait->behind_number))
+            return false;
+        if (other->wait.arrival == wait->behind_arrival)
             return true;
     }
     return false;
@@ -61,16 +63,16 @@ static void note_again(struct sched_party *party, uint64_t now)
     const uint64_t at = sched_policy_of(party->device)->moves_at(party, now);
 
     if (at > now) /* an estimate may move on as the time does */
-        party->device->waiting.again_at =
-            sched_min(party->device->waiting.again_at, sched_max(at, now + LOOK_PAUSE));
+        sched_sooner(&party->device->waiting.again_at, sched_max(at, now + LOOK_PAUSE));
 }
 
 void sched_queue_enter(struct sched_party *party, uint64_t now)
 {
     struct sched_device *device = party->device;
-    struct sched_order *of = sched_party_hopeless(party)             ? &device->waiting.hopeless
-                             : sched_gang_waits_to_form(party->gang) ? &device->waiting.forming
-                                                                     : &device->waiting.queue;
+    struct sched_order *of =
+        sched_party_hopeless(party) || sched_gang_waits_to_form(party->gang)
+            ? &device->waiting.apart
+            : &device->waiting.queue;
     const bool first = sched_party_blocked(party);
 
     if (party->wait.queued_of == of && party->wait.first == first)
@@ -162,11 +164,10 @@ static bool is_place_of_another(const struct sched_party *head)
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
     const struct sched_policy *policy = sched_policy_of(device);
-    struct sched_node *first = sched_order_first(&device->waiting.queue);
-    struct sched_party *waits = NULL, *owes = NULL;
+    struct sched_party *first = sched_party_queued(sched_order_first(&device->waiting.queue)),
+                       *waits = NULL, *owes = NULL;
 
-    for (struct sched_node *at = first; at != NULL; at = sched_order_next(at)) {
-        struct sched_party *party = sched_party_of(at, wait.queued);
+    sched_each_queued (party, &device->waiting.queue) {
         const enum sched_turn_now now = party->wait.first ? SCHED_TURN_DUE : policy->now(party);
 
         if (owes != NULL && !policy->first(party))
@@ -176,7 +177,7 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
             continue;
         }
         if (sched_queue_takes(party) > room_for(party) ||
-            (at != first && waits == NULL && owes == NULL && party->books.counted_stuck &&
+            (party != first && waits == NULL && owes == NULL && party->books.counted_stuck &&
              party->gang->client_count < 2))
             continue;
         if (now != SCHED_TURN_SHARES)
@@ -185,24 +186,20 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
     }
     if (waits != NULL || owes != NULL) /* nobody can be served instead */
         return waits != NULL ? waits : owes;
-    if (first == NULL && device->turns.holder_count == 0)
-        first = sched_order_first(&device->waiting.hopeless);
-    while (first != NULL && sched_gang_waits_to_form(sched_party_of(first, wait.queued)->gang))
-        first = sched_order_next(first);
-    return first != NULL ? sched_party_of(first, wait.queued) : NULL;
+    if (first != NULL || device->turns.holder_count != 0)
+        return first;
+    sched_each_queued (party, &device->waiting.apart) {
+        if (!sched_gang_waits_to_form(party->gang))
+            return party;
+    }
+    return NULL;
 }
 
 /* The party has its turn: parties that it came before return to the places that they have by
  * themselves. */
 void sched_queue_served(struct sched_party *party, uint64_t now)
 {
-    struct sched_node *next;
-
-    for (struct sched_node *at = sched_order_first(&party->device->waiting.queue); at != NULL;
-         at = next) {
-        struct sched_party *other = sched_party_of(at, wait.queued);
-
-        next = sched_order_next(at);
+    sched_each_queued (other, &party->device->waiting.queue) {
         if (!other->wait.yields || other->wait.behind_arrival != party->wait.arrival)
             continue;
         other->wait.yields = false;
@@ -222,16 +219,10 @@ void sched_queue_renew(struct sched_party *party, uint64_t now)
 
 void sched_queue_look_again(struct sched_device *device, uint64_t now)
 {
-    struct sched_node *next;
-
     if (now < device->waiting.again_at)
         return;
     device->waiting.again_at = LOCKD_NEVER;
-    for (struct sched_node *at = sched_order_first(&device->waiting.queue); at != NULL;
-         at = next) {
-        struct sched_party *party = sched_party_of(at, wait.queued);
-
-        next = sched_order_next(at);
+    sched_each_queued (party, &device->waiting.queue) {
         if (sched_policy_of(device)->moves_at(party, now) > now) {
             note_again(party, now);
             continue;
@@ -240,14 +231,5 @@ void sched_queue_look_again(struct sched_device *device, uint64_t now)
         party->turn.interrupted = false; /* the turn was cut for a party that was before it
                                             then */
         sched_queue_renew(party, now);
-    }
-}
-
-void sched_queue_renew_gang(struct sched_gang *gang, uint64_t now)
-{
-    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
-        party->device->turns.generation++;
-        sched_queue_renew(party, now);
-        sched_agenda_plan(party->device); /* a holder may have to give way now */
     }
 }

@@ -17,8 +17,6 @@ void sched_queue_renew(struct sched_party *party, uint64_t now);
 void sched_queue_served(struct sched_party *party, uint64_t now);
 /* ... of the parties that may go first again while they wait. */
 void sched_queue_look_again(struct sched_device *device, uint64_t now);
-/* ... of all parties of the gang, whose priority may have changed. */
-void sched_queue_renew_gang(struct sched_gang *gang, uint64_t now);
 /* The bytes that stuck parties keep from it. If its gang waits for another place, the bytes of
  * other such gangs do not count: each might wait for the other for ever. The memory that the
  * party then lacks goes beyond the card (stop.c). */

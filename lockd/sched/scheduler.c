@@ -10,8 +10,7 @@
 #include "lockd/sched/capacity.h"
 #include "lockd/sched/stop.h"
 #include "lockd/sched/gang.h"
-#include "lockd/sched/group.h"
-#include "lockd/sched/host.h"
+#include "lockd/sched/budget.h"
 #include "lockd/sched/lease.h"
 #include "lockd/sched/measure.h"
 #include "lockd/sched/plan.h"
@@ -98,7 +97,7 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
 
     if (member == NULL)
         return NULL;
-    member->party = sched_group_join(client, device);
+    member->party = sched_gang_join(client, device);
     if (member->party == NULL) {
         free(member);
         return NULL;
@@ -157,8 +156,9 @@ static void member_free(struct sched_member *member, uint64_t now)
 {
     struct sched_device *device = member->device;
 
+    sched_books_time(member, now);
+    sched_books_wait_end(member, now);
     device->books.gpu_ns_gone += member->time.gpu_ns;
-    sched_books_time_end(member, now);
     sched_books_forget(member);
     lockd_list_remove(&member->of_client);
     lockd_list_remove(&member->of_device);
@@ -203,7 +203,7 @@ static void take_running(struct sched_member *member, bool runs, uint64_t now)
         return;
     if (!runs) {
         member->last_run = ++device->clock; /* no other ran more recently */
-        device->grace_at = sched_min(device->grace_at, now + GRACE_SHORT);
+        sched_sooner(&device->grace_at, now + GRACE_SHORT);
         return;
     }
     party->turn.skipped = 0;
@@ -293,7 +293,7 @@ static void member_report(struct sched_member *member, const struct gs_wire_stat
     else
         member->shortage.at = 0;
     if ((state->flags & GS_STATE_STUCK) != 0)
-        member->device->stop_at = sched_min(member->device->stop_at, now);
+        sched_sooner(&member->device->stop_at, now);
     if (hopeless != sched_party_hopeless(member->party))
         sched_agenda_settle_gang(member->party->gang);
     sched_evict_check(member, now);
@@ -301,8 +301,7 @@ static void member_report(struct sched_member *member, const struct gs_wire_stat
     sched_agenda_touch(member);
 }
 
-int sched_state(struct sched *sched, struct sched_client *client,
-                const struct gs_wire_state *state, uint64_t now_ns)
+int sched_state(struct sched_client *client, const struct gs_wire_state *state, uint64_t now_ns)
 {
     struct sched_member *member = sched_member_find(client, state->uuid);
     struct sched_device *device;
@@ -311,7 +310,7 @@ int sched_state(struct sched *sched, struct sched_client *client,
     if (member == NULL) {
         if (client->member_count == LOCKD_DEVICES_PER_CLIENT)
             return -EMFILE;
-        code = sched_device_get(sched, state->uuid, client->user, now_ns, &device);
+        code = sched_device_get(client->sched, state->uuid, client->user, now_ns, &device);
         if (code != 0)
             return code;
         member = member_new(client, device, state, now_ns);
@@ -330,7 +329,8 @@ int sched_state(struct sched *sched, struct sched_client *client,
     }
     sched_measure_report(member, state, now_ns);
     sched_host_report(member, state, now_ns);
-    sched_plan(member->device, now_ns);
+    sched_agenda_plan(member->device);
+    sched_plan(client->sched, now_ns);
     return 0;
 }
 
@@ -351,8 +351,10 @@ struct sched_client *sched_client_add(struct sched *sched, void *owner)
     return client;
 }
 
-void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_t now_ns)
+void sched_client_gone(struct sched_client *client, uint64_t now_ns)
 {
+    struct sched *sched = client->sched;
+
     lockd_each (struct sched_member, member, &client->members, of_client) {
         struct sched_device *device = member->device;
 
@@ -362,15 +364,14 @@ void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_
     }
     sched->background -= client->class == GS_CLASS_BACKGROUND || client->goes_last;
     sched_host_forget(client);
-    sched_group_client_gone(client);
+    sched_gang_client_gone(client);
     lockd_list_remove(&client->link);
     free(client->left);
     free(client);
-    sched_plan_pending(sched, now_ns);
+    sched_plan(sched, now_ns);
 }
 
-void sched_left(struct sched *sched, struct sched_client *client, const uint8_t *uuid,
-                uint64_t now_ns)
+void sched_left(struct sched_client *client, const uint8_t *uuid, uint64_t now_ns)
 {
     struct sched_member *member = sched_member_find(client, uuid);
     struct sched_device *device;
@@ -393,17 +394,16 @@ void sched_left(struct sched *sched, struct sched_client *client, const uint8_t 
     sched_agenda_mark(client->in_group);
     member_free(member, now_ns);
     sched_device_free_unused(device);
-    sched_plan_pending(sched, now_ns);
+    sched_plan(client->sched, now_ns);
 }
 
-void sched_kin(struct sched *sched, struct sched_client *client, uint64_t kin, uint64_t now_ns)
+void sched_kin(struct sched_client *client, uint64_t kin, uint64_t now_ns)
 {
     sched_group_kin(client, kin, now_ns);
-    sched_plan_pending(sched, now_ns);
+    sched_plan(client->sched, now_ns);
 }
 
-void sched_rank(struct sched *sched, struct sched_client *client, uint32_t ranks,
-                uint64_t now_ns)
+void sched_rank(struct sched_client *client, uint32_t ranks, uint64_t now_ns)
 {
     ranks = ranks > 1 ? ranks : 1;
     if (ranks <= client->ranks)
@@ -411,7 +411,7 @@ void sched_rank(struct sched *sched, struct sched_client *client, uint32_t ranks
     client->ranks = ranks;
     if (client->gang != NULL)
         sched_together_came(client->gang, now_ns);
-    sched_plan_pending(sched, now_ns);
+    sched_plan(client->sched, now_ns);
 }
 
 void sched_tick(struct sched *sched, uint64_t now_ns)
@@ -421,7 +421,7 @@ void sched_tick(struct sched *sched, uint64_t now_ns)
         if (now_ns >= device->deadline)
             sched_agenda_plan(device);
     }
-    sched_plan_pending(sched, now_ns);
+    sched_plan(sched, now_ns);
 }
 
 uint64_t sched_deadline(const struct sched *sched)
@@ -440,7 +440,7 @@ struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns)
 
     if (sched == NULL)
         return NULL;
-    sched->settings = *settings;
+    sched->settings = sched_settings_in_force(settings);
     sched->created = now_ns;
     sched->host.available = sched->host.total = UINT64_MAX;
     sched->host.deadline = sched->groups_at = sched->forming.at = LOCKD_NEVER;
@@ -461,8 +461,7 @@ void sched_free(struct sched *sched)
     if (sched == NULL)
         return;
     while (!lockd_list_empty(&sched->clients))
-        sched_client_gone(sched, lockd_entry(sched->clients.next, struct sched_client, link),
-                          0);
+        sched_client_gone(lockd_entry(sched->clients.next, struct sched_client, link), 0);
     while (!lockd_list_empty(&sched->claims)) {
         struct sched_claim *claim = lockd_entry(sched->claims.next, struct sched_claim, link);
 

@@ -64,43 +64,36 @@ void sched_free(struct sched *sched);
 struct sched_client *sched_client_add(struct sched *sched, void *owner);
 /* The first report for a device registers the client there. 0, -ENOMEM, or -EMFILE when it
  * or its user names too many devices. */
-int sched_state(struct sched *sched, struct sched_client *client,
-                const struct gs_wire_state *state, uint64_t now_ns);
-void sched_client_gone(struct sched *sched, struct sched_client *client, uint64_t now_ns);
+int sched_state(struct sched_client *client, const struct gs_wire_state *state,
+                uint64_t now_ns);
+void sched_client_gone(struct sched_client *client, uint64_t now_ns);
 /* The client has no memory on that device any more and does not use it: it was moved to another
  * device, which its next report names. Its times, its bursts and its share go with it. Nothing
  * happens if it does not use the device. */
-void sched_left(struct sched *sched, struct sched_client *client, const uint8_t *uuid,
-                uint64_t now_ns);
-void sched_pause(struct sched *sched, struct sched_client *client, bool paused,
-                 uint64_t now_ns);
+void sched_left(struct sched_client *client, const uint8_t *uuid, uint64_t now_ns);
+void sched_pause(struct sched_client *client, bool paused, uint64_t now_ns);
 /* The client's HELLO. Groups of one name are one gang if `user` is the same. To be called
  * before its first state. */
-void sched_describe(struct sched *sched, struct sched_client *client,
-                    const struct gs_wire_hello *hello, uint32_t user);
+void sched_describe(struct sched_client *client, const struct gs_wire_hello *hello,
+                    uint32_t user);
 /* The client was found to be in one job with all others of that number: together they are a
  * gang, as a group is. 0: in none. Nothing happens to a client that names a group. */
-void sched_kin(struct sched *sched, struct sched_client *client, uint64_t kin, uint64_t now_ns);
+void sched_kin(struct sched_client *client, uint64_t kin, uint64_t now_ns);
 /* The client is a rank of a job, by evidence of its own, also while no other rank is there.
  * ranks: of the job on this machine; 0: not known. */
-void sched_rank(struct sched *sched, struct sched_client *client, uint32_t ranks,
-                uint64_t now_ns);
-void sched_weight(struct sched *sched, struct sched_client *client, uint32_t weight,
-                  uint64_t now_ns);
-void sched_priority(struct sched *sched, struct sched_client *client, int32_t priority,
-                    uint64_t now_ns);
-void sched_class(struct sched *sched, struct sched_client *client, enum gs_wire_class class,
-                 uint64_t now_ns);
+void sched_rank(struct sched_client *client, uint32_t ranks, uint64_t now_ns);
+void sched_weight(struct sched_client *client, uint32_t weight, uint64_t now_ns);
+void sched_priority(struct sched_client *client, int32_t priority, uint64_t now_ns);
+void sched_class(struct sched_client *client, enum gs_wire_class class, uint64_t now_ns);
 /* bytes: the most it may hold on one device; UINT64_MAX: no limit. */
-void sched_limit(struct sched *sched, struct sched_client *client, uint64_t bytes,
-                 uint64_t now_ns);
+void sched_limit(struct sched_client *client, uint64_t bytes, uint64_t now_ns);
 /* ... on that device. If the client has not named it, the quota is of the next device that it
  * names. */
-void sched_quota(struct sched *sched, struct sched_client *client, const uint8_t *uuid,
-                 uint64_t bytes, uint64_t now_ns);
+void sched_quota(struct sched_client *client, const uint8_t *uuid, uint64_t bytes,
+                 uint64_t now_ns);
 /* Stops it and moves all its memory out, or what can leave; then it waits for its turn like the
  * others, unless it is paused. sched_pause(false) ends it before. */
-void sched_evict(struct sched *sched, struct sched_client *client, uint64_t now_ns);
+void sched_evict(struct sched_client *client, uint64_t now_ns);
 /* A program is about to come to that device, with so many bytes that cannot be moved: the
  * others make room, as if the device were smaller by that much. No program is refused memory
  * for it. A claim is known by its key and its device; bytes 0: it ends. False: no memory. */
@@ -139,20 +132,14 @@ void sched_tick(struct sched *sched, uint64_t now_ns);
 
 /* Takes the next target to be sent; false when there is none. */
 bool sched_next_send(struct sched *sched, struct sched_send *send);
-/* A group whose programs need more of a device together than they can get: each takes its turns
- * by itself from now on. */
-struct sched_apart {
-    void *owner;                /* of one of its clients */
-    const char *group, *device; /* names; valid until the next event */
-};
-
-/* Takes the next group that has become too large; false when there is none. */
-bool sched_next_apart(struct sched *sched, struct sched_apart *apart);
 struct sched_remark {
     void *owner; /* as given to sched_client_add() */
     bool
         contradicted; /* its reports contradict the card, or another user's, and are not used */
     bool silent;      /* it has begun not to answer while others lack memory */
+    /* Its group's programs need more of that device together than they can get: each takes turns by
+     * itself from now on. NULL: nothing new. Valid until the next event. */
+    const char *group, *device;
 };
 
 /* Takes the next program of which there is something to tell people; false when there is none. */
@@ -160,13 +147,9 @@ bool sched_next_remark(struct sched *sched, struct sched_remark *remark);
 /* When sched_tick() must be called; LOCKD_NEVER: only after an event. */
 uint64_t sched_deadline(const struct sched *sched);
 
+/* The settings that are in force: no 0 and no LOCKD_AUTO where there is a fixed value. */
 const struct sched_settings *sched_settings(const struct sched *sched);
 struct sched_host_info sched_host_info(const struct sched *sched);
-/* The settings that are in force: no 0 and no LOCKD_AUTO where there is a fixed value. */
-uint64_t sched_settings_quantum_min(const struct sched_settings *settings);
-uint64_t sched_settings_quantum_max(const struct sched_settings *settings);
-uint32_t sched_settings_share(const struct sched_settings *settings);
-uint32_t sched_settings_floor(const struct sched_settings *settings);
 /* Settings of a client. */
 struct sched_client_info {
     bool paused, unused; /* unused: it has not named a device */

@@ -18,21 +18,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void set_class(struct sched *sched, struct sched_client *client,
-                      enum gs_wire_class class)
+static void set_class(struct sched_client *client, enum gs_wire_class class)
 {
     if (!client->goes_last)
-        sched->background += (uint32_t)(class == GS_CLASS_BACKGROUND) -
-                             (uint32_t)(client->class == GS_CLASS_BACKGROUND);
+        client->sched->background += (uint32_t)(class == GS_CLASS_BACKGROUND) -
+                                     (uint32_t)(client->class == GS_CLASS_BACKGROUND);
     client->class = class;
 }
 
-void sched_describe(struct sched *sched, struct sched_client *client,
-                    const struct gs_wire_hello *hello, uint32_t user)
+void sched_describe(struct sched_client *client, const struct gs_wire_hello *hello,
+                    uint32_t user)
 {
     client->weight = hello->weight != 0 ? hello->weight : GS_WEIGHT_DEFAULT;
     client->priority = hello->priority;
-    set_class(sched, client,
+    set_class(client,
               hello->class < GS_CLASS_COUNT ? (enum gs_wire_class)hello->class : GS_CLASS_AUTO);
     client->user = user;
     memcpy(client->group, hello->group, sizeof client->group);
@@ -48,17 +47,12 @@ static void retime_turn(struct sched_party *party, double change, bool anew, uin
     if (!device->turns.leases || !party->turn.held || !party->gang->runs)
         return;
     if (anew) {
-        sched_policy_of(device)->place(party);
-        party->turn.length = sched_policy_of(device)->length(party);
+        sched_lease_anew(party, now);
     } else if (party->turn.length != LOCKD_NEVER && change != 1) {
         party->turn.length = (uint64_t)((double)party->turn.length * change);
+        if (party->gang->complete != 0)
+            party->turn.until = party->gang->complete + party->turn.length;
     }
-    if (party->gang->complete == 0)
-        return;
-    if (party->turn.length == LOCKD_NEVER)
-        party->turn.until = LOCKD_NEVER;
-    else
-        party->turn.until = (anew ? now : party->gang->complete) + party->turn.length;
 }
 
 static void pause_gang(struct sched_gang *gang, bool paused, uint64_t now)
@@ -72,53 +66,43 @@ static void pause_gang(struct sched_gang *gang, bool paused, uint64_t now)
     sched_agenda_settle_gang(gang);
 }
 
-void sched_weight(struct sched *sched, struct sched_client *client, uint32_t weight,
-                  uint64_t now_ns)
+void sched_weight(struct sched_client *client, uint32_t weight, uint64_t now_ns)
 {
     client->weight = (uint32_t)sched_clamp(weight, 1, GS_WEIGHT_MAX);
     if (client->gang != NULL)
         sched_gang_reweigh(client->gang);
-    sched_plan_pending(sched, now_ns);
+    sched_plan(client->sched, now_ns);
 }
 
-void sched_priority(struct sched *sched, struct sched_client *client, int32_t priority,
-                    uint64_t now_ns)
+void sched_priority(struct sched_client *client, int32_t priority, uint64_t now_ns)
 {
     client->priority = priority < -GS_PRIORITY_MAX  ? -GS_PRIORITY_MAX
                        : priority > GS_PRIORITY_MAX ? GS_PRIORITY_MAX
                                                     : priority;
     if (client->gang != NULL)
         sched_lease_requeue_gang(client->gang, now_ns);
-    sched_plan_pending(sched, now_ns);
+    sched_plan(client->sched, now_ns);
 }
 
 /* A place in a queue follows from it; so does whether a turn may go on. */
-void sched_class(struct sched *sched, struct sched_client *client, enum gs_wire_class class,
-                 uint64_t now_ns)
+void sched_class(struct sched_client *client, enum gs_wire_class class, uint64_t now_ns)
 {
-    set_class(sched, client, class);
-    if (client->gang != NULL) {
-        lockd_each (struct sched_party, party, &client->gang->parties, of_gang) {
-            sched_wanting_note(party);
-            party->device->turns.generation++;
-        }
+    set_class(client, class);
+    if (client->gang != NULL)
         sched_lease_requeue_gang(client->gang, now_ns);
-        sched_agenda_settle_gang(client->gang);
-    }
-    sched_plan_pending(sched, now_ns);
+    sched_plan(client->sched, now_ns);
 }
 
-void sched_limit(struct sched *sched, struct sched_client *client, uint64_t bytes,
-                 uint64_t now_ns)
+void sched_limit(struct sched_client *client, uint64_t bytes, uint64_t now_ns)
 {
     client->limit = bytes;
     lockd_each (struct sched_member, member, &client->members, of_client)
         sched_agenda_touch(member);
-    sched_plan_pending(sched, now_ns);
+    sched_plan(client->sched, now_ns);
 }
 
-void sched_quota(struct sched *sched, struct sched_client *client, const uint8_t *uuid,
-                 uint64_t bytes, uint64_t now_ns)
+void sched_quota(struct sched_client *client, const uint8_t *uuid, uint64_t bytes,
+                 uint64_t now_ns)
 {
     struct sched_member *member = sched_member_find(client, uuid);
 
@@ -127,24 +111,14 @@ void sched_quota(struct sched *sched, struct sched_client *client, const uint8_t
     } else if (member->quota != bytes) {
         member->quota = bytes;
         sched_agenda_touch(member);
-        sched_plan_pending(sched, now_ns);
+        sched_plan(client->sched, now_ns);
     }
 }
 
-void sched_evict(struct sched *sched, struct sched_client *client, uint64_t now_ns)
+void sched_evict(struct sched_client *client, uint64_t now_ns)
 {
     sched_evict_begin(client, now_ns);
-    sched_plan_pending(sched, now_ns);
-}
-
-static struct sched_claim *find_claim(const struct sched *sched, const void *key,
-                                      const uint8_t *uuid)
-{
-    lockd_each (struct sched_claim, claim, &sched->claims, link) {
-        if (claim->key == key && memcmp(claim->uuid, uuid, sizeof claim->uuid) == 0)
-            return claim;
-    }
-    return NULL;
+    sched_plan(client->sched, now_ns);
 }
 
 static struct sched_device *find_device(const struct sched *sched, const uint8_t *uuid)
@@ -159,14 +133,14 @@ static struct sched_device *find_device(const struct sched *sched, const uint8_t
 bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint64_t bytes,
                  uint64_t now_ns)
 {
-    struct sched_claim *claim = find_claim(sched, key, uuid);
     struct sched_device *device = find_device(sched, uuid);
+    struct sched_claim *claim = NULL;
 
-    if (claim == NULL && bytes == 0) {
-        sched_plan_pending(sched, now_ns);
-        return true;
+    lockd_each (struct sched_claim, each, &sched->claims, link) {
+        if (each->key == key && memcmp(each->uuid, uuid, sizeof each->uuid) == 0)
+            claim = each;
     }
-    if (claim == NULL) {
+    if (claim == NULL && bytes != 0) {
         claim = calloc(1, sizeof *claim);
         if (claim == NULL)
             return false;
@@ -174,13 +148,16 @@ bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint
         memcpy(claim->uuid, uuid, sizeof claim->uuid);
         lockd_list_append(&sched->claims, &claim->link);
     }
-    claim->bytes = bytes;
-    if (bytes == 0) {
+    if (claim != NULL) {
+        claim->bytes = bytes;
+        if (device != NULL)
+            sched_agenda_plan(device);
+    }
+    if (claim != NULL && bytes == 0) {
         lockd_list_remove(&claim->link);
         free(claim);
     }
-    if (device != NULL)
-        sched_plan(device, now_ns);
+    sched_plan(sched, now_ns);
     return true;
 }
 
@@ -223,17 +200,17 @@ static void pause_client(struct sched_client *client, bool paused, uint64_t now)
         pause_gang(client->gang, paused, now);
 }
 
-void sched_pause(struct sched *sched, struct sched_client *client, bool paused, uint64_t now_ns)
+void sched_pause(struct sched_client *client, bool paused, uint64_t now_ns)
 {
     pause_client(client, paused, now_ns);
-    sched_plan_pending(sched, now_ns);
+    sched_plan(client->sched, now_ns);
 }
 
 void sched_host(struct sched *sched, uint64_t available, uint64_t now_ns)
 {
     sched->host.available = available;
     sched->host.changed = true;
-    sched_plan_pending(sched, now_ns);
+    sched_plan(sched, now_ns);
 }
 
 void sched_card(struct sched *sched, const struct sched_card *card, uint64_t now_ns)
@@ -243,7 +220,8 @@ void sched_card(struct sched *sched, const struct sched_card *card, uint64_t now
     if (device == NULL)
         return;
     sched_measure_card(device, card, now_ns);
-    sched_plan(device, now_ns);
+    sched_agenda_plan(device);
+    sched_plan(sched, now_ns);
 }
 
 struct sched_host_info sched_host_info(const struct sched *sched)
@@ -259,6 +237,7 @@ static void retake_device(struct sched_device *device, const struct sched_settin
     const double change = (double)sched_device_quantum(device) /
                           (double)sched_max(sched_device_quantum_by(device, before), 1);
 
+    sched_agenda_plan(device);
     device->agenda.recount = true;
     device->space.fell_at = 0;
     if (change < 1 && policy->shorter != NULL) {
@@ -278,11 +257,11 @@ void sched_set(struct sched *sched, const struct sched_settings *settings, uint6
     /* the time so far counts by the policy that was */
     lockd_each (struct sched_device, device, &sched->devices, link)
         sched_books_device_ran(device, now_ns);
-    sched->settings = *settings;
+    sched->settings = sched_settings_in_force(settings);
     if ((unsigned)settings->policy >= GS_POLICY_COUNT)
         sched->settings.policy = before.policy;
     sched->host.changed = true;
     lockd_each (struct sched_device, device, &sched->devices, link)
         retake_device(device, &before, now_ns);
-    sched_plan_all(sched, now_ns);
+    sched_plan(sched, now_ns);
 }

@@ -59,8 +59,7 @@ static double larger_of(double a, double b)
 /* The part of the time that is kept for parties that do not go first. */
 static double keeps_of(const struct sched_device *device)
 {
-    return (double)sched_settings_floor(&device->sched->settings) / (double)PPM *
-           (1 - device->share.due);
+    return (double)device->sched->settings.floor_ppm / (double)PPM * (1 - device->share.due);
 }
 
 /* How fast the account rises: not at all if the floor is 100 % and nobody has gone first yet. */

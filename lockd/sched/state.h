@@ -17,13 +17,11 @@
  *   queue.c       parties that wait for a device, and the next of them
  *   together.c    the programs of a gang stop together; gangs that form do so one at a time
  *   lease.c       parties of one gang: their turns begin and end together
- *   gang.c        clients that run together or not at all
- *   group.c       ... those of one name, as long as the whole fits on its devices
+ *   gang.c        clients that run together or not at all; those of one name, as long as they fit
  *   stop.c        holders that stop for reasons of their own, or were asked to and have not;
  *                 all memory of a client is to go out
  *   turns.c       the turns on a device
- *   budget.c      how many bytes of it each member may hold
- *   host.c        host memory
+ *   budget.c      how many bytes of it each member may hold, and host memory
  *   plan.c        the order in which all of it is decided anew after an event; targets
  *   settings.c, scheduler.c, info.c: events, and the state as people see it (scheduler.h)
  *
@@ -90,16 +88,16 @@ struct sched_gang {
     struct lockd_list parties;
     struct sched_group *group; /* whose clients these are, all of them; NULL: one client */
     uint32_t party_count, held_count, client_count;
-    uint32_t wanting;           /* members with something to run */
-    uint32_t weight;            /* the highest of its members' */
-    uint32_t paused;            /* clients */
-    uint32_t deaf;              /* members that do not answer: nothing can come of a turn */
-    uint32_t evicting;          /* members whose memory is to go out */
-    uint32_t blocked;           /* members that cannot stop before they get memory */
-    uint32_t computing, idling; /* parties that compute, and others that have something to do */
-    bool runs;                  /* all parties are held */
-    bool gives_way;             /* had its place somewhere for too long and could not use it */
-    uint64_t retry_at;          /* ... until then */
+    uint32_t wanting;  /* members with something to run */
+    uint32_t weight;   /* the highest of its members' */
+    uint32_t paused;   /* clients */
+    uint32_t deaf;     /* members that do not answer: nothing can come of a turn */
+    uint32_t evicting; /* members whose memory is to go out */
+    uint32_t blocked;  /* members that cannot stop before they get memory */
+    bool split;        /* some parties compute, and others have something to do */
+    bool runs;         /* all parties are held */
+    bool gives_way;    /* had its place somewhere for too long and could not use it */
+    uint64_t retry_at; /* ... until then */
     uint64_t complete; /* all that had something to run did: the turn's time counts from here */
     bool out;          /* was evicted; comes back when it has something to run */
     struct sched_gang_closing closing;
@@ -145,7 +143,6 @@ struct sched_device {
     struct sched_device_fair fair;
     struct sched_device_wanting wanting;
     struct sched_device_share share;
-    struct sched_device_group group;
 };
 
 struct sched_client {
@@ -178,9 +175,8 @@ struct sched {
     struct lockd_list clients, devices, groups, groups_marked, unsent, pending, claims;
     struct lockd_list totals; /* of devices, also of those that are gone */
     uint64_t groups_at;       /* when a group may come together again */
-    bool groups_unsaid;
     uint64_t group_numbers;
-    bool remarkable;     /* there is a client of which the caller has not been told something */
+    bool remarkable;     /* there is something of which the caller has not been told */
     uint32_t giving_way; /* gangs */
     uint32_t background; /* clients of that class */
     struct sched_host host;
@@ -326,7 +322,7 @@ static inline bool sched_gang_wants(const struct sched_gang *gang)
  * another device: meanwhile a kernel of the first may not end. */
 static inline bool sched_gang_is_split(const struct sched_gang *gang)
 {
-    return gang->client_count > 1 && gang->computing != 0 && gang->idling != 0;
+    return gang->client_count > 1 && gang->split;
 }
 
 #define sched_each_of_gang(member, gang)                                                       \
@@ -364,6 +360,19 @@ static inline bool sched_party_is_background(const struct sched_party *party)
 
 #define sched_member_of(at, link) lockd_entry(at, struct sched_member, link)
 #define sched_party_of(at, link)  lockd_entry(at, struct sched_party, link)
+
+static inline struct sched_party *sched_party_queued(const struct sched_node *node)
+{
+    return node != NULL ? sched_party_of(node, wait.queued) : NULL;
+}
+
+/* Each party of a queue, in order; that party may leave it inside the loop. */
+#define sched_each_queued(party, order)                                                        \
+    for (struct sched_party *party = sched_party_queued(sched_order_first(order)),             \
+                            *party##_next;                                                     \
+         party != NULL &&                                                                      \
+         (party##_next = sched_party_queued(sched_order_next(&party->wait.queued)), true);     \
+         party = party##_next)
 
 /* The bytes that it says are pinned, as far as it ever was allowed so much. */
 static inline uint64_t sched_member_pinned(const struct sched_member *member)

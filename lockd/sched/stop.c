@@ -114,9 +114,8 @@ static void send_beyond(struct sched_party *party, uint64_t now)
     if (party->turn.knotted == 0)
         party->turn.knotted = now;
     if (now < party->turn.knotted + MOVED_BY || !asked) {
-        party->device->stop_at =
-            sched_min(party->device->stop_at,
-                      sched_max(party->turn.knotted + MOVED_BY, now + GRACE_SHORT));
+        sched_sooner(&party->device->stop_at,
+                     sched_max(party->turn.knotted + MOVED_BY, now + GRACE_SHORT));
         return;
     }
     lockd_each (struct sched_member, member, &party->members, of_party) {
@@ -206,8 +205,7 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
     const uint64_t end = none ? patience_ends(party) : gang_patience_ends(party->gang);
 
     if (now < end || (none && sched_together_is_patient(party->gang, now))) {
-        party->device->grace_at =
-            sched_min(party->device->grace_at, sched_max(end, now + GRACE_SHORT));
+        sched_sooner(&party->device->grace_at, sched_max(end, now + GRACE_SHORT));
     } else if (none && is_closed_first(party, now)) {
         return; /* others of its gang run, and may wait for it in a kernel */
     } else if (none) {
@@ -272,15 +270,14 @@ void sched_stop_watch(struct sched_device *device, uint64_t now)
         sched_books_member(member, now);
         if (member->books.refuses)
             sched_agenda_touch(member); /* what it was offered is taken back */
-        device->stop_at = sched_min(device->stop_at, next_look(member, now));
+        sched_sooner(&device->stop_at, next_look(member, now));
         if (!sched_member_stuck(member, now))
             continue;
         if (member->report.echoed != member->sent.seq)
             continue;
         if (now - member->sent.at >= ASK_AGAIN)
             sched_agenda_touch(member);
-        device->stop_at =
-            sched_min(device->stop_at, sched_max(member->sent.at, now) + ASK_AGAIN);
+        sched_sooner(&device->stop_at, sched_max(member->sent.at, now) + ASK_AGAIN);
     }
 }
 
@@ -339,7 +336,7 @@ static void check_wanted(struct sched_member *member, uint64_t now)
             : now >= member->eviction.until)
         evict_end(member, true);
     else
-        member->device->evict_at = sched_min(member->device->evict_at, member->eviction.until);
+        sched_sooner(&member->device->evict_at, member->eviction.until);
 }
 
 void sched_evict_check(struct sched_member *member, uint64_t now)
@@ -349,7 +346,7 @@ void sched_evict_check(struct sched_member *member, uint64_t now)
     if (member->eviction.wanted)
         check_wanted(member, now);
     else if (member->eviction.asked)
-        member->device->evict_at = sched_min(member->device->evict_at, begins_at(member));
+        sched_sooner(&member->device->evict_at, begins_at(member));
 }
 
 void sched_evict_watch(struct sched_device *device, uint64_t now)

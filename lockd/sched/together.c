@@ -103,7 +103,7 @@ bool sched_together_stop(struct sched_gang *gang, struct sched_device *by, uint6
         next_phase(gang, stopped != 0, now);
     }
     closing->wanted = closing->wanted || closing->by == by;
-    by->stop_at = sched_min(by->stop_at, closing->until);
+    sched_sooner(&by->stop_at, closing->until);
     return false;
 }
 
@@ -262,29 +262,34 @@ static uint32_t user_of(const struct sched_gang *gang)
     return sched_member_of(party->members.next, of_party)->client->user;
 }
 
-static uint64_t *had_by(struct sched_forming *forming, uint32_t user)
+/* The place of that user; else that of the user whose last forming turn is longest ago. */
+static size_t place_of(const struct sched_forming *forming, uint32_t user)
 {
     size_t found = 0;
 
     for (size_t i = 0; i < FORMING_USERS; i++) {
         if (forming->had[i].at != 0 && forming->had[i].user == user)
-            return &forming->had[i].at;
+            return i;
         if (forming->had[i].at < forming->had[found].at)
             found = i;
     }
-    /* in the place of the user whose last forming turn is longest ago */
-    forming->had[found].user = user;
-    forming->had[found].at = 0;
-    return &forming->had[found].at;
+    return found;
 }
 
 static uint64_t last_of_user(const struct sched_forming *forming, uint32_t user)
 {
-    for (size_t i = 0; i < FORMING_USERS; i++) {
-        if (forming->had[i].user == user)
-            return forming->had[i].at;
-    }
-    return 0;
+    const size_t place = place_of(forming, user);
+
+    return forming->had[place].user == user ? forming->had[place].at : 0;
+}
+
+static void note_user(struct sched_gang *gang, uint64_t now)
+{
+    const uint32_t user = user_of(gang);
+    const size_t place = place_of(&gang->sched->forming, user);
+
+    gang->sched->forming.had[place].user = user;
+    gang->sched->forming.had[place].at = now;
 }
 
 static void begin_turn(struct sched_gang *gang, uint64_t now)
@@ -292,7 +297,7 @@ static void begin_turn(struct sched_gang *gang, uint64_t now)
     gang->forming->turn = true;
     gang->forming->begun = now;
     gang->forming->until = LOCKD_NEVER;
-    *had_by(&gang->sched->forming, user_of(gang)) = now;
+    note_user(gang, now);
 }
 
 static void end_turn(struct sched_gang *gang, uint64_t now)
@@ -302,7 +307,7 @@ static void end_turn(struct sched_gang *gang, uint64_t now)
     gang->forming->turn = gang->forming->over = false;
     gang->forming->had_at = now;
     if (gang->party_count != 0)
-        *had_by(&gang->sched->forming, user_of(gang)) = now;
+        note_user(gang, now);
 }
 
 /* --- the turns --- */
@@ -480,7 +485,7 @@ void sched_together_let_next(struct sched *sched, uint64_t now)
     lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
         const uint64_t look = next_look_at(forming->gang, now);
 
-        sched->forming.at = sched_min(sched->forming.at, sched_max(look, now + LOOK_AGAIN));
+        sched_sooner(&sched->forming.at, sched_max(look, now + LOOK_AGAIN));
     }
 }
 

@@ -81,9 +81,7 @@ static void settle_leases(struct sched_party *party, uint64_t now)
         if (sched_gang_is_held_off(gang) ||
             (!wants && (party->device->turns.waiters || !gang->runs)) || out_of_order(party))
             sched_lease_end(gang, now);
-    } else if (!wants) {
-        sched_queue_leave(party, now);
-    } else if (sched_lease_next(gang) == party) {
+    } else if (wants && sched_lease_next(gang) == party) {
         sched_queue_enter(party, now);
     } else {
         sched_queue_leave(party, now);
@@ -127,28 +125,18 @@ static bool stays_behind(const struct sched_device *device, const struct sched_p
     return device->wanting.weights != 0 && is_behind(party);
 }
 
-/* ... and leaves at once when another program comes, also where there is room for both. */
-static void stop_background(struct sched_device *device, uint64_t now)
+/* ... and leaves at once when another program comes, also where there is room for both. So does a
+ * gang whose forming turn is over. */
+static void stop_early(struct sched_device *device, uint64_t now)
 {
-    if (device->sched->background == 0 || device->wanting.weights == 0)
+    if (device->sched->background == 0 && lockd_list_empty(&device->sched->forming.gangs))
         return;
     lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
-        if (stays_behind(device, party) && sched_together_stop(party->gang, device, now))
+        const struct sched_gang_forming *forming = party->gang->forming;
+
+        if ((stays_behind(device, party) || (forming != NULL && forming->over)) &&
+            sched_together_stop(party->gang, device, now))
             sched_lease_end(party->gang, now);
-    }
-}
-
-/* Its forming turn is over. */
-static void stop_forming(struct sched_device *device, uint64_t now)
-{
-    if (lockd_list_empty(&device->sched->forming.gangs))
-        return;
-    lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
-        struct sched_gang *gang = party->gang;
-
-        if (gang->forming != NULL && gang->forming->over &&
-            sched_together_stop(gang, device, now))
-            sched_lease_end(gang, now);
     }
 }
 
@@ -263,10 +251,9 @@ static uint64_t freeable_bytes(struct sched_device *device, const struct sched_p
         if (is_revocable(party, head, now))
             sum += sched_party_leaves(party);
         else if (now < party->turn.until) /* an estimate may move on as the time does */
-            device->revoke.at =
-                sched_min(device->revoke.at,
-                          sched_min(party->turn.until,
-                                    sched_max(ahead_at(party, head, now), now + LOOK_PAUSE)));
+            sched_sooner(&device->revoke.at,
+                         sched_min(party->turn.until,
+                                   sched_max(ahead_at(party, head, now), now + LOOK_PAUSE)));
     }
     return sum;
 }
@@ -389,21 +376,6 @@ static void note_waiters(struct sched_device *device, uint64_t now)
     device->grace_at = waiters ? now : LOCKD_NEVER;
 }
 
-/* Turns begin for all that run. */
-static void begin_leases(struct sched_party *party)
-{
-    const struct sched_policy *policy = sched_policy_of(party->device);
-
-    if (!party->turn.held || !party->gang->runs)
-        return;
-    policy->place(party);
-    party->turn.length = policy->length(party);
-    party->time.ran = 0;
-    party->turn.until = party->turn.length == LOCKD_NEVER || party->gang->complete == 0
-                            ? LOCKD_NEVER
-                            : party->gang->complete + party->turn.length;
-}
-
 /* No turn is ended any more; a party that ended others' turns pays as if its own was over. */
 static void end_leases(struct sched_party *party)
 {
@@ -445,10 +417,10 @@ static void change_mode(struct sched_device *device, uint64_t now)
     lockd_each (struct sched_party, party, &device->parties, of_device) {
         sched_books_ran(party, now);
         sched_agenda_settle(party);
-        if (leases)
-            begin_leases(party);
-        else
+        if (!leases)
             end_leases(party);
+        else if (party->turn.held && party->gang->runs)
+            sched_lease_anew(party, party->gang->complete);
         party->turn.interrupted = false;
     }
 }
@@ -461,8 +433,7 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
 
     sched_stop_overflow(device, now);
     settle_parties(device, now);
-    stop_background(device, now);
-    stop_forming(device, now);
+    stop_early(device, now);
     settle_parties(device, now);
     note_waiters(device, now);
     sched_stop_idle(device, now);
@@ -498,7 +469,7 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
 
         while (plan_leases(device, now)) {
             if (++rounds == TURN_ROUNDS) { /* go on a little later */
-                device->revoke.at = sched_min(device->revoke.at, now + LOOK_AGAIN);
+                sched_sooner(&device->revoke.at, now + LOOK_AGAIN);
                 device->grace_at = sched_max(device->grace_at, now + LOOK_AGAIN);
                 break;
             }

@@ -165,7 +165,7 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     lockd_peer_name(&connection->peer, hello->pid);
     connection->wish.class = (enum gs_wire_class)hello->class;
     granted = limit_hello(connection, hello);
-    sched_describe(server->scheduler, connection->client, &granted, connection->user->number);
+    sched_describe(connection->client, &granted, connection->user->number);
     lockd_closer_allow(connection, server->config.hands_over);
     server->connections.programs++;
     connection->user->programs++;
@@ -194,7 +194,7 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
     lockd_handover_offer(connection, state, with);
     lockd_quota_state(connection, state);
     lockd_trace_state(connection, state);
-    code = sched_state(connection->server->scheduler, connection->client, state, lockd_now());
+    code = sched_state(connection->client, state, lockd_now());
     if (code == -EMFILE)
         reject_connection(
             connection, code,

@@ -110,7 +110,6 @@ void lockd_control_values(const struct lockd_connection *program, struct lockd_v
 static void set_of_program(struct lockd_connection *program,
                            const struct lockd_setting *setting, uint64_t value)
 {
-    struct sched *scheduler = program->server->scheduler;
     const uint64_t now = lockd_now();
     struct lockd_values before, after;
 
@@ -119,20 +118,18 @@ static void set_of_program(struct lockd_connection *program,
     *(uint64_t *)lockd_setting_place(setting, &after) = value;
     program->limit = after.limit;
     if (after.weight != before.weight)
-        sched_weight(scheduler, program->client, (uint32_t)after.weight, now);
+        sched_weight(program->client, (uint32_t)after.weight, now);
     if (after.priority != before.priority)
-        sched_priority(scheduler, program->client, (int32_t)(int64_t)after.priority, now);
+        sched_priority(program->client, (int32_t)(int64_t)after.priority, now);
     if (after.class != before.class)
-        sched_class(scheduler, program->client, (enum gs_wire_class)after.class, now);
+        sched_class(program->client, (enum gs_wire_class)after.class, now);
     if (after.limit != before.limit)
-        sched_limit(scheduler, program->client, after.limit, now);
+        sched_limit(program->client, after.limit, now);
 }
 
 static void do_with_program(struct lockd_connection *program,
                             const struct gs_wire_control *control)
 {
-    struct sched *scheduler = program->server->scheduler;
-
     switch (control->op) {
     case GS_CONTROL_PAUSE:
     case GS_CONTROL_RESUME:
@@ -140,10 +137,10 @@ static void do_with_program(struct lockd_connection *program,
         break;
     case GS_CONTROL_SUSPEND:
         lockd_pause_ask(program, true);
-        sched_evict(scheduler, program->client, lockd_now());
+        sched_evict(program->client, lockd_now());
         break;
     case GS_CONTROL_EVICT:
-        sched_evict(scheduler, program->client, lockd_now());
+        sched_evict(program->client, lockd_now());
         break;
     default:
         set_of_program(program, lockd_setting_of_op(control->op), control->value);

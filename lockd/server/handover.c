@@ -295,6 +295,5 @@ void lockd_targets_send(struct lockd_server *server)
         lockd_trace_target(send.owner, &send.target);
         send_target(send.owner, &send.target, send.rise);
     }
-    lockd_remarks_apart(server);
     lockd_remarks_programs(server);
 }

@@ -19,7 +19,7 @@ static void apply_pause(struct lockd_connection *connection)
 {
     const struct lockd_pause *pause = &connection->pause;
 
-    sched_pause(connection->server->scheduler, connection->client,
+    sched_pause(connection->client,
                 (!pause->comes_back && (pause->asked || pause->wished)) || pause->moves ||
                     pause->over != 0,
                 lockd_now());
@@ -102,8 +102,7 @@ void lockd_wish_reconsider(struct lockd_connection *connection,
         granted_by(connection, before) ==
             granted_by(connection, &connection->server->config.classes))
         return;
-    sched_class(connection->server->scheduler, connection->client,
-                lockd_wish_granted(connection), lockd_now());
+    sched_class(connection->client, lockd_wish_granted(connection), lockd_now());
 }
 
 void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_wish *wish)
@@ -119,19 +118,18 @@ void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_w
         connection->pause.wished = suspended;
         apply_pause(connection);
         if (suspended)
-            sched_evict(connection->server->scheduler, connection->client, lockd_now());
+            sched_evict(connection->client, lockd_now());
         lockd_log(LOCKD_LOG_DEBUG, "%s (process %d) %s itself", connection->hello.name,
                   (int)connection->peer.pid, suspended ? "suspends" : "resumes");
     }
     if ((wish->flags & GS_WISH_CLASS) != 0 && wish->class_number != connection->wish.class) {
         connection->wish.class = (enum gs_wire_class)wish->class_number;
-        sched_class(connection->server->scheduler, connection->client,
-                    lockd_wish_granted(connection), lockd_now());
+        sched_class(connection->client, lockd_wish_granted(connection), lockd_now());
     }
 }
 
 void lockd_wish_grown(struct lockd_connection *connection)
 {
     if (connection->pause.wished)
-        sched_evict(connection->server->scheduler, connection->client, lockd_now());
+        sched_evict(connection->client, lockd_now());
 }

@@ -113,8 +113,7 @@ static void tell_limit(struct lockd_connection *connection, struct lockd_track *
             limit < track->quota.allowed && !track->quota.over ? track->quota.allowed : limit;
     }
     track->quota.limited = limit != UINT64_MAX;
-    sched_quota(connection->server->scheduler, connection->client, track->uuid, limit,
-                lockd_now());
+    sched_quota(connection->client, track->uuid, limit, lockd_now());
 }
 
 void lockd_quota_init(struct lockd_quotas *quotas)

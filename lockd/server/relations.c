@@ -25,13 +25,13 @@ static void say_remark(void *context, void *owner, const char *text)
 
 void lockd_relations_init(struct lockd_server *server)
 {
-    kin_init(&server->relations.kin, server->scheduler, say_remark, NULL);
+    kin_init(&server->relations.kin, say_remark, NULL);
     balance_init(&server->relations.balance, sched_client_load, say_remark, NULL);
 }
 
 void lockd_relations_deinit(struct lockd_server *server)
 {
-    if (server->relations.kin.sched == NULL) /* the initialisation failed before */
+    if (server->relations.kin.programs.next == NULL) /* the initialisation failed before */
         return;
     balance_deinit(&server->relations.balance);
     kin_deinit(&server->relations.kin);

@@ -82,6 +82,21 @@ static void say_halted(const struct lockd_connection *of)
     lockd_remarks_say(of, text);
 }
 
+static void say_apart(const struct lockd_connection *of, const char *group, const char *device)
+{
+    struct gs_wire_note note = {.pid = (int32_t)of->peer.pid, .kind = GS_NOTE_OTHER};
+
+    if (group[0] != '\0')
+        snprintf(note.name, sizeof note.name, "group %.24s", group);
+    else /* it has no name */
+        snprintf(note.name, sizeof note.name, "gang of %.23s", of->hello.name);
+    snprintf(note.text, sizeof note.text,
+             "its programs together need more memory than %.63s has for them, so they "
+             "take turns separately",
+             device);
+    lockd_remarks_add(&of->server->remarks, of, &note, lockd_now());
+}
+
 void lockd_remarks_programs(struct lockd_server *server)
 {
     struct sched_remark remark;
@@ -93,25 +108,7 @@ void lockd_remarks_programs(struct lockd_server *server)
                               "programs, and are not used; it may go last");
         if (remark.silent)
             say_halted(remark.owner);
-    }
-}
-
-void lockd_remarks_apart(struct lockd_server *server)
-{
-    struct sched_apart apart;
-
-    while (sched_next_apart(server->scheduler, &apart)) {
-        const struct lockd_connection *of = apart.owner;
-        struct gs_wire_note note = {.pid = (int32_t)of->peer.pid, .kind = GS_NOTE_OTHER};
-
-        if (apart.group[0] != '\0')
-            snprintf(note.name, sizeof note.name, "group %.24s", apart.group);
-        else /* it has no name */
-            snprintf(note.name, sizeof note.name, "gang of %.23s", of->hello.name);
-        snprintf(note.text, sizeof note.text,
-                 "its programs together need more memory than %.63s has for them, so they "
-                 "take turns separately",
-                 apart.device);
-        lockd_remarks_add(&server->remarks, of, &note, lockd_now());
+        if (remark.group != NULL)
+            say_apart(remark.owner, remark.group, remark.device);
     }
 }

@@ -31,7 +31,5 @@ void lockd_remarks_add(struct lockd_remarks *remarks, const struct lockd_connect
                        const struct gs_wire_note *note, uint64_t now);
 /* Adds a remark of the daemon about a program. */
 void lockd_remarks_say(const struct lockd_connection *about, const char *text);
-/* Remarks on programs that the scheduler tells of. */
+/* Remarks on programs, and on groups that take turns separately, of which the scheduler tells. */
 void lockd_remarks_programs(struct lockd_server *server);
-/* Adds a remark for each group that has become too large to take its turns together. */
-void lockd_remarks_apart(struct lockd_server *server);

@@ -139,7 +139,7 @@ static void bury_dead(struct lockd_server *server)
             lockd_trace_gone(connection);
             lockd_status_gone(connection, client);
             lockd_relations_gone(connection);
-            sched_client_gone(server->scheduler, client, lockd_now());
+            sched_client_gone(client, lockd_now());
             lockd_quota_gone(connection);
             lockd_share_gone(connection);
             server->host.stale = true;

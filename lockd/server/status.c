@@ -46,14 +46,14 @@ static void send_daemon(struct status *status, const struct lockd_server *server
         .idle_ns = settings->idle_ns,
         .reserve = settings->reserve,
         .idle_exit_ns = server->config.set.idle_exit,
-        .quantum_min_ns = sched_settings_quantum_min(settings),
-        .quantum_max_ns = sched_settings_quantum_max(settings),
+        .quantum_min_ns = settings->quantum_min_ns,
+        .quantum_max_ns = settings->quantum_max_ns,
         .host_limit = settings->host == 0 ? LOCKD_AUTO : settings->host,
         .host_total = host.total,
         .host_used = host.used,
         .policy = (uint32_t)settings->policy,
         .exclusive = settings->exclusive,
-        .share_ppm = sched_settings_share(settings),
+        .share_ppm = settings->share_ppm,
         .hand_over = server->config.hands_over,
         .version = GS_VERSION,
     };
@@ -269,10 +269,10 @@ static struct lockd_values values_in_force(const struct lockd_server *server)
     const struct sched_settings *settings = sched_settings(server->scheduler);
     struct lockd_values values = server->config.set;
 
-    values.quantum_min = sched_settings_quantum_min(settings);
-    values.quantum_max = sched_settings_quantum_max(settings);
-    values.switch_share = sched_settings_share(settings);
-    values.floor = sched_settings_floor(settings);
+    values.quantum_min = settings->quantum_min_ns;
+    values.quantum_max = settings->quantum_max_ns;
+    values.switch_share = settings->share_ppm;
+    values.floor = settings->floor_ppm;
     values.host = sched_host_info(server->scheduler).total;
     return values;
 }

@@ -12,7 +12,7 @@ struct total {
     struct sched_share sum;
     uint64_t need_held, need_busy, lost, weights;
     uint32_t members, parties, holders, stopping, stuck;
-    uint32_t queued, forming, hopeless, idle, waiting, elsewhere;
+    uint32_t queued, apart, idle, waiting, elsewhere;
 };
 
 static uint32_t length_of(const struct lockd_list *list)
@@ -129,8 +129,7 @@ static const char *check_party(const struct sched_party *party, struct total *to
     total->stopping += !party->turn.held && busy != 0;
     total->elsewhere += party->wait.elsewhere;
     total->queued += party->wait.queued_of == &device->waiting.queue;
-    total->forming += party->wait.queued_of == &device->waiting.forming;
-    total->hopeless += party->wait.queued_of == &device->waiting.hopeless;
+    total->apart += party->wait.queued_of == &device->waiting.apart;
     if (wrong != NULL)
         return wrong;
     if (members != party->member_count || busy != party->books.busy_members ||
@@ -204,8 +203,7 @@ static const char *check_device(const struct sched_device *device)
         return "counts";
     if (length_of(&device->turns.holders) != device->turns.holder_count ||
         total.queued != device->waiting.queue.count ||
-        total.forming != device->waiting.forming.count ||
-        total.hopeless != device->waiting.hopeless.count ||
+        total.apart != device->waiting.apart.count ||
         total.idle != device->books.victims_idle.count ||
         total.waiting != device->books.victims_waiting.count)
         return "lengths of sets";

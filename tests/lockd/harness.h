@@ -72,7 +72,7 @@ static inline void harness_report(struct harness *h, struct harness_client *c)
         c->state.target_seq = c->target.seq;
     if (!c->deaf)
         c->most = c->target.budget;
-    assert_int_equal(sched_state(h->sched, c->client, &c->state, h->now), 0);
+    assert_int_equal(sched_state(c->client, &c->state, h->now), 0);
 }
 
 /* Delivers all targets; a client that is not deaf echoes its own, and does nothing else. Must
@@ -141,13 +141,13 @@ static inline void joins_group(struct harness *h, int who, const char *group)
 
     c->client = sched_client_add(h->sched, c);
     strncpy(hello.group, group, sizeof hello.group - 1);
-    sched_describe(h->sched, c->client, &hello, 1);
+    sched_describe(c->client, &hello, 1);
     c->state.uuid[0] = (uint8_t)(who % 2);
 }
 
 static inline void end_client(struct harness *h, int who)
 {
-    sched_client_gone(h->sched, h->client[who].client, h->now);
+    sched_client_gone(h->client[who].client, h->now);
     memset(&h->client[who], 0, sizeof h->client[who]);
     harness_take(h);
 }
@@ -156,7 +156,7 @@ static inline void pause_all(struct harness *h, bool paused)
 {
     for (int who = 0; who < HARNESS_CLIENTS; who++) {
         if (h->client[who].client != NULL)
-            sched_pause(h->sched, h->client[who].client, paused, h->now);
+            sched_pause(h->client[who].client, paused, h->now);
     }
 }
 

@@ -258,7 +258,7 @@ void model_connect(struct model *model, struct model_program *program)
                                       .class = some_class(model, program)};
 
         memcpy(hello.group, program->group, sizeof program->group);
-        sched_describe(model->sched, program->client, &hello,
+        sched_describe(program->client, &hello,
                        model->options.users > 1 ? 1 + program->index % model->options.users
                                                 : 1);
     }
@@ -358,7 +358,7 @@ static void deliver_state(struct model *model, struct model_program *program,
     const uint64_t began = real_now();
     uint64_t took;
 
-    if (sched_state(model->sched, program->client, &event->state, model->now) != 0)
+    if (sched_state(program->client, &event->state, model->now) != 0)
         abort();
     took = real_now() - began;
     model->figures.states++;

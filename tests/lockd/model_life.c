@@ -43,7 +43,7 @@ static void kill_program(struct model *model, struct model_program *program)
     memset(program->side, 0, sizeof program->side);
     model->causes += 2;
     be_somebody(model, program);
-    sched_client_gone(model->sched, client, model->now);
+    sched_client_gone(client, model->now);
     model_flush(model);
 }
 
@@ -142,7 +142,7 @@ void model_change_mind(struct model *model, struct model_program *program)
     } else if (options->pauses && model_random(model, 20) == 0) {
         program->paused = !program->paused;
         model->causes++;
-        sched_pause(model->sched, program->client, program->paused, model->now);
+        sched_pause(program->client, program->paused, model->now);
         model_flush(model);
     } else if (side->kept != 0 && model_random(model, 4) == 0) {
         model_finds_a_place(model, program, device);
@@ -213,7 +213,7 @@ const char *model_settle(struct model *model, bool work, uint64_t ns)
         if (program->client == NULL)
             continue;
         if (program->paused)
-            sched_pause(model->sched, program->client, false, model->now);
+            sched_pause(program->client, false, model->now);
         program->paused = false;
         model_flush(model);
         for (uint32_t d = 0; d < model->options.devices; d++) {

@@ -33,7 +33,7 @@ static int family_setup(void **state)
     memset(&family, 0, sizeof family);
     family.sched = sched_new(&settings, 0);
     assert_non_null(family.sched);
-    kin_init(&family.kin, family.sched, NULL, NULL);
+    kin_init(&family.kin, NULL, NULL);
     *state = &family;
     return 0;
 }
@@ -65,7 +65,7 @@ static void use_device(struct family *family, int who, uint8_t device)
                                         .demand = GIB,
                                         .flags = GS_STATE_WANT};
 
-    assert_int_equal(sched_state(family->sched, family->client[who], &state, 3000000000u), 0);
+    assert_int_equal(sched_state(family->client[who], &state, 3000000000u), 0);
     assert_null(sched_check(family->sched));
 }
 
@@ -113,7 +113,7 @@ static void learn_while_running_joins_sets(void **state)
     for (int i = 1; i < 4; i++)
         assert_true(are_one(family, 0, i));
     kin_gone(&family->kin, family->program[0]);
-    sched_client_gone(family->sched, family->client[0], 3000000000u);
+    sched_client_gone(family->client[0], 3000000000u);
     assert_true(are_one(family, 1, 2));
     assert_null(sched_check(family->sched));
 }

@@ -44,7 +44,7 @@ void trial_world_begin(struct trial_world *world)
 
     world->sched = sched_new(&settings, world->now);
     assert_non_null(world->sched);
-    kin_init(&world->kin, world->sched, count_remark, world);
+    kin_init(&world->kin, count_remark, world);
 }
 
 /* --- a rank --- */
@@ -80,7 +80,7 @@ static void report_rank(struct trial_world *world, struct trial_rank *rank, unsi
         (!rank->running && may && side->resident < side->demand ? GS_STATE_MOVING : 0);
     side->fresh = false;
     world->events++;
-    assert_int_equal(sched_state(world->sched, rank->client, &state, world->now), 0);
+    assert_int_equal(sched_state(rank->client, &state, world->now), 0);
 }
 
 static void report_all(struct trial_world *world, struct trial_rank *rank)
@@ -113,7 +113,7 @@ static void connect_rank(struct trial_world *world, struct trial_rank *rank)
     rank->identity = (struct lockd_identity){.uid = 1 + rank->job->user, .pid = 1};
     rank->client = sched_client_add(world->sched, rank);
     if (world->late)
-        sched_describe(world->sched, rank->client, &hello, 1 + rank->job->user);
+        sched_describe(rank->client, &hello, 1 + rank->job->user);
     rank->program = kin_came(&world->kin, rank->client, rank, &rank->identity, false);
     assert_non_null(rank->program);
     learn_keys(world, rank);
@@ -131,7 +131,7 @@ static void leave_rank(struct trial_world *world, struct trial_rank *rank)
     if (rank->client == NULL)
         return;
     kin_gone(&world->kin, rank->program);
-    sched_client_gone(world->sched, rank->client, world->now);
+    sched_client_gone(rank->client, world->now);
     rank->client = NULL;
     for (unsigned i = 0; i < TRIAL_DEVICES; i++)
         rank->side[i].resident = 0;

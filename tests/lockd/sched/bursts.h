@@ -25,7 +25,7 @@ static inline void begin_of_user(struct harness *h, int who, uint32_t user, uint
     const struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
 
     h->client[who].client = sched_client_add(h->sched, &h->client[who]);
-    sched_describe(h->sched, h->client[who].client, &hello, user);
+    sched_describe(h->client[who].client, &hello, user);
     say_state(h, who, W, bytes, 0);
     obey_target(h, who);
 }

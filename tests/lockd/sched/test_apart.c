@@ -19,7 +19,7 @@ static int setup_six(void **state)
         c->client = sched_client_add(h->sched, c);
         if (who < 4)
             hello.group[0] = 'a';
-        sched_describe(h->sched, c->client, &hello, 1);
+        sched_describe(c->client, &hello, 1);
         c->state.uuid[0] = who == 3 || who == 5;
     }
     return 0;
@@ -76,18 +76,18 @@ static bool shown_apart(struct harness *h, int who)
 static void group_too_large_for_its_device_members_take_turns(void **state)
 {
     struct harness *h = *state;
-    struct sched_apart apart;
+    struct sched_remark remark;
     int ran[6];
 
     say_state(h, 0, W, 6 * GIB, 0);
     say_state(h, 1, W, 3 * GIB, 0);
     assert_true(are_one_gang(h, 0, 1) && !shown_apart(h, 0));
-    assert_false(sched_next_apart(h->sched, &apart));
+    assert_false(sched_next_remark(h->sched, &remark));
     say_state(h, 1, W, 5 * GIB, 0);
     assert_true(!are_one_gang(h, 0, 1) && shown_apart(h, 0) && shown_apart(h, 1));
-    assert_true(sched_next_apart(h->sched, &apart));
-    assert_string_equal(apart.group, "a");
-    assert_false(sched_next_apart(h->sched, &apart));
+    assert_true(sched_next_remark(h->sched, &remark));
+    assert_string_equal(remark.group, "a");
+    assert_false(sched_next_remark(h->sched, &remark));
     perform_all(h, 200, ran);
     assert_in_range(ran[0], 90, 105);
     assert_in_range(ran[1], 90, 105);
@@ -186,7 +186,7 @@ static void group_member_leaves_the_others_are_one_gang_again(void **state)
     say_state(h, 0, W, 4 * GIB, 0);
     say_state(h, 1, W, 4 * GIB, 0);
     say_state(h, 2, W, 4 * GIB, 0);
-    sched_pause(h->sched, h->client[1].client, true, h->now);
+    sched_pause(h->client[1].client, true, h->now);
     harness_take(h);
     assert_false(are_one_gang(h, 0, 1));
     assert_int_equal(h->client[0].client->gang->paused, 0);
@@ -196,7 +196,7 @@ static void group_member_leaves_the_others_are_one_gang_again(void **state)
     assert_true(are_one_gang(h, 0, 1));
     assert_int_equal(h->client[0].client->gang->paused, 1);
     assert_false(has_run(h, 0) || has_run(h, 1));
-    sched_pause(h->sched, h->client[1].client, false, h->now);
+    sched_pause(h->client[1].client, false, h->now);
     harness_take(h);
     assert_true(has_run(h, 0) && has_run(h, 1));
 }

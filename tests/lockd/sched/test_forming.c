@@ -12,9 +12,9 @@ static void join_job(struct harness *h, int who, uint64_t job, uint32_t ranks, u
     struct harness_client *c = &h->client[who];
 
     c->client = sched_client_add(h->sched, c);
-    sched_describe(h->sched, c->client, &hello, user);
-    sched_kin(h->sched, c->client, job, h->now);
-    sched_rank(h->sched, c->client, ranks, h->now);
+    sched_describe(c->client, &hello, user);
+    sched_kin(c->client, job, h->now);
+    sched_rank(c->client, ranks, h->now);
     c->state.uuid[0] = (uint8_t)(who % 2);
     say_state(h, who, W, GIB, 0);
     obey_target(h, who);

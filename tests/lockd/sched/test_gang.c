@@ -12,7 +12,7 @@ static void join_group(struct harness *h, int who, const char *group, uint32_t u
 
     c->client = sched_client_add(h->sched, c);
     strncpy(hello.group, group, sizeof hello.group - 1);
-    sched_describe(h->sched, c->client, &hello, user);
+    sched_describe(c->client, &hello, user);
     c->state.uuid[0] = (uint8_t)(who % 2);
 }
 
@@ -185,11 +185,11 @@ static void gang_paused_member_stops_all(void **state)
     say_state(h, 0, W, 7 * GIB, 0);
     say_state(h, 1, W, 7 * GIB, 0);
     all_obey(h);
-    sched_pause(h->sched, h->client[0].client, true, h->now);
+    sched_pause(h->client[0].client, true, h->now);
     harness_take(h);
     assert_false(has_run(h, 0));
     assert_false(has_run(h, 1));
-    sched_pause(h->sched, h->client[0].client, false, h->now);
+    sched_pause(h->client[0].client, false, h->now);
     harness_take(h);
     assert_true(has_run(h, 0) && has_run(h, 1));
 }
@@ -252,8 +252,8 @@ static void gang_of_low_priority_keeps_no_place_for_ever(void **state)
 
     settings.policy = GS_POLICY_PRIORITY;
     sched_set(h->sched, &settings, h->now);
-    sched_priority(h->sched, h->client[4].client, 50, h->now);
-    sched_priority(h->sched, h->client[5].client, 50, h->now);
+    sched_priority(h->client[4].client, 50, h->now);
+    sched_priority(h->client[5].client, 50, h->now);
     run_with(h, 5, 7 * GIB);
     say_state(h, 1, W, 7 * GIB, 0);
     say_state(h, 0, W, 7 * GIB, 0);
@@ -286,7 +286,7 @@ static void gang_weight_is_the_highest_of_its_members(void **state)
     end_client(h, 1);
     assert_int_equal(gang_of(h, 0)->weight, GS_WEIGHT_DEFAULT);
     assert_null(sched_check(h->sched));
-    sched_weight(h->sched, h->client[0].client, 40, h->now);
+    sched_weight(h->client[0].client, 40, h->now);
     assert_int_equal(gang_of(h, 0)->weight, 40);
     assert_int_equal(device_of(h)->books.weights, 40);
     assert_null(sched_check(h->sched));

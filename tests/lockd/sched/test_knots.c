@@ -29,14 +29,14 @@ static void come_alone(struct harness *h, int who)
     struct harness_client *c = &h->client[who];
 
     c->client = sched_client_add(h->sched, c);
-    sched_describe(h->sched, c->client, &hello, 1);
+    sched_describe(c->client, &hello, 1);
     c->state.uuid[0] = (uint8_t)(who % 2);
 }
 
 static void join_job(struct harness *h, int who)
 {
-    sched_kin(h->sched, h->client[who].client, 1 + (uint64_t)who / 2, h->now);
-    sched_rank(h->sched, h->client[who].client, 2, h->now);
+    sched_kin(h->client[who].client, 1 + (uint64_t)who / 2, h->now);
+    sched_rank(h->client[who].client, 2, h->now);
 }
 
 /* All of them run, with 4 GiB each. */

@@ -8,7 +8,7 @@ static void moves_to(struct harness *h, int who, uint8_t device)
 {
     struct harness_client *c = &h->client[who];
 
-    sched_left(h->sched, c->client, c->state.uuid, h->now);
+    sched_left(c->client, c->state.uuid, h->now);
     assert_null(sched_check(h->sched));
     harness_take(h);
     c->state.uuid[0] = device;
@@ -69,13 +69,13 @@ static void program_that_moves_while_it_waits_runs_there(void **state)
 
     run_with(h, 0, 7 * GIB);
     say_state(h, 1, W, 7 * GIB, 0);
-    sched_pause(h->sched, h->client[1].client, true, h->now);
-    sched_evict(h->sched, h->client[1].client, h->now);
+    sched_pause(h->client[1].client, true, h->now);
+    sched_evict(h->client[1].client, h->now);
     harness_take(h);
     moves_to(h, 1, 1);
     say_state(h, 1, W, 7 * GIB, 0);
     assert_false(has_run(h, 1)); /* it is paused there as well */
-    sched_pause(h->sched, h->client[1].client, false, h->now);
+    sched_pause(h->client[1].client, false, h->now);
     harness_take(h);
     assert_true(has_run(h, 1));
     assert_true(has_run(h, 0));
@@ -143,7 +143,7 @@ static void device_that_a_program_does_not_use_cannot_be_left(void **state)
     const uint8_t other[16] = {7};
 
     run_with(h, 0, 7 * GIB);
-    sched_left(h->sched, h->client[0].client, other, h->now);
+    sched_left(h->client[0].client, other, h->now);
     assert_true(has_run(h, 0));
     assert_int_equal(see_program(h, 0).client.resident, 7 * GIB);
 }

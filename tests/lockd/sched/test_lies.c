@@ -257,7 +257,7 @@ static void is_of_user(struct harness *h, int who, uint32_t user)
     const struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
 
     h->client[who].client = sched_client_add(h->sched, &h->client[who]);
-    sched_describe(h->sched, h->client[who].client, &hello, user);
+    sched_describe(h->client[who].client, &hello, user);
 }
 
 /* Says so, whatever is there. */

@@ -122,7 +122,7 @@ static void victim_has_not_stopped_keeps_its_memory(void **state)
 
     run_with(h, 0, 4 * GIB);
     run_with(h, 1, 4 * GIB);
-    sched_pause(h->sched, h->client[0].client, true, h->now);
+    sched_pause(h->client[0].client, true, h->now);
     harness_take(h);
     say_state(h, 1, W, 8 * GIB, 4 * GIB);
     assert_true(h->client[0].target.budget >= 4 * GIB); /* told to stop, work still under way */
@@ -269,11 +269,11 @@ static void too_many_devices_refused(void **state)
 
     for (int i = 0; i < LOCKD_DEVICES_PER_CLIENT; i++) {
         one.uuid[3] = (uint8_t)i;
-        assert_int_equal(sched_state(h->sched, client, &one, h->now), 0);
+        assert_int_equal(sched_state(client, &one, h->now), 0);
     }
     one.uuid[3] = LOCKD_DEVICES_PER_CLIENT;
-    assert_int_equal(sched_state(h->sched, client, &one, h->now), -24 /* EMFILE */);
-    sched_client_gone(h->sched, client, h->now);
+    assert_int_equal(sched_state(client, &one, h->now), -24 /* EMFILE */);
+    sched_client_gone(client, h->now);
     assert_true(lockd_list_empty(&h->sched->devices));
 }
 

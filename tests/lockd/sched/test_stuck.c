@@ -136,7 +136,7 @@ static void stuck_and_short_for_ever_others_have_their_turns(void **state)
 
 static void evict_client(struct harness *h, int who)
 {
-    sched_evict(h->sched, h->client[who].client, h->now);
+    sched_evict(h->client[who].client, h->now);
     harness_take(h);
     assert_false(has_run(h, who));
 }
@@ -166,7 +166,7 @@ static void evicted_and_resumed_it_goes_on_at_once(void **state)
     run_with(h, 0, 4 * GIB);
     evict_client(h, 0);
     say_state(h, 0, W | GS_STATE_MOVING, 4 * GIB, 3 * GIB);
-    sched_pause(h->sched, h->client[0].client, false, h->now);
+    sched_pause(h->client[0].client, false, h->now);
     harness_take(h);
     assert_true(has_run(h, 0));
     evict_client(h, 0); /* and again, to the end */
@@ -229,10 +229,10 @@ static void paused_cannot_stop_before_it_gets_memory_it_gets_it(void **state)
     struct harness *h = *state;
 
     run_with(h, 0, 4 * GIB);
-    sched_pause(h->sched, h->client[0].client, true, h->now);
+    sched_pause(h->client[0].client, true, h->now);
     harness_take(h);
     check_gets_memory(h);
-    sched_pause(h->sched, h->client[0].client, false, h->now);
+    sched_pause(h->client[0].client, false, h->now);
     harness_take(h);
     assert_true(has_run(h, 0));
 }
@@ -248,7 +248,7 @@ static void evicted_again_it_first_runs_as_long_as_it_came_back(void **state)
     say_state(h, 0, W, 4 * GIB, 0);
     assert_true(has_run(h, 0));
     for (uint64_t there = GIB; there < 4 * GIB; there += GIB) {
-        sched_evict(h->sched, h->client[0].client, h->now);
+        sched_evict(h->client[0].client, h->now);
         harness_take(h);
         pass_time(h, 150 * MS);
         say_state(h, 0, W, 4 * GIB, there);
@@ -276,11 +276,11 @@ static void evicted_again_and_paused_it_leaves_at_once(void **state)
     say_state(h, 0, W, 4 * GIB, 0);
     pass_time(h, 500 * MS);
     say_state(h, 0, R, 4 * GIB, 4 * GIB);
-    sched_evict(h->sched, h->client[0].client, h->now);
+    sched_evict(h->client[0].client, h->now);
     harness_take(h);
     assert_true(has_run(h, 0));
-    sched_pause(h->sched, h->client[0].client, true, h->now);
-    sched_evict(h->sched, h->client[0].client, h->now);
+    sched_pause(h->client[0].client, true, h->now);
+    sched_evict(h->client[0].client, h->now);
     harness_take(h);
     assert_false(has_run(h, 0));
     say_state(h, 0, W, 4 * GIB, 4 * GIB);

@@ -90,7 +90,7 @@ static void moved_bytes_are_counted_once(void **state)
     assert_int_equal(totals_now(h).moved_out, 3 * GIB);
     assert_int_equal(totals_now(h).moved_in, 2 * GIB);
     /* it lost its connection and comes back; what it moved meanwhile is known to nobody */
-    sched_client_gone(h->sched, c->client, h->now);
+    sched_client_gone(c->client, h->now);
     c->client = NULL;
     say_state(h, 0, BUSY, 4 * GIB, 4 * GIB);
     assert_int_equal(totals_now(h).moved_out, 3 * GIB);

@@ -262,7 +262,7 @@ static void silent_program_gets_few_targets(void **state)
     run_with(h, 1, 1 * GIB);
     h->client[0].deaf = true;
     for (int i = 0; i < 100; i++) {
-        sched_pause(h->sched, h->client[0].client, i % 2 == 0, h->now);
+        sched_pause(h->client[0].client, i % 2 == 0, h->now);
         harness_take(h);
         pass_time(h, 10 * MS);
     }
@@ -279,7 +279,7 @@ static void paused_program_stops_memory_stays(void **state)
 
     run_with(h, 0, 4 * GIB);
     run_with(h, 1, 4 * GIB);
-    sched_pause(h->sched, h->client[0].client, true, h->now);
+    sched_pause(h->client[0].client, true, h->now);
     harness_take(h);
     assert_int_equal(h->client[0].target.flags, GS_TARGET_PAUSED);
     say_state(h, 0, W, 4 * GIB, 4 * GIB);
