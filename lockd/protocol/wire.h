@@ -292,8 +292,9 @@ struct gs_wire_share {
  * the message comes one descriptor, of memory of memfd_create(2) with these contents, which is
  * sealed, so that nobody can change it. The daemon numbers the offer and passes it on to all programs
  * of the same identity to which memory may be handed over, the sender included, so that all hear the
- * offers in one order. A program that has taken an offer says so, without a descriptor, and that is
- * passed on in the same way. The daemon may leave some programs out. */
+ * offers in one order. A program that has taken an offer says so, without a descriptor, and the first
+ * such word is passed on to the sender of the offer. The daemon may leave some programs out, and
+ * leaves out offers beyond the rate that a user has. */
 struct gs_wire_copy {
     struct gs_wire_header header;
     uint64_t bytes;  /* at most GS_COPY_MOST */

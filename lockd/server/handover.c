@@ -214,30 +214,81 @@ static void send_target(struct lockd_connection *connection, struct gs_wire_targ
 
 /* --- contents in common --- */
 
-void lockd_handover_copy(struct lockd_connection *connection, const struct gs_wire_copy *copy,
-                         const struct gs_descriptors *with)
+/* Whether the user may have one more message passed on to all of its programs. */
+static bool pay_offer(const struct lockd_connection *connection, uint64_t now)
 {
-    struct lockd_server *server = connection->server;
+    struct lockd_user *user = connection->user;
+
+    if (lockd_bucket_over(user->copies, now))
+        return false;
+    lockd_bucket_take(&user->copies, connection->server->config.set.max_messages,
+                      user->programs, now);
+    return true;
+}
+
+/* Numbers are also above those of a daemon before this one. */
+static uint64_t number_offer(struct lockd_connection *connection, uint64_t now)
+{
+    struct lockd_handovers *kept = &connection->server->handovers;
+
+    kept->last_copy = kept->last_copy < now ? now : kept->last_copy + 1;
+    kept->copies[kept->count_copies++ % LOCKD_COPIES_MOST] =
+        (struct lockd_copy){kept->last_copy, connection->id};
+    return kept->last_copy;
+}
+
+static void pass_offer(struct lockd_connection *connection, const struct gs_wire_copy *copy,
+                       const struct gs_descriptors *with)
+{
     struct gs_wire_copy passed = *copy;
+    const uint64_t now = lockd_now();
 
-    if (!server->config.hands_over || with->count != (copy->number == 0) ||
-        !lockd_peer_is_beside(&connection->peer))
+    if (!pay_offer(connection, now))
         return;
-    if (copy->number == 0) { /* also above those of a daemon before this one */
-        server->handovers.last_copy = server->handovers.last_copy < lockd_now()
-                                          ? lockd_now()
-                                          : server->handovers.last_copy + 1;
-        passed.number = server->handovers.last_copy;
-    }
-    lockd_list_each (at, &server->connections.all) {
-        struct lockd_connection *each = lockd_entry(at, struct lockd_connection, link);
-
+    passed.number = number_offer(connection, now);
+    lockd_each (struct lockd_connection, each, &connection->server->connections.all, link) {
         if (each->client == NULL || !lockd_peer_is_beside(&each->peer) ||
             !lockd_identity_same(&each->peer.identity, &connection->peer.identity))
             continue;
-        passed.own = copy->number == 0 && each == connection;
+        passed.own = each == connection;
         lockd_outbox_pass(each, &passed, sizeof passed, with); /* it may miss this offer */
     }
+}
+
+/* The program that offered it learns that somebody has taken it; once is enough. */
+static void pass_word(const struct lockd_connection *connection,
+                      const struct gs_wire_copy *copy)
+{
+    const struct gs_descriptors none = {.count = 0};
+    struct lockd_handovers *kept = &connection->server->handovers;
+    struct gs_wire_copy passed = *copy;
+    unsigned i = 0;
+
+    while (i < LOCKD_COPIES_MOST && kept->copies[i].number != copy->number)
+        i++;
+    if (i == LOCKD_COPIES_MOST)
+        return;
+    passed.own = 0;
+    lockd_each (struct lockd_connection, each, &connection->server->connections.all, link) {
+        if (each->id == kept->copies[i].from &&
+            lockd_identity_same(&each->peer.identity, &connection->peer.identity)) {
+            lockd_outbox_pass(each, &passed, sizeof passed, &none);
+            kept->copies[i].number = 0;
+            return;
+        }
+    }
+}
+
+void lockd_handover_copy(struct lockd_connection *connection, const struct gs_wire_copy *copy,
+                         const struct gs_descriptors *with)
+{
+    if (!connection->server->config.hands_over || with->count != (copy->number == 0) ||
+        !lockd_peer_is_beside(&connection->peer))
+        return;
+    if (copy->number == 0)
+        pass_offer(connection, copy, with);
+    else
+        pass_word(connection, copy);
 }
 
 /* --- time --- */

@@ -37,10 +37,18 @@ struct lockd_handover { /* a piece of memory */
     int fd;
 };
 
+#define LOCKD_COPIES_MOST 256u
+
+struct lockd_copy { /* an offer of contents (struct gs_wire_copy) that nobody has taken yet */
+    uint64_t number, from; /* 0: none; id of the connection that it came from */
+};
+
 struct lockd_handovers {
     struct lockd_handover piece[LOCKD_HANDOVERS_MOST]; /* the oldest first */
     unsigned count;
-    uint64_t last_copy; /* number of the newest offer of contents (struct gs_wire_copy) */
+    struct lockd_copy copies[LOCKD_COPIES_MOST]; /* a ring */
+    unsigned count_copies;
+    uint64_t last_copy; /* number of the newest */
 };
 
 /* To be called before the scheduler gets the state. Keeps the descriptors that came with it, if
@@ -49,8 +57,10 @@ struct lockd_handovers {
 void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_state *state,
                           struct gs_descriptors *descriptors);
 
-/* Passes contents that programs may have in common, or the word that they were taken, on to all
- * programs of the sender's identity. Nothing of it is kept. The caller closes the descriptors. */
+/* Passes contents that programs may have in common on to all programs of the sender's identity,
+ * and the first word that they were taken to the program that offered them. An offer costs as much
+ * as there are programs, so a user's offers beyond the rate of its messages are left out. The caller
+ * closes the descriptors. */
 void lockd_handover_copy(struct lockd_connection *connection, const struct gs_wire_copy *copy,
                          const struct gs_descriptors *with);
 

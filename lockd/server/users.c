@@ -35,7 +35,7 @@ static uint32_t choose_number(const struct lockd_list *users)
 static bool is_used(const struct lockd_user *user, uint64_t now)
 {
     return user->connections != 0 || user->closing.closers != 0 || user->said > now ||
-           user->bucket > now || user->move_at > now;
+           user->bucket > now || user->copies > now || user->move_at > now;
 }
 
 static void free_user(struct lockd_user *user)

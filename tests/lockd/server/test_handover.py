@@ -401,9 +401,34 @@ class HandoverTest(unittest.TestCase):
                 os.close(fds[0])
         numbers = [peer.has_been_told[0][0][1] for peer in peers]
         self.assertEqual(numbers, sorted(set(numbers)))
-        peers[1].socket.send(copy_message(1, numbers[0]))  # it has taken it
+        for taker in (peers[1], peers[2], peers[0]):  # they have taken it; once is enough for its sender, and all for the others
+            taker.socket.send(copy_message(1, numbers[0]))
+        peers[1].socket.send(copy_message(1, numbers[2]))
+        self.assertEqual(hear_copy(peers[2]), ((1, numbers[2], 0), []))
+        self.assertEqual(hear_copy(peers[0]), ((1, numbers[0], 0), []))
         for peer in peers:
-            self.assertEqual(hear_copy(peer), ((1, numbers[0], 0), []))
+            peer.has_been_read()
+            peer.socket.setblocking(False)
+            self.assertRaises(BlockingIOError, peer.socket.recv, 4096)
+
+    def test_offers_of_a_user_cost_no_more_than_messages(self):
+        """Each is passed on to all of its programs, so their number counts."""
+        self.start("--max-messages", "100")
+        peers, heard, copy, begun = self.peers(10), 0, os.memfd_create("copy"), time.monotonic()
+        for _ in range(90):
+            send_with(peers[0].socket, copy_message(2 * MIB), [copy], PATIENCE)
+        os.close(copy)
+        for peer in peers:  # the first of them is within the rate
+            os.close(hear_copy(peer)[1][0])
+        peers[0].socket.send(fake.header(fake.STATUS, 16))
+        while True:
+            data, fds, _, _ = socket.recv_fds(peers[0].socket, 65536, 32)
+            heard += len(fds)
+            for fd in fds:
+                os.close(fd)
+            if struct.unpack("<IHHII", data[:16])[2] == fake.END:
+                break
+        self.assertLess(heard, (time.monotonic() - begun + 1) * 100 / len(peers) + 1)
 
     def test_copies_that_are_said_wrong(self):
         """No descriptor, two, or one with the word that an offer was taken: nothing is passed on."""
