@@ -450,8 +450,7 @@ uint64_t gs_reconcile(void)
     }
     if (!more)
         due = smaller_of(due, gs_moving_keep_host(now, somebody_waits() || !all_may_run()));
-    if (!more && !self.started_to_stop && !exiting)
-        due = smaller_of(due, gs_common_step(now));
+    due = smaller_of(due, gs_common_step(now, !more && !self.started_to_stop && !exiting));
     due = smaller_of(due, watch_idleness(now));
     due = smaller_of(due, report_all(now));
     due = smaller_of(due, gs_relocate_step(self.stopped, gs_session_fd()));

@@ -227,6 +227,7 @@ struct gs_host_block *gs_host_get(uint64_t bytes)
     if (block == NULL)
         return NULL;
     block->bytes = bytes;
+    atomic_store_explicit(&block->holders, 1, memory_order_relaxed);
     gs_host_file_begin();
     while (!cut_block(block, units))
         if (!grow_arena(units)) {
@@ -242,13 +243,51 @@ struct gs_host_block *gs_host_get(uint64_t bytes)
     return block;
 }
 
-static _Atomic(uint64_t) *account_of(const struct gs_host_block *block)
+struct gs_host_common *gs_host_share(char *memory, uint64_t bytes, uint64_t number,
+                                     bool foreign)
 {
-    return block->foreign ? &arena.foreign : &arena.held;
+    struct gs_host_common *common = malloc(sizeof *common);
+
+    if (common != NULL)
+        *common = (struct gs_host_common){memory, bytes, number, foreign, 1, 0};
+    else
+        gs_host_unmap(memory, bytes);
+    return common;
 }
 
-struct gs_host_block *gs_host_adopt(const struct gs_host_block *like, char *memory,
-                                    uint64_t number, bool foreign)
+/* Memory that several blocks have counts once. Under arena.lock. */
+static void count_common(const struct gs_host_common *common, bool in)
+{
+    _Atomic(uint64_t) *account = common->foreign ? &arena.foreign : &arena.held;
+
+    if (in)
+        atomic_fetch_add_explicit(account, common->bytes, memory_order_relaxed);
+    else
+        atomic_fetch_sub_explicit(account, common->bytes, memory_order_relaxed);
+}
+
+static void put_common(struct gs_host_common *common, bool of_block)
+{
+    bool last;
+
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    last = --common->holders == 0;
+    if (of_block && --common->blocks == 0)
+        count_common(common, false);
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
+    if (!last)
+        return;
+    gs_host_unmap(common->memory, common->bytes);
+    free(common);
+}
+
+void gs_host_unshare(struct gs_host_common *common)
+{
+    put_common(common, false);
+}
+
+struct gs_host_block *gs_host_adopt(const struct gs_host_block *like,
+                                    struct gs_host_common *common)
 {
     const size_t size = sizeof *like + (like->bytes + UNIT - 1) / UNIT * sizeof like->hashes[0];
     struct gs_host_block *block = malloc(size);
@@ -256,13 +295,16 @@ struct gs_host_block *gs_host_adopt(const struct gs_host_block *like, char *memo
     if (block == NULL)
         return NULL;
     memcpy(block, like, size);
-    block->memory = memory;
+    block->memory = common->memory;
     block->segment = NULL;
     block->offset = 0;
-    block->common = true;
-    block->foreign = foreign;
-    block->number = number;
-    atomic_fetch_add_explicit(account_of(block), block->bytes, memory_order_relaxed);
+    block->common = common;
+    atomic_store_explicit(&block->holders, 1, memory_order_relaxed);
+    gs_lock(&arena.lock, GS_LOCK_HOST);
+    common->holders++;
+    if (common->blocks++ == 0)
+        count_common(common, true);
+    gs_unlock(&arena.lock, GS_LOCK_HOST);
     return block;
 }
 
@@ -271,10 +313,9 @@ uint64_t gs_host_foreign(void)
     return load_counter(&arena.foreign);
 }
 
-static void put_common(const struct gs_host_block *block)
+void gs_host_keep(struct gs_host_block *block)
 {
-    gs_host_unmap(block->memory, block->bytes);
-    atomic_fetch_sub_explicit(account_of(block), block->bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&block->holders, 1, memory_order_relaxed);
 }
 
 void gs_host_put(struct gs_host_block *block)
@@ -282,14 +323,18 @@ void gs_host_put(struct gs_host_block *block)
     struct gs_host_segment *segment = block != NULL ? block->segment : NULL;
     const uint32_t units = block != NULL ? (uint32_t)((block->bytes + UNIT - 1) / UNIT) : 0;
 
+    /* acq_rel: what any holder did with it comes before its end */
+    if (block == NULL ||
+        atomic_fetch_sub_explicit(&block->holders, 1, memory_order_acq_rel) != 1)
+        return;
     if (segment != NULL) {
         gs_lock(&arena.lock, GS_LOCK_HOST);
         mark_units(segment, (uint32_t)(block->offset / UNIT), units);
         segment->used -= units;
         gs_unlock(&arena.lock, GS_LOCK_HOST);
-    } else if (block != NULL && block->common) {
-        put_common(block);
-    } else if (block != NULL) {
+    } else if (block->common != NULL) {
+        put_common(block->common, true);
+    } else {
         gs_host_file_put(block->offset, units * UNIT);
     }
     free(block);

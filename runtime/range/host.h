@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,16 +19,25 @@
 
 struct gs_host_segment;
 
+/* Memory that other programs may have as well (swap/common.c): nobody can write it, and it is not
+ * registered. */
+struct gs_host_common {
+    char *memory;
+    uint64_t bytes, number; /* number: of the offer with which it came */
+    bool foreign;           /* another program made it: it is in no account of this one */
+    unsigned holders,
+        blocks; /* those that have it, and the blocks among them; under arena.lock */
+};
+
 struct gs_host_block {
     char *memory; /* NULL: it is in the file (host_file.h) */
     uint64_t bytes;
     struct gs_host_segment *segment; /* NULL: in the file, or common */
     uint64_t offset;                 /* in the segment, or in the file */
     bool known;                      /* the hashes match the stored bytes */
-    /* Other programs may have the same memory (swap/common.c): nobody can write it, and it is not
-     * registered. foreign: another program made it, and it is in no account of this one. */
-    bool common, foreign;
-    uint64_t number;     /* common: of the offer with which it came */
+    struct gs_host_common *common;   /* NULL: its memory is its own */
+    _Atomic(unsigned) holders;       /* its chunk, and the client thread while it reads it */
+    uint64_t unlike;                 /* number of the newest offer that has other contents */
     bool missed;         /* memory that was handed over did not hold it, last time */
     bool found, stayed;  /* another program was seen to have all of it; it has left unchanged */
     uint8_t offers;      /* to other programs */
@@ -39,14 +49,21 @@ struct gs_host_block {
  * context. */
 struct gs_host_block *gs_host_get(uint64_t bytes);
 
-/* Takes NULL. Any thread. */
+/* One more holder has the block. Under gs_memory_lock, as long as it is a live chunk's. */
+void gs_host_keep(struct gs_host_block *block);
+/* Of its last holder: the block ends. Takes NULL. Any thread. */
 void gs_host_put(struct gs_host_block *block);
 
-/* A block with the same contents as this one whose memory is common; it is unmapped with the block.
- * NULL: out of host memory. Client thread. */
-struct gs_host_block *gs_host_adopt(const struct gs_host_block *like, char *memory,
-                                    uint64_t number, bool foreign);
-/* Bytes of common memory that other programs made. Any thread. */
+/* Takes over mapped memory, for one holder. NULL: out of host memory, and it is unmapped. */
+struct gs_host_common *gs_host_share(char *memory, uint64_t bytes, uint64_t number,
+                                     bool foreign);
+/* Of its last holder: it is unmapped. Any thread. */
+void gs_host_unshare(struct gs_host_common *common);
+/* A block with the same contents as this one in common memory. NULL: out of host memory. Client
+ * thread. */
+struct gs_host_block *gs_host_adopt(const struct gs_host_block *like,
+                                    struct gs_host_common *common);
+/* Bytes of common memory that other programs made, and that blocks here have. Any thread. */
 uint64_t gs_host_foreign(void);
 /* Releases one segment in which nothing is stored, if more is held than was asked for last
  * (gs_host_prepare). False: there is none. Client thread, with a current context. */

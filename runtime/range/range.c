@@ -33,9 +33,6 @@
 #include "runtime/range/chunk.h"
 #include "runtime/range/program_managed.h"
 #include "runtime/range/memory_lock.h"
-#include "runtime/base/uncancelled.h"
-
-#define REST_NS 20000 /* ns, from look to look: a block is compared in 200 us */
 
 static struct gs_range_tree tree;
 static struct gs_range_tree
@@ -456,22 +453,8 @@ bool gs_range_is_whole(const struct gs_range *range)
     return absent_bytes(range) == 0;
 }
 
-void gs_range_await_rest(const struct gs_range *range)
-{
-    bool waits = !gs_worker_is_self();
-
-    while (waits) {
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        waits = range->moving != 0;
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-        if (waits)
-            gs_pause(REST_NS);
-    }
-}
-
 void gs_range_forget_contents(struct gs_range *range)
 {
-    gs_range_await_rest(range);
     for (uint32_t i = 0; i < range->chunk_count; i++) {
         gs_host_put(range->chunks[i].host);
         range->chunks[i].host = NULL;

@@ -160,10 +160,6 @@ bool gs_range_place(struct gs_range *range);
 /* Releases the memory of all chunks, on the device and on the host. */
 void gs_range_take_back(struct gs_range *range);
 
-/* Waits until the client thread reads no host copy of the range (swap/common.c), which it does
- * also while the gate is open. The range's life has ended, so that ends soon. Any thread. */
-void gs_range_await_rest(const struct gs_range *range);
-
 /* The contents do not matter any more: releases their copies on the host. Inside the gate, and
  * no other thread can reach the range. */
 void gs_range_forget_contents(struct gs_range *range);

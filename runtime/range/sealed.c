@@ -60,16 +60,6 @@ bool gs_sealed_close(int fd)
     return fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL) == 0;
 }
 
-/* Forked children must not get it: they would unmap what is theirs there. */
-static char *keep_from_children(void *memory, uint64_t bytes)
-{
-    if (memory == MAP_FAILED)
-        return NULL;
-    madvise(memory, bytes, MADV_DONTFORK);
-    madvise(memory, bytes, MADV_DONTDUMP);
-    return memory;
-}
-
 /* Before Linux 6.7 memory that is sealed against writes can be mapped only by a descriptor that is
  * for reading. The program may have closed this one and opened another file with its number. */
 static int reopen_for_reading(int fd)
@@ -119,10 +109,9 @@ char *gs_sealed_map(int fd, uint64_t bytes, uint64_t block, uint64_t *filled)
         memory = mmap(NULL, bytes, PROT_READ, MAP_SHARED, readable, 0);
     }
     close(readable);
-    return keep_from_children(memory, bytes);
-}
-
-char *gs_sealed_map_again(char *memory, uint64_t bytes)
-{
-    return keep_from_children(mremap(memory, 0, bytes, MREMAP_MAYMOVE), bytes);
+    if (memory == MAP_FAILED)
+        return NULL;
+    madvise(memory, bytes, MADV_DONTFORK); /* children would unmap what is theirs there */
+    madvise(memory, bytes, MADV_DONTDUMP);
+    return memory;
 }

@@ -19,5 +19,3 @@ bool gs_sealed_close(int fd);
  * many bytes, at most 64, that has no hole. NULL: it is not sealed, or not of that size. To be
  * unmapped by gs_host_unmap(). */
 char *gs_sealed_map(int fd, uint64_t bytes, uint64_t block, uint64_t *filled);
-/* Maps what is mapped there once more. NULL: there is no address. */
-char *gs_sealed_map_again(char *memory, uint64_t bytes);

@@ -13,8 +13,9 @@
  * Common memory cannot be registered, since the driver registers no memory that it may not write.
  * What must be copied from it goes through a small stage of registered memory, by several threads.
  *
- * State: the offers that came, the offer to be sent, the stage; client thread only. A chunk is
- * `moving` while its copy is read here.
+ * State: the offers that came, the offer to be sent, the stage; client thread only. Copies are read
+ * while the program runs on and may free them: this thread is a holder of what it reads, so
+ * that nobody waits for it.
  */
 #include "runtime/swap/common.h"
 
@@ -30,28 +31,31 @@
 #include "runtime/base/own_fd.h"
 #include "runtime/base/worker.h"
 #include "runtime/range/chunk.h"
+#include "runtime/range/handover.h"
 #include "runtime/range/host.h"
 #include "runtime/range/host_memory.h"
 #include "runtime/range/memory_lock.h"
 #include "runtime/range/sealed.h"
+#include "runtime/swap/kernels.h"
 #include "runtime/swap/swap_copy.h"
 
 #define OFFERS_MOST 64u
-#define SAMPLE      64u /* bytes: tell nearly all contents apart */
 /* Of a program's own offers so many at most wait for another program to take them, and so long. */
 #define OWN_MOST 8u
 #define OWN_NS   2000000000ull
+#define CAME_NS  10000000000ull /* and an offer that came, for an idle moment of this thread */
+#define HEARD_NS                                                                               \
+    1000000000ull /* the daemon leaves offers out: they are made more slowly then */
 #define AGAIN_NS 10000000000ull /* an offer may have been lost, or a program come since */
 #define DOUBLED  10u            /* each pause is twice as long as the last, so many times */
 #define LOOK_NS  100000000ull
 #define PACE_NS  5000000ull /* the daemon reads 2000 messages of a user in a second */
 
 struct offer {
-    char *memory;
-    uint64_t bytes, number;
-    uint64_t filled; /* one bit a block: those that have memory */
-    bool own;
-    uint64_t at; /* ns: when it came */
+    struct gs_host_common *memory;
+    uint64_t filled;  /* one bit a block: those that have memory */
+    uint64_t hash[2]; /* of the first of them; 0, 0: not looked at yet */
+    uint64_t at;      /* ns: when it came */
 };
 
 struct offers { /* the oldest first */
@@ -64,19 +68,15 @@ static struct {
     struct offers own;           /* that nobody has taken yet */
     uint64_t taken[OFFERS_MOST]; /* numbers of offers that were taken; to be said */
     unsigned taken_count;
-    struct gs_own_fd made; /* to be sent */
-    uint64_t made_bytes;
+    struct gs_own_fd made; /* being written, or to be sent */
+    uint64_t made_bytes;   /* to be sent; else 0 */
+    uint64_t unheard;      /* ns: when an offer was sent that has not come back; 0: none */
     struct gs_host_block *stage;
     bool found, shrinks; /* there may be something to offer; segments may be of no use now */
     uint64_t next_at;    /* ns: the next attempt to offer something */
 } self = {.made = GS_NO_FD};
 
-/* --- one chunk's copy --- */
-
-struct copy {
-    struct gs_range *range;
-    struct gs_chunk *chunk;
-};
+/* --- copies --- */
 
 /* Under the lock: a host copy that can be compared. */
 static bool is_whole_copy(const struct gs_range *range, const struct gs_chunk *chunk)
@@ -86,48 +86,67 @@ static bool is_whole_copy(const struct gs_range *range, const struct gs_chunk *c
            chunk->host != NULL && chunk->host->known && chunk->host->memory != NULL;
 }
 
+/* Under the lock: the first chunk with such a copy; NULL: there is none. */
+static struct gs_chunk *find_chunk(bool (*suits)(const struct gs_host_block *, const void *),
+                                   const void *with)
+{
+    struct gs_device *device;
+
+    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
+            for (uint32_t k = 0; k < range->chunk_count; k++)
+                if (is_whole_copy(range, &range->chunks[k]) &&
+                    suits(range->chunks[k].host, with))
+                    return &range->chunks[k];
+    return NULL;
+}
+
+/* The first such copy, to be put by the caller; NULL: there is none. */
+static struct gs_host_block *
+take_copy(bool (*suits)(const struct gs_host_block *, const void *), const void *with)
+{
+    struct gs_host_block *host = NULL;
+    const struct gs_chunk *chunk;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    chunk = find_chunk(suits, with);
+    if (chunk != NULL) {
+        host = chunk->host;
+        gs_host_keep(host);
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return host;
+}
+
+static bool is_that(const struct gs_host_block *host, const void *with)
+{
+    return host == with;
+}
+
+/* Its chunk gets the other copy instead. False: the program has freed it meanwhile. */
+static bool replace_copy(struct gs_host_block *host, struct gs_host_block *by)
+{
+    struct gs_chunk *chunk;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    chunk = find_chunk(is_that, host);
+    if (chunk != NULL)
+        chunk->host = by;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    gs_host_put(chunk != NULL ? host : by);
+    return chunk != NULL;
+}
+
 static bool is_stored(const struct gs_host_block *host, uint64_t block)
 {
     return (host->hashes[block][0] | host->hashes[block][1]) != 0;
 }
 
-static uint64_t bytes_of(const struct gs_host_block *host, uint64_t block)
+static uint64_t bytes_of(uint64_t bytes, uint64_t block)
 {
     const uint64_t from = block * GS_BLOCK_BYTES;
 
-    return host->bytes - from < GS_BLOCK_BYTES ? host->bytes - from : GS_BLOCK_BYTES;
-}
-
-/* Finds the first such copy, and keeps it from moving. */
-static struct copy take_copy(bool (*suits)(const struct gs_chunk *, const void *),
-                             const void *with)
-{
-    struct copy copy = {NULL, NULL};
-    struct gs_device *device;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL && copy.range == NULL; i++)
-        for (struct gs_range *range = device->ranges; range != NULL && copy.range == NULL;
-             range = range->next)
-            for (uint32_t k = 0; k < range->chunk_count && copy.range == NULL; k++)
-                if (is_whole_copy(range, &range->chunks[k]) && suits(&range->chunks[k], with))
-                    copy = (struct copy){range, &range->chunks[k]};
-    if (copy.range != NULL) {
-        copy.chunk->moving = true;
-        copy.range->moving++;
-    }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return copy;
-}
-
-/* Lets it move again, with this copy. */
-static void let_go(const struct copy *copy, struct gs_host_block *host)
-{
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    copy->chunk->host = host;
-    copy->chunk->moving = false;
-    copy->range->moving--;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    return bytes - from < GS_BLOCK_BYTES ? bytes - from : GS_BLOCK_BYTES;
 }
 
 /* --- what comes --- */
@@ -141,93 +160,89 @@ static bool is_filled(const struct offer *offer, uint64_t block)
     return (offer->filled >> block & 1) != 0;
 }
 
-static bool looks_like(const struct gs_chunk *chunk, const void *with)
+/* Its first stored block has the hash of the first block of the offer: no memory is read. */
+static bool looks_like(const struct gs_host_block *host, const void *with)
 {
-    const struct gs_host_block *host = chunk->host;
     const struct offer *offer = with;
     const uint64_t count = (host->bytes + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES;
     uint64_t block = 0;
 
-    if (host->bytes != offer->bytes || (host->common && host->number >= offer->number))
+    if (host->bytes != offer->memory->bytes || host->unlike == offer->memory->number ||
+        (host->common != NULL && host->common->number >= offer->memory->number))
         return false;
-    while (block < count && !is_stored(host, block))
+    while (block < count && !is_stored(host, block) && !is_filled(offer, block))
         block++;
-    return block < count && is_filled(offer, block) &&
-           memcmp(host->memory + block * GS_BLOCK_BYTES, offer->memory + block * GS_BLOCK_BYTES,
-                  SAMPLE) == 0;
+    return block < count && host->hashes[block][0] == offer->hash[0] &&
+           host->hashes[block][1] == offer->hash[1];
+}
+
+/* False: there is nothing in it. */
+static bool look_at_offer(struct offer *offer)
+{
+    const unsigned block = (unsigned)__builtin_ffsll((long long)offer->filled) - 1;
+
+    if (offer->filled == 0)
+        return false;
+    if ((offer->hash[0] | offer->hash[1]) == 0)
+        gs_hash_on_host(offer->memory->memory + block * GS_BLOCK_BYTES,
+                        bytes_of(offer->memory->bytes, block), offer->hash);
+    return true;
 }
 
 enum outcome { SAME, OTHER, LATER };
 
-/* A thread that frees the range waits for that (gs_range_await_rest()), and so does a thread that
- * asks the client thread to park. */
-static bool must_let_go(const struct gs_range *range)
+/* The daemon, or a thread that asks this thread to park, waits for it. */
+static bool is_awaited(void)
 {
-    bool ended;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    ended = range->life != GS_RANGE_LIVE;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return ended || gs_daemon_has_news() || gs_worker_is_asked_to_park();
+    return gs_daemon_has_news() || gs_worker_is_asked_to_park();
 }
 
-static enum outcome compare_all(const struct copy *copy, const struct offer *offer)
+static enum outcome compare_all(const struct gs_host_block *host, const struct offer *offer)
 {
-    const struct gs_host_block *host = copy->chunk->host;
+    const char *memory = offer->memory->memory;
 
     for (uint64_t block = 0; block * GS_BLOCK_BYTES < host->bytes; block++) {
-        if (must_let_go(copy->range))
+        if (is_awaited())
             return LATER;
         if (is_stored(host, block) &&
             (!is_filled(offer, block) ||
-             memcmp(host->memory + block * GS_BLOCK_BYTES,
-                    offer->memory + block * GS_BLOCK_BYTES, bytes_of(host, block)) != 0))
+             memcmp(host->memory + block * GS_BLOCK_BYTES, memory + block * GS_BLOCK_BYTES,
+                    bytes_of(host->bytes, block)) != 0))
             return OTHER;
     }
     return SAME;
 }
 
-static struct gs_host_block *adopt_offer(const struct gs_host_block *host,
-                                         const struct offer *offer)
+/* Makes one more copy common, or finds that it is another. False: there is none left, or not yet. */
+static bool take_offer(struct offer *offer, bool *later)
 {
-    char *memory = gs_sealed_map_again(offer->memory, offer->bytes);
-    struct gs_host_block *block =
-        memory != NULL ? gs_host_adopt(host, memory, offer->number, !offer->own) : NULL;
-
-    if (memory != NULL && block == NULL)
-        gs_host_unmap(memory, offer->bytes);
-    return block;
-}
-
-/* Makes one more copy common. False: no other copy is the same. */
-static bool take_offer(const struct offer *offer, bool *later)
-{
-    const struct copy copy = take_copy(looks_like, offer);
-    struct gs_host_block *host, *block = NULL;
+    struct gs_host_block *host = look_at_offer(offer) ? take_copy(looks_like, offer) : NULL;
+    struct gs_host_block *block = NULL;
     enum outcome outcome;
 
-    if (copy.range == NULL)
+    if (host == NULL)
         return false;
-    host = copy.chunk->host;
-    outcome = compare_all(&copy, offer);
+    outcome = compare_all(host, offer);
     if (outcome == SAME)
-        block = adopt_offer(host, offer);
-    let_go(&copy, block != NULL ? block : host);
-    if (block != NULL) {
+        block = gs_host_adopt(host, offer->memory);
+    if (block != NULL && replace_copy(host, block)) {
         gs_log("a host copy of %llu bytes is common now: %s offer %llu",
-               (unsigned long long)block->bytes, offer->own ? "own" : "another program's",
-               (unsigned long long)offer->number);
-        gs_host_put(host);
+               (unsigned long long)offer->memory->bytes,
+               offer->memory->foreign ? "another program's" : "own",
+               (unsigned long long)offer->memory->number);
         self.shrinks = true;
     }
+    if (outcome == OTHER)
+        host->unlike = offer->memory->number;
+    gs_host_put(host);
     *later = outcome == LATER;
-    return block != NULL;
+    return block != NULL || outcome == OTHER;
 }
 
 static void drop_offer(struct offers *offers, unsigned i, bool unmaps)
 {
     if (unmaps)
-        gs_host_unmap(offers->offer[i].memory, offers->offer[i].bytes);
+        gs_host_unshare(offers->offer[i].memory);
     offers->count--;
     memmove(&offers->offer[i], &offers->offer[i + 1],
             (offers->count - i) * sizeof offers->offer[0]);
@@ -237,16 +252,16 @@ static void say_taken(const struct offer *offer)
 {
     const unsigned last = self.taken_count - 1;
 
-    if (offer->own || (self.taken_count != 0 && self.taken[last] == offer->number) ||
-        self.taken_count == OFFERS_MOST)
+    if (!offer->memory->foreign || self.taken_count == OFFERS_MOST ||
+        (self.taken_count != 0 && self.taken[last] == offer->memory->number))
         return;
-    self.taken[self.taken_count++] = offer->number;
+    self.taken[self.taken_count++] = offer->memory->number;
 }
 
 static void hear_taken(uint64_t number)
 {
     for (unsigned i = 0; i < self.own.count; i++)
-        if (self.own.offer[i].number == number && self.came.count < OFFERS_MOST) {
+        if (self.own.offer[i].memory->number == number && self.came.count < OFFERS_MOST) {
             self.came.offer[self.came.count++] = self.own.offer[i];
             drop_offer(&self.own, i, false);
             return;
@@ -257,55 +272,58 @@ void gs_common_heard(const struct gs_wire_copy *copy, const struct gs_descriptor
 {
     struct offers *offers = copy->own != 0 ? &self.own : &self.came;
     struct offer *offer = &offers->offer[offers->count];
+    char *memory;
 
     if (with->count == 0)
         hear_taken(copy->number);
+    if (copy->own != 0)
+        self.unheard = 0;
     if (with->count != 1 || offers->count == OFFERS_MOST || copy->bytes == 0 ||
         copy->bytes > GS_COPY_MOST || gs_host_limits() < copy->bytes + GS_HOST_FLOOR)
         return; /* mappings count against the program's own limit of addresses */
-    *offer = (struct offer){
-        .bytes = copy->bytes, .number = copy->number, .own = copy->own != 0, .at = gs_now()};
-    offer->memory = gs_sealed_map(with->fd[0], copy->bytes, GS_BLOCK_BYTES, &offer->filled);
-    if (offer->memory != NULL)
-        offers->count++;
+    *offer = (struct offer){.at = gs_now()};
+    memory = gs_sealed_map(with->fd[0], copy->bytes, GS_BLOCK_BYTES, &offer->filled);
+    if (memory != NULL)
+        offer->memory = gs_host_share(memory, copy->bytes, copy->number, copy->own == 0);
+    offers->count += offer->memory != NULL;
 }
 
 /* --- what goes --- */
 
-static bool is_worth_offering(const struct gs_chunk *chunk, const void *with)
+static bool is_worth_offering(const struct gs_host_block *host, const void *with)
 {
     const uint64_t now = *(const uint64_t *)with;
-    const struct gs_host_block *host = chunk->host;
 
-    return (host->found || host->stayed) && !host->common && host->bytes <= GS_COPY_MOST &&
+    return (host->found || host->stayed) && host->common == NULL &&
+           host->bytes <= GS_COPY_MOST &&
            (host->offers == 0 ||
             now - host->offered_at > AGAIN_NS
                                          << (host->offers < DOUBLED ? host->offers : DOUBLED));
 }
 
-/* -1: it could not be written, or not yet. */
-static int write_copy(const struct copy *copy)
+/* Writes it to a new file, which no forked child keeps. False: it could not be written, or not yet. */
+static bool write_copy(const struct gs_host_block *host)
 {
-    const struct gs_host_block *host = copy->chunk->host;
-    const bool fits = gs_host_used() + host->bytes <= gs_host_budget() &&
-                      gs_host_available() > host->bytes + GS_HOST_FLOOR;
-    int fd = fits ? gs_sealed_new(host->bytes) : -1;
-    struct gs_own_fd own = GS_NO_FD;
-    bool written = fd >= 0;
+    bool written = gs_host_used() + host->bytes <= gs_host_budget() &&
+                   gs_host_available() > host->bytes + GS_HOST_FLOOR && gs_handover_begin();
+    int fd;
 
-    if (fd < 0)
-        return -1;
-    gs_own_fd_set(&own, fd);
-    fd = gs_own_fd(&own);
+    if (!written)
+        return false;
+    fd = gs_sealed_new(host->bytes);
+    if (fd >= 0)
+        gs_own_fd_set(&self.made, fd);
+    gs_handover_end();
+    fd = fd >= 0 ? gs_own_fd(&self.made) : -1;
     for (uint64_t block = 0; block * GS_BLOCK_BYTES < host->bytes && written; block++)
-        written = !must_let_go(copy->range) &&
+        written = fd >= 0 && !is_awaited() &&
                   (!is_stored(host, block) ||
                    gs_sealed_write(fd, host->memory + block * GS_BLOCK_BYTES,
-                                   bytes_of(host, block), block * GS_BLOCK_BYTES));
+                                   bytes_of(host->bytes, block), block * GS_BLOCK_BYTES));
     if (written && gs_sealed_close(fd))
-        return fd;
-    gs_own_fd_close(&own);
-    return -1;
+        return true;
+    gs_own_fd_close(&self.made);
+    return false;
 }
 
 static bool may_give(void)
@@ -319,57 +337,62 @@ static bool may_give(void)
 }
 
 /* Writes the copy, and notes that it is offered. False: it could not be written, or not yet. */
-static bool offer_copy(const struct copy *copy, uint64_t now)
+static bool offer_copy(struct gs_host_block *host, uint64_t now)
 {
-    struct gs_host_block *host = copy->chunk->host;
-    const int fd = write_copy(copy);
-
-    if (fd < 0)
+    if (!write_copy(host))
         return false;
     host->offered_at = now;
     if (host->offers < DOUBLED)
         host->offers++;
     self.made_bytes = host->bytes;
-    gs_own_fd_set(&self.made, fd);
+    gs_log("a host copy of %llu bytes is offered", (unsigned long long)self.made_bytes);
     return true;
 }
 
 /* Returns ns until the next attempt. */
 static uint64_t make_offer(uint64_t now)
 {
-    struct copy copy = {NULL, NULL};
+    struct gs_host_block *host = NULL;
     bool offered = false;
 
     if (!self.found || !may_give())
         return UINT64_MAX;
     if (now < self.next_at)
         return self.next_at - now;
-    if (self.own.count < OWN_MOST && gs_own_fd(&self.made) < 0)
-        copy = take_copy(is_worth_offering, &now);
-    if (copy.range != NULL) {
-        offered = offer_copy(&copy, now);
-        let_go(&copy, copy.chunk->host);
+    if (self.unheard != 0 && now - self.unheard > HEARD_NS)
+        self.unheard = 0;
+    if (self.own.count < OWN_MOST && gs_own_fd(&self.made) < 0 && self.unheard == 0)
+        host = take_copy(is_worth_offering, &now);
+    if (host != NULL) {
+        offered = offer_copy(host, now);
+        gs_host_put(host);
     }
-    if (offered)
-        gs_log("a host copy of %llu bytes is offered", (unsigned long long)self.made_bytes);
     self.next_at = now + (offered ? PACE_NS : LOOK_NS);
     return self.next_at - now;
 }
 
 bool gs_common_say(struct gs_wire_copy *copy, int *fd)
 {
-    *fd = gs_own_fd(&self.made);
+    *fd = self.made_bytes != 0 ? gs_own_fd(&self.made) : -1;
     copy->bytes = *fd >= 0 ? self.made_bytes : 1;
     copy->number = *fd < 0 && self.taken_count != 0 ? self.taken[0] : 0;
     return *fd >= 0 || self.taken_count != 0;
 }
 
+static void drop_made(void)
+{
+    gs_own_fd_close(&self.made);
+    self.made_bytes = 0;
+}
+
 void gs_common_said(const struct gs_wire_copy *copy)
 {
-    if (copy->number == 0)
-        gs_own_fd_close(&self.made);
-    else
+    if (copy->number != 0) {
         memmove(&self.taken[0], &self.taken[1], --self.taken_count * sizeof self.taken[0]);
+        return;
+    }
+    drop_made();
+    self.unheard = gs_now();
 }
 
 /* --- the stage --- */
@@ -420,14 +443,20 @@ static bool shrink_arena(void)
     return self.shrinks;
 }
 
-uint64_t gs_common_step(uint64_t now)
+static void drop_older(struct offers *offers, uint64_t ns, uint64_t now)
+{
+    while (offers->count != 0 && now - offers->offer[0].at > ns)
+        drop_offer(offers, 0, true);
+}
+
+uint64_t gs_common_step(uint64_t now, bool idle)
 {
     bool later = false;
 
-    if (gs_daemon_has_news())
-        return UINT64_MAX; /* the next round comes at once */
-    if (self.own.count != 0 && now - self.own.offer[0].at > OWN_NS)
-        drop_offer(&self.own, 0, true);
+    drop_older(&self.own, OWN_NS, now);
+    drop_older(&self.came, CAME_NS, now);
+    if (!idle || gs_daemon_has_news())
+        return UINT64_MAX; /* the next round comes at once, or soon enough for what is to be dropped */
     if (self.came.count != 0) {
         if (take_offer(&self.came.offer[0], &later))
             say_taken(&self.came.offer[0]);
@@ -440,8 +469,9 @@ uint64_t gs_common_step(uint64_t now)
 
 void gs_common_lost(void)
 {
-    gs_own_fd_close(&self.made);
+    drop_made();
     self.taken_count = 0;
+    self.unheard = 0;
 }
 
 void gs_common_after_fork(void)

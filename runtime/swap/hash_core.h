@@ -16,6 +16,9 @@
 #pragma once
 
 #include <stdint.h>
+#ifndef __CUDACC__
+#include <string.h>
+#endif
 
 #ifdef __CUDACC__
 #define GS_HASH_INLINE static __device__ __forceinline__
@@ -94,3 +97,31 @@ GS_HASH_INLINE uint64_t gs_hash_place(const struct gs_hash_point *point, uint64_
 {
     return gs_hash_times(hash, gs_hash_power(point->power[1], 4 * thread));
 }
+
+#ifndef __CUDACC__
+/* All of a block's hash, by the processor. bytes: a multiple of 16. */
+static inline void gs_hash_block(const char *from, uint64_t bytes,
+                                 const struct gs_hash_point points[2], uint64_t result[2])
+{
+    uint64_t hashes[2][GS_HASH_THREADS] = {{0}};
+    const uint64_t length = bytes / 16;
+    const uint64_t steps = (length + GS_HASH_THREADS - 1) / GS_HASH_THREADS;
+
+    for (uint64_t at = 0; at < steps * GS_HASH_THREADS; at++) {
+        const unsigned thread = (unsigned)(at % GS_HASH_THREADS);
+        uint32_t words[4] = {0};
+
+        if (at < length)
+            memcpy(words, from + at * 16, sizeof words);
+        for (unsigned i = 0; i < 2; i++)
+            hashes[i][thread] = gs_hash_step(&points[i], hashes[i][thread], words[0], words[1],
+                                             words[2], words[3]);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        result[i] = 0;
+        for (unsigned thread = 0; thread < GS_HASH_THREADS; thread++)
+            result[i] =
+                gs_hash_final(result[i] + gs_hash_place(&points[i], hashes[i][thread], thread));
+    }
+}
+#endif

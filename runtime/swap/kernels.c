@@ -65,6 +65,15 @@ CUresult gs_hash_queue(const struct gs_context *context, CUdeviceptr address, ui
                                     stream, params, NULL);
 }
 
+void gs_hash_on_host(const char *memory, uint64_t bytes, uint64_t result[2])
+{
+    struct gs_hash_point points[2];
+
+    for (unsigned i = 0; i < 2; i++)
+        gs_hash_prepare(&points[i], secrets[i]);
+    gs_hash_block(memory, bytes, points, result);
+}
+
 uint64_t (*gs_hash_results(unsigned slots, CUdeviceptr *device))[GS_HASH_MOST][2]
 {
     void *memory = NULL;

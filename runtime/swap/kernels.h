@@ -26,6 +26,9 @@ bool gs_kernels_ready(struct gs_context *context);
 CUresult gs_hash_queue(const struct gs_context *context, CUdeviceptr address, uint64_t bytes,
                        CUdeviceptr results, CUstream stream);
 
+/* The hash of one block in host memory, as the device has it; 2 ms. bytes: a multiple of 16. */
+void gs_hash_on_host(const char *memory, uint64_t bytes, uint64_t result[2]);
+
 /* Host memory of slots x GS_HASH_MOST x 2 words that the device can write; NULL: there is none.
  * The memory ends with the context. */
 uint64_t (*gs_hash_results(unsigned slots, CUdeviceptr *device))[GS_HASH_MOST][2];

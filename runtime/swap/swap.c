@@ -334,7 +334,6 @@ void gs_swap_settle(void)
 
 void gs_swap_dispose(struct gs_range *range)
 {
-    gs_range_await_rest(range);
     if (range->moving != 0) /* freed meanwhile; only the client thread can see this */
         gs_swap_settle();
     gs_range_dispose(range);
