@@ -3,8 +3,7 @@
  * clock.c: the library's clock. No state.
  */
 #include "runtime/base/clock.h"
-
-#include <time.h>
+#include "runtime/base/base.h"
 
 uint64_t gs_now(void)
 {

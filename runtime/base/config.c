@@ -5,12 +5,9 @@
  */
 #include "runtime/base/config.h"
 
-#include <stdlib.h>
 #include <limits.h>
-#include <string.h>
 
 #include "common/size.h"
-#include "runtime/base/log.h"
 #include "runtime/base/others.h"
 
 #define LIMIT_LEAST (2ull << 20) /* bytes: memory is given in pieces of that size */

@@ -4,16 +4,9 @@
  */
 #include "runtime/base/daemon.h"
 
-#include <errno.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/ioctl.h>
 
-#include "runtime/base/clock.h"
-#include "runtime/base/config.h"
-#include "runtime/base/worker.h"
-#include "runtime/base/uncancelled.h"
+#include "runtime/base/base.h"
 
 /* A daemon that runs answers in less than a millisecond. */
 #define PAUSE_LEAST_NS 20000ull

@@ -8,18 +8,8 @@
  * call.
  */
 #include "runtime/base/device.h"
-
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "runtime/base/base.h"
 #include "common/memory_left.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/log.h"
-#include "runtime/base/config.h"
-#include "runtime/base/uncancelled.h"
 
 #define BLOCK      64 /* contexts */
 #define MAX_BLOCKS 1024

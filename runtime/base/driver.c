@@ -10,15 +10,9 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <string.h>
 
-#include "runtime/base/config.h"
 #include "runtime/base/libc_symbols.h"
-#include "runtime/base/log.h"
 #include "runtime/base/others.h"
-#include "runtime/base/uncancelled.h"
 
 struct gs_driver gs_driver;
 

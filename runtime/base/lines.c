@@ -5,8 +5,6 @@
 #include "runtime/base/lines.h"
 
 #include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
 
 void gs_lines_read(const char *path, size_t most, void (*take)(char *line, void *context),
                    void *context)

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <stddef.h>
+#include "runtime/base/base.h"
 
 /* Calls take() for each line, without its end; take() may change the line. Reads so many bytes at
  * most; a line of more than 4096 bytes is left out. A file that cannot be read has no lines. */

@@ -7,18 +7,10 @@
  */
 #include "runtime/base/log.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "runtime/base/own_fd.h"
-#include "runtime/base/uncancelled.h"
+#include "runtime/base/base.h"
 
 static struct gs_own_fd log_fd = GS_NO_FD;
 static bool quiet;

@@ -22,6 +22,10 @@ enum gs_lock_rank {
     GS_LOCK_HOST,     /* host.c, host_file.c: host memory */
 };
 
+/* range.c: the one mutex of device memory; it guards the trees of addresses, slabs, pools,
+ * accounts and lists. */
+extern pthread_mutex_t gs_memory_lock;
+
 #ifndef NDEBUG
 /* A bit for each rank. Weak: every file defines it, the linker keeps a single definition. */
 __attribute__((weak)) _Thread_local unsigned gs_locks_held;

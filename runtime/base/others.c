@@ -11,12 +11,7 @@
 #include "runtime/base/others.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <link.h>
-#include <stdatomic.h>
-#include <stddef.h>
-
-#include "runtime/base/uncancelled.h"
 
 #define MOST 16
 

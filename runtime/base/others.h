@@ -9,8 +9,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
+#include "runtime/base/base.h"
 #include "runtime/base/libc_symbols.h"
 
 /* The function that gets each dlsym or dlvsym that we do not answer. NULL: not settled yet

@@ -4,15 +4,12 @@
  */
 #include "runtime/base/own_fd.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "runtime/base/uncancelled.h"
+#include "runtime/base/base.h"
 
 #define FROM     1024 /* smaller numbers are left to the program: select() accepts no others */
 #define STANDARD 3    /* a program may have closed its standard output */

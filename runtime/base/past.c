@@ -17,17 +17,8 @@
 
 #include <elf.h>
 #include <link.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "runtime/base/config.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/driver.h"
 #include "runtime/base/libc_symbols.h"
-#include "runtime/base/log.h"
 #include "runtime/base/others.h"
 
 #define MOST_SEEN 4096

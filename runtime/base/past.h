@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
+#include "runtime/base/base.h"
 
 /* Looks at the objects that were loaded since the last look; costs less than a microsecond if
  * there are none. The first object whose calls go past gpushare makes the program partly covered.

@@ -8,11 +8,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "runtime/base/daemon.h"
-#include "runtime/base/log.h"
 
 static bool seen;
 

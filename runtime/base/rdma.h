@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
+#include "runtime/base/base.h"
 
 /* True once this process has had a device open by which a kernel module (nvidia-peermem, gdrdrv,
  * nvidia-fs) registers memory of the card for a network card, the processor or a disk. libcuda is

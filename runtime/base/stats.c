@@ -8,17 +8,6 @@
 #include "runtime/base/stats.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/config.h"
-#include "runtime/base/uncancelled.h"
 
 #define MAX_OBJECTS 256
 

@@ -5,8 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 /* A look-up through cuGetProcAddress was answered. */
 void gs_stats_lookup(void);

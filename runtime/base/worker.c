@@ -7,18 +7,11 @@
  */
 #include "runtime/base/worker.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "runtime/base/mutex.h"
-#include "runtime/base/own_fd.h"
-#include "runtime/base/uncancelled.h"
+#include "runtime/base/base.h"
 
 #define SOON_NS 2000000ull
 

@@ -7,8 +7,6 @@
  * only the result is looked at. Any thread.
  */
 #include "runtime/client/client.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
 #include "runtime/calls/freed.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"

@@ -16,11 +16,8 @@
 #include <cuda.h>
 #include <dlfcn.h>
 #include <link.h>
-#include <stddef.h>
-#include <string.h>
 
 #include "runtime/base/libc_symbols.h"
-#include "runtime/base/uncancelled.h"
 
 #define GS_PASS(symbol, base, since, variant, family) #symbol,
 static const char *const names[] = {

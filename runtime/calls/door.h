@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <stddef.h>
+#include "runtime/base/base.h"
 
 /* Exported: the handle of the driver's own library; NULL: there is none. A libgpushare.so.1 in
  * the same process recognises the door by this name (runtime/base/driver.c). */

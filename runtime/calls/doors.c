@@ -9,10 +9,8 @@
  */
 #include <dlfcn.h>
 
-#include "runtime/base/driver.h"
 #include "runtime/base/libc_symbols.h"
 #include "runtime/calls/rows.h"
-#include "runtime/base/config.h"
 #include "runtime/base/others.h"
 #include "runtime/base/past.h"
 #include "runtime/base/stats.h"

@@ -9,9 +9,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "runtime/memory/memory.h"
 #include "wrap/newer_types.h"
 

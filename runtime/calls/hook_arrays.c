@@ -3,9 +3,6 @@
  * hook_arrays.c: creation and destruction of arrays. They stay on the card, and are counted
  * (memory/arrays.h). No state.
  */
-#include "runtime/base/config.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/client/client.h"
 #include "runtime/memory/arrays.h"

@@ -2,8 +2,6 @@
  *
  * hook_capture.c: the calls that begin and end stream captures, which gate/capture.c counts.
  */
-#include "runtime/base/daemon.h"
-#include "runtime/base/driver.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/gate/capture.h"
 #include "runtime/gate/gate.h"

@@ -6,23 +6,16 @@
  * A context ends while the client thread is parked, so that the thread never works in a context
  * that ends. No state.
  */
-#include "runtime/base/worker.h"
-#include "runtime/base/daemon.h"
 #include "runtime/client/client.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
 #include "runtime/range/edge.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/host.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/log.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/gate/throttle.h"
 #include "runtime/memory/room.h"
 #include "runtime/range/vmm.h"
 #include "runtime/memory/dispose.h"
-#include "runtime/range/memory_lock.h"
 
 CUresult __wrap_cuInit(unsigned int flags)
 {

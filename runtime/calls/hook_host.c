@@ -3,8 +3,6 @@
  * hook_host.c: host memory that the program registers with the driver. NCCL registers the memory
  * that the ranks of a communicator share, before the first collective. No state.
  */
-#include "runtime/base/config.h"
-#include "runtime/base/driver.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/client/client.h"
 #include "runtime/client/evidence.h"

@@ -3,15 +3,6 @@
  * hook_ipc.c: memory that processes share by handles (legacy CUDA IPC). Handles of our memory are
  * ours (memory/exports.h); all others are the driver's. No state.
  */
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "runtime/base/config.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/client/client.h"
 #include "runtime/client/opener.h"

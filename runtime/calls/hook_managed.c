@@ -4,11 +4,6 @@
  * memory/managed_memory.h learns of it and gives it turns. Memory that is attached to the host or
  * to one stream is left to the driver. No state.
  */
-#include <string.h>
-
-#include "runtime/base/config.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/client/client.h"
 #include "runtime/gate/gate.h"

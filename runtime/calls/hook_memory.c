@@ -4,14 +4,11 @@
  * GPUSHARE_MEMORY=native) everything goes to the driver. No state.
  */
 #include "runtime/client/client.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/capture.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/memory/managed_memory.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/room.h"
-#include "runtime/base/config.h"
 #include "runtime/memory/free.h"
 
 #define PITCH_BYTES                                                                            \

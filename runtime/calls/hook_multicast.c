@@ -10,16 +10,11 @@
  * ended stays until its handle is used again, at the next bind there. A bind may wait for other
  * processes (until the whole team is there), so it is outside the gate. Any thread.
  */
-#include <stdlib.h>
-
 #include "runtime/client/client.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
-#include "runtime/base/mutex.h"
 #include "runtime/memory/foreign_mapping.h"
 #include "runtime/memory/virtual.h"
-#include "runtime/range/memory_lock.h"
 
 /* the calls that bind: cuMulticastBind*, their second form, which names the device, and
  * cuLogicalEndpointBind* */

@@ -7,17 +7,12 @@
  */
 #include "runtime/gate/capture.h"
 #include "runtime/client/client.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
-#include <stdatomic.h>
-
 #include "runtime/calls/hooks.h"
 #include "runtime/memory/managed_memory.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/pool.h"
 #include "runtime/memory/room.h"
-#include "runtime/base/config.h"
 #include "runtime/memory/free.h"
 #include "runtime/memory/stream_position.h"
 

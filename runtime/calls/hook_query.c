@@ -4,20 +4,14 @@
  * card as this program may use it alone, and allocations as the program made them, wherever their
  * bytes are at the moment. No state.
  */
-#include <string.h>
-
 #include "runtime/gate/capture.h"
-#include "runtime/base/daemon.h"
 #include "runtime/client/client.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/memory/mapping.h"
 #include "runtime/memory/memory.h"
 #include "runtime/range/over.h"
 #include "runtime/memory/stream_order.h"
-#include "runtime/base/config.h"
 
 #define UNKNOWN_ADDRESS ((CUdeviceptr)1) /* an address about which the driver knows nothing */
 

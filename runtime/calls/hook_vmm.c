@@ -8,16 +8,12 @@
 #include "runtime/client/client.h"
 #include "runtime/client/evidence.h"
 #include "runtime/memory/foreign_mapping.h"
-#include "runtime/base/config.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
-#include "runtime/base/mutex.h"
 #include "runtime/memory/room.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/memory/mapping.h"
 #include "runtime/range/handover.h"
-#include "runtime/range/memory_lock.h"
 
 /* our answer if it is our memory, else the driver's */
 #define OURS_OR(call, otherwise)                                                               \

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "runtime/base/driver.h"
+#include "runtime/base/base.h"
 
 #pragma GCC visibility push(default)
 #define GS_PASS(...)

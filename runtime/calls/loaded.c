@@ -8,8 +8,6 @@
  * has been moved out, the load returns when it is back. (An object without _init is seen by the
  * client thread, base/past.h.) No state; any thread, under the loader's lock.
  */
-#include "runtime/base/config.h"
-#include "runtime/base/device.h"
 #include "runtime/base/past.h"
 #include "runtime/calls/unknown.h"
 

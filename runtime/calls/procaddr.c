@@ -9,8 +9,6 @@
  */
 #include <limits.h>
 
-#include "runtime/base/config.h"
-#include "runtime/base/driver.h"
 #include "runtime/base/past.h"
 #include "runtime/base/stats.h"
 #include "runtime/calls/hooks.h"

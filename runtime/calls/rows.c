@@ -3,9 +3,6 @@
  * rows.c: the run-time form of wrap/driver_api.def, and look-up in it. Constant.
  */
 #include "runtime/calls/rows.h"
-
-#include <string.h>
-
 #include "runtime/calls/hooks.h" /* every wrapper has exactly the prototype of its function: checked here */
 
 #define GS_PASS(symbol, base, since, variant, family)                                          \

@@ -4,10 +4,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "runtime/base/driver.h"
+#include "runtime/base/base.h"
 
 enum gs_action {
     GS_ACTION_PASS,

@@ -8,23 +8,16 @@
  * in its process does nothing at all (others.h). A forked child starts fresh: no client, a closed
  * gate, no memory.
  */
-#include <pthread.h>
-#include <unistd.h>
-
 #include "runtime/client/pressure.h"
 #include "runtime/client/wish.h"
-#include "runtime/base/config.h"
 #include "runtime/gate/capture.h"
 #include "runtime/client/client.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/reconcile.h"
 #include "runtime/gate/drain.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/handover.h"
-#include "runtime/base/log.h"
 #include "runtime/base/others.h"
-#include "runtime/base/own_fd.h"
 #include "runtime/gate/throttle.h"
 #include "runtime/base/stats.h"
 #include "runtime/memory/dispose.h"

@@ -4,19 +4,6 @@
  * past gpushare. State: the names that were said; atomics only.
  */
 #include "runtime/calls/unknown.h"
-
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include "runtime/base/clock.h"
-#include "runtime/base/config.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/device.h"
-#include "runtime/base/log.h"
-#include "runtime/base/uncancelled.h"
-#include "runtime/base/worker.h"
 #include "runtime/range/range.h"
 
 #define AWAIT_NS      1000000ull     /* between two looks */

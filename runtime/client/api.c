@@ -5,11 +5,8 @@
  */
 #define GPUSHARE_INSIDE
 #include "runtime/client/gpushare.h"
-
 #include "runtime/client/pressure.h"
 #include "runtime/client/wish.h"
-#include "runtime/base/config.h"
-#include "runtime/base/uncancelled.h"
 #include "runtime/range/discard.h"
 
 _Static_assert((int)GPUSHARE_CLASS_AUTO == GS_CLASS_AUTO, "one numbering");

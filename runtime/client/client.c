@@ -4,16 +4,8 @@
  * registers contexts and devices. reconcile.c has the rounds of that thread.
  */
 #include "runtime/client/client.h"
-
-#include <stdlib.h>
-
 #include "runtime/client/reconcile.h"
 #include "runtime/gate/drain.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/worker.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/config.h"
 #include "runtime/gate/gate.h"
 #include "runtime/client/evidence.h"
 #include "runtime/client/relocate.h"
@@ -21,7 +13,6 @@
 #include "runtime/memory/openings.h"
 #include "runtime/base/stats.h"
 #include "runtime/swap/swap.h"
-#include "runtime/base/uncancelled.h"
 
 /* At exit, the longest wait for the client thread to rest: enough for some steps of moving, and
  * for the usual drain. */

@@ -9,10 +9,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "runtime/base/device.h"
+#include "runtime/base/base.h"
 
 /* Called at the start of every hook: true if the real driver is there. */
 bool gs_client_ready(void);

@@ -5,17 +5,9 @@
  */
 #include "runtime/client/connect.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "common/place.h"
-#include "runtime/base/log.h"
-#include "runtime/base/uncancelled.h"
 #include "runtime/client/start.h"
 
 #define PAUSE_NS        10000000

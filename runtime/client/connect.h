@@ -4,13 +4,10 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "runtime/base/base.h"
 #include "common/err.h"
 #include "common/packet.h"
 #include "lockd/protocol/wire.h"
-#include "runtime/base/own_fd.h"
 
 /* The system refuses the call itself, as a filter of seccomp does: it will refuse the next call,
  * too. */

@@ -8,22 +8,10 @@
  */
 #include "runtime/client/evidence.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "lockd/protocol/wire.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/daemon.h"
 #include "runtime/base/lines.h"
-#include "runtime/base/log.h"
-#include "runtime/base/uncancelled.h"
-#include "runtime/base/worker.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/launcher.h"
 #include "runtime/client/peers.h"

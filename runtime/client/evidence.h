@@ -5,8 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 /* A thread of the program has used the device, or is about to wait: reads the environment, at
  * most once a second. */

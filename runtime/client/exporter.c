@@ -5,22 +5,11 @@
  * for the whole step.
  */
 #include "runtime/client/exporter.h"
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "runtime/base/config.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/log.h"
-#include "runtime/base/mutex.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/evidence.h"
 #include "runtime/memory/exports.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/shares.h"
 #include "runtime/swap/remake.h"
 

@@ -8,9 +8,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "runtime/base/base.h"
 #include "lockd/protocol/wire.h"
 
 /* The daemon passes on a request to open memory. */

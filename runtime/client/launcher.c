@@ -7,13 +7,7 @@
  */
 #include "runtime/client/launcher.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "lockd/protocol/wire.h"
 

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 struct gs_evidence {
     uint64_t key;

@@ -9,18 +9,8 @@
  */
 #include "runtime/client/opener.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include "runtime/base/clock.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/uncancelled.h"
-#include "runtime/base/worker.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/evidence.h"
 #include "runtime/range/vmm.h"

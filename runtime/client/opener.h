@@ -4,8 +4,6 @@
  */
 #pragma once
 
-#include <stdint.h>
-
 #include "common/packet.h"
 #include "lockd/protocol/wire.h"
 #include "runtime/memory/exports.h"

@@ -6,13 +6,6 @@
  * the last reading. Client thread.
  */
 #include "runtime/client/peers.h"
-
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "runtime/base/lines.h"
 #include "runtime/client/launcher.h"
 

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 #define GS_PEERS_MOST 16
 

@@ -9,13 +9,7 @@
  */
 #include "runtime/client/pressure.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
-
-#include "runtime/base/mutex.h"
-#include "runtime/base/worker.h"
 
 #define LOOK_NS 1000000ull /* a lost wake-up costs so long */
 

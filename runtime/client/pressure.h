@@ -5,8 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 /* The longest time for which memory waits for the callback. */
 #define GS_PRESSURE_NS 100000000ull

@@ -10,19 +10,13 @@
  * resident memory never grows beyond the budget.
  */
 #include "runtime/client/reconcile.h"
-
-#include <errno.h>
-#include <string.h>
-
 #include "lockd/protocol/wire.h"
 #include "runtime/client/pressure.h"
 #include "runtime/client/wish.h"
 #include "runtime/gate/capture.h"
-#include "runtime/base/device.h"
 #include "runtime/gate/drain.h"
 #include "runtime/gate/gate.h"
 #include "runtime/gate/throttle.h"
-#include "runtime/base/log.h"
 #include "runtime/base/rdma.h"
 #include "runtime/base/others.h"
 #include "runtime/base/past.h"
@@ -35,8 +29,6 @@
 #include "runtime/client/opener.h"
 #include "runtime/client/relocate.h"
 #include "runtime/client/report.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/config.h"
 #include "runtime/client/session.h"
 #include "runtime/range/graph_uses.h"
 #include "runtime/range/uses.h"

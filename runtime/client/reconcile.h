@@ -5,8 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 /* Does one round: reads targets; stops, moves a step, or opens the gate; reports. Returns ns
  * until the next round is due at the latest; 0: at once. */

@@ -10,32 +10,16 @@
  */
 #include "runtime/client/relocate.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include <sys/syscall.h>
 
 #include "common/packet.h"
 #include "lockd/protocol/move_record.h"
-#include "runtime/base/config.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/own_fd.h"
-#include "runtime/base/uncancelled.h"
 #include "runtime/client/connect.h"
 #include "runtime/range/host.h"
 #include "runtime/memory/foreign_mapping.h"
 #include "runtime/memory/openings.h"
 #include "runtime/range/handover.h"
-#include "runtime/range/memory_lock.h"
-#include "runtime/range/range.h"
 #include "runtime/swap/swap.h"
 
 #define MS          1000000ull

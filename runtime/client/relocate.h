@@ -6,9 +6,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "runtime/base/base.h"
 #include "lockd/protocol/wire.h"
 
 /* A thread of the program has made a context: lists the devices, once. */

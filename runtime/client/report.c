@@ -6,18 +6,11 @@
  * State: the last message of each device. Client thread only.
  */
 #include "runtime/client/report.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "runtime/client/connect.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/host.h"
 #include "runtime/swap/kernels.h"
-#include "runtime/base/config.h"
 #include "runtime/client/session.h"
 #include "runtime/swap/beyond.h"
 

@@ -4,10 +4,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "runtime/base/device.h"
+#include "runtime/base/base.h"
 
 /* the values that are the same for all devices of the process */
 struct gs_report {

@@ -9,25 +9,14 @@
  * program that never had a daemon and cannot start a daemon runs alone at once.
  */
 #include "runtime/client/session.h"
-
-#include <errno.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "runtime/client/wish.h"
-#include "runtime/base/daemon.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/evidence.h"
 #include "runtime/client/exporter.h"
 #include "runtime/client/opener.h"
 #include "runtime/client/relocate.h"
-#include "runtime/base/device.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/host.h"
-#include "runtime/base/log.h"
-#include "runtime/base/own_fd.h"
 #include "runtime/swap/common.h"
 
 #define MS 1000000ull

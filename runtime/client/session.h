@@ -4,8 +4,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 /* Connects if it is time to, and obeys the daemon's messages. Without a daemon everything is
  * allowed. */

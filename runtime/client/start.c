@@ -9,24 +9,16 @@
 #include "runtime/client/start.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "runtime/base/clock.h"
-#include "runtime/base/log.h"
-#include "runtime/base/own_fd.h"
+#include "runtime/base/base.h"
 
 #define START_PAUSE_NS 200000
 #define START_NS       10000000000ull /* by then it is in the background, or has given up */

@@ -4,11 +4,6 @@
  * counts.
  */
 #include "runtime/client/wish.h"
-
-#include <stdatomic.h>
-#include <string.h>
-
-#include "runtime/base/worker.h"
 #include "runtime/gate/gate.h"
 
 #define IDLE_NEVER UINT64_MAX /* no stamp of the gate */

@@ -5,9 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "runtime/base/base.h"
 #include "lockd/protocol/wire.h"
 
 /* Any thread: the program wishes this class (enum gs_wire_class), or to be suspended or not,

@@ -8,12 +8,6 @@
  */
 #include "runtime/gate/capture.h"
 
-#include <stdatomic.h>
-
-#include "runtime/base/driver.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/uncancelled.h"
-
 #define FORGOTTEN_NS 60000000000ull
 #define HELD_OFF_NS  10000000000ull
 

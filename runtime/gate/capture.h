@@ -5,10 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
+#include "runtime/base/base.h"
 
 /* The gate says how its activity is asked for (gs_gate_activity), before any other call here. */
 void gs_capture_init(uint64_t (*activity)(bool *busy));

@@ -7,15 +7,8 @@
  */
 #include "runtime/gate/drain.h"
 
-#include <pthread.h>
 #include <signal.h>
-#include <time.h>
 
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/log.h"
-#include "runtime/base/uncancelled.h"
 #include "runtime/gate/capture.h"
 
 static struct {

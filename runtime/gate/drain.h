@@ -4,8 +4,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 enum gs_drained {
     GS_DRAIN_OVER,    /* everything has finished */

@@ -9,23 +9,15 @@
  */
 #include "runtime/gate/gate.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
-#include <pthread.h>
 #include <sched.h>
-#include <stddef.h>
 #include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "runtime/gate/capture.h"
-#include "runtime/base/mutex.h"
 #include "runtime/gate/throttle.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/stats.h"
-#include "runtime/base/uncancelled.h"
 
 _Thread_local struct gs_gate_thread gs_gate_self = {.seq = 1};
 _Atomic(uint32_t) gs_gate_state = GS_GATE_CLOSED;

@@ -14,11 +14,7 @@
  */
 #pragma once
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
+#include "runtime/base/base.h"
 
 /* asked_to_wait is called before a thread waits at the closed gate; false: there is nothing to
  * wait for. To be called once, before any other function, and before the process has threads:

@@ -9,19 +9,8 @@
  * when no thread holds it.
  */
 #include "runtime/gate/throttle.h"
-
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <time.h>
-
 #include "runtime/gate/capture.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/uncancelled.h"
 
 struct gs_throttle {
     struct gs_throttle *next;

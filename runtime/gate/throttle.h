@@ -4,10 +4,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
+#include "runtime/base/base.h"
 
 /* While others wait: keeps this thread, `self`, at no more than about GS_THROTTLE_UNFINISHED submissions
  * ahead of the GPU, so that a drain takes milliseconds. Inside the gate, after the submission.

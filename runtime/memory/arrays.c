@@ -7,13 +7,6 @@
  */
 #include "runtime/memory/arrays.h"
 
-#include <stdlib.h>
-
-#include "runtime/base/device.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/worker.h"
-#include "runtime/range/memory_lock.h"
-
 static struct array {
     struct array *next;
     const void *handle;

@@ -5,9 +5,7 @@
  */
 #pragma once
 
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
+#include "runtime/base/base.h"
 
 /* The bytes of an array with so many levels (1: no mipmap), computed from its shape; the driver
  * may round them up. */

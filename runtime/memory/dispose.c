@@ -5,30 +5,22 @@
  * No state.
  */
 #include "runtime/memory/dispose.h"
-
-#include <stdlib.h>
-
 #include "lockd/protocol/wire.h"
 #include "runtime/gate/capture.h"
 #include "runtime/memory/arrays.h"
-#include "runtime/base/worker.h"
-#include "runtime/base/driver.h"
 #include "runtime/memory/exports.h"
 #include "runtime/memory/foreign_mapping.h"
 #include "runtime/memory/mapping.h"
 #include "runtime/memory/graph_memory.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/memory/openings.h"
-#include "runtime/base/mutex.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/stream_order.h"
-#include "runtime/base/clock.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/synchronize.h"
 #include "runtime/memory/retire.h"
-#include "runtime/range/memory_lock.h"
 
 #define BATCH 64
 

@@ -5,9 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
-#include <cudaTypedefs.h>
+#include "runtime/base/base.h"
 
 /* A context has ended: everything allocated in it is gone. */
 void gs_memory_context_ended(CUcontext context);

@@ -7,18 +7,8 @@
  */
 #include "runtime/memory/exports.h"
 
-#include <errno.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 
-#include "runtime/base/clock.h"
-#include "runtime/base/device.h"
-#include "runtime/base/log.h"
-#include "runtime/base/mutex.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/over.h"
 #include "runtime/range/shares.h"
 #include "runtime/range/slab.h"

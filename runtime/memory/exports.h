@@ -6,12 +6,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
-
-#include "runtime/range/range.h"
 #include "runtime/range/shares.h"
 
 #define GS_IPC_MAGIC "gpushIPC"

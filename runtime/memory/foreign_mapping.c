@@ -7,14 +7,8 @@
  * mappings of it here, plus mappings about to be made. Any thread.
  */
 #include "runtime/memory/foreign_mapping.h"
-
-#include <stdlib.h>
-
-#include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/range/chunk.h"
-#include "runtime/range/memory_lock.h"
 
 static struct gs_range_tree tree;
 

@@ -6,13 +6,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
-
 #include "runtime/range/range.h"
-#include "runtime/range/range_tree.h"
 
 struct gs_foreign {
     struct gs_range_tree_node node;

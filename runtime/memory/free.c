@@ -6,16 +6,9 @@
  * No state. Any thread.
  */
 #include "runtime/memory/free.h"
-
-#include <stdlib.h>
-
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/capture.h"
-#include "runtime/base/worker.h"
 #include "runtime/gate/gate.h"
 #include "runtime/memory/exports.h"
-#include "runtime/base/mutex.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/range/program_managed.h"
 #include "runtime/range/slab.h"
@@ -23,7 +16,6 @@
 #include "runtime/memory/synchronize.h"
 #include "runtime/memory/retire.h"
 #include "runtime/memory/stream_position.h"
-#include "runtime/range/memory_lock.h"
 
 /* cuMemFree waits for everything that may use the memory, and for the current context. A free in
  * stream order waits for the stream if there is no event. */

@@ -4,10 +4,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
-#include <cudaTypedefs.h>
-
 #include "runtime/memory/stream_position.h"
 
 /* Frees memory of gs_memory_allocate(), as cuMemFree does (position NULL), or behind everything

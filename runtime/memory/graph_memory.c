@@ -7,9 +7,6 @@
  */
 #include "runtime/memory/graph_memory.h"
 
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
-
 #define LOOK_NS 500000000ull
 
 static uint64_t reserved_bytes(const struct gs_device *device)

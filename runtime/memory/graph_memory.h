@@ -5,10 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "runtime/base/device.h"
+#include "runtime/base/base.h"
 
 /* Client thread, each round. at_rest: this program does not run now, and has nothing on the GPU;
  * then memory that its graphs hold unused is released. If the amount has changed, the free

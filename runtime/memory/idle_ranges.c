@@ -9,16 +9,10 @@
  * Any thread.
  */
 #include "runtime/memory/idle_ranges.h"
-
 #include "lockd/protocol/wire.h"
 #include "runtime/range/backend.h"
-#include "runtime/base/worker.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/clock.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/pool_accounts.h"
-#include "runtime/range/memory_lock.h"
 
 #define KEPT_NS    1000000000ull
 #define LOOK_NS    250000000ull

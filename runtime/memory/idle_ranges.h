@@ -9,9 +9,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "runtime/range/range.h"
 
 /* The number of bytes of this device that may be idle now. Any thread. */

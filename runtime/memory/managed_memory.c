@@ -8,19 +8,8 @@
  * the ranges, under gs_memory_lock.
  */
 #include "runtime/memory/managed_memory.h"
-
-#include <stdatomic.h>
-#include <stdlib.h>
-
-#include "runtime/base/daemon.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/worker.h"
 #include "runtime/gate/gate.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/program_managed.h"
-#include "runtime/range/range.h"
 #include "runtime/swap/swap.h"
 
 #define LEAST_BYTES (64ull << 10)

@@ -6,10 +6,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
+#include "runtime/base/base.h"
 
 /* The driver has made managed memory in the current context: it counts from now on, unless it is
  * too small to matter. lent: it is not freed by cuMemFree. library: it is a variable of this

@@ -8,20 +8,12 @@
  * not needed before it is accessible.
  */
 #include "runtime/memory/mapping.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#include "runtime/base/worker.h"
 #include "runtime/memory/foreign_mapping.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
-#include "runtime/base/mutex.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
 #include "runtime/range/chunk.h"
-#include "runtime/range/memory_lock.h"
 
 static struct gs_range_tree reservations;
 

@@ -6,29 +6,18 @@
  * No state. Any thread.
  */
 #include "runtime/memory/memory.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "runtime/range/backend.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/uncancelled.h"
 #include "runtime/gate/capture.h"
-#include "runtime/base/worker.h"
-#include "runtime/base/daemon.h"
 #include "runtime/memory/foreign_mapping.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/memory/openings.h"
-#include "runtime/base/mutex.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/range/over.h"
 #include "runtime/range/shares.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/retire.h"
-#include "runtime/range/memory_lock.h"
 
 #define GIVING_BACK_NS 5000000000ull
 #define LOOK_NS        500000ull

@@ -5,12 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
-
-#include "runtime/base/device.h"
+#include "runtime/base/base.h"
 
 struct gs_stream_position;
 

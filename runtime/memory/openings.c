@@ -9,19 +9,9 @@
  */
 #include "runtime/memory/openings.h"
 
-#include <errno.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "runtime/base/clock.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/uncancelled.h"
-#include "runtime/base/worker.h"
 #include "runtime/memory/synchronize.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/vmm.h"
 
 #define PAUSE_NS  500000 /* while another thread opens the same */

@@ -9,15 +9,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
-
-#include "runtime/base/device.h"
-#include "runtime/base/own_fd.h"
 #include "runtime/memory/exports.h"
-#include "runtime/range/range_tree.h"
 
 enum gs_opening_state {
     GS_OPENING_NEW,     /* a thread opens it */

@@ -4,21 +4,12 @@
  * and access by other devices. pool_accounts.c has their accounts. No state. Any thread.
  */
 #include "runtime/memory/pool.h"
-
-#include <stdlib.h>
-#include <string.h>
-
 #include "runtime/gate/capture.h"
-#include "runtime/base/driver.h"
 #include "runtime/memory/idle_ranges.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/log.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/stream_order.h"
-#include "runtime/base/config.h"
 #include "runtime/range/chunk.h"
-#include "runtime/range/memory_lock.h"
 
 /* The driver's pools grow in steps of 32 MiB, and a pool's greatest size is a number of steps (an
  * H100, driver 580). Programs subtract what they use from what is reserved. */

@@ -9,12 +9,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
-
-#include "runtime/base/device.h"
 #include "runtime/memory/stream_position.h"
 #include "runtime/range/owners.h"
 

@@ -8,8 +8,6 @@
  */
 #include "runtime/memory/pool_accounts.h"
 
-#include <stdlib.h>
-
 static struct gs_pool *pools;
 
 struct gs_pool *gs_pool_find(CUmemoryPool handle)

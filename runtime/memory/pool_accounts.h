@@ -5,9 +5,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "runtime/range/owners.h"
 
 /* The pool with this handle that is not destroyed; NULL: none. */

@@ -7,12 +7,6 @@
  * takes one out owns it.
  */
 #include "runtime/memory/retire.h"
-
-#include <stdlib.h>
-
-#include "runtime/base/device.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/worker.h"
 #include "runtime/gate/capture.h"
 #include "runtime/gate/gate.h"
 #include "runtime/memory/idle_ranges.h"
@@ -20,7 +14,6 @@
 #include "runtime/memory/synchronize.h"
 #include "runtime/range/slab.h"
 #include "runtime/swap/swap.h"
-#include "runtime/range/memory_lock.h"
 
 static struct late_piece {
     struct late_piece *next;

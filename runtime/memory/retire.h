@@ -5,10 +5,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
-#include <cudaTypedefs.h>
-
 #include "runtime/range/range.h"
 
 /* All without gs_memory_lock, but for gs_retire_bury() and gs_retire_unbury(). */

@@ -3,21 +3,10 @@
  * room.c: makes room on a full card. State: the number of threads that wait for room.
  */
 #include "runtime/memory/room.h"
-
-#include <errno.h>
-#include <time.h>
-
 #include "lockd/protocol/wire.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/config.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/worker.h"
 #include "runtime/gate/gate.h"
 #include "runtime/memory/graph_memory.h"
 #include "runtime/memory/idle_ranges.h"
-#include "runtime/base/log.h"
-#include "runtime/base/uncancelled.h"
 
 /* 5 s: the daemon counts one request a second, each for a small part of the card. It takes
  * longer while other programs are on their way out */

@@ -4,11 +4,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
-#include <cudaTypedefs.h>
-
-#include "runtime/base/device.h"
+#include "runtime/base/base.h"
 
 /* A call failed with CUDA_ERROR_OUT_OF_MEMORY although it allocates no memory of ours (a module,
  * a context's local memory, the driver's pools). Asks the daemon to make others leave, waits for

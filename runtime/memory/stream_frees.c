@@ -9,9 +9,6 @@
  */
 #include "runtime/memory/stream_frees.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define SCAN_LIMIT 64
 #define SPARE_MOST 512 /* notes with their events kept for the next frees */
 

@@ -10,22 +10,12 @@
  * meanwhile. Any thread.
  */
 #include "runtime/memory/stream_order.h"
-
-#include <stdlib.h>
-#include <time.h>
-
 #include "runtime/gate/capture.h"
-#include "runtime/base/worker.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
 #include "runtime/memory/stream_frees.h"
-#include "runtime/base/clock.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/synchronize.h"
 #include "runtime/memory/retire.h"
-#include "runtime/base/uncancelled.h"
 #include "runtime/memory/stream_position.h"
-#include "runtime/range/memory_lock.h"
 
 #define HOLD_OFF_NS 1000000000ull
 

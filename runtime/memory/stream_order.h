@@ -8,11 +8,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
-
 #include "runtime/memory/stream_position.h"
 #include "runtime/range/range.h"
 

@@ -3,11 +3,7 @@
  * stream_position.c: streams as calls name them, and events in them. No state. Any thread.
  */
 #include "runtime/memory/stream_position.h"
-
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/capture.h"
-#include "runtime/base/uncancelled.h"
 
 #define ATTEMPTS 4
 

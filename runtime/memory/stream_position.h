@@ -4,9 +4,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
-#include <cudaTypedefs.h>
+#include "runtime/base/base.h"
 
 /* A stream as a call names it. */
 struct gs_stream_position {

@@ -3,11 +3,7 @@
  * synchronize.c: waits for contexts. No state. Any thread.
  */
 #include "runtime/memory/synchronize.h"
-
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/capture.h"
-#include "runtime/base/uncancelled.h"
 
 /* Beside a capture, which cuCtxSynchronize would invalidate. The driver's cuMemFree waits for the
  * same work and leaves captures alone. Without memory for that nothing is waited for. */

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <cudaTypedefs.h>
+#include "runtime/base/base.h"
 
 /* Waits for everything in the context; more than once where one answer could be wrong. Captures go
  * on. gs_capture_forbids(result): a capture is under way, and nothing was waited for. */

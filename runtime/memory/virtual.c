@@ -9,26 +9,12 @@
  * not work on it: inside the gate, or while that thread is parked.
  */
 #include "runtime/memory/virtual.h"
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#include "runtime/base/worker.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/driver.h"
 #include "runtime/gate/gate.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/log.h"
 #include "runtime/memory/room.h"
-#include "runtime/base/config.h"
-#include "runtime/base/uncancelled.h"
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/over.h"
-#include "runtime/range/memory_lock.h"
 
 #define FIRST_HANDLE                                                                           \
     0x6773000000000000ull /* nowhere near the driver's own, which are pointers */

@@ -15,12 +15,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
-
-#include "runtime/base/device.h"
 #include "runtime/range/owners.h"
 
 /* The device whose memory prop asks for, if we can move that memory; else NULL. */

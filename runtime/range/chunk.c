@@ -3,7 +3,6 @@
  * chunk.c: whether the chunks of a range are mapped and needed. No state.
  */
 #include "runtime/range/chunk.h"
-
 #include "runtime/range/owners.h"
 
 uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk)

@@ -4,9 +4,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "runtime/range/range.h"
 
 uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk);

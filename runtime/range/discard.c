@@ -4,14 +4,9 @@
  * gs_memory_lock. The addresses come from the program: they are looked up, never read.
  */
 #include "runtime/range/discard.h"
-
-#include <errno.h>
-
-#include "runtime/base/mutex.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/host.h"
 #include "runtime/range/chunk.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/slab.h"
 
 #define BLOCKS_MARKED 64u /* bits of a chunk's mask */

@@ -8,8 +8,6 @@
  */
 #pragma once
 
-#include <stdint.h>
-
 #include "runtime/range/range.h"
 
 /* The program gives up the contents of these bytes; blocks that lie in them as a whole are

@@ -8,12 +8,7 @@
  * edge.present, from the device's first context to its last; meanwhile it is counted in `pinned`.
  */
 #include "runtime/range/edge.h"
-
-#include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/config.h"
 #include "runtime/range/vmm.h"
-#include "runtime/range/memory_lock.h"
 
 #define ATTEMPTS 10 /* at making room, one a second */
 

@@ -10,11 +10,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
-
 #include "runtime/range/range.h"
 
 /* A device has a context: makes memory for its edges, unless it has some. It is there before the

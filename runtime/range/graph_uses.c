@@ -8,14 +8,6 @@
  * gs_memory_lock. Any thread.
  */
 #include "runtime/range/graph_uses.h"
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/uses.h"
 
 #define GRAPHS_MOST 128u

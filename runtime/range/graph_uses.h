@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include <cudaTypedefs.h>
+#include "runtime/base/base.h"
 
 /* That executable graph was made of, or updated to, the graph. NULL, either: nothing happens. Any
  * thread. */

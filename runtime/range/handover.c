@@ -10,22 +10,11 @@
  */
 #include "runtime/range/handover.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/log.h"
-#include "runtime/base/own_fd.h"
-#include "runtime/base/config.h"
-#include "runtime/base/uncancelled.h"
 #include "runtime/range/vmm.h"
 #include "runtime/range/chunk.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/owners.h"
 
 #define PLACES    4096u

@@ -9,9 +9,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "common/packet.h"
 #include "lockd/protocol/wire.h"
 #include "runtime/range/range.h"

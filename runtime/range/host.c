@@ -9,18 +9,8 @@
  * segments and of those being made.
  */
 #include "runtime/range/host.h"
-
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
 #include "runtime/range/host_file.h"
 #include "runtime/range/host_memory.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/log.h"
-#include "runtime/base/uncancelled.h"
 
 #define UNIT GS_BLOCK_BYTES
 #define SEGMENT_UNITS                                                                          \

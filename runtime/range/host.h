@@ -10,9 +10,7 @@
  */
 #pragma once
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 /* The unit in which memory is hashed, compared and copied (swap/hash_core.h). */
 #define GS_BLOCK_BYTES (2ull << 20)

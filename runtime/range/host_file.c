@@ -13,22 +13,12 @@
  */
 #include "runtime/range/host_file.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <linux/magic.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 #include "runtime/range/host_memory.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/log.h"
-#include "runtime/base/own_fd.h"
-#include "runtime/base/uncancelled.h"
 
 struct extent {
     struct extent *next;

@@ -7,8 +7,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 #define GS_HOST_FILE_PIECE (16ull << 20) /* bytes of the buffer */
 

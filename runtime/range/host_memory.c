@@ -6,18 +6,12 @@
 #include "runtime/range/host_memory.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "common/memory_left.h"
-#include "runtime/base/uncancelled.h"
 
 #define TOUCH_STEP    (8ull << 20) /* one more thread for each of these, up to TOUCH_THREADS */
 #define TOUCH_THREADS 8

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 #define GS_HOST_FLOOR (512ull << 20) /* bytes of the remaining memory that stay untouched */
 

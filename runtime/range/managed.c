@@ -12,14 +12,8 @@
  * thread.
  */
 #include "runtime/range/managed.h"
-
-#include <stdatomic.h>
-
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
 #include "runtime/range/backend.h"
 #include "runtime/range/chunk.h"
-#include "runtime/base/uncancelled.h"
 
 /* Claims bytes of the current device's free memory. Bytes that other threads of this process are
  * about to take count twice for a moment. */

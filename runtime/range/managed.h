@@ -5,9 +5,7 @@
  */
 #pragma once
 
-#include <stdint.h>
-
-#include "runtime/base/device.h"
+#include "runtime/base/base.h"
 
 /* Prefetches bytes to the device and waits for them. CUDA_ERROR_OUT_OF_MEMORY: the card has not
  * that much free, and the driver would push out others. A context of the device is current. */

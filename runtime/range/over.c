@@ -5,14 +5,6 @@
  * State: what `auto` came to, which is found out once. Any thread.
  */
 #include "runtime/range/over.h"
-
-#include <pthread.h>
-
-#include "runtime/base/config.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
-#include "runtime/base/uncancelled.h"
-#include "runtime/base/worker.h"
 #include "runtime/range/host.h"
 #include "runtime/range/host_memory.h"
 #include "runtime/range/chunk.h"

@@ -6,9 +6,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "runtime/range/range.h"
 
 /* The most bytes beyond the card that the program may have of the device; 0: overcommit is off.

@@ -5,12 +5,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
-
-#include "runtime/base/device.h"
 #include "runtime/range/range.h"
 
 /* All under gs_memory_lock, except handle and device. */

@@ -8,16 +8,9 @@
  * devices, under gs_memory_lock; driver calls are made without it.
  */
 #include "runtime/range/program_managed.h"
-
-#include <stdlib.h>
-
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
-#include "runtime/base/mutex.h"
 #include "runtime/range/backend.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/managed.h"
-#include "runtime/range/memory_lock.h"
 
 #define STEP_BYTES (64ull << 10) /* unit in which bytes are counted */
 

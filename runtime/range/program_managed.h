@@ -9,9 +9,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "runtime/range/range.h"
 #include "runtime/range/spans.h"
 

@@ -14,17 +14,10 @@
  * thread; the disposing thread.
  */
 #include "runtime/range/range.h"
-
-#include <stdlib.h>
-
 #include "runtime/range/backend.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/worker.h"
-#include "runtime/base/driver.h"
 #include "runtime/range/edge.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/host.h"
-#include "runtime/base/mutex.h"
 #include "runtime/range/over.h"
 #include "runtime/range/shares.h"
 #include "runtime/range/slab.h"
@@ -32,8 +25,8 @@
 #include "runtime/range/owners.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/program_managed.h"
-#include "runtime/range/memory_lock.h"
 
+pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_range_tree tree;
 static struct gs_range_tree
     gone; /* cuMemAlloc's that have ended and still have their address */

@@ -5,13 +5,6 @@
  */
 #pragma once
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
-
-#include "runtime/base/device.h"
 #include "runtime/range/range_tree.h"
 
 /* Physical memory is created, moved and released in chunks of this many bytes (the last of a

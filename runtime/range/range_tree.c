@@ -5,8 +5,6 @@
  */
 #include "runtime/range/range_tree.h"
 
-#include <stddef.h>
-
 static uint32_t next_random(uint32_t *seed)
 {
     if (*seed == 0)

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 struct gs_range_tree_node {
     uint64_t base, size; /* bytes; size > 0 */

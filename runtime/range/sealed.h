@@ -5,8 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 /* A file of so many bytes, all zero, close-on-exec; -errno: there is none. */
 int gs_sealed_new(uint64_t bytes);

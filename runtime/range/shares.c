@@ -8,14 +8,8 @@
  */
 #include "runtime/range/shares.h"
 
-#include <errno.h>
 #include <poll.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-
-#include "runtime/base/clock.h"
 
 /* A report and a target, and the other side's release of what it keeps. The daemon checks figures
  * that contradict others a second later. */

@@ -8,10 +8,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "runtime/base/own_fd.h"
 #include "runtime/range/range.h"
 
 struct gs_share {

@@ -8,9 +8,6 @@
  */
 #include "runtime/range/slab.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define CLASSES (GS_SLAB_MAX_SHIFT - GS_SLAB_MIN_SHIFT + 1)
 
 struct gs_slab {

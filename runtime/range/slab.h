@@ -4,9 +4,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "runtime/range/range.h"
 
 #define GS_SLAB_BYTES     (2ull << 20)

@@ -6,8 +6,6 @@
  */
 #include "runtime/range/spans.h"
 
-#include <stdlib.h>
-
 /* Appends a span, or lengthens the last. */
 static void append_span(struct gs_spans *spans, uint64_t from, uint64_t to, int32_t value)
 {

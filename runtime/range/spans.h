@@ -5,8 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 struct gs_span {
     uint64_t from, to; /* addresses; `to` is behind the last byte */

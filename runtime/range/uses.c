@@ -11,15 +11,8 @@
  * window and the window before, under gs_memory_lock. Any thread.
  */
 #include "runtime/range/uses.h"
-
-#include <string.h>
-
-#include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/chunk.h"
-#include "runtime/range/memory_lock.h"
-#include "runtime/range/range.h"
 
 #define PARAMS_MOST 256 /* parameters of a kernel */
 #define STARTS_MOST 8192

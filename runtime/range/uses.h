@@ -6,11 +6,7 @@
  */
 #pragma once
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
+#include "runtime/base/base.h"
 
 /* True if memory lies beyond the card, or has. Relaxed: read only on the gate's slow path. */
 extern _Atomic(bool) gs_uses_noted;

@@ -3,19 +3,12 @@
  * vmm.c: creates, maps, unmaps and releases the physical memory of chunks. No state.
  */
 #include "runtime/range/vmm.h"
-
-#include <stdlib.h>
-
 #include "runtime/range/backend.h"
-#include "runtime/base/driver.h"
 #include "runtime/range/edge.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/host.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/log.h"
 #include "runtime/range/owners.h"
 #include "runtime/range/chunk.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/shares.h"
 
 #define ATTEMPTS 4 /* at releasing memory, or rights: a single call may fail by itself */

@@ -22,20 +22,12 @@
  * State: client thread only.
  */
 #include "runtime/swap/beyond.h"
-
 #include "lockd/protocol/wire.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/config.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
 #include "runtime/base/rdma.h"
-#include "runtime/base/mutex.h"
 #include "runtime/range/host.h"
 #include "runtime/range/backend.h"
 #include "runtime/range/chunk.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/over.h"
-#include "runtime/range/range.h"
 #include "runtime/range/uses.h"
 #include "runtime/swap/exchange.h"
 #include "runtime/swap/swap.h"

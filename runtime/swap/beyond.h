@@ -6,10 +6,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "runtime/base/device.h"
+#include "runtime/base/base.h"
 
 /* Puts what is missing there, if the gate is closed. Work may still run, unless stopped. True: some
  * of it went, and the next round goes on. */

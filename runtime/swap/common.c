@@ -18,23 +18,11 @@
  * that nobody waits for it.
  */
 #include "runtime/swap/common.h"
-
-#include <string.h>
-
 #include "lockd/protocol/wire.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/own_fd.h"
-#include "runtime/base/worker.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/host.h"
 #include "runtime/range/host_memory.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/sealed.h"
 #include "runtime/swap/kernels.h"
 #include "runtime/swap/swap_copy.h"

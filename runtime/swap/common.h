@@ -5,9 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "runtime/base/base.h"
 #include "common/packet.h"
 #include "lockd/protocol/wire.h"
 

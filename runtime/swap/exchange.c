@@ -15,17 +15,10 @@
  * change back if the copy fails. State: client thread only.
  */
 #include "runtime/swap/exchange.h"
-
-#include "runtime/base/clock.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
-#include "runtime/base/mutex.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/host.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/over.h"
 #include "runtime/range/owners.h"
 #include "runtime/range/vmm.h"

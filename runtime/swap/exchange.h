@@ -5,10 +5,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "runtime/base/device.h"
 #include "runtime/range/range.h"
 
 struct gs_exchange_chunk {

@@ -8,10 +8,8 @@
 
 #include <sys/random.h>
 
-#include "runtime/base/driver.h"
 #include "runtime/swap/hash_core.h"
 #include "runtime/range/host.h"
-#include "runtime/base/log.h"
 
 #define LOAD_ATTEMPTS 3 /* a full card may have no room for the code now */
 

@@ -6,12 +6,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include <cudaTypedefs.h>
-
-#include "runtime/base/device.h"
+#include "runtime/base/base.h"
 
 /* The number of blocks that one call can hash. */
 #define GS_HASH_MOST 64u

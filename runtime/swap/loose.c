@@ -5,12 +5,7 @@
  * while it is being sent.
  */
 #include "runtime/swap/loose.h"
-
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
-#include "runtime/base/mutex.h"
 #include "runtime/range/backend.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/program_managed.h"
 #include "runtime/swap/swap_mover.h"
 

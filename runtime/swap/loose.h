@@ -5,10 +5,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "runtime/base/device.h"
+#include "runtime/base/base.h"
 
 /* The turn has ended and the GPU is at rest. Sends one loose chunk to the host. False: there is
  * none. */

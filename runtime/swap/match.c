@@ -7,11 +7,8 @@
  * holds anything else is copied over, as if it had not been looked at. State: in the mover.
  */
 #include "runtime/swap/match.h"
-
-#include "runtime/base/mutex.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/vmm.h"
 
 #define PATIENCE 16u /* pieces without a match, after which only some are looked at ... */

@@ -9,18 +9,11 @@
  * as that is so (moving.kept).
  */
 #include "runtime/swap/moving.h"
-
 #include "lockd/protocol/wire.h"
-#include "runtime/base/daemon.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
 #include "runtime/base/rdma.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/host.h"
-#include "runtime/range/range.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/config.h"
 #include "runtime/swap/loose.h"
 #include "runtime/swap/swap.h"
 

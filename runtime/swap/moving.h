@@ -4,8 +4,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 /* Of the time in which a program lacks memory in its turns and gets no more (moving.c): after it calls
  * fail with CUDA_ERROR_OUT_OF_MEMORY. */

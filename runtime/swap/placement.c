@@ -17,18 +17,10 @@
  * How a chunk changes places: exchange.h. State: client thread only.
  */
 #include "runtime/swap/placement.h"
-
 #include "runtime/base/rdma.h"
-#include "runtime/base/clock.h"
-#include "runtime/base/config.h"
-#include "runtime/base/device.h"
-#include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/host.h"
 #include "runtime/range/chunk.h"
-#include "runtime/range/memory_lock.h"
-#include "runtime/range/range.h"
 #include "runtime/range/uses.h"
 #include "runtime/range/graph_uses.h"
 #include "runtime/swap/exchange.h"

@@ -6,8 +6,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "runtime/base/base.h"
 
 /* Looks whether chunks should change places; the program has to stop for that. may_run: it runs,
  * and may go on. Returns ns until the next look. */

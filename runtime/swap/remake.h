@@ -5,8 +5,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "runtime/range/range.h"
 
 /* True if a descriptor can be made of each chunk of the range. */

@@ -12,19 +12,13 @@
 #include "runtime/swap/swap.h"
 
 #include <poll.h>
-#include <time.h>
 
 #include "runtime/range/backend.h"
-#include "runtime/base/driver.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
-#include "runtime/base/mutex.h"
-#include "runtime/base/log.h"
-#include "runtime/base/config.h"
 #include "runtime/swap/common.h"
 #include "runtime/swap/match.h"
 #include "runtime/swap/swap_mover.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/vmm.h"
 
 #define DROPPED     64u            /* host copies that are released at a time */

@@ -4,15 +4,9 @@
  * in what pieces. No state. Client thread only.
  */
 #include "runtime/swap/swap_copy.h"
-
-#include <string.h>
-
 #include "runtime/range/backend.h"
-#include "runtime/base/config.h"
-#include "runtime/base/driver.h"
 #include "runtime/range/host_file.h"
 #include "runtime/range/host_memory.h"
-#include "runtime/base/log.h"
 #include "runtime/swap/common.h"
 
 _Static_assert(GS_LARGE_CHUNK_BYTES <= GS_HASH_MOST * GS_BLOCK_BYTES, "they are hashed");

@@ -8,15 +8,9 @@
  * without it. Invariant: a chunk is `moving` exactly while a job has it.
  */
 #include "runtime/swap/swap_mover.h"
-
-#include <stdlib.h>
-
-#include "runtime/base/driver.h"
-#include "runtime/base/mutex.h"
 #include "runtime/range/chunk.h"
 #include "runtime/range/discard.h"
 #include "runtime/range/handover.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/vmm.h"
 
 static bool make_streams(struct gs_mover *mover)

@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "runtime/base/device.h"
 #include "runtime/swap/swap_copy.h"
 
 #define GS_MOVER_RING 64u /* jobs */

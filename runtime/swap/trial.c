@@ -3,12 +3,7 @@
  * trial.c: undoes exchanges that made the program slower (trial.h). State: client thread only.
  */
 #include "runtime/swap/trial.h"
-
-#include <string.h>
-
-#include "runtime/base/log.h"
 #include "runtime/range/chunk.h"
-#include "runtime/range/range.h"
 
 #define PAIRS_MOST 4096u
 #define WON        1.05 /* times as fast */

@@ -12,8 +12,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
-
 #include "runtime/swap/exchange.h"
 
 /* Exchanges may begin: no other ones wait to be judged, and the last lost trial is long enough ago. */

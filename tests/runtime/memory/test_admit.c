@@ -17,7 +17,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/daemon.h"
 #include "runtime/base/mutex.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/range.h"
 #include "runtime/range/shares.h"
 #include "tests/runtime/swap/small_card.h"

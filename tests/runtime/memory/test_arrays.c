@@ -8,12 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <pthread.h>
+
 #include <cmocka.h>
 
 #include "runtime/base/device.h"
 #include "runtime/base/worker.h"
 #include "runtime/memory/arrays.h"
 
+pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gs_device card;
 
 struct gs_device *gs_device_current(void)

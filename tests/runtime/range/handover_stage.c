@@ -11,7 +11,6 @@
 #include "runtime/base/config.h"
 #include "runtime/base/driver.h"
 #include "runtime/base/log.h"
-#include "runtime/range/memory_lock.h"
 
 struct gs_driver gs_driver;
 struct gs_runtime gs_runtime;

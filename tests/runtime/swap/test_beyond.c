@@ -24,7 +24,6 @@
 #include "runtime/memory/exports.h"
 #include "runtime/memory/free.h"
 #include "runtime/memory/idle_ranges.h"
-#include "runtime/range/memory_lock.h"
 #include "runtime/range/range.h"
 #include "runtime/swap/beyond.h"
 #include "runtime/swap/swap.h"

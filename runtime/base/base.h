@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * base.h: the headers that nearly every file of the library needs. A file that includes a
+ * header which includes this one does not name it again.
+ */
+#pragma once
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cudaTypedefs.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/config.h"
+#include "runtime/base/daemon.h"
+#include "runtime/base/driver.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/own_fd.h"
+#include "runtime/base/uncancelled.h"
+#include "runtime/base/worker.h"
