@@ -19,6 +19,7 @@
 
 #include <cudaTypedefs.h>
 
+#include "runtime/base/child.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/base/daemon.h"

@@ -17,7 +17,8 @@
 
 #define GROUP_SPARE (512ull << 20) /* a context with its modules, on an H100 */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t gs_memory_lock GS_ZERO_IN_CHILD;
+static pthread_mutex_t lock GS_ZERO_IN_CHILD;
 static struct gs_device devices[GS_MAX_DEVICES];
 static _Atomic(unsigned) device_count; /* release: pairs with the acquire of readers */
 static struct gs_context first_contexts[BLOCK];
@@ -372,7 +373,6 @@ void gs_device_set_uuid(struct gs_device *device, const uint8_t uuid[16])
 
 void gs_devices_after_fork(void)
 {
-    pthread_mutex_init(&lock, NULL);
     memset(first_contexts, 0, sizeof first_contexts);
     for (unsigned i = 1; i < MAX_BLOCKS; i++) /* as with ranges: left to the parent */
         atomic_store_explicit(&blocks[i], NULL, memory_order_relaxed);

@@ -12,7 +12,7 @@
 
 #include "runtime/base/base.h"
 
-static struct gs_own_fd log_fd = GS_NO_FD;
+static struct gs_own_fd log_fd;
 static bool quiet;
 
 void gs_log_init(void)

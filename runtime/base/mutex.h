@@ -22,7 +22,7 @@ enum gs_lock_rank {
     GS_LOCK_HOST,     /* host.c, host_file.c: host memory */
 };
 
-/* range.c: the one mutex of device memory; it guards the trees of addresses, slabs, pools,
+/* device.c: the one mutex of device memory; it guards the trees of addresses, slabs, pools,
  * accounts and lists. */
 extern pthread_mutex_t gs_memory_lock;
 

@@ -81,13 +81,13 @@ void gs_own_fd_set(struct gs_own_fd *own, int fd)
     atomic_store_explicit(&own->inode, what.st_ino, memory_order_relaxed);
     /* release, pairs with gs_own_fd(): a thread that sees a number together with another one's
      * file finds that they do not match, and uses neither */
-    atomic_store_explicit(&own->fd, fd, memory_order_release);
+    atomic_store_explicit(&own->number, fd + 1, memory_order_release);
     errno = saved;
 }
 
 int gs_own_fd(const struct gs_own_fd *own)
 {
-    const int saved = errno, fd = atomic_load_explicit(&own->fd, memory_order_acquire);
+    const int saved = errno, fd = atomic_load_explicit(&own->number, memory_order_acquire) - 1;
     struct stat now;
     bool ours;
 
@@ -107,6 +107,6 @@ void gs_own_fd_close(struct gs_own_fd *own)
 
     if (fd >= 0)
         close(fd);
-    atomic_store_explicit(&own->fd, -1, memory_order_release);
+    atomic_store_explicit(&own->number, 0, memory_order_release);
     errno = saved;
 }

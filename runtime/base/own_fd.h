@@ -17,14 +17,9 @@
 
 /* Any thread may read it while another one sets it: it then sees a descriptor, or none. */
 struct gs_own_fd {
-    _Atomic(int) fd; /* -1: none */
+    _Atomic(int) number; /* plus 1; 0: none */
     _Atomic(uint64_t) device, inode;
 };
-
-#define GS_NO_FD                                                                               \
-    {                                                                                          \
-        .fd = -1                                                                               \
-    }
 
 /* The lowest number for descriptors of ours. errno is kept. */
 int gs_own_fd_floor(void);

@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <limits.h>
 
-static bool seen;
+static bool seen GS_ZERO_IN_CHILD;
 
 static bool is_such_device(const char *path)
 {
@@ -51,9 +51,4 @@ bool gs_rdma_is_open(void)
     gs_daemon_say("its memory stays on the card: it has a device for RDMA or GPUDirect Storage "
                   "open, and the device would miss a move");
     return true;
-}
-
-void gs_rdma_after_fork(void)
-{
-    seen = false;
 }

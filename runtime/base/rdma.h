@@ -11,5 +11,3 @@
  * not told of that, and the device not of a move: nothing may move from then on. Looks at all
  * descriptors, so not for paths that are taken often. Client thread. */
 bool gs_rdma_is_open(void);
-
-void gs_rdma_after_fork(void);

@@ -14,12 +14,12 @@
 static struct {
     _Atomic(uint64_t) lookups, dlsyms, substituted, escaped;
     _Atomic(bool) called;
-    pthread_mutex_t lock;
     bool seen[GS_ROW_COUNT];    /* names for which a wrapper was returned */
     void *objects[MAX_OBJECTS]; /* load addresses of the objects that asked */
     uint64_t object_names[MAX_OBJECTS];
     unsigned object_count;
-} stats = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} stats;
+static pthread_mutex_t lock GS_ZERO_IN_CHILD;
 
 void gs_stats_lookup(void)
 {
@@ -137,9 +137,4 @@ int gs_stats_write(const char *path, uint64_t calls)
     fprintf(file, "}\n");
     gs_unlock(&stats.lock, GS_LOCK_STATS);
     return fclose(file) != 0 ? -errno : 0;
-}
-
-void gs_stats_after_fork(void)
-{
-    pthread_mutex_init(&stats.lock, NULL);
 }

@@ -27,8 +27,6 @@ bool gs_stats_any_escaped(void);
 /* True if any call or look-up reached us. */
 bool gs_stats_any(void);
 
-void gs_stats_after_fork(void);
-
 /* Writes the counters as JSON (docs/guide.md, "GPUSHARE_STATS") to path. calls: the number of
  * passes through the gate. 0 or -errno. */
 int gs_stats_write(const char *path, uint64_t calls);

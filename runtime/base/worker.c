@@ -30,8 +30,7 @@ static struct {
     unsigned park_requests;
     bool parked;
     bool failed; /* the thread could not be started, and never will be in this process */
-} worker = {.lock = PTHREAD_MUTEX_INITIALIZER,
-            .wake = {GS_NO_FD, GS_NO_FD}}; /* changed: start_thread() */
+} worker GS_ZERO_IN_CHILD; /* changed: start_thread() */
 
 static _Thread_local bool is_self;      /* set by each round */
 static _Thread_local bool has_parked;   /* this thread has a park request out */
@@ -235,14 +234,6 @@ void gs_worker_unpark(void)
 
 void gs_worker_after_fork(void)
 {
-    pthread_mutex_init(&worker.lock, NULL);
     gs_own_fd_close(&worker.wake[0]);
     gs_own_fd_close(&worker.wake[1]);
-    worker.park_requests = 0;
-    worker.parked = false;
-    worker.failed = false;
-    atomic_store(&worker.started, false);
-    atomic_store(&worker.woken, false);
-    atomic_store(&worker.soon, false);
-    atomic_store(&worker.attentive, false);
 }

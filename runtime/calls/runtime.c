@@ -8,35 +8,31 @@
  * in its process does nothing at all (others.h). A forked child starts fresh: no client, a closed
  * gate, no memory.
  */
-#include "runtime/client/pressure.h"
-#include "runtime/client/wish.h"
-#include "runtime/gate/capture.h"
+#include "runtime/base/others.h"
+#include "runtime/base/stats.h"
 #include "runtime/client/client.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/reconcile.h"
-#include "runtime/gate/drain.h"
+#include "runtime/client/wish.h"
 #include "runtime/gate/gate.h"
+#include "runtime/memory/openings.h"
 #include "runtime/range/handover.h"
-#include "runtime/base/others.h"
-#include "runtime/gate/throttle.h"
-#include "runtime/base/stats.h"
-#include "runtime/memory/dispose.h"
+#include "runtime/range/host.h"
+#include "runtime/range/shares.h"
 
 static void start_fresh_in_child(void)
 {
-    gs_stats_after_fork();
     gs_gate_after_fork();
-    gs_throttle_after_fork();
     gs_handover_in_child();
-    gs_memory_after_fork();
+    gs_shares_after_fork();
+    gs_openings_after_fork();
+    gs_host_after_fork();
     gs_devices_after_fork();
-    gs_capture_after_fork();
-    gs_pressure_after_fork();
     gs_wish_after_fork();
-    gs_drain_after_fork();
     gs_reconcile_after_fork();
     gs_client_after_fork();
     gs_config_after_fork();
+    gs_child_clear();
 }
 
 /* Of clang's and gcc's ThreadSanitizer, in a program that was built with it: its versions of libc's

@@ -60,7 +60,7 @@ static struct {
     _Atomic(uint64_t) waited; /* ns, by threads of the program. Relaxed */
     uint32_t looks;           /* client thread: `wanted` when it last looked */
     uint64_t looked_at, look_at, waits_since, beside_since; /* client thread */
-} self = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} self GS_ZERO_IN_CHILD;
 
 /* True if the user has chosen the group, or wants none. In a thread of the program's. */
 static bool read_chosen(void)
@@ -505,10 +505,4 @@ void gs_evidence_lost(void)
     pthread_mutex_unlock(&self.lock);
     atomic_store_explicit(&self.sent, 0, memory_order_relaxed);
     atomic_store_explicit(&self.unsaid, true, memory_order_release);
-}
-
-void gs_evidence_after_fork(void)
-{
-    memset(&self, 0, sizeof self);
-    pthread_mutex_init(&self.lock, NULL);
 }

@@ -42,5 +42,3 @@ uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now);
 int gs_evidence_send(int fd, uint64_t now);
 /* The connection has ended: the next daemon gets every key again. */
 void gs_evidence_lost(void);
-
-void gs_evidence_after_fork(void);

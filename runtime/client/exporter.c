@@ -33,7 +33,7 @@ static struct {
     unsigned asked_count;
     uint64_t looked_at;
     bool waits, needs_stop, said;
-} self;
+} self GS_ZERO_IN_CHILD;
 
 bool gs_exporter_waits(void)
 {
@@ -252,10 +252,4 @@ uint64_t gs_exporter_step(uint64_t now, bool stopped, int fd)
     if (!gs_shares_any())
         return UINT64_MAX;
     return stopped ? LOOK_STOPPED_NS : LOOK_NS; /* what ends may have to move out */
-}
-
-void gs_exporter_after_fork(void)
-{
-    gs_exporter_lost();
-    self.said = false;
 }

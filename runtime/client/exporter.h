@@ -27,5 +27,3 @@ bool gs_exporter_waits(void);
 
 /* True if memory must be made anew, for which the program has to stop for a moment. */
 bool gs_exporter_needs_stop(void);
-
-void gs_exporter_after_fork(void);

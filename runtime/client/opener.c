@@ -30,8 +30,8 @@ struct request {
     pthread_cond_t changed;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct request *requests;
+static pthread_mutex_t lock GS_ZERO_IN_CHILD;
+static struct request *requests GS_ZERO_IN_CHILD;
 static uint32_t last_number;
 
 /* --- the thread that opens --- */
@@ -256,10 +256,4 @@ void gs_opener_lost(void)
             finish_request(each, -EAGAIN);
     }
     gs_unlock(&lock, GS_LOCK_OPENER);
-}
-
-void gs_opener_after_fork(void)
-{
-    pthread_mutex_init(&lock, NULL);
-    requests = NULL;
 }

@@ -30,5 +30,3 @@ void gs_opener_heard(const struct gs_wire_share *share, struct gs_descriptors *w
 
 /* The connection has ended: unanswered requests are sent again. */
 void gs_opener_lost(void);
-
-void gs_opener_after_fork(void);

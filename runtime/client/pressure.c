@@ -21,8 +21,8 @@ static struct {
     void *argument;
     /* client thread only */
     bool warned, waits;
-    uint64_t until;                           /* ns */
-} self = {.lock = PTHREAD_MUTEX_INITIALIZER}; /* asked_for: start_thread() */
+    uint64_t until;      /* ns */
+} self GS_ZERO_IN_CHILD; /* asked_for: start_thread() */
 
 static void *pressure_main(void *unused)
 {
@@ -131,11 +131,4 @@ uint64_t gs_pressure_wait(uint64_t now)
 void gs_pressure_over(void)
 {
     self.warned = self.waits = false;
-}
-
-void gs_pressure_after_fork(void)
-{
-    pthread_mutex_init(&self.lock, NULL);
-    self.started = self.asked = self.running = self.warned = self.waits = false;
-    self.callback = NULL;
 }

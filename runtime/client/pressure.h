@@ -19,5 +19,3 @@ uint64_t gs_pressure_wait(uint64_t now);
 
 /* The program runs again: the next stop calls it again. Client thread. */
 void gs_pressure_over(void);
-
-void gs_pressure_after_fork(void);

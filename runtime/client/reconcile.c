@@ -462,18 +462,11 @@ void gs_reconcile_exiting(void)
 void gs_reconcile_after_fork(void)
 {
     gs_session_after_fork();
-    gs_evidence_after_fork();
-    gs_exporter_after_fork();
+    gs_exporter_lost();
     gs_placement_after_fork();
     gs_beyond_after_fork();
-    gs_uses_after_fork();
-    gs_graph_uses_after_fork();
-    gs_opener_after_fork();
-    gs_common_after_fork();
+    gs_common_lost();
     gs_relocate_after_fork();
-    gs_room_after_fork();
-    gs_rdma_after_fork();
     memset(&self, 0, sizeof self);
-    gs_report_after_fork();
     self.stopped = true;
 }

@@ -33,12 +33,12 @@ enum stage {
     HELD,     /* a guard is at work */
 };
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_once_t once GS_ZERO_IN_CHILD;
 static struct {
     struct gs_wire_sees device[GS_SEES_MOST]; /* without headers */
     _Atomic(unsigned) count; /* release: pairs with the acquire of the client thread */
     unsigned said;           /* number of them sent on this connection; client thread only */
-} seen;
+} seen GS_ZERO_IN_CHILD;
 
 static struct {
     enum stage stage;
@@ -48,7 +48,7 @@ static struct {
     bool answer_due; /* the answer to STOP, or LEFT, is not sent yet */
     bool lost;       /* the connection on which the move began has ended */
     bool asked;      /* ... and this process's daemon has asked for the record */
-} self = {.record = GS_NO_FD};
+} self GS_ZERO_IN_CHILD;
 
 /* --- the devices --- */
 
@@ -426,9 +426,4 @@ void gs_relocate_lost(void)
 void gs_relocate_after_fork(void)
 {
     gs_own_fd_close(&self.record);
-    memset(&self, 0, sizeof self);
-    atomic_store(&self.record.fd, -1);
-    seen.said = 0;
-    atomic_store(&seen.count, 0);
-    once = (pthread_once_t)PTHREAD_ONCE_INIT;
 }

@@ -22,7 +22,7 @@ static struct {
     uint64_t sent_at;
     bool valid;
     bool unsettled; /* it could not be measured, since memory came or went just then */
-} last[GS_MAX_DEVICES];
+} last[GS_MAX_DEVICES] GS_ZERO_IN_CHILD;
 
 static uint64_t smaller_of(uint64_t a, uint64_t b)
 {
@@ -230,11 +230,4 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     device->report.anew = false;
     device->report.short_bytes = 0; /* reported; asked for again when it happens again */
     return 0;
-}
-
-void gs_report_after_fork(void)
-{
-    memset(last, 0, sizeof last);
-    gs_host_after_fork();
-    gs_kernels_after_fork();
 }

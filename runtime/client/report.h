@@ -16,5 +16,3 @@ struct gs_report {
  * -errno: the connection has ended. */
 int gs_report_send(struct gs_device *device, const struct gs_report *report, uint64_t now,
                    uint64_t *after);
-
-void gs_report_after_fork(void);

@@ -40,7 +40,7 @@ static struct {
     bool served;            /* a daemon has answered before */
     bool unstartable;       /* none could be started since the last connection ended ... */
     struct gs_err why;      /* ... for this reason */
-} self = {.connection = GS_NO_FD};
+} self GS_ZERO_IN_CHILD;
 
 int gs_session_fd(void)
 {
@@ -401,7 +401,5 @@ void gs_session_send_copies(void)
 void gs_session_after_fork(void)
 {
     gs_own_fd_close(&self.connection);
-    memset(&self, 0, sizeof self);
-    atomic_store(&self.connection.fd, -1);
     gs_daemon_after_fork();
 }

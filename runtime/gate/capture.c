@@ -11,7 +11,7 @@
 #define FORGOTTEN_NS 60000000000ull
 #define HELD_OFF_NS  10000000000ull
 
-static _Atomic(int) captures, synchronizing;
+static _Atomic(int) captures GS_ZERO_IN_CHILD, synchronizing GS_ZERO_IN_CHILD;
 static _Atomic(uint64_t) last_activity, last_seen;
 static uint64_t (*ask_activity)(bool *busy); /* constant once gs_capture_init() was called */
 
@@ -137,10 +137,4 @@ CUstreamCaptureMode gs_capture_relax(void)
 void gs_capture_restore(CUstreamCaptureMode mode)
 {
     gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
-}
-
-void gs_capture_after_fork(void)
-{
-    atomic_store(&synchronizing, 0);
-    atomic_store(&captures, 0);
 }

@@ -49,5 +49,3 @@ void gs_capture_release(void);
  * forbid. For calls of ours that the program's own call would not need. Any thread; nests. */
 CUstreamCaptureMode gs_capture_relax(void);
 void gs_capture_restore(CUstreamCaptureMode mode);
-
-void gs_capture_after_fork(void);

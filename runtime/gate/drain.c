@@ -17,7 +17,7 @@ static struct {
     bool started, busy, finished;
     bool forbidden; /* finished, but the driver refused to wait */
     pthread_t thread;
-} drain = {.lock = PTHREAD_MUTEX_INITIALIZER}; /* changed: start_drain() */
+} drain GS_ZERO_IN_CHILD; /* changed: start_drain() */
 
 /* Waits for one context. The failure of a single call must not count as "nothing runs here":
  * memory would be taken away from a running kernel. In a broken context every call fails;

@@ -18,5 +18,3 @@ enum gs_drained gs_drain(uint64_t timeout_ns);
 
 /* True while the driver is being asked: contexts must not end then. Client thread. */
 bool gs_drain_busy(void);
-
-void gs_drain_after_fork(void);

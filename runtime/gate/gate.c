@@ -31,8 +31,9 @@ static struct {
 } threads = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static _Atomic(uint32_t) waiting;
-static _Atomic(bool) refusing, observed;            /* gs_gate_refuse(), gs_gate_observe() */
+static _Atomic(uint32_t) waiting GS_ZERO_IN_CHILD;
+static _Atomic(bool) refusing GS_ZERO_IN_CHILD,
+    observed GS_ZERO_IN_CHILD;                      /* gs_gate_refuse(), gs_gate_observe() */
 static _Atomic(uint64_t) closed_stamp = UINT64_MAX; /* gs_gate_closed_stamp() */
 static bool (*may_wait)(void); /* constant once gs_gate_init() was called */
 
@@ -415,9 +416,6 @@ void gs_gate_after_fork(void)
     pthread_mutex_init(&threads.lock, NULL);
     threads.first = NULL;
     threads.ended_passes = 0;
-    atomic_store(&waiting, 0);
-    atomic_store(&refusing, false);
-    atomic_store(&observed, false);
     atomic_store(&closed_stamp, UINT64_MAX);
     atomic_store(&gs_gate_state, GS_GATE_CLOSED);
     self->registered = 0;

@@ -25,7 +25,7 @@ struct gs_throttle {
 static struct {
     pthread_mutex_t lock;
     struct gs_throttle *first;
-} throttles = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} throttles GS_ZERO_IN_CHILD;
 
 /* under the lock */
 static void end_if_over(struct gs_throttle *throttle)
@@ -171,10 +171,4 @@ void gs_throttle_bound(struct gs_gate_thread *self, CUstream stream, bool per_th
     self->submissions = 0;
     bound_thread(self, stream, per_thread);
     errno = saved;
-}
-
-void gs_throttle_after_fork(void)
-{
-    pthread_mutex_init(&throttles.lock, NULL);
-    throttles.first = NULL; /* as with ranges: left to the parent */
 }

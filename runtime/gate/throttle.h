@@ -21,5 +21,3 @@ void gs_throttle_thread_ends(struct gs_throttle *throttle);
 
 /* A context has ended, and its events with it. Any thread. */
 void gs_throttle_context_ended(CUcontext context);
-
-void gs_throttle_after_fork(void);

@@ -12,7 +12,7 @@ static struct array {
     const void *handle;
     struct gs_device *device;
     uint64_t bytes;
-} * arrays;
+} * arrays GS_ZERO_IN_CHILD;
 
 static uint64_t format_bytes(CUarray_format format)
 {
@@ -87,9 +87,4 @@ void gs_arrays_ended(const void *handle)
         return;
     free(array);
     gs_worker_wake();
-}
-
-void gs_arrays_after_fork(void)
-{
-    arrays = NULL; /* the parent's */
 }

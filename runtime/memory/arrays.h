@@ -14,5 +14,3 @@ uint64_t gs_arrays_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *shape, unsigned level
 /* The driver has made the array in the current context, or is about to destroy it. */
 void gs_arrays_made(const void *array, uint64_t bytes);
 void gs_arrays_ended(const void *array);
-
-void gs_arrays_after_fork(void);

@@ -131,18 +131,3 @@ bool gs_memory_dispose_dead(bool moving)
     }
     return waits;
 }
-
-void gs_memory_after_fork(void)
-{
-    gs_ranges_after_fork();
-    gs_arrays_after_fork();
-    gs_retire_after_fork();
-    gs_slabs_after_fork();
-    gs_virtual_after_fork();
-    gs_reserved_after_fork();
-    gs_foreign_after_fork();
-    gs_stream_order_after_fork();
-    gs_pools_after_fork();
-    gs_exports_after_fork();
-    gs_openings_after_fork();
-}

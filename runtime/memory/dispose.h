@@ -14,5 +14,3 @@ void gs_memory_context_ended(CUcontext context);
  * that was kept for too long. Client thread. moving: the gate is closed and the GPU at rest.
  * Returns true while some of the memory still waits for its event. */
 bool gs_memory_dispose_dead(bool moving);
-
-void gs_memory_after_fork(void);

@@ -13,9 +13,9 @@
 #include "runtime/range/shares.h"
 #include "runtime/range/slab.h"
 
-static _Atomic(uint64_t)
-    unasked_since;         /* ns; UINT64_MAX: a process has asked for a handle. Relaxed */
-static uint8_t number[16]; /* of this process; zeros: it has made no handle */
+/* ns; UINT64_MAX: a process has asked for a handle. Relaxed */
+static _Atomic(uint64_t) unasked_since GS_ZERO_IN_CHILD;
+static uint8_t number[16] GS_ZERO_IN_CHILD; /* of this process; zeros: it has made no handle */
 
 /* Under the lock: base and size of the allocation there; false: it can have no handle. What the
  * daemon has put beyond the card comes back (swap/beyond.c). With overcommit it may stay there. */
@@ -207,11 +207,4 @@ void gs_exports_end(struct gs_range *range, CUdeviceptr base)
         return;
     export->base = 0; /* it stays on the list: see struct gs_range */
     gs_shares_freed(range, export->token);
-}
-
-void gs_exports_after_fork(void)
-{
-    atomic_store(&unasked_since, 0);
-    memset(number, 0, sizeof number);
-    gs_shares_after_fork();
 }

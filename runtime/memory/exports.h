@@ -58,5 +58,3 @@ uint64_t gs_exports_unasked_since(void);
 
 /* Under gs_memory_lock: a piece of the range has been freed. */
 void gs_exports_end(struct gs_range *range, CUdeviceptr base);
-
-void gs_exports_after_fork(void);

@@ -10,7 +10,7 @@
 #include "runtime/memory/virtual.h"
 #include "runtime/range/chunk.h"
 
-static struct gs_range_tree tree;
+static struct gs_range_tree tree GS_ZERO_IN_CHILD;
 
 struct gs_foreign *gs_foreign_at(CUdeviceptr address)
 {
@@ -203,9 +203,4 @@ struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint6
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return range;
-}
-
-void gs_foreign_after_fork(void)
-{
-    tree.root = NULL; /* as with ranges: left to the parent */
 }

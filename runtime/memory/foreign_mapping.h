@@ -47,4 +47,3 @@ struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint6
 struct gs_foreign *gs_foreign_at(CUdeviceptr address);
 bool gs_foreign_overlaps(CUdeviceptr address, uint64_t bytes);
 bool gs_foreign_any(void);
-void gs_foreign_after_fork(void);

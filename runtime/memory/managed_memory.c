@@ -385,6 +385,7 @@ bool gs_managed_last_prefetch(CUdeviceptr address, uint64_t bytes, CUmemLocation
 bool gs_managed_read_mostly(CUdeviceptr address, uint64_t bytes, bool *read_mostly)
 {
     const struct gs_program_managed *theirs;
+    const struct gs_program_managed *theirs = find_theirs(address, bytes);
     int32_t value;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);

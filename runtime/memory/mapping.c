@@ -15,7 +15,7 @@
 #include "runtime/swap/swap.h"
 #include "runtime/range/chunk.h"
 
-static struct gs_range_tree reservations;
+static struct gs_range_tree reservations GS_ZERO_IN_CHILD;
 
 void gs_reserved_add(CUdeviceptr address, uint64_t bytes)
 {
@@ -78,11 +78,6 @@ bool gs_reserved_find(CUdeviceptr address, CUdeviceptr *base, uint64_t *bytes)
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return node != NULL;
-}
-
-void gs_reserved_after_fork(void)
-{
-    reservations.root = NULL;
 }
 
 /* Maps memory that the range has already at its new address. */

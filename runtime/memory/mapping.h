@@ -30,5 +30,3 @@ CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes);
 
 /* The reservation of the program's that an address is in; false: none that we know. */
 bool gs_reserved_find(CUdeviceptr address, CUdeviceptr *base, uint64_t *bytes);
-
-void gs_reserved_after_fork(void);

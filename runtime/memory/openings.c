@@ -19,9 +19,9 @@
 #define KEEP_NS   250000000ull
 #define LOOK_NS   10000000ull /* from look to look whether what is kept was freed */
 
-static struct gs_range_tree tree;
-static struct gs_opening *openings;
-static unsigned kept_count;
+static struct gs_range_tree tree GS_ZERO_IN_CHILD;
+static struct gs_opening *openings GS_ZERO_IN_CHILD;
+static unsigned kept_count GS_ZERO_IN_CHILD;
 static uint64_t next_id = 1ull << 62; /* far from those of ranges */
 
 const struct gs_opening *gs_openings_at(CUdeviceptr address)
@@ -205,7 +205,8 @@ static void list_kept(struct kept *kept)
         if (each->state == GS_OPENING_KEPT) {
             kept->ids[kept->count] = each->id;
             kept->polled[kept->count++] = (struct pollfd){
-                atomic_load_explicit(&each->lifeline.fd, memory_order_relaxed), POLLIN, 0};
+                atomic_load_explicit(&each->lifeline.number, memory_order_relaxed) - 1, POLLIN,
+                0};
         }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
@@ -322,7 +323,6 @@ static struct gs_opening *new_opening(const struct gs_ipc_handle *like,
     fresh->device = device;
     memcpy(fresh->token, like->token, sizeof fresh->token);
     memcpy(fresh->exporter, like->exporter, sizeof fresh->exporter);
-    atomic_store(&fresh->lifeline.fd, -1);
     *result = gs_driver.cuCtxGetCurrent(&fresh->context);
     if (*result == CUDA_SUCCESS)
         return fresh;
@@ -426,7 +426,4 @@ void gs_openings_after_fork(void)
 {
     for (struct gs_opening *each = openings; each != NULL; each = each->next)
         gs_own_fd_close(&each->lifeline); /* the parent's alone; its books are left to it */
-    openings = NULL;
-    kept_count = 0;
-    tree.root = NULL;
 }

@@ -8,7 +8,7 @@
  */
 #include "runtime/memory/pool_accounts.h"
 
-static struct gs_pool *pools;
+static struct gs_pool *pools GS_ZERO_IN_CHILD;
 
 struct gs_pool *gs_pool_find(CUmemoryPool handle)
 {
@@ -82,9 +82,4 @@ void gs_pool_unuse(struct gs_pool *pool, uint64_t bytes)
 {
     if (pool != NULL)
         pool->used -= bytes;
-}
-
-void gs_pools_after_fork(void)
-{
-    pools = NULL;
 }

@@ -28,5 +28,3 @@ void gs_pool_settle(struct gs_range *range);
 /* `bytes` of memory are handed to the program, or came back from it. */
 void gs_pool_use(struct gs_pool *pool, uint64_t bytes);
 void gs_pool_unuse(struct gs_pool *pool, uint64_t bytes);
-
-void gs_pools_after_fork(void);

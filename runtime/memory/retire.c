@@ -19,7 +19,7 @@ static struct late_piece {
     struct late_piece *next;
     struct gs_range *range;
     CUdeviceptr address;
-} * late_pieces;
+} * late_pieces GS_ZERO_IN_CHILD;
 
 void gs_retire_bury(struct gs_range *range)
 {
@@ -150,9 +150,4 @@ void gs_retire_forget_late_pieces(CUcontext context)
         }
     }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-}
-
-void gs_retire_after_fork(void)
-{
-    late_pieces = NULL;
 }

@@ -38,5 +38,3 @@ bool gs_retire_late_pieces(bool moving);
 
 /* Forgets those of a context that has ended. */
 void gs_retire_forget_late_pieces(CUcontext context);
-
-void gs_retire_after_fork(void);

@@ -23,16 +23,11 @@
 #define SHORT_STEP_MAX (512ull << 20)
 
 /* Relaxed: the client thread is woken after a rise, and a fall may be seen later. */
-static _Atomic(unsigned) waiting;
+static _Atomic(unsigned) waiting GS_ZERO_IN_CHILD;
 
 bool gs_room_is_wanted(void)
 {
     return atomic_load_explicit(&waiting, memory_order_relaxed) != 0;
-}
-
-void gs_room_after_fork(void)
-{
-    atomic_store(&waiting, 0);
 }
 
 /* Bytes that others are asked for, for each request: the driver does not say how much it lacks. */

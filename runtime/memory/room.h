@@ -16,4 +16,3 @@ bool gs_room_make(struct gs_device *device, unsigned attempt);
 /* A thread waits for room: the program wants to run, also if it has no context yet. The daemon
  * makes room for no program that does not. Any thread. */
 bool gs_room_is_wanted(void);
-void gs_room_after_fork(void);

@@ -19,7 +19,7 @@ static struct {
     unsigned spare_count;
     uint64_t next_number;
     unsigned long long next_unknown;
-} notes;
+} notes GS_ZERO_IN_CHILD;
 
 static unsigned size_list(uint64_t bytes)
 {
@@ -154,9 +154,4 @@ struct gs_note *gs_note_spare(CUcontext context)
 struct gs_note *gs_note_surplus(void)
 {
     return notes.spare_count > SPARE_MOST ? gs_note_spare(notes.spare->context) : NULL;
-}
-
-void gs_notes_after_fork(void)
-{
-    memset(&notes, 0, sizeof notes); /* as with ranges: left to the parent */
 }

@@ -59,5 +59,3 @@ struct gs_note *gs_note_find(const struct gs_note_stream *stream,
 void gs_note_keep(struct gs_note *note);
 struct gs_note *gs_note_spare(CUcontext context); /* NULL: none */
 struct gs_note *gs_note_surplus(void);            /* NULL: there are not too many */
-
-void gs_notes_after_fork(void);

@@ -22,7 +22,7 @@
 static struct {
     unsigned asking;   /* threads in gs_stream_order_collect() */
     unsigned held_off; /* contexts that are about to end */
-} order;
+} order GS_ZERO_IN_CHILD;
 
 /* Returns surplus notes, one at a time, if no thread asks about events or may begin to; NULL:
  * none. */
@@ -395,10 +395,4 @@ void gs_stream_order_context_ended(CUcontext context)
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         free(note);
     } while (note != NULL);
-}
-
-void gs_stream_order_after_fork(void)
-{
-    order.asking = order.held_off = 0;
-    gs_notes_after_fork();
 }

@@ -47,5 +47,3 @@ void gs_stream_order_release(void);
 
 /* A context has ended: everything freed in it has been passed, and its events have ended. */
 void gs_stream_order_context_ended(CUcontext context);
-
-void gs_stream_order_after_fork(void);

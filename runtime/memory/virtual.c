@@ -21,7 +21,7 @@
 
 #define PAUSE_NS 50000 /* while another thread works on a range */
 
-static struct gs_range_tree handles;
+static struct gs_range_tree handles GS_ZERO_IN_CHILD;
 static uint64_t next_handle = FIRST_HANDLE;
 
 static struct gs_range *range_of(CUmemGenericAllocationHandle handle)
@@ -316,9 +316,4 @@ CUresult gs_virtual_pin(struct gs_range *range)
              gs_room_make(range->device, attempt++));
     gs_worker_wake();
     return result;
-}
-
-void gs_virtual_after_fork(void)
-{
-    handles.root = NULL;
 }

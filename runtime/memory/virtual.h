@@ -56,5 +56,3 @@ struct gs_range *gs_virtual_usable(CUmemGenericAllocationHandle handle);
 
 /* Nothing can reach the range any more: it leaves the accounts. True: the caller disposes of it. */
 bool gs_virtual_ends(struct gs_range *range);
-
-void gs_virtual_after_fork(void);

@@ -12,7 +12,7 @@
 
 #define ATTEMPTS 10 /* at making room, one a second */
 
-static struct gs_range_tree tree;
+static struct gs_range_tree tree GS_ZERO_IN_CHILD;
 
 static void edge_addresses(const struct gs_range *range, CUdeviceptr edges[2])
 {
@@ -190,9 +190,4 @@ void gs_edge_give_back(struct gs_range *range)
 bool gs_edge_reserved(CUdeviceptr address, uint64_t bytes)
 {
     return gs_range_tree_overlap(&tree, address, bytes) != NULL;
-}
-
-void gs_edges_after_fork(void)
-{
-    tree.root = NULL;
 }

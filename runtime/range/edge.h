@@ -34,5 +34,3 @@ void gs_edge_give_back(struct gs_range *range);
 /* Under gs_memory_lock: true if one of these addresses was reserved here: of an edge, of a
  * range, or of what is left of its last granule. */
 bool gs_edge_reserved(CUdeviceptr address, uint64_t bytes);
-
-void gs_edges_after_fork(void);

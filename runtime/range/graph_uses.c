@@ -27,8 +27,8 @@ static struct known_graph {
     uint64_t *words;
     unsigned count;
     uint64_t launches, launched_at; /* since the last look; in the order of launches */
-} known[GRAPHS_MOST];
-static uint64_t launch_count;
+} known[GRAPHS_MOST] GS_ZERO_IN_CHILD;
+static uint64_t launch_count GS_ZERO_IN_CHILD;
 
 /* --- what a graph uses --- */
 
@@ -196,10 +196,4 @@ void gs_graph_uses_note(void)
         graph->launches = 0;
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     }
-}
-
-void gs_graph_uses_after_fork(void)
-{
-    memset(known, 0, sizeof known); /* a lock was perhaps held: its memory is left alone */
-    launch_count = 0;
 }

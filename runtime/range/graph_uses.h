@@ -17,5 +17,3 @@ void gs_graph_uses_launched(CUgraphExec exec);
 
 /* Notes what was launched since the last call. Client thread. */
 void gs_graph_uses_note(void);
-
-void gs_graph_uses_after_fork(void);

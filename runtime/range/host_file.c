@@ -25,13 +25,13 @@ struct extent {
     uint64_t offset, bytes;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct extent *free_extents;
-static uint64_t length;
-static struct gs_own_fd file = GS_NO_FD;
-static char *buffer;   /* GS_HOST_FILE_PIECE bytes; exists while the file does */
-static bool asked;     /* the folder was asked for */
-static bool in_memory; /* its file system keeps everything in memory (tmpfs) */
+static pthread_mutex_t lock GS_ZERO_IN_CHILD;
+static struct extent *free_extents GS_ZERO_IN_CHILD;
+static uint64_t length GS_ZERO_IN_CHILD;
+static struct gs_own_fd file GS_ZERO_IN_CHILD; /* the parent's contents */
+static char *buffer GS_ZERO_IN_CHILD; /* GS_HOST_FILE_PIECE bytes; exists while the file does */
+static bool asked GS_ZERO_IN_CHILD;   /* the folder was asked for */
+static bool in_memory;                /* its file system keeps everything in memory (tmpfs) */
 
 /* for file systems without O_TMPFILE: the file has a name for a moment */
 static int open_unlinked(const char *folder, int flags)
@@ -255,10 +255,5 @@ int gs_host_file_read(uint64_t offset, void *memory, uint64_t bytes)
 
 void gs_host_file_after_fork(void)
 {
-    pthread_mutex_init(&lock, NULL);
-    gs_own_fd_close(&file); /* the parent's contents */
-    buffer = NULL;          /* not mapped here */
-    length = 0;
-    free_extents = NULL;
-    asked = false;
+    gs_own_fd_close(&file);
 }

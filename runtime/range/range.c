@@ -26,10 +26,9 @@
 #include "runtime/range/chunk.h"
 #include "runtime/range/program_managed.h"
 
-pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct gs_range_tree tree;
-static struct gs_range_tree
-    gone; /* cuMemAlloc's that have ended and still have their address */
+static struct gs_range_tree tree GS_ZERO_IN_CHILD;
+static struct gs_range_tree gone
+    GS_ZERO_IN_CHILD; /* cuMemAlloc's that have ended and still have their address */
 static _Atomic(uint64_t) next_id = 1;
 
 /* bytes of it that the card has, or has room for */
@@ -577,12 +576,4 @@ bool gs_memory_if_complete(void (*then)(void))
         then();
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return complete;
-}
-
-void gs_ranges_after_fork(void)
-{
-    pthread_mutex_init(&gs_memory_lock, NULL);
-    gs_edges_after_fork();
-    gone.root = NULL;
-    tree.root = NULL; /* the parent's ranges mean nothing here */
 }

@@ -241,5 +241,3 @@ void gs_memory_mend(void);
 /* If everything live is on its device, calls `then` under the lock that an allocation takes to
  * close the gate, and returns true. Client thread. */
 bool gs_memory_if_complete(void (*then)(void));
-
-void gs_ranges_after_fork(void);

@@ -16,8 +16,9 @@
 #define SETTLED_NS 2000000000ull
 
 static struct gs_share *shares;
-static _Atomic(bool) begun;          /* relaxed */
-static _Atomic(uint64_t) changed_at; /* ns: memory was freed, or unshared. Relaxed */
+static _Atomic(bool) begun GS_ZERO_IN_CHILD; /* relaxed */
+static _Atomic(uint64_t) changed_at
+    GS_ZERO_IN_CHILD; /* ns: memory was freed, or unshared. Relaxed */
 
 bool gs_shares_any(void)
 {
@@ -115,8 +116,6 @@ void gs_shares_freed(const struct gs_range *range, const uint8_t *token)
 
 void gs_shares_after_fork(void)
 {
-    atomic_store(&begun, false);
-    atomic_store(&changed_at, 0);
     while (shares != NULL) { /* these are the parent's memory */
         struct gs_share *share = shares;
 

@@ -18,8 +18,8 @@ struct gs_slab {
     uint32_t asked[]; /* bytes, by piece */
 };
 
-static struct gs_slab *lists[CLASSES];
-static struct gs_slab *blank[CLASSES]; /* without a range, all pieces free */
+static struct gs_slab *lists[CLASSES] GS_ZERO_IN_CHILD;
+static struct gs_slab *blank[CLASSES] GS_ZERO_IN_CHILD; /* without a range, all pieces free */
 
 static uint32_t class_shift(uint64_t bytes)
 {
@@ -175,10 +175,4 @@ void gs_slab_free(struct gs_slab *slab)
         *spare = slab;
     else
         free(slab);
-}
-
-void gs_slabs_after_fork(void)
-{
-    memset(lists, 0, sizeof lists);
-    memset(blank, 0, sizeof blank);
 }

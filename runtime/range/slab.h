@@ -50,5 +50,3 @@ uint64_t gs_slab_asked(const struct gs_slab *slab);
 
 /* The range ends. Takes NULL. */
 void gs_slab_free(struct gs_slab *slab);
-
-void gs_slabs_after_fork(void);

@@ -24,12 +24,12 @@ struct start {
     bool old;        /* seen in the window before, and not in this window */
 };
 
-_Atomic(bool) gs_uses_noted;
-static uint64_t sum;
-static uint64_t anchor;                  /* address; 0: that of the next use */
-static bool came_back;                   /* that memory was used again */
+_Atomic(bool) gs_uses_noted GS_ZERO_IN_CHILD;
+static uint64_t sum GS_ZERO_IN_CHILD;
+static uint64_t anchor GS_ZERO_IN_CHILD; /* address; 0: that of the next use */
+static bool came_back GS_ZERO_IN_CHILD;  /* that memory was used again */
 static struct start starts[STARTS_MOST]; /* by address */
-static unsigned start_count;
+static unsigned start_count GS_ZERO_IN_CHILD;
 static uint64_t launch; /* the number of the noted launch */
 
 void gs_uses_begin(void)

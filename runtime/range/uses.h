@@ -45,5 +45,3 @@ void gs_uses_anchor(bool anew);
 
 /* A window has ended: forgets addresses that no launch in it had. Client thread. */
 void gs_uses_age(void);
-
-void gs_uses_after_fork(void);

@@ -62,7 +62,7 @@ static struct {
     struct gs_host_block *stage;
     bool found, shrinks; /* there may be something to offer; segments may be of no use now */
     uint64_t next_at;    /* ns: the next attempt to offer something */
-} self = {.made = GS_NO_FD};
+} self GS_ZERO_IN_CHILD;
 
 /* --- copies --- */
 
@@ -460,12 +460,4 @@ void gs_common_lost(void)
     drop_made();
     self.taken_count = 0;
     self.unheard = 0;
-}
-
-void gs_common_after_fork(void)
-{
-    gs_common_lost();
-    self.came.count = self.own.count = 0; /* not mapped in this process */
-    self.stage = NULL;
-    self.found = self.shrinks = false;
 }

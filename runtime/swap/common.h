@@ -37,4 +37,3 @@ void gs_common_drop_stage(void);
 
 /* The daemon is gone: what was to be said to it is not. */
 void gs_common_lost(void);
-void gs_common_after_fork(void);

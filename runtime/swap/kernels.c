@@ -16,7 +16,7 @@
 extern const unsigned char
     gs_kernels_image[]; /* kernels_image.S; begins with 0: there is none */
 
-static uint64_t secrets[2];
+static uint64_t secrets[2] GS_ZERO_IN_CHILD;
 
 static bool have_secrets(void)
 {
@@ -83,9 +83,4 @@ uint64_t (*gs_hash_results(unsigned slots, CUdeviceptr *device))[GS_HASH_MOST][2
         return memory;
     gs_driver.cuMemFreeHost(memory);
     return NULL;
-}
-
-void gs_kernels_after_fork(void)
-{
-    secrets[0] = secrets[1] = 0;
 }

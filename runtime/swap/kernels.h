@@ -27,5 +27,3 @@ void gs_hash_on_host(const char *memory, uint64_t bytes, uint64_t result[2]);
 /* Host memory of slots x GS_HASH_MOST x 2 words that the device can write; NULL: there is none.
  * The memory ends with the context. */
 uint64_t (*gs_hash_results(unsigned slots, CUdeviceptr *device))[GS_HASH_MOST][2];
-
-void gs_kernels_after_fork(void);

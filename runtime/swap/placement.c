@@ -372,5 +372,4 @@ void gs_placement_after_fork(void)
     self.complete_at = 0;
     self.idle_ns = self.not_run_since = 0;
     gs_trial_after_fork();
-    gs_uses_anchor(true);
 }

@@ -19,7 +19,7 @@
 
 #include "runtime/base/own_fd.h"
 
-static struct gs_own_fd own = GS_NO_FD;
+static struct gs_own_fd own;
 
 static int new_file(void)
 {

@@ -121,7 +121,7 @@ static void taken_while_it_connects(void **state)
     listener = listen_in(path);
     setenv("GPUSHARE_SOCKET", path, 1);
     for (how = CLOSED; how < TAKEN_COUNT; how++) {
-        struct gs_own_fd connection = GS_NO_FD;
+        struct gs_own_fd connection = {.number = 0};
         struct gs_err why = {0};
         struct stat there;
 

@@ -287,6 +287,7 @@ static void hear_target(uint64_t capacity)
 static void begin_session(uint64_t capacity)
 {
     gs_session_after_fork();
+    gs_child_clear();
     card = (struct gs_device){.total = 200 * MIB, .target.capacity = 200 * MIB};
     clock_ns += 100 * S;
     hear_target(capacity);
@@ -364,6 +365,7 @@ static void gs_session_turn_without_daemon_all_is_there(void **state)
 static void assert_gives_up(int end, const char *why)
 {
     gs_session_after_fork();
+    gs_child_clear();
     card = (struct gs_device){.total = 200 * MIB};
     clock_ns += 100 * S;
     said[0] = '\0';
@@ -386,6 +388,7 @@ static void gs_session_turn_never_answered_says_why(void **state)
 static void begins_unheard(void)
 {
     gs_session_after_fork();
+    gs_child_clear();
     card = (struct gs_device){.total = 200 * MIB};
     clock_ns += 100 * S;
     said[0] = '\0';
@@ -549,6 +552,7 @@ static void gs_session_turn_program_that_never_had_a_daemon_does_not_wait(void *
 {
     (void)state;
     gs_session_after_fork();
+    gs_child_clear();
     connecting = -ENOENT;
     turn_later(S);
     assert_true(gs_daemon_is_absent());

@@ -45,7 +45,7 @@ static int begin_anew(void **state)
     now += 1000 * SECOND;
     activity++;
     gs_capture_init(gs_gate_activity);
-    gs_capture_after_fork();
+    gs_child_clear();
     return 0;
 }
 

@@ -301,6 +301,7 @@ static void begin_file_in(const char *place)
     if (gs_host_file_buffer() != NULL)
         gs_host_unmap(gs_host_file_buffer(), GS_HOST_FILE_PIECE);
     gs_host_file_after_fork();
+    gs_child_clear();
     setenv("GPUSHARE_SPILL", place, 1);
     gs_host_file_begin();
 }

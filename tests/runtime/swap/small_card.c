@@ -252,6 +252,7 @@ void card_use(const struct card_block *block)
 void card_forget_uses(uint64_t now)
 {
     gs_placement_after_fork();
+    gs_uses_anchor(true);
     gs_uses_take();
     gs_placement_look(now, true);
 }

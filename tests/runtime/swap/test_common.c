@@ -236,7 +236,8 @@ static void fork_meanwhile(void)
     int status;
 
     if (child == 0) {
-        gs_common_after_fork();
+        gs_common_lost();
+        gs_child_clear();
         _exit(count_open());
     }
     assert_int_equal(waitpid(child, &status, 0), child);
