@@ -6,12 +6,10 @@
  * No state. On the fast path a gated call costs what gs_gate_enter() costs. After a fast pass
  * only the result is looked at. Any thread.
  */
-#include "runtime/client/client.h"
 #include "runtime/calls/freed.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/gate/throttle.h"
-#include "runtime/memory/room.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/range/graph_uses.h"
 #include "runtime/range/uses.h"
@@ -172,6 +170,13 @@ static void bound_work(CUstream stream, unsigned call)
         return result;                                                                         \
     }
 
+static CUresult note_result(CUresult result)
+{
+    if (result != CUDA_SUCCESS)
+        gs_context_failed(NULL, result);
+    return result;
+}
+
 #define GS_SYNC(symbol, base, since, variant, family, params, args)                            \
     CUresult __wrap_##symbol params                                                            \
     {                                                                                          \
@@ -182,25 +187,13 @@ static void bound_work(CUstream stream, unsigned call)
         gs_gate_sync_begin();                                                                  \
         result = gs_driver.symbol args;                                                        \
         gs_gate_sync_end();                                                                    \
-        if (result != CUDA_SUCCESS)                                                            \
-            gs_context_failed(NULL, result);                                                   \
-        return result;                                                                         \
+        return note_result(result);                                                            \
     }
 
 #define GS_ROOM(symbol, base, since, variant, family, params, args)                            \
     CUresult __wrap_##symbol params                                                            \
     {                                                                                          \
-        unsigned attempt = 0;                                                                  \
-        CUresult result;                                                                       \
-                                                                                               \
-        if (!gs_client_ready())                                                                \
-            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-        do                                                                                     \
-            result = gs_driver.symbol args;                                                    \
-        while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));           \
-        if (result != CUDA_SUCCESS)                                                            \
-            gs_context_failed(NULL, result);                                                   \
-        return result;                                                                         \
+        return note_result(GS_READY(GS_IN_ROOM(NULL, gs_driver.symbol args)));                 \
     }
 
 #include "wrap/driver_api.def"

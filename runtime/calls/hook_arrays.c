@@ -4,20 +4,12 @@
  * (memory/arrays.h). No state.
  */
 #include "runtime/calls/hooks.h"
-#include "runtime/client/client.h"
 #include "runtime/memory/arrays.h"
-#include "runtime/memory/room.h"
 
-/* the driver's call, again if room was made; then the array is counted */
+/* the driver's call; then the array is counted */
 #define MAKE(call, handle, shape, levels)                                                      \
-    unsigned attempt = 0;                                                                      \
-    CUresult result;                                                                           \
+    const CUresult result = GS_READY(GS_IN_ROOM(NULL, gs_driver.call));                        \
                                                                                                \
-    if (!gs_client_ready())                                                                    \
-        return CUDA_ERROR_NOT_INITIALIZED;                                                     \
-    do                                                                                         \
-        result = gs_driver.call;                                                               \
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));               \
     if (result == CUDA_SUCCESS && !gs_runtime.config.disabled)                                 \
         gs_arrays_made(handle, gs_arrays_bytes(shape, levels));                                \
     if (result != CUDA_SUCCESS)                                                                \
@@ -51,26 +43,15 @@ CUresult __wrap_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
          pMipmappedArrayDesc, numMipmapLevels);
 }
 
-CUresult __wrap_cuArrayDestroy(CUarray hArray)
-{
-    CUresult result;
+#define DESTROY(symbol, type)                                                                  \
+    CUresult __wrap_##symbol(type array)                                                       \
+    {                                                                                          \
+        const CUresult result = GS_READY(gs_driver.symbol(array));                             \
+                                                                                               \
+        if (result == CUDA_SUCCESS)                                                            \
+            gs_arrays_ended(array);                                                            \
+        return result;                                                                         \
+    }
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuArrayDestroy(hArray);
-    if (result == CUDA_SUCCESS)
-        gs_arrays_ended(hArray);
-    return result;
-}
-
-CUresult __wrap_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
-{
-    CUresult result;
-
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuMipmappedArrayDestroy(hMipmappedArray);
-    if (result == CUDA_SUCCESS)
-        gs_arrays_ended(hMipmappedArray);
-    return result;
-}
+DESTROY(cuArrayDestroy, CUarray)
+DESTROY(cuMipmappedArrayDestroy, CUmipmappedArray)

@@ -6,22 +6,18 @@
  * A context ends while the client thread is parked, so that the thread never works in a context
  * that ends. No state.
  */
-#include "runtime/client/client.h"
 #include "runtime/range/edge.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/host.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/gate/throttle.h"
-#include "runtime/memory/room.h"
 #include "runtime/range/vmm.h"
 #include "runtime/memory/dispose.h"
 
 CUresult __wrap_cuInit(unsigned int flags)
 {
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return gs_driver.cuInit(flags);
+    return GS_READY(gs_driver.cuInit(flags));
 }
 
 static CUresult note_created(CUcontext *context, CUdevice ordinal, CUresult result)
@@ -44,57 +40,34 @@ static bool room_for_context(CUdevice ordinal, unsigned attempt)
 /* creates a context, and makes room for it if the card is full */
 #define WITH_ROOM(ordinal, call)                                                               \
     ({                                                                                         \
+        CUresult made = GS_READY(CUDA_SUCCESS);                                                \
         unsigned attempt = 0;                                                                  \
-        CUresult room_result;                                                                  \
                                                                                                \
-        gs_client_begin(ordinal);                                                              \
-        do                                                                                     \
-            room_result = (call);                                                              \
-        while (room_result == CUDA_ERROR_OUT_OF_MEMORY &&                                      \
-               room_for_context(ordinal, attempt++));                                          \
-        room_result;                                                                           \
+        if (made == CUDA_SUCCESS) {                                                            \
+            gs_client_begin(ordinal);                                                          \
+            do                                                                                 \
+                made = (call);                                                                 \
+            while (made == CUDA_ERROR_OUT_OF_MEMORY && room_for_context(ordinal, attempt++));  \
+        }                                                                                      \
+        made;                                                                                  \
     })
 
-CUresult __wrap_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
-{
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return note_created(pctx, dev,
-                        WITH_ROOM(dev, gs_driver.cuDevicePrimaryCtxRetain(pctx, dev)));
-}
+#define CREATE(symbol, params, args)                                                           \
+    CUresult __wrap_##symbol params                                                            \
+    {                                                                                          \
+        return note_created(pctx, dev, WITH_ROOM(dev, gs_driver.symbol args));                 \
+    }
 
-CUresult __wrap_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
-{
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return note_created(pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate(pctx, flags, dev)));
-}
-
-CUresult __wrap_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
-{
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return note_created(pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate_v2(pctx, flags, dev)));
-}
-
-CUresult __wrap_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
-                               unsigned int flags, CUdevice_v1 dev)
-{
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return note_created(
-        pctx, dev,
-        WITH_ROOM(dev, gs_driver.cuCtxCreate_v3(pctx, paramsArray, numParams, flags, dev)));
-}
-
-CUresult __wrap_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
-                               unsigned int flags, CUdevice dev)
-{
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return note_created(
-        pctx, dev, WITH_ROOM(dev, gs_driver.cuCtxCreate_v4(pctx, ctxCreateParams, flags, dev)));
-}
+CREATE(cuDevicePrimaryCtxRetain, (CUcontext * pctx, CUdevice dev), (pctx, dev))
+CREATE(cuCtxCreate, (CUcontext * pctx, unsigned flags, CUdevice dev), (pctx, flags, dev))
+CREATE(cuCtxCreate_v2, (CUcontext * pctx, unsigned flags, CUdevice dev), (pctx, flags, dev))
+CREATE(cuCtxCreate_v3,
+       (CUcontext * pctx, CUexecAffinityParam *affinity, int count, unsigned flags,
+        CUdevice dev),
+       (pctx, affinity, count, flags, dev))
+CREATE(cuCtxCreate_v4,
+       (CUcontext * pctx, CUctxCreateParams *params, unsigned flags, CUdevice dev),
+       (pctx, params, flags, dev))
 
 /* While a context ends, no thread of ours works in it: neither the client thread nor a thread
  * that asks about its events. */
@@ -178,11 +151,8 @@ CUresult __wrap_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUde
 {
     CUcontext context = NULL, home;
     struct gs_device *device;
-    CUresult result;
+    const CUresult result = WITH_ROOM(dev, gs_driver.cuGreenCtxCreate(phCtx, desc, dev, flags));
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = WITH_ROOM(dev, gs_driver.cuGreenCtxCreate(phCtx, desc, dev, flags));
     if (result != CUDA_SUCCESS || gs_driver.cuCtxFromGreenCtx(&context, *phCtx) != CUDA_SUCCESS)
         return result;
     home = context_primary(dev);
@@ -274,12 +244,9 @@ CUresult __wrap_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int flags)
 {
     CUdevice here, there = -1;
     CUcontext popped;
-    CUresult result;
     unsigned pass;
+    CUresult result = GS_READY(gs_driver.cuCtxEnablePeerAccess(peerContext, flags));
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuCtxEnablePeerAccess(peerContext, flags);
     if (result != CUDA_SUCCESS || gs_driver.cuCtxGetDevice(&here) != CUDA_SUCCESS ||
         gs_driver.cuCtxPushCurrent_v2(peerContext) != CUDA_SUCCESS)
         return result;

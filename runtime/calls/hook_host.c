@@ -4,7 +4,6 @@
  * that the ranks of a communicator share, before the first collective. No state.
  */
 #include "runtime/calls/hooks.h"
-#include "runtime/client/client.h"
 #include "runtime/client/evidence.h"
 
 /* Both variants of the driver's function have the same type; `driver` is the variant that was

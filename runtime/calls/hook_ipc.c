@@ -4,13 +4,11 @@
  * ours (memory/exports.h); all others are the driver's. No state.
  */
 #include "runtime/calls/hooks.h"
-#include "runtime/client/client.h"
 #include "runtime/client/opener.h"
 #include "runtime/gate/gate.h"
 #include "runtime/memory/exports.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/openings.h"
-#include "runtime/memory/room.h"
 
 /* The driver refuses handles of memory that it did not allocate as a whole. The program gets
  * that error, and the user a hint. */
@@ -125,17 +123,11 @@ static bool is_ours(const CUipcMemHandle *handle)
 static CUresult open_handle(typeof(*gs_driver.cuIpcOpenMemHandle_v2) *const *driver,
                             CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
 {
-    unsigned attempt = 0;
-    CUresult result;
-
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     if (is_ours(&handle))
         return open_ours(address, handle, flags);
-    do
-        result = (*driver)(address, handle, flags);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));
-    return result;
+    return GS_IN_ROOM(NULL, (*driver)(address, handle, flags));
 }
 
 CUresult __wrap_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle,

@@ -5,11 +5,9 @@
  * to one stream is left to the driver. No state.
  */
 #include "runtime/calls/hooks.h"
-#include "runtime/client/client.h"
 #include "runtime/gate/gate.h"
 #include "runtime/gate/throttle.h"
 #include "runtime/memory/managed_memory.h"
-#include "runtime/memory/room.h"
 
 /* --- making and ending --- */
 
@@ -279,11 +277,9 @@ CUresult __wrap_cuMemRangeGetAttribute(void *data, size_t dataSize,
                                        CUmem_range_attribute attribute, CUdeviceptr devPtr,
                                        size_t count)
 {
-    CUresult result;
+    CUresult result =
+        GS_READY(gs_driver.cuMemRangeGetAttribute(data, dataSize, attribute, devPtr, count));
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuMemRangeGetAttribute(data, dataSize, attribute, devPtr, count);
     if (result == CUDA_SUCCESS)
         correct_answer(data, dataSize, attribute, devPtr, count);
     return result;
@@ -293,12 +289,9 @@ CUresult __wrap_cuMemRangeGetAttributes(void **data, size_t *dataSizes,
                                         CUmem_range_attribute *attributes, size_t numAttributes,
                                         CUdeviceptr devPtr, size_t count)
 {
-    CUresult result;
+    CUresult result = GS_READY(gs_driver.cuMemRangeGetAttributes(data, dataSizes, attributes,
+                                                                 numAttributes, devPtr, count));
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuMemRangeGetAttributes(data, dataSizes, attributes, numAttributes,
-                                               devPtr, count);
     for (size_t i = 0; result == CUDA_SUCCESS && i < numAttributes; i++)
         correct_answer(data[i], dataSizes[i], attributes[i], devPtr, count);
     return result;

@@ -3,12 +3,10 @@
  * hook_memory.c: allocation and freeing. If a device cannot move memory (no VMM,
  * GPUSHARE_MEMORY=native) everything goes to the driver. No state.
  */
-#include "runtime/client/client.h"
 #include "runtime/gate/capture.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/memory/managed_memory.h"
 #include "runtime/memory/memory.h"
-#include "runtime/memory/room.h"
 #include "runtime/memory/free.h"
 
 #define PITCH_BYTES                                                                            \
@@ -33,8 +31,6 @@ static struct gs_device *movable_device(void)
 CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct gs_device *device;
-    unsigned attempt = 0;
-    CUresult result;
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
@@ -44,10 +40,7 @@ CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     if (device != NULL && dptr != NULL)
         return gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytesize},
                                   dptr);
-    do
-        result = gs_driver.cuMemAlloc_v2(dptr, bytesize);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(device, attempt++));
-    return result;
+    return GS_IN_ROOM(device, gs_driver.cuMemAlloc_v2(dptr, bytesize));
 }
 
 CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,

@@ -10,7 +10,6 @@
  * ended stays until its handle is used again, at the next bind there. A bind may wait for other
  * processes (until the whole team is there), so it is outside the gate. Any thread.
  */
-#include "runtime/client/client.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/memory/foreign_mapping.h"
@@ -42,12 +41,9 @@ static struct bound *in_pieces;
 
 static bool is_handle_of_ours(CUmemGenericAllocationHandle handle)
 {
-    bool ours;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    ours = gs_virtual_is_ours(handle);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return ours;
+    return gs_virtual_is_ours(handle);
 }
 
 /* under the lock: the entry for something bound at one of these offsets, or the end of the list */
@@ -66,9 +62,9 @@ static struct bound **entry_in(const struct bound *bound)
  * is whole. */
 static void note_bound(const struct bound *bound, struct bound *entry)
 {
+    GS_HOLD_MEMORY;
     struct bound **at;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     while (*(at = entry_in(bound)) != NULL) {
         struct bound *old = *at;
 
@@ -80,7 +76,6 @@ static void note_bound(const struct bound *bound, struct bound *entry)
         entry->next = in_pieces;
         in_pieces = entry;
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 static uint64_t piece_at(const struct bound *bound, uint64_t done)
@@ -199,6 +194,15 @@ static CUresult bind_own(struct bound *bound, struct gs_range *range, uint64_t o
     return result;
 }
 
+/* Whether the call has its answer before the memory is looked at; else *result is that of an
+ * invalid argument. */
+static bool is_answered(const struct bound *bound, CUresult *result)
+{
+    *result = GS_READY(CUDA_ERROR_INVALID_VALUE);
+    return *result == CUDA_ERROR_NOT_INITIALIZED ||
+           (bound->form != ENDPOINT && is_handle_of_ours(bound->object));
+}
+
 /* Binds memory by its handle. False: the memory is the driver's, and the driver binds it. */
 static bool bind_handle(struct bound *bound, CUmemGenericAllocationHandle memory,
                         uint64_t offset, unsigned long long flags, CUresult *result)
@@ -206,12 +210,7 @@ static bool bind_handle(struct bound *bound, CUmemGenericAllocationHandle memory
     struct gs_range *range;
     bool ours;
 
-    *result = CUDA_ERROR_INVALID_VALUE;
-    if (!gs_client_ready()) {
-        *result = CUDA_ERROR_NOT_INITIALIZED;
-        return true;
-    }
-    if (bound->form != ENDPOINT && is_handle_of_ours(bound->object))
+    if (is_answered(bound, result))
         return true;
     range = gs_virtual_hold(memory, &ours);
     if (range != NULL)
@@ -219,44 +218,9 @@ static bool bind_handle(struct bound *bound, CUmemGenericAllocationHandle memory
     return range != NULL || ours;
 }
 
-#define BIND_HANDLE(symbol, form_of, number, named_device, at_offset, memory, offset, size,    \
-                    flags, args)                                                               \
-    {                                                                                          \
-        struct bound bound = {.form = (form_of),                                               \
-                              .object = (number),                                              \
-                              .named = (named_device),                                         \
-                              .at = (at_offset),                                               \
-                              .bytes = (size)};                                                \
-        CUresult result;                                                                       \
-                                                                                               \
-        return bind_handle(&bound, memory, offset, flags, &result) ? result                    \
-                                                                   : gs_driver.symbol args;    \
-    }
-
-CUresult __wrap_cuMulticastBindMem(CUmemGenericAllocationHandle object, size_t at,
-                                   CUmemGenericAllocationHandle memory, size_t offset,
-                                   size_t size, unsigned long long flags)
-    BIND_HANDLE(cuMulticastBindMem, MULTICAST, object, 0, at, memory, offset, size, flags,
-                (object, at, memory, offset, size, flags))
-
-        CUresult
-    __wrap_cuMulticastBindMem_v2(CUmemGenericAllocationHandle object, CUdevice device,
-                                 size_t at, CUmemGenericAllocationHandle memory, size_t offset,
-                                 size_t size, unsigned long long flags)
-        BIND_HANDLE(cuMulticastBindMem_v2, MULTICAST_V2, object, device, at, memory, offset,
-                    size, flags, (object, device, at, memory, offset, size, flags))
-
-            CUresult
-    __wrap_cuLogicalEndpointBindMem(CUlogicalEndpointId endpoint, CUdevice device,
-                                    cuuint64_t at, CUmemGenericAllocationHandle memory,
-                                    cuuint64_t offset, cuuint64_t size,
-                                    unsigned long long flags)
-        BIND_HANDLE(cuLogicalEndpointBindMem, ENDPOINT, endpoint, device, at, memory, offset,
-                    size, flags, (endpoint, device, at, memory, offset, size, flags))
-
-    /* Pins memory of cuMemAllocAsync from the address to the end of its range. The driver refuses
+/* Pins memory of cuMemAllocAsync from the address to the end of its range. The driver refuses
  * memory of cuMemAlloc. */
-    static CUresult pin_pooled(struct bound *bound, CUdeviceptr address)
+static CUresult pin_pooled(struct bound *bound, CUdeviceptr address)
 {
     const unsigned pass = gs_gate_enter(); /* inside the gate it is resident */
     CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -286,12 +250,7 @@ static bool bind_address(struct bound *bound, CUdeviceptr address, unsigned long
     uint64_t offset, left;
     bool ours;
 
-    *result = CUDA_ERROR_INVALID_VALUE;
-    if (!gs_client_ready()) {
-        *result = CUDA_ERROR_NOT_INITIALIZED;
-        return true;
-    }
-    if (bound->form != ENDPOINT && is_handle_of_ours(bound->object))
+    if (is_answered(bound, result))
         return true;
     range = gs_virtual_hold_at(address, &offset, &left, &ours);
     if (range != NULL) {
@@ -305,40 +264,51 @@ static bool bind_address(struct bound *bound, CUdeviceptr address, unsigned long
     return range != NULL || ours;
 }
 
-#define BIND_ADDRESS(symbol, form_of, number, named_device, at_offset, address, size, flags,   \
-                     args)                                                                     \
+/* bind: the call of ours, which has answered if it returns true; then the members of struct bound */
+#define BIND(symbol, params, args, bind, ...)                                                  \
+    CUresult __wrap_##symbol params                                                            \
     {                                                                                          \
-        struct bound bound = {.form = (form_of),                                               \
-                              .object = (number),                                              \
-                              .named = (named_device),                                         \
-                              .at = (at_offset),                                               \
-                              .bytes = (size)};                                                \
+        struct bound bound = {.at = at, .bytes = size, __VA_ARGS__};                           \
         CUresult result;                                                                       \
                                                                                                \
-        return bind_address(&bound, address, flags, &result) ? result : gs_driver.symbol args; \
+        return (bind) ? result : gs_driver.symbol args;                                        \
     }
+#define BY_HANDLE  bind_handle(&bound, memory, offset, flags, &result)
+#define BY_ADDRESS bind_address(&bound, (CUdeviceptr)(uintptr_t)address, flags, &result)
 
-CUresult __wrap_cuMulticastBindAddr(CUmemGenericAllocationHandle object, size_t at,
-                                    CUdeviceptr address, size_t size, unsigned long long flags)
-    BIND_ADDRESS(cuMulticastBindAddr, MULTICAST, object, 0, at, address, size, flags,
-                 (object, at, address, size, flags))
+BIND(cuMulticastBindMem,
+     (CUmemGenericAllocationHandle object, size_t at, CUmemGenericAllocationHandle memory,
+      size_t offset, size_t size, unsigned long long flags),
+     (object, at, memory, offset, size, flags), BY_HANDLE, .form = MULTICAST, .object = object)
+BIND(cuMulticastBindMem_v2,
+     (CUmemGenericAllocationHandle object, CUdevice device, size_t at,
+      CUmemGenericAllocationHandle memory, size_t offset, size_t size,
+      unsigned long long flags),
+     (object, device, at, memory, offset, size, flags), BY_HANDLE, .form = MULTICAST_V2,
+     .object = object, .named = device)
+BIND(cuLogicalEndpointBindMem,
+     (CUlogicalEndpointId endpoint, CUdevice device, cuuint64_t at,
+      CUmemGenericAllocationHandle memory, cuuint64_t offset, cuuint64_t size,
+      unsigned long long flags),
+     (endpoint, device, at, memory, offset, size, flags), BY_HANDLE, .form = ENDPOINT,
+     .object = endpoint, .named = device)
+BIND(cuMulticastBindAddr,
+     (CUmemGenericAllocationHandle object, size_t at, CUdeviceptr address, size_t size,
+      unsigned long long flags),
+     (object, at, address, size, flags), BY_ADDRESS, .form = MULTICAST, .object = object)
+BIND(cuMulticastBindAddr_v2,
+     (CUmemGenericAllocationHandle object, CUdevice device, size_t at, CUdeviceptr address,
+      size_t size, unsigned long long flags),
+     (object, device, at, address, size, flags), BY_ADDRESS, .form = MULTICAST_V2,
+     .object = object, .named = device)
+BIND(cuLogicalEndpointBindAddr,
+     (CUlogicalEndpointId endpoint, CUdevice device, cuuint64_t at, void *address,
+      cuuint64_t size, unsigned long long flags),
+     (endpoint, device, at, address, size, flags), BY_ADDRESS, .form = ENDPOINT,
+     .object = endpoint, .named = device)
 
-        CUresult __wrap_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle object,
-                                               CUdevice device, size_t at, CUdeviceptr address,
-                                               size_t size, unsigned long long flags)
-            BIND_ADDRESS(cuMulticastBindAddr_v2, MULTICAST_V2, object, device, at, address,
-                         size, flags, (object, device, at, address, size, flags))
-
-                CUresult
-    __wrap_cuLogicalEndpointBindAddr(CUlogicalEndpointId endpoint, CUdevice device,
-                                     cuuint64_t at, void *address, cuuint64_t size,
-                                     unsigned long long flags)
-        BIND_ADDRESS(cuLogicalEndpointBindAddr, ENDPOINT, endpoint, device, at,
-                     (CUdeviceptr)(uintptr_t)address, size, flags,
-                     (endpoint, device, at, address, size, flags))
-
-            CUresult __wrap_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle,
-                                              CUdevice dev, size_t mcOffset, size_t size)
+CUresult __wrap_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
+                                  size_t mcOffset, size_t size)
 {
     struct bound bound = {.object = mcHandle, .device = dev, .at = mcOffset, .bytes = size};
     struct bound *entry, **at;

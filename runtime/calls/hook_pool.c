@@ -6,13 +6,11 @@
  * memory the driver keeps; report.c sees it in the free memory of the card). No state.
  */
 #include "runtime/gate/capture.h"
-#include "runtime/client/client.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/memory/managed_memory.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/pool.h"
-#include "runtime/memory/room.h"
 #include "runtime/memory/free.h"
 #include "runtime/memory/stream_position.h"
 
@@ -209,15 +207,9 @@ FREE_ASYNC(cuMemFreeAsync_ptsz, true)
 
 CUresult __wrap_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 {
-    unsigned attempt = 0;
-    CUresult result;
+    const CUresult result = GS_READY(GS_IN_ROOM(gs_device_at_location(&poolProps->location),
+                                                gs_driver.cuMemPoolCreate(pool, poolProps)));
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    do
-        result = gs_driver.cuMemPoolCreate(pool, poolProps);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY &&
-           gs_room_make(gs_device_at_location(&poolProps->location), attempt++));
     if (result == CUDA_SUCCESS && poolProps->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED)
         atomic_store_explicit(&has_managed_pools, true, memory_order_relaxed);
     if (result == CUDA_SUCCESS)
@@ -227,11 +219,8 @@ CUresult __wrap_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolPr
 
 CUresult __wrap_cuMemPoolDestroy(CUmemoryPool pool)
 {
-    CUresult result;
+    CUresult result = GS_READY(gs_driver.cuMemPoolDestroy(pool));
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuMemPoolDestroy(pool);
     if (result == CUDA_SUCCESS)
         gs_pool_destroyed(pool);
     return result;
@@ -240,11 +229,8 @@ CUresult __wrap_cuMemPoolDestroy(CUmemoryPool pool)
 CUresult __wrap_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     struct gs_pool *served;
-    CUresult result;
+    CUresult result = GS_READY(gs_driver.cuMemPoolTrimTo(pool, minBytesToKeep));
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuMemPoolTrimTo(pool, minBytesToKeep);
     served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
     if (served != NULL)
         gs_pool_trim(served, minBytesToKeep);
@@ -272,12 +258,9 @@ POOL_ATTRIBUTE(cuMemPoolGetAttribute, gs_pool_attribute_get)
 CUresult __wrap_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
     struct gs_pool *served;
-    CUresult result;
     unsigned pass;
+    CUresult result = GS_READY(gs_driver.cuMemPoolSetAccess(pool, map, count));
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuMemPoolSetAccess(pool, map, count);
     served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
     if (served == NULL)
         return result;

@@ -5,7 +5,6 @@
  * bytes are at the moment. No state.
  */
 #include "runtime/gate/capture.h"
-#include "runtime/client/client.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
 #include "runtime/memory/mapping.h"
@@ -21,11 +20,8 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
     struct gs_device *device;
     struct gs_accounts accounts;
     uint64_t capacity, limit;
-    CUresult result;
+    CUresult result = GS_READY(gs_driver.cuMemGetInfo_v2(&real_free, &real_total));
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuMemGetInfo_v2(&real_free, &real_total);
     if (result != CUDA_SUCCESS || free == NULL || total == NULL)
         return result != CUDA_SUCCESS ? result : gs_driver.cuMemGetInfo_v2(free, total);
     device = gs_device_current();
@@ -54,11 +50,8 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
 CUresult __wrap_cuDeviceTotalMem_v2(size_t *bytes, CUdevice_v1 dev)
 {
     const struct gs_device *device;
-    CUresult result;
+    CUresult result = GS_READY(gs_driver.cuDeviceTotalMem_v2(bytes, dev));
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuDeviceTotalMem_v2(bytes, dev);
     if (result == CUDA_SUCCESS && gs_runtime.config.device_limit != 0 &&
         *bytes > gs_runtime.config.device_limit)
         *bytes = gs_runtime.config.device_limit;

@@ -5,12 +5,10 @@
  */
 #include <fcntl.h>
 
-#include "runtime/client/client.h"
 #include "runtime/client/evidence.h"
 #include "runtime/memory/foreign_mapping.h"
 #include "runtime/gate/gate.h"
 #include "runtime/calls/hooks.h"
-#include "runtime/memory/room.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/memory/mapping.h"
 #include "runtime/range/handover.h"
@@ -27,11 +25,9 @@
 CUresult __wrap_cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment,
                                     CUdeviceptr addr, unsigned long long flags)
 {
-    CUresult result;
+    CUresult result =
+        GS_READY(gs_driver.cuMemAddressReserve(ptr, size, alignment, addr, flags));
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuMemAddressReserve(ptr, size, alignment, addr, flags);
     if (result == CUDA_SUCCESS)
         gs_reserved_add(*ptr, size);
     return result;
@@ -39,35 +35,26 @@ CUresult __wrap_cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignm
 
 CUresult __wrap_cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return gs_reserved_free(ptr, size);
+    return GS_READY(gs_reserved_free(ptr, size));
 }
 
 CUresult __wrap_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                             const CUmemAllocationProp *prop, unsigned long long flags)
 {
     struct gs_device *device;
-    unsigned attempt = 0;
-    CUresult result;
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     device = handle != NULL && flags == 0 ? gs_virtual_device(prop) : NULL;
     if (device != NULL && gs_client_attach_device(device))
         return gs_virtual_create(device, size, prop, handle);
-    do
-        result = gs_driver.cuMemCreate(handle, size, prop, flags);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY &&
-           gs_room_make(gs_device_at_location(&prop->location), attempt++));
-    return result;
+    return GS_IN_ROOM(gs_device_at_location(&prop->location),
+                      gs_driver.cuMemCreate(handle, size, prop, flags));
 }
 
 CUresult __wrap_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return OURS_OR(gs_virtual_release(handle, &ours), gs_driver.cuMemRelease(handle));
+    return GS_READY(OURS_OR(gs_virtual_release(handle, &ours), gs_driver.cuMemRelease(handle)));
 }
 
 CUresult __wrap_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
@@ -94,35 +81,28 @@ CUresult __wrap_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop
 CUresult __wrap_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                          CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return OURS_OR(gs_virtual_map(ptr, size, offset, handle, flags, &ours),
-                   gs_foreign_map(ptr, size, offset, handle, flags));
+    return GS_READY(OURS_OR(gs_virtual_map(ptr, size, offset, handle, flags, &ours),
+                            gs_foreign_map(ptr, size, offset, handle, flags)));
 }
 
 CUresult __wrap_cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return OURS_OR(gs_virtual_unmap(ptr, size, &ours), gs_driver.cuMemUnmap(ptr, size));
+    return GS_READY(
+        OURS_OR(gs_virtual_unmap(ptr, size, &ours), gs_driver.cuMemUnmap(ptr, size)));
 }
 
 CUresult __wrap_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc,
                                size_t count)
 {
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return OURS_OR(gs_virtual_set_access(ptr, size, desc, count, &ours),
-                   gs_driver.cuMemSetAccess(ptr, size, desc, count));
+    return GS_READY(OURS_OR(gs_virtual_set_access(ptr, size, desc, count, &ours),
+                            gs_driver.cuMemSetAccess(ptr, size, desc, count)));
 }
 
 CUresult __wrap_cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
                                CUdeviceptr ptr)
 {
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    return OURS_OR(gs_virtual_get_access(ptr, location, flags, &ours),
-                   gs_driver.cuMemGetAccess(flags, location, ptr));
+    return GS_READY(OURS_OR(gs_virtual_get_access(ptr, location, flags, &ours),
+                            gs_driver.cuMemGetAccess(flags, location, ptr)));
 }
 
 /* A driver makes descriptors only of memory that it made in this process: of other memory we have

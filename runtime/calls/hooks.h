@@ -4,7 +4,24 @@
  */
 #pragma once
 
-#include "runtime/base/base.h"
+#include "runtime/client/client.h"
+#include "runtime/memory/room.h"
+
+/* The driver's answer, or ours in its place, if there is a driver. */
+#define GS_READY(answer) (gs_client_ready() ? (answer) : CUDA_ERROR_NOT_INITIALIZED)
+
+/* The driver's call, again as long as it has no memory and room can be made; device: NULL is the
+ * current device. */
+#define GS_IN_ROOM(device, call)                                                               \
+    ({                                                                                         \
+        unsigned attempt = 0;                                                                  \
+        CUresult in_room;                                                                      \
+                                                                                               \
+        do                                                                                     \
+            in_room = (call);                                                                  \
+        while (in_room == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(device, attempt++));        \
+        in_room;                                                                               \
+    })
 
 #pragma GCC visibility push(default)
 #define GS_PASS(...)
