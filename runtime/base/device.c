@@ -174,7 +174,7 @@ static bool add_context(CUcontext handle, CUcontext home, struct gs_device *devi
 {
     struct gs_context *slot = NULL, *at;
 
-    gs_lock(&lock, GS_LOCK_DEVICES);
+    GS_HOLD(&lock, GS_LOCK_DEVICES);
     for (unsigned i = 0; (at = gs_context_at(i)) != NULL && at->handle != handle; i++)
         if (at->handle == NULL && slot == NULL)
             slot = at;
@@ -189,7 +189,6 @@ static bool add_context(CUcontext handle, CUcontext home, struct gs_device *devi
         atomic_store_explicit(&slot->suspect, false, memory_order_relaxed);
         atomic_store_explicit(&slot->handle, handle, memory_order_release);
     }
-    gs_unlock(&lock, GS_LOCK_DEVICES);
     return at != NULL || slot != NULL;
 }
 
@@ -318,14 +317,13 @@ void gs_context_remove(CUcontext handle)
     struct gs_context *context;
 
     atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
-    gs_lock(&lock, GS_LOCK_DEVICES);
+    GS_HOLD(&lock, GS_LOCK_DEVICES);
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
         if (context->handle == handle || (context->handle != NULL && context->home == handle)) {
             free(context->mover); /* its streams ended with the context */
             context->mover = NULL;
             atomic_store_explicit(&context->handle, NULL, memory_order_release);
         }
-    gs_unlock(&lock, GS_LOCK_DEVICES);
 }
 
 CUresult gs_context_push(CUcontext handle)

@@ -53,6 +53,27 @@ static inline void gs_unlock(pthread_mutex_t *mutex, enum gs_lock_rank rank)
     pthread_mutex_unlock(mutex);
 }
 
+struct gs_hold {
+    pthread_mutex_t *mutex;
+    enum gs_lock_rank rank;
+};
+
+static inline struct gs_hold gs_hold(pthread_mutex_t *mutex, enum gs_lock_rank rank)
+{
+    gs_lock(mutex, rank);
+    return (struct gs_hold){mutex, rank};
+}
+
+static inline void gs_let_go(const struct gs_hold *hold)
+{
+    gs_unlock(hold->mutex, hold->rank);
+}
+
+/* Holds the mutex from here to the end of the scope. */
+#define GS_HOLD(mutex, rank)                                                                   \
+    __attribute__((cleanup(gs_let_go))) const struct gs_hold hold = gs_hold(mutex, rank)
+#define GS_HOLD_MEMORY GS_HOLD(&gs_memory_lock, GS_LOCK_MEMORY)
+
 /* The bounds of its waits are times of CLOCK_MONOTONIC: setting the system's clock during a wait
  * changes nothing. (pthread_cond_clockwait would need a newer libc.) */
 static inline void gs_condition_init(pthread_cond_t *condition)

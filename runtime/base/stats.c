@@ -32,18 +32,18 @@ static void remember_object(void *caller)
 
     if (dladdr(caller, &info) == 0)
         return;
-    gs_lock(&stats.lock, GS_LOCK_STATS);
+    gs_lock(&lock, GS_LOCK_STATS);
     for (unsigned i = 0; i < stats.object_count; i++)
         if (stats.objects[i] == info.dli_fbase) {
             stats.object_names[i]++;
-            gs_unlock(&stats.lock, GS_LOCK_STATS);
+            gs_unlock(&lock, GS_LOCK_STATS);
             return;
         }
     if (stats.object_count < MAX_OBJECTS) {
         stats.object_names[stats.object_count] = 1;
         stats.objects[stats.object_count++] = info.dli_fbase;
     }
-    gs_unlock(&stats.lock, GS_LOCK_STATS);
+    gs_unlock(&lock, GS_LOCK_STATS);
 }
 
 void gs_stats_routed(unsigned row, void *caller, bool substituted)
@@ -55,9 +55,8 @@ void gs_stats_routed(unsigned row, void *caller, bool substituted)
     if (gs_runtime.config.stats == NULL)
         return;
     remember_object(caller);
-    gs_lock(&stats.lock, GS_LOCK_STATS);
+    GS_HOLD(&lock, GS_LOCK_STATS);
     stats.seen[row] = true;
-    gs_unlock(&stats.lock, GS_LOCK_STATS);
 }
 
 void gs_stats_escaped(const char *name)
@@ -107,7 +106,7 @@ int gs_stats_write(const char *path, uint64_t calls)
 
     if (file == NULL)
         return -errno;
-    gs_lock(&stats.lock, GS_LOCK_STATS);
+    gs_lock(&lock, GS_LOCK_STATS);
     for (int i = 0; i < GS_ROW_COUNT; i++)
         names += stats.seen[i];
     fprintf(file,
@@ -135,6 +134,6 @@ int gs_stats_write(const char *path, uint64_t calls)
             (unsigned long long)atomic_load(&gs_runtime.uncovered));
     write_objects(file);
     fprintf(file, "}\n");
-    gs_unlock(&stats.lock, GS_LOCK_STATS);
+    gs_unlock(&lock, GS_LOCK_STATS);
     return fclose(file) != 0 ? -errno : 0;
 }

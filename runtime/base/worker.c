@@ -119,12 +119,9 @@ void gs_worker_rest(int fd, uint64_t timeout_ns)
 
 bool gs_worker_is_asked_to_park(void)
 {
-    bool asked;
+    GS_HOLD(&worker.lock, GS_LOCK_CLIENT);
 
-    gs_lock(&worker.lock, GS_LOCK_CLIENT);
-    asked = worker.park_requests > 0;
-    gs_unlock(&worker.lock, GS_LOCK_CLIENT);
-    return asked;
+    return worker.park_requests > 0;
 }
 
 void gs_worker_stay_parked(bool (*may_park)(void))
@@ -178,7 +175,7 @@ int gs_worker_start(void *(*work)(void *))
 
     if (atomic_load_explicit(&worker.started, memory_order_acquire))
         return 0;
-    gs_lock(&worker.lock, GS_LOCK_CLIENT);
+    GS_HOLD(&worker.lock, GS_LOCK_CLIENT);
     if (!atomic_load_explicit(&worker.started, memory_order_relaxed)) {
         result = worker.failed ? -EAGAIN : start_thread(work);
         worker.failed = result != 0;
@@ -187,7 +184,6 @@ int gs_worker_start(void *(*work)(void *))
             result = 1;
         }
     }
-    gs_unlock(&worker.lock, GS_LOCK_CLIENT);
     return result;
 }
 

@@ -252,7 +252,7 @@ void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text)
 void gs_connect_last_word(uint32_t kind, const char *text)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
-    struct gs_own_fd connection = GS_NO_FD;
+    struct gs_own_fd connection = {.number = 0};
     struct gs_wire_note note;
     struct gs_places places;
     struct gs_err why;

@@ -48,16 +48,14 @@ static void add_request(struct request *request)
 /* Takes the request out of the list, unless the client thread is working on it. */
 static bool remove_request(struct request *request)
 {
-    bool removed;
+    GS_HOLD(&lock, GS_LOCK_OPENER);
+    bool removed = !request->busy;
 
-    gs_lock(&lock, GS_LOCK_OPENER);
-    removed = !request->busy;
     for (struct request **at = &requests; removed && *at != NULL; at = &(*at)->next)
         if (*at == request) {
             *at = request->next;
             break;
         }
-    gs_unlock(&lock, GS_LOCK_OPENER);
     return removed;
 }
 
@@ -121,7 +119,7 @@ void gs_opener_send(int fd)
     if (fd < 0)
         return;
     gs_connect_header(&open.header, GS_WIRE_OPEN, sizeof open);
-    gs_lock(&lock, GS_LOCK_OPENER);
+    GS_HOLD(&lock, GS_LOCK_OPENER);
     for (struct request *each = requests; each != NULL; each = each->next) {
         if (each->number != 0 || each->done)
             continue;
@@ -132,17 +130,13 @@ void gs_opener_send(int fd)
         if (gs_connect_send(fd, &open, sizeof open, NULL) == 0) /* else in the next round */
             each->number = open.number;
     }
-    gs_unlock(&lock, GS_LOCK_OPENER);
 }
 
 unsigned gs_opener_expects(void)
 {
-    bool any;
+    GS_HOLD(&lock, GS_LOCK_OPENER);
 
-    gs_lock(&lock, GS_LOCK_OPENER);
-    any = requests != NULL;
-    gs_unlock(&lock, GS_LOCK_OPENER);
-    return any ? GS_SHARE_MOST + 1 : 0;
+    return requests != NULL ? GS_SHARE_MOST + 1 : 0;
 }
 
 /* An exporter of an earlier release sends a pipe. */

@@ -80,40 +80,34 @@ int gs_pressure_set(void (*callback)(void *), void *argument)
 {
     int error = 0;
 
-    gs_lock(&self.lock, GS_LOCK_CLIENT);
+    GS_HOLD(&self.lock, GS_LOCK_CLIENT);
     if (callback != NULL)
         error = start_thread();
     if (error == 0) {
         self.callback = callback;
         self.argument = argument;
     }
-    gs_unlock(&self.lock, GS_LOCK_CLIENT);
     return error;
 }
 
 /* Calls the callback, unless its last call still runs. True if it is to be waited for. */
 static bool ask_callback(void)
 {
-    bool asks;
+    GS_HOLD(&self.lock, GS_LOCK_CLIENT);
+    bool asks = self.started && self.callback != NULL && !self.running && !self.asked;
 
-    gs_lock(&self.lock, GS_LOCK_CLIENT);
-    asks = self.started && self.callback != NULL && !self.running && !self.asked;
     if (asks) {
         self.asked = true;
         pthread_cond_signal(&self.asked_for);
     }
-    gs_unlock(&self.lock, GS_LOCK_CLIENT);
     return asks;
 }
 
 static bool has_returned(void)
 {
-    bool returned;
+    GS_HOLD(&self.lock, GS_LOCK_CLIENT);
 
-    gs_lock(&self.lock, GS_LOCK_CLIENT);
-    returned = !self.asked && !self.running;
-    gs_unlock(&self.lock, GS_LOCK_CLIENT);
-    return returned;
+    return !self.asked && !self.running;
 }
 
 uint64_t gs_pressure_wait(uint64_t now)

@@ -132,7 +132,7 @@ static const char *hindrance_on(const struct gs_device *device)
         why = "its memory is managed memory (GPUSHARE_MEMORY=managed, or an old driver)";
     else if (device->peers.count != 0)
         why = "its GPUs reach each other's memory (peer access)";
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     if (device->accounts.managed != 0 || device->accounts.loose != 0)
         why = "it has managed memory";
     if (device->accounts.over != 0) /* no driver was seen to restore that */
@@ -140,7 +140,6 @@ static const char *hindrance_on(const struct gs_device *device)
     for (const struct gs_range *range = device->ranges; range != NULL && why == NULL;
          range = range->next)
         why = hindrance_of(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return why;
 }
 

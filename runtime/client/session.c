@@ -49,7 +49,7 @@ int gs_session_fd(void)
 
 static bool is_connected(void)
 {
-    return atomic_load_explicit(&self.connection.fd, memory_order_relaxed) >= 0;
+    return atomic_load_explicit(&self.connection.number, memory_order_relaxed) != 0;
 }
 
 void gs_session_give_up(const char *why)

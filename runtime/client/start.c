@@ -166,7 +166,7 @@ static int spawn_daemon(struct start *start, struct gs_err *why)
 {
     const size_t stack_bytes = 64 << 10;
     int waited = 0, status = 0, code;
-    struct gs_own_fd said = GS_NO_FD;
+    struct gs_own_fd said = {.number = 0};
     char *stack = malloc(stack_bytes);
     pid_t pid;
 

@@ -124,16 +124,7 @@ enum gs_drained gs_drain(uint64_t timeout_ns)
 
 bool gs_drain_busy(void)
 {
-    bool busy;
+    GS_HOLD(&drain.lock, GS_LOCK_DRAIN);
 
-    gs_lock(&drain.lock, GS_LOCK_DRAIN);
-    busy = drain.busy;
-    gs_unlock(&drain.lock, GS_LOCK_DRAIN);
-    return busy;
-}
-
-void gs_drain_after_fork(void)
-{
-    pthread_mutex_init(&drain.lock, NULL);
-    drain.started = drain.busy = drain.finished = false;
+    return drain.busy;
 }

@@ -283,23 +283,20 @@ static bool somebody_inside(void)
 {
     bool inside = false;
 
-    gs_lock(&threads.lock, GS_LOCK_THREADS);
+    GS_HOLD(&threads.lock, GS_LOCK_THREADS);
     for (struct gs_gate_thread *thread = threads.first; thread != NULL && !inside;
          thread = thread->next)
         inside = (atomic_load_explicit(&thread->seq, memory_order_acquire) & 1) != 0;
-    gs_unlock(&threads.lock, GS_LOCK_THREADS);
     return inside;
 }
 
 static uint64_t count_passes(void)
 {
-    uint64_t sum;
+    GS_HOLD(&threads.lock, GS_LOCK_THREADS);
+    uint64_t sum = threads.ended_passes * 2;
 
-    gs_lock(&threads.lock, GS_LOCK_THREADS);
-    sum = threads.ended_passes * 2;
     for (struct gs_gate_thread *thread = threads.first; thread != NULL; thread = thread->next)
         sum += atomic_load_explicit(&thread->seq, memory_order_acquire);
-    gs_unlock(&threads.lock, GS_LOCK_THREADS);
     return sum;
 }
 
@@ -384,7 +381,7 @@ uint64_t gs_gate_activity(bool *busy)
     uint64_t sum;
 
     *busy = false;
-    gs_lock(&threads.lock, GS_LOCK_THREADS);
+    GS_HOLD(&threads.lock, GS_LOCK_THREADS);
     sum = threads.ended_passes * 2;
     for (struct gs_gate_thread *thread = threads.first; thread != NULL; thread = thread->next) {
         const uint32_t seq = atomic_load_explicit(&thread->seq, memory_order_relaxed);
@@ -393,19 +390,16 @@ uint64_t gs_gate_activity(bool *busy)
         *busy |=
             (seq & 1) != 0 || atomic_load_explicit(&thread->syncing, memory_order_relaxed) != 0;
     }
-    gs_unlock(&threads.lock, GS_LOCK_THREADS);
     return sum;
 }
 
 uint64_t gs_gate_calls(void)
 {
-    uint64_t sum;
+    GS_HOLD(&threads.lock, GS_LOCK_THREADS);
+    uint64_t sum = threads.ended_passes;
 
-    gs_lock(&threads.lock, GS_LOCK_THREADS);
-    sum = threads.ended_passes;
     for (struct gs_gate_thread *thread = threads.first; thread != NULL; thread = thread->next)
         sum += atomic_load_explicit(&thread->seq, memory_order_relaxed) / 2;
-    gs_unlock(&threads.lock, GS_LOCK_THREADS);
     return sum;
 }
 

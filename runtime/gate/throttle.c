@@ -45,10 +45,9 @@ void gs_throttle_thread_ends(struct gs_throttle *throttle)
 {
     if (throttle == NULL)
         return;
-    gs_lock(&throttles.lock, GS_LOCK_THROTTLE);
+    GS_HOLD(&throttles.lock, GS_LOCK_THROTTLE);
     throttle->held = false;
     end_if_over(throttle);
-    gs_unlock(&throttles.lock, GS_LOCK_THROTTLE);
 }
 
 void gs_throttle_context_ended(CUcontext context)
@@ -69,7 +68,7 @@ static struct gs_throttle *take_pair(struct gs_throttle *own, CUcontext context)
 {
     struct gs_throttle *throttle = own;
 
-    gs_lock(&throttles.lock, GS_LOCK_THROTTLE);
+    GS_HOLD(&throttles.lock, GS_LOCK_THROTTLE);
     if (own == NULL || own->dead || own->context != context) {
         for (throttle = throttles.first; throttle != NULL; throttle = throttle->next)
             if (!throttle->held && !throttle->dead && throttle->context == context)
@@ -81,7 +80,6 @@ static struct gs_throttle *take_pair(struct gs_throttle *own, CUcontext context)
             end_if_over(own);
         }
     }
-    gs_unlock(&throttles.lock, GS_LOCK_THROTTLE);
     return throttle;
 }
 
@@ -104,10 +102,9 @@ static struct gs_throttle *make_pair(CUcontext context)
         free(throttle);
         return NULL;
     }
-    gs_lock(&throttles.lock, GS_LOCK_THROTTLE);
+    GS_HOLD(&throttles.lock, GS_LOCK_THROTTLE);
     throttle->next = throttles.first;
     throttles.first = throttle;
-    gs_unlock(&throttles.lock, GS_LOCK_THROTTLE);
     return throttle;
 }
 

@@ -48,13 +48,12 @@ static unsigned collect_ranges(CUcontext context, struct gs_range **batch)
     struct gs_device *device;
     unsigned count = 0;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
         count = gs_retire_unbury(device, context, batch, count, BATCH);
         if (context != NULL)
             count = take_live(device, context, batch, count);
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return count;
 }
 

@@ -133,16 +133,14 @@ bool gs_exports_find(const uint8_t token[16], bool opens, struct gs_exported *fo
 /* Counts it. False: the program has freed the memory. */
 static bool add_share(struct gs_share *share, struct gs_range *range)
 {
+    GS_HOLD_MEMORY;
     struct gs_exported found;
-    bool lives;
+    bool lives = range->life == GS_RANGE_LIVE && find_in(range, share->token, &found);
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    lives = range->life == GS_RANGE_LIVE && find_in(range, share->token, &found);
     if (lives) {
         gs_range_share(range);
         gs_share_link(share, range);
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return lives;
 }
 

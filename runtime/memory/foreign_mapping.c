@@ -109,13 +109,11 @@ CUresult gs_foreign_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offse
 static bool first_foreign(CUdeviceptr address, CUdeviceptr end,
                           struct gs_range_tree_node *found)
 {
-    const struct gs_range_tree_node *node;
+    GS_HOLD_MEMORY;
+    const struct gs_range_tree_node *node = gs_range_tree_first(&tree, address, end - address);
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    node = gs_range_tree_first(&tree, address, end - address);
     if (node != NULL)
         *found = *node;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return node != NULL;
 }
 
@@ -189,11 +187,10 @@ CUresult gs_virtual_retain(CUdeviceptr address, CUmemGenericAllocationHandle *ha
 struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint64_t *left,
                                     bool *ours)
 {
+    GS_HOLD_MEMORY;
     const struct gs_foreign *foreign;
-    struct gs_range *range;
+    struct gs_range *range = find_mapped(address, &foreign, ours);
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range = find_mapped(address, &foreign, ours);
     if (range != NULL) {
         const struct gs_range_tree_node *node = foreign != NULL ? &foreign->node : &range->node;
 
@@ -201,6 +198,5 @@ struct gs_range *gs_virtual_hold_at(CUdeviceptr address, uint64_t *offset, uint6
         *left = node->base + node->size - address;
         range->own->aliases++;
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return range;
 }

@@ -80,12 +80,9 @@ static bool free_in_place(struct gs_range *range, const struct gs_stream_positio
 
 static bool is_exported(const struct gs_range *range)
 {
-    bool exported;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    exported = range->exports != NULL;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return exported;
+    return range->exports != NULL;
 }
 
 /* Frees a whole range that the caller has taken out of the tree (life is DISPOSING). The gate

@@ -107,7 +107,7 @@ static unsigned collect_idle(struct gs_device *device, const struct wanted *want
 {
     unsigned count = 0;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (unsigned i = GS_IDLE_SIZES; i-- > 0;)
         for (struct gs_range *range = device->idle.lists[i], *next;
              range != NULL && count < BATCH; range = next) {
@@ -122,7 +122,6 @@ static unsigned collect_idle(struct gs_device *device, const struct wanted *want
             *sum += range->reserved;
             batch[count++] = range;
         }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return count;
 }
 

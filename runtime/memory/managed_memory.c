@@ -274,7 +274,7 @@ static void note_parts(CUdeviceptr address, uint64_t bytes, note_part *note, con
     const uint64_t to = address + bytes;
     struct gs_range *range;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (uint64_t at = address; at < to; at = range->node.base + range->node.size) {
         range = gs_range_first(at, to - at);
         if (range == NULL)
@@ -289,7 +289,6 @@ static void note_parts(CUdeviceptr address, uint64_t bytes, note_part *note, con
         if (aside->base < to && address < aside->base + aside->bytes)
             note(&aside->theirs, aside->base > address ? aside->base : address,
                  aside->base + aside->bytes < to ? aside->base + aside->bytes : to, what);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 struct advice {
@@ -384,14 +383,11 @@ bool gs_managed_last_prefetch(CUdeviceptr address, uint64_t bytes, CUmemLocation
 
 bool gs_managed_read_mostly(CUdeviceptr address, uint64_t bytes, bool *read_mostly)
 {
-    const struct gs_program_managed *theirs;
-    const struct gs_program_managed *theirs = find_theirs(address, bytes);
+    GS_HOLD_MEMORY;
     int32_t value;
+    const struct gs_program_managed *theirs = find_theirs(address, bytes);
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    theirs = find_theirs(address, bytes);
     *read_mostly = theirs != NULL &&
                    gs_spans_agree(&theirs->read_mostly, address, address + bytes, &value);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return theirs != NULL && theirs->moved;
 }

@@ -25,9 +25,8 @@ void gs_reserved_add(CUdeviceptr address, uint64_t bytes)
         return; /* mapping there will be refused; better than a mapping that cannot be undone */
     node->base = address;
     node->size = bytes;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     gs_range_tree_insert(&reservations, node);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes)
@@ -68,15 +67,13 @@ static bool is_reserved(CUdeviceptr address, uint64_t bytes)
 
 bool gs_reserved_find(CUdeviceptr address, CUdeviceptr *base, uint64_t *bytes)
 {
-    const struct gs_range_tree_node *node;
+    GS_HOLD_MEMORY;
+    const struct gs_range_tree_node *node = gs_range_tree_find(&reservations, address);
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    node = gs_range_tree_find(&reservations, address);
     if (node != NULL) {
         *base = node->base;
         *bytes = node->size;
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return node != NULL;
 }
 
@@ -186,12 +183,9 @@ static enum span span_of(CUdeviceptr address, uint64_t bytes)
 /* The lowest mapping of ours between these; NULL: none. */
 static struct gs_range *first_of_ours(CUdeviceptr address, CUdeviceptr end)
 {
-    struct gs_range *range;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range = gs_range_first(address, end - address);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return range;
+    return gs_range_first(address, end - address);
 }
 
 static void unmap_one(struct gs_range *range)

@@ -194,7 +194,6 @@ static bool reuse_behind_another(const struct need *need, CUdeviceptr *address)
 {
     const struct gs_request *request = need->request;
     struct gs_range *range;
-    bool good;
 
     if (!may_follow_a_free(need) || !request->pool->may_wait)
         return false;
@@ -202,10 +201,8 @@ static bool reuse_behind_another(const struct need *need, CUdeviceptr *address)
                                         need->reserved);
     if (range == NULL)
         return false;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    good = revive_range(range, need, address);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return good;
+    GS_HOLD_MEMORY;
+    return revive_range(range, need, address);
 }
 
 /* A new range in the tree, in place or missing. */
@@ -310,7 +307,7 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
     const struct gs_opening *opening;
     struct gs_range *range;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     foreign = gs_foreign_at(address);
     range = gs_range_at(address);
     if (foreign != NULL && foreign->of != NULL) {
@@ -352,7 +349,6 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
                                              .id = opening->id,
                                              .opened = true};
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return found;
 }
 
@@ -388,12 +384,9 @@ static enum use use_of(CUdeviceptr address, uint64_t *room)
 
 static enum use look_up(CUdeviceptr address, uint64_t *room)
 {
-    enum use use;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    use = use_of(address, room);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return use;
+    return use_of(address, room);
 }
 
 /* Addresses that the thread has found in use since something was last freed: loops work on

@@ -36,13 +36,12 @@ bool gs_openings_any(void)
 
 bool gs_openings_of(const uint8_t exporter[16])
 {
+    GS_HOLD_MEMORY;
     const struct gs_opening *each;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (each = openings; each != NULL; each = each->next)
         if (memcmp(each->exporter, exporter, sizeof each->exporter) == 0)
             break;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return each != NULL;
 }
 
@@ -200,7 +199,7 @@ struct kept {
 static void list_kept(struct kept *kept)
 {
     kept->count = 0;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (const struct gs_opening *each = openings; each != NULL; each = each->next)
         if (each->state == GS_OPENING_KEPT) {
             kept->ids[kept->count] = each->id;
@@ -208,7 +207,6 @@ static void list_kept(struct kept *kept)
                 atomic_load_explicit(&each->lifeline.number, memory_order_relaxed) - 1, POLLIN,
                 0};
         }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 /* Under the lock: it is in the list, and nothing has come over its lifeline. */
@@ -224,16 +222,15 @@ static bool was_quiet(const struct kept *kept, const struct gs_opening *opening)
 /* An opening that is to be unmapped, CLOSING from now on; NULL: none. */
 static struct gs_opening *take_over(const struct kept *kept, uint64_t now, bool all)
 {
+    GS_HOLD_MEMORY;
     struct gs_opening *each;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (each = openings; each != NULL; each = each->next)
         if (each->state == GS_OPENING_KEPT &&
             (all || now >= each->kept_at + KEEP_NS || !was_quiet(kept, each)))
             break;
     if (each != NULL)
         take_kept(each, GS_OPENING_CLOSING);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return each;
 }
 
@@ -250,7 +247,6 @@ uint64_t gs_openings_tend(uint64_t now, bool all)
 {
     struct gs_opening *opening;
     struct kept kept;
-    bool more;
 
     list_kept(&kept);
     if (kept.count == 0)
@@ -259,10 +255,8 @@ uint64_t gs_openings_tend(uint64_t now, bool all)
         poll(kept.polled, kept.count, 0);
     while ((opening = take_over(&kept, now, all)) != NULL)
         end_opening(opening);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    more = kept_count != 0;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return more ? LOOK_NS : UINT64_MAX;
+    GS_HOLD_MEMORY;
+    return kept_count != 0 ? LOOK_NS : UINT64_MAX;
 }
 
 /* --- opening --- */
@@ -278,7 +272,7 @@ static enum known begin_open(struct gs_opening *fresh, struct gs_opening **openi
     struct gs_opening *same;
 
     *opening = fresh;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     same = find_same(fresh);
     if (same == NULL) {
         known = NEW;
@@ -295,7 +289,6 @@ static enum known begin_open(struct gs_opening *fresh, struct gs_opening **openi
         same->references++;
         *address = same->node.base;
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return known;
 }
 
@@ -397,9 +390,9 @@ CUresult gs_openings_close(CUdeviceptr address, bool *ours)
 
 static struct gs_opening *take_of_context(CUcontext context)
 {
+    GS_HOLD_MEMORY;
     struct gs_opening *opening;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (opening = openings; opening != NULL; opening = opening->next)
         if (opening->context == context &&
             (opening->state == GS_OPENING_OPEN || opening->state == GS_OPENING_KEPT))
@@ -410,7 +403,6 @@ static struct gs_opening *take_of_context(CUcontext context)
         gs_range_tree_remove(&tree, opening->node.base);
         opening->state = GS_OPENING_CLOSING;
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return opening;
 }
 

@@ -143,7 +143,7 @@ void gs_pool_attribute_set(struct gs_pool *pool, CUmemPool_attribute attribute,
         memcpy(&flag, value, sizeof flag);
     else if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
         memcpy(&number, value, sizeof number);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     switch (attribute) {
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
         pool->may_wait = flag != 0;
@@ -160,7 +160,6 @@ void gs_pool_attribute_set(struct gs_pool *pool, CUmemPool_attribute attribute,
     default:
         break;
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 void gs_pool_attribute_get(struct gs_pool *pool, CUmemPool_attribute attribute, void *value)

@@ -108,10 +108,9 @@ void gs_retire_piece_later(struct gs_range *range, CUdeviceptr address)
     if (piece == NULL)
         return;
     *piece = (struct late_piece){.range = range, .address = address};
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     piece->next = late_pieces;
     late_pieces = piece;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 /* True while some of them still wait for the end of a capture. */

@@ -28,12 +28,9 @@ static struct {
  * none. */
 static struct gs_note *take_surplus_note(void)
 {
-    struct gs_note *note;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    note = order.asking == 0 && order.held_off == 0 ? gs_note_surplus() : NULL;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return note;
+    return order.asking == 0 && order.held_off == 0 ? gs_note_surplus() : NULL;
 }
 
 static void drop_surplus(void)
@@ -290,13 +287,12 @@ static bool collect_bucket(unsigned bucket, bool all)
 /* False: there is nothing to ask about, or it is not allowed now (*some). */
 static bool begin_to_ask(bool *some)
 {
+    GS_HOLD_MEMORY;
     bool may;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     *some = gs_note_any();
     may = *some && order.held_off == 0;
     order.asking += may;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return may;
 }
 

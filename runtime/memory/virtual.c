@@ -63,12 +63,10 @@ struct gs_device *gs_virtual_device(const CUmemAllocationProp *prop)
 
 static bool try_begin(struct gs_range *range)
 {
-    bool begun;
+    GS_HOLD_MEMORY;
+    bool begun = !range->own->worked_on;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    begun = !range->own->worked_on;
     range->own->worked_on = true;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return begun;
 }
 
@@ -234,27 +232,23 @@ CUresult gs_virtual_release(CUmemGenericAllocationHandle handle, bool *ours)
 CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *prop,
                                bool *ours)
 {
-    struct gs_range *range;
+    GS_HOLD_MEMORY;
+    struct gs_range *range = gs_virtual_usable(handle);
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range = gs_virtual_usable(handle);
     *ours = gs_virtual_is_ours(handle);
     if (range != NULL)
         *prop = range->own->prop;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return range != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 struct gs_range *gs_virtual_hold(CUmemGenericAllocationHandle handle, bool *ours)
 {
-    struct gs_range *range;
+    GS_HOLD_MEMORY;
+    struct gs_range *range = gs_virtual_usable(handle);
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range = gs_virtual_usable(handle);
     *ours = gs_virtual_is_ours(handle);
     if (range != NULL)
         range->own->aliases++;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return range;
 }
 
@@ -262,10 +256,9 @@ bool gs_virtual_is_behind(const CUarrayMapInfo *mappings, unsigned count)
 {
     bool ours = false;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (unsigned i = 0; mappings != NULL && i < count; i++)
         ours |= gs_virtual_is_ours(mappings[i].memHandle.memHandle);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return ours;
 }
 

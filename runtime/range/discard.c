@@ -110,7 +110,7 @@ int64_t gs_discard_keep(uint64_t address, uint64_t bytes)
 
     if (is_no_extent(address, bytes))
         return -EINVAL;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     range = find_owner(address, bytes);
     from = range != NULL ? address - range->node.base : 0;
     to = from + bytes;
@@ -121,7 +121,6 @@ int64_t gs_discard_keep(uint64_t address, uint64_t bytes)
         range->chunks[i].discarded &=
             ~mask_of(low / GS_BLOCK_BYTES, (to - start + GS_BLOCK_BYTES - 1) / GS_BLOCK_BYTES);
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return range == NULL ? -EFAULT : 0;
 }
 

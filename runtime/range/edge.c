@@ -37,20 +37,16 @@ CUresult gs_edge_reserve(struct gs_range *range)
     range->node.base = address + edge;
     range->space.node.base = address;
     range->space.node.size = whole_bytes(range);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     gs_range_tree_insert(&tree, &range->space.node);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return result;
 }
 
 static bool has_edge(const struct gs_device *device)
 {
-    bool has;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    has = device->edge.present;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return has;
+    return device->edge.present;
 }
 
 static CUresult create_edge(const struct gs_device *device, CUmemGenericAllocationHandle *edge)

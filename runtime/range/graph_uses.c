@@ -176,13 +176,12 @@ void gs_graph_uses_launched(CUgraphExec exec)
 
     if (exec == NULL)
         return;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     graph = find_graph(exec);
     if (graph != NULL) {
         graph->launches++;
         graph->launched_at = ++launch_count;
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 void gs_graph_uses_note(void)

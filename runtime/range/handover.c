@@ -204,13 +204,12 @@ static void count_out(struct gs_device *device, uint64_t bytes)
 /* False: the budget has no room for them. */
 static bool count_in(struct gs_device *device, uint64_t bytes, uint64_t budget)
 {
-    bool fits;
+    GS_HOLD_MEMORY;
+    bool fits =
+        device->accounts.resident <= budget && bytes <= budget - device->accounts.resident;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    fits = device->accounts.resident <= budget && bytes <= budget - device->accounts.resident;
     if (fits)
         device->accounts.resident += bytes;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return fits;
 }
 

@@ -91,12 +91,11 @@ static void link_segment(struct gs_host_segment *segment)
 {
     struct gs_host_segment **at = &arena.segments;
 
-    gs_lock(&arena.lock, GS_LOCK_HOST);
+    GS_HOLD(&arena.lock, GS_LOCK_HOST);
     while (*at != NULL && (*at)->registration != NEVER)
         at = &(*at)->next; /* unregistered segments are used last */
     segment->next = *at;
     *at = segment;
-    gs_unlock(&arena.lock, GS_LOCK_HOST);
 }
 
 static void register_segment(struct gs_host_segment *segment)
@@ -115,10 +114,9 @@ static void register_segment(struct gs_host_segment *segment)
     else
         atomic_fetch_add_explicit(&arena.registered, segment_bytes(segment),
                                   memory_order_relaxed);
-    gs_lock(&arena.lock, GS_LOCK_HOST);
+    GS_HOLD(&arena.lock, GS_LOCK_HOST);
     segment->context = context;
     segment->registration = result == CUDA_SUCCESS ? REGISTERED : NEVER;
-    gs_unlock(&arena.lock, GS_LOCK_HOST);
 }
 
 static void unregister_segment(struct gs_host_segment *segment)
@@ -386,7 +384,7 @@ void gs_host_prepare(uint64_t bytes)
     bytes = bytes > foreign ? bytes - foreign : 0; /* that much is there */
     find_node();
     gs_host_file_begin(); /* it needs a buffer, before memory is made ready */
-    gs_lock(&arena.lock, GS_LOCK_HOST);
+    GS_HOLD(&arena.lock, GS_LOCK_HOST);
     if (atomic_exchange_explicit(&arena.goal, bytes, memory_order_relaxed) != bytes)
         arena.hopeless = false;
     if (!arena.started && bytes > load_counter(&arena.held) &&
@@ -397,17 +395,15 @@ void gs_host_prepare(uint64_t bytes)
         arena.started = true;
     }
     pthread_cond_signal(&arena.wanted);
-    gs_unlock(&arena.lock, GS_LOCK_HOST);
 }
 
 static struct gs_host_segment *find_unregistered(void)
 {
+    GS_HOLD(&arena.lock, GS_LOCK_HOST);
     struct gs_host_segment *segment;
 
-    gs_lock(&arena.lock, GS_LOCK_HOST);
     for (segment = arena.segments; segment != NULL && segment->registration != WAITING;)
         segment = segment->next;
-    gs_unlock(&arena.lock, GS_LOCK_HOST);
     return segment;
 }
 
@@ -430,7 +426,7 @@ static struct gs_host_segment *take_unused(void)
 {
     struct gs_host_segment **at, *segment = NULL;
 
-    gs_lock(&arena.lock, GS_LOCK_HOST);
+    GS_HOLD(&arena.lock, GS_LOCK_HOST);
     for (at = &arena.segments; *at != NULL && segment == NULL;)
         if ((*at)->used == 0) {
             segment = *at;
@@ -438,7 +434,6 @@ static struct gs_host_segment *take_unused(void)
         } else {
             at = &(*at)->next;
         }
-    gs_unlock(&arena.lock, GS_LOCK_HOST);
     return segment;
 }
 
@@ -517,10 +512,9 @@ void gs_host_set_budget(uint64_t bytes)
 {
     if (atomic_exchange_explicit(&arena.budget, bytes, memory_order_relaxed) >= bytes)
         return;
-    gs_lock(&arena.lock, GS_LOCK_HOST);
+    GS_HOLD(&arena.lock, GS_LOCK_HOST);
     arena.hopeless = false;
     pthread_cond_signal(&arena.wanted);
-    gs_unlock(&arena.lock, GS_LOCK_HOST);
 }
 
 uint64_t gs_host_budget(void)

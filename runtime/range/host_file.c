@@ -197,7 +197,7 @@ void gs_host_file_put(uint64_t offset, uint64_t bytes)
 
     if (extent == NULL)
         return; /* that part of the file stays unused until the process ends */
-    gs_lock(&lock, GS_LOCK_HOST);
+    GS_HOLD(&lock, GS_LOCK_HOST);
     for (after = free_extents; after != NULL && after->offset < offset; after = after->next)
         before = after;
     *extent = (struct extent){after, offset, bytes};
@@ -216,7 +216,6 @@ void gs_host_file_put(uint64_t offset, uint64_t bytes)
         free(extent);
     }
     shorten_file();
-    gs_unlock(&lock, GS_LOCK_HOST);
 }
 
 int gs_host_file_write(uint64_t offset, const void *memory, uint64_t bytes)

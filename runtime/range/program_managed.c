@@ -161,12 +161,9 @@ struct gs_range *gs_program_managed_next_loose(const struct gs_device *device, u
 static bool first_span(const struct gs_spans *spans, uint64_t from, uint64_t to,
                        struct gs_span *found)
 {
-    bool there;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    there = gs_spans_first(spans, from, to, found);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return there;
+    return gs_spans_first(spans, from, to, found);
 }
 
 static void advise_read_mostly(struct gs_range *range, uint32_t chunk, bool set)

@@ -122,12 +122,9 @@ static bool demand_more(struct gs_device *device, uint64_t bytes)
 
 bool gs_range_account(struct gs_device *device, uint64_t bytes)
 {
-    bool fits;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    fits = demand_more(device, bytes);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return fits;
+    return demand_more(device, bytes);
 }
 
 void gs_range_unaccount(struct gs_device *device, uint64_t bytes)
@@ -256,10 +253,9 @@ void gs_range_take_back(struct gs_range *range)
 void gs_range_withdraw(struct gs_range *range)
 {
     gs_range_take_back(range);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     range->device->accounts.over -= range->over;
     range->over = 0;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 static bool is_counted(const struct gs_chunk *chunk)
@@ -455,14 +451,13 @@ void gs_range_forget_contents(struct gs_range *range)
 
 bool gs_range_any_leaves(const struct gs_device *device)
 {
+    GS_HOLD_MEMORY;
     const struct gs_range *range;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (range = device->ranges; range != NULL; range = range->next)
         if (range->life == GS_RANGE_IDLE || range->life == GS_RANGE_DISPOSING ||
             (range->life == GS_RANGE_DEAD && range->dead.at_rest))
             break;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return range != NULL;
 }
 
@@ -503,12 +498,9 @@ void gs_range_dispose(struct gs_range *range)
 
 struct gs_accounts gs_memory_accounts(const struct gs_device *device)
 {
-    struct gs_accounts accounts;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    accounts = device->accounts;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return accounts;
+    return device->accounts;
 }
 
 uint64_t gs_memory_pinned(const struct gs_device *device, const struct gs_accounts *accounts)
@@ -522,12 +514,11 @@ uint64_t gs_memory_copied(const struct gs_device *device)
 {
     uint64_t bytes = 0;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         for (uint32_t i = 0; i < range->chunk_count; i++)
             if (range->chunks[i].state == GS_CHUNK_RESIDENT && range->chunks[i].host != NULL)
                 bytes += gs_range_chunk_bytes(range, i);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return bytes;
 }
 
@@ -545,23 +536,21 @@ uint64_t gs_memory_out_of_reach(const struct gs_device *device)
 {
     uint64_t sum = 0;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         if (range->life == GS_RANGE_LIVE && !range->pinned)
             sum += gs_range_is_needed(range) ? adrift_bytes(range)
                                              : on_card(range) - absent_bytes(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return sum;
 }
 
 void gs_memory_mend(void)
 {
+    GS_HOLD_MEMORY;
     struct gs_device *device;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         device->broken = false;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 bool gs_memory_if_complete(void (*then)(void))
@@ -569,11 +558,10 @@ bool gs_memory_if_complete(void (*then)(void))
     struct gs_device *device;
     bool complete = true;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         complete &= device->accounts.missing == 0 || device->broken;
     if (complete)
         then();
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return complete;
 }

@@ -65,7 +65,7 @@ void gs_uses_span(CUdeviceptr address, uint64_t bytes)
 
     if (address == 0 || bytes == 0)
         return;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     range = gs_range_at(address);
     if (range != NULL && range->theirs == NULL) {
         const uint64_t from = address - range->node.base;
@@ -73,7 +73,6 @@ void gs_uses_span(CUdeviceptr address, uint64_t bytes)
 
         note_span(range, from, from + (bytes < most ? bytes : most), 1);
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 /* Under the lock: the index of the first start that is not below the address. */
@@ -204,23 +203,18 @@ void gs_uses_launch(CUfunction function, void **params, void **extra)
 
 uint64_t gs_uses_take(void)
 {
-    uint64_t taken;
+    GS_HOLD_MEMORY;
+    uint64_t taken = sum;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    taken = sum;
     sum = 0;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return taken;
 }
 
 bool gs_uses_came_back(void)
 {
-    bool came;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    came = came_back;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return came;
+    return came_back;
 }
 
 void gs_uses_anchor(bool anew)
@@ -236,18 +230,9 @@ void gs_uses_age(void)
 {
     unsigned kept = 0;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (unsigned i = 0; i < start_count; i++)
         if (!starts[i].old)
             starts[kept++] = (struct start){.address = starts[i].address, .old = true};
     start_count = kept;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-}
-
-void gs_uses_after_fork(void)
-{
-    start_count = 0;
-    atomic_store(&gs_uses_noted, false);
-    sum = anchor = 0;
-    came_back = false;
 }

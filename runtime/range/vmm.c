@@ -35,12 +35,11 @@ static size_t plain_access(const struct gs_range *range, CUmemAccessDesc *access
     size_t count = 1;
 
     access[0] = access_from(device->ordinal);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (unsigned i = 0; i < device->peers.count; i++)
         access[count++] = access_from(device->peers.ordinals[i]);
     for (unsigned i = 0; range->pool != NULL && i < range->pool->peer_count; i++)
         add_access(access, &count, &range->pool->peers[i]);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return count;
 }
 
@@ -123,11 +122,10 @@ static CUmemAccessDesc own_access(const struct gs_range *range)
     if (range->own == NULL)
         return access;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (unsigned i = 0; i < range->own->access_count; i++)
         if (range->own->access[i].location.id == range->device->ordinal)
             access = range->own->access[i];
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return access;
 }
 

@@ -99,24 +99,18 @@ static bool find_missing(const struct gs_device *device, bool stopped,
                          struct gs_exchange_chunk *found)
 {
     const uint64_t most = most_beyond(device);
-    bool there;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    there = pick_chunk(device, GS_CHUNK_ABSENT, most, found) ||
-            (stopped && pick_chunk(device, GS_CHUNK_HOST, most, found));
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return there;
+    GS_HOLD_MEMORY;
+    return pick_chunk(device, GS_CHUNK_ABSENT, most, found) ||
+           (stopped && pick_chunk(device, GS_CHUNK_HOST, most, found));
 }
 
 static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t most,
                        struct gs_exchange_chunk *found)
 {
-    bool there;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    there = pick_chunk(device, state, most, found);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return there;
+    return pick_chunk(device, state, most, found);
 }
 
 /* --- there --- */
@@ -236,13 +230,12 @@ static uint64_t bytes_that_fit(const struct gs_device *device, uint64_t room)
 {
     uint64_t bytes = 0;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         for (uint32_t i = 0; i < range->chunk_count && range->over != 0; i++)
             if (gs_exchange_is_free(range, i) && range->chunks[i].state == GS_CHUNK_OVER &&
                 gs_range_chunk_bytes(range, i) <= room - bytes)
                 bytes += gs_range_chunk_bytes(range, i);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return bytes;
 }
 
@@ -258,12 +251,9 @@ uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts 
 
 static uint64_t room_on(const struct gs_device *device)
 {
-    uint64_t room;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    room = gs_exchange_room(device);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return room;
+    return gs_exchange_room(device);
 }
 
 /* A program that runs stops once, for all of it. */

@@ -125,7 +125,7 @@ static void set_adrift(const struct gs_exchange_chunk *it, bool adrift)
 {
     struct gs_range *range = it->range;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     if (range->life == GS_RANGE_LIVE && gs_range_is_needed(range)) {
         if (adrift)
             range->device->accounts.missing += it->bytes;
@@ -133,7 +133,6 @@ static void set_adrift(const struct gs_exchange_chunk *it, bool adrift)
             range->device->accounts.missing -= it->bytes;
     }
     range->chunks[it->index].adrift = adrift;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 static void note_adrift(const struct gs_exchange_chunk *it, CUresult result)
@@ -178,14 +177,13 @@ static bool find_adrift(struct gs_exchange_chunk *found)
     struct gs_device *device;
 
     *found = (struct gs_exchange_chunk){.range = NULL};
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
             for (uint32_t k = 0; k < range->chunk_count && range->life == GS_RANGE_LIVE; k++)
                 if (range->chunks[k].adrift)
                     *found =
                         (struct gs_exchange_chunk){range, k, gs_range_chunk_bytes(range, k), 0};
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return found->range != NULL;
 }
 
@@ -365,13 +363,11 @@ bool gs_exchange_send_beyond(const struct gs_exchange_chunk *it)
 /* Claims room on the card. Another thread may have taken it since the look. */
 static bool claim_room(const struct gs_exchange_chunk *it)
 {
-    bool fits;
+    GS_HOLD_MEMORY;
+    bool fits = !gs_daemon_has_news() && gs_exchange_room(it->range->device) >= it->bytes;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    fits = !gs_daemon_has_news() && gs_exchange_room(it->range->device) >= it->bytes;
     if (fits)
         book_chunk(it, true);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return fits;
 }
 

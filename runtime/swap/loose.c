@@ -11,13 +11,11 @@
 
 static struct gs_range *take_loose(const struct gs_device *device, uint32_t *chunk)
 {
-    struct gs_range *range;
+    GS_HOLD_MEMORY;
+    struct gs_range *range = gs_program_managed_next_loose(device, chunk);
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range = gs_program_managed_next_loose(device, chunk);
     if (range != NULL)
         range->chunks[*chunk].moving = true;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return range;
 }
 

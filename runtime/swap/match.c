@@ -61,7 +61,7 @@ static struct found find_place(const struct gs_job *job)
     struct found best = {NULL, 0, 0};
     unsigned wanted;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     best.equal = gs_chunk_equal_blocks(job->chunk, job->bytes, job->hashes, &wanted);
     if (best.equal < wanted || wanted == 0) /* a chunk of zeros needs none of it */
         for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
@@ -71,7 +71,6 @@ static struct found find_place(const struct gs_job *job)
         best.range->moving++;
         device->sweep.cursor = best.range; /* what comes next is probably behind it */
     }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return best;
 }
 

@@ -137,10 +137,9 @@ static bool choose_any(struct gs_exchange_chunk *hot, struct gs_exchange_chunk *
     const struct gs_device *device;
     bool found = false;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (unsigned i = 0; !found && (device = gs_device_at(i)) != NULL; i++)
         found = choose_exchange(device, hot, cold);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return found;
 }
 
@@ -155,12 +154,9 @@ static void learn_cost(uint64_t from, uint64_t bytes)
 
 static bool fits_now(const struct gs_exchange_chunk *hot)
 {
-    bool fits;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    fits = gs_exchange_room(hot->range->device) >= hot->bytes;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return fits;
+    return gs_exchange_room(hot->range->device) >= hot->bytes;
 }
 
 /* In a context of the device. False: the driver or the host refused something. */
@@ -247,7 +243,7 @@ static bool has_come_round(void)
     const struct gs_device *device;
     uint64_t known = 0, used = 0;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
         for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
             for (uint32_t k = 0; range->life == GS_RANGE_LIVE && k < range->chunk_count; k++) {
@@ -257,7 +253,6 @@ static bool has_come_round(void)
                 known += chunk->used != 0 || chunk->heat > bytes / UNUSED ? bytes : 0;
                 used += chunk->used != 0 ? bytes : 0;
             }
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return known - used <= known / UNUSED;
 }
 

@@ -53,9 +53,8 @@ static bool device_is_broken(struct gs_device *device)
     const bool broken =
         context == NULL || atomic_load_explicit(&context->broken, memory_order_relaxed);
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     device->broken |= broken;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return broken;
 }
 
@@ -264,12 +263,10 @@ static CUresult retire_in(struct gs_mover *mover)
 
 static bool is_hungry(const struct gs_mover *mover)
 {
-    bool more;
+    GS_HOLD_MEMORY;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    more = mover->device->accounts.missing > mover->bytes;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    return more && mover->bytes < QUEUE_BYTES && mover->count < GS_MOVER_RING;
+    return mover->device->accounts.missing > mover->bytes && mover->bytes < QUEUE_BYTES &&
+           mover->count < GS_MOVER_RING;
 }
 
 /* Waits for the oldest copy. False: news came meanwhile, perhaps of more room; chunks that can

@@ -208,7 +208,7 @@ void gs_mover_settle(struct gs_job *job, uint8_t state)
 
     if (state == GS_CHUNK_RESIDENT)
         gs_vmm_close(job->range, job->index);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_HOLD_MEMORY;
     needed = job->range->life == GS_RANGE_LIVE && gs_range_is_needed(job->range);
     if (state != job->chunk->state && state == GS_CHUNK_RESIDENT) {
         device->accounts.resident += job->bytes;
@@ -220,7 +220,6 @@ void gs_mover_settle(struct gs_job *job, uint8_t state)
     job->chunk->state = state;
     job->chunk->moving = false;
     job->range->moving--;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
 }
 
 void gs_mover_drop_first(struct gs_mover *mover)
