@@ -6,6 +6,7 @@
 #include "rewriter/elf/say.h"
 #include "rewriter/tree/tree.h"
 #include "common/fd.h"
+#include "common/same.h"
 #include "rewriter/output/folder_entry.h"
 #include "rewriter/output/registry.h"
 #include "rewriter/job/act.h"
@@ -36,9 +37,7 @@ enum elf_undo_state {
 typedef enum elf_exit elf_undo_call(const struct elf_listed *entry,
                                     const struct elf_options *options);
 
-/* One listed file or folder: its present state, and how it is restored.
- *
- * The path of a listed file had no link in it. The owner of one of its folders may have put
+/* The path of a listed file had no link in it. The owner of one of its folders may have put
  * one there since. So the path is walked folder by folder without following links, and root
  * restores a file of another user in a process that has become that user. The undo note
  * must have the checksum that was listed, and so must the restored bytes (job/write.c). */
@@ -83,7 +82,9 @@ static int await_child(pid_t child)
     return ended == child ? status : SIGKILL;
 }
 
-/* True if the process ended by itself, with a result. */
+/* Calls it in a child process that has become that user for good: user, group, groups, HOME. False
+ * if the process did not end by itself; the result is ELF_EXIT_FAILED then. Root only. home: for a
+ * user that is not in the table; NULL: none. */
 static bool call_as(uid_t user, gid_t group, const char *home, elf_undo_call *call,
                     const struct elf_listed *entry, const struct elf_options *options,
                     enum elf_exit *result)
@@ -112,15 +113,6 @@ static bool call_as(uid_t user, gid_t group, const char *home, elf_undo_call *ca
     ended = child > 0 && WIFEXITED(status);
     *result = ended ? (enum elf_exit)WEXITSTATUS(status) : ELF_EXIT_FAILED;
     return ended;
-}
-
-/* Calls it in a child process that has become that user for good: user, group, groups, HOME.
- * False if the process failed; the result is ELF_EXIT_FAILED then. Root only. */
-static bool elf_undo_call_as(uid_t user, gid_t group, elf_undo_call *call,
-                             const struct elf_listed *entry, const struct elf_options *options,
-                             enum elf_exit *result)
-{
-    return call_as(user, group, NULL, call, entry, options, result);
 }
 
 /* The worse of two results; "nothing to do" is better than "done". */
@@ -261,14 +253,6 @@ static enum elf_undo_state elf_undo_look(const struct elf_listed *entry, uid_t *
     return state;
 }
 
-static bool is_same_library(const char *a, const char *b)
-{
-    struct stat x, y;
-
-    return strcmp(a, b) == 0 || (stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
-                                 x.st_ino == y.st_ino);
-}
-
 /* Whether the file is patched for another library than that one, whatever the path to it. */
 static bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime)
 {
@@ -285,7 +269,7 @@ static bool elf_undo_is_for_another(const struct elf_listed *entry, const char *
         elf_root_close(&everything);
     }
     free(job);
-    return its[0] != '\0' && !is_same_library(its, runtime);
+    return its[0] != '\0' && strcmp(its, runtime) != 0 && !gs_same_file(its, runtime);
 }
 
 /* The file is opened and checked once more, so that the file which is restored is the one that
@@ -321,14 +305,16 @@ static enum elf_exit restore_here(const struct elf_listed *entry,
     return ret == 0 ? ELF_EXIT_DONE : ELF_EXIT_FAILED;
 }
 
-static enum elf_exit restore_root_here(const struct elf_listed *entry,
-                                       const struct elf_options *options)
+/* Does what --restore-all or --repatch asks for to the folder that --venv or --tree was given. */
+static enum elf_exit act_on_root(const struct elf_listed *entry,
+                                 const struct elf_options *options)
 {
     struct elf_options how = *options;
 
     how.folder.listed = true;
-    how.restore = true;
-    how.lists.restore_all = false;
+    how.restore = options->lists.restore_all;
+    how.lists = (struct elf_list_options){.all_users = options->lists.all_users};
+    how.any = false;
     how.folder.jobs = 1;
     how.within.programs_only = entry->venv;
     *(entry->venv ? &how.folder.venv : &how.folder.tree) = entry->root;
@@ -343,7 +329,7 @@ static enum elf_exit call_as_owner(uid_t owner, gid_t group, elf_undo_call *call
 
     if (geteuid() != 0 || owner == 0)
         return call(entry, options);
-    if (!elf_undo_call_as(owner, group, call, entry, options, &result))
+    if (!call_as(owner, group, NULL, call, entry, options, &result))
         elf_say(stderr, "gpushare-patch: %s: the process of user %u failed\n", entry->path,
                 (unsigned)owner);
     return result;
@@ -372,7 +358,7 @@ static enum elf_exit elf_undo_restore_root(const struct elf_listed *entry,
     elf_root_close(&folder);
     if (!found)
         return ELF_EXIT_NOTHING; /* gone, or a link leads elsewhere now */
-    return call_as_owner(st.st_uid, st.st_gid, restore_root_here, entry, options);
+    return call_as_owner(st.st_uid, st.st_gid, act_on_root, entry, options);
 }
 
 /* Files that the removal of a package leaves if patched files could not be restored: a stub
@@ -390,7 +376,8 @@ static bool name_list(char path[PATH_MAX])
            snprintf(path, PATH_MAX, "%s/stub", folder) < PATH_MAX;
 }
 
-bool elf_undo_has_stub(void)
+/* Whether a removed gpushare has left a stub in the library's place. */
+static bool has_stub(void)
 {
     char path[PATH_MAX];
 
@@ -415,7 +402,7 @@ static bool is_this_tool(const struct elf_entry *entry)
     struct stat a, b;
 
     return fstatat(entry->folder, entry->base, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
-           stat("/proc/self/exe", &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+           stat("/proc/self/exe", &b) == 0 && gs_same_inode(&a, &b);
 }
 
 static void drop_file(const struct elf_root *everything, const char *path)
@@ -428,7 +415,8 @@ static void drop_file(const struct elf_root *everything, const char *path)
     elf_entry_close(&entry);
 }
 
-void elf_undo_drop_stub(void)
+/* Removes the stub, and the files that were left with it. */
+static void drop_stub(void)
 {
     struct elf_root everything;
     char list[PATH_MAX], line[PATH_MAX + 2];
@@ -567,16 +555,10 @@ static enum elf_exit repatch_entry(const struct elf_listed *entry,
     enum elf_exit result = ELF_EXIT_FAILED;
     struct gs_err err = {0};
 
+    if (entry->root[0] != '\0')
+        return act_on_root(entry, options);
     again.any = true; /* it was patched before */
     again.lists.repatch = false;
-    if (entry->root[0] != '\0') {
-        again.any = false;
-        again.folder.listed = true;
-        again.folder.jobs = 1;
-        again.within.programs_only = entry->venv;
-        *(entry->venv ? &again.folder.venv : &again.folder.tree) = entry->root;
-        return elf_tree(&again);
-    }
     again.within.root = &everything;
     if (elf_root_open(&everything, "/", &err) == 0)
         result = elf_act(entry->path, &again, stdout, stderr, NULL);
@@ -611,29 +593,28 @@ static enum elf_exit repatch_list(const struct elf_registry *registry,
     return result;
 }
 
-/* With --runtime: leaves out files that use another installation's library. */
-static void leave_out_others(struct elf_registry *registry, const char *runtime)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < registry->count; i++)
-        if (!elf_undo_is_for_another(&registry->entries[i], runtime))
-            registry->entries[kept++] = registry->entries[i];
-    registry->count = kept;
-}
-
 /* A user's list may name any path. Only files that belong to that user concern others: root is not
  * to be kept from the removal of a package by the rest. */
-static void leave_out_foreign(struct elf_registry *registry)
+static bool is_foreign(const struct elf_listed *entry)
 {
+    uid_t owner = (uid_t)-1;
+
+    return elf_undo_look(entry, &owner, NULL) == ELF_UNDO_HIDDEN || owner != geteuid();
+}
+
+/* With --runtime, files that use another installation's library are left out. */
+static void leave_out(struct elf_registry *registry, const struct elf_options *options)
+{
+    const bool by_library = options->runtime != NULL && !options->lists.repatch,
+               by_owner = options->lists.all_users && geteuid() != 0;
     size_t kept = 0;
 
     for (size_t i = 0; i < registry->count; i++) {
-        uid_t owner = (uid_t)-1;
+        const struct elf_listed *entry = &registry->entries[i];
 
-        if (elf_undo_look(&registry->entries[i], &owner, NULL) != ELF_UNDO_HIDDEN &&
-            owner == geteuid())
-            registry->entries[kept++] = registry->entries[i];
+        if ((!by_library || !elf_undo_is_for_another(entry, options->runtime)) &&
+            (!by_owner || !is_foreign(entry)))
+            registry->entries[kept++] = *entry;
     }
     registry->count = kept;
 }
@@ -649,10 +630,7 @@ static enum elf_exit undo_own(const struct elf_listed *none, const struct elf_op
         elf_say(stderr, "gpushare-patch: %s\n", err.text);
         result = ELF_EXIT_FAILED;
     }
-    if (options->runtime != NULL && !options->lists.repatch)
-        leave_out_others(&registry, options->runtime);
-    if (options->lists.all_users && geteuid() != 0)
-        leave_out_foreign(&registry);
+    leave_out(&registry, options);
     if (registry.count > 0) {
         result = options->lists.list          ? show_list(&registry, options)
                  : options->lists.restore_all ? restore_list(&registry, options)
@@ -667,13 +645,13 @@ enum elf_exit elf_undo(const struct elf_options *options)
     bool root = geteuid() == 0;
     /* with --runtime, files of other installations may still need it */
     bool stub = options->lists.restore_all && !options->dry_run && options->runtime == NULL &&
-                elf_undo_has_stub();
+                has_stub();
     enum elf_exit result = undo_own(NULL, options);
 
     if (options->lists.all_users || (stub && root)) /* the stub serves all users */
         result = elf_undo_both(result, elf_undo_each_user(undo_own, options));
     if (stub && (result == ELF_EXIT_DONE || result == ELF_EXIT_NOTHING))
-        elf_undo_drop_stub();
+        drop_stub();
     if (result == ELF_EXIT_NOTHING && !options->quiet)
         elf_say(stdout, "no file is listed as patched\n");
     return result;

@@ -10,13 +10,6 @@
 
 #include <stdbool.h>
 
-/* Whether a removed gpushare has left a stub in the library's place (file `stub` beside the
- * list names it). */
-bool elf_undo_has_stub(void);
-
-/* Removes the stub, and the files that were left with it. */
-void elf_undo_drop_stub(void);
-
 /* Does what the options ask for with the list of this user or, with all_users, of all. Reports
  * to stdout and stderr. ELF_EXIT_NOTHING if nothing is listed, ELF_EXIT_FAILED if something
  * could not be restored. */

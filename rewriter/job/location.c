@@ -6,6 +6,7 @@
  * wherever the program starts. No state, any thread.
  */
 #include "rewriter/job/location.h"
+#include "common/same.h"
 #include "rewriter/elf/image.h"
 
 #include <elf.h>
@@ -76,13 +77,6 @@ static bool cut_parts(char *path, int count)
     return true;
 }
 
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 /* The library beside this tool. Uses the path by which the tool was started if it leads to the
  * same library as the tool's real place, so that links to folders are kept. */
 static int beside_tool(char out[PATH_MAX])
@@ -104,7 +98,7 @@ static int beside_tool(char out[PATH_MAX])
         snprintf(path, sizeof path, "%s/%s", self, places[i]);
         snprintf(named, sizeof named, "%s/%s", given, places[i]);
         if (access(path, F_OK) == 0)
-            return make_absolute(out, is_same_file(named, path) ? named : path);
+            return make_absolute(out, gs_same_file(named, path) ? named : path);
     }
     return -ENOENT;
 }

@@ -17,7 +17,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* With --tree they are named once for all files (tree/walk.c). A program that is patched
+/* The libraries that a file brings along, that use CUDA, and whose calls nothing routes: one line
+ * for each, with the remedy. With --tree they are named once for all files (tree/walk.c). A program that is patched
  * with the scope process routes the calls of all its libraries; otherwise each must be
  * patched itself. */
 
@@ -75,14 +76,15 @@ static void print_library(FILE *to, const struct elf_job *job, const char *path,
     fputc('}', to);
 }
 
-void elf_unrouted_say(FILE *to, const struct elf_job *job)
+static void say_unrouted(FILE *to, const struct elf_job *job)
 {
     take_each(to, job, say_library);
 }
 
-void elf_unrouted_json(FILE *to, const struct elf_job *job)
+/* A JSON array of objects with file and why. */
+static void print_unrouted(FILE *to, const struct elf_job *job)
 {
-    fputc('[', to);
+    fputs(",\"unrouted\":[", to);
     take_each(to, job, print_library);
     fputc(']', to);
 }
@@ -217,7 +219,7 @@ void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *
         print_plan(to, &job->plan);
     else
         elf_say(to, "  result    already patched; strip or objcopy ran after that\n");
-    elf_unrouted_say(to, job);
+    say_unrouted(to, job);
 }
 
 static void json_pair(FILE *to, const char *key, const char *value)
@@ -262,8 +264,7 @@ void elf_report_print_json(FILE *to, const struct elf_job *job, const struct gs_
                 job->facts.imports_dlopen ? "true" : "false");
         json_pair(to, "needs", job->facts.needed);
         json_pair(to, "through", job->way.kind != ELF_WAY_NONE ? job->way.path : NULL);
-        fputs(",\"unrouted\":", to);
-        elf_unrouted_json(to, job);
+        print_unrouted(to, job);
         fputs(",\"routes\":[", to);
         for (size_t i = 0; i < job->facts.import_count; i++) {
             if (i > 0)
@@ -286,7 +287,7 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present)
 
     if (job->patched == ELF_NOTE_NONE) {
         elf_say(to, "%s: not patched\n", job->name);
-        elf_unrouted_say(to, job);
+        say_unrouted(to, job);
         return;
     }
     elf_note_value(job->note.text, "runtime", runtime, sizeof runtime);
@@ -298,7 +299,7 @@ void elf_report_check(FILE *to, const struct elf_job *job, bool present)
                 : ", which does NOT exist: the program will not start; patch it again or "
                   "install the library again",
             job->note.lost.code != 0 ? "; cannot be restored (--restore says why)" : "");
-    elf_unrouted_say(to, job);
+    say_unrouted(to, job);
 }
 
 void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
@@ -324,8 +325,7 @@ void elf_report_check_json(FILE *to, const struct elf_job *job, bool present,
     json_pair(to, "runtime", *runtime ? runtime : NULL);
     fprintf(to, ",\"runtime_present\":%s,\"restorable\":%s", present ? "true" : "false",
             patched && job->note.lost.code == 0 ? "true" : "false");
-    fputs(",\"unrouted\":", to);
-    elf_unrouted_json(to, job);
+    print_unrouted(to, job);
     json_pair(to, "problem", problem->code != 0 ? problem->text : NULL);
     fprintf(to, ",\"exit\":%d}\n", status);
 }
@@ -375,7 +375,7 @@ void elf_report_done(FILE *to, const struct elf_job *job)
                 job->way.kind == ELF_WAY_PLUGIN ? "loads plug-ins; " : "its library ",
                 job->way.path, job->way.why);
     if (job->scope == ELF_SCOPE_OBJECT)
-        elf_unrouted_say(to, job);
+        say_unrouted(to, job);
     if (options->output == NULL && lstat(job->name, &st) == 0 && S_ISLNK(st.st_mode))
         elf_say(to, "%s: note: is a link; the file is %s\n", job->name, job->path);
     if (elf_location_leads(job->runtime, runtime))

@@ -8,13 +8,6 @@
 
 #include <stdio.h>
 
-/* The libraries that a file brings along, that use CUDA, and whose calls nothing routes:
- * one line for each, with the remedy. */
-void elf_unrouted_say(FILE *to, const struct elf_job *job);
-
-/* A JSON array of objects with file and why. */
-void elf_unrouted_json(FILE *to, const struct elf_job *job);
-
 /* --print: kind, scope, CUDA, imports, plan. problem (code 0: none) is why it would not be
  * patched. */
 void elf_report_print(FILE *to, const struct elf_job *job, const struct gs_err *problem);

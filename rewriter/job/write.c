@@ -5,6 +5,7 @@
  * Until the commit no existing file is touched. One thread per job.
  */
 #include "rewriter/job/write.h"
+#include "common/same.h"
 #include "rewriter/output/copy.h"
 #include "rewriter/output/fault.h"
 #include "rewriter/output/output.h"
@@ -119,7 +120,7 @@ static bool is_same_entry(const struct elf_entry *a, const struct elf_entry *b)
     struct stat x, y;
 
     return strcmp(a->base, b->base) == 0 && fstat(a->folder, &x) == 0 &&
-           fstat(b->folder, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+           fstat(b->folder, &y) == 0 && gs_same_inode(&x, &y);
 }
 
 /* Opens the place of the result: the file itself, or another one beside it or elsewhere. */

@@ -6,6 +6,7 @@
  * complete old file or the complete new file. One thread per output.
  */
 #include "rewriter/output/output.h"
+#include "common/same.h"
 #include "rewriter/output/fault.h"
 
 #include <errno.h>
@@ -25,7 +26,8 @@
 /* A run holds a lock (flock) on its new file, which the kernel releases when the run ends.
  * If a file system cannot lock, leftovers stay. */
 
-#define PREFIX ".gpushare-patch."
+#define PREFIX             ".gpushare-patch."
+#define ELF_LEFTOVER_INNER "new" /* the file in such a folder */
 
 static void print_name(char name[NAME_MAX + 1], uint64_t number)
 {
@@ -41,7 +43,8 @@ void elf_leftover_name(char name[NAME_MAX + 1], const char *base)
     print_name(name, hash);
 }
 
-void elf_leftover_random_name(char name[NAME_MAX + 1])
+/* Another name, if a file that cannot be removed has that name. */
+static void random_name(char name[NAME_MAX + 1])
 {
     uint64_t random = 0;
 
@@ -55,22 +58,12 @@ bool elf_leftover_is_one(const char *name)
     return strncmp(name, PREFIX, strlen(PREFIX)) == 0;
 }
 
-void elf_leftover_hold(int fd)
-{
-    flock(fd, LOCK_EX | LOCK_NB);
-}
-
-static bool is_same_inode(const struct stat *a, const struct stat *b)
-{
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
-
 static void sweep_file(int folder, const char *name, int fd, const struct stat *st)
 {
     struct stat now;
 
     if (flock(fd, LOCK_SH | LOCK_NB) == 0 &&
-        fstatat(folder, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && is_same_inode(&now, st))
+        fstatat(folder, name, &now, AT_SYMLINK_NOFOLLOW) == 0 && gs_same_inode(&now, st))
         unlinkat(folder, name, 0);
 }
 
@@ -180,7 +173,7 @@ static int take_name(struct elf_output *output, char into[NAME_MAX + 1],
         ret = take(output, name);
     }
     if (ret == -EEXIST) {
-        elf_leftover_random_name(name);
+        random_name(name);
         ret = take(output, name);
     }
     if (ret == 0)
@@ -228,7 +221,10 @@ static int name_it(struct elf_output *output, struct gs_err *err)
                                    output->target);
 }
 
-int elf_output_hide(struct elf_output *output, struct gs_err *err)
+/* Before the new file gets the rights of another user: makes a folder that only we may
+ * enter. There the file gets its name before it takes the target's, so that a crash does
+ * not leave such a file where others can run it. 0 or -errno. */
+static int hide_output(struct elf_output *output, struct gs_err *err)
 {
     int ret = take_name(output, output->aside_name, take_by_folder);
 
@@ -284,7 +280,7 @@ int elf_output_open(struct elf_output *output, const struct elf_entry *entry,
         elf_output_deinit(output);
         return ret;
     }
-    elf_leftover_hold(output->fd);
+    flock(output->fd, LOCK_EX | LOCK_NB); /* it is in work while the descriptor is open */
     return 0;
 }
 
@@ -355,7 +351,7 @@ static int check_unchanged(const struct elf_output *output, const struct stat *o
     if (old == NULL)
         return 0;
     if (fstatat(output->folder, output->base, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
-        now.st_dev == old->st_dev && now.st_ino == old->st_ino && now.st_size == old->st_size &&
+        gs_same_inode(&now, old) && now.st_size == old->st_size &&
         now.st_mtim.tv_sec == old->st_mtim.tv_sec &&
         now.st_mtim.tv_nsec == old->st_mtim.tv_nsec)
         return 0;
@@ -496,7 +492,7 @@ int elf_output_attributes(struct elf_output *output, int from, bool whole,
         mode &= ~(mode_t)070 | (mode & 07) << 3;
     if (whole && ((mode & (S_ISUID | S_ISGID)) != 0 ||
                   fgetxattr(from, "security.capability", NULL, 0) > 0))
-        ret = elf_output_hide(output, err);
+        ret = hide_output(output, err);
     if (ret != 0)
         return ret;
     if (fchmod(output->fd, mode) != 0) /* after the owner: changing that clears setuid */

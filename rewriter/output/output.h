@@ -19,18 +19,11 @@
  * with the rights of its owner (setuid) it is a folder, which only the owner may enter,
  * with the file in it. */
 
-#define ELF_LEFTOVER_INNER "new" /* the file in such a folder */
-
 /* The name for a target called `base`: the same in every run, so that the next run finds it. */
 void elf_leftover_name(char name[NAME_MAX + 1], const char *base);
-/* Another name, if a file that cannot be removed has that name. */
-void elf_leftover_random_name(char name[NAME_MAX + 1]);
 
 /* Whether a name is one of these. */
 bool elf_leftover_is_one(const char *name);
-
-/* Marks the file as in work, for as long as the descriptor is open. */
-void elf_leftover_hold(int fd);
 
 /* Removes `name` from the folder, unless a running gpushare-patch holds it, or it is none of
  * ours. A file that cannot be removed stays. */
@@ -58,11 +51,6 @@ int elf_output_open(struct elf_output *output, const struct elf_entry *entry,
  * another name of that file. */
 int elf_output_link(struct elf_output *output, const struct elf_entry *entry,
                     const char *target, int existing, struct gs_err *err);
-
-/* Before the new file gets the rights of another user: makes a folder that only we may
- * enter. There the file gets its name before it takes the target's, so that a crash does
- * not leave such a file where others can run it. 0 or -errno. */
-int elf_output_hide(struct elf_output *output, struct gs_err *err);
 
 /* Removes a file that was not committed. Accepts a zeroed struct with its descriptors -1. */
 void elf_output_deinit(struct elf_output *output);

@@ -7,6 +7,7 @@
  * Owns the results. A lock keeps the reports of one file together.
  */
 #include "rewriter/tree/parallel.h"
+#include "common/same.h"
 #include "rewriter/output/output.h"
 #include "rewriter/elf/say.h"
 
@@ -116,8 +117,7 @@ static struct name *find_names(const struct elf_root *root, const struct elf_pat
         if (look_at(root, files->list[i], st) != 0 || !S_ISREG(st->st_mode) || st->st_nlink < 2)
             continue;
         for (size_t j = 0; j < linked && names[i].first == ALONE; j++)
-            if (names[list[j]].was.st_ino == st->st_ino &&
-                names[list[j]].was.st_dev == st->st_dev)
+            if (gs_same_inode(&names[list[j]].was, st))
                 names[i].first = list[j];
         if (names[i].first == ALONE)
             list[linked++] = i;
@@ -142,9 +142,7 @@ static int open_first(const struct elf_parallel *parallel, const struct name *na
         return ret;
     ret = openat(entry.folder, entry.base, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     elf_entry_close(&entry);
-    if (ret < 0 || fstat(ret, &now) != 0)
-        return ret;
-    if (now.st_ino != name->was.st_ino || now.st_dev != name->was.st_dev)
+    if (ret < 0 || fstat(ret, &now) != 0 || !gs_same_inode(&now, &name->was))
         return ret;
     close(ret);
     return -EEXIST;

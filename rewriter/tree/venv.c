@@ -10,6 +10,7 @@
  * called by one thread.
  */
 #include "rewriter/tree/venv.h"
+#include "common/same.h"
 #include "rewriter/job/act.h"
 #include "rewriter/job/location.h"
 #include "rewriter/output/output.h"
@@ -228,8 +229,7 @@ static bool is_same_file(const char *a, const char *b)
 {
     struct stat x, y;
 
-    return lstat(a, &x) == 0 && lstat(b, &y) == 0 && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
+    return lstat(a, &x) == 0 && lstat(b, &y) == 0 && gs_same_inode(&x, &y);
 }
 
 /* Makes the link another name of the copy. */

@@ -342,35 +342,28 @@ static int check_relocations(const struct elf_second *second, const struct place
 static int check_tables(const struct elf_second *second, const struct places *places,
                         struct gs_err *err)
 {
-    const struct elf_image *old = second->plan->image;
-    int ret = check_at(
-        second, places->strings,
-        (struct table){&elf_kind_byte, ELF_T_BYTE, 0, places->strings_size, check_strings, 0},
-        err);
+    const struct elf_tables *old = &second->plan->image->tables;
+    const struct {
+        uint64_t address;
+        struct table table;
+    } all[] = {
+        {places->strings,
+         {&elf_kind_byte, ELF_T_BYTE, 0, places->strings_size, check_strings, 0}},
+        {places->hash,
+         {&elf_kind_byte, ELF_T_BYTE, 0, old->hash.size, check_same, old->hash.offset}},
+        {places->gnu_hash,
+         {&elf_kind_byte, ELF_T_BYTE, 0, old->gnu_hash.size, check_same, old->gnu_hash.offset}},
+        {places->symbols,
+         {&elf_kind_symbol, ELF_T_SYM, 0, old->symbols.size, check_symbols,
+          old->symbols.offset}},
+        {places->versions,
+         {&elf_kind_number, ELF_T_HALF, 0, old->versions.size, check_numbers,
+          old->versions.offset}},
+    };
+    int ret = 0;
 
-    ret = ret
-              ?: check_at(second, places->hash,
-                          (struct table){&elf_kind_byte, ELF_T_BYTE, 0, old->tables.hash.size,
-                                         check_same, old->tables.hash.offset},
-                          err);
-    ret =
-        ret
-            ?: check_at(second, places->gnu_hash,
-                        (struct table){&elf_kind_byte, ELF_T_BYTE, 0, old->tables.gnu_hash.size,
-                                       check_same, old->tables.gnu_hash.offset},
-                        err);
-    ret =
-        ret
-            ?: check_at(second, places->symbols,
-                        (struct table){&elf_kind_symbol, ELF_T_SYM, 0, old->tables.symbols.size,
-                                       check_symbols, old->tables.symbols.offset},
-                        err);
-    ret = ret
-              ?: check_at(second, places->versions,
-                          (struct table){&elf_kind_number, ELF_T_HALF, 0,
-                                         old->tables.versions.size, check_numbers,
-                                         old->tables.versions.offset},
-                          err);
+    for (size_t i = 0; ret == 0 && i < sizeof all / sizeof all[0]; i++)
+        ret = check_at(second, all[i].address, all[i].table, err);
     ret = ret ?: elf_second_versions(second, places->needed, places->defined, err);
     return ret ?: check_relocations(second, places, err);
 }
