@@ -4,7 +4,7 @@
  * the GPUs' health and signals. One thread; the health of the GPUs has another.
  */
 #include "cluster/plugin.h"
-#include "lockd/ctl/ask.h"
+#include "lockd/base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -146,7 +146,7 @@ static uint64_t find_next_time(const struct plugin *plugin)
 
 static int wait_ms(uint64_t until)
 {
-    const uint64_t now = ctl_now();
+    const uint64_t now = lockd_now();
 
     if (until == UINT64_MAX)
         return -1;
@@ -219,7 +219,7 @@ static bool has_peers(const struct plugin *plugin)
 /* Answers what was asked, tells kubelet that the devices go, and takes nothing new. */
 static void drain_calls(struct plugin *plugin)
 {
-    const uint64_t until = ctl_now() + DRAIN_MOST;
+    const uint64_t until = lockd_now() + DRAIN_MOST;
     struct gs_err err = {0};
 
     lockd_log(LOCKD_LOG_INFO, "ending; running pods keep their GPUs");
@@ -234,7 +234,7 @@ static void drain_calls(struct plugin *plugin)
         grpc_link_drain(plugin->peers[i].link);
         listen_run(&plugin->peers[i]);
     }
-    while (has_peers(plugin) && ctl_now() < until)
+    while (has_peers(plugin) && lockd_now() < until)
         if (run_once(plugin, until, &err) != 0)
             break;
 }

@@ -5,7 +5,7 @@
  * accepts without watching, or without watching for long.
  */
 #include "cluster/registration.h"
-#include "lockd/ctl/ask.h"
+#include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/ctl/ctl.h"
 #include "pod_resources.pb-c.h"
@@ -26,7 +26,7 @@ void registration_init(struct registration *registration)
 
 static void try_later(struct registration *registration)
 {
-    registration->again_at = ctl_now() + registration->pause;
+    registration->again_at = lockd_now() + registration->pause;
     registration->pause =
         registration->pause < PAUSE_MOST / 2 ? registration->pause * 2 : PAUSE_MOST;
 }
@@ -44,7 +44,7 @@ void registration_lost(struct plugin *plugin)
     registration->lost = registration->peer.link != NULL;
     if (registration->lost)
         return;
-    if (ctl_now() - registration->told_at > SETTLED)
+    if (lockd_now() - registration->told_at > SETTLED)
         registration->pause = PAUSE_LEAST;
     registration->done = false;
     try_later(registration);
@@ -61,7 +61,7 @@ static void take_consent(struct plugin *plugin)
 {
     struct registration *registration = &plugin->registration;
 
-    registration->told_at = ctl_now();
+    registration->told_at = lockd_now();
     registration->done = !registration->lost;
     if (registration->lost)
         try_later(registration);
@@ -91,7 +91,7 @@ static void take_answer(void *context, enum grpc_status status, const char *text
     lockd_log(LOCKD_LOG_INFO, "kubelet knows %s: %u devices on %u GPUs", plugin->set.resource,
               plugin->cards.count * plugin->cards.each, plugin->cards.count);
     take_consent(plugin);
-    plugin->rival.ask_at = ctl_now();
+    plugin->rival.ask_at = lockd_now();
 }
 
 static int ask_kubelet(struct plugin *plugin)
@@ -126,7 +126,7 @@ static void begin_registration(struct plugin *plugin)
         code = ask_kubelet(plugin);
     if (code == 0) {
         registration->missing = false;
-        registration->again_at = ctl_now() + PATIENCE;
+        registration->again_at = lockd_now() + PATIENCE;
         return;
     }
     grpc_peer_deinit(&registration->peer);
@@ -141,18 +141,18 @@ void registration_run(struct plugin *plugin)
     struct registration *registration = &plugin->registration;
 
     if (registration->done && registration->peer.link == NULL &&
-        ctl_now() >= registration->again_at) {
+        lockd_now() >= registration->again_at) {
         lockd_log(LOCKD_LOG_WARNING, "kubelet does not watch the devices; registering again");
         registration->done = false;
         try_later(registration);
     }
     if (registration->peer.link == NULL) {
-        if (!registration->done && ctl_now() >= registration->again_at)
+        if (!registration->done && lockd_now() >= registration->again_at)
             begin_registration(plugin);
         if (registration->peer.link == NULL)
             return;
     }
-    if (!registration->done && ctl_now() >= registration->again_at) {
+    if (!registration->done && lockd_now() >= registration->again_at) {
         lockd_log(LOCKD_LOG_WARNING, "kubelet does not answer; trying again");
         grpc_peer_deinit(&registration->peer);
         try_later(registration);
@@ -184,7 +184,7 @@ void rival_see(struct plugin *plugin, const char *name)
               "NVIDIA's device plugin seems to run here too (%s/%s): pods that ask for its "
               "resource do not take turns with those that ask for %s",
               plugin->set.folder, name, plugin->set.resource);
-    plugin->rival.ask_at = ctl_now() + SETTLE;
+    plugin->rival.ask_at = lockd_now() + SETTLE;
 }
 
 static void compare_id(struct plugin *plugin, const char *resource, const char *id)
@@ -243,7 +243,7 @@ void rival_run(struct plugin *plugin)
 {
     struct rival *rival = &plugin->rival;
 
-    if (rival->peer.link == NULL && ctl_now() >= rival->ask_at)
+    if (rival->peer.link == NULL && lockd_now() >= rival->ask_at)
         begin_question(plugin);
     if (rival->peer.link == NULL)
         return;

@@ -4,7 +4,7 @@
  * ListAndWatch, which lasts as long as kubelet's connection.
  */
 #include "cluster/service.h"
-#include "lockd/ctl/ask.h"
+#include "lockd/base/clock.h"
 #include "cluster/registration.h"
 #include "lockd/base/log.h"
 #include "lockd/ctl/ctl.h"
@@ -128,7 +128,7 @@ static void run_allocate(void *context, struct grpc_call *call, const uint8_t *m
 /* A daemon that hangs costs kubelet one wait, not a wait for each question. */
 static void ask_load(struct plugin *plugin, struct load *load)
 {
-    const uint64_t begin = ctl_now();
+    const uint64_t begin = lockd_now();
     struct gs_err why = {0};
 
     if (plugin->set.lockd.count == 0 || begin < plugin->load_again_at)
@@ -137,8 +137,8 @@ static void ask_load(struct plugin *plugin, struct load *load)
     if (why.code == 0)
         return;
     lockd_log(LOCKD_LOG_DEBUG, "the load of the GPUs is not known: %s", why.text);
-    if (ctl_now() - begin > LOAD_SLOW)
-        plugin->load_again_at = ctl_now() + LOAD_PAUSE;
+    if (lockd_now() - begin > LOAD_SLOW)
+        plugin->load_again_at = lockd_now() + LOAD_PAUSE;
 }
 
 static void run_preferred(void *context, struct grpc_call *call, const uint8_t *message,

@@ -106,7 +106,7 @@ static void ctl_complete(struct ctl *ctl, const struct ctl_command *command, int
     }
 }
 
-static enum ctl_exit help_run(struct ctl *ctl, int argc, char **argv);
+static enum ctl_exit help_run(struct ctl *ctl, const void *words, int count, char **operands);
 
 static const struct ctl_command ctl_help = {
     "help", "[COMMAND]", "show the commands, or the options of one", help_run, NULL, NULL};
@@ -217,16 +217,16 @@ static const struct ctl_command *need_command(const char *word)
     return command;
 }
 
-static enum ctl_exit help_run(struct ctl *ctl, int argc, char **argv)
+static enum ctl_exit help_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
-    const struct ctl_command *command = argc == 2 ? need_command(argv[1]) : NULL;
+    const struct ctl_command *command = count == 1 ? need_command(operands[0]) : NULL;
 
-    (void)ctl;
-    if (argc > 2)
-        return ctl_usage(&ctl_help, "give the name of one command");
+    (void)words;
+    if (count > 1)
+        return ctl_usage(ctl, "give the name of one command");
     if (command != NULL)
         return command_help(command);
-    if (argc == 2)
+    if (count == 1)
         return CTL_USAGE;
     print_help(stdout);
     return ctl_done(CTL_OK);
@@ -235,14 +235,22 @@ static enum ctl_exit help_run(struct ctl *ctl, int argc, char **argv)
 static enum ctl_exit run_command(struct ctl *ctl, int argc, char **argv)
 {
     const struct ctl_command *command = need_command(argv[0]);
+    GS_FREE void *words = calloc(1, CTL_WORDS_SIZE);
+    int index = 1;
 
-    if (command == NULL)
-        return CTL_USAGE;
+    if (command == NULL || words == NULL)
+        return command == NULL ? CTL_USAGE : CTL_FAILED;
+    ctl->command = command;
     if (has_option(argc, argv, "-h", "--help"))
         return command_help(command);
     if (has_option(argc, argv, "-V", "--version"))
         return print_version();
-    return command->run(ctl, argc, argv);
+    if (command->options != NULL &&
+        lockd_options_read(command->options, words, false, argc, argv, &index, &ctl->err) != 0)
+        return ctl_usage(ctl, "%s", ctl->err.text);
+    if (index != argc && command->arguments[0] == '\0')
+        return ctl_usage(ctl, "takes no arguments");
+    return command->run(ctl, words, argc - index, argv + index);
 }
 
 /* Prints what a shell may offer for the last word (common/complete.h). */

@@ -20,14 +20,6 @@
 #define ANSWER_SECONDS 10
 #define ANSWER_MAX     65536 /* messages of one kind */
 
-uint64_t ctl_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static int patience_s(const struct ctl *ctl)
 {
     return ctl->patience_s != 0 ? ctl->patience_s : ANSWER_SECONDS;
@@ -186,7 +178,7 @@ static int take_message(struct ctl *ctl, struct ctl_answer *answer,
 int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer *answer)
 {
     GS_CLOSE_FD int fd = ctl_connect(ctl);
-    const uint64_t until = ctl_now() + (uint64_t)patience_s(ctl) * 1000000000u;
+    const uint64_t until = lockd_now() + (uint64_t)patience_s(ctl) * 1000000000u;
     int code = fd < 0 ? fd : 0;
 
     memset(answer, 0, sizeof *answer);
@@ -198,7 +190,7 @@ int ctl_ask(struct ctl *ctl, const void *request, size_t size, struct ctl_answer
 
         code = ctl_receive(ctl, fd, &message);
         code = code == 0 ? take_message(ctl, answer, &message) : code;
-        if (code == 0 && ctl_now() > until)
+        if (code == 0 && lockd_now() > until)
             code = gs_err_set(&ctl->err, -ETIMEDOUT, "%s: the answer does not end within %d s",
                               ctl->path, patience_s(ctl));
     }
@@ -261,16 +253,16 @@ void ctl_print_usage(const struct ctl_command *command, FILE *out)
     fprintf(out, "%s%s\n", command->arguments[0] != '\0' ? " " : "", command->arguments);
 }
 
-enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
+enum ctl_exit ctl_usage(const struct ctl *ctl, const char *format, ...)
 {
     va_list ap;
 
-    fprintf(stderr, "gpusharectl %s: ", command->name);
+    fprintf(stderr, "gpusharectl %s: ", ctl->command->name);
     va_start(ap, format);
     vfprintf(stderr, format, ap);
     va_end(ap);
     putc('\n', stderr);
-    ctl_print_usage(command, stderr);
+    ctl_print_usage(ctl->command, stderr);
     return CTL_USAGE;
 }
 

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "lockd/base/clock.h"
 #include "lockd/ctl/ctl.h"
 
 #include <stdint.h>
@@ -24,17 +25,14 @@ void ctl_answer_deinit(struct ctl_answer *answer);
 /* Prints a refusal and returns the exit code for it. */
 enum ctl_exit ctl_refused(const struct gs_wire_end *end);
 
-/* CLOCK_MONOTONIC, ns. */
-uint64_t ctl_now(void);
-
 /* Prints ctl->err and returns the exit code for it. */
 enum ctl_exit ctl_fail(const struct ctl *ctl);
 /* Flushes the output. Returns code, unless it could not be written. */
 enum ctl_exit ctl_done(enum ctl_exit code);
 /* "usage: gpusharectl NAME [--OPTION] ARGUMENTS" */
 void ctl_print_usage(const struct ctl_command *command, FILE *out);
-/* Prints an error in the command line, and the usage line. */
-enum ctl_exit ctl_usage(const struct ctl_command *command, const char *format, ...)
+/* Prints an error in the command line, and the usage line of the command that runs. */
+enum ctl_exit ctl_usage(const struct ctl *ctl, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* The bytes that a program moved and the time that it ran, between two answers. */

@@ -386,22 +386,19 @@ static bool is_known_version(const char *version)
     return length == sizeof "0.5.0" - 1 && at != NULL && strchr(version, ' ') == NULL;
 }
 
-static enum ctl_exit cdi_run(struct ctl *ctl, int argc, char **argv)
+static enum ctl_exit cdi_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
-    struct cdi_words words = {0};
-    int index = 1;
+    const struct cdi_words *given = words;
 
-    if (lockd_options_read(cdi_options, &words, false, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_cdi, "%s", ctl->err.text);
-    if (index == argc || strcmp(argv[index], "generate") != 0)
-        return ctl_usage(&ctl_cdi, "the word 'generate' is needed");
-    if (index != argc - 1)
-        return ctl_usage(&ctl_cdi, "unexpected argument '%s'", argv[index + 1]);
-    if (words.version != NULL && !is_known_version(words.version))
-        return ctl_usage(&ctl_cdi, "--cdi-version: %.40s is none of " VERSIONS, words.version);
-    if (words.output != NULL && words.output[0] == '\0')
-        return ctl_usage(&ctl_cdi, "--output: a file is needed");
-    if (generate_spec(ctl, &words) == 0)
+    if (count == 0 || strcmp(operands[0], "generate") != 0)
+        return ctl_usage(ctl, "the word 'generate' is needed");
+    if (count != 1)
+        return ctl_usage(ctl, "unexpected argument '%s'", operands[1]);
+    if (given->version != NULL && !is_known_version(given->version))
+        return ctl_usage(ctl, "--cdi-version: %.40s is none of " VERSIONS, given->version);
+    if (given->output != NULL && given->output[0] == '\0')
+        return ctl_usage(ctl, "--output: a file is needed");
+    if (generate_spec(ctl, given) == 0)
         return ctl_done(CTL_OK);
     ctl_fail(ctl);
     return CTL_FAILED; /* -ENOENT means a missing file here, not a missing daemon */

@@ -32,6 +32,7 @@ struct ctl {
     bool kept_out;           /* there is a service to which this user may not connect */
     bool path_by_user;       /* --socket was given */
     int patience_s;          /* time limit of an answer; 0: 10 s */
+    const struct ctl_command *command; /* the one that runs */
     struct gs_err err;
 };
 
@@ -41,11 +42,14 @@ struct ctl_command {
      * for PID, NAME, VALUE and FILE, and words in small letters as they are. */
     const char *arguments;
     const char *help;
-    enum ctl_exit (*run)(struct ctl *ctl, int argc,
-                         char **argv);  /* argv[0] is the command's name */
+    /* words: the values of its options, at their offsets, 0 where an option is not given; operands:
+     * the other arguments, none where `arguments` is "". */
+    enum ctl_exit (*run)(struct ctl *ctl, const void *words, int count, char **operands);
     void (*details)(void);              /* prints more for its --help; may be NULL */
-    const struct lockd_option *options; /* for its --help and the shells' completion */
+    const struct lockd_option *options; /* NULL: its arguments are not read as options */
 };
+
+#define CTL_WORDS_SIZE 64 /* bytes: the most that a command's options take */
 
 extern const struct ctl_command ctl_status, ctl_top, ctl_get, ctl_set, ctl_pause, ctl_resume,
     ctl_evict, ctl_suspend, ctl_move, ctl_reload, ctl_trace, ctl_metrics, ctl_serve, ctl_doctor,

@@ -14,7 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-const struct nvml_gpu *ctl_gpu_of(const struct ctl_answer *answer, const uint8_t uuid[16])
+/* The GPU of that device; NULL: NVML does not list it. */
+static const struct nvml_gpu *gpu_of(const struct ctl_answer *answer, const uint8_t uuid[16])
 {
     char text[LOCKD_UUID_SIZE];
 
@@ -25,7 +26,7 @@ static const struct gs_wire_device *device_of(const struct ctl_answer *answer,
                                               const struct nvml_gpu *gpu)
 {
     for (size_t i = 0; i < answer->device_count; i++) {
-        if (ctl_gpu_of(answer, answer->devices[i].uuid) == gpu)
+        if (gpu_of(answer, answer->devices[i].uuid) == gpu)
             return &answer->devices[i];
     }
     return NULL;
@@ -40,7 +41,7 @@ bool ctl_place_at(const struct ctl_answer *answer, size_t n, struct ctl_place *p
     }
     n -= answer->gpus.gpu_count;
     for (size_t i = 0; i < answer->device_count; i++) {
-        if (ctl_gpu_of(answer, answer->devices[i].uuid) == NULL && n-- == 0) {
+        if (gpu_of(answer, answer->devices[i].uuid) == NULL && n-- == 0) {
             *place = (struct ctl_place){.device = &answer->devices[i]};
             return true;
         }
@@ -66,41 +67,40 @@ const char *ctl_why_name(enum ctl_why why)
 
 int ctl_device_busy(const struct ctl_answer *answer, size_t index)
 {
-    const struct nvml_gpu *gpu = ctl_gpu_of(answer, answer->devices[index].uuid);
+    const struct nvml_gpu *gpu = gpu_of(answer, answer->devices[index].uuid);
 
     return gpu != NULL ? gpu->busy : CTL_BUSY_UNKNOWN;
 }
 
+/* The process of the program, and its GPU; NULL: NVML does not list it, or it cannot be known which
+ * it is. */
 static const struct nvml_process *process_of(const struct ctl_answer *answer,
                                              const struct gs_wire_client *client,
-                                             const struct nvml_gpu *gpu)
+                                             const struct nvml_gpu **gpu)
 {
-    return client->pid > 0 && (client->flags & GS_CLIENT_FOREIGN) == 0
-               ? nvml_process(&answer->gpus, gpu, client->pid)
-               : NULL;
+    const bool known = client->condition != GS_CONDITION_NO_DEVICE && client->pid > 0 &&
+                       (client->flags & GS_CLIENT_FOREIGN) == 0;
+
+    *gpu = known ? gpu_of(answer, client->uuid) : NULL;
+    return *gpu != NULL ? nvml_process(&answer->gpus, *gpu, client->pid) : NULL;
 }
 
 int ctl_client_busy(const struct ctl_answer *answer, size_t index)
 {
-    const struct gs_wire_client *client = &answer->clients[index];
-    const struct nvml_gpu *gpu =
-        client->condition != GS_CONDITION_NO_DEVICE ? ctl_gpu_of(answer, client->uuid) : NULL;
-    const struct nvml_process *process;
+    const struct nvml_gpu *gpu;
+    const struct nvml_process *process = process_of(answer, &answer->clients[index], &gpu);
 
-    if (gpu == NULL || client->pid <= 0 || (client->flags & GS_CLIENT_FOREIGN) != 0)
-        return CTL_BUSY_UNKNOWN;
-    process = process_of(answer, client, gpu);
     if (process != NULL)
         return process->busy;
-    return gpu->samples == 1 ? 0 : CTL_BUSY_UNKNOWN; /* idle processes have no samples */
+    /* idle processes have no samples */
+    return gpu != NULL && gpu->samples == 1 ? 0 : CTL_BUSY_UNKNOWN;
 }
 
 uint64_t ctl_client_external(const struct ctl_answer *answer, size_t index)
 {
     const struct gs_wire_client *client = &answer->clients[index];
-    const struct nvml_gpu *gpu =
-        client->condition != GS_CONDITION_NO_DEVICE ? ctl_gpu_of(answer, client->uuid) : NULL;
-    const struct nvml_process *process = gpu != NULL ? process_of(answer, client, gpu) : NULL;
+    const struct nvml_gpu *gpu;
+    const struct nvml_process *process = process_of(answer, client, &gpu);
     const uint64_t known = client->resident + client->pinned;
 
     if (process == NULL || process->memory == NVML_BYTES_UNKNOWN)

@@ -32,8 +32,6 @@ void ctl_gpus_look(struct nvml *nvml, struct ctl_answer *answer);
 /* The same with a process of its own. Prints a fault of the library to stderr. */
 void ctl_gpus_look_once(struct ctl_answer *answer);
 
-/* The GPU of that device; NULL: NVML does not list it. */
-const struct nvml_gpu *ctl_gpu_of(const struct ctl_answer *answer, const uint8_t uuid[16]);
 /* A GPU, as status and top show it: at least one of both is there. */
 struct ctl_place {
     const struct nvml_gpu *gpu;          /* NULL: NVML does not list it */

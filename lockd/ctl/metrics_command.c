@@ -6,7 +6,7 @@
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/json.h"
 #include "lockd/ctl/metrics.h"
-#include "lockd/ctl/gpus.h"
+#include "lockd/ctl/status_table.h"
 #include "lockd/ctl/words.h"
 #include "lockd/ctl/ctl.h"
 
@@ -28,32 +28,20 @@ static const struct lockd_option metrics_options[] = {
     {0},
 };
 
-static enum ctl_exit metrics_run(struct ctl *ctl, int argc, char **argv)
+static void print_metrics(const struct ctl_answer *answer)
 {
-    struct metrics_words words = {false, false};
-    enum ctl_exit exit_code = CTL_OK;
-    struct ctl_answer answer;
-    int index = 1, code;
+    ctl_metrics_write(stdout, answer);
+}
 
-    if (lockd_options_read(metrics_options, &words, false, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_metrics, "%s", ctl->err.text);
-    if (index != argc)
-        return ctl_usage(&ctl_metrics, "takes options only, no arguments");
-    if (words.list) {
-        ctl_metrics_list(stdout);
-        return ctl_done(CTL_OK);
-    }
-    code = ctl_ask_status(ctl, &answer);
-    if (code != 0 && code != -ENOENT)
-        return ctl_fail(ctl);
-    ctl_gpus_look_once(&answer);
-    ctl_pods_look(&answer);
-    if (!words.json)
-        ctl_metrics_write(stdout, &answer);
-    else if (ctl_json_print(ctl, &answer) != 0)
-        exit_code = CTL_FAILED;
-    ctl_answer_deinit(&answer);
-    return ctl_done(exit_code);
+static enum ctl_exit metrics_run(struct ctl *ctl, const void *words, int count, char **operands)
+{
+    const struct metrics_words *given = words;
+
+    (void)count, (void)operands;
+    if (!given->list)
+        return ctl_status_show(ctl, given->json, true, print_metrics);
+    ctl_metrics_list(stdout);
+    return ctl_done(CTL_OK);
 }
 
 const struct ctl_command ctl_metrics = {
@@ -118,7 +106,7 @@ static enum ctl_exit ask_account(struct ctl *ctl, const char *group, bool json)
     if (ctl_ask(ctl, &question, sizeof question, &answer) != 0)
         return ctl_fail(ctl);
     if (answer.end.code != 0) {
-        fprintf(stderr, "gpusharectl: %s\n", answer.end.text);
+        ctl_refused(&answer.end);
         code = answer.end.code;
     } else if (json) {
         code = print_json(&answer.account);
@@ -129,19 +117,14 @@ static enum ctl_exit ask_account(struct ctl *ctl, const char *group, bool json)
     return ctl_done(code == 0 ? CTL_OK : CTL_FAILED);
 }
 
-static enum ctl_exit account_run(struct ctl *ctl, int argc, char **argv)
+static enum ctl_exit account_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
-    bool json = false;
-    int index = 1;
-
-    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_account, "%s", ctl->err.text);
-    if (index != argc - 1 || argv[index][0] == '\0')
-        return ctl_usage(&ctl_account, "give one group");
-    if (strlen(argv[index]) >= sizeof((struct gs_wire_account *)NULL)->group)
-        return ctl_usage(&ctl_account, "a group has at most %zu characters",
+    if (count != 1 || operands[0][0] == '\0')
+        return ctl_usage(ctl, "give one group");
+    if (strlen(operands[0]) >= sizeof((struct gs_wire_account *)NULL)->group)
+        return ctl_usage(ctl, "a group has at most %zu characters",
                          sizeof((struct gs_wire_account *)NULL)->group - 1);
-    return ask_account(ctl, argv[index], json);
+    return ask_account(ctl, operands[0], *(const bool *)words);
 }
 
 const struct ctl_command ctl_account = {

@@ -91,23 +91,21 @@ static void explain_silence(struct ctl *ctl, int code)
                why.text);
 }
 
-static enum ctl_exit move_run(struct ctl *ctl, int argc, char **argv)
+static enum ctl_exit move_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
     struct gs_wire_relocate relocate = {.pid = 0};
     struct gs_wire_end end = {.code = 0};
     struct ctl_answer answer;
-    bool json = false;
-    int index = 1, code;
+    const bool json = *(const bool *)words;
+    int code;
 
-    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_move, "%s", ctl->err.text);
-    if (index != argc - 2)
-        return ctl_usage(&ctl_move, "give one process id and one GPU");
-    if (ctl_pid(argv[index], &relocate.pid) != 0)
-        return ctl_usage(&ctl_move, "'%s' is not a process id", argv[index]);
+    if (count != 2)
+        return ctl_usage(ctl, "give one process id and one GPU");
+    if (ctl_pid_operand(ctl, operands[0], &relocate.pid) != 0)
+        return CTL_USAGE;
     code = find_daemon(ctl);
     if (code == 0)
-        code = find_gpu(ctl, argv[index + 1], relocate.uuid);
+        code = find_gpu(ctl, operands[1], relocate.uuid);
     if (code != 0)
         return ctl_outcome(ctl, code, &end, json);
     ctl->patience_s = PATIENCE_S;

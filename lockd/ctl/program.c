@@ -63,7 +63,9 @@ enum ctl_exit ctl_outcome(struct ctl *ctl, int code, const struct gs_wire_end *e
     return code != 0 ? ctl_fail(ctl) : end->code != 0 ? ctl_refused(end) : ctl_done(CTL_OK);
 }
 
-enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
+/* Carries out one control operation and prints the outcome ("paused", for example, and the number
+ * of programs) or the error, as text or as JSON. */
+static enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
 {
     struct gs_wire_end end = {0};
     const int code = ctl_control(ctl, act, &end);
@@ -73,47 +75,43 @@ enum ctl_exit ctl_act(struct ctl *ctl, const struct ctl_act *act)
     return ctl_outcome(ctl, code, &end, act->json);
 }
 
-static enum ctl_exit operate_program(struct ctl *ctl, const struct ctl_command *command,
-                                     struct ctl_act *act, bool all, int argc, char **argv)
+int ctl_pid_operand(struct ctl *ctl, const char *text, int32_t *pid)
 {
-    int index = 1;
+    const int code = ctl_pid(text, pid);
 
-    if (lockd_options_read(ctl_json_option, &act->json, false, argc, argv, &index, &ctl->err) !=
-        0)
-        return ctl_usage(command, "%s", ctl->err.text);
-    if (index != argc - 1)
-        return ctl_usage(command, all ? "give one process id, or all" : "give one process id");
-    if ((!all || strcmp(argv[index], "all") != 0) && ctl_pid(argv[index], &act->pid) != 0)
-        return ctl_usage(command, "'%s' is not a process id", argv[index]);
-    return ctl_act(ctl, act);
+    if (code != 0)
+        ctl_usage(ctl, "'%s' is not a process id", text);
+    return code;
 }
 
-static enum ctl_exit pause_run(struct ctl *ctl, int argc, char **argv)
+/* A command that consists of one control operation. */
+static enum ctl_exit operate_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
-    struct ctl_act act = {.op = GS_CONTROL_PAUSE, .done = "paused"};
+    static const struct operation {
+        const struct ctl_command *command;
+        uint32_t op;
+        const char *done;
+    } operations[] = {{&ctl_pause, GS_CONTROL_PAUSE, "paused"},
+                      {&ctl_resume, GS_CONTROL_RESUME, "resumed"},
+                      {&ctl_evict, GS_CONTROL_EVICT, "evicting"},
+                      {&ctl_suspend, GS_CONTROL_SUSPEND, "suspended"},
+                      {&ctl_reload, GS_CONTROL_RELOAD, NULL}};
+    const bool all = strstr(ctl->command->arguments, "all") != NULL;
+    const struct operation *operation = operations;
+    struct ctl_act act = {.json = *(const bool *)words};
 
-    return operate_program(ctl, &ctl_pause, &act, true, argc, argv);
-}
-
-static enum ctl_exit resume_run(struct ctl *ctl, int argc, char **argv)
-{
-    struct ctl_act act = {.op = GS_CONTROL_RESUME, .done = "resumed"};
-
-    return operate_program(ctl, &ctl_resume, &act, true, argc, argv);
-}
-
-static enum ctl_exit evict_run(struct ctl *ctl, int argc, char **argv)
-{
-    struct ctl_act act = {.op = GS_CONTROL_EVICT, .done = "evicting"};
-
-    return operate_program(ctl, &ctl_evict, &act, true, argc, argv);
-}
-
-static enum ctl_exit suspend_run(struct ctl *ctl, int argc, char **argv)
-{
-    struct ctl_act act = {.op = GS_CONTROL_SUSPEND, .done = "suspended"};
-
-    return operate_program(ctl, &ctl_suspend, &act, false, argc, argv);
+    while (operation->command != ctl->command)
+        operation++;
+    act.op = operation->op;
+    act.done = operation->done;
+    if (ctl->command->arguments[0] != '\0') {
+        if (count != 1)
+            return ctl_usage(ctl, all ? "give one process id, or all" : "give one process id");
+        if ((!all || strcmp(operands[0], "all") != 0) &&
+            ctl_pid_operand(ctl, operands[0], &act.pid) != 0)
+            return CTL_USAGE;
+    }
+    return ctl_act(ctl, &act);
 }
 
 const struct ctl_command ctl_pause = {
@@ -121,18 +119,21 @@ const struct ctl_command ctl_pause = {
     "PID|all",
     "keep a program from running on GPUs; its memory stays until others need "
     "it",
-    pause_run,
+    operate_run,
     NULL,
     ctl_json_option};
 const struct ctl_command ctl_resume = {
-    "resume",   "PID|all", "let a paused or suspended program run again",
-    resume_run, NULL,      ctl_json_option};
+    "resume",    "PID|all", "let a paused or suspended program run again",
+    operate_run, NULL,      ctl_json_option};
 const struct ctl_command ctl_evict = {
-    "evict",   "PID|all", "move the memory of a program to the host until its next turn",
-    evict_run, NULL,      ctl_json_option};
+    "evict",     "PID|all", "move the memory of a program to the host until its next turn",
+    operate_run, NULL,      ctl_json_option};
 const struct ctl_command ctl_suspend = {
     "suspend",   "PID", "pause a program and move all its memory to the host",
-    suspend_run, NULL,  ctl_json_option};
+    operate_run, NULL,  ctl_json_option};
+const struct ctl_command ctl_reload = {
+    "reload",    "",   "make the daemon read its configuration files again",
+    operate_run, NULL, ctl_json_option};
 
 /* `gpusharectl set NAME [PID] VALUE`: changes settings of the running daemon, until it ends
  * or reads its configuration again, or of one program, until it ends. `gpusharectl reload`:
@@ -186,60 +187,51 @@ static enum ctl_exit set_one(struct ctl *ctl, const struct lockd_setting *settin
 
     if (setting->op == 0)
         return ctl_usage(
-            &ctl_set,
+            ctl,
             "%s can only be set in the daemon's configuration file: change it there, "
             "then run gpusharectl reload",
             setting->name);
     if (count != (of_program ? 2 : 1))
-        return ctl_usage(&ctl_set, "%s is set like this: %s %s%s", setting->name, setting->name,
+        return ctl_usage(ctl, "%s is set like this: %s %s%s", setting->name, setting->name,
                          of_program ? "PID " : "", setting->argument);
-    if (of_program && ctl_pid(words[0], &act.pid) != 0)
-        return ctl_usage(&ctl_set, "'%s' is not a process id", words[0]);
+    if (of_program && ctl_pid_operand(ctl, words[0], &act.pid) != 0)
+        return CTL_USAGE;
     if (lockd_option_value(&option, words[count - 1], &ctl->err) != 0)
-        return ctl_usage(&ctl_set, "%s", ctl->err.text);
+        return ctl_usage(ctl, "%s", ctl->err.text);
     code = ctl_act(ctl, &act);
     if (code == CTL_OK && strcmp(setting->name, "limit") == 0)
         look_below(ctl, &act);
     return code;
 }
 
-static enum ctl_exit set_run(struct ctl *ctl, int argc, char **argv)
+/* NULL: there is no such setting, which is printed. */
+static const struct lockd_setting *need_setting(const struct ctl *ctl, const char *name,
+                                                const char *list)
 {
-    bool json = false;
-    const struct lockd_setting *setting;
+    const struct lockd_setting *setting = lockd_setting_find(name);
     char hint[64];
-    int index = 1;
 
-    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_set, "%s", ctl->err.text);
-    if (index == argc)
-        return ctl_usage(&ctl_set, "give a name and a value (set --help lists them)");
-    setting = lockd_setting_find(argv[index]);
     if (setting == NULL)
-        return ctl_usage(&ctl_set, "there is no setting '%s' (set --help lists them)%s",
-                         argv[index], lockd_setting_hint(argv[index], hint, sizeof hint));
-    return set_one(ctl, setting, json, argc - index - 1, argv + index + 1);
+        ctl_usage(ctl, "there is no setting '%s' (%s lists them)%s", name, list,
+                  lockd_setting_hint(name, hint, sizeof hint));
+    return setting;
 }
 
-static enum ctl_exit reload_run(struct ctl *ctl, int argc, char **argv)
+static enum ctl_exit set_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
-    struct ctl_act act = {.op = GS_CONTROL_RELOAD};
-    int index = 1;
+    const struct lockd_setting *setting;
 
-    if (lockd_options_read(ctl_json_option, &act.json, false, argc, argv, &index, &ctl->err) !=
-        0)
-        return ctl_usage(&ctl_reload, "%s", ctl->err.text);
-    if (index != argc)
-        return ctl_usage(&ctl_reload, "takes no arguments");
-    return ctl_act(ctl, &act);
+    if (count == 0)
+        return ctl_usage(ctl, "give a name and a value (set --help lists them)");
+    setting = need_setting(ctl, operands[0], "set --help");
+    return setting != NULL
+               ? set_one(ctl, setting, *(const bool *)words, count - 1, operands + 1)
+               : CTL_USAGE;
 }
 
 const struct ctl_command ctl_set = {
     "set",   "NAME [PID] VALUE", "change a setting (set --help lists them)",
     set_run, list_settings,      ctl_json_option};
-const struct ctl_command ctl_reload = {
-    "reload",   "",   "make the daemon read its configuration files again",
-    reload_run, NULL, ctl_json_option};
 
 /* `gpusharectl get [NAME [PID]]`: prints the present settings of the daemon or of one
  * program. */
@@ -347,39 +339,32 @@ static enum ctl_exit ask_settings(struct ctl *ctl, const char *name, int32_t pid
     lockd_wire_header(&get.header, GS_WIRE_GET);
     if (ctl_ask(ctl, &get, sizeof get, &answer) != 0)
         return ctl_fail(ctl);
-    if (answer.end.code != 0) {
-        code = ctl_refused(&answer.end);
-    } else {
-        code = print_settings(&answer, name, json);
-    }
+    code =
+        answer.end.code != 0 ? ctl_refused(&answer.end) : print_settings(&answer, name, json);
     ctl_answer_deinit(&answer);
     return code;
 }
 
-static enum ctl_exit get_run(struct ctl *ctl, int argc, char **argv)
+static enum ctl_exit get_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
-    bool json = false, of_program;
+    const bool json = *(const bool *)words;
     const struct lockd_setting *setting;
+    bool of_program;
     int32_t pid = 0;
-    char hint[64];
-    int index = 1;
 
-    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_get, "%s", ctl->err.text);
-    if (index == argc)
+    if (count == 0)
         return ask_settings(ctl, NULL, 0, json);
-    setting = lockd_setting_find(argv[index]);
+    setting = need_setting(ctl, operands[0], "get");
     if (setting == NULL)
-        return ctl_usage(&ctl_get, "there is no setting '%s' (get lists them)%s", argv[index],
-                         lockd_setting_hint(argv[index], hint, sizeof hint));
+        return CTL_USAGE;
     of_program = setting->scope == LOCKD_SCOPE_PROGRAM;
-    if (argc - index != (of_program ? 2 : 1))
-        return ctl_usage(&ctl_get,
+    if (count != (of_program ? 2 : 1))
+        return ctl_usage(ctl,
                          of_program ? "%s is a setting of a program: give a process id"
                                     : "%s is a setting of the daemon: it takes no process id",
                          setting->name);
-    if (of_program && ctl_pid(argv[index + 1], &pid) != 0)
-        return ctl_usage(&ctl_get, "'%s' is not a process id", argv[index + 1]);
+    if (of_program && ctl_pid_operand(ctl, operands[1], &pid) != 0)
+        return CTL_USAGE;
     return ask_settings(ctl, setting->name, pid, json);
 }
 

@@ -26,10 +26,8 @@
 #define YIELDED_LEAST 100000000u /* ns */
 #define STATE_LEAST   8          /* "stopping" */
 
-static void add_remark(char *buffer, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void add_remark(char *buffer, size_t size, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void add_remark(char *buffer, size_t size,
+                                                             const char *format, ...)
 {
     size_t at = strlen(buffer);
     va_list ap;
@@ -48,7 +46,6 @@ static const char *gang_why(const struct gs_wire_client *client)
     return why != NULL ? why : "?";
 }
 
-/* The notes of a program: its unusual properties and remarks, in a few words. */
 void ctl_program_notes(const struct ctl_answer *answer, size_t index, char *buffer, size_t size)
 {
     const struct gs_wire_client *client = &answer->clients[index];
@@ -102,11 +99,13 @@ void ctl_program_notes(const struct ctl_answer *answer, size_t index, char *buff
     }
 }
 
-struct ctl_layout ctl_layout_find(void)
-{
-    return (struct ctl_layout){.columns = ctl_terminal_columns(),
-                               .colour = ctl_terminal_colour()};
-}
+/* What is shown, and on which terminal. */
+struct shown {
+    const struct ctl_answer *answer;
+    int columns; /* columns of the terminal; 0: lines may have any length */
+    bool colour; /* with escape sequences */
+    struct ctl_table table;
+};
 
 /* Where a column stands, in the order in which narrow terminals do without: the place of
  * the memory first, then what the program does. */
@@ -191,46 +190,51 @@ void ctl_outsider_fill(const struct ctl_outsider *outsider, struct ctl_row *row,
     ctl_percent(outsider->busy, row->cell[busy], CTL_TABLE_CELL);
 }
 
-int ctl_status_table(struct ctl_table *table, const struct ctl_layout *layout,
-                     const struct ctl_answer *answer)
+/* Makes the table of all programs and all other processes, of all devices, so that their columns
+ * stand below each other. False: no memory. */
+static bool fill_table(struct shown *shown)
 {
+    const struct ctl_answer *answer = shown->answer;
+    struct ctl_table *table = &shown->table;
+
     add_columns(table);
     for (size_t i = 0; i < answer->client_count; i++) {
         struct ctl_row *row = ctl_table_row(table);
 
         if (row == NULL)
-            return -ENOMEM;
+            return false;
         fill_program(answer, i, row);
     }
     for (size_t i = 0; i < answer->outsider_count; i++) {
         struct ctl_row *row = ctl_table_row(table);
 
         if (row == NULL)
-            return -ENOMEM;
+            return false;
         ctl_outsider_fill(&answer->outsiders[i], row, table->column_count - 3,
                           table->column_count - 1);
     }
-    ctl_table_fit(table, layout->columns, NAME_CELL);
-    return 0;
+    ctl_table_fit(table, shown->columns, NAME_CELL);
+    return true;
 }
 
-static const char *start_colour(const struct ctl_layout *layout, enum ctl_colour which)
+static const char *start_colour(const struct shown *shown, enum ctl_colour which)
 {
-    return layout->colour ? ctl_colour_start(which) : "";
+    return shown->colour ? ctl_colour_start(which) : "";
 }
 
-static const char *colour_end(const struct ctl_layout *layout)
+static const char *colour_end(const struct shown *shown)
 {
-    return layout->colour ? CTL_COLOUR_END : "";
+    return shown->colour ? CTL_COLOUR_END : "";
 }
 
-void ctl_status_heading(const struct ctl_table *table, const struct ctl_layout *layout)
+/* Prints a row, or the headings, as a whole in that colour. */
+static void print_row(const struct shown *shown, size_t row, enum ctl_colour colour,
+                      const char *behind)
 {
     char line[2048];
 
-    ctl_table_line(table, CTL_TABLE_HEADING, CTL_TABLE_COLUMNS, "", "", line, sizeof line);
-    printf("%s%s%s%s\n", start_colour(layout, CTL_HEAD), line,
-           layout->columns == 0 ? "  NOTES" : "", colour_end(layout));
+    ctl_table_line(&shown->table, row, CTL_TABLE_COLUMNS, "", "", line, sizeof line);
+    printf("%s%s%s%s\n", start_colour(shown, colour), line, behind, colour_end(shown));
 }
 
 /* The length of the notes that fit into a line: whole notes, at least one. */
@@ -250,11 +254,12 @@ static size_t measure_line(const char *notes, size_t room)
     return length;
 }
 
-void ctl_print_notes(const struct ctl_layout *layout, int indent, const char *notes)
+/* Prints notes in lines of their own, broken between two notes. */
+static void print_notes(const struct shown *shown, int indent, const char *notes)
 {
-    const int columns = layout->columns == 0           ? INT_MAX
-                        : layout->columns > 2 * indent ? layout->columns
-                                                       : 2 * indent;
+    const int columns = shown->columns == 0           ? INT_MAX
+                        : shown->columns > 2 * indent ? shown->columns
+                                                      : 2 * indent;
 
     while (*notes != '\0') {
         const size_t length = measure_line(notes, (size_t)(columns - indent));
@@ -265,82 +270,60 @@ void ctl_print_notes(const struct ctl_layout *layout, int indent, const char *no
     }
 }
 
-void ctl_status_row(const struct ctl_table *table, const struct ctl_layout *layout,
-                    const struct ctl_answer *answer, size_t index)
+/* Prints the program at that index, with its notes. */
+static void print_program(const struct shown *shown, size_t index)
 {
+    const uint32_t condition = shown->answer->clients[index].condition;
     char line[2048], notes[1024];
 
-    ctl_program_notes(answer, index, notes, sizeof notes);
-    ctl_table_line(table, index, STATE_CELL,
-                   start_colour(layout, ctl_condition_colour(answer->clients[index].condition)),
-                   colour_end(layout), line, sizeof line);
-    if (layout->columns == 0 && notes[0] != '\0') {
+    ctl_program_notes(shown->answer, index, notes, sizeof notes);
+    ctl_table_line(&shown->table, index, STATE_CELL,
+                   start_colour(shown, ctl_condition_colour(condition)), colour_end(shown),
+                   line, sizeof line);
+    if (shown->columns == 0 && notes[0] != '\0') {
         printf("%s  %s\n", line, notes);
         return;
     }
     puts(line);
-    ctl_print_notes(layout, INDENT, notes);
-}
-
-void ctl_status_outsider(const struct ctl_table *table, const struct ctl_layout *layout,
-                         const struct ctl_answer *answer, size_t index)
-{
-    char line[2048];
-
-    ctl_table_line(table, answer->client_count + index, CTL_TABLE_COLUMNS, "", "", line,
-                   sizeof line);
-    printf("%s%s%s\n", start_colour(layout, CTL_GREY), line, colour_end(layout));
+    print_notes(shown, INDENT, notes);
 }
 
 /* `gpusharectl status`: devices, programs on them, remarks, as text or JSON. */
-
-/* What is shown, as one piece for the functions below. */
-struct shown {
-    const struct ctl_answer *answer;
-    struct ctl_layout layout;
-    struct ctl_table table;
-};
 
 /* A GPU: its number where NVML knows it, name, UUID, memory; then temperature, power and
  * use. */
 static void print_gpu(const struct shown *shown, const struct nvml_gpu *gpu, const char *name,
                       const char *uuid, uint64_t total)
 {
-    char number[24] = "", size[24], heat[CTL_HEAT_SIZE], line[256] = "";
+    char number[24] = "", size[24], line[256] = "";
 
     if (gpu != NULL)
         snprintf(number, sizeof number, "GPU %u  ", gpu->index);
     printf("\n%s%s  %s  %s\n", number, name, uuid, gs_size_format(total, size, sizeof size));
     if (gpu == NULL)
         return;
-    ctl_heat_text(gpu, heat);
+    ctl_heat_text(gpu, line);
     if (gpu->busy != NVML_UNKNOWN)
-        snprintf(line, sizeof line, "%s%sbusy %d %% of the last second", heat,
-                 heat[0] != '\0' ? ", " : "", gpu->busy);
-    else
-        snprintf(line, sizeof line, "%s", heat);
-    ctl_print_notes(&shown->layout, 2, line);
+        add_remark(line, sizeof line, "busy %d %% of the last second", gpu->busy);
+    print_notes(shown, 2, line);
 }
 
 static void print_memory(const struct shown *shown, const struct gs_wire_device *device)
 {
     char capacity[24], demand[24], resident[24], external[24], quantum[24], line[256];
-    int at = snprintf(line, sizeof line, "%s: capacity %s, demand %s, resident %s",
-                      device->exclusive != 0 ? "exclusive"
-                      : device->leases != 0  ? "leases"
-                                             : "open",
-                      gs_size_format(device->capacity, capacity, sizeof capacity),
-                      gs_size_format(device->demand, demand, sizeof demand),
-                      gs_size_format(device->resident, resident, sizeof resident));
 
+    snprintf(line, sizeof line, "%s: capacity %s, demand %s, resident %s",
+             ctl_mode_name(device), gs_size_format(device->capacity, capacity, sizeof capacity),
+             gs_size_format(device->demand, demand, sizeof demand),
+             gs_size_format(device->resident, resident, sizeof resident));
     if (device->external != 0)
-        at += snprintf(line + at, sizeof line - (size_t)at, ", external %s",
-                       gs_size_format(device->external, external, sizeof external));
+        add_remark(line, sizeof line, "external %s",
+                   gs_size_format(device->external, external, sizeof external));
     if (device->leases != 0)
-        snprintf(line + at, sizeof line - (size_t)at, ", quantum %s, %llu waiting",
-                 ctl_duration(device->quantum_ns, quantum, sizeof quantum),
-                 (unsigned long long)device->waiting);
-    ctl_print_notes(&shown->layout, 2, line);
+        add_remark(line, sizeof line, "quantum %s, %llu waiting",
+                   ctl_duration(device->quantum_ns, quantum, sizeof quantum),
+                   (unsigned long long)device->waiting);
+    print_notes(shown, 2, line);
 }
 
 static void print_programs(const struct shown *shown, const struct gs_wire_device *device)
@@ -350,7 +333,7 @@ static void print_programs(const struct shown *shown, const struct gs_wire_devic
 
         if (client->condition != GS_CONDITION_NO_DEVICE &&
             memcmp(client->uuid, device->uuid, sizeof device->uuid) == 0)
-            ctl_status_row(&shown->table, &shown->layout, shown->answer, i);
+            print_program(shown, i);
     }
 }
 
@@ -377,14 +360,14 @@ static void print_place(const struct shown *shown, const struct ctl_place *place
     if (device != NULL)
         print_memory(shown, device);
     if (device != NULL || has_outsiders(answer, place))
-        ctl_status_heading(&shown->table, &shown->layout);
+        print_row(shown, CTL_TABLE_HEADING, CTL_HEAD, shown->columns == 0 ? "  NOTES" : "");
     else
         puts("  no programs");
     if (device != NULL)
         print_programs(shown, device);
     for (size_t i = 0; i < answer->outsider_count; i++) {
         if (ctl_outsider_there(answer, &answer->outsiders[i], place))
-            ctl_status_outsider(&shown->table, &shown->layout, answer, i);
+            print_row(shown, answer->client_count + i, CTL_GREY, "");
     }
 }
 
@@ -398,13 +381,14 @@ static void print_deviceless(const struct shown *shown)
         if (!headed)
             puts("\nprograms that have not used a device");
         headed = true;
-        ctl_status_row(&shown->table, &shown->layout, shown->answer, i);
+        print_program(shown, i);
     }
 }
 
 static void print_text(const struct ctl_answer *answer)
 {
-    struct shown shown = {.answer = answer, .layout = ctl_layout_find()};
+    struct shown shown = {
+        .answer = answer, .columns = ctl_terminal_columns(), .colour = ctl_terminal_colour()};
     struct ctl_place place;
     char text[24], total[24];
 
@@ -420,7 +404,7 @@ static void print_text(const struct ctl_answer *answer)
         printf("  host memory: %s of %s used for memory that was moved out\n",
                gs_size_format(answer->daemon.host_used, text, sizeof text),
                gs_size_format(answer->daemon.host_total, total, sizeof total));
-    if (ctl_status_table(&shown.table, &shown.layout, answer) == 0) {
+    if (fill_table(&shown)) {
         for (size_t i = 0; ctl_place_at(answer, i, &place); i++)
             print_place(&shown, &place);
         print_deviceless(&shown);
@@ -449,43 +433,39 @@ static const struct lockd_option status_options[] = {
     {0},
 };
 
-static enum ctl_exit show_status(struct ctl *ctl, bool json)
+enum ctl_exit ctl_status_show(struct ctl *ctl, bool json, bool without,
+                              void (*print)(const struct ctl_answer *answer))
 {
     struct ctl_answer answer;
     enum ctl_exit exit_code = CTL_OK;
     int code = ctl_ask_status(ctl, &answer);
 
-    if (code != 0 && !(json && code == -ENOENT))
+    if (code != 0 && !(without && code == -ENOENT))
         return ctl_fail(ctl);
     ctl_gpus_look_once(&answer);
     ctl_pods_look(&answer);
     if (!json)
-        print_text(&answer);
+        print(&answer);
     else if (ctl_json_print(ctl, &answer) != 0)
         exit_code = CTL_FAILED;
     ctl_answer_deinit(&answer);
     return ctl_done(exit_code);
 }
 
-static enum ctl_exit status_run(struct ctl *ctl, int argc, char **argv)
+static enum ctl_exit status_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
     const struct timespec second = {.tv_sec = 1};
-    struct status_arguments arguments = {0};
+    const struct status_arguments *given = words;
     enum ctl_exit exit_code;
-    int index = 1;
 
-    if (lockd_options_read(status_options, &arguments, false, argc, argv, &index, &ctl->err) !=
-        0)
-        return ctl_usage(&ctl_status, "%s", ctl->err.text);
-    if (index != argc)
-        return ctl_usage(&ctl_status, "takes no arguments");
-    if (arguments.watch && arguments.json)
-        return ctl_usage(&ctl_status, "--watch prints no JSON; `top --json` does");
+    (void)count, (void)operands;
+    if (given->watch && given->json)
+        return ctl_usage(ctl, "--watch prints no JSON; `top --json` does");
     for (;;) {
-        if (arguments.watch && isatty(STDOUT_FILENO))
+        if (given->watch && isatty(STDOUT_FILENO))
             fputs("\033[H\033[2J", stdout); /* the cursor to the top, and an empty screen */
-        exit_code = show_status(ctl, arguments.json);
-        if (!arguments.watch || exit_code != CTL_OK)
+        exit_code = ctl_status_show(ctl, given->json, given->json, print_text);
+        if (!given->watch || exit_code != CTL_OK)
             return exit_code;
         putchar('\n');
         nanosleep(&second, NULL);

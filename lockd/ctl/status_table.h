@@ -7,32 +7,15 @@
 #include "lockd/ctl/ctl.h"
 #include "lockd/ctl/table.h"
 
-struct ctl_layout {
-    int columns; /* columns of the terminal; 0: lines may have any length */
-    bool colour; /* with escape sequences */
-};
-
-/* The properties of standard output. */
-struct ctl_layout ctl_layout_find(void);
-
-/* Makes the table of all programs and all other processes, of all devices, so that their columns
- * stand below each other. To be cleared by the caller. 0 or -ENOMEM. */
-int ctl_status_table(struct ctl_table *table, const struct ctl_layout *layout,
-                     const struct ctl_answer *answer);
-void ctl_status_heading(const struct ctl_table *table, const struct ctl_layout *layout);
-/* Prints the program at that index, with its notes. */
-void ctl_status_row(const struct ctl_table *table, const struct ctl_layout *layout,
-                    const struct ctl_answer *answer, size_t index);
-/* Prints the outsider at that index. */
-void ctl_status_outsider(const struct ctl_table *table, const struct ctl_layout *layout,
-                         const struct ctl_answer *answer, size_t index);
+/* Asks for the status and prints it: as JSON, or by that function. without: also while no daemon
+ * runs. Returns the exit code. */
+enum ctl_exit ctl_status_show(struct ctl *ctl, bool json, bool without,
+                              void (*print)(const struct ctl_answer *answer));
 
 /* The notes of a program: its unusual properties and remarks, in a few words, with commas
  * between. */
 void ctl_program_notes(const struct ctl_answer *answer, size_t index, char *buffer,
                        size_t size);
-/* Prints notes in lines of their own, broken between two notes. */
-void ctl_print_notes(const struct ctl_layout *layout, int indent, const char *notes);
 
 /* Writes a number of bytes that may be unknown into a cell. */
 void ctl_put_bytes(uint64_t bytes, char *cell);

@@ -81,7 +81,9 @@ const char *ctl_colour_start(enum ctl_colour colour)
     return starts[colour];
 }
 
-const char *ctl_align(const char *text, int width, int unit_width, char *buffer, size_t size)
+/* Writes a figure such as "7.0 GiB" or "1.5 s" at the right end of `width` columns, so that
+ * numbers end and units begin in the same column. unit_width: of the longest unit. */
+static void align_figure(const char *text, int width, int unit_width, char *buffer, size_t size)
 {
     const char *unit = strchr(text, ' ');
     const int number = unit != NULL ? (int)(unit - text) : (int)strlen(text);
@@ -91,7 +93,6 @@ const char *ctl_align(const char *text, int width, int unit_width, char *buffer,
         snprintf(buffer, size, "%*s", width, text);
     else
         snprintf(buffer, size, "%*.*s %-*s", room, number, text, unit_width, unit + 1);
-    return buffer;
 }
 
 #define NAME_LEAST 8
@@ -203,8 +204,8 @@ static void write_cell(const struct ctl_column *column, int width, const char *t
     if (column->left)
         lockd_text_cut(text, (size_t)width, cell, size);
     else
-        ctl_align(text[0] != '\0' ? text : "-", width, text[0] != '\0' ? column->unit : 0, cell,
-                  size);
+        align_figure(text[0] != '\0' ? text : "-", width, text[0] != '\0' ? column->unit : 0,
+                     cell, size);
 }
 
 const char *ctl_table_line(const struct ctl_table *table, size_t row, size_t coloured,

@@ -40,10 +40,6 @@ bool ctl_colour_wanted(void);
 const char *ctl_colour_start(enum ctl_colour colour);
 #define CTL_COLOUR_END "\x1b[0m"
 
-/* A figure such as "7.0 GiB" or "1.5 s" at the right end of `width` columns, so that
- * numbers end and units begin in the same column. unit_width: of the longest unit. Returns
- * buffer. */
-const char *ctl_align(const char *text, int width, int unit_width, char *buffer, size_t size);
 #define CTL_UNIT_WIDTH 3 /* of "GiB" and "min" */
 
 #define CTL_TABLE_COLUMNS 24

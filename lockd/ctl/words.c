@@ -45,6 +45,11 @@ const char *ctl_condition_name(uint32_t condition)
     return condition < sizeof names / sizeof names[0] ? names[condition] : "unknown";
 }
 
+const char *ctl_mode_name(const struct gs_wire_device *device)
+{
+    return device->exclusive != 0 ? "exclusive" : device->leases != 0 ? "leases" : "open";
+}
+
 const char *ctl_note_kind(uint32_t kind)
 {
     return kind == GS_NOTE_UNROUTED ? "unrouted" : kind == GS_NOTE_NEWER ? "newer" : "other";

@@ -15,6 +15,8 @@ struct ctl_word {
 extern const struct ctl_word ctl_words[];
 
 const char *ctl_condition_name(uint32_t condition);
+/* How the programs of the device share it: "leases". */
+const char *ctl_mode_name(const struct gs_wire_device *device);
 const char *ctl_note_kind(uint32_t kind);
 const char *ctl_policy_name(uint32_t policy);
 /* "1.5 s", "3 min" */

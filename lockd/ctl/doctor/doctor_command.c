@@ -324,8 +324,6 @@ static void print_text(const struct doctor *doctor)
 static int print_json(const struct doctor *doctor)
 {
     json_t *findings = json_array();
-    json_t *root;
-    int code;
 
     for (size_t i = 0; i < doctor->count; i++) {
         const struct doctor_finding *finding = &doctor->findings[i];
@@ -337,14 +335,12 @@ static int print_json(const struct doctor *doctor)
                                 "advice", finding->advice[0] != '\0' ? finding->advice : NULL,
                                 "command", finding->command));
     }
-    root = json_pack("{s:s, s:o?, s:o?, s:o}", "verdict", level_names[worst_level(doctor)],
-                     "pid", doctor->pid != 0 ? json_integer(doctor->pid) : NULL, "file",
-                     doctor->file != NULL ? ctl_json_text(doctor->file) : NULL, "findings",
-                     findings);
-    code = root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 ? -ENOMEM : 0;
-    putchar('\n');
-    json_decref(root);
-    return code;
+    return ctl_json_put(json_pack("{s:s, s:o?, s:o?, s:o}", "verdict",
+                                  level_names[worst_level(doctor)], "pid",
+                                  doctor->pid != 0 ? json_integer(doctor->pid) : NULL, "file",
+                                  doctor->file != NULL ? ctl_json_text(doctor->file) : NULL,
+                                  "findings", findings),
+                        JSON_INDENT(2));
 }
 
 /* Our own environment, in the form of /proc/PID/environ. */
@@ -376,27 +372,20 @@ static void free_doctor(struct doctor *doctor)
     free(doctor);
 }
 
-static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
+static enum ctl_exit doctor_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
-    struct doctor *doctor = calloc(1, sizeof *doctor);
-    bool json = false;
-    int index = 1, pid = 0, code = 0;
+    struct doctor *doctor;
+    int code = 0;
     enum doctor_level level;
 
+    if (count > 1)
+        return ctl_usage(ctl, "give at most one process id or file");
+    doctor = calloc(1, sizeof *doctor);
     if (doctor == NULL)
         return CTL_FAILED;
-    if (lockd_options_read(ctl_json_option, &json, false, argc, argv, &index, &ctl->err) != 0 ||
-        index < argc - 1) {
-        free(doctor);
-        return ctl_usage(&ctl_doctor, "%s",
-                         ctl->err.code != 0 ? ctl->err.text
-                                            : "give at most one process id or file");
-    }
     doctor->ctl = ctl;
-    if (index < argc && ctl_pid(argv[index], &pid) == 0)
-        doctor->pid = pid;
-    else if (index < argc)
-        doctor->file = argv[index];
+    if (count == 1 && ctl_pid(operands[0], &doctor->pid) != 0)
+        doctor->file = operands[0];
     doctor_daemon(doctor);
     doctor_system(doctor);
     doctor_config(doctor);
@@ -410,7 +399,7 @@ static enum ctl_exit doctor_run(struct ctl *ctl, int argc, char **argv)
         doctor_file(doctor, doctor->file, doctor->file);
         doctor_libraries(doctor, doctor->file);
     }
-    if (json)
+    if (*(const bool *)words)
         code = print_json(doctor);
     else
         print_text(doctor);

@@ -4,6 +4,7 @@
  * read (of another user's process) is reported, not guessed.
  */
 #include "common/fd.h"
+#include "common/same.h"
 #include "lockd/ctl/doctor/doctor_file.h"
 #include "lockd/ctl/doctor/doctor_process.h"
 #include "lockd/ctl/doctor/doctor_system.h"
@@ -83,13 +84,6 @@ static void find_start(const struct doctor *doctor, char path[4096])
         *path = '\0';
 }
 
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 static void look_at_exe(struct doctor *doctor)
 {
     char link[64], exe[4096], start[4096];
@@ -113,7 +107,7 @@ static void look_at_exe(struct doctor *doctor)
                    (int)doctor->pid, exe);
     }
     find_start(doctor, start);
-    doctor_file(doctor, is_same_file(start, link) ? start : link, exe);
+    doctor_file(doctor, gs_same_file(start, link) ? start : link, exe);
 }
 
 struct maps {

@@ -272,7 +272,7 @@ static void write_more(struct caller *caller)
         free(caller->reply);
         caller->reply = NULL;
         caller->answered = true;
-        caller->deadline = ctl_now() + PATIENCE_NS;
+        caller->deadline = lockd_now() + PATIENCE_NS;
     }
 }
 
@@ -305,7 +305,7 @@ static bool take_caller(struct server *server)
         caller->fd = fd;
         caller->got = 0;
         caller->answered = false;
-        caller->deadline = ctl_now() + PATIENCE_NS;
+        caller->deadline = lockd_now() + PATIENCE_NS;
     } else if (fd >= 0) {
         close(fd);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
@@ -316,7 +316,7 @@ static bool take_caller(struct server *server)
 
 static void serve_callers(struct server *server, const struct pollfd *ready)
 {
-    const uint64_t now = ctl_now();
+    const uint64_t now = lockd_now();
 
     for (int i = 0; i < CALLERS_MAX; i++) {
         struct caller *caller = &server->callers[i];
@@ -336,7 +336,7 @@ static void serve_callers(struct server *server, const struct pollfd *ready)
 
 static void run_tick(struct server *server)
 {
-    const uint64_t now = ctl_now();
+    const uint64_t now = lockd_now();
 
     for (int i = 0; i < STREAMS_MAX; i++) {
         if (server->streams[i] != 0 && waitpid(server->streams[i], NULL, WNOHANG) != 0)

@@ -11,6 +11,7 @@
 #include "lockd/ctl/metrics.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/watch/http.h"
+#include "lockd/ctl/watch/timeline.h"
 #include "lockd/ctl/words.h"
 
 #include <ctype.h>
@@ -48,12 +49,6 @@ struct history {
     size_t next; /* the place of the next sample */
     struct sample samples[HISTORY_SAMPLES];
 };
-
-/* NULL: no memory. */
-static struct history *history_new(void)
-{
-    return calloc(1, sizeof(struct history));
-}
 
 static void history_free(struct history *history)
 {
@@ -162,12 +157,12 @@ static void on_signal(int number)
 }
 
 /* A random number of NUMBER_BYTES as hexadecimal text. 0 or -errno. */
-static int make_number(char *text)
+static int make_number(char *text, struct gs_err *err)
 {
     unsigned char bytes[NUMBER_BYTES];
 
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return -errno;
+        return gs_err_errno(err, -errno, "getrandom");
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(text + 2 * i, 3, "%02x", bytes[i]);
     return 0;
@@ -219,10 +214,11 @@ static bool host_allowed(const struct serve *serve, const char *host)
 static void give_page(struct http_reply *reply)
 {
     char nonce[sizeof NONCE];
+    struct gs_err err;
     char *at;
 
     reply->body = malloc(sizeof page);
-    if (reply->body == NULL || make_number(nonce) != 0)
+    if (reply->body == NULL || make_number(nonce, &err) != 0)
         return;
     memcpy(reply->body, page, sizeof page);
     reply->size = sizeof page;
@@ -298,14 +294,14 @@ static void ask_daemon(struct serve *serve)
     ctl_ask_status(serve->ctl, &serve->answer); /* without a daemon, running is false */
     look_at_cards(serve);
     ctl_pods_look(&serve->answer);
-    serve->answered = ctl_now();
+    serve->answered = lockd_now();
 }
 
 /* Prometheus stamps figures with the time of its request, so figures that are a second old
  * would make rates wrong. */
 static const struct ctl_answer *fresh_answer(struct serve *serve)
 {
-    if (ctl_now() - serve->answered > FRESH_NS)
+    if (lockd_now() - serve->answered > FRESH_NS)
         ask_daemon(serve);
     return &serve->answer;
 }
@@ -330,11 +326,9 @@ static void give_metrics(struct serve *serve, struct http_reply *reply)
 static void stream_trace(void *context, const struct http_request *request, int fd)
 {
     struct serve *serve = context;
-    char seconds[8] = "", *arguments[] = {"trace", "--seconds", seconds, NULL};
     const char *wish = strstr(request->query, "seconds=");
-    unsigned long wanted = wish != NULL ? strtoul(wish + 8, NULL, 10) : TRACE_SECONDS;
+    const unsigned long wanted = wish != NULL ? strtoul(wish + 8, NULL, 10) : TRACE_SECONDS;
 
-    snprintf(seconds, sizeof seconds, "%lu", wanted < 1 ? 1 : wanted > 600 ? 600 : wanted);
     if (dup2(fd, STDOUT_FILENO) < 0)
         return;
     fputs("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -343,7 +337,11 @@ static void stream_trace(void *context, const struct http_request *request, int 
           "no-store\r\n\r\n",
           stdout);
     serve->ctl->err = (struct gs_err){0};
-    ctl_trace.run(serve->ctl, 3, arguments);
+    ctl_trace_write(serve->ctl, NULL,
+                    (wanted < 1     ? 1
+                     : wanted > 600 ? 600
+                                    : wanted) *
+                        1000000000u);
     fflush(stdout);
 }
 
@@ -426,22 +424,17 @@ static void take_sample(void *context)
     history_add(serve->history, (int64_t)time(NULL), &serve->answer);
 }
 
-static int make_token(struct serve *serve)
-{
-    const int code = make_number(serve->token);
-
-    return code == 0 ? 0 : gs_err_errno(&serve->ctl->err, code, "getrandom");
-}
-
-/* Reads the token from the first line of a file that others cannot read. */
+/* Reads the token from the first line of a file that others cannot read; path NULL: makes one. */
 static int read_token(struct serve *serve, const char *path)
 {
-    GS_CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    GS_CLOSE_FD int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     char line[TOKEN_MAX + 2]; /* and one byte more, to detect longer lines */
     struct stat st;
     ssize_t got;
     size_t length;
 
+    if (path == NULL)
+        return make_number(serve->token, &serve->ctl->err);
     if (fd < 0 || fstat(fd, &st) != 0)
         return gs_err_errno(&serve->ctl->err, -errno, "--token-file %.200s", path);
     if (!S_ISREG(st.st_mode) || (st.st_mode & 07) != 0)
@@ -500,31 +493,27 @@ static const struct lockd_option serve_options[] = {
     {0},
 };
 
-static enum ctl_exit serve_run(struct ctl *ctl, int argc, char **argv)
+static enum ctl_exit serve_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
-    struct serve_words words = {.address = DEFAULT_ADDRESS};
-    struct serve serve = {.ctl = ctl};
+    const struct serve_words *given = words;
+    struct serve serve = {.ctl = ctl, .host = given->host};
     enum ctl_exit exit_code = CTL_FAILED;
-    int index = 1, listener;
+    int listener;
 
-    if (lockd_options_read(serve_options, &words, false, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_serve, "%s", ctl->err.text);
-    if (index != argc)
-        return ctl_usage(&ctl_serve, "takes options only, no arguments");
-    serve.host = words.host;
-    if ((words.token_file != NULL ? read_token(&serve, words.token_file)
-                                  : make_token(&serve)) != 0) {
+    (void)count, (void)operands;
+    if (read_token(&serve, given->token_file) != 0) {
         ctl_fail(ctl);
         return CTL_FAILED; /* -ENOENT means a missing file here, not a missing daemon */
     }
-    listener = http_listen(words.address, serve.where, sizeof serve.where, &ctl->err);
+    listener = http_listen(given->address != NULL ? given->address : DEFAULT_ADDRESS,
+                           serve.where, sizeof serve.where, &ctl->err);
     if (listener == -EINVAL)
-        return ctl_usage(&ctl_serve, "%s", ctl->err.text);
+        return ctl_usage(ctl, "%s", ctl->err.text);
     if (listener < 0)
         return ctl_fail(ctl);
-    serve.history = history_new();
-    printf("serving http://%s/%s%s\n", serve.where, words.token_file != NULL ? "" : "?token=",
-           words.token_file != NULL ? " with the token of that file" : serve.token);
+    serve.history = calloc(1, sizeof *serve.history);
+    printf("serving http://%s/%s%s\n", serve.where, given->token_file != NULL ? "" : "?token=",
+           given->token_file != NULL ? " with the token of that file" : serve.token);
     if (serve.history != NULL)
         exit_code = run_server(&serve, listener);
     history_free(serve.history);

@@ -217,6 +217,7 @@ void ctl_timeline_deinit(struct ctl_timeline *timeline)
  * wait, stop) for some seconds and writes them as a timeline. */
 
 #define SLICE_MS 200
+#define TRACE_NS 10000000000u /* unless another duration is given */
 
 static volatile sig_atomic_t interrupted;
 
@@ -276,7 +277,7 @@ static int record_events(struct ctl *ctl, int fd, uint64_t duration_ns,
                          const struct place *place, struct ctl_timeline *timeline)
 {
     struct gs_wire_trace wish = {.duration_ns = duration_ns};
-    const uint64_t patience = ctl_now() + duration_ns + 10000000000u;
+    const uint64_t patience = lockd_now() + duration_ns + 10000000000u;
     int code = 0;
 
     lockd_wire_header(&wish.header, GS_WIRE_TRACE);
@@ -287,7 +288,7 @@ static int record_events(struct ctl *ctl, int fd, uint64_t duration_ns,
 
         if (poll(&ready, 1, SLICE_MS) > 0)
             code = take_event(ctl, fd, place, timeline);
-        if (code == 0 && ctl_now() > patience)
+        if (code == 0 && lockd_now() > patience)
             code =
                 gs_err_set(&ctl->err, -ETIMEDOUT, "%s: the recording does not end", ctl->path);
     }
@@ -311,8 +312,9 @@ static int open_place(struct ctl *ctl, const char *path, struct place *place)
     return -EIO;
 }
 
-static enum ctl_exit write_trace(struct ctl *ctl, const char *path, uint64_t duration_ns)
+enum ctl_exit ctl_trace_write(struct ctl *ctl, const char *path, uint64_t duration_ns)
 {
+    const struct sigaction action = {.sa_handler = on_signal};
     GS_CLOSE_FD int fd = ctl_connect(ctl);
     struct ctl_timeline timeline = {0};
     struct place place;
@@ -320,13 +322,15 @@ static enum ctl_exit write_trace(struct ctl *ctl, const char *path, uint64_t dur
 
     if (fd < 0)
         return ctl_fail(ctl);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
     if (open_place(ctl, path, &place) != 0) {
         ctl_fail(ctl);
         return CTL_FAILED;
     }
     code = record_events(ctl, fd, duration_ns, &place, &timeline);
     if (timeline.out != NULL)
-        written = ctl_timeline_finish(&timeline, ctl_now());
+        written = ctl_timeline_finish(&timeline, lockd_now());
     if (place.path != NULL && fclose(place.file) != 0 && written == 0)
         written = -errno;
     if (code == 0 && written != 0)
@@ -349,7 +353,7 @@ struct trace_words {
 };
 
 static const struct lockd_option trace_options[] = {
-    {"seconds", "N", LOCKD_OPTION_SECONDS, NULL, 0, 3600000000000u,
+    {"seconds", "N", LOCKD_OPTION_SECONDS, NULL, 1000000, 3600000000000u,
      "duration of the recording (default: 10)", NULL, 0,
      offsetof(struct trace_words, duration_ns)},
     {"output", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0,
@@ -360,21 +364,13 @@ static const struct lockd_option trace_options[] = {
     {0},
 };
 
-static enum ctl_exit trace_run(struct ctl *ctl, int argc, char **argv)
+static enum ctl_exit trace_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
-    const struct sigaction action = {.sa_handler = on_signal};
-    struct trace_words words = {.duration_ns = 10000000000u};
-    int index = 1;
+    const struct trace_words *given = words;
 
-    if (lockd_options_read(trace_options, &words, false, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_trace, "%s", ctl->err.text);
-    if (index != argc)
-        return ctl_usage(&ctl_trace, "takes options only, no arguments");
-    if (words.duration_ns == 0)
-        return ctl_usage(&ctl_trace, "--seconds: must be more than 0");
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    return write_trace(ctl, words.path, words.duration_ns);
+    (void)count, (void)operands;
+    return ctl_trace_write(ctl, given->path,
+                           given->duration_ns != 0 ? given->duration_ns : TRACE_NS);
 }
 
 const struct ctl_command ctl_trace = {

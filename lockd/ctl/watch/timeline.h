@@ -37,3 +37,8 @@ int ctl_timeline_add(struct ctl_timeline *timeline, const struct gs_wire_event *
 /* Ends all spans at end_ns, and the file. 0, or -errno: the file could not be written. */
 int ctl_timeline_finish(struct ctl_timeline *timeline, uint64_t end_ns);
 void ctl_timeline_deinit(struct ctl_timeline *timeline);
+
+struct ctl;
+/* Records the events of the next time into that file (NULL: standard output), and prints how many.
+ * Ends sooner at SIGINT and SIGTERM. Returns the exit code. */
+enum ctl_exit ctl_trace_write(struct ctl *ctl, const char *path, uint64_t duration_ns);

@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The history of a device; NULL: there are too many devices. */
 static struct top_history *find_history(struct top *top, const uint8_t *uuid)
 {
     struct top_history *history;
@@ -38,16 +39,6 @@ static struct top_history *find_history(struct top *top, const uint8_t *uuid)
     history = &top->history[top->history_count++];
     memcpy(history->uuid, uuid, sizeof history->uuid);
     return history;
-}
-
-/* The history of a device; NULL: there is none. */
-static const struct top_history *top_look_history(const struct top *top, const uint8_t *uuid)
-{
-    for (size_t i = 0; i < top->history_count; i++) {
-        if (memcmp(top->history[i].uuid, uuid, sizeof top->history[i].uuid) == 0)
-            return &top->history[i];
-    }
-    return NULL;
 }
 
 static void add_sample(struct top *top, size_t index)
@@ -78,7 +69,7 @@ static void add_sample(struct top *top, size_t index)
 static int top_look_take(struct top *top)
 {
     struct ctl_answer answer;
-    const uint64_t now = ctl_now();
+    const uint64_t now = lockd_now();
     int code;
 
     top->ctl->err = (struct gs_err){0};
@@ -134,11 +125,8 @@ static void top_draw_colours(struct top *top)
 }
 
 /* attributes: of ncurses, in addition to the colour. */
-static void put_text(struct top *top, enum ctl_colour colour, attr_t attributes,
-                     const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-static void put_text(struct top *top, enum ctl_colour colour, attr_t attributes,
-                     const char *format, ...)
+__attribute__((format(printf, 4, 5))) static void
+put_text(struct top *top, enum ctl_colour colour, attr_t attributes, const char *format, ...)
 {
     const int y = top->row++ - top->skip;
     char text[1024], line[2048];
@@ -235,7 +223,7 @@ static void put_graph(struct top *top, const struct top_history *history, enum g
 
 static void put_history(struct top *top, const struct gs_wire_device *device)
 {
-    const struct top_history *history = top_look_history(top, device->uuid);
+    const struct top_history *history = find_history(top, device->uuid);
 
     if (top->view.without_graph || history == NULL || history->count == 0)
         return;
@@ -271,10 +259,7 @@ static void put_device(struct top *top, const struct gs_wire_device *device)
         gs_size_format(device->demand, bytes[2], sizeof bytes[2]));
     put_text(top, CTL_PLAIN, A_NORMAL,
              "  %s external; %s, quantum %s, %llu waiting, %llu switches",
-             gs_size_format(device->external, bytes[3], sizeof bytes[3]),
-             device->exclusive != 0 ? "exclusive"
-             : device->leases != 0  ? "leases"
-                                    : "open",
+             gs_size_format(device->external, bytes[3], sizeof bytes[3]), ctl_mode_name(device),
              ctl_duration(device->quantum_ns, time, sizeof time),
              (unsigned long long)device->waiting, (unsigned long long)device->switches);
     put_history(top, device);
@@ -503,15 +488,15 @@ static enum ctl_exit show_screen(struct top *top, uint64_t interval_ns)
     start_screen(top);
     show_remark(top);
     top->ctl->patience_s = LOOK_S;
-    for (next = ctl_now() + interval_ns; on;) {
-        const uint64_t now = ctl_now();
+    for (next = lockd_now() + interval_ns; on;) {
+        const uint64_t now = lockd_now();
 
         top_draw(top);
         timeout(now >= next ? 0 : (int)((next - now) / 1000000) + 1);
         on = top_keys_take(top, getch()) && !hung_up();
-        if (!on || ctl_now() < next)
+        if (!on || lockd_now() < next)
             continue;
-        next = ctl_now() + interval_ns;
+        next = lockd_now() + interval_ns;
         take_look(top);
     }
     endwin();
@@ -554,18 +539,15 @@ static const struct lockd_option top_options[] = {
     {0},
 };
 
-static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
+static enum ctl_exit top_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
-    struct top_words words = {.interval_ns = 1000000000u, .count = UINT64_MAX};
+    const struct top_words *given = words;
+    const uint64_t interval_ns = given->interval_ns != 0 ? given->interval_ns : 1000000000u;
     struct top *top;
     enum ctl_exit code;
-    int index = 1;
 
-    if (lockd_options_read(top_options, &words, false, argc, argv, &index, &ctl->err) != 0)
-        return ctl_usage(&ctl_top, "%s", ctl->err.text);
-    if (index != argc)
-        return ctl_usage(&ctl_top, "takes options only, no arguments");
-    if (!words.json && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
+    (void)count, (void)operands;
+    if (!given->json && (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))) {
         gs_err_set(&ctl->err, -ENOTTY,
                    "top needs a terminal; for a pipe or a log use: "
                    "gpusharectl status, or top --json");
@@ -580,8 +562,9 @@ static enum ctl_exit top_run(struct ctl *ctl, int argc, char **argv)
     if (top_look_take(top) != 0)
         code = ctl_fail(ctl);
     else
-        code = words.json ? print_json(top, words.interval_ns, words.count)
-                          : show_screen(top, words.interval_ns);
+        code = given->json
+                   ? print_json(top, interval_ns, given->count != 0 ? given->count : UINT64_MAX)
+                   : show_screen(top, interval_ns);
     top_look_deinit(top);
     nvml_close(top->nvml);
     free(top);

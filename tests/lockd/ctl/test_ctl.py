@@ -98,7 +98,7 @@ class CtlTest(CtlCase):
                                       (["set", "weight", "1", "5"], 4, "no program with"), (["set", "host", "lots"], 2, "not a size"),
                                       (["set", "exclusive", "maybe"], 2, "no, yes"), (["evict"], 2, "give"),
                                       (["set", "switch-share", "99"], 2, "outside"), (["suspend", "all"], 2, "process id"),
-                                      (["trace", "--seconds", "0"], 2, "more than 0"), (["trace", "x"], 2, "no argument"),
+                                      (["trace", "--seconds", "0"], 2, "0.001 to 3600"), (["trace", "x"], 2, "no argument"),
                                       (["trace", "--seconds", "1", "-o", "/nowhere/t"], 1, "/nowhere/t"),
                                       (["serve", "--listen", "localhost:9"], 2, "not an IP address"),
                                       (["serve", "--listen", "127.0.0.1:99999"], 2, "port"),
