@@ -6,11 +6,7 @@
  * its own, or live in the group of the program that started it.
  */
 #include "lockd/base/hostmem.h"
-
-static uint64_t lesser_of(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
+#include "lockd/base/clock.h"
 
 void lockd_host_init(struct lockd_host *host)
 {
@@ -31,8 +27,8 @@ bool lockd_host_came(struct lockd_host *host, bool first, pid_t pid)
 
 uint64_t lockd_host_available(const struct lockd_host *host)
 {
-    return lesser_of(gs_memory_machine(host->root),
-                     gs_memory_group_left(&host->common, host->root));
+    return lockd_lesser(gs_memory_machine(host->root),
+                        gs_memory_group_left(&host->common, host->root));
 }
 
 uint64_t lockd_host_own(void)

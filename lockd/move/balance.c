@@ -37,9 +37,7 @@
 static struct balance_sight *balance_sight_find(const struct balance_program *program,
                                                 const struct balance_place *place)
 {
-    lockd_list_each (at, &program->sights) {
-        struct balance_sight *sight = balance_sight_of(at);
-
+    lockd_each (struct balance_sight, sight, &program->sights, link) {
         if (sight->place == place)
             return sight;
     }
@@ -50,9 +48,7 @@ static struct balance_sight *balance_sight_find(const struct balance_program *pr
 static struct balance_place *balance_place_find(const struct balance *balance,
                                                 const uint8_t *uuid)
 {
-    lockd_list_each (at, &balance->places) {
-        struct balance_place *place = balance_place_of(at);
-
+    lockd_each (struct balance_place, place, &balance->places, link) {
         if (memcmp(place->card.uuid, uuid, sizeof place->card.uuid) == 0)
             return place;
     }
@@ -140,14 +136,12 @@ static bool balance_load_take(struct balance *balance, uint64_t now_ns)
 {
     bool waits = false;
 
-    lockd_list_each (at, &balance->places) {
-        struct balance_place *place = balance_place_of(at);
-
+    lockd_each (struct balance_place, place, &balance->places, link) {
         place->work = place->background = place->interactive = 0;
         place->pinned = place->capacity = 0;
     }
-    lockd_list_each (at, &balance->programs)
-        waits = take_program(balance, balance_program_of(at), now_ns) || waits;
+    lockd_each (struct balance_program, each, &balance->programs, link)
+        waits = take_program(balance, each, now_ns) || waits;
     if (balance->moving != NULL)
         place_add(balance->moving->to, balance->moving, &balance->moving->load);
     return waits;
@@ -248,8 +242,8 @@ void balance_gone(struct balance *balance, struct balance_program *program)
         return;
     if (balance->moving == program)
         end_moving(balance);
-    lockd_list_each (at, &program->sights)
-        sight_free(balance_sight_of(at));
+    lockd_each (struct balance_sight, each, &program->sights, link)
+        sight_free(each);
     lockd_list_remove(&program->link);
     free(program);
 }
@@ -264,8 +258,8 @@ void balance_init(struct balance *balance, balance_ask *ask, balance_say *say, v
 
 void balance_deinit(struct balance *balance)
 {
-    lockd_list_each (at, &balance->programs)
-        balance_gone(balance, balance_program_of(at));
+    lockd_each (struct balance_program, each, &balance->programs, link)
+        balance_gone(balance, each);
 }
 
 /* A move that has begun has ended. */
@@ -278,9 +272,7 @@ void balance_set(struct balance *balance, bool on)
     balance->failures = (struct balance_failures){0};
     if (!balance->ordered)
         end_moving(balance);
-    lockd_list_each (at, &balance->programs) {
-        struct balance_program *program = balance_program_of(at);
-
+    lockd_each (struct balance_program, program, &balance->programs, link) {
         balance_load_forget(program);
         program->lost = 0;
     }
@@ -379,8 +371,7 @@ static struct balance_place *best_for(const struct balance *balance,
     struct balance_place *best = NULL;
 
     *gain = 0;
-    lockd_list_each (at, &balance->places) {
-        struct balance_place *place = balance_place_of(at);
+    lockd_each (struct balance_place, place, &balance->places, link) {
         const struct balance_sight *sight = balance_sight_find(program, place);
         const struct balance_card *card = sight != NULL ? &sight->card : &place->card;
         double found;
@@ -466,8 +457,7 @@ static void choose_program(struct balance *balance, uint64_t now)
 {
     double most = 0;
 
-    lockd_list_each (at, &balance->programs) {
-        struct balance_program *program = balance_program_of(at);
+    lockd_each (struct balance_program, program, &balance->programs, link) {
         double excess = 0;
         struct balance_place *to = weigh_program(balance, program, &excess, now);
 
@@ -492,8 +482,8 @@ uint64_t balance_tend(struct balance *balance, uint64_t now_ns)
     if (!balance->ordered)
         end_moving(balance);
     waits = balance_load_take(balance, now_ns);
-    lockd_list_each (at, &balance->programs)
-        fade_loss(balance, balance_program_of(at), waits ? LOOK : LOOK_CALM);
+    lockd_each (struct balance_program, each, &balance->programs, link)
+        fade_loss(balance, each, waits ? LOOK : LOOK_CALM);
     choose_program(balance, now_ns);
     balance->look_at = now_ns + (waits ? LOOK : LOOK_CALM);
     return balance->look_at;

@@ -133,7 +133,3 @@ void balance_outcome(struct balance *balance, struct balance_program *program,
 
 /* The time that a move of the program would take, ns. */
 uint64_t balance_cost(const struct balance *balance, const struct balance_program *program);
-
-#define balance_program_of(at) lockd_entry(at, struct balance_program, link)
-#define balance_place_of(at)   lockd_entry(at, struct balance_place, link)
-#define balance_sight_of(at)   lockd_entry(at, struct balance_sight, link)

@@ -88,8 +88,8 @@ static uint64_t find_demand(const struct lockd_move_program *program, const uint
 static bool is_another_under_way(const struct lockd_moves *moves,
                                  const struct lockd_move_program *program)
 {
-    lockd_list_each (at, &moves->list)
-        if (!lockd_move_of(at)->held)
+    lockd_each (struct lockd_move, each, &moves->list, link)
+        if (!each->held)
             return true;
     return program->move != NULL;
 }
@@ -255,9 +255,7 @@ void lockd_move_gone(struct lockd_move_program *program)
 
 bool lockd_move_event(struct lockd_moves *moves, const void *tag)
 {
-    lockd_list_each (at, &moves->list) {
-        struct lockd_move *move = lockd_move_of(at);
-
+    lockd_each (struct lockd_move, move, &moves->list, link) {
         if (move != tag)
             continue;
         if (!moves->calls->is_gone(move->program->owner))
@@ -292,9 +290,7 @@ uint64_t lockd_move_tend(struct lockd_moves *moves, uint64_t now)
 {
     uint64_t next = LOCKD_NEVER;
 
-    lockd_list_each (at, &moves->list) {
-        struct lockd_move *move = lockd_move_of(at);
-
+    lockd_each (struct lockd_move, move, &moves->list, link) {
         if (moves->calls->is_gone(move->program->owner))
             continue;
         if (now >= move->late_at)

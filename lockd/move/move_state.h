@@ -41,8 +41,6 @@ struct lockd_move {
     uint64_t again_at; /* ASKING: the guard looks again for room there; 0: it has not to */
 };
 
-#define lockd_move_of(at) lockd_entry(at, struct lockd_move, link)
-
 /* Makes a move of the program, in the stage ASKING, without a guard. NULL without memory. */
 struct lockd_move *lockd_move_new(struct lockd_moves *moves, struct lockd_move_program *program,
                                   const uint8_t from[16], const uint8_t to[16]);

@@ -27,29 +27,9 @@ void lockd_peer_name(struct lockd_peer *peer, pid_t said)
     peer->foreign = true;
 }
 
-/* A process of another pid namespace has more numbers than the one it has here. */
-static bool is_in_our_namespace(const struct lockd_peer *peer)
+bool lockd_peer_is_beside(const struct lockd_peer *peer)
 {
-    char path[64], line[256];
-    FILE *file;
-    bool beside = false;
-
-    if (peer->foreign || peer->pid <= 0 || peer->identity.contained)
-        return false;
-    snprintf(path, sizeof path, "/proc/%d/status", (int)peer->pid);
-    file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    while (fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, "NSpid:", 6) == 0)
-            beside = strchr(line, '\t') == strrchr(line, '\t');
-    fclose(file);
-    return beside;
-}
-
-bool lockd_peer_is_beside(struct lockd_peer *peer)
-{
-    if (peer->beside == LOCKD_BESIDE_UNKNOWN)
-        peer->beside = is_in_our_namespace(peer) ? LOCKD_BESIDE_YES : LOCKD_BESIDE_NO;
-    return peer->beside == LOCKD_BESIDE_YES;
+    /* a process of another pid namespace has more numbers than the number that it has here */
+    return !peer->foreign && peer->pid > 0 && !peer->identity.contained &&
+           peer->identity.depth == 1;
 }

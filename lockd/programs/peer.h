@@ -10,16 +10,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether a process lives in the daemon's own pid namespace; read when it first matters. */
-enum lockd_beside { LOCKD_BESIDE_UNKNOWN, LOCKD_BESIDE_YES, LOCKD_BESIDE_NO };
-
 struct lockd_peer {
     struct lockd_identity identity;
     uid_t uid;
     pid_t pid;     /* 0: in a pid namespace that the daemon cannot see into */
     bool foreign;  /* the pid is the program's own word (lockd_peer_name) */
     bool controls; /* it may change settings */
-    enum lockd_beside beside;
 };
 
 /* here: the daemon's own identity. The peer may not change settings. */
@@ -28,4 +24,4 @@ void lockd_peer_init(struct lockd_peer *peer, const struct lockd_identity *ident
 /* The peer says its process id, which counts only if the kernel has told none. */
 void lockd_peer_name(struct lockd_peer *peer, pid_t said);
 /* Whether it lives in the daemon's own pid namespace and in no container. */
-bool lockd_peer_is_beside(struct lockd_peer *peer);
+bool lockd_peer_is_beside(const struct lockd_peer *peer);

@@ -163,11 +163,9 @@ static void close_caller(struct lockd_server *server, struct lockd_user *user, i
         lockd_closer_take(server, user, &one);
 }
 
-static void send_refusal(int fd, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
 /* Sends the reason; the function that calls this one closes the connection. */
-static void send_refusal(int fd, int code, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void send_refusal(int fd, int code,
+                                                               const char *format, ...)
 {
     struct gs_wire_end end;
     va_list ap;
@@ -269,11 +267,7 @@ static void admit_one(struct lockd_server *server, int listener)
             refuse_without_descriptor(server, listener, errno);
         return;
     }
-    if (read_caller(fd, &caller) != 0) {
-        close(fd);
-        return;
-    }
-    if (lockd_identity_read(fd, &identity) != 0) {
+    if (read_caller(fd, &caller) != 0 || lockd_identity_read(fd, &identity) != 0) {
         close(fd);
         return;
     }

@@ -89,11 +89,8 @@ void lockd_connection_free(struct lockd_connection *connection)
 }
 
 /* Ends a connection with a message of the reason, for causes that its user can remove. */
-static void reject_connection(struct lockd_connection *connection, int code, const char *format,
-                              ...) __attribute__((format(printf, 3, 4)));
-
-static void reject_connection(struct lockd_connection *connection, int code, const char *format,
-                              ...)
+__attribute__((format(printf, 3, 4))) static void
+reject_connection(struct lockd_connection *connection, int code, const char *format, ...)
 {
     struct gs_wire_end end;
     va_list ap;
@@ -183,14 +180,9 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
 static void take_state(struct lockd_connection *connection, struct gs_wire_state *state,
                        struct gs_descriptors *with)
 {
-    uint64_t before;
+    const uint64_t before = sched_client_demand(connection->client, state->uuid);
     int code;
 
-    if (connection->client == NULL) {
-        lockd_connection_kill(connection, "it sent STATE before HELLO");
-        return;
-    }
-    before = sched_client_demand(connection->client, state->uuid);
     lockd_handover_offer(connection, state, with);
     lockd_quota_state(connection, state);
     lockd_trace_state(connection, state);
@@ -240,22 +232,27 @@ static void take_request(struct lockd_connection *connection,
         lockd_status_send(connection);
 }
 
-static void take_sharing(struct lockd_connection *connection,
-                         const union lockd_message *message, const struct gs_descriptors *with)
+/* The name of a message that only a program sends; NULL: it is another. */
+static const char *name_of_program(enum gs_wire_type type)
 {
-    if (connection->client == NULL)
-        lockd_connection_kill(connection, "it sent OPEN, SHARE or COPY before HELLO");
-    else if (message->header.type == GS_WIRE_OPEN)
-        lockd_share_open(connection, &message->open);
-    else if (message->header.type == GS_WIRE_COPY)
-        lockd_handover_copy(connection, &message->copy, with);
-    else
-        lockd_share_answer(connection, &message->share, with);
+    static const char *const names[] = {
+        [GS_WIRE_STATE] = "STATE", [GS_WIRE_WISH] = "WISH", [GS_WIRE_OPEN] = "OPEN",
+        [GS_WIRE_SHARE] = "SHARE", [GS_WIRE_COPY] = "COPY", [GS_WIRE_KIN] = "KIN",
+        [GS_WIRE_SEES] = "SEES",   [GS_WIRE_MOVE] = "MOVE",
+    };
+
+    return (size_t)type < sizeof names / sizeof names[0] ? names[type] : NULL;
 }
 
 static void take_message(struct lockd_connection *connection, union lockd_message *message,
                          struct gs_descriptors *with)
 {
+    const char *name = name_of_program(message->header.type);
+
+    if (connection->client == NULL && name != NULL) {
+        lockd_connection_kill(connection, "it sent %s before HELLO", name);
+        return;
+    }
     switch (message->header.type) {
     case GS_WIRE_HELLO:
         take_hello(connection, &message->hello);
@@ -267,9 +264,13 @@ static void take_message(struct lockd_connection *connection, union lockd_messag
         lockd_wish_take(connection, &message->wish);
         break;
     case GS_WIRE_OPEN:
+        lockd_share_open(connection, &message->open);
+        break;
     case GS_WIRE_SHARE:
+        lockd_share_answer(connection, &message->share, with);
+        break;
     case GS_WIRE_COPY:
-        take_sharing(connection, message, with);
+        lockd_handover_copy(connection, &message->copy, with);
         break;
     case GS_WIRE_NOTE:
         lockd_remarks_add(&connection->server->remarks, connection, &message->note,
@@ -365,7 +366,7 @@ uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now)
     lockd_each (struct lockd_connection, connection, &server->connections.throttled,
                 rate.link) {
         if (now < connection->rate.resume_at) {
-            next = connection->rate.resume_at < next ? connection->rate.resume_at : next;
+            next = lockd_lesser(next, connection->rate.resume_at);
             continue;
         }
         lockd_list_remove(&connection->rate.link);

@@ -26,11 +26,6 @@
 
 #define KEPT_NS 50000000u /* a program that moves memory reads several targets in this time */
 
-static uint64_t lesser_of(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Pieces of one user that go together. */
 struct lot {
     struct lockd_server *server;
@@ -70,19 +65,21 @@ static bool is_on_device(const struct lockd_handover *piece, const uint8_t *uuid
     return memcmp(piece->uuid, uuid, sizeof piece->uuid) == 0;
 }
 
-/* Bytes have returned to the program: drops as many of those that had left it. */
-static void drop_returned(struct lockd_connection *connection, const uint8_t *uuid,
-                          uint64_t bytes)
+/* Drops as many of the bytes that are kept of the device; from: the connection that they left, 0:
+ * any. */
+static void drop_bytes(struct lockd_server *server, uint64_t from, const uint8_t *uuid,
+                       uint64_t bytes)
 {
-    struct lockd_handovers *kept = &connection->server->handovers;
-    struct lot lot = {.server = connection->server, .with.count = 0};
+    struct lockd_handovers *kept = &server->handovers;
+    struct lot lot = {.server = server, .with.count = 0};
 
     for (unsigned i = 0; i < kept->count && bytes != 0;) {
-        if (kept->piece[i].from != connection->id || !is_on_device(&kept->piece[i], uuid)) {
+        if ((from != 0 && kept->piece[i].from != from) ||
+            !is_on_device(&kept->piece[i], uuid)) {
             i++;
             continue;
         }
-        bytes -= lesser_of(bytes, kept->piece[i].bytes);
+        bytes -= lockd_lesser(bytes, kept->piece[i].bytes);
         drop_piece(&lot, i);
     }
     close_lot(&lot);
@@ -129,13 +126,13 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
     const uint64_t before = sched_client_resident(connection->client, state->uuid);
 
     if (state->resident > before)
-        drop_returned(connection, state->uuid, state->resident - before);
+        drop_bytes(connection->server, connection->id, state->uuid, state->resident - before);
     else if (server->config.hands_over && descriptors->count == state->given &&
              lockd_peer_is_beside(&connection->peer))
         keep_pieces(connection, state, descriptors, before - state->resident);
     for (unsigned i = 0; i < server->handovers.count && state->device_free != UINT64_MAX; i++)
         if (is_on_device(&server->handovers.piece[i], state->uuid))
-            state->device_free = lesser_of(
+            state->device_free = lockd_lesser(
                 state->device_total, state->device_free + server->handovers.piece[i].bytes);
 }
 
@@ -173,23 +170,6 @@ static uint64_t choose_pieces(struct lockd_connection *to, struct gs_wire_target
     return rise;
 }
 
-/* Another program has got that many bytes of the device: drops as many of the kept bytes. */
-static void release_room(struct lockd_server *server, const uint8_t *uuid, uint64_t bytes)
-{
-    struct lockd_handovers *kept = &server->handovers;
-    struct lot lot = {.server = server, .with.count = 0};
-
-    for (unsigned i = 0; i < kept->count && bytes != 0;) {
-        if (!is_on_device(&kept->piece[i], uuid)) {
-            i++;
-            continue;
-        }
-        bytes -= lesser_of(bytes, kept->piece[i].bytes);
-        drop_piece(&lot, i);
-    }
-    close_lot(&lot);
-}
-
 /* Sends a target, with as much of the kept memory as fits into the rise of its budget. */
 static void send_target(struct lockd_connection *connection, struct gs_wire_target *target,
                         uint64_t rise)
@@ -202,7 +182,7 @@ static void send_target(struct lockd_connection *connection, struct gs_wire_targ
         lockd_peer_is_beside(&connection->peer))
         target->flags |= GS_TARGET_GIVE;
     rise = choose_pieces(connection, target, rise, &with);
-    release_room(server, target->uuid, rise);
+    drop_bytes(server, 0, target->uuid, rise); /* the program has got their room */
     passed = with.count != 0 && lockd_outbox_pass(connection, target, sizeof *target, &with);
     lockd_closer_take(server, connection->user, &with);
     if (passed)
@@ -327,22 +307,16 @@ void lockd_handover_changed(struct lockd_server *server, bool before)
 
 /* --- all targets --- */
 
-/* Fills in the part of a target that does not come from the scheduler but from the
- * configuration. */
-static void set_overcommit(const struct lockd_connection *connection,
-                           struct gs_wire_target *target)
-{
-    target->overcommit = lockd_overcommits_of(&connection->server->config, connection->peer.uid,
-                                              connection->peer.identity.units);
-}
-
 void lockd_targets_send(struct lockd_server *server)
 {
     struct sched_send send;
 
     while (sched_next_send(server->scheduler, &send)) {
+        const struct lockd_connection *owner = send.owner;
+
         lockd_wire_header(&send.target.header, GS_WIRE_TARGET);
-        set_overcommit(send.owner, &send.target);
+        send.target.overcommit =
+            lockd_overcommits_of(&server->config, owner->peer.uid, owner->peer.identity.units);
         lockd_trace_target(send.owner, &send.target);
         send_target(send.owner, &send.target, send.rise);
     }

@@ -221,13 +221,8 @@ void lockd_mover_ask(struct lockd_connection *connection,
 
 void lockd_mover_sees(struct lockd_connection *connection, const struct gs_wire_sees *sees)
 {
-    const struct lockd_seen *seen;
+    const struct lockd_seen *seen = lockd_sees_take(&connection->program.sees, sees);
 
-    if (connection->client == NULL) {
-        lockd_connection_kill(connection, "it sent SEES before HELLO");
-        return;
-    }
-    seen = lockd_sees_take(&connection->program.sees, sees);
     if (seen != NULL)
         lockd_relations_sees(connection, seen);
 }
@@ -236,9 +231,7 @@ void lockd_mover_take(struct lockd_connection *connection, const struct gs_wire_
                       struct gs_descriptors *with)
 {
     const char *wrong =
-        connection->client == NULL
-            ? "it sent MOVE before HELLO"
-            : lockd_move_take(&connection->server->moves, &connection->program, message, with);
+        lockd_move_take(&connection->server->moves, &connection->program, message, with);
 
     if (wrong != NULL)
         lockd_connection_kill(connection, "%s", wrong);

@@ -109,10 +109,6 @@ void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_w
 {
     const bool suspended = (wish->flags & GS_WISH_SUSPEND) != 0;
 
-    if (connection->client == NULL) {
-        lockd_connection_kill(connection, "it sent WISH before HELLO");
-        return;
-    }
     if (suspended != connection->wish.suspended) {
         connection->wish.suspended = suspended;
         connection->pause.wished = suspended;

@@ -46,7 +46,7 @@ enum gs_wire_class lockd_wish_granted(const struct lockd_connection *connection)
 void lockd_wish_reconsider(struct lockd_connection *connection,
                            const struct lockd_lines *before);
 
-/* Takes a checked message. Ends a connection that has not sent HELLO. */
+/* Takes a checked message of a program. */
 void lockd_wish_take(struct lockd_connection *connection, const struct gs_wire_wish *wish);
 /* A STATE was taken that tells of more memory than the STATE before: if the program has
  * suspended itself, that memory leaves, too. */

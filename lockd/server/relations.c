@@ -157,9 +157,7 @@ void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wi
     struct kin *all = &connection->server->relations.kin;
     struct kin_program *program = connection->related.kin;
 
-    if (connection->client == NULL)
-        lockd_connection_kill(connection, "it sent KIN before HELLO");
-    else if (program != NULL && (kin->flags & GS_KIN_OVER) != 0)
+    if (program != NULL && (kin->flags & GS_KIN_OVER) != 0)
         kin_unlearn(all, program, kin->key, kin->kind, lockd_now());
     else if (program != NULL)
         kin_learn(all, program, kin->key, kin->kind, kin->ranks, lockd_now());
@@ -168,9 +166,8 @@ void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wi
 uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now)
 {
     const uint64_t hangs = kin_tend(&server->relations.kin, now);
-    const uint64_t moves = tend_balance(server, now);
 
-    return hangs < moves ? hangs : moves;
+    return lockd_lesser(hangs, tend_balance(server, now));
 }
 
 void lockd_relations_describe(const struct lockd_connection *connection,

@@ -165,11 +165,6 @@ static uint64_t idle_deadline(const struct lockd_server *server)
     return server->connections.programs_gone + wait;
 }
 
-static uint64_t sooner_of(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static uint64_t feed_watchdog(struct lockd_server *server, uint64_t now)
 {
     if (server->loop.watchdog.every_ns == 0)
@@ -201,32 +196,32 @@ uint64_t lockd_server_tend(struct lockd_server *server)
     const uint64_t now = lockd_now();
     uint64_t next;
 
-    next = sooner_of(lockd_hostwatch_tend(server, now), lockd_quota_tend(server, now));
-    next = sooner_of(next, lockd_relations_tend(server, now));
-    next = sooner_of(next, lockd_card_tend(server, now));
+    next = lockd_lesser(lockd_hostwatch_tend(server, now), lockd_quota_tend(server, now));
+    next = lockd_lesser(next, lockd_relations_tend(server, now));
+    next = lockd_lesser(next, lockd_card_tend(server, now));
     if (now >= sched_deadline(server->scheduler))
         sched_tick(server->scheduler, now);
     lockd_targets_send(server);
-    next = sooner_of(next, lockd_connection_resume(server, now));
-    next = sooner_of(next, lockd_admit_silent(server, now));
-    next = sooner_of(next, lockd_move_tend(&server->moves, now));
+    next = lockd_lesser(next, lockd_connection_resume(server, now));
+    next = lockd_lesser(next, lockd_admit_silent(server, now));
+    next = lockd_lesser(next, lockd_move_tend(&server->moves, now));
     lockd_targets_send(server);
-    next = sooner_of(next, lockd_handover_tend(server, now));
-    next = sooner_of(next, lockd_share_tend(server, now));
+    next = lockd_lesser(next, lockd_handover_tend(server, now));
+    next = lockd_lesser(next, lockd_share_tend(server, now));
     bury_dead(server);
-    next = sooner_of(next, lockd_trace_flush(server, now));
+    next = lockd_lesser(next, lockd_trace_flush(server, now));
     bury_dead(server); /* trace listeners that ended */
-    next = sooner_of(next, lockd_closer_tend(server, now));
+    next = lockd_lesser(next, lockd_closer_tend(server, now));
     lockd_admit_again(server);
-    next = sooner_of(next, feed_watchdog(server, now));
-    next = sooner_of(next, lockd_successor_tend(server, now));
-    next = sooner_of(next, look_for_service(server, now));
+    next = lockd_lesser(next, feed_watchdog(server, now));
+    next = lockd_lesser(next, lockd_successor_tend(server, now));
+    next = lockd_lesser(next, look_for_service(server, now));
     if (now >= idle_deadline(server)) {
         lockd_log(LOCKD_LOG_INFO, "no program is connected: ending");
         server->loop.stop = true;
     }
-    next = sooner_of(next, idle_deadline(server));
-    return sooner_of(next, sched_deadline(server->scheduler));
+    next = lockd_lesser(next, idle_deadline(server));
+    return lockd_lesser(next, sched_deadline(server->scheduler));
 }
 
 static int milliseconds_until(uint64_t deadline)
@@ -293,7 +288,7 @@ int lockd_server_run(struct lockd_server *server, struct gs_err *err)
             handle_event(server, &events[i]);
         deadline = lockd_server_tend(server);
         lockd_admit_callers(server);
-        deadline = sooner_of(deadline, lockd_admit_resume(server, lockd_now()));
+        deadline = lockd_lesser(deadline, lockd_admit_resume(server, lockd_now()));
     }
     return 0;
 }

@@ -170,7 +170,6 @@ void lockd_status_send(struct lockd_connection *connection)
 {
     struct lockd_server *server = connection->server;
     struct status status = {.to = connection};
-    struct gs_wire_end end = {0};
 
     send_daemon(&status, server);
     sched_visit(server->scheduler, visit_device, visit_member, &status, lockd_now());
@@ -193,8 +192,7 @@ void lockd_status_send(struct lockd_connection *connection)
     }
     sched_visit_totals(server->scheduler, visit_totals, &status, lockd_now());
     send_notes(&status, server);
-    end.count = status.count;
-    send_one(&status, &end, GS_WIRE_END);
+    lockd_outbox_end(connection, 0, status.count, "%s", "");
 }
 
 /* --- accounts --- */
@@ -244,21 +242,19 @@ void lockd_status_account(struct lockd_connection *connection,
                                  asked->group);
     struct status status = {.to = connection};
     struct gs_wire_account sum = {0};
-    struct gs_wire_end end = {0};
 
     memcpy(sum.group, asked->group, sizeof sum.group);
     sum = ended != NULL ? ended->sum : sum;
     add_connected(&sum, connection);
     if (sum.programs != 0)
         send_one(&status, &sum, GS_WIRE_ACCOUNT);
-    end.count = status.count;
-    if (sum.programs == 0) {
-        end.code = -ESRCH;
-        snprintf(end.text, sizeof end.text,
-                 "no program of user %u has named the group '%.31s', or that was too long ago",
-                 (unsigned)connection->peer.uid, asked->group);
-    }
-    send_one(&status, &end, GS_WIRE_END);
+    if (sum.programs == 0)
+        lockd_outbox_end(
+            connection, -ESRCH, 0,
+            "no program of user %u has named the group '%.31s', or that was too long ago",
+            (unsigned)connection->peer.uid, asked->group);
+    else
+        lockd_outbox_end(connection, 0, status.count, "%s", "");
 }
 
 /* --- settings --- */
@@ -307,7 +303,6 @@ void lockd_status_settings(struct lockd_connection *connection, const struct gs_
     struct lockd_server *server = connection->server;
     struct status status = {.to = connection};
     struct lockd_values values = server->config.set, in_force = values_in_force(server);
-    struct gs_wire_end end = {0};
 
     if (get->pid == 0)
         send_settings(&status, NULL, &values, &in_force);
@@ -319,11 +314,9 @@ void lockd_status_settings(struct lockd_connection *connection, const struct gs_
         lockd_control_values(each, &values);
         send_settings(&status, each, &values, &values);
     }
-    end.count = status.count;
-    if (get->pid != 0 && status.count == 0) {
-        end.code = -ESRCH;
-        snprintf(end.text, sizeof end.text, "no program with process id %d is connected",
-                 get->pid);
-    }
-    send_one(&status, &end, GS_WIRE_END);
+    if (get->pid != 0 && status.count == 0)
+        lockd_outbox_end(connection, -ESRCH, 0, "no program with process id %d is connected",
+                         get->pid);
+    else
+        lockd_outbox_end(connection, 0, status.count, "%s", "");
 }

@@ -150,12 +150,10 @@ void lockd_trace_unlisten(struct lockd_connection *connection)
 
 static void end_listening(struct lockd_connection *connection, int code, const char *text)
 {
-    struct gs_wire_end end = {.code = code, .count = connection->listening.sent};
+    const uint32_t sent = connection->listening.sent;
 
     lockd_trace_unlisten(connection);
-    lockd_wire_header(&end.header, GS_WIRE_END);
-    snprintf(end.text, sizeof end.text, "%s", text);
-    lockd_outbox_send(connection, &end, sizeof end);
+    lockd_outbox_end(connection, code, sent, "%s", text);
 }
 
 void lockd_trace_listen(struct lockd_connection *connection, const struct gs_wire_trace *wish)
@@ -259,7 +257,7 @@ uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now)
             next = listener->until_ns;
             listener->read_ns = now;
         }
-        deadline = next < deadline ? next : deadline;
+        deadline = lockd_lesser(next, deadline);
     }
     return deadline;
 }

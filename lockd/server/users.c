@@ -48,13 +48,9 @@ static void free_unused(const struct lockd_list *users)
 {
     const uint64_t now = lockd_now();
 
-    for (struct lockd_list *at = users->next, *next; at != users; at = next) {
-        struct lockd_user *user = lockd_entry(at, struct lockd_user, link);
-
-        next = at->next;
+    lockd_each (struct lockd_user, user, users, link)
         if (!is_used(user, now))
             free_user(user);
-    }
 }
 
 struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid, const char *container)

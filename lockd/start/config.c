@@ -196,7 +196,8 @@ static void list_sections(char *buffer, size_t size)
 static int take_value(void *user, const char *section, const char *name, const char *value)
 {
     struct reader *reader = user;
-    const struct lockd_setting *setting = find_key(name);
+    const struct lockd_setting *setting = find_key(name), *class = lockd_setting_find("class"),
+                               *overcommit = lockd_setting_find("overcommit");
     char list[256] = "", hint[64];
     struct gs_err *err = &reader->err;
 
@@ -206,12 +207,13 @@ static int take_value(void *user, const char *section, const char *name, const c
 
         return lockd_option_value(&option, value, err) == 0 ? 1 : mark_bad(reader);
     }
-    if (strcmp(section, lockd_setting_find("class")->section) == 0)
-        return lockd_classes_take(&reader->config->classes, name, value, err) == 0
+    if (strcmp(section, class->section) == 0)
+        return lockd_lines_read(&reader->config->classes, section, class, name, value, err) == 0
                    ? 1
                    : mark_bad(reader);
-    if (strcmp(section, lockd_setting_find("overcommit")->name) == 0)
-        return lockd_overcommits_take(&reader->config->overcommits, name, value, err) == 0
+    if (strcmp(section, overcommit->name) == 0)
+        return lockd_lines_read(&reader->config->overcommits, section, overcommit, name, value,
+                                err) == 0
                    ? 1
                    : mark_bad(reader);
     list_keys(section, list, sizeof list);

@@ -92,11 +92,12 @@ static size_t find_unit(const char *units, size_t length, const char *unit)
     return found;
 }
 
-int lockd_lines_read(struct lockd_lines *lines, const char *section, const char *setting_name,
-                     const char *name, const char *text, struct gs_err *err)
+int lockd_lines_read(struct lockd_lines *lines, const char *section,
+                     const struct lockd_setting *setting, const char *name, const char *text,
+                     struct gs_err *err)
 {
     uint64_t value = 0;
-    struct lockd_option option = lockd_setting_option(lockd_setting_find(setting_name), &value);
+    struct lockd_option option = lockd_setting_option(setting, &value);
     int code;
 
     option.name = name; /* for the message */
@@ -104,7 +105,9 @@ int lockd_lines_read(struct lockd_lines *lines, const char *section, const char 
     return code != 0 ? code : take_line(lines, section, name, value, err);
 }
 
-const struct lockd_line *lockd_lines_find(const struct lockd_lines *lines, uid_t uid,
+/* The line of the innermost unit in the first `length` bytes of a control group's path,
+ * else the line of the user. NULL: there is none. */
+static const struct lockd_line *find_line(const struct lockd_lines *lines, uid_t uid,
                                           const char *units, size_t length)
 {
     const struct lockd_line *line = NULL;
@@ -122,19 +125,9 @@ const struct lockd_line *lockd_lines_find(const struct lockd_lines *lines, uid_t
     return line;
 }
 
-/* The memory beyond the card that the configuration allows the programs of a user or
- * systemd unit. */
-
-int lockd_overcommits_take(struct lockd_lines *overcommits, const char *name, const char *value,
-                           struct gs_err *err)
-{
-    return lockd_lines_read(overcommits, "overcommit", "overcommit", name, value, err);
-}
-
 uint64_t lockd_overcommits_of(const struct lockd_config *config, uid_t uid, const char *units)
 {
-    const struct lockd_line *line =
-        lockd_lines_find(&config->overcommits, uid, units, strlen(units));
+    const struct lockd_line *line = find_line(&config->overcommits, uid, units, strlen(units));
 
     return line != NULL ? line->value : config->set.overcommit;
 }
@@ -142,12 +135,6 @@ uint64_t lockd_overcommits_of(const struct lockd_config *config, uid_t uid, cons
 /* The classes that the configuration gives to the programs of users and systemd units. */
 
 #define CONTAINER_DIGITS 64 /* of a container's id, in the name of its control group */
-
-int lockd_classes_take(struct lockd_lines *classes, const char *name, const char *value,
-                       struct gs_err *err)
-{
-    return lockd_lines_read(classes, "classes", "class", name, value, err);
-}
 
 /* Whether the user names the control groups inside its own: below the user's own systemd, or in
  * a container. */
@@ -201,9 +188,8 @@ static enum gs_wire_class lower_class(enum gs_wire_class one, enum gs_wire_class
 enum gs_wire_class lockd_classes_grant(const struct lockd_lines *classes, uid_t uid,
                                        const char *units, enum gs_wire_class asked)
 {
-    const struct lockd_line *given =
-                                lockd_lines_find(classes, uid, units, named_by_machine(units)),
-                            *named = lockd_lines_find(classes, uid, units, strlen(units));
+    const struct lockd_line *given = find_line(classes, uid, units, named_by_machine(units)),
+                            *named = find_line(classes, uid, units, strlen(units));
     enum gs_wire_class class;
 
     if (named == NULL)

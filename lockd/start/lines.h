@@ -15,6 +15,8 @@
 #define LOCKD_LINES      128
 #define LOCKD_LINE_NAMES 96 /* bytes of a unit's name */
 
+struct lockd_setting;
+
 struct lockd_line {
     char unit[LOCKD_LINE_NAMES]; /* "": the line is for a user */
     uid_t uid;
@@ -28,24 +30,16 @@ struct lockd_lines {
 
 /* Takes one line of that section. name: a user's name or number, or a unit with its suffix
  * (".service"); a later line of the same name replaces the earlier one. text: the value, as
- * of the setting `setting_name`. 0; -EINVAL with a text that tells what is allowed: wrong
+ * of the setting. 0; -EINVAL with a text that tells what is allowed: wrong
  * value, no such user, name too long, too many lines. */
-int lockd_lines_read(struct lockd_lines *lines, const char *section, const char *setting_name,
-                     const char *name, const char *text, struct gs_err *err);
-
-/* The line of the innermost unit in the first `length` bytes of a control group's path,
- * else the line of the user. NULL: there is none. */
-const struct lockd_line *lockd_lines_find(const struct lockd_lines *lines, uid_t uid,
-                                          const char *units, size_t length);
+int lockd_lines_read(struct lockd_lines *lines, const char *section,
+                     const struct lockd_setting *setting, const char *name, const char *text,
+                     struct gs_err *err);
 
 /* The memory beyond the card that the configuration allows the programs of a user or
  * systemd unit. */
 
 struct lockd_config;
-
-/* Takes one line of the section [overcommit], as lockd_lines_read() does. */
-int lockd_overcommits_take(struct lockd_lines *overcommits, const char *name, const char *value,
-                           struct gs_err *err);
 
 /* The bytes for a program of user `uid`; LOCKD_AUTO: the library's choice. units: the path of
  * its control group. The line of the last unit in it counts, else the user's, else the setting
@@ -53,10 +47,6 @@ int lockd_overcommits_take(struct lockd_lines *overcommits, const char *name, co
 uint64_t lockd_overcommits_of(const struct lockd_config *config, uid_t uid, const char *units);
 
 /* The classes that the configuration gives to the programs of users and systemd units. */
-
-/* Takes one line of the section [classes], as lockd_lines_read() does. */
-int lockd_classes_take(struct lockd_lines *classes, const char *name, const char *value,
-                       struct gs_err *err);
 
 /* The class of a program of user `uid` that asked for `asked` (GS_CLASS_AUTO: for none). units:
  * the path of its control group, of which each part may be a unit; the last unit with a line

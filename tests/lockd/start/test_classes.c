@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lockd/protocol/setting_table.h"
 #include "lockd/start/lines.h"
 
 #define AUTO        GS_CLASS_AUTO
@@ -19,11 +20,17 @@
 #define BATCH       GS_CLASS_BATCH
 #define BACKGROUND  GS_CLASS_BACKGROUND
 
+static int take_text(struct lockd_lines *classes, const char *name, const char *value,
+                     struct gs_err *err)
+{
+    return lockd_lines_read(classes, "classes", lockd_setting_find("class"), name, value, err);
+}
+
 static void take_line(struct lockd_lines *classes, const char *name, const char *value)
 {
     struct gs_err err = {0};
 
-    if (lockd_classes_take(classes, name, value, &err) != 0)
+    if (take_text(classes, name, value, &err) != 0)
         fail_msg("%s = %s: %s", name, value, err.text);
 }
 
@@ -139,7 +146,7 @@ static void take_more_lines_than_there_is_room_for_is_refused(void **state)
         take_line(&classes, name, "batch");
     }
     take_line(&classes, "5", "background"); /* no more of them than before */
-    assert_int_equal(lockd_classes_take(&classes, "x.service", "batch", &err), -EINVAL);
+    assert_int_equal(take_text(&classes, "x.service", "batch", &err), -EINVAL);
     assert_non_null(strstr(err.text, "x.service"));
 }
 
