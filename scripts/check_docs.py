@@ -5,7 +5,7 @@
 In every committed Markdown page: relative links lead to files, and their #anchors to headings. In the tables of tours
 (rows "`FILE` | `FUNCTION`" of docs/architecture.md) the file has that name in it. In docs/glossary.md every `FILE` is
 there. Every `FUNCTION()` with an underscore and every `FOLDER/FILE.c` (.h, .py, .sh, .def) of a page is in the tree
-(not in NEWS.md, which also names what is gone). The tests that SECURITY.md names are run by ctest. The pictures of README are those of the kept run.
+(not in NEWS.md, which also names what is gone). Each promise of SECURITY.md, docs/containers.md and docs/kubernetes.md names a test that ctest runs, or says that there is none. The pictures of README are those of the kept run.
 The table of constants of docs/scheduling.md has every constant of lockd/sched/, with its value. Exit status 1 and one line for each fault.
 
 --blocks PAGE prints the shell blocks of a page instead, for check_docs.sh: for each its folder ("repository" or "program",
@@ -106,15 +106,31 @@ def check_names(pages, listed):
                 yield f"{page.relative_to(ROOT)}: no such file: {name}"
 
 
-def check_tests(page, listed):
-    """Every test that the page names is one that ctest runs."""
-    lists = "".join((ROOT / name).read_text() for name in listed if name.startswith("tests/") and name.endswith("CMakeLists.txt"))
-    names = re.findall(r"`tests/(?:[\w-]+/)*(test_\w+)\.(?:py|c|sh)`", page.read_text())
-    for name in names:
-        if not re.search(rf"\b{name}\b", lists):
-            yield f"{page.relative_to(ROOT)}: ctest does not run {name}"
-    if not names:
-        yield f"{page.relative_to(ROOT)}: no test was found"
+# the sections that promise something, by page
+PROMISES = {
+    "SECURITY.md": r"What [^\n]* promises",
+    "docs/containers.md": r"Start a container|What a container may do",
+    "docs/kubernetes.md": r"What a pod [^\n]*|Memory of the pod|Health|Metrics|What the DaemonSet may do|Beside NVIDIA's plugin",
+}
+
+
+def check_promises(name, titles, listed):
+    """Each item of these sections, or the section if it has none, names a test that ctest runs, or says "No test"."""
+    lists = "".join((ROOT / each).read_text() for each in listed if each.startswith("tests/") and each.endswith("CMakeLists.txt"))
+    sections = re.findall(rf"^## ({titles})\n(.*?)(?=^## |\Z)", (ROOT / name).read_text(), re.M | re.S)
+    if len(sections) < 2:
+        yield f"{name}: its promises were not found"
+    for title, text in sections:
+        for promise in re.findall(r"^- (?:.+\n)+?(?=- |\n|\Z)", text, re.M) or [text]:
+            tests = re.findall(r"`tests/(?:[\w-]+/)*(test_\w+)\.(?:py|c|sh)`", promise)
+            if not tests and "No test" not in promise:
+                yield f"{name}: {title}: no test: {promise[:80]!r}"
+            yield from (f"{name}: ctest does not run {test}" for test in tests if not is_run(test, lists))
+
+
+def is_run(test, lists):
+    """By its name, or by a list of names without the test_ of C files."""
+    return re.search(rf"\b{test}\b|^foreach\(name [^)]*\b{test.removeprefix('test_')}\b", lists, re.M)
 
 
 CONSTANT = re.compile(r"^#define ([A-Z]\w+)[ \\\n]+([^\n]+?) *(?:/\*.*)?$", re.M)
@@ -183,7 +199,7 @@ def main():
     faults = [fault for page in pages for fault in check_links(page)]
     faults += check_tours(ROOT / "docs/architecture.md")
     faults += check_glossary(ROOT / "docs/glossary.md")
-    faults += check_tests(ROOT / "SECURITY.md", listed)
+    faults += [fault for page, titles in PROMISES.items() for fault in check_promises(page, titles, listed)]
     faults += check_names([page for page in pages if page.name != "NEWS.md"], listed)
     faults += check_constants(ROOT / "docs/scheduling.md", "lockd/sched")
     faults += check_pictures()
