@@ -3,7 +3,9 @@
  * card.c: asks the driver, through NVIDIA's management library, how much memory of each device is
  * in use, and by which processes. A program can report anything; this it cannot. Nobody is asked
  * while all programs of each device belong to one user. State: struct lockd_cards. One thread, and
- * nothing waits: an answer is read when the next question is sent.
+ * nothing waits. A look sends a question and reads the answer to the question before, so a second
+ * look follows at once: the figures are compared with what programs report at that time, and an
+ * answer that lay for a second would contradict memory that has come or gone since.
  */
 #include "lockd/server/card.h"
 
@@ -15,6 +17,7 @@
 #include <string.h>
 
 #define ABSENT_NS 10000000000u /* 10 s: lockd/nvml itself tries again after a minute */
+#define ANSWER_NS 20000000u    /* 20 ms: from a question to the look for its answer */
 
 struct card_look {
     const struct nvml_table *table;
@@ -79,6 +82,7 @@ static void stop_asking(struct lockd_cards *cards)
     nvml_close(cards->nvml);
     cards->nvml = NULL;
     cards->told = 0;
+    cards->asked = false;
 }
 
 uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
@@ -87,6 +91,7 @@ uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
     const uint64_t pause = sched_card_pause(server->scheduler, now);
     const struct nvml_table *table;
     const char *remark;
+    bool answered;
 
     if (pause == LOCKD_NEVER) {
         stop_asking(cards);
@@ -97,15 +102,17 @@ uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
     if (cards->nvml == NULL)
         cards->nvml = nvml_open(NVML_NEVER_WAITS);
     table = nvml_look(cards->nvml);
-    if (table != NULL && table->answer != cards->told) {
-        cards->told = table->answer;
-        for (uint32_t i = 0; i < table->gpu_count; i++)
-            tell_card(server, table, &table->gpus[i], now);
-    }
+    answered = table != NULL && table->answer != cards->told;
+    for (uint32_t i = 0; answered && cards->asked && i < table->gpu_count; i++)
+        tell_card(server, table, &table->gpus[i], now);
+    cards->told = answered ? table->answer : cards->told;
+    cards->asked = !cards->asked || !answered;
     remark = nvml_remark(cards->nvml);
     if (remark != NULL)
         lockd_log(LOCKD_LOG_WARNING, "%s", remark);
-    cards->at = now + (nvml_descriptor(cards->nvml) < 0 ? ABSENT_NS : pause);
+    cards->at = now + (nvml_descriptor(cards->nvml) < 0 ? ABSENT_NS
+                       : cards->asked                   ? ANSWER_NS
+                                                        : pause);
     return cards->at;
 }
 

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct lockd_server;
@@ -12,7 +13,8 @@ struct nvml;
 struct lockd_cards {
     struct nvml *nvml; /* NULL: nobody is asked at present */
     uint64_t at;       /* when to ask next */
-    uint64_t told;     /* the number of the answer that the scheduler knows; 0: none */
+    uint64_t told;     /* the number of the newest answer; 0: none */
+    bool asked;        /* the next answer is to a question of a moment ago */
 };
 
 /* Asks when it is time to, and tells the scheduler the newest answer. Returns when to ask again. */
