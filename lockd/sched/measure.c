@@ -373,10 +373,12 @@ static void measure_external(struct sched_member *member, uint64_t device_free, 
     if (is_settling(device, now))
         return;
     bound_external(device, device_free, &least, &most);
-    if (!card_answers(device, now))
-        device->measure.beyond_total =
-            sched_less(device_free + device->books.sum.resident - device->books.sum.unsure,
-                       device->measure.total);
+    /* with several users no program's word takes the reserve from the others */
+    device->measure.beyond_total =
+        device->measure.several
+            ? 0
+            : sched_less(device_free + device->books.sum.resident - device->books.sum.unsure,
+                         device->measure.total);
     if (!device->measure.measured) {
         set_external(member, least);
         device->measure.measured = true;
@@ -485,10 +487,17 @@ static void believe_most(struct sched_member *member, uint64_t most, uint64_t no
     sched_books_time(member, now);
     member->evidence.most = most;
     member->report.resident = sched_min(member->report.claimed, most);
-    member->client->denied += (uint32_t)sched_member_denied(member) - (uint32_t)before;
     member->device->measure.trust_changed |= sched_member_denied(member) != before;
     sched_books_member(member, now);
     sched_agenda_touch(member);
+}
+
+/* It was to stop, or to leave, a second ago. */
+static bool is_overdue(const struct sched_member *member, uint64_t now)
+{
+    return sched_less(now, member->books.owes) >= SILENT ||
+           (!member->party->turn.held && sched_member_busy(member) &&
+            sched_less(now, member->stopped) >= SILENT);
 }
 
 /* The part of a claim that may be wrong. by_process: of a claim beyond the bytes that the card
@@ -503,7 +512,7 @@ static uint64_t doubtful_part(const struct sched_member *member, bool by_process
         return 0;
     if (by_process)
         return sched_min(claim - shown, excess);
-    return sched_less(now, member->books.owes) >= SILENT ? sched_min(claim, excess) : 0;
+    return is_overdue(member, now) ? sched_min(claim, excess) : 0;
 }
 
 static void deny_member(struct sched_member *member, uint64_t most, uint64_t now)
@@ -591,6 +600,7 @@ static void believe_all(struct sched_device *device, uint64_t now)
 {
     device->measure.denied = device->measure.doubted = 0;
     device->measure.card_at = 0;
+    device->measure.trust_changed = true;
     lockd_each (struct sched_member, member, &device->members, of_device) {
         member->evidence.shown = UINT64_MAX;
         member->verdict.denied = 0;
@@ -616,10 +626,7 @@ static void judge_by_report(struct sched_member *by, uint64_t device_free, uint6
 
 void sched_measure_forget(struct sched_member *member, uint64_t now)
 {
-    if (sched_member_denied(member)) {
-        member->client->denied--;
-        member->device->measure.trust_changed = true;
-    }
+    member->device->measure.trust_changed |= sched_member_denied(member);
     if (member->device->measure.doubt.by == member)
         member->device->measure.doubt.by = NULL;
     member->device->measure.several = has_several_users(member->device);
@@ -720,7 +727,7 @@ void sched_measure_came(struct sched_member *member, bool back, uint64_t now)
     device->measure.several = has_several_users(device);
     if (card_answers(device, now))
         member->evidence.shown = 0; /* until it answers again */
-    device->measure.trust_changed |= member->client->goes_last || device->measure.denied != 0;
+    device->measure.trust_changed |= device->measure.denied != 0;
     device->measure.external =
         sched_less(device->measure.external, member->sent.given - expected);
     if (!back || now - device->sched->created >= RETURN_WINDOW)

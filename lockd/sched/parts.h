@@ -88,6 +88,7 @@ struct sched_member_verdict {
     uint8_t denied : 2;  /* looks in a row that left no room for its claim */
     bool denied_now : 1; /* in the present look */
     bool named : 1;      /* the caller was told, or is to be */
+    bool last : 1;       /* its client goes last for what is known of it here: plan.c */
 };
 
 /* The newest target, and those before it: plan.c. */

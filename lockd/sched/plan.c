@@ -294,32 +294,43 @@ static void note_deadline(struct sched_device *device)
         sched_sooner(&device->deadline, device->space.fell_at + RISE_PAUSE);
 }
 
-/* A denied program goes last, with all its parties. */
-static void put_last(struct sched_client *client, bool last, uint64_t now)
+void sched_plan_last(struct sched_member *member, bool last, uint64_t now)
 {
-    if (client->goes_last == last)
+    struct sched_client *client = member->client;
+    const bool before = client->last != 0;
+
+    if (member->verdict.last == last)
         return;
-    client->goes_last = last;
+    member->verdict.last = last;
+    client->last += last ? 1 : UINT32_MAX;
+    if (before == (client->last != 0))
+        return;
     if (client->class != GS_CLASS_BACKGROUND)
         client->sched->background += last ? 1 : UINT32_MAX;
     sched_lease_requeue_gang(client->gang, now);
 }
 
-/* A program of which the card shows nothing goes last with a denied program of its user: else each of
- * many could hold the others up for as long as it takes to deny it. */
-static bool is_distrusted(const struct sched_member *member)
+/* Does the card contradict a program of its user? */
+static bool has_denied_kin(const struct sched_member *member)
 {
-    const struct sched_device *device = member->device;
-
-    if (member->client->denied != 0)
-        return true;
-    if (member->evidence.shown != 0 || device->measure.denied == 0)
-        return false;
-    lockd_each (const struct sched_member, other, &device->members, of_device) {
+    lockd_each (const struct sched_member, other, &member->device->members, of_device) {
         if (sched_member_denied(other) && other->client->user == member->client->user)
             return true;
     }
     return false;
+}
+
+/* A program that the card contradicts goes last, and with it those of its user of which the card shows
+ * nothing: else each of many could hold the others up for as long as it takes to deny it. The word of
+ * another user's program costs it no turn. */
+static bool is_distrusted(const struct sched_member *member)
+{
+    const struct sched_device_measure *measure = &member->device->measure;
+
+    if (measure->card_at == 0 || measure->denied == 0)
+        return false;
+    return sched_member_denied(member) ||
+           (member->evidence.shown == 0 && has_denied_kin(member));
 }
 
 static void settle_trust(struct sched_device *device, uint64_t now)
@@ -327,9 +338,8 @@ static void settle_trust(struct sched_device *device, uint64_t now)
     if (!device->measure.trust_changed)
         return;
     device->measure.trust_changed = false;
-    lockd_each (struct sched_member, member, &device->members, of_device) {
-        put_last(member->client, is_distrusted(member), now);
-    }
+    lockd_each (struct sched_member, member, &device->members, of_device)
+        sched_plan_last(member, is_distrusted(member), now);
 }
 
 static void plan_device(struct sched_device *device, uint64_t now)

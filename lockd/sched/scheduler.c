@@ -156,6 +156,7 @@ static void member_free(struct sched_member *member, uint64_t now)
 {
     struct sched_device *device = member->device;
 
+    sched_plan_last(member, false, now);
     sched_books_time(member, now);
     sched_books_wait_end(member, now);
     device->books.gpu_ns_gone += member->time.gpu_ns;
@@ -362,7 +363,7 @@ void sched_client_gone(struct sched_client *client, uint64_t now_ns)
         member_free(member, now_ns);
         sched_device_free_unused(device);
     }
-    sched->background -= client->class == GS_CLASS_BACKGROUND || client->goes_last;
+    sched->background -= client->class == GS_CLASS_BACKGROUND;
     sched_host_forget(client);
     sched_gang_client_gone(client);
     lockd_list_remove(&client->link);

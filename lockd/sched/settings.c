@@ -20,7 +20,7 @@
 
 static void set_class(struct sched_client *client, enum gs_wire_class class)
 {
-    if (!client->goes_last)
+    if (client->last == 0)
         client->sched->background += (uint32_t)(class == GS_CLASS_BACKGROUND) -
                                      (uint32_t)(client->class == GS_CLASS_BACKGROUND);
     client->class = class;

@@ -162,8 +162,7 @@ struct sched_client {
     uint32_t ranks; /* of its job on this machine; 1: not known how many; 0: it is no rank */
     bool paused;
     bool contradicted, silent;      /* the caller has not been told: measure.c, budget.c */
-    uint32_t denied;                /* members: measure.c */
-    bool goes_last;                 /* some are, and it counts as background: plan.c */
+    uint32_t last;                  /* members that go last: it counts as background: plan.c */
     bool away;                      /* a guard holds it: nothing of it is on any device */
     struct sched_client_left *left; /* NULL: it has left none */
     struct sched_client_host host;
@@ -338,7 +337,7 @@ static inline enum gs_wire_class sched_gang_class(const struct sched_gang *gang)
         lockd_each (const struct sched_member, member, &party->members, of_party) {
             const enum gs_wire_class class = member->client->class;
 
-            if (member->client->goes_last)
+            if (member->client->last != 0)
                 return GS_CLASS_BACKGROUND;
             interactive = interactive || class == GS_CLASS_INTERACTIVE;
             all = all && class == GS_CLASS_BACKGROUND;

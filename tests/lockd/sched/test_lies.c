@@ -508,19 +508,24 @@ static void lies_of_free_memory_do_not_count_beside_the_card(void **state)
 }
 
 /* Programs 10 on of user 7 lie, each in its own way; 0 of another user does what it is told, with 6 of
- * 10 GiB. The card shows nothing of the liars. Returns the tenths of a second in which 0 runs. */
-static int run_beside_liars(struct harness *h, int liars, int tenths,
+ * 10 GiB. The card shows nothing of the liars; or it cannot be asked, and 0 measures. Returns the tenths
+ * of a second in which 0 runs. */
+static int run_beside_liars(struct harness *h, int liars, int tenths, bool card,
                             void (*lie)(struct harness *, int))
 {
     int runs = 0;
 
     for (int i = 0; i < tenths; i++) {
+        h->free_bytes = UINT64_MAX;
         for (int who = 10; who < 10 + liars; who++)
             lie(h, who);
-        obey_target(h, 0);
+        if (card)
+            obey_target(h, 0);
+        else
+            obeys_and_measures(h, 10 * GIB);
         obey_target(h, 0);
         runs += is_running(h, 0);
-        if (i % 10 == 9)
+        if (card && i % 10 == 9)
             card_says(h, 10 * GIB - h->client[0].state.resident);
         pass_time(h, 100 * MS);
     }
@@ -534,6 +539,12 @@ static void keeps_memory(struct harness *h, int who)
     const uint64_t has = sched_max(c->state.resident, sched_min(c->target.budget, 9 * GIB));
 
     say_state(h, who, has < 9 * GIB ? W : 0, 9 * GIB, has);
+}
+
+/* Says that it has nearly all. */
+static void claims_all(struct harness *h, int who)
+{
+    say_state(h, who, 0, 9 * GIB, 9 * GIB);
 }
 
 /* Wants to run, says that it does, and does not stop; it claims no memory. */
@@ -550,7 +561,8 @@ static void short_of_all(struct harness *h, int who)
 
 static void many_liars_of_one_user_do_not_stop_another(void **state)
 {
-    void (*const lies[])(struct harness *, int) = {keeps_memory, never_stops, short_of_all};
+    void (*const lies[])(struct harness *, int) = {keeps_memory, claims_all, never_stops,
+                                                   short_of_all};
 
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         struct harness *h = *state;
@@ -562,12 +574,40 @@ static void many_liars_of_one_user_do_not_stop_another(void **state)
         for (int who = 10; who < 60; who++)
             lies[i](h, who);
         say_state(h, 0, W, 6 * GIB, 0);
-        run_beside_liars(h, 50, 60, lies[i]);
-        assert_true(run_beside_liars(h, 50, 300, lies[i]) >= 270);
+        run_beside_liars(h, 50, 60, true, lies[i]);
+        assert_true(run_beside_liars(h, 50, 300, true, lies[i]) >= 270);
         assert_true(is_named(h, &owner) && owner != &h->client[0]);
         for (int who = 10; who < 60; who++)
             end_client(h, who);
         end_client(h, 0);
+    }
+}
+
+/* Where the card cannot be asked, the program's own figure of free memory is evidence for its own
+ * requests. */
+static void liars_beside_a_program_that_measures_do_not_stop_it(void **state)
+{
+    static const int liars[] = {1, 2};
+    void (*const lies[])(struct harness *, int) = {keeps_memory, claims_all, never_stops,
+                                                   short_of_all};
+
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        for (size_t n = 0; n < sizeof liars / sizeof *liars; n++) {
+            struct harness *h = *state;
+
+            is_of_user(h, 0, 1);
+            for (int who = 10; who < 10 + liars[n]; who++)
+                is_of_user(h, who, 7);
+            for (int round = 0; round < 3; round++)
+                for (int who = 10; who < 10 + liars[n]; who++)
+                    lies[i](h, who);
+            say_state(h, 0, W, 6 * GIB, 0);
+            run_beside_liars(h, liars[n], 60, false, lies[i]);
+            assert_true(run_beside_liars(h, liars[n], 300, false, lies[i]) >= 270);
+            for (int who = 10; who < 10 + liars[n]; who++)
+                end_client(h, who);
+            end_client(h, 0);
+        }
     }
 }
 
@@ -586,12 +626,71 @@ static void a_program_that_the_card_bears_out_is_believed(void **state)
     for (int i = 0; i < 3; i++)
         card_says(h, 10 * GIB);
     assert_true(device_of(h)->books.sum.resident == 0);
-    assert_true(h->client[8].client->goes_last);
+    assert_true(h->client[8].client->last != 0);
     say_state(h, 0, 0, 6 * GIB, 0);
     h->bears_out = true;
     card_says(h, GIB);
     assert_true(device_of(h)->books.sum.resident == 9 * GIB);
-    assert_false(h->client[8].client->goes_last);
+    assert_true(h->client[8].client->last == 0);
+}
+
+/* 8 and 9 of user 7 are on the device, and the card contradicts 8: 9 goes last with it, also when it
+ * comes to a second device, where nothing is known of it. */
+static void a_program_that_goes_last_on_one_device_does_so_on_all(void **state)
+{
+    struct harness *h = *state;
+
+    is_of_user(h, 8, 7);
+    is_of_user(h, 9, 7);
+    is_of_user(h, 0, 1);
+    run_with(h, 8, 9 * GIB);
+    say_state(h, 9, 0, MIB, 0);
+    say_state(h, 0, W, 6 * GIB, 0);
+    for (int i = 0; i < 3; i++)
+        card_says(h, 10 * GIB);
+    assert_true(h->client[8].client->last != 0 && h->client[9].client->last != 0);
+    h->client[9].state.uuid[0] = 1;
+    say_state(h, 9, 0, MIB, 0);
+    assert_true(h->client[9].client->last != 0);
+    end_client(h, 9);
+    end_client(h, 8);
+    assert_int_equal(h->sched->background, 0);
+}
+
+/* 0 says that nothing is in use, while 8 of another user, which was to stop, still has its memory: the
+ * word of 0 costs 8 none of its turns. */
+static void a_program_that_another_one_contradicts_does_not_go_last(void **state)
+{
+    struct harness *h = *state;
+
+    is_of_user(h, 8, 7);
+    is_of_user(h, 0, 1);
+    run_with(h, 8, 9 * GIB);
+    say_state(h, 0, W, 6 * GIB, 0);
+    for (int i = 0; i < 1000 && !is_running(h, 0); i++) {
+        h->free_bytes = UINT64_MAX;
+        say_state(h, 8, R, 9 * GIB, 9 * GIB);
+        obeys_and_measures(h, 10 * GIB);
+        pass_time(h, 100 * MS);
+    }
+    assert_true(is_running(h, 0) && device_of(h)->books.sum.resident == 6 * GIB);
+    assert_true(h->client[8].client->last == 0);
+}
+
+/* More is free than there is, says a program of user 7: the contexts of others need their reserve. */
+static void lies_of_too_much_free_memory_take_no_reserve(void **state)
+{
+    struct harness *h = *state;
+    uint64_t before;
+
+    is_of_user(h, 0, 1);
+    is_of_user(h, 8, 7);
+    h->free_bytes = 9 * GIB;
+    say_state(h, 0, 0, 0, 0);
+    before = sched_device_reserve(device_of(h));
+    h->free_bytes = 1ull << 45;
+    say_state(h, 8, 0, 0, 0);
+    assert_true(before != 0 && sched_device_reserve(device_of(h)) == before);
 }
 
 int main(void)
@@ -604,7 +703,11 @@ int main(void)
         scenario(a_denied_program_that_is_alone_is_believed),
         scenario(many_small_lies_are_found),
         scenario(many_liars_of_one_user_do_not_stop_another),
+        scenario(liars_beside_a_program_that_measures_do_not_stop_it),
         scenario(a_program_that_the_card_bears_out_is_believed),
+        scenario(a_program_that_goes_last_on_one_device_does_so_on_all),
+        scenario(a_program_that_another_one_contradicts_does_not_go_last),
+        scenario(lies_of_too_much_free_memory_take_no_reserve),
         scenario(lies_of_free_memory_do_not_count_beside_the_card),
         scenario(lies_small_total_bounds_only_the_program_that_says_it),
         scenario(lies_large_total_gives_nobody_more),
