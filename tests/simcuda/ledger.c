@@ -7,9 +7,16 @@
  * and cleared by others only when that process is dead. card->lock is robust: every field is
  * valid at any moment, so a lock inherited from a dead process is simply made consistent. The
  * folder's file "lock" is held (flock) while a card is made or joined. Threads: any.
+ *
+ * A driver's lock is the kernel's, in which no process stops. A process that is stopped (SIGSTOP)
+ * while it has card->lock is therefore let go on by the next process that waits, and stops itself
+ * when it has released the lock.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +24,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 #include "common/fd.h"
 #include "tests/simcuda/ledger.h"
 
 #define CARD_MAGIC   0x3144524143434d53u /* "SMCCARD1" */
-#define CARD_VERSION 8u
+#define CARD_VERSION 9u
 #define MIB          (1024ull * 1024u)
+#define LOOK_NS      50000000u /* until a look at who has the lock: it is held for microseconds */
 
 uint64_t sim_now_ns(void)
 {
@@ -48,9 +57,9 @@ void sim_sleep_until(uint64_t ns)
 
 #define START_UNKNOWN UINT64_MAX
 
-/* Start time and life of a process; 0 when it is gone or a zombie, START_UNKNOWN when that
+/* Start time and state of a process; 0 when it is gone or a zombie, START_UNKNOWN when that
  * cannot be told, as by a process that has no descriptor left. */
-static uint64_t process_start(int32_t pid)
+static uint64_t process_start_and_state(int32_t pid, char *said)
 {
     char path[64], text[1024];
     GS_CLOSE_FD int fd = -1;
@@ -71,7 +80,15 @@ static uint64_t process_start(int32_t pid)
             " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %31s",
             &state, start) != 2)
         return 0;
+    *said = state;
     return state == 'Z' || state == 'X' ? 0 : strtoull(start, NULL, 10);
+}
+
+static uint64_t process_start(int32_t pid)
+{
+    char state;
+
+    return process_start_and_state(pid, &state);
 }
 
 static bool client_lives(const struct sim_client *client)
@@ -81,10 +98,52 @@ static bool client_lives(const struct sim_client *client)
     return start && (start == client->start || start == START_UNKNOWN);
 }
 
-static void card_lock(pthread_mutex_t *mutex)
+static void lock_robustly(pthread_mutex_t *mutex)
 {
     if (pthread_mutex_lock(mutex) == EOWNERDEAD)
         pthread_mutex_consistent(mutex);
+}
+
+/* If the process that has the lock is stopped, it goes on until it has released the lock. A robust
+ * mutex of glibc names the thread that has it. */
+static void let_holder_release(struct sim_card *card)
+{
+    const int32_t thread =
+        __atomic_load_n(&card->lock.__data.__lock, __ATOMIC_ACQUIRE) & FUTEX_TID_MASK;
+    char state = 'R';
+
+    if (thread == 0 || process_start_and_state(thread, &state) == 0 || state != 'T')
+        return;
+    atomic_store(&card->stops, thread);
+    kill(thread, SIGCONT);
+}
+
+static void card_lock(struct sim_card *card)
+{
+    struct timespec until;
+    int rc;
+
+    do {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += LOOK_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        rc = pthread_mutex_timedlock(&card->lock, &until);
+        if (rc == ETIMEDOUT)
+            let_holder_release(card);
+    } while (rc == ETIMEDOUT);
+    if (rc == EOWNERDEAD)
+        pthread_mutex_consistent(&card->lock);
+}
+
+static void card_unlock(struct sim_card *card)
+{
+    int32_t thread = gettid();
+    const bool stop = atomic_compare_exchange_strong(&card->stops, &thread, 0);
+
+    pthread_mutex_unlock(&card->lock);
+    if (stop)
+        raise(SIGSTOP);
 }
 
 static void remove_client(struct sim_card *card, unsigned client)
@@ -244,7 +303,7 @@ static int enter_card(struct sim_card *card, unsigned *client, struct gs_err *er
         if (rc)
             return gs_err_errno(err, rc, "making the locks of simulated card %u", card->index);
     }
-    card_lock(&card->lock);
+    card_lock(card);
     sim_card_remove_dead(card);
     for (unsigned i = SIM_CLIENTS_MAX; i-- > 0;) {
         place = card->client[i].pid ? place : i;
@@ -261,7 +320,7 @@ static int enter_card(struct sim_card *card, unsigned *client, struct gs_err *er
         snprintf(mine->name, sizeof mine->name, "%s", program_invocation_short_name);
         *client = place;
     }
-    pthread_mutex_unlock(&card->lock);
+    card_unlock(card);
     return rc;
 }
 
@@ -308,9 +367,9 @@ void sim_card_unmap(struct sim_card *card)
 
 void sim_card_leave(struct sim_card *card, unsigned client)
 {
-    card_lock(&card->lock);
+    card_lock(card);
     remove_client(card, client);
-    pthread_mutex_unlock(&card->lock);
+    card_unlock(card);
 }
 
 bool sim_card_has_room(struct sim_card *card, uint64_t bytes)
@@ -325,40 +384,40 @@ int sim_card_charge(struct sim_card *card, unsigned client, uint64_t bytes)
 {
     struct sim_client *mine = &card->client[client];
 
-    card_lock(&card->lock);
+    card_lock(card);
     const int rc = sim_card_has_room(card, bytes) ? 0 : -ENOMEM;
     if (!rc)
         mine->used += bytes;
     if (mine->used > mine->peak)
         mine->peak = mine->used;
-    pthread_mutex_unlock(&card->lock);
+    card_unlock(card);
     return rc;
 }
 
 void sim_card_refund(struct sim_card *card, unsigned client, uint64_t bytes)
 {
-    card_lock(&card->lock);
+    card_lock(card);
     struct sim_client *mine = &card->client[client];
     mine->used -= bytes < mine->used ? bytes : mine->used;
-    pthread_mutex_unlock(&card->lock);
+    card_unlock(card);
 }
 
 void sim_card_lock(struct sim_card *card)
 {
-    card_lock(&card->lock);
+    card_lock(card);
 }
 
 void sim_card_unlock(struct sim_card *card)
 {
-    pthread_mutex_unlock(&card->lock);
+    card_unlock(card);
 }
 
 uint64_t sim_card_free(struct sim_card *card)
 {
-    card_lock(&card->lock);
+    card_lock(card);
     sim_card_remove_dead(card);
     const uint64_t bytes = card_left(card);
-    pthread_mutex_unlock(&card->lock);
+    card_unlock(card);
     return bytes;
 }
 
@@ -370,18 +429,18 @@ uint64_t sim_card_book_bus(struct sim_card *card, enum sim_direction direction, 
         return 0;
     const uint64_t now = sim_now_ns();
     const uint64_t cost = (uint64_t)((double)bytes * 1e9 / (double)rate);
-    card_lock(&card->lock);
+    card_lock(card);
     uint64_t *bus = &card->bus_free_ns[direction];
     *bus = (*bus > now ? *bus : now) + cost;
     const uint64_t end = *bus;
-    pthread_mutex_unlock(&card->lock);
+    card_unlock(card);
     return end;
 }
 
 void sim_card_compute_begin(struct sim_card *card)
 {
     if (card->properties.timeslice)
-        card_lock(&card->compute);
+        lock_robustly(&card->compute);
 }
 
 void sim_card_compute_end(struct sim_card *card)

@@ -79,6 +79,7 @@ struct sim_card {
     pthread_mutex_t lock;    /* process-shared, robust: guards the fields below */
     pthread_mutex_t compute; /* held while a kernel runs; priority-inheriting, so that it is
                                 handed over in turn */
+    _Atomic(int32_t) stops;  /* the thread that stops its process when it has released lock */
     uint64_t bus_free_ns[2]; /* when the bus is free again, CLOCK_MONOTONIC, by direction */
     struct sim_client client[SIM_CLIENTS_MAX];
     uint64_t shared_made;  /* the last number given to shared memory */

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "tests/simcuda/ledger.h"
 #include "tests/simcuda/testkit.h"
 
 static struct kit_turn ready, go, done;
@@ -51,6 +52,37 @@ static void memory_is_shared(void)
     kit_join(other);
     CHECK(kit_memory_left() == 60 * MIB);
     OK(cuMemAlloc(&device, 60 * MIB));
+}
+
+static void stop_with_the_lock(void)
+{
+    struct gs_err err = {0};
+    struct sim_card *card;
+
+    kit_turn_wait(&go);
+    CHECK(sim_card_look(0, &card, &err) == 0);
+    sim_card_lock(card);
+    raise(SIGSTOP);
+    sim_card_unlock(card);
+    sim_card_unmap(card);
+}
+
+/* A process that is stopped while it has the card's lock keeps nobody from the card, and is stopped
+ * all the same. */
+static void stopped_with_the_lock_keeps_nobody_out(void)
+{
+    int status = 0;
+
+    kit_turn_init(&go);
+    const int other = kit_spawn(stop_with_the_lock);
+    kit_context();
+    kit_turn_signal(&go);
+    CHECK(waitpid(other, &status, WUNTRACED) == other && WIFSTOPPED(status));
+    CHECK(kit_memory_left() == 60 * MIB);
+    CHECK(waitpid(other, &status, WUNTRACED) == other && WIFSTOPPED(status));
+    CHECK(kit_memory_left() == 60 * MIB);
+    kill(other, SIGCONT);
+    kit_join(other);
 }
 
 static void killed_gives_back(void)
@@ -474,6 +506,7 @@ TEST(checkpointed_leaves_the_card_and_comes_back, NULL)
 TEST(restored_on_another_card, "SIMCUDA_DEVICES=2", NULL)
 TEST(moved_twice_without_a_call_between, "SIMCUDA_DEVICES=2", NULL)
 TEST(lock_waits_for_what_was_submitted, NULL)
+TEST(stopped_with_the_lock_keeps_nobody_out, NULL)
 TEST(killed_gives_back, NULL)
 TEST(time_slices, "SIMCUDA_KERNEL_NS=20000000", NULL)
 TEST(no_time_slices, "SIMCUDA_KERNEL_NS=20000000", "SIMCUDA_TIMESLICE=0", NULL)
@@ -493,6 +526,7 @@ int kit_run_process(void)
         cmocka_unit_test(test_restored_on_another_card),
         cmocka_unit_test(test_moved_twice_without_a_call_between),
         cmocka_unit_test(test_lock_waits_for_what_was_submitted),
+        cmocka_unit_test(test_stopped_with_the_lock_keeps_nobody_out),
         cmocka_unit_test(test_killed_gives_back),
         cmocka_unit_test(test_time_slices),
         cmocka_unit_test(test_no_time_slices),
