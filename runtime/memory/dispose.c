@@ -16,6 +16,7 @@
 #include "runtime/memory/openings.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/stream_order.h"
+#include "runtime/range/managed.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/memory/pool_accounts.h"
@@ -65,6 +66,7 @@ void gs_memory_context_ended(CUcontext context)
     gs_openings_context_ended(context);
     gs_stream_order_context_ended(context);
     gs_retire_forget_late_pieces(context);
+    gs_managed_context_ended(context);
     gs_memory_mend();
     while ((count = collect_ranges(context, batch)) != 0)
         for (unsigned i = 0; i < count; i++) {

@@ -32,13 +32,18 @@ struct need {
     uint64_t slab_for; /* the range is cut into pieces of that size; 0: it is not */
 };
 
-/* for a range that was never in the tree and has no memory */
+/* For a range that was never in the tree: the program has never had it. */
 static void discard_range(struct gs_range *range)
 {
+    bool touched = false;
+
+    for (uint32_t i = 0; i < range->chunk_count; i++)
+        touched |= range->chunks[i].state == GS_CHUNK_RESIDENT;
+    gs_range_withdraw(range);
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_pool_leave(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_backend_of(range)->give_back(range);
+    gs_backend_of(range)->take_unused(range, touched);
     free(range);
 }
 
@@ -228,9 +233,8 @@ static CUresult allocate_range(const struct need *need, CUdeviceptr *address)
         gs_range_unaccount(device, counted);
         found = reuse_behind_another(need, address);
         if (found || !can_wait || !gs_range_account(device, counted)) {
-            gs_range_withdraw(range);
-            gs_gate_leave(pass);
             discard_range(range);
+            gs_gate_leave(pass);
             gs_worker_wake();
             return found ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
         }

@@ -14,6 +14,9 @@ struct gs_backend {
     CUresult (*reserve)(struct gs_range *range);
     /* Releases them. No chunk of the range is on the device. A context is current. */
     void (*give_back)(struct gs_range *range);
+    /* Does so for a range that the program has never had, without waiting for the program's work:
+     * that may itself wait for the calling thread. touched: some of it was on the device. */
+    void (*take_unused)(struct gs_range *range, bool touched);
 
     /* Gives memory to a chunk that is not on the device; on error nothing is left behind. The
      * caller sets the state. */

@@ -8,12 +8,38 @@
  *
  * A driver makes room for pages by pushing out others, which is the thrashing that gpushare
  * avoids. So nothing is brought in for which the card has no room at that moment: that counts as
- * out of memory, as cuMemCreate would say. State: the bytes on their way in, of each device; any
+ * out of memory, as cuMemCreate would say.
+ *
+ * cuMemFree of managed memory waits for all work of the context. A range that the program has never
+ * had is therefore not freed but kept for the next range of its size.
+ *
+ * State: the bytes on their way in, of each device; the unused memory, under gs_memory_lock. Any
  * thread.
  */
 #include "runtime/range/managed.h"
+<<<<<<< HEAD
 #include "runtime/range/backend.h"
 #include "runtime/range/chunk.h"
+=======
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "runtime/base/driver.h"
+#include "runtime/base/log.h"
+#include "runtime/base/mutex.h"
+#include "runtime/range/backend.h"
+#include "runtime/range/chunk.h"
+#include "runtime/range/memory_lock.h"
+#include "runtime/base/uncancelled.h"
+>>>>>>> 8db6462c (runtime/range: Free no managed memory that was never used)
+
+static struct unused {
+    struct unused *next;
+    CUcontext context; /* the memory ends with it */
+    CUdeviceptr address;
+    uint64_t bytes;
+} * all_unused;
 
 /* Claims bytes of the current device's free memory. Bytes that other threads of this process are
  * about to take count twice for a moment. */
@@ -31,9 +57,9 @@ static bool claim_free_bytes(struct gs_device *device, uint64_t bytes)
     return false;
 }
 
-/* Brings bytes at address in and waits for them. It uses a stream of its own, so that no capture
- * of the program is touched. */
-static CUresult prefetch_in(CUdevice ordinal, CUdeviceptr address, uint64_t bytes)
+/* Sends bytes at address to a device, or to the host (CU_DEVICE_CPU), and waits for them. It uses a
+ * stream of its own, so that no capture of the program is touched. */
+static CUresult prefetch_bytes(CUdevice ordinal, CUdeviceptr address, uint64_t bytes)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
     CUstream stream;
@@ -54,7 +80,7 @@ CUresult gs_managed_bring_in(struct gs_device *device, CUdeviceptr address, uint
 
     if (!claim_free_bytes(device, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = prefetch_in(device->ordinal, address, bytes);
+    result = prefetch_bytes(device->ordinal, address, bytes);
     atomic_fetch_sub_explicit(&device->arriving, bytes, memory_order_seq_cst);
     return result;
 }
@@ -88,8 +114,31 @@ static void remove_nothing(struct gs_range *range, uint32_t chunk)
     (void)chunk;
 }
 
+/* Takes memory out that is unused; 0: of that context, or of that size, there is none. bytes 0: any. */
+static CUdeviceptr find_unused(CUcontext context, uint64_t bytes)
+{
+    CUdeviceptr address = 0;
+    struct unused **at, *found;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    at = &all_unused;
+    while ((found = *at) != NULL &&
+           (found->context != context || (bytes != 0 && found->bytes != bytes)))
+        at = &found->next;
+    if (found != NULL) {
+        *at = found->next;
+        address = found->address;
+    }
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    free(found);
+    return address;
+}
+
 static CUresult reserve_range(struct gs_range *range)
 {
+    range->node.base = find_unused(range->context, range->reserved);
+    if (range->node.base != 0)
+        return CUDA_SUCCESS;
     return gs_driver.cuMemAllocManaged((CUdeviceptr *)&range->node.base, range->reserved,
                                        CU_MEM_ATTACH_GLOBAL);
 }
@@ -106,8 +155,29 @@ static void give_back_range(struct gs_range *range)
         }
 }
 
+static void take_unused_range(struct gs_range *range, bool touched)
+{
+    struct unused *unused = malloc(sizeof *unused);
+
+    if (touched)
+        prefetch_bytes(CU_DEVICE_CPU, range->node.base, range->reserved);
+    if (unused == NULL)
+        return; /* the driver frees it with its context */
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    *unused = (struct unused){all_unused, range->context, range->node.base, range->reserved};
+    all_unused = unused;
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+}
+
+void gs_managed_context_ended(CUcontext context)
+{
+    while (find_unused(context, 0) != 0)
+        continue;
+}
+
 const struct gs_backend gs_managed_backend = {.reserve = reserve_range,
                                               .give_back = give_back_range,
+                                              .take_unused = take_unused_range,
                                               .place = place_chunk,
                                               .place_all = place_all_chunks,
                                               .remove = remove_nothing,

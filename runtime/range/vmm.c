@@ -302,8 +302,15 @@ static uint32_t place_all_chunks(struct gs_range *range)
     return 0;
 }
 
+static void take_unused_range(struct gs_range *range, bool touched)
+{
+    (void)touched;
+    gs_edge_give_back(range);
+}
+
 const struct gs_backend gs_vmm_backend = {.reserve = gs_edge_reserve,
                                           .give_back = gs_edge_give_back,
+                                          .take_unused = take_unused_range,
                                           .place = place_chunk,
                                           .place_all = place_all_chunks,
                                           .remove = take_away_chunk};

@@ -170,6 +170,7 @@ class Cases(BuildTest):
             self.cases(("contexts",), GPUSHARE_DEVICE_LIMIT="120MiB", **more)
             self.cases(("limit",), GPUSHARE_DEVICE_LIMIT="32MiB", **more)
             self.cases(("order_small", "stream_gone", "attributes", "current", "frees", "per_thread", "graph"), "pools", **more)
+            self.cases(("wait_behind",), "pools", GPUSHARE_DEVICE_LIMIT="32MiB", **more)
         self.cases(("attributes",), "mappings", memory="512MiB", GPUSHARE_MEMORY="managed")
 
     def test_driver_says_the_same(self):
