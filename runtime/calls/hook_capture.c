@@ -6,46 +6,47 @@
 #include "runtime/gate/capture.h"
 #include "runtime/gate/gate.h"
 
-static CUresult leave_begun(unsigned pass, CUresult result)
-{
-    if (result != CUDA_SUCCESS)
-        gs_capture_ended();
-    gs_gate_leave(pass);
-    return result;
-}
-
 /* the ways to begin, in both stream variants */
-#define BEGIN(symbol, params, args)                                                            \
+#define BEGIN(symbol, per_thread, params, args)                                                \
     CUresult __wrap_##symbol params                                                            \
     {                                                                                          \
-        const unsigned pass = gs_gate_enter_on(NULL, GS_CALL_BEGINS);                          \
+        const unsigned pass = gs_gate_enter_on(                                                \
+            stream, GS_CALL_BEGINS | ((per_thread) ? GS_CALL_PER_THREAD : 0));                 \
+        CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                            \
                                                                                                \
         if (pass == GS_PASS_REFUSED)                                                           \
-            return CUDA_ERROR_OUT_OF_MEMORY;                                                   \
-        if (pass != GS_PASS_COUNTED)                                                           \
-            gs_capture_begins();                                                               \
-        return leave_begun(pass, gs_driver.symbol args);                                       \
+            return result;                                                                     \
+        if (pass == GS_PASS_COUNTED || gs_capture_begins(stream, per_thread, false)) {         \
+            result = gs_driver.symbol args;                                                    \
+            gs_capture_changed(stream, per_thread, result == CUDA_SUCCESS);                    \
+        }                                                                                      \
+        gs_gate_leave(pass);                                                                   \
+        return result;                                                                         \
     }
 
-BEGIN(cuStreamBeginCapture, (CUstream stream), (stream))
-BEGIN(cuStreamBeginCapture_ptsz, (CUstream stream), (stream))
-BEGIN(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
-BEGIN(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
+BEGIN(cuStreamBeginCapture, false, (CUstream stream), (stream))
+BEGIN(cuStreamBeginCapture_ptsz, true, (CUstream stream), (stream))
+BEGIN(cuStreamBeginCapture_v2, false, (CUstream stream, CUstreamCaptureMode mode),
+      (stream, mode))
+BEGIN(cuStreamBeginCapture_v2_ptsz, true, (CUstream stream, CUstreamCaptureMode mode),
+      (stream, mode))
 
 #define TO_GRAPH_PARAMS                                                                        \
     (CUstream stream, CUgraph graph, const CUgraphNode *dependencies,                          \
      const CUgraphEdgeData *dependencyData, size_t numDependencies, CUstreamCaptureMode mode)
 #define TO_GRAPH_ARGS (stream, graph, dependencies, dependencyData, numDependencies, mode)
 
-BEGIN(cuStreamBeginCaptureToGraph, TO_GRAPH_PARAMS, TO_GRAPH_ARGS)
-BEGIN(cuStreamBeginCaptureToGraph_ptsz, TO_GRAPH_PARAMS, TO_GRAPH_ARGS)
+BEGIN(cuStreamBeginCaptureToGraph, false, TO_GRAPH_PARAMS, TO_GRAPH_ARGS)
+BEGIN(cuStreamBeginCaptureToGraph_ptsz, true, TO_GRAPH_PARAMS, TO_GRAPH_ARGS)
 
 #define AGAIN_PARAMS                                                                           \
     (CUstream stream, CUstreamCaptureMode mode, CUgraph graph,                                 \
      CUgraphRecaptureCallback callback, void *data)
 
-BEGIN(cuStreamBeginRecaptureToGraph, AGAIN_PARAMS, (stream, mode, graph, callback, data))
-BEGIN(cuStreamBeginRecaptureToGraph_ptsz, AGAIN_PARAMS, (stream, mode, graph, callback, data))
+#define AGAIN_ARGS (stream, mode, graph, callback, data)
+
+BEGIN(cuStreamBeginRecaptureToGraph, false, AGAIN_PARAMS, AGAIN_ARGS)
+BEGIN(cuStreamBeginRecaptureToGraph_ptsz, true, AGAIN_PARAMS, AGAIN_ARGS)
 
 /* Work that is captured into a command list of a graphics API is submitted by that API, past the
  * gate. */
@@ -70,43 +71,46 @@ BEGIN_GRAPHICS(cuStreamBeginCaptureToCig_ptsz)
 
 /* Ending a capture submits nothing and must not wait: an invalidated capture ends as well, and
  * does not if the call is refused. */
-#define END(symbol, is_capturing)                                                              \
+#define END(symbol, per_thread, is_capturing)                                                  \
     CUresult __wrap_##symbol(CUstream stream, CUgraph *graph)                                  \
     {                                                                                          \
-        CUstreamCaptureStatus before = CU_STREAM_CAPTURE_STATUS_NONE, after = before;          \
+        CUstreamCaptureStatus after = CU_STREAM_CAPTURE_STATUS_NONE;                           \
         CUresult result;                                                                       \
+        bool counted;                                                                          \
                                                                                                \
         if (!gs_driver_load())                                                                 \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-        if (gs_driver.is_capturing(stream, &before) != CUDA_SUCCESS)                           \
-            before = CU_STREAM_CAPTURE_STATUS_NONE;                                            \
+        counted = gs_capture_changes(stream, per_thread);                                      \
         result = gs_driver.symbol(stream, graph);                                              \
-        if (before != CU_STREAM_CAPTURE_STATUS_NONE &&                                         \
-            (result == CUDA_SUCCESS ||                                                         \
-             gs_driver.is_capturing(stream, &after) != CUDA_SUCCESS ||                         \
-             after == CU_STREAM_CAPTURE_STATUS_NONE))                                          \
-            gs_capture_ended();                                                                \
+        if (counted)                                                                           \
+            gs_capture_changed(stream, per_thread,                                             \
+                               result != CUDA_SUCCESS &&                                       \
+                                   gs_driver.is_capturing(stream, &after) == CUDA_SUCCESS &&   \
+                                   after != CU_STREAM_CAPTURE_STATUS_NONE);                    \
         return result;                                                                         \
     }
 
-END(cuStreamEndCapture, cuStreamIsCapturing)
-END(cuStreamEndCapture_ptsz, cuStreamIsCapturing_ptsz)
+END(cuStreamEndCapture, false, cuStreamIsCapturing)
+END(cuStreamEndCapture_ptsz, true, cuStreamIsCapturing_ptsz)
 
-/* A capture ends with its stream as well. */
+/* A capture ends with the stream that began it as well. The client thread must not ask about a
+ * stream that ends. */
 #define DESTROY(symbol)                                                                        \
     CUresult __wrap_##symbol(CUstream stream)                                                  \
     {                                                                                          \
-        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;                          \
         CUresult result;                                                                       \
+        bool counted;                                                                          \
                                                                                                \
         if (!gs_driver_load())                                                                 \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-        if (gs_capture_is_any() && stream != NULL &&                                           \
-            gs_driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS)                    \
-            status = CU_STREAM_CAPTURE_STATUS_NONE;                                            \
+        counted = gs_capture_active() && gs_capture_changes(stream, false);                    \
+        if (counted)                                                                           \
+            gs_worker_park();                                                                  \
         result = gs_driver.symbol(stream);                                                     \
-        if (status != CU_STREAM_CAPTURE_STATUS_NONE && result == CUDA_SUCCESS)                 \
-            gs_capture_ended();                                                                \
+        if (counted) {                                                                         \
+            gs_worker_unpark();                                                                \
+            gs_capture_changed(stream, false, result != CUDA_SUCCESS);                         \
+        }                                                                                      \
         return result;                                                                         \
     }
 

@@ -8,6 +8,7 @@
  */
 #include "runtime/range/edge.h"
 #include "runtime/calls/hooks.h"
+#include "runtime/gate/capture.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/host.h"
 #include "runtime/memory/stream_order.h"
@@ -88,6 +89,7 @@ static void forget_context(CUcontext context)
     gs_host_context_ended(context);
     gs_context_remove(context);
     gs_throttle_context_ended(context);
+    gs_capture_context_ended(context);
     gs_memory_context_ended(context);
     gs_edges_context_ended();
 }

@@ -38,7 +38,7 @@ static bool is_captured(CUstream stream, bool per_thread)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult result;
 
-    if (((stream == NULL && !per_thread) || stream == CU_STREAM_LEGACY) && !gs_capture_is_any())
+    if (((stream == NULL && !per_thread) || stream == CU_STREAM_LEGACY) && !gs_capture_active())
         return false; /* it is never captured itself, but refused beside some captures */
     result = per_thread ? gs_driver.cuStreamIsCapturing_ptsz(stream, &status)
                         : gs_driver.cuStreamIsCapturing(stream, &status);

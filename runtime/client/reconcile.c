@@ -214,6 +214,7 @@ static bool lacks_memory(void)
  * attempt, 0 when it is closed. */
 static uint64_t close_gate(uint64_t now)
 {
+    gs_capture_look(now);
     if (gs_capture_active()) {
         self.stuck = now - self.stop_since > CAPTURE_LIMIT_NS || lacks_memory();
         reopen_if_complete();

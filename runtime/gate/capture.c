@@ -1,50 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * capture.c: counts stream captures under way.
+ * capture.c: the stream captures under way.
  *
  * A capture begins inside the gate. The client thread looks at the count after the gate is
- * closed, so it cannot miss a capture. State: the count and the time of the last change (relaxed:
- * the client thread reads them without a lock, and looks again).
+ * closed, so it cannot miss a capture. A capture may last for hours without a call. If it ended
+ * in a way that was not seen, the driver says so (gs_capture_look).
+ *
+ * State, under `list.lock`: a note for each capture. The count of notes is atomic: others read it
+ * without the lock, and look again. While a note is `changing`, its thread is in a driver call that
+ * begins or ends the capture, and the driver is not asked about it.
  */
 #include "runtime/gate/capture.h"
 
-#define FORGOTTEN_NS 60000000000ull
-#define HELD_OFF_NS  10000000000ull
+#include <stdlib.h>
+
+#define HELD_OFF_NS 10000000000ull
+#define LOOK_NS     1000000000ull /* between two looks: the captures under way are few */
+
+struct note {
+    struct note *next;
+    CUstream stream;
+    const void *thread; /* of a per-thread default stream, which other threads cannot name */
+    CUcontext context;
+    uint64_t number; /* of the notes so far */
+    bool changing;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct note *first;
+    uint64_t notes;     /* so far */
+    uint64_t looked_at; /* ns; client thread */
+} list GS_ZERO_IN_CHILD;
 
 static _Atomic(int) captures GS_ZERO_IN_CHILD, synchronizing GS_ZERO_IN_CHILD;
-static _Atomic(uint64_t) last_activity, last_seen;
-static uint64_t (*ask_activity)(bool *busy); /* constant once gs_capture_init() was called */
-
-/* The clock is read after the time of the last change, and may still be behind it: another thread
- * reads it, too. */
-static bool is_forgotten(void)
-{
-    const uint64_t seen = atomic_load_explicit(&last_seen, memory_order_relaxed),
-                   now = gs_now();
-
-    return now > seen && now - seen >= FORGOTTEN_NS;
-}
-
-void gs_capture_init(uint64_t (*activity)(bool *busy))
-{
-    ask_activity = activity;
-}
+static _Thread_local char here; /* its address names the thread */
 
 bool gs_capture_active(void)
 {
-    int count = atomic_load_explicit(&captures, memory_order_acquire);
-    bool busy;
-    uint64_t activity;
-
-    if (count <= 0)
-        return false;
-    activity = ask_activity(&busy);
-    if (atomic_exchange_explicit(&last_activity, activity, memory_order_relaxed) != activity)
-        atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
-    /* a capture that has begun since the count was read is not forgotten */
-    return !is_forgotten() ||
-           !atomic_compare_exchange_strong_explicit(&captures, &count, 0, memory_order_relaxed,
-                                                    memory_order_relaxed);
+    return atomic_load_explicit(&captures, memory_order_acquire) > 0;
 }
 
 bool gs_capture_records(CUstream stream, bool per_thread)
@@ -63,7 +57,7 @@ bool gs_capture_refuses(void)
 {
     const CUdeviceptr unknown = 1;
 
-    return gs_capture_is_any() &&
+    return gs_capture_active() &&
            gs_driver.cuMemFree_v2(unknown) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
@@ -77,39 +71,177 @@ static void await_synchronizing(void)
         gs_pause(20000);
 }
 
-void gs_capture_begins(void)
+static const void *thread_of(CUstream stream, bool per_thread)
 {
-    atomic_store_explicit(&last_seen, gs_now(), memory_order_relaxed);
+    return stream == CU_STREAM_PER_THREAD || (stream == NULL && per_thread) ? &here : NULL;
+}
+
+static struct note *note_new(CUstream stream, bool per_thread)
+{
+    struct note *note = malloc(sizeof *note);
+
+    if (note == NULL)
+        return NULL;
+    *note = (struct note){
+        .stream = stream, .thread = thread_of(stream, per_thread), .changing = true};
+    if (note->thread != NULL || stream == NULL || stream == CU_STREAM_LEGACY ||
+        gs_driver.cuStreamGetCtx(stream, &note->context) != CUDA_SUCCESS)
+        note->context = NULL;
+    return note;
+}
+
+/* Under the lock. */
+static void add_note(struct note *note)
+{
+    note->number = ++list.notes;
+    note->next = list.first;
+    list.first = note;
     atomic_fetch_add_explicit(&captures, 1, memory_order_seq_cst);
-    await_synchronizing();
 }
 
-bool gs_capture_joins(void)
+/* Under the lock: takes the note out. */
+static void remove_note(struct note **at)
 {
-    int count = gs_capture_active() ? atomic_load_explicit(&captures, memory_order_relaxed) : 0;
+    struct note *note = *at;
 
-    while (count > 0 &&
-           !atomic_compare_exchange_weak_explicit(&captures, &count, count + 1,
-                                                  memory_order_seq_cst, memory_order_relaxed))
-        continue;
-    if (count > 0)
+    *at = note->next;
+    free(note);
+    atomic_fetch_sub_explicit(&captures, 1, memory_order_acq_rel);
+}
+
+/* Under the lock: the place of the note about the capture that the stream began; of two, that which
+ * is changing or not, as asked for. Points to NULL: there is none. */
+static struct note **find_note(CUstream stream, bool per_thread, bool changing)
+{
+    const void *thread = thread_of(stream, per_thread);
+    struct note **at = &list.first;
+
+    while (*at != NULL && ((*at)->thread != thread || (*at)->changing != changing ||
+                           (thread == NULL && (*at)->stream != stream)))
+        at = &(*at)->next;
+    return at;
+}
+
+bool gs_capture_begins(CUstream stream, bool per_thread, bool beside)
+{
+    struct note *note = note_new(stream, per_thread);
+    bool counted;
+
+    if (note == NULL)
+        return false;
+    gs_lock(&list.lock, GS_LOCK_CAPTURES);
+    counted = !beside || gs_capture_active();
+    if (counted)
+        add_note(note);
+    gs_unlock(&list.lock, GS_LOCK_CAPTURES);
+    if (counted)
         await_synchronizing();
-    return count > 0;
+    else
+        free(note);
+    return counted;
 }
 
-void gs_capture_ended(void)
+bool gs_capture_changes(CUstream stream, bool per_thread)
 {
-    int count = atomic_load_explicit(&captures, memory_order_relaxed);
+    struct note *note;
 
-    while (count > 0 && /* else it was forgotten before */
-           !atomic_compare_exchange_weak_explicit(&captures, &count, count - 1,
-                                                  memory_order_acq_rel, memory_order_relaxed))
-        continue;
+    gs_lock(&list.lock, GS_LOCK_CAPTURES);
+    note = *find_note(stream, per_thread, false);
+    if (note != NULL)
+        note->changing = true;
+    gs_unlock(&list.lock, GS_LOCK_CAPTURES);
+    return note != NULL;
 }
 
-bool gs_capture_is_any(void)
+void gs_capture_changed(CUstream stream, bool per_thread, bool goes_on)
 {
-    return atomic_load_explicit(&captures, memory_order_relaxed) > 0;
+    struct note **at;
+
+    gs_lock(&list.lock, GS_LOCK_CAPTURES);
+    at = find_note(stream, per_thread, true);
+    if (*at != NULL && goes_on)
+        (*at)->changing = false;
+    else if (*at != NULL)
+        remove_note(at);
+    gs_unlock(&list.lock, GS_LOCK_CAPTURES);
+}
+
+/* The first note after that number which the driver can be asked about. */
+static bool next_note(uint64_t number, struct note *copy)
+{
+    const struct note *found = NULL;
+
+    gs_lock(&list.lock, GS_LOCK_CAPTURES);
+    for (const struct note *note = list.first; note != NULL; note = note->next)
+        if (note->number > number && !note->changing && note->thread == NULL &&
+            (found == NULL || note->number < found->number))
+            found = note;
+    if (found != NULL)
+        *copy = *found;
+    gs_unlock(&list.lock, GS_LOCK_CAPTURES);
+    return found != NULL;
+}
+
+static bool goes_on(const struct note *note)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    CUcontext popped;
+
+    if (note->context == NULL || gs_context_push(note->context) != CUDA_SUCCESS)
+        return true; /* it cannot be asked about */
+    if (gs_driver.cuStreamIsCapturing(note->stream, &status) != CUDA_SUCCESS)
+        status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static void forget_number(uint64_t number)
+{
+    struct note **at = &list.first;
+
+    gs_lock(&list.lock, GS_LOCK_CAPTURES);
+    while (*at != NULL && (*at)->number != number)
+        at = &(*at)->next;
+    if (*at != NULL && !(*at)->changing)
+        remove_note(at);
+    gs_unlock(&list.lock, GS_LOCK_CAPTURES);
+}
+
+void gs_capture_look(uint64_t now)
+{
+    struct note note = {.number = 0};
+
+    if (!gs_capture_active() || now - list.looked_at < LOOK_NS)
+        return;
+    list.looked_at = now;
+    while (next_note(note.number, &note))
+        if (!goes_on(&note))
+            forget_number(note.number);
+}
+
+/* The notes of a thread, or of a context, that ends. */
+static void forget_all(const void *thread, CUcontext context)
+{
+    gs_lock(&list.lock, GS_LOCK_CAPTURES);
+    for (struct note **at = &list.first; *at != NULL;)
+        if ((thread != NULL && (*at)->thread == thread) ||
+            (context != NULL && (*at)->context == context))
+            remove_note(at);
+        else
+            at = &(*at)->next;
+    gs_unlock(&list.lock, GS_LOCK_CAPTURES);
+}
+
+void gs_capture_thread_ends(void)
+{
+    if (gs_capture_active())
+        forget_all(&here, NULL);
+}
+
+void gs_capture_context_ended(CUcontext context)
+{
+    if (gs_capture_active())
+        forget_all(NULL, context);
 }
 
 bool gs_capture_hold_off(void)

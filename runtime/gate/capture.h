@@ -7,26 +7,32 @@
 
 #include "runtime/base/base.h"
 
-/* The gate says how its activity is asked for (gs_gate_activity), before any other call here. */
-void gs_capture_init(uint64_t (*activity)(bool *busy));
-
-/* Any thread. A capture without a call for a minute (its stream was destroyed) no longer counts. */
+/* True if a capture is under way, or about to begin. Any thread; cheap. */
 bool gs_capture_active(void);
+
+/* Asks the driver, at most once a second, whether the captures go on: one may have ended in a way
+ * that was not seen. Client thread; a capture of a per-thread default stream is not asked about. */
+void gs_capture_look(uint64_t now);
 
 /* True if work queued on stream is only recorded now. Any thread. */
 bool gs_capture_records(CUstream stream, bool per_thread);
 
-/* The program is about to begin a capture (waits, for a bounded time, for synchronising calls of
- * ours); a capture has ended or did not begin. Inside the gate. */
-void gs_capture_begins(void);
-void gs_capture_ended(void);
+/* The calling thread is about to begin a capture, inside the gate (waits, for a bounded time, for
+ * synchronising calls of ours). beside: outside the closed gate, and only beside another capture,
+ * which keeps the program from stopping. False: nothing was counted; there is no capture, or no
+ * memory. After the driver's call follows gs_capture_changed(). */
+bool gs_capture_begins(CUstream stream, bool per_thread, bool beside);
 
-/* As gs_capture_begins(), by a thread outside the closed gate: only beside another capture, which
- * keeps the program from stopping. False: none is under way, and nothing was counted. */
-bool gs_capture_joins(void);
+/* The calling thread is about to end the capture that the stream began. False: it began none that
+ * is under way. After the driver's call follows gs_capture_changed(). */
+bool gs_capture_changes(CUstream stream, bool per_thread);
 
-/* True if captures are counted at all; cheap. Any thread. */
-bool gs_capture_is_any(void);
+/* The driver's call is over. goes_on: the capture is under way now. */
+void gs_capture_changed(CUstream stream, bool per_thread, bool goes_on);
+
+/* Captures end with their context, and with the thread whose default stream they record. */
+void gs_capture_thread_ends(void);
+void gs_capture_context_ended(CUcontext context);
 
 /* Beside a capture the driver refuses allocation and freeing, and invalidates the capture, unless
  * the thread has relaxed that; wrong arguments change nothing, and no context is needed (an H200,

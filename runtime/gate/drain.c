@@ -57,7 +57,7 @@ static bool synchronize_all(void)
 
         if (handle != NULL &&
             context->home == NULL && /* its green contexts are waited for with it */
-            (gs_capture_is_any() || !synchronize_context(handle)))
+            (gs_capture_active() || !synchronize_context(handle)))
             return false;
     }
     return true;

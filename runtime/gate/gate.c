@@ -45,7 +45,6 @@ static bool register_membarrier(void)
 void gs_gate_init(bool (*asked_to_wait)(void))
 {
     may_wait = asked_to_wait;
-    gs_capture_init(gs_gate_activity);
     register_membarrier(); /* prepare_threads() asks again, which is then quick */
 }
 
@@ -71,6 +70,7 @@ static void thread_ends(void *argument)
     struct gs_gate_thread *thread = argument;
 
     thread->ended = true;
+    gs_capture_thread_ends();
     forget_thread(thread);
 }
 
@@ -148,7 +148,10 @@ struct request {
 static unsigned go_through(const struct request *request)
 {
     if ((request->call & GS_CALL_BEGINS) != 0)
-        return gs_capture_joins() ? GS_PASS_COUNTED : GS_PASS_REFUSED;
+        return gs_capture_begins(request->stream, (request->call & GS_CALL_PER_THREAD) != 0,
+                                 true)
+                   ? GS_PASS_COUNTED
+                   : GS_PASS_REFUSED;
     if ((request->call & GS_CALL_BUILDS) != 0 && gs_capture_active())
         return GS_PASS_NESTED;
     return (request->call & GS_CALL_QUEUES) != 0 &&
@@ -176,8 +179,7 @@ static unsigned wait_until_open(struct gs_gate_thread *self, const struct reques
         pass = go_through(request);
         if (pass != GS_PASS_REFUSED)
             break;
-        /* without stepping in: waiting must not count as activity, which would keep a capture
-         * from being forgotten */
+        /* without stepping in: waiting must not count as activity */
         state = atomic_load_explicit(&gs_gate_state, memory_order_relaxed);
         if (state != GS_GATE_CLOSED && step_in(self) != GS_GATE_CLOSED) {
             pass = GS_PASS_WATCHED; /* a state of 3 or 0 is handled the same way: leaving is the

@@ -17,29 +17,18 @@
  * thread.
  */
 #include "runtime/range/managed.h"
-<<<<<<< HEAD
-#include "runtime/range/backend.h"
-#include "runtime/range/chunk.h"
-=======
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
-#include "runtime/base/driver.h"
-#include "runtime/base/log.h"
-#include "runtime/base/mutex.h"
 #include "runtime/range/backend.h"
 #include "runtime/range/chunk.h"
-#include "runtime/range/memory_lock.h"
-#include "runtime/base/uncancelled.h"
->>>>>>> 8db6462c (runtime/range: Free no managed memory that was never used)
 
 static struct unused {
     struct unused *next;
     CUcontext context; /* the memory ends with it */
     CUdeviceptr address;
     uint64_t bytes;
-} * all_unused;
+} * all_unused GS_ZERO_IN_CHILD;
 
 /* Claims bytes of the current device's free memory. Bytes that other threads of this process are
  * about to take count twice for a moment. */

@@ -66,8 +66,7 @@ def others_go_on(build, words, limit, rest):
         took = time.monotonic() - start
         check(answer == "ok", f"{words}: the one that fits goes on: {answer}")
         in_time(took < limit + SLACK, f"{words}: the one that fits goes on after {took:.2f} s")
-        # stuck, or the first of those that wait: then it has a turn again, which it cannot use otherwise either. (A capture without a call
-        # for a minute counts as forgotten: nothing here may wait so long.)
+        # stuck, or the first of those that wait: then it has a turn again, which it cannot use otherwise either
         entry = told.until(lambda known: known["state"] in ("stuck", "runs"), timeout=limit + 30)
         in_time(entry["state"] in ("stuck", "runs"), f"{words}: {entry['state']}")
         check(large.answer(0) == "no answer", f"{words}: the one that does not fit waits")

@@ -36,11 +36,6 @@ void gs_throttle_thread_ends(struct gs_throttle *throttle)
     (void)throttle;
 }
 
-void gs_capture_init(uint64_t (*activity)(bool *busy))
-{
-    (void)activity;
-}
-
 bool gs_capture_active(void)
 {
     return atomic_load(&gate_capturing);
@@ -51,9 +46,15 @@ bool gs_capture_records(CUstream stream, bool per_thread)
     return atomic_load(&gate_capturing) && stream != NULL && !per_thread;
 }
 
-bool gs_capture_joins(void)
+bool gs_capture_begins(CUstream stream, bool per_thread, bool beside)
 {
-    return atomic_load(&gate_capturing) && !atomic_load(&gate_capture_ends);
+    (void)stream;
+    (void)per_thread;
+    return beside && atomic_load(&gate_capturing) && !atomic_load(&gate_capture_ends);
+}
+
+void gs_capture_thread_ends(void)
+{
 }
 
 void gate_sleep(uint64_t ns)
