@@ -17,12 +17,6 @@ static bool is_deaf(const struct sched_member *member, uint64_t now)
            sched_less(now, member->books.owes) >= GRACE;
 }
 
-bool sched_member_silent(const struct sched_member *member, uint64_t now)
-{
-    return member->report.echoed != member->sent.seq &&
-           now - member->sent.unread_since >= SILENT;
-}
-
 bool sched_member_clings(const struct sched_member *member, uint64_t now)
 {
     if (is_deaf(member, now))
@@ -47,26 +41,21 @@ static void put_on_list(struct lockd_list *list, struct lockd_list *link, bool o
         lockd_list_append(list, link);
 }
 
-/* A party of a gang that waits elsewhere: it is further away than all in the queue. */
-static uint64_t queue_key(const struct sched_party *party)
-{
-    return party->wait.queued.in ? party->wait.queued.key : UINT64_MAX;
-}
-
 /* Memory of idle members goes before that of waiting members: of idle members the least
  * recently run first, of waiting members that whose turn is furthest away. */
 static void sort_victim(struct sched_member *member, bool busy)
 {
     struct sched_device *device = member->device;
+    const struct sched_node *place = &member->party->wait.queued;
     struct sched_order *of = NULL;
     uint64_t key = member->last_run;
+    bool waits = false;
 
     if (!busy && member->budget > member->report.stays) {
-        of = &device->books.victims_idle;
-        if (sched_member_wants(member) || sched_gang_wants(member->party->gang)) {
-            of = &device->books.victims_waiting;
-            key = queue_key(member->party);
-        }
+        waits = sched_member_wants(member) || sched_gang_wants(member->party->gang);
+        of = waits ? &device->books.victims_waiting : &device->books.victims_idle;
+        if (waits) /* a party of a gang that waits elsewhere is further away than all */
+            key = place->in ? place->key : UINT64_MAX;
     }
     if (of == member->books.victim_of && (of == NULL || key == member->books.victim.key))
         return;
@@ -76,20 +65,8 @@ static void sort_victim(struct sched_member *member, bool busy)
     if (of == NULL)
         return;
     member->books.victim.key = key;
-    member->books.victim.number =
-        of == &device->books.victims_waiting && member->party->wait.queued.in
-            ? member->party->wait.queued.number
-            : ++device->clock;
+    member->books.victim.number = waits && place->in ? place->number : ++device->clock;
     sched_order_insert(of, &member->books.victim);
-}
-
-/* Bytes that the member was told to put beyond the card, until its demand counts them again. */
-static uint64_t beyond_bytes(const struct sched_member *member)
-{
-    return member->beyond || (member->sent.flags & GS_TARGET_BEYOND) != 0 ||
-                   member->report.echoed < member->sent.back_seq
-               ? member->report.over
-               : 0;
 }
 
 static struct sched_share share_of(const struct sched_member *member, bool busy, uint64_t now)
@@ -97,7 +74,9 @@ static struct sched_share share_of(const struct sched_member *member, bool busy,
     const uint64_t need = sched_need(member);
     const bool clings = sched_member_clings(member, now),
                unsure = (member->report.flags & GS_STATE_MOVING) != 0 ||
-                        member->report.echoed < member->sent.turn_seq;
+                        member->report.echoed < member->sent.turn_seq,
+               beyond = member->beyond || (member->sent.flags & GS_TARGET_BEYOND) != 0 ||
+                        member->report.echoed < member->sent.back_seq;
 
     return (struct sched_share){
         .demand = member->report.demand,
@@ -109,7 +88,7 @@ static struct sched_share share_of(const struct sched_member *member, bool busy,
                        : member->budget,
         .held = member->party->turn.held,
         .given = busy && !clings ? sched_less(member->budget, need) : 0,
-        .beyond = beyond_bytes(member),
+        .beyond = beyond ? member->report.over : 0, /* until its demand counts them again */
         .unsure = unsure ? member->report.resident : 0,
         .unsure_most = unsure ? sched_member_hold(member) : 0,
     };

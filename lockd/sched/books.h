@@ -9,8 +9,6 @@
 bool sched_member_stuck(const struct sched_member *member, uint64_t now);
 /* Nothing that it holds can be had: it does not answer, or may have less and none leaves. */
 bool sched_member_clings(const struct sched_member *member, uint64_t now);
-/* The member has not read its newest targets for some time, so it takes no memory either. */
-bool sched_member_silent(const struct sched_member *member, uint64_t now);
 /* Facts about a member: the flags GS_STATE_* of its last report, and these. */
 enum sched_fact {
     SCHED_HUNGRY = 1 << 24, /* its turn has come, its budget has not */

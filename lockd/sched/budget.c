@@ -74,15 +74,6 @@ static void evict_members(struct sched_device *device, uint64_t missing, uint64_
     }
 }
 
-/* A runner's share of the bytes that nobody needs. */
-static uint64_t spare_share(const struct sched_device *device)
-{
-    const uint64_t share = sched_less(device->space.capacity, device->books.sum.kept) /
-                           (device->books.sum.held + 1);
-
-    return share - share % SHARE_STEP;
-}
-
 /* Takes spare bytes back that others need now. */
 static void trim_spared(struct sched_device *device, uint64_t share, uint64_t now)
 {
@@ -129,23 +120,18 @@ static uint64_t required_bytes(const struct sched_member *member)
     return sched_need(member);
 }
 
-/* The member has read that it may run. Others wait for whatever it is given: a member that does
- * not answer would keep it. */
-static bool has_answered(const struct sched_member *member)
-{
-    return (member->sent.flags & GS_TARGET_RUN) != 0 &&
-           member->report.echoed >= member->sent.run_seq;
-}
-
 static void feed_hungry(struct sched_device *device, uint64_t now)
 {
     lockd_each (struct sched_member, member, &device->books.hungry, books.hungry) {
         const uint64_t goal = required_bytes(member);
+        const bool has_read = (member->sent.flags & GS_TARGET_RUN) != 0 &&
+                              member->report.echoed >= member->sent.run_seq;
 
-        if (member->sent.ended || (device->turns.leases && !has_answered(member)))
+        /* others wait for whatever it is given: a member that does not answer would keep it */
+        if (member->sent.ended || (device->turns.leases && !has_read))
             continue;
-        if (goal >
-            device->space.capacity) /* the promise on the sum holds as far as demand does */
+        /* the promise on the sum holds as far as demand does */
+        if (goal > device->space.capacity)
             change_budget(member, sched_max(member->budget, goal), now);
         else
             raise_budget(member, goal, sched_min(CREDIT_STEP, member->report.demand / 8), now);
@@ -196,14 +182,15 @@ static void end_budgets(struct sched_member *member, uint64_t now)
 static void end_silent(struct sched_device *device, uint64_t now)
 {
     lockd_each (struct sched_member, member, &device->books.stopping, books.stopping) {
-        if (!member->sent.ended && sched_member_silent(member, now))
+        if (!member->sent.ended && member->report.echoed != member->sent.seq &&
+            now - member->sent.unread_since >= SILENT)
             end_budgets(member, now);
     }
 }
 
 void sched_budget_plan(struct sched_device *device, uint64_t now)
 {
-    uint64_t share;
+    uint64_t share; /* a runner's, of the bytes that nobody needs */
 
     put_out_evicted(device, now);
     if (!lockd_list_empty(&device->books.hungry) || device->turns.waiters ||
@@ -211,7 +198,8 @@ void sched_budget_plan(struct sched_device *device, uint64_t now)
         end_silent(device, now);
     if (device->books.sum.kept > device->space.capacity)
         evict_members(device, device->books.sum.kept - device->space.capacity, now);
-    share = spare_share(device);
+    share = sched_less(device->space.capacity, device->books.sum.kept) /
+            (device->books.sum.held + 1) / SHARE_STEP * SHARE_STEP;
     if (device->books.sum.kept + device->books.sum.given > device->space.capacity)
         trim_spared(device, share, now);
     feed_hungry(device, now);
@@ -304,23 +292,18 @@ static uint64_t find_total(const struct sched *sched)
 
 /* A client's share when not everything fits: the bytes that are off the devices, and a part of
  * the rest in proportion to what it could use. */
-static uint64_t part_of_total(const struct sched_client *client)
-{
-    const struct sched *sched = client->sched;
-    const uint64_t off = sched_min(client->host.off, client->host.goal);
-    const uint64_t rest = sched_less(sched->host.total, sched->host.off);
-    const double useful = (double)sched_less(sched->host.goal, sched->host.off);
-
-    if (useful <= 0)
-        return off;
-    return off + (uint64_t)((double)rest * ((double)(client->host.goal - off) / useful));
-}
-
 static uint64_t goal_of(const struct sched_client *client)
 {
-    const struct sched *sched = client->sched;
+    const struct sched_host *host = &client->sched->host;
+    const uint64_t goal = client->host.goal, off = sched_min(client->host.off, goal);
+    const double useful = (double)sched_less(host->goal, host->off);
 
-    return sched->host.goal <= sched->host.total ? client->host.goal : part_of_total(client);
+    if (host->goal <= host->total)
+        return goal;
+    if (useful <= 0)
+        return off;
+    return off + (uint64_t)((double)sched_less(host->total, host->off) *
+                            ((double)(goal - off) / useful));
 }
 
 void sched_host_report(struct sched_member *member, const struct gs_wire_state *state,

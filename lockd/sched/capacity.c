@@ -53,12 +53,6 @@ uint64_t sched_device_most(const struct sched_device *device)
                       sched_device_reserve(device));
 }
 
-/* A program that needs more than there is counts as all there is, the others with it. */
-uint64_t sched_device_shortfall(const struct sched_device *device)
-{
-    return sched_less(device->books.sum.demand, device->space.capacity);
-}
-
 /* --- short --- */
 
 /* How many of these bytes count. */
@@ -127,23 +121,16 @@ static void decay_short(struct sched_device *device, uint64_t now)
 
 /* --- all of it together --- */
 
-static uint64_t claimed_bytes(const struct sched_device *device)
-{
-    uint64_t bytes = 0;
-
-    lockd_each (const struct sched_claim, claim, &device->sched->claims, link) {
-        if (memcmp(claim->uuid, device->identity.uuid, sizeof claim->uuid) == 0)
-            bytes += sched_min(claim->bytes, device->measure.total);
-    }
-    return bytes;
-}
-
 void sched_device_refresh(struct sched_device *device, uint64_t now)
 {
     uint64_t capacity;
 
     decay_short(device, now);
-    device->space.claimed = claimed_bytes(device);
+    device->space.claimed = 0;
+    lockd_each (const struct sched_claim, claim, &device->sched->claims, link) {
+        if (memcmp(claim->uuid, device->identity.uuid, sizeof claim->uuid) == 0)
+            device->space.claimed += sched_min(claim->bytes, device->measure.total);
+    }
     /* never nothing: it would be room for any number of programs that need more */
     capacity = sched_max(sched_less(sched_device_most(device),
                                     device->space.short_bytes + device->space.claimed),

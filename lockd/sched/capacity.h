@@ -9,8 +9,6 @@
 uint64_t sched_device_reserve(const struct sched_device *device);
 /* The most that any one program can ever get. */
 uint64_t sched_device_most(const struct sched_device *device);
-/* How much more programs need than there is. */
-uint64_t sched_device_shortfall(const struct sched_device *device);
 /* Works out the capacity; notes when shares change with it. */
 void sched_device_refresh(struct sched_device *device, uint64_t now);
 

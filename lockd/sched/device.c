@@ -70,19 +70,14 @@ int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user, ui
     return *found != NULL ? 0 : -ENOMEM;
 }
 
-static void free_users(struct sched_device *device)
-{
-    lockd_each (struct sched_user, user, &device->wanting.users, of_device)
-        free(user);
-}
-
 void sched_device_free_unused(struct sched_device *device)
 {
     if (device->member_count != 0 || device->party_count != 0)
         return;
     lockd_list_remove(&device->agenda.pending);
     lockd_list_remove(&device->link);
-    free_users(device);
+    lockd_each (struct sched_user, user, &device->wanting.users, of_device)
+        free(user);
     memcpy(device->totals->sum.name, device->identity.name, sizeof device->totals->sum.name);
     lockd_totals_leave(&device->sched->totals, device->totals);
     free(device);

@@ -335,16 +335,13 @@ void sched_visit_client(const struct sched_client *client, sched_visit_member *v
  * next, the turn that it waits for has ended by then. Other events, such as a younger
  * program that comes, may only end that turn earlier. */
 
-static void *owner_of(const struct sched_party *party)
-{
-    return sched_member_of(party->members.next, of_party)->client->owner;
-}
-
-static struct sched_why make_why(enum gs_why why, const struct sched_party *party,
+static struct sched_why make_why(enum gs_why why, const struct sched_party *of,
                                  uint64_t most_ns)
 {
-    return (struct sched_why){
-        .why = why, .owner = party != NULL ? owner_of(party) : NULL, .most_ns = most_ns};
+    void *owner =
+        of != NULL ? sched_member_of(of->members.next, of_party)->client->owner : NULL;
+
+    return (struct sched_why){.why = why, .owner = owner, .most_ns = most_ns};
 }
 
 /* A party that was asked to stop and has not yet, or whose gang was; NULL: none. */

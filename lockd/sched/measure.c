@@ -108,41 +108,20 @@ static uint64_t steps_up(uint64_t bytes)
     return (bytes + SHARE_STEP - 1) / SHARE_STEP * SHARE_STEP;
 }
 
-static void begin_doubt(struct sched_member *member, uint64_t value, uint64_t now)
-{
-    struct sched_device *device = member->device;
-
-    device->measure.doubt = (struct sched_doubt){
-        .by = member,
-        .value = value,
-        .ask_at = sched_max(now + EXTERNAL_CONFIRM, device->measure.doubt.ask_next),
-        .ask_next = device->measure.doubt.ask_next,
-    };
-}
-
 static bool is_of_another_user(const struct sched_member *member,
                                const struct sched_member *other)
 {
     return member->client->user != other->client->user;
 }
 
-static void set_external(const struct sched_member *member, uint64_t value)
+static void set_external(const struct sched_member *member, uint64_t value, bool backed)
 {
     struct sched_device_measure *measure = &member->device->measure;
 
     measure->external = value;
     measure->backed_by = member->client->user;
-    measure->backed = false;
+    measure->backed = backed;
     measure->doubt.by = NULL;
-}
-
-static void settle_doubt(const struct sched_member *agrees)
-{
-    struct sched_device *device = agrees->device;
-    const struct sched_member *by = device->measure.doubt.by;
-
-    set_external(by, device->measure.doubt.value);
-    device->measure.backed = is_of_another_user(by, agrees);
 }
 
 /* The doubt was asked about, and this word decides it. */
@@ -223,16 +202,21 @@ static void weigh_report(struct sched_member *member, uint64_t least, uint64_t m
     if (!rise && (device->member_count == 1 || /* it concerns no other member */
                   (device->measure.several && !device->measure.backed &&
                    member->client->user != device->measure.backed_by))) {
-        set_external(member, value);
+        set_external(member, value, false);
         return;
     }
     if (open->by == NULL || (open->value > known) != rise) {
-        begin_doubt(member, value, now);
+        *open = (struct sched_doubt){
+            .by = member,
+            .value = value,
+            .ask_at = sched_max(now + EXTERNAL_CONFIRM, open->ask_next),
+            .ask_next = open->ask_next,
+        };
         return;
     }
     open->value = rise ? sched_min(open->value, most) : sched_max(open->value, least);
     if (is_decided(member, rise, now))
-        settle_doubt(member);
+        set_external(open->by, open->value, is_of_another_user(open->by, member));
 }
 
 static void ask_member(struct sched_member *member)
@@ -380,7 +364,7 @@ static void measure_external(struct sched_member *member, uint64_t device_free, 
             : sched_less(device_free + device->books.sum.resident - device->books.sum.unsure,
                          device->measure.total);
     if (!device->measure.measured) {
-        set_external(member, least);
+        set_external(member, least, false);
         device->measure.measured = true;
         return;
     }
@@ -465,15 +449,6 @@ void sched_measure_recount(struct sched_device *device)
         device->measure.measured = false;
         device->measure.external = 0;
     }
-}
-
-static void take_total(struct sched_member *member, uint64_t total, bool measures)
-{
-    if (total == member->report.total && measures == member->report.measures)
-        return;
-    member->report.total = total;
-    member->report.measures = measures;
-    sched_measure_recount(member->device);
 }
 
 /* --- claims --- */
@@ -705,9 +680,13 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
                           uint64_t now)
 {
     struct sched_device *device = member->device;
+    const bool measures = member->report.measures || state->device_free != UINT64_MAX;
 
-    take_total(member, state->device_total,
-               member->report.measures || state->device_free != UINT64_MAX);
+    if (state->device_total != member->report.total || measures != member->report.measures) {
+        member->report.total = state->device_total;
+        member->report.measures = measures;
+        sched_measure_recount(device);
+    }
     memcpy(device->identity.name, state->device_name, sizeof device->identity.name);
     device->identity.name[sizeof device->identity.name - 1] = '\0';
     if (device->measure.card_at != 0 && !card_answers(device, now))

@@ -212,7 +212,7 @@ static void send_broadcast(struct sched_device *device, uint64_t now)
                               ? sched_device_idle(device)
                               : idle_in_open(device);
     const uint64_t most = sched_device_most(device);
-    const uint64_t shortfall = sched_device_shortfall(device);
+    const uint64_t shortfall = sched_less(device->books.sum.demand, device->space.capacity);
     const uint64_t at = time_to_tell(device, idle, most, shortfall, now);
 
     tell_waiters(device, now);

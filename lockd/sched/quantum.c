@@ -26,22 +26,18 @@ struct sched_settings sched_settings_in_force(const struct sched_settings *setti
     return set;
 }
 
-/* What a switch is expected to move: the bytes that do not fit, but no more than an average
- * program has. */
-static uint64_t switch_bytes(const struct sched_device *device)
-{
-    const uint64_t over = sched_less(device->books.sum.demand, device->space.capacity);
-
-    if (device->party_count == 0)
-        return 0;
-    return sched_min(over, device->books.sum.demand / device->party_count);
-}
-
 uint64_t sched_device_switch(const struct sched_device *device)
 {
+    const uint64_t needs = device->books.sum.demand;
+    uint64_t bytes = 0;
+
     if (device->turns.switch_ns != 0)
         return device->turns.switch_ns;
-    return SWITCH_BASE + switch_bytes(device) * 1000 / (SWITCH_RATE / 1000000);
+    /* the bytes that do not fit, but no more than an average program has */
+    if (device->party_count != 0)
+        bytes =
+            sched_min(sched_less(needs, device->space.capacity), needs / device->party_count);
+    return SWITCH_BASE + bytes * 1000 / (SWITCH_RATE / 1000000);
 }
 
 void sched_device_switched(struct sched_device *device, uint64_t ns)

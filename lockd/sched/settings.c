@@ -55,17 +55,6 @@ static void retime_turn(struct sched_party *party, double change, bool anew, uin
     }
 }
 
-static void pause_gang(struct sched_gang *gang, bool paused, uint64_t now)
-{
-    gang->paused += paused ? 1 : UINT32_MAX;
-    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
-        sched_books_party(party, now);
-        lockd_each (struct sched_member, member, &party->members, of_party)
-            sched_agenda_touch(member);
-    }
-    sched_agenda_settle_gang(gang);
-}
-
 void sched_weight(struct sched_client *client, uint32_t weight, uint64_t now_ns)
 {
     client->weight = (uint32_t)sched_clamp(weight, 1, GS_WEIGHT_MAX);
@@ -187,22 +176,23 @@ enum sched_claimed sched_claimed(const struct sched *sched, const uint8_t *uuid)
                                                            : SCHED_CLAIM_MET;
 }
 
-static void pause_client(struct sched_client *client, bool paused, uint64_t now)
-{
-    if (!paused)
-        sched_evict_cancel(client);
-    if (client->paused == paused)
-        return;
-    lockd_each (struct sched_member, member, &client->members, of_client)
-        sched_books_time(member, now);
-    client->paused = paused;
-    if (client->gang != NULL)
-        pause_gang(client->gang, paused, now);
-}
-
 void sched_pause(struct sched_client *client, bool paused, uint64_t now_ns)
 {
-    pause_client(client, paused, now_ns);
+    struct sched_gang *gang = client->gang;
+
+    if (!paused)
+        sched_evict_cancel(client);
+    if (client->paused != paused && gang != NULL) {
+        lockd_each (struct sched_member, member, &client->members, of_client)
+            sched_books_time(member, now_ns);
+        gang->paused += paused ? 1 : UINT32_MAX;
+        sched_each_of_gang (member, gang) {
+            sched_books_member(member, now_ns);
+            sched_agenda_touch(member);
+        }
+        sched_agenda_settle_gang(gang);
+    }
+    client->paused = paused;
     sched_plan(client->sched, now_ns);
 }
 

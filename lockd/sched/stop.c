@@ -127,16 +127,6 @@ static void send_beyond(struct sched_party *party, uint64_t now)
     }
 }
 
-/* Memory beyond the card comes back between two turns: the turn ends once there is room. */
-static void fetch_beyond(struct sched_party *party, uint64_t now)
-{
-    struct sched_device *device = party->device;
-
-    if (device->books.need_held + device->books.lost <= device->space.capacity &&
-        sched_together_stop(party->gang, device, now))
-        sched_lease_end(party->gang, now);
-}
-
 void sched_stop_knots(struct sched_device *device, uint64_t now)
 {
     const bool full = device->books.need_held + device->books.lost > device->space.capacity;
@@ -152,8 +142,11 @@ void sched_stop_knots(struct sched_device *device, uint64_t now)
         else
             party->turn.knotted = 0;
         device->turns.knots += knotted || sched_party_has(party, SCHED_BEYOND);
-        if (!knotted && sched_party_has(party, SCHED_BEYOND))
-            fetch_beyond(party, now);
+        /* memory beyond the card comes back between two turns: this turn ends once there is room */
+        if (!knotted && sched_party_has(party, SCHED_BEYOND) &&
+            device->books.need_held + device->books.lost <= device->space.capacity &&
+            sched_together_stop(party->gang, device, now))
+            sched_lease_end(party->gang, now);
     }
 }
 
@@ -175,44 +168,27 @@ static uint64_t patience_ends(const struct sched_party *party)
     return progress + GRACE;
 }
 
-/* The longest that any of its gang may get nowhere. */
-static uint64_t gang_patience_ends(const struct sched_gang *gang)
-{
-    uint64_t end = 0;
-
-    lockd_each (struct sched_party, party, &gang->parties, of_gang)
-        end = sched_max(end, patience_ends(party));
-    return end;
-}
-
-/* Before a gang is passed over all of it stops; false: it has. */
-static bool is_closed_first(const struct sched_party *party, uint64_t now)
-{
-    struct sched_gang *gang = party->gang;
-    const bool begins = gang->closing.by == NULL;
-
-    if (gang->party_count < 2 || sched_together_stop(gang, party->device, now))
-        return false;
-    gang->closing.passed = gang->closing.passed || begins;
-    return true;
-}
-
 /* The gang has its places and does not get ahead: it is passed over; where some of its programs
  * run, their time counts without the others. */
 static void stop_waiting(struct sched_party *party, uint64_t now)
 {
-    const bool none = party->books.running_members == 0;
-    const uint64_t end = none ? patience_ends(party) : gang_patience_ends(party->gang);
+    struct sched_gang *gang = party->gang;
+    const bool none = party->books.running_members == 0, begins = gang->closing.by == NULL;
+    uint64_t end = patience_ends(party);
 
-    if (now < end || (none && sched_together_is_patient(party->gang, now))) {
+    if (!none) {
+        lockd_each (const struct sched_party, each, &gang->parties, of_gang)
+            end = sched_max(end, patience_ends(each));
+    }
+    if (now < end || (none && sched_together_is_patient(gang, now))) {
         sched_sooner(&party->device->grace_at, sched_max(end, now + GRACE_SHORT));
-    } else if (none && is_closed_first(party, now)) {
-        return; /* others of its gang run, and may wait for it in a kernel */
-    } else if (none) {
+    } else if (!none) {
+        sched_lease_set_complete(gang, now);
+    } else if (gang->party_count < 2 || sched_together_stop(gang, party->device, now)) {
         party->turn.skipped++;
-        sched_lease_end(party->gang, now);
-    } else {
-        sched_lease_set_complete(party->gang, now);
+        sched_lease_end(gang, now);
+    } else { /* others of its gang run, and may wait for it in a kernel: all of it stops first */
+        gang->closing.passed |= begins;
     }
 }
 
@@ -286,28 +262,18 @@ void sched_stop_watch(struct sched_device *device, uint64_t now)
  * A program that is evicted again and again must get some work done: when it comes back it first
  * runs for as long as its memory took to come back. */
 
-static void evict_end(struct sched_member *member, bool out)
+static void set_wanted(struct sched_member *member, bool wanted)
 {
-    struct sched_gang *gang = member->party->gang;
-
-    member->eviction.wanted = false;
-    gang->evicting--;
-    gang->out = out;
-    sched_agenda_settle_gang(gang);
+    member->eviction.wanted = wanted;
+    member->party->gang->evicting += wanted ? 1 : UINT32_MAX;
+    sched_agenda_settle_gang(member->party->gang);
     sched_agenda_touch(member);
 }
 
-static void begin_member(struct sched_member *member, uint64_t now)
+static void evict_end(struct sched_member *member, bool out)
 {
-    struct sched_gang *gang = member->party->gang;
-
-    member->eviction.asked = false;
-    member->eviction.wanted = true;
-    member->eviction.left = member->report.resident;
-    member->eviction.until = now + GRACE;
-    gang->evicting++;
-    sched_agenda_settle_gang(gang);
-    sched_agenda_touch(member);
+    member->party->gang->out = out;
+    set_wanted(member, false);
 }
 
 /* When the eviction that was asked for may begin. */
@@ -341,8 +307,12 @@ static void check_wanted(struct sched_member *member, uint64_t now)
 
 void sched_evict_check(struct sched_member *member, uint64_t now)
 {
-    if (member->eviction.asked && now >= begins_at(member))
-        begin_member(member, now);
+    if (member->eviction.asked && now >= begins_at(member)) {
+        member->eviction.asked = false;
+        member->eviction.left = member->report.resident;
+        member->eviction.until = now + GRACE;
+        set_wanted(member, true);
+    }
     if (member->eviction.wanted)
         check_wanted(member, now);
     else if (member->eviction.asked)

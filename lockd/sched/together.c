@@ -44,25 +44,6 @@ static void touch_gang(struct sched_gang *gang)
         sched_agenda_touch(member);
 }
 
-static bool has_stopped(const struct sched_member *member)
-{
-    return (member->report.flags & GS_STATE_RUNNING) == 0 &&
-           (member->sent.flags & GS_TARGET_RUN) == 0 &&
-           member->report.echoed >= member->sent.stop_seq;
-}
-
-/* stopped: those that could go on. */
-static void count_members(const struct sched_gang *gang, uint32_t *running, uint32_t *stopped)
-{
-    *running = *stopped = 0;
-    sched_each_of_gang (member, gang) {
-        if (!has_stopped(member))
-            ++*running;
-        else if ((member->report.flags & GS_STATE_WANT) != 0)
-            ++*stopped;
-    }
-}
-
 static void close_gang(struct sched_gang *gang, bool closed, uint64_t until)
 {
     gang->closing.closed = closed;
@@ -88,19 +69,26 @@ static void next_phase(struct sched_gang *gang, bool some_stopped, uint64_t now)
 bool sched_together_stop(struct sched_gang *gang, struct sched_device *by, uint64_t now)
 {
     struct sched_gang_closing *closing = &gang->closing;
-    uint32_t running, stopped;
+    bool running = false, stopped = false; /* that could go on */
 
     if (gang->client_count < 2 || !gang->runs)
         return true;
-    count_members(gang, &running, &stopped);
-    if (running == 0 || (closing->by != NULL && now - closing->began >= GANG_MOST))
+    sched_each_of_gang (member, gang) {
+        if ((member->report.flags & GS_STATE_RUNNING) != 0 ||
+            (member->sent.flags & GS_TARGET_RUN) != 0 ||
+            member->report.echoed < member->sent.stop_seq)
+            running = true;
+        else
+            stopped |= (member->report.flags & GS_STATE_WANT) != 0;
+    }
+    if (!running || (closing->by != NULL && now - closing->began >= GANG_MOST))
         return true;
     if (closing->by == NULL) {
         *closing = (struct sched_gang_closing){.by = by, .began = now, .open_ns = OPEN_MIN};
         by->turns.closing++;
         close_gang(gang, true, now + CLOSED_NS);
     } else if (now >= closing->until) {
-        next_phase(gang, stopped != 0, now);
+        next_phase(gang, stopped, now);
     }
     closing->wanted = closing->wanted || closing->by == by;
     sched_sooner(&by->stop_at, closing->until);
@@ -148,25 +136,14 @@ void sched_together_heard(const struct sched_gang *gang)
 
 /* --- gangs that are forming --- */
 
-/* The most that a program of it has said; 0: none of them is a rank. */
-static uint32_t count_ranks(const struct sched_gang *gang)
-{
-    uint32_t ranks = 0;
-
-    sched_each_of_gang (member, gang) {
-        const struct sched_client *client = member->client;
-
-        ranks = client->ranks > ranks ? client->ranks : ranks;
-    }
-    return ranks;
-}
-
 /* Without memory it counts as formed. */
 void sched_together_outgrew(struct sched_gang *gang, uint64_t now)
 {
-    const uint32_t ranks = count_ranks(gang);
+    uint64_t ranks = 0; /* the most that a program of it has said */
 
-    if (ranks == 0)
+    sched_each_of_gang (member, gang)
+        ranks = sched_max(ranks, member->client->ranks);
+    if (ranks == 0) /* none of them is a rank */
         return;
     if (gang->forming == NULL) {
         gang->forming = calloc(1, sizeof *gang->forming);
@@ -176,7 +153,7 @@ void sched_together_outgrew(struct sched_gang *gang, uint64_t now)
         gang->forming->came_at = gang->forming->counted_at = now;
         lockd_list_append(&gang->sched->forming.gangs, &gang->forming->link);
     }
-    gang->forming->ranks = ranks > 1 ? ranks : 0;
+    gang->forming->ranks = ranks > 1 ? (uint32_t)ranks : 0;
     gang->forming->left = FORMING_NS;
 }
 
@@ -219,15 +196,6 @@ static bool has_or_computes(const struct sched_gang *gang, bool stuck)
     return false;
 }
 
-static bool is_on(const struct sched_gang *gang, const struct sched_device *device)
-{
-    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
-        if (party->device == device)
-            return true;
-    }
-    return false;
-}
-
 static bool has_all_ranks(const struct sched_gang *gang)
 {
     return gang->forming->ranks != 0 && gang->client_count >= gang->forming->ranks;
@@ -241,8 +209,10 @@ static bool are_rivals(const struct sched_gang *a, const struct sched_gang *b)
     if (!has_all_ranks(a) || !has_all_ranks(b))
         return true;
     lockd_each (const struct sched_party, party, &a->parties, of_gang) {
-        if (is_on(b, party->device))
-            return true;
+        lockd_each (const struct sched_party, other, &b->parties, of_gang) {
+            if (party->device == other->device)
+                return true;
+        }
     }
     return false;
 }

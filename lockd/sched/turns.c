@@ -352,20 +352,17 @@ static void backfill_queue(struct sched_device *device, const struct sched_party
     }
 }
 
-/* A shortage of memory that cannot move does not queue, and neither does a program that is about to
- * come from another device; idle holders make room for them all the same. A claim may last: once
- * there is room for it, turns end for other reasons only. */
-static bool is_room_wanted(const struct sched_device *device)
-{
-    return device->turns.leases &&
-           (device->space.short_bytes != 0 ||
-            (device->space.claimed != 0 && device->books.sum.hold > device->space.capacity));
-}
-
 /* Does a party wait that can ever be served? Acts on a change of that. */
 static void note_waiters(struct sched_device *device, uint64_t now)
 {
-    const bool waiters = device->waiting.queue.count != 0 || is_room_wanted(device) ||
+    /* A shortage of memory that cannot move does not queue, and neither does a program that is about
+     * to come from another device; idle holders make room for them all the same. A claim may last:
+     * once there is room for it, turns end for other reasons only. */
+    const bool is_room_wanted =
+        device->turns.leases &&
+        (device->space.short_bytes != 0 ||
+         (device->space.claimed != 0 && device->books.sum.hold > device->space.capacity));
+    const bool waiters = device->waiting.queue.count != 0 || is_room_wanted ||
                          sched_together_is_awaited(device, false);
 
     if (waiters == device->turns.waiters)
