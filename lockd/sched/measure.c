@@ -616,31 +616,25 @@ void sched_measure_forget(struct sched_member *member, uint64_t now)
 static void weigh_card(struct sched_device *device, uint64_t device_free, uint64_t now)
 {
     struct sched_device_measure *measure = &device->measure;
-    const uint64_t known = measure->external;
-    uint64_t least, most;
-    bool rises;
+    const uint64_t known = measure->external,
+                   last = measure->card_denies ? measure->card_value : known;
+    uint64_t least, most, value;
 
     if (is_settling(device, now))
         return;
     bound_external(device, device_free, &least, &most);
+    value = sched_clamp(known, least, most);
     measure->measured = true;
     measure->beyond_total = 0;
-    if (least <= known && known <= most) {
-        measure->card_denies = 0;
+    measure->card_value = value;
+    measure->card_denies = value != known;
+    if (value > known && last > known)
+        measure->external = sched_min(last, value);
+    else if (value < known && last < known)
+        measure->external = sched_max(last, value);
+    else
         return;
-    }
-    rises = known < least;
-    if (measure->card_denies == 0 || measure->card_rises != rises) {
-        measure->card_denies = 0;
-        measure->card_value = rises ? least : most;
-    }
-    measure->card_rises = rises;
-    measure->card_value =
-        rises ? sched_min(measure->card_value, least) : sched_max(measure->card_value, most);
-    if (++measure->card_denies < DENIALS)
-        return;
-    measure->card_denies = 0;
-    measure->external = measure->card_value;
+    measure->card_denies = false;
     measure->backed = true;
     measure->doubt.by = NULL;
 }
@@ -667,8 +661,7 @@ uint64_t sched_card_pause(const struct sched *sched, uint64_t now_ns)
     lockd_each (const struct sched_device, device, &sched->devices, link) {
         if (!device->measure.several)
             continue;
-        pause = sched_min(pause, !card_answers(device, now_ns) ||
-                                         device->measure.card_denies != 0 ||
+        pause = sched_min(pause, !card_answers(device, now_ns) || device->measure.card_denies ||
                                          device->measure.doubted != 0
                                      ? ASK_PAUSE
                                      : REPEAT);

@@ -25,90 +25,82 @@ static uint64_t lower_of(uint64_t value, const struct sched_node *node)
     return node != NULL && node->lowest < value ? node->lowest : value;
 }
 
-static void refresh_lowest(struct sched_node *node)
+/* What a node says of its subtree, which has changed. */
+static struct sched_node *refresh_node(struct sched_node *node)
 {
     node->lowest = lower_of(lower_of(node->value, node->left), node->right);
+    if (node->left != NULL)
+        node->left->parent = node;
+    if (node->right != NULL)
+        node->right->parent = node;
+    return node;
 }
 
 static void refresh_up(struct sched_node *node)
 {
     for (; node != NULL; node = node->parent)
-        refresh_lowest(node);
+        refresh_node(node);
 }
 
-static void replace_child(struct sched_order *order, struct sched_node *parent,
-                          const struct sched_node *old, struct sched_node *with)
+/* One tree of two; all of `a` is before all of `b`. */
+static struct sched_node *join_trees(struct sched_node *a, struct sched_node *b)
 {
-    if (parent == NULL)
-        order->root = with;
-    else if (parent->left == old)
-        parent->left = with;
-    else
-        parent->right = with;
-    if (with != NULL)
-        with->parent = parent;
-}
-
-/* Puts the node in the place of its parent, and the parent below it. */
-static void rotate_up(struct sched_order *order, struct sched_node *node)
-{
-    struct sched_node *parent = node->parent, *inner;
-
-    replace_child(order, parent->parent, parent, node);
-    if (parent->left == node) {
-        inner = node->right;
-        node->right = parent;
-        parent->left = inner;
-    } else {
-        inner = node->left;
-        node->left = parent;
-        parent->right = inner;
+    if (a == NULL || b == NULL)
+        return a != NULL ? a : b;
+    if (a->shuffle < b->shuffle) {
+        a->right = join_trees(a->right, b);
+        return refresh_node(a);
     }
-    parent->parent = node;
-    if (inner != NULL)
-        inner->parent = parent;
-    refresh_lowest(parent);
-    refresh_lowest(node);
+    b->left = join_trees(a, b->left);
+    return refresh_node(b);
+}
+
+/* Two trees of one: of the nodes before `node`, and of those after it. */
+static void split_tree(struct sched_node *at, const struct sched_node *node,
+                       struct sched_node **before, struct sched_node **after)
+{
+    if (at == NULL) {
+        *before = *after = NULL;
+    } else if (is_before(at, node)) {
+        split_tree(at->right, node, &at->right, after);
+        *before = refresh_node(at);
+    } else {
+        split_tree(at->left, node, before, &at->left);
+        *after = refresh_node(at);
+    }
 }
 
 void sched_order_insert(struct sched_order *order, struct sched_node *node)
 {
-    struct sched_node *parent = NULL, *at = order->root;
-    bool left = false;
+    struct sched_node **place = &order->root, *parent = NULL;
 
-    while (at != NULL) {
-        parent = at;
-        left = is_before(node, at);
-        at = left ? at->left : at->right;
-    }
-    node->parent = parent;
-    node->left = node->right = NULL;
     node->shuffle = next_shuffle(order);
+    while (*place != NULL && (*place)->shuffle <= node->shuffle) {
+        parent = *place;
+        place = is_before(node, parent) ? &parent->left : &parent->right;
+    }
+    split_tree(*place, node, &node->left, &node->right);
+    *place = node;
+    node->parent = parent;
     node->in = true;
-    if (parent == NULL)
-        order->root = node;
-    else if (left)
-        parent->left = node;
-    else
-        parent->right = node;
     order->count++;
     refresh_up(node);
-    while (node->parent != NULL && node->shuffle < node->parent->shuffle)
-        rotate_up(order, node);
-    refresh_up(node->parent);
 }
 
 void sched_order_remove(struct sched_order *order, struct sched_node *node)
 {
-    struct sched_node *child;
+    struct sched_node *parent = node->parent, *joined, **place;
 
     if (!node->in)
         return;
-    while (node->left != NULL && node->right != NULL)
-        rotate_up(order, node->left->shuffle < node->right->shuffle ? node->left : node->right);
-    child = node->left != NULL ? node->left : node->right;
-    replace_child(order, node->parent, node, child);
-    refresh_up(node->parent);
+    place = parent == NULL         ? &order->root
+            : parent->left == node ? &parent->left
+                                   : &parent->right;
+    joined = join_trees(node->left, node->right);
+    *place = joined;
+    if (joined != NULL)
+        joined->parent = parent;
+    refresh_up(parent);
     node->parent = node->left = node->right = NULL;
     node->in = false;
     order->count--;

@@ -62,8 +62,7 @@ struct sched_member_report {
     uint32_t flags;  /* GS_STATE_* */
     uint32_t echoed; /* newest seq taken over */
     uint64_t demand, resident, pinned;
-    uint64_t
-        claimed; /* resident as it says; resident is no more than the card leaves room for */
+    uint64_t claimed; /* what it says; resident is no more than the card leaves room for */
     uint64_t pinned_graphs, pinned_arrays, shared; /* parts of pinned */
     uint64_t over;                                 /* beyond the card, in none of these */
     uint64_t stays; /* of resident: the program has no host memory for it */
@@ -278,7 +277,8 @@ struct sched_party_books {
 struct sched_gang_closing {
     struct sched_device *by;        /* for whose sake; NULL: it is not to end */
     uint64_t began, until, open_ns; /* until: of the phase */
-    bool closed, wanted;
+    uint32_t plan; /* device->turns.plans when the gang was last asked to stop */
+    bool closed;
     bool passed; /* because it does not get ahead, not because its turn is over */
 };
 
@@ -331,12 +331,11 @@ struct sched_device_measure {
     uint64_t card_at;     /* when the card last answered; 0: never */
     uint64_t judge_asked; /* when programs were last asked whether there is room for claims */
     uint64_t card_total;  /* bytes that it has; UINT64_MAX: not known */
-    uint32_t card_denies; /* its answers in a row that external contradicts, on one side */
-    bool card_rises;
-    uint64_t card_value; /* what external is by these answers */
-    uint32_t denied;     /* members whose claims the last look left no room for */
-    uint32_t doubted;    /* ... of which the next look decides */
-    bool trust_changed;  /* programs go last from now on, or do not any more: plan.c */
+    bool card_denies;     /* its last answer contradicted external, which is by that answer: */
+    uint64_t card_value;
+    uint32_t denied;    /* members whose claims the last look left no room for */
+    uint32_t doubted;   /* ... of which the next look decides */
+    bool trust_changed; /* programs go last from now on, or do not any more: plan.c */
 };
 
 /* Room on a device for a program that is about to come: settings.c. */
@@ -382,6 +381,7 @@ struct sched_device_turns {
     uint32_t elsewhere; /* parties that wait for another device first */
     uint32_t closing;   /* gangs whose turns are to end for its sake: together.c */
     uint32_t knots;     /* holders that stop.c has to look at */
+    uint32_t plans;     /* a counter */
     bool leases, waiters;
     uint64_t generation;  /* rises when holders or their needs change */
     uint64_t held_off_ns; /* the policy: in all, while others went first */

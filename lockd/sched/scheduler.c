@@ -23,22 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void member_links(struct sched_member *member)
-{
-    lockd_list_init(&member->agenda.touched);
-    lockd_list_init(&member->books.hungry);
-    lockd_list_init(&member->books.spared);
-    lockd_list_init(&member->books.unused);
-    lockd_list_init(&member->books.stopping);
-    lockd_list_init(&member->sent.unsent);
-    lockd_list_append(&member->client->members, &member->of_client);
-    lockd_list_append(&member->device->members, &member->of_device);
-    lockd_list_append(&member->party->members, &member->of_party);
-    member->client->member_count++;
-    member->device->member_count++;
-    member->party->member_count++;
-}
-
 /* The bytes that a new member says it has, as far as that can be: an earlier daemon allowed
  * them, so they were there before, and while the program was away they were measured as
  * external use, or were expected back. */
@@ -54,16 +38,6 @@ static uint64_t came_with(const struct sched_device *device, const struct gs_wir
     else if (state->device_free != UINT64_MAX)
         seen = sched_less(state->device_total, state->device_free);
     return sched_min(state->resident, seen);
-}
-
-/* The member runs as an earlier daemon allowed it, or says so. After the restart window it must
- * stop, like any member whose turn it is not. */
-static void member_adopt(struct sched_member *member, uint64_t now)
-{
-    member->sent.flags = GS_TARGET_RUN;
-    member->stopped = now;
-    if (now - member->device->sched->created < RETURN_WINDOW && !member->party->turn.held)
-        sched_lease_admit(member->party, false, now);
 }
 
 /* The member comes from another device. Its time there was counted there, and is not counted
@@ -104,7 +78,18 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     }
     member->client = client;
     member->device = device;
-    member_links(member);
+    lockd_list_init(&member->agenda.touched);
+    lockd_list_init(&member->books.hungry);
+    lockd_list_init(&member->books.spared);
+    lockd_list_init(&member->books.unused);
+    lockd_list_init(&member->books.stopping);
+    lockd_list_init(&member->sent.unsent);
+    lockd_list_append(&client->members, &member->of_client);
+    lockd_list_append(&device->members, &member->of_device);
+    lockd_list_append(&member->party->members, &member->of_party);
+    client->member_count++;
+    device->member_count++;
+    member->party->member_count++;
     member->time.counted_at = now;
     if (moved_here)
         member_settle_in(member, now);
@@ -126,8 +111,14 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     member->books.owes = member->books.offered = LOCKD_NEVER;
     member->last_run = ++device->clock;
     member->sent.given = member->budget = came_with(device, state, now);
-    if ((state->flags & GS_STATE_RUNNING) != 0)
-        member_adopt(member, now);
+    /* it runs as an earlier daemon allowed it, or says so; after the restart window it must stop,
+     * like any member whose turn it is not */
+    if ((state->flags & GS_STATE_RUNNING) != 0) {
+        member->sent.flags = GS_TARGET_RUN;
+        member->stopped = now;
+        if (now - client->sched->created < RETURN_WINDOW && !member->party->turn.held)
+            sched_lease_admit(member->party, false, now);
+    }
     member->sent.budget = member->sent.had = member->budget;
     member->sent.outstanding_count = 1;
     member->sent.outstanding[0] = (struct sched_outstanding){member->sent.seq, member->budget};

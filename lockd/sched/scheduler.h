@@ -38,8 +38,7 @@ struct sched_settings {
     uint64_t host; /* bytes of host memory for all clients; 0 or LOCKD_AUTO: a share of what
                       sched_host() said */
     uint32_t share_ppm; /* what switches may cost of the time, in millionths */
-    uint32_t
-        floor_ppm; /* of their fair share, that programs which go first leave to the others */
+    uint32_t floor_ppm; /* of their fair share, that is left to programs that do not go first */
     bool balance; /* programs may move to other devices: all say when they have nothing to do */
 };
 
@@ -135,7 +134,7 @@ bool sched_next_send(struct sched *sched, struct sched_send *send);
 struct sched_remark {
     void *owner; /* as given to sched_client_add() */
     bool
-        contradicted; /* its reports contradict the card, or another user's, and are not used */
+        contradicted; /* its reports contradict the card, or another user's: they are not used */
     bool silent;      /* it has begun not to answer while others lack memory */
     /* Its group's programs need more of that device together than they can get: each takes turns by
      * itself from now on. NULL: nothing new. Valid until the next event. */

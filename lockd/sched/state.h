@@ -1,29 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * state.h: the structures behind scheduler.h; parts.h has the parts that they are made of. The
- * files of the room, bottom first: each calls only those above it in this list.
- *
- *   ordered_set.c a set in order, with the lowest value of each part of it
- *   device.c      devices come and go; which parties want them; what is to be looked at before
- *                 the event ends
- *   quantum.c     cost of a switch, length of a turn
- *   bursts.c      how long parties have run since they rested
- *   shares.c      for how long the others let them go first
- *   policy_fair.c the fair policy
- *   policy.c      the other policies, and the table of all
- *   books.c       sums over members, kept up to date with every change
- *   measure.c     size of a device, and what on it no program can move
- *   capacity.c    what is left of it for programs
- *   queue.c       parties that wait for a device, and the next of them
- *   together.c    the programs of a gang stop together; gangs that form do so one at a time
- *   lease.c       parties of one gang: their turns begin and end together
- *   gang.c        clients that run together or not at all; those of one name, as long as they fit
- *   stop.c        holders that stop for reasons of their own, or were asked to and have not;
- *                 all memory of a client is to go out
- *   turns.c       the turns on a device
- *   budget.c      how many bytes of it each member may hold, and host memory
- *   plan.c        the order in which all of it is decided anew after an event; targets
- *   settings.c, scheduler.c, info.c: events, and the state as people see it (scheduler.h)
+ * files of the room, bottom first; each calls only those before it in this list: ordered_set,
+ * device, quantum, bursts, shares, policy_fair, policy, books, measure, capacity, queue, together,
+ * lease, gang, stop, turns, budget, plan. Above them settings, scheduler and info, which define
+ * what scheduler.h declares.
  *
  * A *member* is a client on a device: it has memory and gets targets. A *party* is a gang on a
  * device: it takes turns. A *gang* is one client, or all clients of a group that fits on its

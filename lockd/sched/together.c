@@ -90,7 +90,8 @@ bool sched_together_stop(struct sched_gang *gang, struct sched_device *by, uint6
     } else if (now >= closing->until) {
         next_phase(gang, stopped, now);
     }
-    closing->wanted = closing->wanted || closing->by == by;
+    if (closing->by == by)
+        closing->plan = by->turns.plans;
     sched_sooner(&by->stop_at, closing->until);
     return false;
 }
@@ -104,18 +105,6 @@ void sched_together_forget(struct sched_gang *gang)
     touch_gang(gang);
 }
 
-void sched_together_begin_plan(struct sched_device *device)
-{
-    if (device->turns.closing == 0)
-        return;
-    lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
-        struct sched_gang *gang = party->gang;
-
-        if (gang->closing.by == device)
-            gang->closing.wanted = false;
-    }
-}
-
 void sched_together_end_plan(struct sched_device *device)
 {
     if (device->turns.closing == 0)
@@ -123,7 +112,7 @@ void sched_together_end_plan(struct sched_device *device)
     lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
         struct sched_gang *gang = party->gang;
 
-        if (gang->closing.by == device && !gang->closing.wanted)
+        if (gang->closing.by == device && gang->closing.plan != device->turns.plans)
             sched_together_forget(gang);
     }
 }

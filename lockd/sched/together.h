@@ -11,8 +11,7 @@
  * its programs have stopped, or there is nothing to wait for. Otherwise they have been asked to,
  * and it is to be called again with the next plan of that device. */
 bool sched_together_stop(struct sched_gang *gang, struct sched_device *by, uint64_t now);
-/* Before and after a plan: turns that need not end any more go on. */
-void sched_together_begin_plan(struct sched_device *device);
+/* After a plan: turns that it did not want to end go on. */
 void sched_together_end_plan(struct sched_device *device);
 /* Its turn has ended, begins, or goes on. */
 void sched_together_forget(struct sched_gang *gang);

@@ -453,12 +453,12 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
 
 void sched_turns_plan(struct sched_device *device, uint64_t now)
 {
+    device->turns.plans++;
     sched_policy_of(device)->counts(device, now);
     sched_stop_watch(device, now);
     change_mode(device, now);
     sched_queue_look_again(device, now);
     settle_parties(device, now);
-    sched_together_begin_plan(device);
     sched_stop_knots(device, now);
     settle_parties(device, now);
     if (device->turns.leases) {
