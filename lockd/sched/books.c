@@ -4,11 +4,7 @@
  * device's sums. After every change the old share is taken out and the new one put in, so the
  * sums are always those of all members (check.c proves that in the tests). O(log n).
  */
-#include "lockd/sched/books.h"
-
-#include "lockd/sched/device.h"
-#include "lockd/sched/lease.h"
-#include "lockd/sched/policy.h"
+#include "lockd/sched/room.h"
 
 /* The member does not read its targets. */
 static bool is_deaf(const struct sched_member *member, uint64_t now)

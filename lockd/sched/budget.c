@@ -22,14 +22,11 @@
  * of all clients fits there as a whole, an event concerns one client. When it does not, bytes that
  * are off the devices come first, and the rest is divided in proportion to what each client could
  * still use: copies of memory that is on a device make way for memory that has to leave a device.
- * The division looks at all clients, and is made once every HOST_PAUSE at most. A client is
+ * The division looks at all clients, and is made once every LOOK_PAUSE at most. A client is
  * believed up to the most that it was ever given; a new client up to the total; and a client that
  * an earlier daemon knew in full, while such clients come back.
  */
-#include "lockd/sched/budget.h"
-
-#include "lockd/sched/device.h"
-#include "lockd/sched/books.h"
+#include "lockd/sched/room.h"
 
 static void change_budget(struct sched_member *member, uint64_t budget, uint64_t now)
 {
@@ -55,21 +52,20 @@ static uint64_t take_budget(struct sched_member *member, uint64_t most, uint64_t
  * that of waiting programs, furthest from its turn first. */
 static void evict_members(struct sched_device *device, uint64_t missing, uint64_t now)
 {
-    struct sched_node *node;
-
     lockd_each (struct sched_member, member, &device->books.unused, books.unused) {
         if (missing == 0)
             return;
         missing = take_budget(member, member->budget - member->report.resident, missing, now);
     }
-    while (missing > 0 && (node = sched_order_first(&device->books.victims_idle)) != NULL) {
-        struct sched_member *member = sched_member_of(node, books.victim);
+    while (missing > 0) {
+        struct sched_node *node = sched_order_first(&device->books.victims_idle);
+        struct sched_member *member;
 
-        missing = take_budget(member, member->budget - member->report.stays, missing, now);
-    }
-    while (missing > 0 && (node = sched_order_last(&device->books.victims_waiting)) != NULL) {
-        struct sched_member *member = sched_member_of(node, books.victim);
-
+        if (node == NULL)
+            node = sched_order_last(&device->books.victims_waiting);
+        if (node == NULL)
+            return;
+        member = sched_member_of(node, books.victim);
         missing = take_budget(member, member->budget - member->report.stays, missing, now);
     }
 }
@@ -209,27 +205,27 @@ void sched_budget_plan(struct sched_device *device, uint64_t now)
 /* --- host memory --- */
 
 #define HOST_PART     80 /* per cent of what is available that programs may have */
-#define HOST_PAUSE    (10 * NS_PER_MS)
 #define HOST_STEP     (64 * MIB)
 #define HOST_ROUNDING 8 /* blocks are larger than what is in them by up to this part */
 
 static void count_host(struct sched_client *client)
 {
-    struct sched *sched = client->sched;
-    const bool limited = client->host.told != UINT64_MAX;
-    const uint64_t hold =
-        limited ? sched_max(client->host.told, client->host.used) : client->host.used;
+    struct sched_host *sum = &client->sched->host;
+    struct sched_client_host *host = &client->host;
+    const struct sched_host_share old = host->share;
 
-    sched->host.said += client->host.said - client->host.share.said;
-    client->host.share.said = client->host.said;
-    sched->host.used += client->host.used - client->host.share.used;
-    sched->host.hold += hold - client->host.share.hold;
-    sched->host.off += client->host.off - client->host.share.off;
-    sched->host.goal += client->host.goal - client->host.share.goal;
-    client->host.share.used = client->host.used;
-    client->host.share.hold = hold;
-    client->host.share.off = client->host.off;
-    client->host.share.goal = client->host.goal;
+    host->share = (struct sched_host_share){
+        .said = host->said,
+        .used = host->used,
+        .hold = host->told == UINT64_MAX ? host->used : sched_max(host->told, host->used),
+        .off = host->off,
+        .goal = host->goal,
+    };
+    sum->said += host->share.said - old.said;
+    sum->used += host->share.used - old.used;
+    sum->hold += host->share.hold - old.hold;
+    sum->off += host->share.off - old.off;
+    sum->goal += host->share.goal - old.goal;
 }
 
 static bool has_heard(const struct sched_client *client)
@@ -343,8 +339,8 @@ void sched_host_plan(struct sched *sched, uint64_t now)
 {
     if (!sched->host.changed)
         return;
-    if (sched->host.at != 0 && now - sched->host.at < HOST_PAUSE) {
-        sched->host.deadline = sched->host.at + HOST_PAUSE;
+    if (sched->host.at != 0 && now - sched->host.at < LOOK_PAUSE) {
+        sched->host.deadline = sched->host.at + LOOK_PAUSE;
         return;
     }
     sched->host.changed = false;

@@ -10,11 +10,7 @@
  *
  * O(1), but for a change of capacity, which plan.c answers with a recount of all members.
  */
-#include "lockd/sched/capacity.h"
-
-#include "lockd/sched/measure.h"
-
-#include <string.h>
+#include "lockd/sched/room.h"
 
 /* Room for the contexts of programs yet to come. GPUSHARE_DEVICE_LIMIT is meant to be used up:
  * what the card has beyond it is such room. The reserve is a small part of what programs can

@@ -15,27 +15,25 @@
 #define QUANTUM_MAX   (60000 * NS_PER_MS)
 #define SHARE_PPM     15000           /* a switch may cost 1.5 % of the quantum */
 #define FLOOR_PPM     600000          /* of their fair share, which batch programs keep */
-#define SWITCH_BASE   (5 * NS_PER_MS) /* of a switch that moves nothing */
 #define SWITCH_RATE   50000000000ull  /* bytes a second, until a switch was measured */
 #define SWITCH_UNSEEN (1 * NS_PER_MS) /* ... that it does not show: threads wake up */
-#define IDLE_MIN      (5 * NS_PER_MS)
+#define IDLE_MIN      (5 * NS_PER_MS) /* also the cost of a switch that moves nothing */
 #define IDLE_MAX      (500 * NS_PER_MS)
 #define COMING        4 /* switches, in which one that is to run has come */
 #define SPARE_MOST                                                                             \
     (10000 * NS_PER_MS) /* of the floor's account, that bursts may use up at once */
 #define DEBT_MOST   (5000 * NS_PER_MS)
-#define LEVEL_START (1ull << 62) /* room for debts below, a century above */
-#define ROUND_START (1ull << 32) /* places below it are by age */
+#define HALF_LIFE   (60000 * NS_PER_MS) /* of what was had */
+#define LEVEL_START (1ull << 62)        /* room for debts below, a century above */
+#define ROUND_START (1ull << 32)        /* places below it are by age */
 
 /* Of the mechanism; docs/scheduling.md has the reasons. */
-#define IDLE_OPEN         (100 * NS_PER_MS)  /* without work, where no turns are taken */
 #define LOOK_AGAIN        NS_PER_MS          /* at what is just not so yet */
 #define LOOK_PAUSE        (5 * NS_PER_MS)    /* between looks at what may be put off for ever */
 #define TELL_PAUSE        (100 * NS_PER_MS)  /* between things told to all that can wait */
 #define RISE_PAUSE        (500 * NS_PER_MS)  /* before a capacity that fell rises again */
 #define REPEAT            (1000 * NS_PER_MS) /* between actions on figures that flutter */
 #define SILENT            (1000 * NS_PER_MS) /* without an echo */
-#define ASK_AGAIN         (2000 * NS_PER_MS) /* between questions to a stuck holder */
 #define MOVED_BY          (3000 * NS_PER_MS) /* memory on its way has come by then */
 #define GRACE             (10000 * NS_PER_MS)  /* a turn or a stop without progress */
 #define GRACE_SHORT       (1000 * NS_PER_MS)   /* ... that the driver has no memory for */
@@ -46,6 +44,7 @@
 #define SHARE_STEP        (2 * MIB)
 #define CREDIT_STEP       (16 * MIB)
 #define TARGETS_IN_FLIGHT 4
+#define PLAN_ROUNDS       64 /* of one plan; the rest of it comes a little later */
 
 static inline uint64_t sched_min(uint64_t a, uint64_t b)
 {

@@ -7,17 +7,7 @@
  * changed. These are lists and nothing else: any file may add to them, and plan.c works them off.
  * Each entry is on its list at most once.
  */
-#include "lockd/sched/device.h"
-
-#include "lockd/sched/policy.h"
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* A user's account outlives its programs, so that a new program does not begin with a new
- * account. */
-#define USER_KEPT (1200000 * NS_PER_MS)
+#include "lockd/sched/room.h"
 
 static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid, uint32_t user,
                                        uint64_t now)
@@ -64,7 +54,7 @@ int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user, ui
             return 0;
         named += (*found)->identity.user == user;
     }
-    if (named >= LOCKD_DEVICES_PER_USER)
+    if (named >= 2 * LOCKD_DEVICES_PER_CLIENT)
         return -EMFILE;
     *found = device_new(sched, uuid, user, now);
     return *found != NULL ? 0 : -ENOMEM;
@@ -129,7 +119,8 @@ void sched_agenda_mark(struct sched_group *group)
 
 /* --- the parties that want it --- */
 
-/* The account of the party's user: found, or made. NULL without memory: then the user has none. */
+/* The account of the party's user: found, or made. It outlives its programs until nothing is left of
+ * it, so that a new program does not begin with a new account. NULL without memory: then the user has none. */
 static struct sched_user *user_of(struct sched_device *device, uint32_t id, uint64_t now)
 {
     struct sched_user *user = NULL;
@@ -137,7 +128,7 @@ static struct sched_user *user_of(struct sched_device *device, uint32_t id, uint
     lockd_each (struct sched_user, each, &device->wanting.users, of_device) {
         if (each->id == id) {
             user = each;
-        } else if (each->wanting == 0 && sched_less(now, each->since) > USER_KEPT) {
+        } else if (each->wanting == 0 && sched_less(now, each->since) > 20 * HALF_LIFE) {
             lockd_list_remove(&each->of_device);
             free(each);
         }

@@ -10,18 +10,7 @@
  * itself, until the whole has fitted again for a while. Whatever may change that puts the group on
  * the agenda; it is looked at before devices are planned.
  */
-#include "lockd/sched/gang.h"
-
-#include "lockd/sched/capacity.h"
-#include "lockd/sched/device.h"
-#include "lockd/sched/books.h"
-#include "lockd/sched/policy.h"
-#include "lockd/sched/lease.h"
-#include "lockd/sched/queue.h"
-#include "lockd/sched/together.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "lockd/sched/room.h"
 
 static void set_weight(struct sched_gang *gang, uint32_t weight)
 {
@@ -122,8 +111,6 @@ static void party_free(struct sched_party *party)
     sched_wanting_note(party);
     if (device->revoke.head == party)
         device->revoke.head = NULL;
-    if (device->cleared.party == party)
-        device->cleared.party = NULL;
     if (device->waiting.back == party)
         device->waiting.back = NULL;
     lockd_list_remove(&party->settle);

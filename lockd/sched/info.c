@@ -3,15 +3,7 @@
  * info.c: the scheduler's state as gpusharectl shows it (figures.def). Reads only, but for the
  * places in a queue, which are numbered for one answer.
  */
-#include "lockd/sched/books.h"
-#include "lockd/sched/capacity.h"
-#include "lockd/sched/device.h"
-#include "lockd/sched/policy.h"
-#include "lockd/sched/quantum.h"
-#include "lockd/sched/queue.h"
-#include "lockd/sched/turns.h"
-
-#include <string.h>
+#include "lockd/sched/room.h"
 
 const struct sched_settings *sched_settings(const struct sched *sched)
 {
@@ -180,6 +172,18 @@ static uint64_t member_gpu_ns(const struct sched_member *member, uint64_t now)
     return member->time.gpu_ns + (runs ? sched_less(now, member->time.counted_at) : 0);
 }
 
+/* What it does by its last report counts, too. */
+static bool is_waiting(const struct sched_member *member)
+{
+    return (member->report.flags & GS_STATE_RUNNING) == 0 && sched_member_wants(member);
+}
+
+static uint64_t member_wait_ns(const struct sched_member *member, uint64_t now)
+{
+    return member->time.wait_ns +
+           (is_waiting(member) ? sched_less(now, member->time.counted_at) : 0);
+}
+
 static struct gs_wire_device describe_device(const struct sched_device *device, uint64_t now)
 {
     struct gs_wire_device wire = {
@@ -211,9 +215,8 @@ static struct gs_wire_device describe_device(const struct sched_device *device, 
 static struct gs_wire_client describe_member(const struct sched_member *member, uint64_t now)
 {
     const struct sched_client *client = member->client;
-    /* what it does by its last report; waits_since is of what it did until then */
-    const bool waits =
-        (member->report.flags & GS_STATE_RUNNING) == 0 && sched_member_wants(member);
+    /* waits_since is of what it did until its last report */
+    const bool waits = is_waiting(member);
     const uint64_t since =
         member->time.waits_since != 0 ? member->time.waits_since : member->time.counted_at;
     struct gs_wire_client wire = {
@@ -244,8 +247,7 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         .host_used = client->host.said,
         .host_budget = client->host.budget,
         .gpu_ns = member_gpu_ns(member, now),
-        .wait_ns =
-            member->time.wait_ns + (waits ? sched_less(now, member->time.counted_at) : 0),
+        .wait_ns = member_wait_ns(member, now),
         .wait_longest_ns =
             sched_max(member->time.wait_longest_ns, waits ? sched_less(now, since) : 0),
         .weight = client->weight,
@@ -289,11 +291,8 @@ void sched_visit_totals(const struct sched *sched, sched_visit_total *visit, voi
 
         memcpy(totals.name, each->identity.name, sizeof totals.name);
         lockd_each (const struct sched_member, member, &each->members, of_device) {
-            const uint64_t ns = sched_less(now_ns, member->time.counted_at);
-            const bool runs = (member->report.flags & GS_STATE_RUNNING) != 0;
-
-            totals.gpu_ns += runs ? ns : 0;
-            totals.wait_ns += !runs && sched_member_wants(member) ? ns : 0;
+            totals.gpu_ns += member_gpu_ns(member, now_ns) - member->time.gpu_ns;
+            totals.wait_ns += member_wait_ns(member, now_ns) - member->time.wait_ns;
         }
         visit(context, &totals);
     }
@@ -363,7 +362,7 @@ static uint64_t freed_by(const struct sched_device *device, const struct sched_p
     uint64_t bytes = 0;
 
     lockd_each (const struct sched_party, holder, &device->turns.holders, turn.holder) {
-        if (holder->gang != head->gang && sched_turn_ends_at(holder, head, now) <= at)
+        if (sched_turn_ends_at(holder, head, now) <= at)
             bytes += sched_party_leaves(holder);
     }
     return bytes;
@@ -382,8 +381,6 @@ static const struct sched_party *find_holder(const struct sched_device *device,
     lockd_each (const struct sched_party, holder, &device->turns.holders, turn.holder) {
         const uint64_t at = sched_turn_ends_at(holder, head, now);
 
-        if (holder->gang == head->gang || holder->member_count == 0)
-            continue;
         if (found != NULL && at >= found_at)
             continue;
         if (sched_less(needs, freed_by(device, head, at, now)) <= device->space.capacity) {

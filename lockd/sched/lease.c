@@ -8,17 +8,7 @@
  * not even queued before its predecessor in that order has its place. A turn that ends on one
  * device ends on all. No state of its own.
  */
-#include "lockd/sched/lease.h"
-
-#include "lockd/sched/device.h"
-#include "lockd/sched/books.h"
-#include "lockd/sched/policy.h"
-#include "lockd/sched/quantum.h"
-#include "lockd/sched/queue.h"
-#include "lockd/sched/together.h"
-
-/* a gang that gave its places up gives way for so many times as long as it had them */
-#define RETRY 2
+#include "lockd/sched/room.h"
 
 struct sched_party *sched_lease_next(const struct sched_gang *gang)
 {
@@ -262,9 +252,9 @@ void sched_lease_end(struct sched_gang *gang, uint64_t now)
         if (party->turn.held && next != NULL && now >= party->turn.until &&
             sched_gang_wants(gang)) {
             /* something is stuck where it waits, or goes first for ever: for a while it gives way
-             * to all others where it has a place */
+             * to all others where it has a place, twice as long as it kept them waiting */
             sched_lease_give_way(gang, true);
-            gang->retry_at = now + RETRY * patience_of(gang);
+            gang->retry_at = now + 2 * patience_of(gang);
         }
         if (party->turn.held)
             end_party(party, now);

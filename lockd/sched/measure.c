@@ -32,21 +32,13 @@
  * either: the program has lost its connection and comes back, or the driver clears up after
  * it.
  */
-#include "lockd/sched/measure.h"
-
-#include "lockd/sched/books.h"
-#include "lockd/sched/device.h"
-
-#include <string.h>
+#include "lockd/sched/room.h"
 
 #define ASKED     8                 /* programs at a time */
 #define ASK_PAUSE (250 * NS_PER_MS) /* so that a liar does not keep the others busy */
 
-#define CARD_FRESH    (5000 * NS_PER_MS) /* an older answer of the card does not count */
-#define DENIED_TENTHS 300 /* 30 s: a wrong claim costs others a second or two, a part of that */
-#define DENIALS       2   /* in a row; a report may be late once */
-#define JUDGE_TENTHS  3   /* between two reports of free memory that are held against claims */
-#define CARD_ROUNDING 32  /* figures agree up to this part of the device */
+#define DENIALS       2  /* in a row; a report may be late once */
+#define CARD_ROUNDING 32 /* figures agree up to this part of the device */
 
 static uint64_t departed_bytes(const struct sched_device *device)
 {
@@ -145,20 +137,26 @@ static uint16_t to_tenths(uint64_t ns)
     return (uint16_t)(ns / (100 * NS_PER_MS));
 }
 
+static bool is_past(uint16_t tenths, uint64_t ns, uint64_t now)
+{
+    return (uint16_t)(to_tenths(now) - tenths) >= to_tenths(ns);
+}
+
 static void note_contradiction(struct sched_member *member)
 {
     struct sched_client *client = member->client;
 
-    if (member->verdict.named)
+    if (member->evidence.named)
         return;
-    member->verdict.named = true;
+    member->evidence.named = true;
     client->contradicted = client->sched->remarkable = true;
 }
 
 static bool card_answers(const struct sched_device *device, uint64_t now)
 {
     return device->measure.several && device->measure.card_at != 0 &&
-           now - device->measure.card_at < CARD_FRESH;
+           now - device->measure.card_at <
+               5 * REPEAT; /* after five questions without an answer */
 }
 
 /* The card knows better. A report that goes on to contradict it is a lie. */
@@ -170,10 +168,10 @@ static void compare_with_card(struct sched_member *member, uint64_t least, uint6
                    spare = device->measure.total / CARD_ROUNDING;
 
     if (least <= known + spare && known <= most + spare)
-        member->verdict.against = 0;
-    else if (member->verdict.against == 0)
-        member->verdict.against = to_tenths(now);
-    else if ((uint16_t)(to_tenths(now) - member->verdict.against) >= to_tenths(MOVED_BY))
+        member->evidence.against = 0;
+    else if (member->evidence.against == 0)
+        member->evidence.against = to_tenths(now);
+    else if (is_past(member->evidence.against, MOVED_BY, now))
         note_contradiction(member);
 }
 
@@ -231,14 +229,15 @@ static bool can_tell(const struct sched_member *member)
            (member->report.flags & GS_STATE_MOVING) == 0;
 }
 
-/* Nobody need have anything to say when memory that was expected back stays away. */
-static void ask_anybody(struct sched_device *device)
+/* Asks so many of those that can tell; idle: that owe nothing. */
+static void ask_some(struct sched_device *device, uint32_t most, bool idle)
 {
     lockd_each (struct sched_member, member, &device->members, of_device) {
-        if (can_tell(member)) {
-            ask_member(member);
+        if (!can_tell(member) || (idle && !lockd_list_empty(&member->books.stopping)))
+            continue;
+        ask_member(member);
+        if (--most == 0)
             return;
-        }
     }
 }
 
@@ -255,20 +254,6 @@ static uint64_t time_to_judge(const struct sched_device *device)
     return measure->denied == 0 && lockd_list_empty(&device->books.stopping)
                ? LOCKD_NEVER
                : measure->judge_asked + SILENT;
-}
-
-static void ask_to_judge(struct sched_device *device, uint64_t now)
-{
-    uint32_t asked = 0;
-
-    device->measure.judge_asked = now;
-    lockd_each (struct sched_member, member, &device->members, of_device) {
-        if (!can_tell(member) || !lockd_list_empty(&member->books.stopping))
-            continue;
-        ask_member(member);
-        if (++asked == ASKED)
-            return;
-    }
 }
 
 static uint64_t time_to_ask(const struct sched_doubt *open)
@@ -290,10 +275,12 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
     uint32_t others = 0;
     bool alone = true;
 
-    if (expire_departed(device, now))
-        ask_anybody(device);
-    if (now >= time_to_judge(device))
-        ask_to_judge(device, now);
+    if (expire_departed(device, now)) /* nobody need have anything to say when it stays away */
+        ask_some(device, 1, false);
+    if (now >= time_to_judge(device)) {
+        device->measure.judge_asked = now;
+        ask_some(device, ASKED, true);
+    }
     if (now < time_to_ask(open))
         return;
     open->foreign = device->measure.several;
@@ -493,12 +480,12 @@ static uint64_t doubtful_part(const struct sched_member *member, bool by_process
 static void deny_member(struct sched_member *member, uint64_t most, uint64_t now)
 {
     member->device->measure.denied++;
-    member->verdict.denied_now = true;
-    member->verdict.denied_at = to_tenths(now);
-    if (member->verdict.denied < DENIALS)
-        member->verdict.denied = (member->verdict.denied + 1) & 3;
-    member->device->measure.doubted += member->verdict.denied < DENIALS;
-    if (member->verdict.denied == DENIALS) {
+    member->evidence.denied_now = true;
+    member->evidence.denied_at = to_tenths(now);
+    if (member->evidence.denied < DENIALS)
+        member->evidence.denied = (member->evidence.denied + 1) & 3;
+    member->device->measure.doubted += member->evidence.denied < DENIALS;
+    if (member->evidence.denied == DENIALS) {
         note_contradiction(member);
         believe_most(member, most, now);
     }
@@ -509,7 +496,7 @@ static uint64_t deny_claim(struct sched_member *member, bool by_process, uint64_
 {
     const uint64_t part = doubtful_part(member, by_process, excess, now);
 
-    if (part != 0 && !member->verdict.denied_now)
+    if (part != 0 && !member->evidence.denied_now)
         deny_member(member, member->evidence.least - part, now);
     return sched_less(excess, part);
 }
@@ -523,14 +510,15 @@ static bool runs_nowhere(const struct sched_member *member, uint64_t now)
            sched_less(now, member->stopped) >= SILENT;
 }
 
-/* The card shows all that it claims, or nothing was wrong with its claims for long. */
+/* The card shows all that it claims, or nothing was wrong with its claims for long: a wrong claim costs
+ * others a second or two, which is a small part of that. */
 static bool is_borne_out(const struct sched_member *member, uint64_t now)
 {
     const uint64_t shown = member->evidence.shown;
 
     return !sched_member_denied(member) ||
            (shown != 0 && shown != UINT64_MAX && member->report.claimed <= shown) ||
-           (uint16_t)(to_tenths(now) - member->verdict.denied_at) >= DENIED_TENTHS;
+           is_past(member->evidence.denied_at, 3 * GRACE, now);
 }
 
 /* So many bytes of the device are in use, says the card, or that program. */
@@ -555,17 +543,17 @@ static void judge_claims(struct sched_device *device, uint64_t used,
         }
     }
     lockd_each (struct sched_member, member, &device->members, of_device) {
-        const bool denied = member->verdict.denied_now;
+        const bool denied = member->evidence.denied_now;
 
         member->evidence.least = member->report.claimed;
-        member->verdict.denied_now = false;
+        member->evidence.denied_now = false;
         if (denied || (by != NULL && !is_of_another_user(member, by)))
             continue;
         if (!is_borne_out(member, now)) {
             device->measure.denied++;
             continue;
         }
-        member->verdict.denied = 0;
+        member->evidence.denied = 0;
         believe_most(member, UINT64_MAX, now);
     }
 }
@@ -578,7 +566,7 @@ static void believe_all(struct sched_device *device, uint64_t now)
     device->measure.trust_changed = true;
     lockd_each (struct sched_member, member, &device->members, of_device) {
         member->evidence.shown = UINT64_MAX;
-        member->verdict.denied = 0;
+        member->evidence.denied = 0;
         if (!device->measure.several)
             believe_most(member, UINT64_MAX, now);
     }
@@ -591,11 +579,11 @@ static void judge_by_report(struct sched_member *by, uint64_t device_free, uint6
     const uint64_t used = sched_less(device->measure.total, device_free);
 
     if (!device->measure.several || card_answers(device, now) || !can_tell(by) ||
-        (uint16_t)(to_tenths(now) - by->verdict.judged) < JUDGE_TENTHS ||
+        !is_past(by->evidence.judged, RESTART_SETTLE, now) ||
         (device->measure.denied == 0 &&
          device->books.sum.resident - device->books.sum.unsure <= used))
         return;
-    by->verdict.judged = to_tenths(now);
+    by->evidence.judged = to_tenths(now);
     judge_claims(device, used, by, now);
 }
 

@@ -91,8 +91,6 @@ void sched_order_remove(struct sched_order *order, struct sched_node *node)
 {
     struct sched_node *parent = node->parent, *joined, **place;
 
-    if (!node->in)
-        return;
     place = parent == NULL         ? &order->root
             : parent->left == node ? &parent->left
                                    : &parent->right;

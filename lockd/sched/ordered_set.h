@@ -28,7 +28,6 @@ struct sched_order { /* all zero: empty */
 };
 
 void sched_order_insert(struct sched_order *order, struct sched_node *node);
-/* Nothing happens when it is in none. */
 void sched_order_remove(struct sched_order *order, struct sched_node *node);
 void sched_order_value(struct sched_node *node, uint64_t value);
 struct sched_node *sched_order_first(const struct sched_order *order);

@@ -77,13 +77,10 @@ struct sched_member_evidence {
     uint64_t shown; /* bytes of its process on the card; UINT64_MAX: not known */
     uint64_t least; /* that it has claimed since the card was last looked at */
     uint64_t most;  /* that it is believed to have; UINT64_MAX: whatever it claims */
-};
-
-/* ... and what follows: measure.c. */
-struct sched_member_verdict {
-    uint16_t judged;     /* tenths: when its free memory was last held against others' claims */
-    uint16_t denied_at;  /* tenths: when a look last left no room for its claim */
-    uint16_t against;    /* tenths: since when it contradicts the card; 0: it does not */
+    /* tenths of a second: */
+    uint16_t judged;     /* when its free memory was last held against others' claims */
+    uint16_t denied_at;  /* when a look last left no room for its claim */
+    uint16_t against;    /* since when it contradicts the card; 0: it does not */
     uint8_t denied : 2;  /* looks in a row that left no room for its claim */
     bool denied_now : 1; /* in the present look */
     bool named : 1;      /* the caller was told, or is to be */
@@ -473,9 +470,9 @@ struct sched_client_host {
     uint64_t goal;         /* the most that is of use to it */
     uint64_t budget, told; /* decided; the highest that it may still act on */
     uint64_t given;        /* the highest ever */
-    struct {               /* what it adds to the sums */
+    struct sched_host_share {
         uint64_t said, used, hold, off, goal;
-    } share;
+    } share; /* what it adds to the sums */
 };
 
 /* The host's memory: budget.c. */

@@ -9,21 +9,7 @@
  * way to a client that does not answer, and one more which ends its budget. Its next report touches
  * it, and what was decided meanwhile is sent then.
  */
-#include "lockd/sched/plan.h"
-
-#include "lockd/sched/books.h"
-#include "lockd/sched/budget.h"
-#include "lockd/sched/capacity.h"
-#include "lockd/sched/device.h"
-#include "lockd/sched/gang.h"
-#include "lockd/sched/lease.h"
-#include "lockd/sched/measure.h"
-#include "lockd/sched/policy.h"
-#include "lockd/sched/quantum.h"
-#include "lockd/sched/together.h"
-#include "lockd/sched/turns.h"
-
-#include <string.h>
+#include "lockd/sched/room.h"
 
 /* --- targets --- */
 
@@ -104,17 +90,7 @@ static uint32_t flags_for(const struct sched_member *member)
  * nothing when it says so. */
 static uint64_t idle_in_open(const struct sched_device *device)
 {
-    return device->sched->settings.balance ? IDLE_OPEN : 0;
-}
-
-/* How long a holder may idle before it says so. Its turn ends by that while others wait, and
- * its bursts are known by it in any case. 0: not asked. */
-static uint64_t idle_for(const struct sched_member *member, bool waiters)
-{
-    const struct sched_device *device = member->device;
-
-    return device->turns.leases || waiters ? sched_policy_of(device)->idle(member->party)
-                                           : idle_in_open(device);
+    return device->sched->settings.balance ? TELL_PAUSE : 0;
 }
 
 static bool has_news(const struct sched_member *member, uint32_t flags, uint64_t idle)
@@ -132,10 +108,14 @@ static void send_member(struct sched_member *member, uint64_t now)
     struct sched_device *device = member->device;
     const bool first = member->sent.seq == member->sent.first_seq;
     const uint32_t flags = flags_for(member);
-    const uint64_t idle = idle_for(member, (flags & GS_TARGET_WAITERS) != 0);
+    /* how long it may idle before it says so: its turn ends by that while others wait, and its
+     * bursts are known by it in any case; 0: not asked */
+    const uint64_t idle = device->turns.leases || (flags & GS_TARGET_WAITERS) != 0
+                              ? sched_policy_of(device)->idle(member->party)
+                              : idle_in_open(device);
     const bool again = member->agenda.asked || (sched_member_stuck(member, now) &&
                                                 member->report.echoed == member->sent.seq &&
-                                                now - member->sent.at >= ASK_AGAIN);
+                                                now - member->sent.at >= 2 * SILENT);
 
     if (first || /* it allocates by that: not what the others have still to hear */
         member->sent.doubts != sched_measure_is_word(member))
@@ -173,7 +153,7 @@ static void send_member(struct sched_member *member, uint64_t now)
     member->sent.at = now;
     sched_books_member(member, now);
     if (sched_member_busy(member) && !member->party->turn.held)
-        sched_sooner(&device->stop_at, now + ASK_AGAIN);
+        sched_sooner(&device->stop_at, now + 2 * SILENT);
 }
 
 /* Holders hear at once that a party waits; that none does can wait, since waiters come and
@@ -256,9 +236,6 @@ bool sched_next_send(struct sched *sched, struct sched_send *send)
 
 /* --- plans --- */
 
-/* More rounds than any chain of gangs takes; what is left then is looked at a little later. */
-#define PLAN_ROUNDS 64
-
 /* Capacity or the meaning of needs changed: everybody's share did. */
 static void recount_device(struct sched_device *device, uint64_t now)
 {
@@ -299,9 +276,9 @@ void sched_plan_last(struct sched_member *member, bool last, uint64_t now)
     struct sched_client *client = member->client;
     const bool before = client->last != 0;
 
-    if (member->verdict.last == last)
+    if (member->evidence.last == last)
         return;
-    member->verdict.last = last;
+    member->evidence.last = last;
     client->last += last ? 1 : UINT32_MAX;
     if (before == (client->last != 0))
         return;

@@ -3,7 +3,7 @@
  * quantum.c: the cost of a switch on a device, and from it the length of a turn and the time
  * that a program may idle in it. The settings come first where they name a value. O(1).
  */
-#include "lockd/sched/quantum.h"
+#include "lockd/sched/room.h"
 
 static bool is_unset(uint64_t value)
 {
@@ -37,7 +37,7 @@ uint64_t sched_device_switch(const struct sched_device *device)
     if (device->party_count != 0)
         bytes =
             sched_min(sched_less(needs, device->space.capacity), needs / device->party_count);
-    return SWITCH_BASE + bytes * 1000 / (SWITCH_RATE / 1000000);
+    return IDLE_MIN + bytes * 1000 / (SWITCH_RATE / 1000000);
 }
 
 void sched_device_switched(struct sched_device *device, uint64_t ns)

@@ -4,11 +4,7 @@
  * makes the order. A party that cannot stop before it gets memory goes before all others, and a
  * party that can never fit waits apart. No state of its own.
  */
-#include "lockd/sched/queue.h"
-
-#include "lockd/sched/device.h"
-#include "lockd/sched/books.h"
-#include "lockd/sched/policy.h"
+#include "lockd/sched/room.h"
 
 #define BACKGROUND_KEY (UINT64_MAX - 1) /* behind all others, whatever the policy */
 

@@ -5,23 +5,7 @@
  * plan of the devices that it concerns, so no decision is ever owed between two events. For one
  * thread; no I/O, no clock.
  */
-#include "lockd/sched/device.h"
-#include "lockd/sched/books.h"
-#include "lockd/sched/capacity.h"
-#include "lockd/sched/stop.h"
-#include "lockd/sched/gang.h"
-#include "lockd/sched/budget.h"
-#include "lockd/sched/lease.h"
-#include "lockd/sched/measure.h"
-#include "lockd/sched/plan.h"
-#include "lockd/sched/policy.h"
-#include "lockd/sched/quantum.h"
-#include "lockd/sched/queue.h"
-#include "lockd/sched/together.h"
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include "lockd/sched/room.h"
 
 /* The bytes that a new member says it has, as far as that can be: an earlier daemon allowed
  * them, so they were there before, and while the program was away they were measured as

@@ -18,8 +18,7 @@
 #define LOCKD_NEVER UINT64_MAX
 #define LOCKD_AUTO  UINT64_MAX
 
-#define LOCKD_DEVICES_PER_CLIENT 64
-#define LOCKD_DEVICES_PER_USER   128 /* that nobody had named before */
+#define LOCKD_DEVICES_PER_CLIENT 64 /* twice as many for a user, that nobody had named before */
 
 struct sched;
 struct sched_client;

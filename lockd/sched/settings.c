@@ -4,19 +4,7 @@
  * that are about to come; and what the card says of itself. Each change takes effect with the
  * plan that follows it. Owns the claims.
  */
-#include "lockd/sched/device.h"
-#include "lockd/sched/books.h"
-#include "lockd/sched/stop.h"
-#include "lockd/sched/gang.h"
-#include "lockd/sched/lease.h"
-#include "lockd/sched/measure.h"
-#include "lockd/sched/plan.h"
-#include "lockd/sched/policy.h"
-#include "lockd/sched/quantum.h"
-#include "lockd/sched/queue.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "lockd/sched/room.h"
 
 static void set_class(struct sched_client *client, enum gs_wire_class class)
 {

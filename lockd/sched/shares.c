@@ -33,7 +33,6 @@
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/device.h"
 
-#define HALF_LIFE     (60000 * NS_PER_MS)
 #define BEYOND        4 /* by this part of a fair share one may exceed it */
 #define STRICT        4 /* times less of what the floor leaves */
 #define TIMES         2 /* a party that is younger by far: as old twice over ... */

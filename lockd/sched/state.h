@@ -32,7 +32,6 @@ struct sched_member {
     uint64_t last_run;   /* device->clock when it last ran: victims go in this order */
     uint64_t stopped;    /* when it was asked to stop: lease.c */
     bool beyond;         /* what it lacks is to lie beyond the card, in this turn: stop.c */
-    struct sched_member_verdict verdict;
     struct sched_member_agenda agenda;
     struct sched_member_report report;
     struct sched_member_evidence evidence;

@@ -6,13 +6,7 @@
  * all holders is made only when its time has come (device->grace_at, stop_at) or when needs
  * exceed the capacity. Owns struct sched_member_eviction.
  */
-#include "lockd/sched/stop.h"
-
-#include "lockd/sched/books.h"
-#include "lockd/sched/device.h"
-#include "lockd/sched/lease.h"
-#include "lockd/sched/quantum.h"
-#include "lockd/sched/together.h"
+#include "lockd/sched/room.h"
 
 /* A party that did not come to run in its last turn gets the time of COMING switches:
  * but in every SKIPPED_ROUND-th turn as much as any other, since it may be slow to begin. */
@@ -251,9 +245,9 @@ void sched_stop_watch(struct sched_device *device, uint64_t now)
             continue;
         if (member->report.echoed != member->sent.seq)
             continue;
-        if (now - member->sent.at >= ASK_AGAIN)
+        if (now - member->sent.at >= 2 * SILENT)
             sched_agenda_touch(member);
-        sched_sooner(&device->stop_at, sched_max(member->sent.at, now) + ASK_AGAIN);
+        sched_sooner(&device->stop_at, sched_max(member->sent.at, now) + 2 * SILENT);
     }
 }
 

@@ -14,29 +14,18 @@
  * one device while a program of it on another device has not come yet, or has not said yet how
  * much memory it needs. If the room there goes to a gang that starts in the same way, each
  * waits for the other, for good. So a gang of ranks is *forming* until it has run for
- * FORMING_NS without a new program, a new device or more memory, and of the gangs that are
+ * GRACE without a new program, a new device or more memory, and of the gangs that are
  * forming one computes at a time: it has the *forming turn*. The others wait, also where their
  * memory would fit. Gangs whose ranks are all there, on devices that are not the same, do not
  * wait for each other. A forming turn ends once the gang has formed, has nothing to do or is
- * gone, and while others wait after FORMING_NS of running, or ENTRY_NS without; the gang of a user
+ * gone, and while others wait after GRACE of running, or three times that without; the gang of a user
  * whose gangs had none for longest comes next. A gang that cannot stop keeps its turn for
- * GANG_MOST at most. State: gang->forming, sched->forming.
+ * 6 GRACE at most, as long as a gang waits for ranks that have not come. State: gang->forming, sched->forming.
  */
-#include "lockd/sched/together.h"
-
-#include "lockd/sched/books.h"
-#include "lockd/sched/device.h"
-
-#include <stdlib.h>
+#include "lockd/sched/room.h"
 
 #define CLOSED_NS (150 * NS_PER_MS)
 #define OPEN_MIN  (20 * NS_PER_MS)
-#define OPEN_MAX  (1000 * NS_PER_MS)
-/* A gang that cannot stop for so long counts as stuck; ranks that have not come are elsewhere. */
-#define GANG_MOST (60000 * NS_PER_MS)
-
-#define FORMING_NS (10000 * NS_PER_MS) /* without a change: formed; so long is a turn */
-#define ENTRY_NS   (30000 * NS_PER_MS) /* a forming turn of a gang that does not come to run */
 
 static void touch_gang(struct sched_gang *gang)
 {
@@ -60,7 +49,7 @@ static void next_phase(struct sched_gang *gang, bool some_stopped, uint64_t now)
         close_gang(gang, true, now + CLOSED_NS);
     } else if (some_stopped) {
         close_gang(gang, false, now + closing->open_ns);
-        closing->open_ns = sched_min(2 * closing->open_ns, OPEN_MAX);
+        closing->open_ns = sched_min(2 * closing->open_ns, GRACE_SHORT);
     } else {
         closing->until = now + CLOSED_NS; /* all of them finish what they have submitted */
     }
@@ -81,7 +70,7 @@ bool sched_together_stop(struct sched_gang *gang, struct sched_device *by, uint6
         else
             stopped |= (member->report.flags & GS_STATE_WANT) != 0;
     }
-    if (!running || (closing->by != NULL && now - closing->began >= GANG_MOST))
+    if (!running || (closing->by != NULL && now - closing->began >= 6 * GRACE))
         return true;
     if (closing->by == NULL) {
         *closing = (struct sched_gang_closing){.by = by, .began = now, .open_ns = OPEN_MIN};
@@ -143,7 +132,7 @@ void sched_together_outgrew(struct sched_gang *gang, uint64_t now)
         lockd_list_append(&gang->sched->forming.gangs, &gang->forming->link);
     }
     gang->forming->ranks = ranks > 1 ? (uint32_t)ranks : 0;
-    gang->forming->left = FORMING_NS;
+    gang->forming->left = GRACE;
 }
 
 void sched_together_formed(struct sched_gang *gang)
@@ -165,13 +154,13 @@ void sched_together_came(struct sched_gang *gang, uint64_t now)
 void sched_together_grew(struct sched_gang *gang)
 {
     if (gang->forming != NULL)
-        gang->forming->left = FORMING_NS;
+        gang->forming->left = GRACE;
 }
 
 static bool is_missing_ranks(const struct sched_gang *gang, uint64_t now)
 {
     return gang->client_count < gang->forming->ranks &&
-           now - gang->forming->came_at < GANG_MOST;
+           now - gang->forming->came_at < 6 * GRACE;
 }
 
 /* The gang has places, or may be computing still. stuck: or is in a kernel without an end. */
@@ -318,11 +307,11 @@ static void look_at_turn(struct sched_gang *gang, bool settling, uint64_t now)
     if (!forming->turn)
         return;
     if (forming->until == LOCKD_NEVER && gang->runs && gang->complete != 0)
-        forming->until = now + FORMING_NS;
+        forming->until = now + GRACE;
     if (!has && (!is_in_the_running(gang) || forming->over))
         end_turn(gang, now);
     else if (forming->awaited && !forming->over &&
-             now >= sched_min(forming->until, forming->begun + ENTRY_NS)) {
+             now >= sched_min(forming->until, forming->begun + 3 * GRACE)) {
         forming->over = true;
         sched_agenda_settle_gang(gang);
     }
@@ -399,8 +388,6 @@ static void give_turns(struct sched *sched, bool settling, uint64_t now)
         const bool kept = is_kept_off(gang, sched) ||
                           (next != NULL && !next->forming->turn && are_rivals(gang, next));
 
-        if (!kept && !settling && !forming->turn && is_in_the_running(gang))
-            begin_turn(gang, now);
         forming->found_waits =
             forming->over || /* what has stopped does not begin again */
             (!forming->turn && (kept || (settling && is_in_the_running(gang))));
@@ -420,9 +407,9 @@ static uint64_t next_look_at(const struct sched_gang *gang, uint64_t now)
     if (runs_whole(gang) && forming->left != 0)
         look = now + forming->left;
     if (is_missing_ranks(gang, now))
-        look = sched_min(look, forming->came_at + GANG_MOST);
+        look = sched_min(look, forming->came_at + 6 * GRACE);
     if (forming->awaited && !forming->over)
-        look = sched_min(look, sched_min(forming->until, forming->begun + ENTRY_NS));
+        look = sched_min(look, sched_min(forming->until, forming->begun + 3 * GRACE));
     return look;
 }
 
@@ -451,7 +438,7 @@ void sched_together_let_next(struct sched *sched, uint64_t now)
 bool sched_together_is_patient(const struct sched_gang *gang, uint64_t now)
 {
     return gang->client_count > 1 && sched_gang_has_forming_turn(gang) &&
-           !gang->forming->over && now - gang->forming->begun < GANG_MOST;
+           !gang->forming->over && now - gang->forming->begun < 6 * GRACE;
 }
 
 bool sched_together_is_awaited(const struct sched_device *device, bool waits)

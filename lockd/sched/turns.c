@@ -18,19 +18,7 @@
  * The looks at all holders (which to stop for the head, which make no progress) are made only
  * when something changed since the last look, or when their time has come.
  */
-#include "lockd/sched/turns.h"
-
-#include "lockd/sched/device.h"
-#include "lockd/sched/books.h"
-#include "lockd/sched/lease.h"
-#include "lockd/sched/policy.h"
-#include "lockd/sched/queue.h"
-#include "lockd/sched/stop.h"
-#include "lockd/sched/together.h"
-
-#include <string.h>
-
-#define TURN_ROUNDS 8
+#include "lockd/sched/room.h"
 
 /* --- what one party does --- */
 
@@ -217,8 +205,7 @@ static struct sched_party *revoke_pick(struct sched_device *device,
     struct sched_party *pick = NULL;
 
     lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
-        if (sched_party_leaves(party) == 0 || party->gang == head->gang ||
-            !is_revocable(party, head, now))
+        if (sched_party_leaves(party) == 0 || !is_revocable(party, head, now))
             continue;
         if (sched_party_leaves(party) >= missing)
             return party;
@@ -246,8 +233,6 @@ static uint64_t freeable_bytes(struct sched_device *device, const struct sched_p
 
     device->revoke.at = LOCKD_NEVER;
     lockd_each (const struct sched_party, party, &device->turns.holders, turn.holder) {
-        if (party->gang == head->gang)
-            continue;
         if (is_revocable(party, head, now))
             sum += sched_party_leaves(party);
         else if (now < party->turn.until) /* an estimate may move on as the time does */
@@ -465,7 +450,7 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
         int rounds = 0;
 
         while (plan_leases(device, now)) {
-            if (++rounds == TURN_ROUNDS) { /* go on a little later */
+            if (++rounds == PLAN_ROUNDS) { /* go on a little later */
                 sched_sooner(&device->revoke.at, now + LOOK_AGAIN);
                 device->grace_at = sched_max(device->grace_at, now + LOOK_AGAIN);
                 break;

@@ -192,7 +192,8 @@ static void take_state(struct lockd_connection *connection, struct gs_wire_state
             connection, code,
             "too many devices: %d for one program, %d for user %u that nobody else "
             "uses",
-            LOCKD_DEVICES_PER_CLIENT, LOCKD_DEVICES_PER_USER, (unsigned)connection->peer.uid);
+            LOCKD_DEVICES_PER_CLIENT, 2 * LOCKD_DEVICES_PER_CLIENT,
+            (unsigned)connection->peer.uid);
     else if (code != 0)
         lockd_connection_kill(connection, "state refused: %s", strerror(-code));
     else if (state->demand > before)

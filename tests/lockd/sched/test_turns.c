@@ -242,7 +242,7 @@ static void stuck_holder_others_that_fit_go_on(void **state)
     run_with(h, 2, 2 * GIB);
     asked = h->client[0].targets;
     for (int i = 0; i < 5; i++) {
-        pass_time(h, ASK_AGAIN);
+        pass_time(h, 2 * SILENT);
         say_state(h, 0, R | GS_STATE_STUCK, 7 * GIB, 7 * GIB);
     }
     assert_in_range(h->client[0].targets - asked, 4, 5);
@@ -308,7 +308,7 @@ static void switch_measured_quantum_follows(void **state)
 
     run_with(h, 0, 7 * GIB);
     say_state(h, 1, W, 7 * GIB, 0);
-    guess = SWITCH_BASE + 4 * GIB * 1000 / (SWITCH_RATE / 1000000); /* 4 GiB do not fit */
+    guess = IDLE_MIN + 4 * GIB * 1000 / (SWITCH_RATE / 1000000); /* 4 GiB do not fit */
     assert_true(quantum_of(h) == 20 * (guess + SWITCH_UNSEEN));
     pass_time(h, 20 * (guess + SWITCH_UNSEEN));
     assert_false(has_run(h, 0));
