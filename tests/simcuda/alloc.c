@@ -268,6 +268,16 @@ static CUresult memory_pitch(struct sim_context *context, CUdeviceptr *pointer, 
     return sim_memory_alloc(context, pointer, row * height, SIM_DEVICE, 0);
 }
 
+/* The fault that ended the context of an allocation: it frees nothing any more. */
+static CUresult owner_fault(const struct sim_allocation *allocation)
+{
+    const struct sim_context *context = sim.contexts;
+
+    while (context && context->id != allocation->context_id)
+        context = context->next;
+    return context ? __atomic_load_n(&context->sticky, __ATOMIC_RELAXED) : CUDA_SUCCESS;
+}
+
 static CUresult memory_free(struct sim_context *context, CUdeviceptr pointer)
 {
     struct sim_allocation *allocation = pointer ? sim_allocation_find(pointer) : NULL;
@@ -278,6 +288,9 @@ static CUresult memory_free(struct sim_context *context, CUdeviceptr pointer)
         allocation->kind == SIM_REGISTERED || allocation->kind == SIM_IPC ||
         allocation->freeing)
         return CUDA_ERROR_INVALID_VALUE;
+    const CUresult fault = owner_fault(allocation);
+    if (fault)
+        return fault;
     allocation->freeing = true;
     const CUresult result = /* a free waits for the device, but of a pool's memory */
         context != NULL && !allocation->pool ? sim_context_drain(context) : CUDA_SUCCESS;

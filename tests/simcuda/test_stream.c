@@ -178,8 +178,12 @@ static void illegal_address_sticky(void)
     CUfunction fill = kit_kernel("fill");
     CUdeviceptr gone = kit_vmm(2 * MIB, &handle), device = 0;
     OK(cuMemUnmap(gone, 2 * MIB));
+    OK(cuMemAlloc(&device, 1024));
     kit_launch(fill, NULL, (void *[]){&gone, &value, &count});
     GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+    OK(cuCtxPopCurrent(&context));
+    GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemFree(device));
+    OK(cuCtxPushCurrent(context));
     GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc(&device, 1024));
     GIVES(CUDA_ERROR_ILLEGAL_ADDRESS, cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL,
                                                      (void *[]){&gone, &value, &count}, NULL));
