@@ -228,6 +228,8 @@ static void count_party(struct sched_party *party, uint64_t now)
     party->books.need_held = held;
     party->books.need_busy = busy;
     party->books.lost = lost;
+    if (stuck && !party->books.counted_stuck)
+        device->books.stuck_at = now;
     party->books.counted_stopping = stopping;
     party->books.counted_stuck = stuck;
     count_split(party->gang);
@@ -243,6 +245,9 @@ static void note_offer(struct sched_member *member, bool busy, uint64_t now)
     if (!busy || member->report.resident >= member->report.demand) {
         member->books.offered = LOCKD_NEVER;
         member->books.refuses = false;
+    } else if (!member->party->turn.held && (member->report.flags & GS_STATE_STUCK) == 0 &&
+               now - member->stopped >= GRACE) {
+        member->books.refuses = true; /* it runs on, and asks for none */
     } else if (member->report.resident >= member->budget) {
         member->books.offered = LOCKD_NEVER;
     } else if (member->books.offered == LOCKD_NEVER &&

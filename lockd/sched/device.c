@@ -119,9 +119,7 @@ void sched_agenda_mark(struct sched_group *group)
 
 /* --- the parties that want it --- */
 
-/* The account of the party's user: found, or made. It outlives its programs until nothing is left of
- * it, so that a new program does not begin with a new account. NULL without memory: then the user has none. */
-static struct sched_user *user_of(struct sched_device *device, uint32_t id, uint64_t now)
+struct sched_user *sched_user_of(struct sched_device *device, uint32_t id, uint64_t now)
 {
     struct sched_user *user = NULL;
 
@@ -139,6 +137,7 @@ static struct sched_user *user_of(struct sched_device *device, uint32_t id, uint
     if (user == NULL)
         return NULL;
     user->id = id;
+    user->since = now;
     lockd_list_append(&device->wanting.users, &user->of_device);
     return user;
 }
@@ -175,8 +174,8 @@ void sched_wanting_note(struct sched_party *party)
         party->member_count != 0 && !sched_party_is_background(party);
     if (party->wanting.wants) {
         party->wanting.weight = party->weight;
-        party->wanting.user =
-            user_of(device, sched_member_of(party->members.next, of_party)->client->user, now);
+        party->wanting.user = sched_user_of(
+            device, sched_member_of(party->members.next, of_party)->client->user, now);
         count_party(party, 1);
     }
     sched_policy_of(device)->noted(party);

@@ -27,6 +27,10 @@ void sched_agenda_mark(struct sched_group *group);
 /* The party waits now, or has its place, or neither any more; or its class or weight changed. A
  * background party never wants the device: it runs while no other party does. */
 void sched_wanting_note(struct sched_party *party);
+/* The account of a user: found, or made. It outlives its programs until nothing is left of it, so
+ * that a new program does not begin with a new account. NULL without memory: then the user has
+ * none. */
+struct sched_user *sched_user_of(struct sched_device *device, uint32_t id, uint64_t now);
 /* The mean weight of the user's parties that want the device; 0: none does. */
 static inline double sched_user_weight(const struct sched_user *user)
 {

@@ -249,7 +249,8 @@ static uint64_t time_to_judge(const struct sched_device *device)
 
     if (!measure->several || measure->card_at != 0)
         return LOCKD_NEVER;
-    if (measure->doubted != 0)
+    if (measure->doubted != 0 ||
+        (measure->denied != 0 && !lockd_list_empty(&device->books.stopping)))
         return measure->judge_asked + ASK_PAUSE;
     return measure->denied == 0 && lockd_list_empty(&device->books.stopping)
                ? LOCKD_NEVER
@@ -454,12 +455,29 @@ static void believe_most(struct sched_member *member, uint64_t most, uint64_t no
     sched_agenda_touch(member);
 }
 
+/* A claim of its user's programs proved wrong, not long ago. A user may have many programs, or the same
+ * one many connections: what one of them showed counts for all. */
+static bool has_false_kin(const struct sched_member *member, uint64_t now)
+{
+    const struct sched_user *user = sched_user_of(member->device, member->client->user, now);
+
+    return user != NULL && user->denied_at != 0 && now - user->denied_at < 3 * GRACE;
+}
+
+/* The card itself takes time to show what has come or left; a program's figure is of its report. */
+static bool is_known_to_lie(const struct sched_member *member, uint64_t now)
+{
+    return member->device->measure.card_at == 0 && has_false_kin(member, now);
+}
+
 /* It was to stop, or to leave, a second ago. */
 static bool is_overdue(const struct sched_member *member, uint64_t now)
 {
-    return sched_less(now, member->books.owes) >= SILENT ||
+    const uint64_t patience = is_known_to_lie(member, now) ? 1 : SILENT;
+
+    return sched_less(now, member->books.owes) >= patience ||
            (!member->party->turn.held && sched_member_busy(member) &&
-            sched_less(now, member->stopped) >= SILENT);
+            sched_less(now, member->stopped) >= patience);
 }
 
 /* The part of a claim that may be wrong. by_process: of a claim beyond the bytes that the card
@@ -479,15 +497,19 @@ static uint64_t doubtful_part(const struct sched_member *member, bool by_process
 
 static void deny_member(struct sched_member *member, uint64_t most, uint64_t now)
 {
+    struct sched_user *user = sched_user_of(member->device, member->client->user, now);
+
     member->device->measure.denied++;
     member->evidence.denied_now = true;
-    member->evidence.denied_at = to_tenths(now);
     if (member->evidence.denied < DENIALS)
-        member->evidence.denied = (member->evidence.denied + 1) & 3;
+        member->evidence.denied =
+            is_known_to_lie(member, now) ? DENIALS : (member->evidence.denied + 1) & 3;
     member->device->measure.doubted += member->evidence.denied < DENIALS;
     if (member->evidence.denied == DENIALS) {
         note_contradiction(member);
         believe_most(member, most, now);
+        if (user != NULL)
+            user->denied_at = now;
     }
 }
 
@@ -518,7 +540,7 @@ static bool is_borne_out(const struct sched_member *member, uint64_t now)
 
     return !sched_member_denied(member) ||
            (shown != 0 && shown != UINT64_MAX && member->report.claimed <= shown) ||
-           is_past(member->evidence.denied_at, 3 * GRACE, now);
+           !has_false_kin(member, now);
 }
 
 /* So many bytes of the device are in use, says the card, or that program. */

@@ -79,7 +79,6 @@ struct sched_member_evidence {
     uint64_t most;  /* that it is believed to have; UINT64_MAX: whatever it claims */
     /* tenths of a second: */
     uint16_t judged;     /* when its free memory was last held against others' claims */
-    uint16_t denied_at;  /* when a look last left no room for its claim */
     uint16_t against;    /* since when it contradicts the card; 0: it does not */
     uint8_t denied : 2;  /* looks in a row that left no room for its claim */
     bool denied_now : 1; /* in the present look */
@@ -126,8 +125,8 @@ struct sched_member_books {
                          targets, and nothing came of it; LOCKD_NEVER: it has done everything */
     uint64_t offered; /* it cannot stop for want of memory: since when there is some for it that
                          it has not taken; LOCKD_NEVER */
-    bool refuses;     /* ... for so long that it cannot be true */
-    uint64_t most;    /* that was resident in this turn; to come and go gets nobody ahead */
+    bool refuses; /* ... for so long that it cannot be true; or it runs on, and asks for none */
+    uint64_t most; /* that was resident in this turn; to come and go gets nobody ahead */
 };
 
 /* Where a member's time went, up to counted_at: books.c. */
@@ -231,6 +230,7 @@ struct sched_user {
     uint64_t since;         /* when that changed last */
     uint64_t first_weights; /* shares.c: of those that go first */
     struct sched_faded had; /* shares.c: by these */
+    uint64_t denied_at; /* measure.c: a claim of its programs last proved wrong; 0: none has */
 };
 
 /* How a party counts among those that want the device: device.c. */
@@ -358,6 +358,7 @@ struct sched_device_books {
     uint64_t stays;   /* of what is resident: its programs have no host memory for it */
     uint64_t weights; /* of parties: gang.c */
     uint32_t stopping_parties, stuck_parties;
+    uint64_t stuck_at; /* when a party last became stuck: to wait for that was no switch */
     struct lockd_list hungry, spared, unused, stopping;
     struct sched_order victims_idle, victims_waiting;
     uint64_t progress; /* when the first hungry member last got ahead */

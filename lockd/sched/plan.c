@@ -230,7 +230,7 @@ bool sched_next_send(struct sched *sched, struct sched_send *send)
     send->target.host_budget = member->sent.host;
     send->target.shortfall = member->sent.shortfall;
     send->rise =
-        sched_less(member->sent.budget, sched_max(member->sent.had, member->report.resident));
+        sched_less(member->sent.budget, sched_max(member->sent.had, member->report.claimed));
     return true;
 }
 

@@ -268,12 +268,14 @@ static void count_ran(struct sched_party *party, uint64_t ns, bool contended, ui
         *has += to_virtual(party, ns);
 }
 
-/* Others were kept off for it since then, and it did not run: that was no time away. */
+/* Others were kept off for it since then, and it did not run: it and its user pay as if it had. */
 static void pay_for(struct sched_party *party, uint64_t since)
 {
-    party->fair.virtual_ns += to_virtual(party, sched_less(party->time.counted_at, since));
+    const uint64_t ns = sched_less(party->time.counted_at, since);
+
+    party->fair.virtual_ns += to_virtual(party, ns);
     party->time.last_ran = party->time.counted_at;
-    party->fair.level_then = party->device->fair.level;
+    sched_share_ran(party, ns, true, party->time.counted_at);
 }
 
 /* A turn of full length pays nothing for its switch, one of no length all of it. A party that

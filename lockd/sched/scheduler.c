@@ -189,7 +189,8 @@ static void take_running(struct sched_member *member, bool runs, uint64_t now)
     if (device->turns.leases && party->turn.measured) {
         /* at first it has no memory that must come in: that switch is cheaper than any after it */
         if (party->time.last_ran != 0)
-            sched_device_switched(device, now - party->turn.cleared);
+            sched_device_switched(device,
+                                  now - sched_max(party->turn.cleared, device->books.stuck_at));
         lockd_totals_count(&device->totals->sum.hand_offs, now - party->turn.cleared);
     }
     party->turn.measured = false;

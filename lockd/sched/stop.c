@@ -144,6 +144,12 @@ void sched_stop_knots(struct sched_device *device, uint64_t now)
     }
 }
 
+/* In more and more turns in a row it did not come to run. */
+static bool is_patient_turn(uint32_t skipped)
+{
+    return skipped % SKIPPED_ROUND == 0 && (skipped & (skipped - 1)) == 0;
+}
+
 /* Until when a holder may get nowhere. Not long when the driver itself has no memory for it and
  * the books agree: then something that cannot be moved is in the way. Nor mostly for a holder
  * that was passed over and did not run since. A holder that is not given all it needs may wait
@@ -157,7 +163,7 @@ static uint64_t patience_ends(const struct sched_party *party)
         progress = sched_max(progress, device->books.progress);
     if (sched_party_has(party, GS_STATE_SHORT) && party->books.demand > device->space.capacity)
         return progress + GRACE_SHORT;
-    if (party->turn.skipped % SKIPPED_ROUND != 0)
+    if (!is_patient_turn(party->turn.skipped))
         return progress + sched_clamp(COMING * sched_device_switch(device), GRACE_SHORT, GRACE);
     return progress + GRACE;
 }
