@@ -290,11 +290,11 @@ struct sched_gang_forming {
     uint64_t begun;   /* its forming turn: when it began */
     uint64_t until;  /* ... ends if another one waits for it; LOCKD_NEVER: it has not run yet */
     uint64_t had_at; /* when its last one ended; 0: it has had none */
-    bool turn;       /* has a forming turn */
-    bool waits;      /* for a forming turn: it may not begin to run */
-    bool awaited;    /* others wait for its turn to end */
-    bool over;       /* ... which is to end now */
-    bool found_waits, found_awaited; /* of this look */
+    uint64_t user_had_at; /* when a gang of its user last had one, while it waited; 0: never */
+    bool turn;            /* has a forming turn */
+    bool waits;           /* for a forming turn: it may not begin to run */
+    bool awaited;         /* others wait for its turn to end */
+    bool over;            /* ... which is to end now */
 };
 
 /* --- of a device --- */
@@ -449,16 +449,10 @@ struct sched_client_left {
 
 /* --- of the scheduler --- */
 
-#define FORMING_USERS 16
-
-/* Gangs that are forming, and who had forming turns last: together.c. */
+/* Gangs that are forming: together.c. */
 struct sched_forming {
     struct lockd_list gangs;
     uint64_t at; /* when to look at them again; LOCKD_NEVER */
-    struct {
-        uint32_t user;
-        uint64_t at;
-    } had[FORMING_USERS]; /* when that user's gangs last had a forming turn; 0: not used */
 };
 
 /* --- the host's memory --- */

@@ -40,21 +40,6 @@ static void close_gang(struct sched_gang *gang, bool closed, uint64_t until)
     touch_gang(gang);
 }
 
-/* The time of a phase is over. */
-static void next_phase(struct sched_gang *gang, bool some_stopped, uint64_t now)
-{
-    struct sched_gang_closing *closing = &gang->closing;
-
-    if (!closing->closed) {
-        close_gang(gang, true, now + CLOSED_NS);
-    } else if (some_stopped) {
-        close_gang(gang, false, now + closing->open_ns);
-        closing->open_ns = sched_min(2 * closing->open_ns, GRACE_SHORT);
-    } else {
-        closing->until = now + CLOSED_NS; /* all of them finish what they have submitted */
-    }
-}
-
 bool sched_together_stop(struct sched_gang *gang, struct sched_device *by, uint64_t now)
 {
     struct sched_gang_closing *closing = &gang->closing;
@@ -76,8 +61,13 @@ bool sched_together_stop(struct sched_gang *gang, struct sched_device *by, uint6
         *closing = (struct sched_gang_closing){.by = by, .began = now, .open_ns = OPEN_MIN};
         by->turns.closing++;
         close_gang(gang, true, now + CLOSED_NS);
+    } else if (now >= closing->until && !closing->closed) {
+        close_gang(gang, true, now + CLOSED_NS);
+    } else if (now >= closing->until && stopped) {
+        close_gang(gang, false, now + closing->open_ns);
+        closing->open_ns = sched_min(2 * closing->open_ns, GRACE_SHORT);
     } else if (now >= closing->until) {
-        next_phase(gang, stopped, now);
+        closing->until = now + CLOSED_NS; /* all of them finish what they have submitted */
     }
     if (closing->by == by)
         closing->plan = by->turns.plans;
@@ -114,6 +104,18 @@ void sched_together_heard(const struct sched_gang *gang)
 
 /* --- gangs that are forming --- */
 
+static uint32_t user_of(const struct sched_gang *gang)
+{
+    const struct sched_party *party = sched_party_of(gang->parties.next, of_gang);
+
+    return sched_member_of(party->members.next, of_party)->client->user;
+}
+
+static bool are_of_one_user(const struct sched_gang *a, const struct sched_gang *b)
+{
+    return a->party_count != 0 && b->party_count != 0 && user_of(a) == user_of(b);
+}
+
 /* Without memory it counts as formed. */
 void sched_together_outgrew(struct sched_gang *gang, uint64_t now)
 {
@@ -129,6 +131,10 @@ void sched_together_outgrew(struct sched_gang *gang, uint64_t now)
             return;
         gang->forming->gang = gang;
         gang->forming->came_at = gang->forming->counted_at = now;
+        lockd_each (const struct sched_gang_forming, each, &gang->sched->forming.gangs, link) {
+            if (are_of_one_user(each->gang, gang))
+                gang->forming->user_had_at = each->user_had_at;
+        }
         lockd_list_append(&gang->sched->forming.gangs, &gang->forming->link);
     }
     gang->forming->ranks = ranks > 1 ? (uint32_t)ranks : 0;
@@ -201,43 +207,13 @@ static bool is_in_the_running(const struct sched_gang *gang)
            !sched_party_hopeless(sched_party_of(gang->parties.next, of_gang));
 }
 
-/* --- who had forming turns --- */
-
-static uint32_t user_of(const struct sched_gang *gang)
-{
-    const struct sched_party *party = sched_party_of(gang->parties.next, of_gang);
-
-    return sched_member_of(party->members.next, of_party)->client->user;
-}
-
-/* The place of that user; else that of the user whose last forming turn is longest ago. */
-static size_t place_of(const struct sched_forming *forming, uint32_t user)
-{
-    size_t found = 0;
-
-    for (size_t i = 0; i < FORMING_USERS; i++) {
-        if (forming->had[i].at != 0 && forming->had[i].user == user)
-            return i;
-        if (forming->had[i].at < forming->had[found].at)
-            found = i;
-    }
-    return found;
-}
-
-static uint64_t last_of_user(const struct sched_forming *forming, uint32_t user)
-{
-    const size_t place = place_of(forming, user);
-
-    return forming->had[place].user == user ? forming->had[place].at : 0;
-}
-
+/* A gang of its user has begun or ended a forming turn. */
 static void note_user(struct sched_gang *gang, uint64_t now)
 {
-    const uint32_t user = user_of(gang);
-    const size_t place = place_of(&gang->sched->forming, user);
-
-    gang->sched->forming.had[place].user = user;
-    gang->sched->forming.had[place].at = now;
+    lockd_each (struct sched_gang_forming, each, &gang->sched->forming.gangs, link) {
+        if (are_of_one_user(each->gang, gang))
+            each->user_had_at = now;
+    }
 }
 
 static void begin_turn(struct sched_gang *gang, uint64_t now)
@@ -254,8 +230,7 @@ static void end_turn(struct sched_gang *gang, uint64_t now)
         return;
     gang->forming->turn = gang->forming->over = false;
     gang->forming->had_at = now;
-    if (gang->party_count != 0)
-        note_user(gang, now);
+    note_user(gang, now);
 }
 
 /* --- the turns --- */
@@ -318,19 +293,14 @@ static void look_at_turn(struct sched_gang *gang, bool settling, uint64_t now)
 }
 
 /* Is `a` before `b`, of the gangs that wait for forming turns? */
-static bool comes_before(const struct sched_gang *a, const struct sched_gang *b,
-                         const struct sched_forming *forming)
+static bool comes_before(const struct sched_gang *a, const struct sched_gang *b)
 {
-    const uint64_t users[] = {last_of_user(forming, user_of(a)),
-                              last_of_user(forming, user_of(b))};
+    const bool stuck = a->forming->had_at == 0 && has_or_computes(a, true);
 
-    const bool stuck[] = {a->forming->had_at == 0 && has_or_computes(a, true),
-                          b->forming->had_at == 0 && has_or_computes(b, true)};
-
-    if (stuck[0] != stuck[1])
-        return stuck[0];
-    if (users[0] != users[1])
-        return users[0] < users[1];
+    if (stuck != (b->forming->had_at == 0 && has_or_computes(b, true)))
+        return stuck;
+    if (a->forming->user_had_at != b->forming->user_had_at)
+        return a->forming->user_had_at < b->forming->user_had_at;
     return a->forming->had_at < b->forming->had_at;
 }
 
@@ -341,26 +311,21 @@ static struct sched_gang *find_next(const struct sched *sched)
 
     lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
         if (!forming->turn && is_in_the_running(forming->gang) &&
-            (next == NULL || comes_before(forming->gang, next, &sched->forming)))
+            (next == NULL || comes_before(forming->gang, next)))
             next = forming->gang;
     }
     return next;
 }
 
-/* Does a gang with the turn keep it from running? While it is in the running, the other's turn
- * is to end. */
-static bool is_kept_off(const struct sched_gang *gang, const struct sched *sched)
+/* Is there a rival with a forming turn; or, turn false, a rival that may run and has none? */
+static bool has_rival(const struct sched_gang *gang, bool turn)
 {
-    bool kept = false;
-
-    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
-        if (!forming->turn || !are_rivals(gang, forming->gang))
-            continue;
-        kept = true;
-        if (!gang->forming->turn && is_in_the_running(gang))
-            forming->found_awaited = true;
+    lockd_each (const struct sched_gang_forming, other, &gang->sched->forming.gangs, link) {
+        if (other->turn == turn && (turn || is_in_the_running(other->gang)) &&
+            are_rivals(gang, other->gang))
+            return true;
     }
-    return kept;
+    return false;
 }
 
 /* An earlier daemon's gangs are still coming back: a gang that has not come may run. */
@@ -381,20 +346,17 @@ static void give_turns(struct sched *sched, bool settling, uint64_t now)
 {
     struct sched_gang *next = find_next(sched);
 
-    if (next != NULL && !settling && !is_kept_off(next, sched))
+    if (next != NULL && !settling && !has_rival(next, true))
         begin_turn(next, now);
     lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
         struct sched_gang *gang = forming->gang;
-        const bool kept = is_kept_off(gang, sched) ||
+        const bool kept = has_rival(gang, true) ||
                           (next != NULL && !next->forming->turn && are_rivals(gang, next));
 
-        forming->found_waits =
-            forming->over || /* what has stopped does not begin again */
-            (!forming->turn && (kept || (settling && is_in_the_running(gang))));
-    }
-    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
-        set_waits(forming->gang, forming->found_waits, forming->found_awaited);
-        forming->found_awaited = false;
+        set_waits(gang,
+                  forming->over || /* what has stopped does not begin again */
+                      (!forming->turn && (kept || (settling && is_in_the_running(gang)))),
+                  forming->turn && has_rival(gang, false));
     }
 }
 
