@@ -205,8 +205,7 @@ void sched_budget_plan(struct sched_device *device, uint64_t now)
 /* --- host memory --- */
 
 #define HOST_PART     80 /* per cent of what is available that programs may have */
-#define HOST_STEP     (64 * MIB)
-#define HOST_ROUNDING 8 /* blocks are larger than what is in them by up to this part */
+#define HOST_ROUNDING 8  /* blocks are larger than what is in them by up to this part */
 
 static void count_host(struct sched_client *client)
 {
@@ -268,7 +267,7 @@ static void steer_budget(struct sched_client *client, uint64_t goal)
     const uint64_t most =
         client->host.share.hold + sched_less(sched->host.total, sched->host.hold);
     const uint64_t to = sched_min(goal, most), now = client->host.budget;
-    const uint64_t step = sched_max(HOST_STEP, goal / 16);
+    const uint64_t step = sched_max(4 * CREDIT_STEP, goal / 16);
 
     if (now == UINT64_MAX || sched_less(now, to) >= step || sched_less(to, now) >= step ||
         (to > now && (to >= client->host.wanted || to == goal) && now < client->host.wanted))
@@ -318,7 +317,7 @@ void sched_host_report(struct sched_member *member, const struct gs_wire_state *
     client->host.said = state->host_used;
     client->host.used = sched_min(state->host_used, client->host.given);
     client->host.wanted = sched_min(state->host_wanted, client->sched->host.total);
-    client->host.goal = sched_max(demand + demand / HOST_ROUNDING + HOST_STEP,
+    client->host.goal = sched_max(demand + demand / HOST_ROUNDING + 4 * CREDIT_STEP,
                                   sched_max(client->host.wanted, client->host.used));
     client->host.goal =
         sched_min(client->host.goal, sched_max(client->sched->host.total, client->host.used));

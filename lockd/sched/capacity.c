@@ -56,8 +56,8 @@ static uint64_t trusted_bytes(struct sched_member *member, uint64_t bytes, uint6
 {
     uint64_t taken;
 
-    for (; now - member->shortage.forget_at >= SHORT_FORGET && member->shortage.unused != 0;
-         member->shortage.forget_at += SHORT_FORGET)
+    for (; now - member->shortage.forget_at >= 30 * GRACE && member->shortage.unused != 0;
+         member->shortage.forget_at += 30 * GRACE)
         member->shortage.unused /= 2;
     if (member->shortage.unused == 0)
         member->shortage.forget_at = now;
@@ -131,7 +131,7 @@ void sched_device_refresh(struct sched_device *device, uint64_t now)
     capacity = sched_max(sched_less(sched_device_most(device),
                                     device->space.short_bytes + device->space.claimed),
                          1);
-    if (device->space.fell_at != 0 && now >= device->space.fell_at + RISE_PAUSE)
+    if (device->space.fell_at != 0 && now >= device->space.fell_at + REPEAT / 2)
         device->space.fell_at = 0;
     if (capacity == device->space.capacity ||
         (capacity > device->space.capacity && device->space.fell_at != 0))

@@ -28,19 +28,16 @@
 #define ROUND_START (1ull << 32)        /* places below it are by age */
 
 /* Of the mechanism; docs/scheduling.md has the reasons. */
-#define LOOK_AGAIN        NS_PER_MS          /* at what is just not so yet */
-#define LOOK_PAUSE        (5 * NS_PER_MS)    /* between looks at what may be put off for ever */
-#define TELL_PAUSE        (100 * NS_PER_MS)  /* between things told to all that can wait */
-#define RISE_PAUSE        (500 * NS_PER_MS)  /* before a capacity that fell rises again */
-#define REPEAT            (1000 * NS_PER_MS) /* between actions on figures that flutter */
-#define SILENT            (1000 * NS_PER_MS) /* without an echo */
-#define MOVED_BY          (3000 * NS_PER_MS) /* memory on its way has come by then */
-#define GRACE             (10000 * NS_PER_MS)  /* a turn or a stop without progress */
-#define GRACE_SHORT       (1000 * NS_PER_MS)   /* ... that the driver has no memory for */
-#define SHORT_FORGET      (300000 * NS_PER_MS) /* half of the bytes asked for in vain */
-#define RETURN_WINDOW     (2000 * NS_PER_MS)   /* to come back, or for the driver to clear up */
-#define RESTART_SETTLE    (300 * NS_PER_MS)    /* without a plan, after a restart */
-#define EXTERNAL_CONFIRM  (20 * NS_PER_MS)     /* from a doubt to the question */
+#define LOOK_AGAIN        NS_PER_MS         /* at what is just not so yet */
+#define LOOK_PAUSE        (5 * NS_PER_MS)   /* between looks at what may be put off for ever */
+#define TELL_PAUSE        (100 * NS_PER_MS) /* between things told to all that can wait */
+#define REPEAT            (1000 * NS_PER_MS) /* between actions on figures that flutter, and looks */
+#define SILENT            (1000 * NS_PER_MS)  /* without an echo */
+#define MOVED_BY          (3000 * NS_PER_MS)  /* memory on its way has come by then */
+#define GRACE             (10000 * NS_PER_MS) /* a turn or a stop without progress */
+#define RETURN_WINDOW     (2000 * NS_PER_MS)  /* to come back, or for the driver to clear up */
+#define RESTART_SETTLE    (300 * NS_PER_MS)   /* without a plan, after a restart */
+#define EXTERNAL_CONFIRM  (20 * NS_PER_MS)    /* from a doubt to the question */
 #define SHARE_STEP        (2 * MIB)
 #define CREDIT_STEP       (16 * MIB)
 #define TARGETS_IN_FLIGHT 4

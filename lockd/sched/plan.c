@@ -268,7 +268,7 @@ static void note_deadline(struct sched_device *device)
     if (device->told.waiters && !device->turns.waiters)
         sched_sooner(&device->deadline, device->told.quiet_at);
     if (device->space.fell_at != 0)
-        sched_sooner(&device->deadline, device->space.fell_at + RISE_PAUSE);
+        sched_sooner(&device->deadline, device->space.fell_at + REPEAT / 2);
 }
 
 void sched_plan_last(struct sched_member *member, bool last, uint64_t now)

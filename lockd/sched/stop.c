@@ -109,7 +109,7 @@ static void send_beyond(struct sched_party *party, uint64_t now)
         party->turn.knotted = now;
     if (now < party->turn.knotted + MOVED_BY || !asked) {
         sched_sooner(&party->device->stop_at,
-                     sched_max(party->turn.knotted + MOVED_BY, now + GRACE_SHORT));
+                     sched_max(party->turn.knotted + MOVED_BY, now + REPEAT));
         return;
     }
     lockd_each (struct sched_member, member, &party->members, of_party) {
@@ -162,9 +162,9 @@ static uint64_t patience_ends(const struct sched_party *party)
     if (sched_party_has(party, SCHED_HUNGRY))
         progress = sched_max(progress, device->books.progress);
     if (sched_party_has(party, GS_STATE_SHORT) && party->books.demand > device->space.capacity)
-        return progress + GRACE_SHORT;
+        return progress + REPEAT;
     if (!is_patient_turn(party->turn.skipped))
-        return progress + sched_clamp(COMING * sched_device_switch(device), GRACE_SHORT, GRACE);
+        return progress + sched_clamp(COMING * sched_device_switch(device), REPEAT, GRACE);
     return progress + GRACE;
 }
 
@@ -181,7 +181,7 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
             end = sched_max(end, patience_ends(each));
     }
     if (now < end || (none && sched_together_is_patient(gang, now))) {
-        sched_sooner(&party->device->grace_at, sched_max(end, now + GRACE_SHORT));
+        sched_sooner(&party->device->grace_at, sched_max(end, now + REPEAT));
     } else if (!none) {
         sched_lease_set_complete(gang, now);
     } else if (gang->party_count < 2 || sched_together_stop(gang, party->device, now)) {

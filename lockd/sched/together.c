@@ -25,7 +25,6 @@
 #include "lockd/sched/room.h"
 
 #define CLOSED_NS (150 * NS_PER_MS)
-#define OPEN_MIN  (20 * NS_PER_MS)
 
 static void touch_gang(struct sched_gang *gang)
 {
@@ -58,14 +57,15 @@ bool sched_together_stop(struct sched_gang *gang, struct sched_device *by, uint6
     if (!running || (closing->by != NULL && now - closing->began >= 6 * GRACE))
         return true;
     if (closing->by == NULL) {
-        *closing = (struct sched_gang_closing){.by = by, .began = now, .open_ns = OPEN_MIN};
+        *closing =
+            (struct sched_gang_closing){.by = by, .began = now, .open_ns = CLOSED_NS / 8};
         by->turns.closing++;
         close_gang(gang, true, now + CLOSED_NS);
     } else if (now >= closing->until && !closing->closed) {
         close_gang(gang, true, now + CLOSED_NS);
     } else if (now >= closing->until && stopped) {
         close_gang(gang, false, now + closing->open_ns);
-        closing->open_ns = sched_min(2 * closing->open_ns, GRACE_SHORT);
+        closing->open_ns = sched_min(2 * closing->open_ns, REPEAT);
     } else if (now >= closing->until) {
         closing->until = now + CLOSED_NS; /* all of them finish what they have submitted */
     }

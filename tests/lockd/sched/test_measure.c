@@ -112,7 +112,7 @@ static void newcomer_is_told_the_capacity_of_that_moment(void **state)
     assert_true(h->client[1].target.capacity == before - 5 * GIB);
     h->client[0].state.pinned = 0;
     say_state(h, 0, 0, 6 * GIB, GIB);
-    pass_time(h, RISE_PAUSE);
+    pass_time(h, REPEAT / 2);
     assert_true(h->client[2].target.capacity == before);
 }
 

@@ -38,9 +38,9 @@ static void short_holder_that_does_not_fit_is_passed_over_soon(void **state)
     assert_true(has_run(h, 1));
     h->client[1].state.short_bytes = GIB;
     say_state(h, 1, W | GS_STATE_SHORT, 8 * GIB, 5 * GIB);
-    pass_time(h, GRACE_SHORT / 2);
+    pass_time(h, REPEAT / 2);
     assert_false(has_run(h, 0));
-    pass_time(h, GRACE_SHORT);
+    pass_time(h, REPEAT);
     assert_false(has_run(h, 1));
     h->client[1].state.short_bytes = 0;
     say_state(h, 1, W, 8 * GIB, 0);
