@@ -34,8 +34,7 @@
  */
 #include "lockd/sched/room.h"
 
-#define ASKED     8                 /* programs at a time */
-#define ASK_PAUSE (250 * NS_PER_MS) /* so that a liar does not keep the others busy */
+#define ASKED 8 /* programs at a time, so that a liar keeps few busy */
 
 #define DENIALS       2  /* in a row; a report may be late once */
 #define CARD_ROUNDING 32 /* figures agree up to this part of the device */
@@ -251,7 +250,7 @@ static uint64_t time_to_judge(const struct sched_device *device)
         return LOCKD_NEVER;
     if (measure->doubted != 0 ||
         (measure->denied != 0 && !lockd_list_empty(&device->books.stopping)))
-        return measure->judge_asked + ASK_PAUSE;
+        return measure->judge_asked + 2 * TELL_PAUSE;
     return measure->denied == 0 && lockd_list_empty(&device->books.stopping)
                ? LOCKD_NEVER
                : measure->judge_asked + SILENT;
@@ -287,7 +286,7 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
     open->foreign = device->measure.several;
     open->asked = true;
     open->again_at = now + SILENT;
-    open->ask_next = now + ASK_PAUSE;
+    open->ask_next = now + 2 * TELL_PAUSE;
     ask_member(open->by);
     lockd_each (struct sched_member, member, &device->members, of_device) {
         if (others == ASKED)
@@ -673,7 +672,7 @@ uint64_t sched_card_pause(const struct sched *sched, uint64_t now_ns)
             continue;
         pause = sched_min(pause, !card_answers(device, now_ns) || device->measure.card_denies ||
                                          device->measure.doubted != 0
-                                     ? ASK_PAUSE
+                                     ? 2 * TELL_PAUSE
                                      : REPEAT);
     }
     return pause;

@@ -26,23 +26,6 @@ void sched_describe(struct sched_client *client, const struct gs_wire_hello *hel
     client->group[sizeof client->group - 1] = '\0';
 }
 
-/* A turn that is under way becomes longer or shorter as the quantum does; with another policy
- * it begins anew. */
-static void retime_turn(struct sched_party *party, double change, bool anew, uint64_t now)
-{
-    const struct sched_device *device = party->device;
-
-    if (!device->turns.leases || !party->turn.held || !party->gang->runs)
-        return;
-    if (anew) {
-        sched_lease_anew(party, now);
-    } else if (party->turn.length != LOCKD_NEVER && change != 1) {
-        party->turn.length = (uint64_t)((double)party->turn.length * change);
-        if (party->gang->complete != 0)
-            party->turn.until = party->gang->complete + party->turn.length;
-    }
-}
-
 void sched_weight(struct sched_client *client, uint32_t weight, uint64_t now_ns)
 {
     client->weight = (uint32_t)sched_clamp(weight, 1, GS_WEIGHT_MAX);
@@ -224,7 +207,16 @@ static void retake_device(struct sched_device *device, const struct sched_settin
     }
     lockd_each (struct sched_party, party, &device->parties, of_device) {
         sched_queue_renew(party, now);
-        retime_turn(party, change, anew, now);
+        if (!device->turns.leases || !party->turn.held || !party->gang->runs)
+            continue;
+        /* the turn becomes longer or shorter as the quantum does; with another policy it begins anew */
+        if (anew) {
+            sched_lease_anew(party, now);
+        } else if (party->turn.length != LOCKD_NEVER) {
+            party->turn.length = (uint64_t)((double)party->turn.length * change);
+            if (party->gang->complete != 0)
+                party->turn.until = party->gang->complete + party->turn.length;
+        }
     }
 }
 
@@ -236,8 +228,6 @@ void sched_set(struct sched *sched, const struct sched_settings *settings, uint6
     lockd_each (struct sched_device, device, &sched->devices, link)
         sched_books_device_ran(device, now_ns);
     sched->settings = sched_settings_in_force(settings);
-    if ((unsigned)settings->policy >= GS_POLICY_COUNT)
-        sched->settings.policy = before.policy;
     sched->host.changed = true;
     lockd_each (struct sched_device, device, &sched->devices, link)
         retake_device(device, &before, now_ns);

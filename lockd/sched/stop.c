@@ -247,9 +247,7 @@ void sched_stop_watch(struct sched_device *device, uint64_t now)
         if (member->books.refuses)
             sched_agenda_touch(member); /* what it was offered is taken back */
         sched_sooner(&device->stop_at, next_look(member, now));
-        if (!sched_member_stuck(member, now))
-            continue;
-        if (member->report.echoed != member->sent.seq)
+        if (!sched_member_stuck(member, now) || member->report.echoed != member->sent.seq)
             continue;
         if (now - member->sent.at >= 2 * SILENT)
             sched_agenda_touch(member);
