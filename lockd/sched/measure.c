@@ -610,13 +610,16 @@ static void judge_by_report(struct sched_member *by, uint64_t device_free, uint6
 
 void sched_measure_forget(struct sched_member *member, uint64_t now)
 {
-    member->device->measure.trust_changed |= sched_member_denied(member);
-    if (member->device->measure.doubt.by == member)
-        member->device->measure.doubt.by = NULL;
-    member->device->measure.several = has_several_users(member->device);
-    if (!member->device->measure.several)
-        believe_all(member->device, now);
-    add_departed(member->device, has_now(member), now);
+    struct sched_device *device = member->device;
+    const bool several = device->measure.several;
+
+    device->measure.trust_changed |= sched_member_denied(member);
+    if (device->measure.doubt.by == member)
+        device->measure.doubt.by = NULL;
+    device->measure.several = has_several_users(device);
+    if (several && !device->measure.several)
+        believe_all(device, now);
+    add_departed(device, has_now(member), now);
 }
 
 /* --- the card --- */
