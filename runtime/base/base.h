@@ -29,3 +29,8 @@
 #include "runtime/base/own_fd.h"
 #include "runtime/base/uncancelled.h"
 #include "runtime/base/worker.h"
+
+static inline uint64_t gs_smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}

@@ -265,7 +265,7 @@ void gs_context_failed(CUcontext handle, CUresult result)
 CUresult gs_context_ask(CUcontext handle)
 {
     struct gs_context *context = find_context(handle);
-    CUcontext current = NULL, popped;
+    CUcontext current = NULL;
     CUdeviceptr probe;
     CUresult result;
     bool pushed;
@@ -280,7 +280,7 @@ CUresult gs_context_ask(CUcontext handle)
         atomic_store_explicit(&context->suspect, false, memory_order_relaxed);
     }
     if (pushed)
-        gs_driver.cuCtxPopCurrent_v2(&popped);
+        gs_context_pop();
     return may_be_final(result) ? result : CUDA_SUCCESS;
 }
 

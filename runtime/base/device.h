@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <cudaTypedefs.h>
+#include "runtime/base/driver.h"
 
 #define GS_MAX_DEVICES 64
 #define GS_MAX_PEERS   16
@@ -184,8 +184,28 @@ uint64_t gs_device_room(const struct gs_device *device);
 /* The device of the calling thread's current context; NULL: none. */
 struct gs_device *gs_device_current(void);
 
-/* Iterates over the devices in use: i from 0 until NULL. */
+/* The devices in use, side by side: i from 0 until NULL. */
 struct gs_device *gs_device_at(unsigned i);
+
+static inline struct gs_device *gs_device_after(const struct gs_device *device)
+{
+    return gs_device_at(device != NULL ? (unsigned)(device - gs_device_at(0)) + 1 : 0);
+}
+
+/* Declares `device`. */
+#define gs_each_device(device)                                                                 \
+    for (struct gs_device *device = gs_device_after(NULL); device != NULL;                     \
+         device = gs_device_after(device))
+
+/* True if the condition, which names it `device`, holds for any of them. */
+#define GS_ANY_DEVICE(condition)                                                               \
+    ({                                                                                         \
+        bool any_device = false;                                                               \
+                                                                                               \
+        gs_each_device (device)                                                                \
+            any_device = any_device || (condition);                                            \
+        any_device;                                                                            \
+    })
 
 /* Notes a context (again: no effect). False: it cannot be noted, so its work will not be waited
  * for. Any thread. */
@@ -206,9 +226,16 @@ CUcontext gs_context_home(CUcontext handle);
  * client thread (gs_worker_park). */
 void gs_context_remove(CUcontext handle);
 
-/* Makes the context current (cuCtxPopCurrent ends that). Makes more than one attempt: a caller
- * that could not enter it would take it for broken, and its work for ended. Any thread. */
+/* Makes the context current until gs_context_pop(). Makes more than one attempt: a caller that
+ * could not enter it would take it for broken, and its work for ended. Any thread. */
 CUresult gs_context_push(CUcontext handle);
+
+static inline void gs_context_pop(void)
+{
+    CUcontext popped;
+
+    gs_driver.cuCtxPopCurrent_v2(&popped);
+}
 
 /* Changes whenever a context ends: while this is the same, a handle is of the same context. Any
  * thread. */
@@ -253,6 +280,14 @@ struct gs_context *gs_context_at(unsigned i);
 /* A context in which memory of this device can be copied: not green, and sound if any is; NULL:
  * none is left. */
 struct gs_context *gs_context_for(const struct gs_device *device);
+
+/* Makes such a context current until gs_context_pop(). */
+static inline bool gs_context_enter(const struct gs_device *device)
+{
+    const struct gs_context *context = gs_context_for(device);
+
+    return context != NULL && gs_context_push(context->handle) == CUDA_SUCCESS;
+}
 
 /* The ordinal now means another device of the same model. Client thread. */
 void gs_device_set_uuid(struct gs_device *device, const uint8_t uuid[16]);

@@ -21,6 +21,7 @@ enum gs_lock_rank {
     GS_LOCK_THROTTLE, /* throttle.c: pairs of events */
     GS_LOCK_STATS,    /* stats.c: names and objects seen */
     GS_LOCK_HOST,     /* host.c, host_file.c: host memory */
+    GS_LOCK_EVIDENCE, /* evidence.c: keys */
 };
 
 /* device.c: the one mutex of device memory; it guards the trees of addresses, slabs, pools,

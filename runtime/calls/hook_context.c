@@ -245,7 +245,6 @@ static void share_with(struct gs_device *device, CUdevice peer)
 CUresult __wrap_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int flags)
 {
     CUdevice here, there = -1;
-    CUcontext popped;
     unsigned pass;
     CUresult result = GS_READY(gs_driver.cuCtxEnablePeerAccess(peerContext, flags));
 
@@ -254,7 +253,7 @@ CUresult __wrap_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int flags)
         return result;
     if (gs_driver.cuCtxGetDevice(&there) != CUDA_SUCCESS)
         there = -1;
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
     pass = gs_gate_enter(); /* nothing moves inside */
     if (there >= 0 && gs_device_get(there) != NULL)
         share_with(gs_device_get(there), here);

@@ -257,17 +257,8 @@ POOL_ATTRIBUTE(cuMemPoolGetAttribute, gs_pool_attribute_get)
 
 CUresult __wrap_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
-    struct gs_pool *served;
-    unsigned pass;
-    CUresult result = GS_READY(gs_driver.cuMemPoolSetAccess(pool, map, count));
+    const CUresult result = GS_READY(gs_driver.cuMemPoolSetAccess(pool, map, count));
+    struct gs_pool *served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
 
-    served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
-    if (served == NULL)
-        return result;
-    pass = gs_gate_enter(); /* nothing moves inside */
-    if (pass == GS_PASS_REFUSED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = gs_pool_set_access(served, map, count);
-    gs_gate_leave(pass);
-    return result;
+    return served != NULL ? GS_INSIDE(gs_pool_set_access(served, map, count)) : result;
 }

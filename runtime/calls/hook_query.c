@@ -230,19 +230,14 @@ static CUresult attribute_of_ours(void *data, CUpointer_attribute attribute,
 {
     CUresult result;
     bool answered;
-    unsigned pass;
 
     if (data == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     result = own_attribute(data, attribute, address, allocation, &answered);
     if (answered)
         return result;
-    pass = gs_gate_enter(); /* the driver knows mapped memory only */
-    if (pass == GS_PASS_REFUSED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = gs_driver.cuPointerGetAttribute(data, attribute, address);
-    gs_gate_leave(pass);
-    return result;
+    /* the driver knows mapped memory only */
+    return GS_INSIDE(gs_driver.cuPointerGetAttribute(data, attribute, address));
 }
 
 CUresult __wrap_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
@@ -281,7 +276,6 @@ CUresult __wrap_cuPointerGetAttributes(unsigned int numAttributes,
         const void *none = NULL;
         CUresult result;
         bool answered;
-        unsigned pass;
 
         if (data[i] == NULL)
             return CUDA_ERROR_INVALID_VALUE;
@@ -289,11 +283,7 @@ CUresult __wrap_cuPointerGetAttributes(unsigned int numAttributes,
             put_value(data[i], &none, sizeof none);
         if (answered)
             continue;
-        pass = gs_gate_enter();
-        if (pass == GS_PASS_REFUSED)
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        result = gs_driver.cuPointerGetAttributes(1, &attributes[i], &data[i], ptr);
-        gs_gate_leave(pass);
+        result = GS_INSIDE(gs_driver.cuPointerGetAttributes(1, &attributes[i], &data[i], ptr));
         if (result != CUDA_SUCCESS)
             return result;
     }

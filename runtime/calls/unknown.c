@@ -30,12 +30,7 @@ static bool is_new_name(const char *symbol)
 
 static bool is_missing(void)
 {
-    struct gs_device *device;
-    bool missing = false;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        missing |= gs_memory_accounts(device).missing != 0;
-    return missing;
+    return GS_ANY_DEVICE(gs_memory_accounts(device).missing != 0);
 }
 
 /* It does not wait at the gate: a suspended program's memory comes back, but its gate stays

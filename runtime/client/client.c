@@ -75,10 +75,8 @@ static void at_exit(void)
  * meanwhile could not be moved. */
 static void go_without_thread(void)
 {
-    struct gs_device *device;
-
     gs_session_give_up("this process cannot start a thread");
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+    gs_each_device(device)
         atomic_store_explicit(&device->movable, false, memory_order_relaxed);
     gs_session_allow_everything();
     gs_gate_open(false);
@@ -169,12 +167,7 @@ bool gs_client_attach_device(struct gs_device *device)
 
 static bool has_context(void)
 {
-    const struct gs_device *device;
-    bool has = false;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL && !has; i++)
-        has = gs_context_for(device) != NULL;
-    return has;
+    return GS_ANY_DEVICE(gs_context_for(device) != NULL);
 }
 
 bool gs_client_wish(void)

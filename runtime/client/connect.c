@@ -14,12 +14,6 @@
 #define TRIES           100 /* attempts to reach a started daemon */
 #define TRIES_PER_START 20  /* then starts another: the first may be ending */
 
-void gs_connect_header(struct gs_wire_header *out, uint16_t type, uint32_t length)
-{
-    *out = (struct gs_wire_header){
-        .magic = GS_WIRE_MAGIC, .version = GS_WIRE_VERSION, .type = type, .length = length};
-}
-
 /* Connects only to a daemon that can be trusted (common/place.h): it can make this program give
  * its memory away. */
 static int open_socket(void *context, const char *path, struct gs_err *why)

@@ -40,7 +40,11 @@ union gs_connect_message {
 int gs_connect_receive(int fd, union gs_connect_message *message, unsigned most,
                        struct gs_descriptors *with);
 
-void gs_connect_header(struct gs_wire_header *out, uint16_t type, uint32_t length);
+static inline void gs_connect_header(struct gs_wire_header *out, uint16_t type, uint32_t length)
+{
+    *out = (struct gs_wire_header){
+        .magic = GS_WIRE_MAGIC, .version = GS_WIRE_VERSION, .type = type, .length = length};
+}
 
 void gs_connect_note(struct gs_wire_note *note, uint32_t kind, const char *text);
 

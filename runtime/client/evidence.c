@@ -97,9 +97,9 @@ static struct found *find_or_add(uint32_t kind, uint64_t key, uint32_t ranks)
 
 static void add_key(uint32_t kind, uint64_t key, uint32_t ranks)
 {
-    pthread_mutex_lock(&self.lock);
+    gs_lock(&self.lock, GS_LOCK_EVIDENCE);
     find_or_add(kind, key, ranks);
-    pthread_mutex_unlock(&self.lock);
+    gs_unlock(&self.lock, GS_LOCK_EVIDENCE);
 }
 
 /* In a thread of the program's. It reads files of /proc; these reads must not be cancellation
@@ -140,14 +140,14 @@ void gs_evidence_share(const uint8_t exporter[16])
 
     if (is_chosen())
         return;
-    pthread_mutex_lock(&self.lock);
+    gs_lock(&self.lock, GS_LOCK_EVIDENCE);
     found =
         find_or_add(GS_KIN_MEMORY, gs_evidence_hash(0, exporter, sizeof found->exporter), 0);
     if (found != NULL) {
         memcpy(found->exporter, exporter, sizeof found->exporter);
         found->used_at = gs_now();
     }
-    pthread_mutex_unlock(&self.lock);
+    gs_unlock(&self.lock, GS_LOCK_EVIDENCE);
     gs_worker_wake();
 }
 
@@ -214,14 +214,13 @@ static void read_connections(void)
     uint64_t keys[GS_PEERS_MOST];
     const unsigned count = gs_peers_read(keys);
 
-    pthread_mutex_lock(&self.lock);
+    GS_HOLD(&self.lock, GS_LOCK_EVIDENCE);
     for (unsigned i = 0; i < count && self.connections < GS_PEERS_MOST; i++) {
         const unsigned before = self.count;
 
         find_or_add(GS_KIN_NCCL, keys[i], 0);
         self.connections += self.count - before;
     }
-    pthread_mutex_unlock(&self.lock);
 }
 
 /* Until the daemon has been told: a kernel that waits for another rank must not run before the
@@ -294,10 +293,9 @@ static uint32_t add_registered(const struct mapping *mapping)
 
     if (mapping->kind != GS_KIN_NCCL)
         return 0;
-    pthread_mutex_lock(&self.lock);
+    GS_HOLD(&self.lock, GS_LOCK_EVIDENCE);
     if (find_or_add(mapping->kind, mapping->key, 0) != NULL)
         added = self.added;
-    pthread_mutex_unlock(&self.lock);
     return added;
 }
 
@@ -378,15 +376,12 @@ uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now)
 
 static int send_key(int fd, const struct gs_evidence *key, bool over)
 {
-    const struct gs_wire_kin message = {.header = {.magic = GS_WIRE_MAGIC,
-                                                   .version = GS_WIRE_VERSION,
-                                                   .type = GS_WIRE_KIN,
-                                                   .length = sizeof message},
-                                        .key = key->key,
-                                        .kind = (uint16_t)key->kind,
-                                        .flags = over ? GS_KIN_OVER : 0,
-                                        .ranks = key->ranks};
+    struct gs_wire_kin message = {.key = key->key,
+                                  .kind = (uint16_t)key->kind,
+                                  .flags = over ? GS_KIN_OVER : 0,
+                                  .ranks = key->ranks};
 
+    gs_connect_header(&message.header, GS_WIRE_KIN, sizeof message);
     gs_log("evidence of kind %u%s", key->kind, over ? " is over" : "");
     return gs_connect_send(fd, &message, sizeof message, NULL);
 }
@@ -396,23 +391,22 @@ static bool take_unsaid(struct gs_evidence *key)
 {
     bool any = false;
 
-    pthread_mutex_lock(&self.lock);
+    GS_HOLD(&self.lock, GS_LOCK_EVIDENCE);
     for (unsigned i = 0; i < self.count && !any; i++) {
         any = !self.found[i].said;
         *key = self.found[i].key;
         self.found[i].said = true;
     }
-    pthread_mutex_unlock(&self.lock);
     return any;
 }
 
 static void mark_unsaid(const struct gs_evidence *key)
 {
-    pthread_mutex_lock(&self.lock);
+    gs_lock(&self.lock, GS_LOCK_EVIDENCE);
     for (unsigned i = 0; i < self.count; i++)
         if (self.found[i].key.key == key->key && self.found[i].key.kind == key->kind)
             self.found[i].said = false;
-    pthread_mutex_unlock(&self.lock);
+    gs_unlock(&self.lock, GS_LOCK_EVIDENCE);
     atomic_store_explicit(&self.unsaid, true, memory_order_release);
 }
 
@@ -428,9 +422,9 @@ static bool is_used(const struct found *found)
 /* True if the key has been out of use long enough, also for threads that open memory just now. */
 static bool remove_if_closed(unsigned i, uint64_t now, bool used)
 {
+    GS_HOLD(&self.lock, GS_LOCK_EVIDENCE);
     bool removed;
 
-    pthread_mutex_lock(&self.lock);
     if (used && self.found[i].used_at < now)
         self.found[i].used_at = now;
     removed = self.found[i].said && now > self.found[i].used_at + CLOSED_NS;
@@ -438,7 +432,6 @@ static bool remove_if_closed(unsigned i, uint64_t now, bool used)
         self.found[i] = self.found[--self.count];
         self.memory--;
     }
-    pthread_mutex_unlock(&self.lock);
     return removed;
 }
 
@@ -449,11 +442,11 @@ static int end_closed(int fd, uint64_t now)
         struct found found;
         bool there;
 
-        pthread_mutex_lock(&self.lock);
+        gs_lock(&self.lock, GS_LOCK_EVIDENCE);
         there = i < self.count && self.memory != 0;
         if (there)
             found = self.found[i];
-        pthread_mutex_unlock(&self.lock);
+        gs_unlock(&self.lock, GS_LOCK_EVIDENCE);
         if (!there)
             return 0;
         if (found.key.kind == GS_KIN_MEMORY && remove_if_closed(i, now, is_used(&found))) {
@@ -468,12 +461,9 @@ static int end_closed(int fd, uint64_t now)
 
 static uint32_t count_added(void)
 {
-    uint32_t added;
+    GS_HOLD(&self.lock, GS_LOCK_EVIDENCE);
 
-    pthread_mutex_lock(&self.lock);
-    added = self.added;
-    pthread_mutex_unlock(&self.lock);
-    return added;
+    return self.added;
 }
 
 int gs_evidence_send(int fd, uint64_t now)
@@ -499,10 +489,10 @@ int gs_evidence_send(int fd, uint64_t now)
 
 void gs_evidence_lost(void)
 {
-    pthread_mutex_lock(&self.lock);
+    gs_lock(&self.lock, GS_LOCK_EVIDENCE);
     for (unsigned i = 0; i < self.count; i++)
         self.found[i].said = false;
-    pthread_mutex_unlock(&self.lock);
+    gs_unlock(&self.lock, GS_LOCK_EVIDENCE);
     atomic_store_explicit(&self.sent, 0, memory_order_relaxed);
     atomic_store_explicit(&self.unsaid, true, memory_order_release);
 }

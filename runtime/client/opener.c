@@ -175,7 +175,6 @@ static int begin_answer(struct gs_opening *opening, const struct gs_wire_share *
 static int import_chunks(struct gs_opening *opening, const struct gs_descriptors *with)
 {
     CUresult result = gs_context_push(opening->context);
-    CUcontext popped;
 
     if (result != CUDA_SUCCESS)
         return -EIO;
@@ -185,7 +184,7 @@ static int import_chunks(struct gs_opening *opening, const struct gs_descriptors
             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
         opening->got += result == CUDA_SUCCESS;
     }
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
     if (result != CUDA_SUCCESS)
         gs_log("memory of another process cannot be imported: CUresult %d", result);
     return result == CUDA_SUCCESS ? 0 : -EIO;

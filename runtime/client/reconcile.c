@@ -75,11 +75,6 @@ int gs_reconcile_fd(void)
     return atomic_load_explicit(&self.exiting, memory_order_relaxed) ? -1 : gs_session_fd();
 }
 
-static uint64_t smaller_of(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* --- stopping --- */
 
 /* Acquire: the first device is there, with everything that its first report needs. */
@@ -91,12 +86,8 @@ static bool has_begun(void)
 /* Without a device there is nothing to run yet: the rounds only look for the daemon. */
 static bool all_may_run(void)
 {
-    struct gs_device *device;
-    bool may = has_begun() && gs_device_at(0) != NULL;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        may &= (gs_device_flags(device) & GS_TARGET_RUN) != 0;
-    return may;
+    return has_begun() && gs_device_at(0) != NULL &&
+           !GS_ANY_DEVICE((gs_device_flags(device) & GS_TARGET_RUN) == 0);
 }
 
 /* Some of its calls go past gpushare: nothing may be moved under them. */
@@ -115,62 +106,41 @@ static bool must_stop(void)
 
 static bool somebody_waits(void)
 {
-    struct gs_device *device;
-    bool waits = false;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        waits |= (gs_device_flags(device) & GS_TARGET_WAITERS) != 0;
-    return waits;
+    return GS_ANY_DEVICE((gs_device_flags(device) & GS_TARGET_WAITERS) != 0);
 }
 
 /* Other programs use one of its devices, too. */
 static bool is_beside_others(void)
 {
-    struct gs_device *device;
-    bool beside = false;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        beside |= atomic_load_explicit(&device->target.seq, memory_order_acquire) != 0 &&
-                  (gs_device_flags(device) & GS_TARGET_SOLE) == 0;
-    return beside;
+    return GS_ANY_DEVICE(atomic_load_explicit(&device->target.seq, memory_order_acquire) != 0 &&
+                         (gs_device_flags(device) & GS_TARGET_SOLE) == 0);
 }
 
 /* The time of idleness after which it is reported: the shortest that a device asks for. 0: no
  * turns are taken. */
 static uint64_t idle_limit(void)
 {
-    struct gs_device *device;
     uint64_t least = 0;
 
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device (device) {
         const uint64_t ns = atomic_load_explicit(&device->target.idle_ns, memory_order_relaxed);
 
         if (ns != 0)
-            least = least == 0 ? ns : smaller_of(least, ns);
+            least = least == 0 ? ns : gs_smaller(least, ns);
     }
     return least;
 }
 
 static bool something_leaves(void)
 {
-    struct gs_device *device;
-    bool leaves = false;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        leaves |= gs_swap_is_under_way(device, true);
-    return leaves;
+    return GS_ANY_DEVICE(gs_swap_is_under_way(device, true));
 }
 
 /* The program is to stop for others that may lack memory which it has, so memory that it frees
  * now need not be moved. (The shortfall says so later than RUN off, which may come first.) */
 static bool memory_may_leave(void)
 {
-    struct gs_device *device;
-    bool may = false;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        may |= (gs_device_flags(device) & (GS_TARGET_RUN | GS_TARGET_SOLE)) == 0;
-    return may;
+    return GS_ANY_DEVICE((gs_device_flags(device) & (GS_TARGET_RUN | GS_TARGET_SOLE)) == 0);
 }
 
 static void open_gate(void)
@@ -192,7 +162,7 @@ static uint64_t run_on(uint64_t now)
     const uint64_t waited = self.patience;
 
     gs_log("submitted work does not finish: the program continues to run");
-    self.patience = smaller_of(2 * waited, DRAIN_MOST_NS);
+    self.patience = gs_smaller(2 * waited, DRAIN_MOST_NS);
     self.on_until = now + waited;
     self.stop_since = 0;
     reopen_if_complete();
@@ -202,12 +172,7 @@ static uint64_t run_on(uint64_t now)
 /* A thread waits at the gate for memory that is missing. */
 static bool lacks_memory(void)
 {
-    struct gs_device *device;
-    bool lacks = false;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        lacks |= gs_memory_accounts(device).missing != 0;
-    return lacks && gs_gate_waiting() != 0;
+    return GS_ANY_DEVICE(gs_memory_accounts(device).missing != 0) && gs_gate_waiting() != 0;
 }
 
 /* Closes the gate when nobody is inside and no capture is under way. Returns ns until the next
@@ -317,7 +282,7 @@ static uint64_t watch_idleness(uint64_t now)
     }
     idle_for = now - self.active_at;
     self.idle = said || idle_for >= idle_ns;
-    return (idle_for >= idle_ns ? smaller_of(idle_for / 4, IDLE_LOOK) : idle_ns) / 4 + 1;
+    return (idle_for >= idle_ns ? gs_smaller(idle_for / 4, IDLE_LOOK) : idle_ns) / 4 + 1;
 }
 
 /* --- a round --- */
@@ -325,12 +290,7 @@ static uint64_t watch_idleness(uint64_t now)
 /* A partly covered program may use its memory at any time, also while it waits for its turn. */
 static bool must_come_back(void)
 {
-    struct gs_device *device;
-    bool missing = false;
-
-    for (unsigned i = 0; is_partly_covered() && (device = gs_device_at(i)) != NULL; i++)
-        missing |= gs_memory_accounts(device).missing != 0;
-    return missing;
+    return is_partly_covered() && GS_ANY_DEVICE(gs_memory_accounts(device).missing != 0);
 }
 
 static uint64_t report_all(uint64_t now)
@@ -386,7 +346,7 @@ static uint64_t hold_still(uint64_t now)
         gs_session_failed(now);
     if (!gs_relocate_holds())
         return 0; /* the program goes on */
-    return gs_session_fd() < 0 || unsaid < 0 ? smaller_of(due, 20 * MS) : due;
+    return gs_session_fd() < 0 || unsaid < 0 ? gs_smaller(due, 20 * MS) : due;
 }
 
 uint64_t gs_reconcile(void)
@@ -403,31 +363,31 @@ uint64_t gs_reconcile(void)
     gs_past_look();
     if (self.stopped &&
         !is_partly_covered()) /* an object that is loaded now finds memory missing */
-        due = smaller_of(due, PAST_LOOK);
-    due = smaller_of(
+        due = gs_smaller(due, PAST_LOOK);
+    due = gs_smaller(
         due, gs_evidence_look(somebody_waits() || !all_may_run(), is_beside_others(), now));
     if (gs_session_fd() < 0)
         due = 20 * MS;
     gs_opener_send(gs_session_fd());
     if (!is_partly_covered())
-        due = smaller_of(due, gs_beyond_look(now, all_may_run() && !exiting, self.stopped));
+        due = gs_smaller(due, gs_beyond_look(now, all_may_run() && !exiting, self.stopped));
     if (must_stop() && !self.stopped)
-        due = smaller_of(due, stop_program(now));
+        due = gs_smaller(due, stop_program(now));
     else if (!must_stop() && self.started_to_stop)
         reopen_if_complete();
     if (!is_partly_covered() &&
         gs_beyond_put(self.stopped || self.started_to_stop, self.stopped))
         due = 0;
     if (gs_memory_dispose_dead(self.stopped))
-        due = smaller_of(due, MS);
+        due = gs_smaller(due, MS);
     if (all_may_run() || self.stopped)
         more = gs_moving_step(now, self.stopped, !exiting, gs_session_fd());
     if (!is_partly_covered())
-        due = smaller_of(due, gs_placement_look(now, all_may_run() && !exiting));
+        due = gs_smaller(due, gs_placement_look(now, all_may_run() && !exiting));
     if (self.stopped && !more && !is_partly_covered())
         more = gs_beyond_step(now) || gs_placement_step(all_may_run());
-    due = smaller_of(due, gs_exporter_step(gs_now(), self.stopped, gs_session_fd()));
-    due = smaller_of(due, gs_openings_tend(gs_now(), !all_may_run()));
+    due = gs_smaller(due, gs_exporter_step(gs_now(), self.stopped, gs_session_fd()));
+    due = gs_smaller(due, gs_openings_tend(gs_now(), !all_may_run()));
     now = gs_now();
     if (all_may_run() && something_leaves()) /* a budget below what is resident */
         gs_swap_settle();
@@ -435,18 +395,16 @@ uint64_t gs_reconcile(void)
         go_on();
         gs_moving_arrived();
     } else if (self.stopped && !more) {
-        struct gs_device *device;
-
-        for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-            due = smaller_of(due, device->moving.retry_at > now ? device->moving.retry_at - now
+        gs_each_device (device)
+            due = gs_smaller(due, device->moving.retry_at > now ? device->moving.retry_at - now
                                                                 : UINT64_MAX);
     }
     if (!more)
-        due = smaller_of(due, gs_moving_keep_host(now, somebody_waits() || !all_may_run()));
-    due = smaller_of(due, gs_common_step(now, !more && !self.started_to_stop && !exiting));
-    due = smaller_of(due, watch_idleness(now));
-    due = smaller_of(due, report_all(now));
-    due = smaller_of(due, gs_relocate_step(self.stopped, gs_session_fd()));
+        due = gs_smaller(due, gs_moving_keep_host(now, somebody_waits() || !all_may_run()));
+    due = gs_smaller(due, gs_common_step(now, !more && !self.started_to_stop && !exiting));
+    due = gs_smaller(due, watch_idleness(now));
+    due = gs_smaller(due, report_all(now));
+    due = gs_smaller(due, gs_relocate_step(self.stopped, gs_session_fd()));
     return more || gs_relocate_holds() ? 0 : due;
 }
 

@@ -178,10 +178,9 @@ static const char *find_hindrance(int *code)
 /* Goes with it to the other device. The next daemon has no report from it. */
 static uint64_t pinned_bytes(void)
 {
-    const struct gs_device *device;
     uint64_t bytes = 0;
 
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device(device) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
 
         if (memcmp(device->uuid, self.from, sizeof self.from) == 0)
@@ -230,10 +229,9 @@ static const uint8_t *place_of(const uint8_t uuid[16])
 static void take_new_place(void)
 {
     const unsigned count = atomic_load_explicit(&seen.count, memory_order_acquire);
-    struct gs_device *device;
     uint8_t uuid[16];
 
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device(device) {
         memcpy(uuid, place_of(device->uuid), sizeof uuid);
         gs_device_set_uuid(device, uuid);
         device->report.anew = true;
@@ -282,10 +280,9 @@ void gs_relocate_heard(const struct gs_wire_move *message)
 /* True if nothing is on any device except what the driver's checkpoint takes along. */
 static bool has_left(void)
 {
-    struct gs_device *device;
     bool left = !gs_handover_has_any();
 
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device(device) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
 
         left &= accounts.resident == 0 && !gs_swap_is_under_way(device, true);

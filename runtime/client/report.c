@@ -24,11 +24,6 @@ static struct {
     bool unsettled; /* it could not be measured, since memory came or went just then */
 } last[GS_MAX_DEVICES] GS_ZERO_IN_CHILD;
 
-static uint64_t smaller_of(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static unsigned slot_of(const struct gs_device *device)
 {
     unsigned i = 0;
@@ -42,15 +37,13 @@ static unsigned slot_of(const struct gs_device *device)
  * than that. */
 static uint64_t measure_free(const struct gs_device *device)
 {
-    const struct gs_context *context = gs_context_for(device);
     size_t free_bytes = 0, total = 0;
     CUresult result;
-    CUcontext popped;
 
-    if (context == NULL || gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
+    if (!gs_context_enter(device))
         return UINT64_MAX;
     result = gs_driver.cuMemGetInfo_v2(&free_bytes, &total);
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
     return result == CUDA_SUCCESS ? free_bytes : UINT64_MAX;
 }
 
@@ -92,9 +85,9 @@ static uint64_t bytes_that_stay(const struct gs_device *device, uint64_t residen
     if (room == UINT64_MAX || device->managed)
         return 0;
     for (unsigned i = 0; (earlier = gs_device_at(i)) != device; i++)
-        room -= smaller_of(room, gs_memory_accounts(earlier).resident);
+        room -= gs_smaller(room, gs_memory_accounts(earlier).resident);
     room += gs_memory_copied(device);
-    return resident - smaller_of(resident, room);
+    return resident - gs_smaller(resident, room);
 }
 
 static void fill_state(struct gs_wire_state *state, struct gs_device *device,
@@ -107,10 +100,7 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
     const uint64_t due = report->partial ? 0 : gs_beyond_due(device, &accounts);
 
     memset(state, 0, sizeof *state);
-    state->header = (struct gs_wire_header){.magic = GS_WIRE_MAGIC,
-                                            .version = GS_WIRE_VERSION,
-                                            .type = GS_WIRE_STATE,
-                                            .length = sizeof *state};
+    gs_connect_header(&state->header, GS_WIRE_STATE, sizeof *state);
     memcpy(state->uuid, device->uuid, sizeof state->uuid);
     state->target_seq = atomic_load_explicit(&device->target.seq, memory_order_acquire);
     state->device_total = device->total;

@@ -75,9 +75,7 @@ static void take_capacity(struct gs_device *device, uint64_t now)
 static void apply_target(const struct gs_wire_target *target, struct gs_descriptors *with,
                          uint64_t now)
 {
-    struct gs_device *device;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device (device) {
         if (memcmp(device->uuid, target->uuid, sizeof device->uuid) != 0)
             continue;
         gs_handover_heard(device, target, with);
@@ -149,8 +147,6 @@ static void count_unheard(uint64_t now, bool refused)
 /* refused: the daemon said that it refuses the program. */
 static void lose_connection(uint64_t now, bool refused)
 {
-    struct gs_device *device;
-
     gs_log("the daemon is gone");
     gs_daemon_set_socket(-1);
     gs_own_fd_close(&self.connection);
@@ -168,7 +164,7 @@ static void lose_connection(uint64_t now, bool refused)
     gs_exporter_lost();
     gs_opener_lost();
     gs_relocate_lost();
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+    gs_each_device (device)
         device->report.anew = true; /* the next daemon gets everything anew */
 }
 
@@ -243,9 +239,7 @@ static void wait_for_first_word(uint64_t now)
  * another program's now. */
 static void claim_no_more(void)
 {
-    struct gs_device *device;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device (device) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
         const uint64_t kept = atomic_load_explicit(&device->moving.kept, memory_order_relaxed);
         uint64_t most = accounts.resident > kept ? accounts.resident - kept : 0;
@@ -320,9 +314,7 @@ static void reconnect_daemon(uint64_t now)
 
 void gs_session_allow_everything(void)
 {
-    struct gs_device *device;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device (device) {
         atomic_store_explicit(&device->target.flags, GS_TARGET_RUN, memory_order_relaxed);
         atomic_store_explicit(&device->target.budget, UINT64_MAX / 2, memory_order_relaxed);
         gs_host_set_budget(UINT64_MAX);
@@ -332,8 +324,6 @@ void gs_session_allow_everything(void)
 
 void gs_session_turn(uint64_t now)
 {
-    struct gs_device *device;
-
     forgive_stall(now);
     reconnect_daemon(now);
     receive_targets(now);
@@ -341,7 +331,7 @@ void gs_session_turn(uint64_t now)
     if (gs_daemon_is_absent())
         gs_session_allow_everything();
     else
-        for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+        gs_each_device (device)
             if (atomic_load_explicit(&device->target.seq, memory_order_relaxed) != 0)
                 take_capacity(device, now);
 }
@@ -372,10 +362,7 @@ void gs_session_send_wish(void)
 
     if (fd < 0 || !gs_wish_news(&wish))
         return;
-    wish.header = (struct gs_wire_header){.magic = GS_WIRE_MAGIC,
-                                          .version = GS_WIRE_VERSION,
-                                          .type = GS_WIRE_WISH,
-                                          .length = sizeof wish};
+    gs_connect_header(&wish.header, GS_WIRE_WISH, sizeof wish);
     if (gs_connect_send(fd, &wish, sizeof wish, NULL) == 0)
         gs_wish_sent(); /* else in one of the next rounds */
 }
@@ -388,10 +375,7 @@ void gs_session_send_copies(void)
 
     while (error == 0 && gs_session_fd() >= 0 && gs_common_say(&copy, &with.fd[0])) {
         with.count = with.fd[0] >= 0;
-        copy.header = (struct gs_wire_header){.magic = GS_WIRE_MAGIC,
-                                              .version = GS_WIRE_VERSION,
-                                              .type = GS_WIRE_COPY,
-                                              .length = sizeof copy};
+        gs_connect_header(&copy.header, GS_WIRE_COPY, sizeof copy);
         error = gs_connect_send(gs_session_fd(), &copy, sizeof copy, &with);
         if (error != -EAGAIN)
             gs_common_said(&copy);

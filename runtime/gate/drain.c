@@ -27,13 +27,12 @@ static bool synchronize_context(CUcontext handle)
     CUresult result = CUDA_SUCCESS;
 
     for (unsigned attempt = 0; attempt < 4; attempt++) {
-        CUcontext popped;
 
         result = gs_context_push(handle);
         if (result != CUDA_SUCCESS)
             continue;
         result = gs_driver.cuCtxSynchronize();
-        gs_driver.cuCtxPopCurrent_v2(&popped);
+        gs_context_pop();
         if (result == CUDA_SUCCESS)
             return true;
         if (gs_capture_forbids(result))

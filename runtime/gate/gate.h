@@ -113,6 +113,19 @@ static inline __attribute__((always_inline)) void gs_gate_leave(unsigned pass)
                           memory_order_release);
 }
 
+/* The result of a call inside the gate, where nothing moves. */
+#define GS_INSIDE(call)                                                                        \
+    ({                                                                                         \
+        CUresult inside = CUDA_ERROR_OUT_OF_MEMORY;                                            \
+        const unsigned inside_pass = gs_gate_enter();                                          \
+                                                                                               \
+        if (inside_pass != GS_PASS_REFUSED) {                                                  \
+            inside = (call);                                                                   \
+            gs_gate_leave(inside_pass);                                                        \
+        }                                                                                      \
+        inside;                                                                                \
+    })
+
 /* As gs_gate_enter(), but never waits: false if the gate is closed (then not inside). */
 bool gs_gate_try_enter(unsigned *pass);
 

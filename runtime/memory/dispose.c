@@ -46,11 +46,10 @@ static unsigned take_live(struct gs_device *device, CUcontext context, struct gs
  * that context. */
 static unsigned collect_ranges(CUcontext context, struct gs_range **batch)
 {
-    struct gs_device *device;
     unsigned count = 0;
 
     GS_HOLD_MEMORY;
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device (device) {
         count = gs_retire_unbury(device, context, batch, count, BATCH);
         if (context != NULL)
             count = take_live(device, context, batch, count);
@@ -81,12 +80,11 @@ void gs_memory_context_ended(CUcontext context)
 static bool has_passed(const struct gs_range *range)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
-    CUcontext popped;
 
     if (gs_context_push(range->context) != CUDA_SUCCESS)
         return false;
     result = gs_driver.cuEventQuery(range->dead.after);
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
         return result == CUDA_SUCCESS;
     return !gs_capture_forbids(
@@ -108,7 +106,6 @@ static bool may_dispose(const struct gs_range *range, bool moving)
 bool gs_memory_dispose_dead(bool moving)
 {
     struct gs_range *batch[BATCH];
-    struct gs_device *device;
     bool waits = gs_retire_late_pieces(moving);
     unsigned count;
 
@@ -125,7 +122,7 @@ bool gs_memory_dispose_dead(bool moving)
         gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
         waits = true;
     }
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device (device) {
         gs_idle_trim(device, gs_now());
         gs_graph_memory_look(device, moving && (gs_device_flags(device) & GS_TARGET_RUN) == 0,
                              gs_now());

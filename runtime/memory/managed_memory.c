@@ -237,9 +237,7 @@ void gs_managed_take_back(CUdeviceptr base, uint64_t bytes)
 /* Under the lock: a variable of the library, on any device. */
 static struct gs_range *find_variable(const void *library)
 {
-    const struct gs_device *device;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+    gs_each_device (device)
         for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
             if (range->theirs != NULL && range->theirs->library == library &&
                 range->life == GS_RANGE_LIVE)

@@ -390,8 +390,6 @@ CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *locatio
 {
     bool hole, accessible = true;
     struct gs_range *range;
-    CUresult result;
-    unsigned pass;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
@@ -410,10 +408,6 @@ CUresult gs_virtual_get_access(CUdeviceptr address, const CUmemLocation *locatio
         *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
         return CUDA_SUCCESS;
     }
-    pass = gs_gate_enter(); /* the driver knows mapped memory only */
-    if (pass == GS_PASS_REFUSED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = gs_driver.cuMemGetAccess(flags, location, address);
-    gs_gate_leave(pass);
-    return result;
+    /* the driver knows mapped memory only */
+    return GS_INSIDE(gs_driver.cuMemGetAccess(flags, location, address));
 }

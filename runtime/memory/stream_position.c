@@ -40,10 +40,9 @@ bool gs_stream_position_enter(CUcontext context)
 
 void gs_stream_position_leave(bool pushed)
 {
-    CUcontext popped;
 
     if (pushed)
-        gs_driver.cuCtxPopCurrent_v2(&popped);
+        gs_context_pop();
 }
 
 CUevent gs_stream_position_event(CUcontext context)

@@ -27,7 +27,7 @@ CUresult gs_synchronize_context(CUcontext context)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
     const bool quiet = gs_capture_hold_off();
-    CUcontext current = NULL, popped;
+    CUcontext current = NULL;
     CUresult result = CUDA_SUCCESS;
 
     gs_driver.cuCtxGetCurrent(&current);
@@ -39,7 +39,7 @@ CUresult gs_synchronize_context(CUcontext context)
             continue;
         result = quiet ? gs_driver.cuCtxSynchronize() : wait_by_free();
         if (other)
-            gs_driver.cuCtxPopCurrent_v2(&popped);
+            gs_context_pop();
         if (result == CUDA_SUCCESS || gs_capture_forbids(result))
             break;
     }

@@ -125,9 +125,7 @@ static void drop_edge(struct gs_device *device)
 
 void gs_edges_context_ended(void)
 {
-    struct gs_device *device;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+    gs_each_device(device)
         if (gs_context_for(device) == NULL)
             drop_edge(device);
 }

@@ -547,20 +547,16 @@ uint64_t gs_memory_out_of_reach(const struct gs_device *device)
 void gs_memory_mend(void)
 {
     GS_HOLD_MEMORY;
-    struct gs_device *device;
 
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+    gs_each_device (device)
         device->broken = false;
 }
 
 bool gs_memory_if_complete(void (*then)(void))
 {
-    struct gs_device *device;
-    bool complete = true;
-
     GS_HOLD_MEMORY;
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        complete &= device->accounts.missing == 0 || device->broken;
+    const bool complete = !GS_ANY_DEVICE(device->accounts.missing != 0 && !device->broken);
+
     if (complete)
         then();
     return complete;

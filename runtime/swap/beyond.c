@@ -189,19 +189,17 @@ static bool send_chunk(const struct gs_device *device, struct gs_exchange_chunk 
 /* True: some went, and there may be more. */
 static bool put_device(struct gs_device *device, bool stopped, uint64_t until)
 {
-    const struct gs_context *context = gs_context_for(device);
     struct gs_exchange_chunk it;
     uint64_t bytes = 0;
-    CUcontext popped;
 
-    if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
+    if (!gs_context_enter(device))
         return false;
     while ((bytes == 0 || gs_now() < until) && find_missing(device, stopped, &it) &&
            put_chunk(&it))
         bytes += it.bytes;
     while (stopped && (bytes == 0 || gs_now() < until) && send_chunk(device, &it))
         bytes += it.bytes;
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
     if (bytes != 0)
         note_beyond(device, bytes);
     return bytes != 0;
@@ -259,12 +257,11 @@ static uint64_t room_on(const struct gs_device *device)
 /* A program that runs stops once, for all of it. */
 static uint64_t look_for_return(uint64_t now, bool may_run, bool stopped)
 {
-    struct gs_device *device;
     bool due = false, any = false;
 
     if (!self.any)
         return UINT64_MAX;
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device (device) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
         const uint64_t bytes = gs_beyond_due(device, &accounts);
 
@@ -288,11 +285,8 @@ static uint64_t look_for_return(uint64_t now, bool may_run, bool stopped)
 uint64_t gs_beyond_look(uint64_t now, bool may_run, bool stopped)
 {
     const uint64_t due = look_for_return(now, may_run, stopped);
-    const struct gs_device *device;
 
-    self.excess = false;
-    for (unsigned i = 0; may_run && (device = gs_device_at(i)) != NULL; i++)
-        self.excess |= most_of_present(device) != 0;
+    self.excess = may_run && GS_ANY_DEVICE(most_of_present(device) != 0);
     return self.excess ? AGAIN_NS : due;
 }
 
@@ -303,14 +297,12 @@ bool gs_beyond_needs_stop(void)
 
 static bool fetch_chunk(const struct gs_exchange_chunk *it)
 {
-    const struct gs_context *context = gs_context_for(it->range->device);
     bool fetched;
-    CUcontext popped;
 
-    if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
+    if (!gs_context_enter(it->range->device))
         return false;
     fetched = gs_exchange_fetch(it);
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
     return fetched;
 }
 

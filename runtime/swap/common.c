@@ -316,12 +316,7 @@ static bool write_copy(const struct gs_host_block *host)
 
 static bool may_give(void)
 {
-    struct gs_device *device;
-    bool any = false;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
-        any |= (gs_device_flags(device) & GS_TARGET_GIVE) != 0;
-    return any;
+    return GS_ANY_DEVICE((gs_device_flags(device) & GS_TARGET_GIVE) != 0);
 }
 
 /* Writes the copy, and notes that it is offered. False: it could not be written, or not yet. */
@@ -416,18 +411,11 @@ void gs_common_came(const struct gs_job *job)
 /* Segments whose blocks have become common are released. */
 static bool shrink_arena(void)
 {
-    const struct gs_context *context = NULL;
-    struct gs_device *device;
-    CUcontext popped;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL && context == NULL; i++)
-        context = gs_context_for(device);
-    self.shrinks =
-        self.shrinks && context != NULL && gs_context_push(context->handle) == CUDA_SUCCESS;
+    self.shrinks = self.shrinks && GS_ANY_DEVICE(gs_context_enter(device));
     if (!self.shrinks)
         return false;
     self.shrinks = gs_host_shrink();
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
     return self.shrinks;
 }
 

@@ -174,11 +174,9 @@ static CUresult exchange_mappings(const struct gs_exchange_chunk *it,
 
 static bool find_adrift(struct gs_exchange_chunk *found)
 {
-    struct gs_device *device;
-
     *found = (struct gs_exchange_chunk){.range = NULL};
     GS_HOLD_MEMORY;
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+    gs_each_device (device)
         for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
             for (uint32_t k = 0; k < range->chunk_count && range->life == GS_RANGE_LIVE; k++)
                 if (range->chunks[k].adrift)
@@ -189,14 +187,12 @@ static bool find_adrift(struct gs_exchange_chunk *found)
 
 static CUresult mend_chunk(const struct gs_exchange_chunk *it)
 {
-    const struct gs_context *context = gs_context_for(it->range->device);
     CUresult result = CUDA_ERROR_INVALID_CONTEXT;
-    CUcontext popped;
 
-    if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
+    if (!gs_context_enter(it->range->device))
         return result;
     result = map_again(it);
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
     if (result == CUDA_SUCCESS)
         set_adrift(it, false);
     return result;
@@ -302,14 +298,11 @@ static bool claim_host(const struct gs_exchange_chunk *it)
 
 void gs_exchange_end(void)
 {
-    const struct gs_context *context =
-        self.spare.bytes != 0 ? gs_context_for(self.spare.device) : NULL;
-    const bool pushed = context != NULL && gs_context_push(context->handle) == CUDA_SUCCESS;
-    CUcontext popped;
+    const bool pushed = self.spare.bytes != 0 && gs_context_enter(self.spare.device);
 
     drop_spare();
     if (pushed)
-        gs_driver.cuCtxPopCurrent_v2(&popped);
+        gs_context_pop();
 }
 
 /* Makes memory for the chunk, copies the chunk to it, and exchanges the two. *left is the memory

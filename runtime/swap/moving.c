@@ -24,11 +24,6 @@
 #define LOOK_MOST_NS                                                                           \
     (1000 * MS) /* between two looks; if it is longer, the process was stopped */
 
-static uint64_t smaller_of(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Memory that another program gave up, and that no third one took, becomes free only when that
  * program and the daemon have both closed its descriptor. That may be a moment after its room
  * was given to this program. So a shortage is tried again for a while before it is reported. */
@@ -74,7 +69,7 @@ static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
     case GS_SWAP_NOTHING: /* memory that has been freed leaves without being moved */
         device->moving.retry_at = now + 20 * MS;
         device->moving.kept_looked_at = now;
-        set_kept(device, smaller_of(excess, gs_memory_out_of_reach(device)));
+        set_kept(device, gs_smaller(excess, gs_memory_out_of_reach(device)));
         return false;
     default:
         device->moving.was_out = true;
@@ -105,7 +100,7 @@ static void count_lack(struct gs_device_moving *moving, uint64_t missing, bool c
         moving->lacks_least = missing;
         moving->lacks_ns = 0;
     } else if (counts && moving->lacks_at != 0) {
-        moving->lacks_ns += smaller_of(now - moving->lacks_at, LOOK_MOST_NS);
+        moving->lacks_ns += gs_smaller(now - moving->lacks_at, LOOK_MOST_NS);
     }
     moving->lacks_at = counts ? now : 0;
 }
@@ -194,7 +189,7 @@ static struct gs_accounts look_at(struct gs_device *device, uint64_t budget)
     if (accounts.missing == 0)
         most = 0;
     else if (accounts.resident > budget)
-        most = in_hand - smaller_of(in_hand, accounts.resident - budget);
+        most = in_hand - gs_smaller(in_hand, accounts.resident - budget);
     gs_handover_shrink(device, most);
     return gs_memory_accounts(device);
 }
@@ -211,12 +206,11 @@ static void keep_all(struct gs_device *device)
 bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
 {
     const bool stays = atomic_load_explicit(&gs_runtime.partial, memory_order_acquire);
-    struct gs_device *device;
     bool more = false;
 
     may_leave = may_leave && !stays;
 
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device (device) {
         const uint64_t budget =
             atomic_load_explicit(&device->target.budget, memory_order_relaxed);
         struct gs_accounts accounts = look_at(device, budget);
@@ -267,51 +261,40 @@ static uint64_t leaving_of(const struct gs_device *device)
     const struct gs_accounts accounts = gs_memory_accounts(device);
 
     return gs_device_is_movable(device) && !device->managed
-               ? smaller_of(accounts.demand - accounts.managed, shortfall)
+               ? gs_smaller(accounts.demand - accounts.managed, shortfall)
                : 0;
 }
 
 static bool register_one(void)
 {
-    const struct gs_context *context = NULL;
-    struct gs_device *device;
-    CUcontext popped;
     bool more = false;
 
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL && context == NULL; i++)
-        context = gs_context_for(device);
-    if (context == NULL || gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
+    if (!GS_ANY_DEVICE(gs_context_enter(device)))
         return false;
     more = gs_host_register_one();
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
     return more;
 }
 
 static void give_back_host_memory(uint64_t keep)
 {
-    const struct gs_context *context;
-    struct gs_device *device;
-    CUcontext popped;
-
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device (device) {
         if (gs_host_used() + (keep == 0 ? gs_host_foreign() : 0) <= keep)
             return;
         gs_swap_drop_copies(device);
-        context = gs_context_for(device);
-        if (context == NULL || gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
+        if (!gs_context_enter(device))
             continue;
         gs_host_trim(keep);
-        gs_driver.cuCtxPopCurrent_v2(&popped);
+        gs_context_pop();
     }
 }
 
 uint64_t gs_moving_keep_host(uint64_t now, bool needed)
 {
     static uint64_t needed_at; /* ns; client thread */
-    struct gs_device *device;
     uint64_t leaving = 0;
 
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+    gs_each_device (device)
         leaving += leaving_of(device);
     if (leaving != 0)
         gs_host_prepare(leaving);
@@ -328,10 +311,9 @@ uint64_t gs_moving_keep_host(uint64_t now, bool needed)
 
 void gs_moving_arrived(void)
 {
-    struct gs_device *device;
     bool switched = false;
 
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device (device) {
         if (device->moving.was_out) {
             /* the time for its way out and its way back */
             device->moving.switch_ns = device->moving.spent_ns;

@@ -163,13 +163,11 @@ static bool fits_now(const struct gs_exchange_chunk *hot)
 static bool exchange_chunks(const struct gs_exchange_chunk *hot,
                             const struct gs_exchange_chunk *cold)
 {
-    const struct gs_context *context = gs_context_for(hot->range->device);
     const uint64_t from = gs_now();
     uint64_t bytes = 0;
     bool done = true, came = false;
-    CUcontext popped;
 
-    if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
+    if (!gs_context_enter(hot->range->device))
         return false;
     if (cold->range != NULL) {
         done = gs_exchange_send_beyond(cold);
@@ -179,7 +177,7 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
         done = came = gs_exchange_fetch(hot);
         bytes += done ? hot->bytes : 0;
     }
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
     if (self.undoes)
         gs_trial_note_undone();
     else if (came)
@@ -204,10 +202,8 @@ static double pace_of_window(uint64_t now)
 /* A window has ended. Its uses count twice as much as those of the window before. */
 static void close_window(uint64_t now)
 {
-    struct gs_device *device;
-
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+    gs_each_device (device)
         for (struct gs_range *range = device->ranges; range != NULL; range = range->next)
             for (uint32_t k = 0; k < range->chunk_count; k++) {
                 range->chunks[k].heat = (range->chunks[k].heat + range->chunks[k].used) / 2;
@@ -226,10 +222,9 @@ static void close_window(uint64_t now)
 
 static uint64_t all_memory(void)
 {
-    const struct gs_device *device;
     uint64_t bytes = 0;
 
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++) {
+    gs_each_device (device) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
 
         bytes += accounts.demand + accounts.over;
@@ -240,11 +235,10 @@ static uint64_t all_memory(void)
 /* Of what was used in the windows before, most is used in this one, too. */
 static bool has_come_round(void)
 {
-    const struct gs_device *device;
     uint64_t known = 0, used = 0;
 
     GS_HOLD_MEMORY;
-    for (unsigned i = 0; (device = gs_device_at(i)) != NULL; i++)
+    gs_each_device (device)
         for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
             for (uint32_t k = 0; range->life == GS_RANGE_LIVE && k < range->chunk_count; k++) {
                 const struct gs_chunk *chunk = &range->chunks[k];

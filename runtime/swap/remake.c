@@ -98,14 +98,12 @@ static CUresult replace_chunk(struct gs_range *range, uint32_t chunk)
 /* The same, in a context. */
 static CUresult remake_chunk(struct gs_range *range, uint32_t chunk)
 {
-    const struct gs_context *context = gs_context_for(range->device);
     CUresult result = CUDA_ERROR_INVALID_CONTEXT;
-    CUcontext popped;
 
-    if (context == NULL || gs_context_push(context->handle) != CUDA_SUCCESS)
+    if (!gs_context_enter(range->device))
         return result;
     result = replace_chunk(range, chunk);
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
     return result;
 }
 

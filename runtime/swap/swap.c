@@ -304,7 +304,6 @@ static void finish_mover(struct gs_mover *mover)
 static void settle_device(const struct gs_device *device)
 {
     struct gs_context *context;
-    CUcontext popped;
     bool pushed;
 
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
@@ -314,7 +313,7 @@ static void settle_device(const struct gs_device *device)
         pushed = gs_context_push(context->handle) == CUDA_SUCCESS;
         finish_mover(context->mover); /* a driver may want a current context for that */
         if (pushed)
-            gs_driver.cuCtxPopCurrent_v2(&popped);
+            gs_context_pop();
     }
 }
 

@@ -39,7 +39,6 @@ struct gs_mover *gs_mover_enter(struct gs_device *device)
 {
     struct gs_context *context = context_to_use(device);
     struct gs_mover *mover;
-    CUcontext popped;
 
     if (context == NULL || gs_driver.cuCtxPushCurrent_v2(context->handle) != CUDA_SUCCESS)
         return NULL;
@@ -53,15 +52,14 @@ struct gs_mover *gs_mover_enter(struct gs_device *device)
             mover->results = gs_hash_results(GS_MOVER_RING, &mover->results_there);
         return mover;
     }
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
     return NULL;
 }
 
 void gs_mover_leave(void)
 {
-    CUcontext popped;
 
-    gs_driver.cuCtxPopCurrent_v2(&popped);
+    gs_context_pop();
 }
 
 /* --- choosing --- */

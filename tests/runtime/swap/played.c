@@ -34,6 +34,11 @@ uint64_t gs_device_room(const struct gs_device *device)
     return atomic_load(&device->target.capacity) + atomic_load(&device->moving.kept);
 }
 
+CUresult gs_context_push(CUcontext handle)
+{
+    return gs_driver.cuCtxPushCurrent_v2(handle);
+}
+
 struct gs_context *gs_context_for(const struct gs_device *device)
 {
     static struct gs_context context;
