@@ -7,6 +7,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdint.h>
 #include <time.h>
 
 /* A thread that holds a mutex may take only those below it in this list. */
@@ -75,6 +76,18 @@ static inline void gs_let_go(const struct gs_hold *hold)
 #define GS_HOLD(mutex, rank)                                                                   \
     __attribute__((cleanup(gs_let_go))) const struct gs_hold hold = gs_hold(mutex, rank)
 #define GS_HOLD_MEMORY GS_HOLD(&gs_memory_lock, GS_LOCK_MEMORY)
+
+/* The time of CLOCK_MONOTONIC in ns from now. */
+static inline struct timespec gs_deadline(uint64_t ns)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(ns / 1000000000u);
+    until.tv_nsec = (long)(ns % 1000000000u);
+    return until;
+}
 
 /* The bounds of its waits are times of CLOCK_MONOTONIC: setting the system's clock during a wait
  * changes nothing. (pthread_cond_clockwait would need a newer libc.) */

@@ -147,16 +147,13 @@ void gs_worker_mend_wake(void)
     make_wake();
 }
 
-/* Without the pipe the thread looks at intervals (gs_worker_rest()), until the pipe exists. */
-static int start_thread(void *(*work)(void *))
+int gs_worker_thread(const char *name, void *(*work)(void *))
 {
     pthread_attr_t attributes;
     sigset_t all, before;
     pthread_t thread;
     int error;
 
-    gs_condition_init(&worker.changed);
-    make_wake();
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
@@ -165,8 +162,16 @@ static int start_thread(void *(*work)(void *))
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     if (error == 0)
-        pthread_setname_np(thread, "gpushare");
-    return -error;
+        pthread_setname_np(thread, name);
+    return error;
+}
+
+/* Without the pipe the thread looks at intervals (gs_worker_rest()), until the pipe exists. */
+static int start_thread(void *(*work)(void *))
+{
+    gs_condition_init(&worker.changed);
+    make_wake();
+    return -gs_worker_thread("gpushare", work);
 }
 
 int gs_worker_start(void *(*work)(void *))
@@ -199,10 +204,7 @@ void gs_worker_park_for(uint64_t limit_ns)
     worker.park_requests++;
     gs_unlock(&worker.lock, GS_LOCK_CLIENT);
     gs_worker_wake();
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    limit_ns += (uint64_t)until.tv_nsec;
-    until.tv_sec += (time_t)(limit_ns / 1000000000u);
-    until.tv_nsec = (long)(limit_ns % 1000000000u);
+    until = gs_deadline(limit_ns);
     gs_lock(&worker.lock, GS_LOCK_CLIENT);
     while (!worker.parked)
         if (pthread_cond_timedwait(&worker.changed, &worker.lock, &until) != 0)

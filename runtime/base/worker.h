@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Starts a detached thread with all signals blocked. 0 or an errno. */
+int gs_worker_thread(const char *name, void *(*work)(void *));
+
 /* Starts the thread once in a process, with all signals blocked. Returns 0 if it runs, 1 if this
  * call has started it, or -errno if it could not be started, now or before. Any thread. */
 int gs_worker_start(void *(*work)(void *));

@@ -9,8 +9,6 @@
  */
 #include "runtime/client/pressure.h"
 
-#include <signal.h>
-
 #define LOOK_NS 1000000ull /* a lost wake-up costs so long */
 
 static struct {
@@ -54,26 +52,11 @@ static void *pressure_main(void *unused)
 /* under the lock */
 static int start_thread(void)
 {
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    pthread_t thread;
-    int error;
-
     if (self.started)
         return 0;
     gs_condition_init(&self.asked_for);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&thread, &attributes, pressure_main, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    if (error != 0)
-        return -EAGAIN;
-    pthread_setname_np(thread, "gpushare-call");
-    self.started = true;
-    return 0;
+    self.started = gs_worker_thread("gpushare-call", pressure_main) == 0;
+    return self.started ? 0 : -EAGAIN;
 }
 
 int gs_pressure_set(void (*callback)(void *), void *argument)

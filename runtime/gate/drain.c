@@ -102,10 +102,7 @@ enum gs_drained gs_drain(uint64_t timeout_ns)
 
     if (!start_drain()) /* no thread could be started: waits without a bound */
         return synchronize_all() ? GS_DRAIN_OVER : GS_DRAIN_FAILED;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    timeout_ns += (uint64_t)until.tv_nsec;
-    until.tv_sec += (time_t)(timeout_ns / 1000000000u);
-    until.tv_nsec = (long)(timeout_ns % 1000000000u);
+    until = gs_deadline(timeout_ns);
     gs_lock(&drain.lock, GS_LOCK_DRAIN);
     if (!drain.busy) {
         drain.busy = true;

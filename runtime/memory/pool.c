@@ -9,7 +9,7 @@
 #include "runtime/memory/memory.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/stream_order.h"
-#include "runtime/range/chunk.h"
+#include "runtime/range/vmm.h"
 
 /* The driver's pools grow in steps of 32 MiB, and a pool's greatest size is a number of steps (an
  * H100, driver 580). Programs subtract what they use from what is reserved. */
@@ -217,61 +217,16 @@ static bool note_peer(struct gs_pool *pool, const CUmemAccessDesc *access)
     return true;
 }
 
-struct placed {
-    CUdeviceptr address;
-    uint64_t bytes;
-};
-
-/* under the lock: lists the pool's chunks on the device; list NULL: only counts them */
-static size_t list_placed(const struct gs_pool *pool, struct placed *list)
-{
-    size_t count = 0;
-
-    for (const struct gs_range *range = pool->device->ranges; range != NULL;
-         range = range->next)
-        for (uint32_t i = 0;
-             range->pool == pool && range->life != GS_RANGE_DISPOSING && i < range->chunk_count;
-             i++)
-            if (gs_chunk_is_mapped(&range->chunks[i])) {
-                if (list != NULL)
-                    list[count] = (struct placed){gs_range_chunk_address(range, i),
-                                                  gs_range_chunk_bytes(range, i)};
-                count++;
-            }
-    return count;
-}
-
 CUresult gs_pool_set_access(struct gs_pool *pool, const CUmemAccessDesc *access, size_t count)
 {
-    CUresult result = CUDA_SUCCESS;
-    struct placed *list = NULL;
-    size_t placed;
+    CUresult result = CUDA_SUCCESS, granted;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     for (size_t i = 0; i < count; i++)
         if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
             access[i].location.id != pool->device->ordinal && !note_peer(pool, &access[i]))
             result = CUDA_ERROR_NOT_SUPPORTED;
-    placed = list_placed(pool, NULL);
-    list = calloc(placed + 1, sizeof *list);
-    if (list != NULL)
-        list_placed(pool, list);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (list == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    for (size_t i = 0; i < placed; i++) { /* a chunk that is released meanwhile fails alone */
-        const CUresult one =
-            gs_driver.cuMemSetAccess(list[i].address, list[i].bytes, access, count);
-
-        if (one == CUDA_SUCCESS)
-            continue;
-        gs_log("access to %llu bytes of a pool at %#llx: %d", (unsigned long long)list[i].bytes,
-               (unsigned long long)list[i].address, one);
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        if (gs_range_at(list[i].address) != NULL)
-            result = one;
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    }
-    free(list);
-    return result;
+    granted = gs_vmm_grant(pool->device, pool, access, count);
+    return granted != CUDA_SUCCESS ? granted : result;
 }

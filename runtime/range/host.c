@@ -379,7 +379,6 @@ void gs_host_device_changed(void)
 void gs_host_prepare(uint64_t bytes)
 {
     const uint64_t foreign = load_counter(&arena.foreign);
-    pthread_t thread;
 
     bytes = bytes > foreign ? bytes - foreign : 0; /* that much is there */
     find_node();
@@ -387,13 +386,8 @@ void gs_host_prepare(uint64_t bytes)
     GS_HOLD(&arena.lock, GS_LOCK_HOST);
     if (atomic_exchange_explicit(&arena.goal, bytes, memory_order_relaxed) != bytes)
         arena.hopeless = false;
-    if (!arena.started && bytes > load_counter(&arena.held) &&
-        pthread_create(&thread, NULL, prepare_main, NULL) ==
-            0) { /* inherits the blocked signals */
-        pthread_detach(thread);
-        pthread_setname_np(thread, "gpushare-host");
-        arena.started = true;
-    }
+    if (!arena.started && bytes > load_counter(&arena.held))
+        arena.started = gs_worker_thread("gpushare-host", prepare_main) == 0;
     pthread_cond_signal(&arena.wanted);
 }
 

@@ -48,15 +48,17 @@ struct placed {
     uint64_t bytes;
 };
 
-/* under the lock: lists cuMemAlloc's chunks on the device; list NULL: only counts them */
-static size_t list_placed(const struct gs_device *device, struct placed *list)
+/* Under the lock: lists the chunks that are mapped, of a pool or (NULL) of all that cuMemAlloc and
+ * pools gave; list NULL: only counts them. Another thread changes chunks that are disposed of. */
+static size_t list_placed(const struct gs_device *device, const struct gs_pool *pool,
+                          struct placed *list)
 {
     size_t count = 0;
 
     for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
         for (uint32_t i = 0; i < range->chunk_count; i++)
-            if (range->life != GS_RANGE_DISPOSING && /* another thread changes its chunks */
-                range->own == NULL && range->theirs == NULL &&
+            if (range->life != GS_RANGE_DISPOSING && range->own == NULL &&
+                range->theirs == NULL && (pool == NULL || range->pool == pool) &&
                 gs_chunk_is_mapped(&range->chunks[i])) {
                 if (list != NULL)
                     list[count] = (struct placed){gs_range_chunk_address(range, i),
@@ -66,32 +68,43 @@ static size_t list_placed(const struct gs_device *device, struct placed *list)
     return count;
 }
 
-CUresult gs_vmm_share(struct gs_device *device, CUdevice peer)
+CUresult gs_vmm_grant(const struct gs_device *device, const struct gs_pool *pool,
+                      const CUmemAccessDesc *access, size_t access_count)
 {
-    const CUmemAccessDesc access = access_from(peer);
     CUresult result = CUDA_SUCCESS;
     struct placed *list = NULL;
     size_t count;
 
-    if (device->managed)
-        return CUDA_SUCCESS; /* all devices can reach it */
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    count = list_placed(device, NULL);
+    count = list_placed(device, pool, NULL);
     list = calloc(count + 1, sizeof *list);
     if (list != NULL)
-        list_placed(device, list);
+        list_placed(device, pool, list);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (list == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    for (size_t i = 0; i < count; i++) { /* a chunk that was freed meanwhile fails alone */
+    for (size_t i = 0; i < count; i++) { /* a chunk that is released meanwhile fails alone */
         const CUresult one =
-            gs_driver.cuMemSetAccess(list[i].address, list[i].bytes, &access, 1);
+            gs_driver.cuMemSetAccess(list[i].address, list[i].bytes, access, access_count);
 
-        if (one != CUDA_SUCCESS)
+        if (one == CUDA_SUCCESS)
+            continue;
+        gs_log("access to %llu bytes at %#llx: %d", (unsigned long long)list[i].bytes,
+               (unsigned long long)list[i].address, one);
+        GS_HOLD_MEMORY;
+        if (gs_range_at(list[i].address) != NULL)
             result = one;
     }
     free(list);
     return result;
+}
+
+CUresult gs_vmm_share(struct gs_device *device, CUdevice peer)
+{
+    const CUmemAccessDesc access = access_from(peer);
+
+    return device->managed ? CUDA_SUCCESS /* all devices can reach it */
+                           : gs_vmm_grant(device, NULL, &access, 1);
 }
 
 CUresult gs_vmm_map(struct gs_range *range, uint32_t chunk)
@@ -306,6 +319,35 @@ static void take_unused_range(struct gs_range *range, bool touched)
 {
     (void)touched;
     gs_edge_give_back(range);
+}
+
+CUresult gs_vmm_copy(const struct gs_range *range, uint32_t chunk,
+                     CUmemGenericAllocationHandle to, uint64_t *ns)
+{
+    const CUmemAccessDesc access = access_from(range->device->ordinal);
+    const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
+    CUdeviceptr there = 0;
+    CUresult result = gs_driver.cuMemAddressReserve(&there, bytes, 0, 0, 0);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = gs_driver.cuMemMap(there, bytes, 0, to, 0);
+    if (result == CUDA_SUCCESS) {
+        result = gs_driver.cuMemSetAccess(there, bytes, &access, 1);
+        *ns = gs_now();
+        if (result == CUDA_SUCCESS)
+            result = gs_vmm_open(range, chunk);
+        if (result == CUDA_SUCCESS)
+            result =
+                gs_driver.cuMemcpyDtoD_v2(there, gs_range_chunk_address(range, chunk), bytes);
+        if (result == CUDA_SUCCESS)
+            result = gs_driver.cuCtxSynchronize(); /* the copy is asynchronous */
+        gs_vmm_close(range, chunk);
+        *ns = gs_now() - *ns;
+        gs_vmm_unmap_at(there, bytes);
+    }
+    gs_driver.cuMemAddressFree(there, bytes);
+    return result;
 }
 
 const struct gs_backend gs_vmm_backend = {.reserve = gs_edge_reserve,

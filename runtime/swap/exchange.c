@@ -66,45 +66,15 @@ double gs_exchange_copying(void)
 
 /* --- the new memory, filled --- */
 
-static CUresult copy_chunk(const struct gs_exchange_chunk *it, CUdeviceptr there)
-{
-    const uint64_t from = gs_now();
-    double each;
-    CUresult result = gs_vmm_open(it->range, it->index);
-
-    if (result == CUDA_SUCCESS)
-        result = gs_driver.cuMemcpyDtoD_v2(there, gs_range_chunk_address(it->range, it->index),
-                                           it->bytes);
-    if (result == CUDA_SUCCESS)
-        result = gs_driver.cuCtxSynchronize(); /* the copy is asynchronous */
-    gs_vmm_close(it->range, it->index);
-    if (result != CUDA_SUCCESS)
-        return result;
-    each = (double)(gs_now() - from) / (double)it->bytes;
-    self.copying = self.copying == 0 ? each : (3 * self.copying + each) / 4;
-    return CUDA_SUCCESS;
-}
-
-/* The chunk's contents are copied to the memory, at an address of our own. */
 static CUresult fill_elsewhere(const struct gs_exchange_chunk *it,
                                CUmemGenericAllocationHandle fresh)
 {
-    const CUmemAccessDesc access = {
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = it->range->device->ordinal},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUdeviceptr there = 0;
-    CUresult result = gs_driver.cuMemAddressReserve(&there, it->bytes, 0, 0, 0);
+    uint64_t ns = 0;
+    const CUresult result = gs_vmm_copy(it->range, it->index, fresh, &ns);
+    const double each = (double)ns / (double)it->bytes;
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = gs_driver.cuMemMap(there, it->bytes, 0, fresh, 0);
-    if (result == CUDA_SUCCESS) {
-        result = gs_driver.cuMemSetAccess(there, it->bytes, &access, 1);
-        if (result == CUDA_SUCCESS)
-            result = copy_chunk(it, there);
-        gs_vmm_unmap_at(there, it->bytes);
-    }
-    gs_driver.cuMemAddressFree(there, it->bytes);
+    if (result == CUDA_SUCCESS)
+        self.copying = self.copying == 0 ? each : (3 * self.copying + each) / 4;
     return result;
 }
 

@@ -26,33 +26,6 @@ bool gs_remake_is_done(const struct gs_range *range)
     return done;
 }
 
-/* Copies the chunk to that memory, which is not mapped yet. A context is current. */
-static CUresult copy_chunk(const struct gs_range *range, uint32_t chunk,
-                           CUmemGenericAllocationHandle to)
-{
-    const CUmemAccessDesc access = {
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = range->device->ordinal},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    const uint64_t bytes = gs_range_chunk_bytes(range, chunk);
-    CUdeviceptr there = 0;
-    CUresult result = gs_driver.cuMemAddressReserve(&there, bytes, 0, 0, 0);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = gs_driver.cuMemMap(there, bytes, 0, to, 0);
-    if (result == CUDA_SUCCESS) {
-        result = gs_driver.cuMemSetAccess(there, bytes, &access, 1);
-        if (result == CUDA_SUCCESS)
-            result =
-                gs_driver.cuMemcpyDtoD_v2(there, gs_range_chunk_address(range, chunk), bytes);
-        if (result == CUDA_SUCCESS)
-            result = gs_driver.cuCtxSynchronize(); /* the copy is asynchronous */
-        gs_vmm_unmap_at(there, bytes);
-    }
-    gs_driver.cuMemAddressFree(there, bytes);
-    return result;
-}
-
 /* Maps the new memory at the chunk's address in place of the old. */
 static CUresult exchange_chunk(struct gs_range *range, uint32_t index,
                                CUmemGenericAllocationHandle fresh)
@@ -82,12 +55,13 @@ static CUresult replace_chunk(struct gs_range *range, uint32_t chunk)
         .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = range->device->ordinal}};
     CUmemGenericAllocationHandle fresh;
+    uint64_t ns;
     CUresult result =
         gs_driver.cuMemCreate(&fresh, gs_range_chunk_bytes(range, chunk), &wanted, 0);
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = copy_chunk(range, chunk, fresh);
+    result = gs_vmm_copy(range, chunk, fresh, &ns);
     if (result == CUDA_SUCCESS)
         result = exchange_chunk(range, chunk, fresh);
     if (result != CUDA_SUCCESS)

@@ -83,6 +83,15 @@ void gs_host_unmap(char *memory, uint64_t bytes)
     free(memory);
 }
 
+int gs_worker_thread(const char *name, void *(*work)(void *))
+{
+    pthread_t thread;
+    const int error = pthread_create(&thread, NULL, work, NULL);
+
+    (void)name;
+    return error != 0 ? error : pthread_detach(thread);
+}
+
 struct gs_device *gs_device_at(unsigned i)
 {
     (void)i;
