@@ -8,7 +8,6 @@
 #include "runtime/client/connect.h"
 #include "runtime/client/evidence.h"
 #include "runtime/memory/exports.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/shares.h"
 #include "runtime/swap/remake.h"

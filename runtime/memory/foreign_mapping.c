@@ -8,7 +8,6 @@
  */
 #include "runtime/memory/foreign_mapping.h"
 #include "runtime/memory/virtual.h"
-#include "runtime/range/chunk.h"
 
 static struct gs_range_tree tree GS_ZERO_IN_CHILD;
 

@@ -13,7 +13,6 @@
 #include "runtime/memory/virtual.h"
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
-#include "runtime/range/chunk.h"
 
 static struct gs_range_tree reservations GS_ZERO_IN_CHILD;
 

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "runtime/memory/stream_position.h"
-#include "runtime/range/owners.h"
+#include "runtime/range/range.h"
 
 /* The pool behind a handle if it is one of ours; NULL: the driver's alone. Any thread. */
 struct gs_pool *gs_pool_of(CUmemoryPool handle);

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "runtime/range/owners.h"
+#include "runtime/range/range.h"
 
 /* The pool with this handle that is not destroyed; NULL: none. */
 struct gs_pool *gs_pool_find(CUmemoryPool handle);

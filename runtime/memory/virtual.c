@@ -13,7 +13,6 @@
 #include "runtime/memory/room.h"
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/over.h"
 
 #define FIRST_HANDLE                                                                           \

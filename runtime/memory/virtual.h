@@ -15,7 +15,7 @@
  */
 #pragma once
 
-#include "runtime/range/owners.h"
+#include "runtime/range/range.h"
 
 /* The device whose memory prop asks for, if we can move that memory; else NULL. */
 struct gs_device *gs_virtual_device(const CUmemAllocationProp *prop);

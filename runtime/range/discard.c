@@ -6,7 +6,6 @@
 #include "runtime/range/discard.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/host.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/slab.h"
 
 #define BLOCKS_MARKED 64u /* bits of a chunk's mask */

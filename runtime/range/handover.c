@@ -14,8 +14,6 @@
 #include <sys/stat.h>
 
 #include "runtime/range/vmm.h"
-#include "runtime/range/chunk.h"
-#include "runtime/range/owners.h"
 
 #define PLACES    4096u
 #define LOST      (-1)

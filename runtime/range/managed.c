@@ -21,7 +21,6 @@
 #include <stdlib.h>
 
 #include "runtime/range/backend.h"
-#include "runtime/range/chunk.h"
 
 static struct unused {
     struct unused *next;

@@ -7,8 +7,6 @@
 #include "runtime/range/over.h"
 #include "runtime/range/host.h"
 #include "runtime/range/host_memory.h"
-#include "runtime/range/chunk.h"
-#include "runtime/range/owners.h"
 #include "runtime/range/vmm.h"
 
 #define ATTEMPTS 100 /* 1 s in all: the daemon answers within milliseconds */

@@ -9,7 +9,6 @@
  */
 #include "runtime/range/program_managed.h"
 #include "runtime/range/backend.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/managed.h"
 
 #define STEP_BYTES (64ull << 10) /* unit in which bytes are counted */

@@ -64,9 +64,7 @@ struct gs_export {
     uint8_t token[16]; /* random */
 };
 
-struct gs_pool;
 struct gs_slab;
-struct gs_virtual;
 struct gs_program_managed;
 
 /* range.c: the reasons why a range is pinned */
@@ -120,6 +118,59 @@ struct gs_range {
     struct gs_range_dead dead;
     struct gs_chunk chunks[];
 };
+
+/* memory/pool.c. All under gs_memory_lock, except handle and device. */
+struct gs_pool {
+    struct gs_pool *next;
+    CUmemoryPool handle; /* the driver's; dead once destroyed */
+    struct gs_device *device;
+    bool destroyed;                   /* it lives until its last range has gone */
+    bool may_wait;                    /* CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES */
+    uint64_t most;                    /* bytes that it may hold; 0: no bound of its own */
+    uint64_t threshold;               /* bytes that it keeps when they are free */
+    uint64_t used, used_high;         /* bytes the program has */
+    uint64_t reserved, reserved_high; /* bytes of its ranges */
+    uint32_t ranges;
+    unsigned peer_count;
+    CUmemAccessDesc peers[GS_MAX_PEERS]; /* other devices that may reach its memory */
+};
+
+#define GS_VIRTUAL_ACCESS 24 /* locations to which one mapping can be made accessible */
+
+/* memory/virtual.c: the additional parts of a range of cuMemCreate. Under gs_memory_lock. */
+struct gs_virtual {
+    struct gs_range_tree_node by_handle; /* base: the handle that the program holds */
+    struct gs_range *range;
+    CUmemAllocationProp prop;
+    unsigned references; /* cuMemCreate and cuMemRetainAllocationHandle minus cuMemRelease */
+    unsigned aliases; /* other mappings of it (foreign_mapping.h), and threads that hold it */
+    bool worked_on;   /* gs_virtual_begin() */
+    bool mapped;
+    bool accessible; /* the program can reach it, so it is needed */
+    unsigned access_count;
+    CUmemAccessDesc access[GS_VIRTUAL_ACCESS];
+};
+
+uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk);
+CUdeviceptr gs_range_chunk_address(const struct gs_range *range, uint32_t chunk);
+
+/* The chunk has memory. */
+static inline bool gs_chunk_is_there(const struct gs_chunk *chunk)
+{
+    return chunk->state == GS_CHUNK_RESIDENT || chunk->state == GS_CHUNK_OVER;
+}
+
+/* The chunk has memory, which is mapped at its address if its range has an address. */
+static inline bool gs_chunk_is_mapped(const struct gs_chunk *chunk)
+{
+    return gs_chunk_is_there(chunk) && !chunk->adrift;
+}
+
+/* Under gs_memory_lock: the range's chunks are mapped at its address when they are on the device. */
+bool gs_range_is_mapped(const struct gs_range *range);
+
+/* Under gs_memory_lock: the program can reach the range. */
+bool gs_range_is_needed(const struct gs_range *range);
 
 /* Makes an empty range: no address, in no list. NULL: out of host memory. */
 struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved,

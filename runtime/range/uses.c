@@ -12,7 +12,7 @@
  */
 #include "runtime/range/uses.h"
 #include "runtime/gate/gate.h"
-#include "runtime/range/chunk.h"
+#include "runtime/range/range.h"
 
 #define PARAMS_MOST 256 /* parameters of a kernel */
 #define STARTS_MOST 8192

@@ -7,8 +7,6 @@
 #include "runtime/range/edge.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/host.h"
-#include "runtime/range/owners.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/shares.h"
 
 #define ATTEMPTS 4 /* at releasing memory, or rights: a single call may fail by itself */

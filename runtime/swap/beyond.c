@@ -26,7 +26,6 @@
 #include "runtime/base/rdma.h"
 #include "runtime/range/host.h"
 #include "runtime/range/backend.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/over.h"
 #include "runtime/range/uses.h"
 #include "runtime/swap/exchange.h"

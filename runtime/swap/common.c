@@ -19,7 +19,6 @@
  */
 #include "runtime/swap/common.h"
 #include "lockd/protocol/wire.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/host.h"
 #include "runtime/range/host_memory.h"

@@ -17,10 +17,8 @@
 #include "runtime/swap/exchange.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/host.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/over.h"
-#include "runtime/range/owners.h"
 #include "runtime/range/vmm.h"
 
 #define MAP_TRIES       16

@@ -7,7 +7,6 @@
  * holds anything else is copied over, as if it had not been looked at. State: in the mover.
  */
 #include "runtime/swap/match.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/vmm.h"
 

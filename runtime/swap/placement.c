@@ -20,7 +20,6 @@
 #include "runtime/base/rdma.h"
 #include "runtime/gate/gate.h"
 #include "runtime/range/host.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/uses.h"
 #include "runtime/range/graph_uses.h"
 #include "runtime/swap/exchange.h"

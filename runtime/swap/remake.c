@@ -6,7 +6,6 @@
  * has the bytes and is mapped.
  */
 #include "runtime/swap/remake.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/vmm.h"
 #include "runtime/swap/swap.h"
 

@@ -14,7 +14,6 @@
 #include <poll.h>
 
 #include "runtime/range/backend.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/handover.h"
 #include "runtime/swap/common.h"
 #include "runtime/swap/match.h"

@@ -8,7 +8,6 @@
  * without it. Invariant: a chunk is `moving` exactly while a job has it.
  */
 #include "runtime/swap/swap_mover.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/discard.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/vmm.h"

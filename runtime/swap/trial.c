@@ -3,7 +3,6 @@
  * trial.c: undoes exchanges that made the program slower (trial.h). State: client thread only.
  */
 #include "runtime/swap/trial.h"
-#include "runtime/range/chunk.h"
 
 #define PAIRS_MOST 4096u
 #define WON        1.05 /* times as fast */

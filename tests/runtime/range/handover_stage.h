@@ -17,7 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "runtime/range/chunk.h"
+#include "runtime/range/range.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/vmm.h"
 

@@ -21,7 +21,6 @@
 #include "runtime/memory/dispose.h"
 #include "runtime/memory/free.h"
 #include "runtime/memory/idle_ranges.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/range.h"
 #include "runtime/range/uses.h"
 #include "runtime/swap/placement.h"

@@ -22,7 +22,7 @@
 #include "lockd/protocol/wire.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/driver.h"
-#include "runtime/range/chunk.h"
+#include "runtime/range/range.h"
 #include "runtime/range/host.h"
 #include "runtime/range/sealed.h"
 #include "runtime/swap/common.h"

@@ -12,7 +12,6 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
-#include "runtime/range/chunk.h"
 #include "runtime/range/range.h"
 #include "runtime/range/uses.h"
 #include "runtime/swap/placement.h"
