@@ -3,10 +3,9 @@
  * table_gen.c: writes what other tools need of driver_api.def as text, at build time:
  *   table_gen rsp        one --wrap=NAME a line, for the linker (wrap.rsp)
  *   table_gen names      the wrapped names, one a line
- *   table_gen coverage   docs/coverage.md
+ *   table_gen coverage   docs/coverage.md, of coverage.md.in
  *   table_gen stub       reads the library's version script and writes one line of stub/names.h
- * for each
- *                        exported name
+ *                        for each exported name
  * dlsym and dlvsym are not the driver's but are wrapped as well: they lead to it. No state.
  */
 #include <stdbool.h>
@@ -136,65 +135,31 @@ static void print_side(void)
 #include "wrap/driver_api.def"
     };
 
-    printf(
-        "\n## Beside the interface\n\n"
-        "Functions that NVIDIA's stub library does not have: of graphics APIs, and of CUDA "
-        "runtimes since 13.3 (`cuSubgrid*`,\nwithout a published prototype). They are passed "
-        "on in every form. What they map belongs to the other API and does not\nmove. Not "
-        "covered: device memory that is presented to an EGL stream (use "
-        "`GPUSHARE_MEMORY=native`), and subgrids.\n\n");
     for (size_t i = 0; i < sizeof side / sizeof side[0]; i++)
         printf("- `%s`\n", side[i]);
 }
 
-static void print_coverage(void)
+static void print_head(void)
 {
     unsigned newest = 0;
 
     for (size_t i = 0; i < ROW_COUNT; i++)
         newest = rows[i].since > newest ? rows[i].since : newest;
     printf(
-        "# Coverage\n\n"
         "Every function that libcuda exports (CUDA %u.%u: %zu) and what gpushare does when a "
-        "program calls it.\nMade from `wrap/driver_api.def` by `ninja coverage_doc`; a test "
-        "compares the table with the toolkit, and this\npage with the table. In brackets: the "
-        "CUDA version in which that form of the function appeared.\n\n",
+        "program calls it.\n",
         newest / 1000, newest % 1000 / 10, ROW_COUNT);
+}
+
+static void print_classes(void)
+{
     for (int class = 0; class < CLASS_COUNT; class ++)
         printf("- **%s** (%u): %s\n", classes[class].name, count_rows(NULL, class),
                classes[class].meaning);
-    printf(
-        "\nA program that is given a function that is not in the table (a newer driver's) is "
-        "partly covered: its memory\nno longer moves, and `gpusharectl status` names the "
-        "function ([guide.md](guide.md)).\n\n"
-        "Answers that differ from the driver's on purpose (`tests/gpu/test_differ.py` looks "
-        "for "
-        "others):\n\n"
-        "- `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` cannot be set (801): the driver has no such "
-        "attribute for memory that can move.\n"
-        "- `CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE` is 0 for the same reason.\n"
-        "- `CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE` is 0: memory that can move is not "
-        "created for the decompression engine.\n"
-        "- `CU_POINTER_ATTRIBUTE_MAPPING_SIZE` and `MAPPING_BASE_ADDR` describe gpushare's "
-        "mapping "
-        "behind an allocation.\n"
-        "- Stream-ordered memory ends with the context that was current when it was allocated, "
-        "as "
-        "other memory does: `cuMemFree` of it\n"
-        "  answers 1 then. The driver keeps it, since pools belong to the device; gpushare "
-        "copies "
-        "and waits for it by that context.\n"
-        "- `cuStreamWriteValue32` accepts stream-ordered memory, too.\n"
-        "- Memory that was freed in stream order serves any allocation once its stream has "
-        "passed the free, so that no program waits for it.\n"
-        "  The driver's pools keep it until the program synchronizes, and refuse an allocation "
-        "that needs it until then (CuPy's `test_free_all_blocks_large_chunk`).\n"
-        "- `CU_MEMPOOL_ATTR_USED_MEM_CURRENT` does not count memory that `cuMemFree` has "
-        "freed. "
-        "The driver (580) still counts it.\n"
-        "- `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS` of a mapping without access is 1; the driver "
-        "(580) "
-        "answered 1 in one program and 0 in another.\n\n");
+}
+
+static void print_families(void)
+{
     print_counts();
     for (size_t f = 0; f < FAMILY_COUNT; f++) {
         printf("\n## %s\n", families[f].meaning);
@@ -205,7 +170,30 @@ static void print_coverage(void)
             print_functions(families[f].name, class);
         }
     }
-    print_side();
+}
+
+/* The page's text, with a list or table in place of each line @NAME. */
+static void print_coverage(void)
+{
+    static const struct {
+        const char *name;
+        void (*print)(void);
+    } parts[] = {{"@head\n", print_head},
+                 {"@classes\n", print_classes},
+                 {"@families\n", print_families},
+                 {"@side\n", print_side}};
+    char line[1024];
+
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        size_t i = 0;
+
+        while (i < sizeof parts / sizeof *parts && strcmp(line, parts[i].name) != 0)
+            i++;
+        if (i < sizeof parts / sizeof *parts)
+            parts[i].print();
+        else
+            fputs(line, stdout);
+    }
 }
 
 /* Prints one exported name: a driver's function with its wrapper, or one of ours, for which a
