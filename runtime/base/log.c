@@ -74,7 +74,7 @@ void gs_log(const char *format, ...)
 
 void gs_say_once(bool *said, const char *format, ...)
 {
-    const int saved = errno;
+    GS_KEEP_ERRNO;
     va_list ap;
 
     if (__atomic_exchange_n(said, true, __ATOMIC_RELAXED) || quiet)
@@ -82,5 +82,4 @@ void gs_say_once(bool *said, const char *format, ...)
     va_start(ap, format);
     write_line(STDERR_FILENO, "gpushare: ", format, ap);
     va_end(ap);
-    errno = saved;
 }

@@ -77,6 +77,14 @@ static inline void gs_let_go(const struct gs_hold *hold)
     __attribute__((cleanup(gs_let_go))) const struct gs_hold hold = gs_hold(mutex, rank)
 #define GS_HOLD_MEMORY GS_HOLD(&gs_memory_lock, GS_LOCK_MEMORY)
 
+/* Does that under the mutex; has its value. */
+#define GS_WITH(mutex, rank, ...)                                                              \
+    ({                                                                                         \
+        GS_HOLD(mutex, rank);                                                                  \
+        __VA_ARGS__;                                                                           \
+    })
+#define GS_WITH_MEMORY(...) GS_WITH(&gs_memory_lock, GS_LOCK_MEMORY, __VA_ARGS__)
+
 /* The time of CLOCK_MONOTONIC in ns from now. */
 static inline struct timespec gs_deadline(uint64_t ns)
 {

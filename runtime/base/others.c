@@ -154,7 +154,7 @@ static _Thread_local struct probe {
 static bool comes_back(struct probe *probe, unsigned i)
 {
     static const char *const names[] = {"gpushare_probe", "cuGpushareProbe"};
-    const int saved = errno;
+    GS_KEEP_ERRNO;
 
     *probe = (struct probe){.asking = true};
     for (unsigned k = 0; k < 2; k++) {
@@ -165,7 +165,6 @@ static bool comes_back(struct probe *probe, unsigned i)
     }
     probe->asking = false;
     dlerror();
-    errno = saved;
     return probe->came_back;
 }
 

@@ -16,7 +16,7 @@
 
 int gs_own_fd_floor(void)
 {
-    const int saved = errno;
+    GS_KEEP_ERRNO;
     struct rlimit limit;
     int from = STANDARD;
 
@@ -25,7 +25,6 @@ int gs_own_fd_floor(void)
 
         from = below < FROM ? (int)below : FROM;
     }
-    errno = saved;
     return from < STANDARD ? STANDARD : from;
 }
 
@@ -69,7 +68,7 @@ int gs_own_fd_higher(int fd, int from, struct stat *what)
 
 void gs_own_fd_set(struct gs_own_fd *own, int fd)
 {
-    const int saved = errno;
+    GS_KEEP_ERRNO;
     struct stat what = {.st_ino = 0};
     const int higher = gs_own_fd_higher(fd, gs_own_fd_floor(), &what);
 
@@ -82,7 +81,6 @@ void gs_own_fd_set(struct gs_own_fd *own, int fd)
     /* release, pairs with gs_own_fd(): a thread that sees a number together with another one's
      * file finds that they do not match, and uses neither */
     atomic_store_explicit(&own->number, fd + 1, memory_order_release);
-    errno = saved;
 }
 
 int gs_own_fd(const struct gs_own_fd *own)

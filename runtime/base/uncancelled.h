@@ -32,13 +32,21 @@ static inline void gs_cancel_restore(const int *before)
 /* GS_UNCANCELLED cancel = gs_cancel_off(): off until the end of the block. */
 #define GS_UNCANCELLED __attribute__((cleanup(gs_cancel_restore), unused)) const int
 
+static inline void gs_errno_restore(const int *before)
+{
+    errno = *before;
+}
+
+/* errno is at the end of the block as it is here. */
+#define GS_KEEP_ERRNO                                                                          \
+    __attribute__((cleanup(gs_errno_restore), unused)) const int errno_before = errno
+
 /* Sleeps; a signal may shorten it. Leaves errno as it is. */
 static inline void gs_pause(uint64_t ns)
 {
     const struct timespec pause = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
     GS_UNCANCELLED cancel = gs_cancel_off();
-    const int saved = errno;
+    GS_KEEP_ERRNO;
 
     nanosleep(&pause, NULL);
-    errno = saved;
 }

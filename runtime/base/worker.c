@@ -46,13 +46,12 @@ static void write_wake(void)
 
 void gs_worker_wake(void)
 {
-    const int saved = errno;
+    GS_KEEP_ERRNO;
 
     if (!atomic_load_explicit(&worker.started, memory_order_acquire) ||
         atomic_exchange_explicit(&worker.woken, true, memory_order_acq_rel))
         return;
     write_wake();
-    errno = saved;
 }
 
 void gs_worker_wake_soon(void)
@@ -200,9 +199,7 @@ void gs_worker_park_for(uint64_t limit_ns)
         return;
     has_parked = true;
     parked_cancel = gs_cancel_off();
-    gs_lock(&worker.lock, GS_LOCK_CLIENT);
-    worker.park_requests++;
-    gs_unlock(&worker.lock, GS_LOCK_CLIENT);
+    GS_WITH(&worker.lock, GS_LOCK_CLIENT, worker.park_requests++);
     gs_worker_wake();
     until = gs_deadline(limit_ns);
     gs_lock(&worker.lock, GS_LOCK_CLIENT);

@@ -232,11 +232,8 @@ static bool note_peer(struct gs_device *device, CUdevice peer)
  * they come in. */
 static void share_with(struct gs_device *device, CUdevice peer)
 {
-    bool is_new;
+    bool is_new = GS_WITH_MEMORY(note_peer(device, peer));
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    is_new = note_peer(device, peer);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (is_new && gs_vmm_share(device, peer) != CUDA_SUCCESS)
         gs_log("device %d could not be given access to all memory of device %d", peer,
                device->ordinal);

@@ -75,9 +75,7 @@ int gpushare_1_resume(void)
 int gpushare_1_on_pressure(gpushare_callback *callback, void *argument)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
-    const int saved = errno;
-    const int error = is_off() ? -ENOSYS : gs_pressure_set(callback, argument);
+    GS_KEEP_ERRNO;
 
-    errno = saved;
-    return error;
+    return is_off() ? -ENOSYS : gs_pressure_set(callback, argument);
 }

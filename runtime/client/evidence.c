@@ -97,9 +97,7 @@ static struct found *find_or_add(uint32_t kind, uint64_t key, uint32_t ranks)
 
 static void add_key(uint32_t kind, uint64_t key, uint32_t ranks)
 {
-    gs_lock(&self.lock, GS_LOCK_EVIDENCE);
-    find_or_add(kind, key, ranks);
-    gs_unlock(&self.lock, GS_LOCK_EVIDENCE);
+    GS_WITH(&self.lock, GS_LOCK_EVIDENCE, find_or_add(kind, key, ranks));
 }
 
 /* In a thread of the program's. It reads files of /proc; these reads must not be cancellation
@@ -107,11 +105,9 @@ static void add_key(uint32_t kind, uint64_t key, uint32_t ranks)
 static unsigned read_launcher(struct gs_evidence *keys)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
-    const int saved = errno;
-    const unsigned count = gs_launcher_read(keys);
+    GS_KEEP_ERRNO;
 
-    errno = saved;
-    return count;
+    return gs_launcher_read(keys);
 }
 
 void gs_evidence_collect(void)
@@ -303,7 +299,7 @@ void gs_evidence_registered(const void *address)
 {
     struct place place = {.address = (unsigned long long)(uintptr_t)address};
     GS_UNCANCELLED cancel = gs_cancel_off();
-    const int saved = errno;
+    GS_KEEP_ERRNO;
     uint32_t wanted;
 
     if (!is_chosen() && !is_private(place.address)) {
@@ -315,7 +311,6 @@ void gs_evidence_registered(const void *address)
             wait_told(&self.sent, wanted);
         }
     }
-    errno = saved;
 }
 
 void gs_evidence_expect(void)

@@ -176,11 +176,8 @@ static int send_chunks(struct asked *asked, const struct gs_exported *found, int
 static int make_ready(struct gs_range *range, bool stopped)
 {
     CUresult result = CUDA_SUCCESS;
-    bool whole;
+    bool whole = GS_WITH_MEMORY(gs_range_is_whole(range) && range->over == 0);
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    whole = gs_range_is_whole(range) && range->over == 0;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!whole || range->moving != 0)
         return -EAGAIN;
     if (atomic_load_explicit(&gs_runtime.partial, memory_order_acquire) &&

@@ -195,7 +195,7 @@ static void read_slurm(struct gs_evidence *keys, unsigned *count)
 
 unsigned gs_launcher_read(struct gs_evidence keys[GS_LAUNCHER_MOST])
 {
-    const int before = errno;
+    GS_KEEP_ERRNO;
     unsigned count = 0;
 
     read_rendezvous(keys, &count);
@@ -205,6 +205,5 @@ unsigned gs_launcher_read(struct gs_evidence keys[GS_LAUNCHER_MOST])
         add_key(keys, &count, GS_KIN_PARENT, hash_process(0, getppid()), 0);
     if (getsid(0) > 1)
         add_key(keys, &count, GS_KIN_SESSION, hash_process(0, getsid(0)), 0);
-    errno = before;
     return count;
 }

@@ -40,9 +40,7 @@ static void *pressure_main(void *unused)
             continue;
         gs_unlock(&self.lock, GS_LOCK_CLIENT);
         callback(argument);
-        gs_lock(&self.lock, GS_LOCK_CLIENT);
-        self.running = false;
-        gs_unlock(&self.lock, GS_LOCK_CLIENT);
+        GS_WITH(&self.lock, GS_LOCK_CLIENT, self.running = false);
         gs_worker_wake();
         gs_lock(&self.lock, GS_LOCK_CLIENT);
     }

@@ -211,7 +211,7 @@ static unsigned enter_gate(const struct request *request)
 
 unsigned gs_gate_enter_odd(CUstream stream, unsigned call)
 {
-    const int saved = errno;
+    GS_KEEP_ERRNO;
     const struct request request = {stream, call};
     unsigned pass;
 
@@ -221,23 +221,21 @@ unsigned gs_gate_enter_odd(CUstream stream, unsigned call)
     pass = enter_gate(&request);
     if (pass == GS_PASS_REFUSED)
         forget_ended(&gs_gate_self);
-    errno = saved;
     return pass;
 }
 
 unsigned gs_gate_enter_closed(CUstream stream, unsigned call)
 {
-    const int saved = errno;
+    GS_KEEP_ERRNO;
     const struct request request = {stream, call};
     const unsigned pass = enter_gate(&request);
 
-    errno = saved;
     return pass;
 }
 
 bool gs_gate_try_enter(unsigned *pass)
 {
-    const int saved = errno;
+    GS_KEEP_ERRNO;
 
     if (gs_gate_self.registered == 0)
         register_thread(&gs_gate_self);
@@ -247,7 +245,6 @@ bool gs_gate_try_enter(unsigned *pass)
         *pass = enter_gate(NULL);
     if (*pass == GS_PASS_REFUSED)
         forget_ended(&gs_gate_self);
-    errno = saved;
     return *pass != GS_PASS_REFUSED;
 }
 

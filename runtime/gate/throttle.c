@@ -161,11 +161,10 @@ static void bound_thread(struct gs_gate_thread *self, CUstream stream, bool per_
 
 void gs_throttle_bound(struct gs_gate_thread *self, CUstream stream, bool per_thread)
 {
-    const int saved = errno;
+    GS_KEEP_ERRNO;
 
     if (++self->submissions < HALF)
         return;
     self->submissions = 0;
     bound_thread(self, stream, per_thread);
-    errno = saved;
 }

@@ -78,11 +78,8 @@ void gs_arrays_made(const void *handle, uint64_t bytes)
 
 void gs_arrays_ended(const void *handle)
 {
-    struct array *array;
+    struct array *array = GS_WITH_MEMORY(take_array(handle));
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    array = take_array(handle);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (array == NULL)
         return;
     free(array);

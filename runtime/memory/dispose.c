@@ -117,9 +117,7 @@ bool gs_memory_dispose_dead(bool moving)
             gs_swap_dispose(batch[i]);
             continue;
         }
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        gs_retire_bury(batch[i]);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        GS_WITH_MEMORY(gs_retire_bury(batch[i]));
         waits = true;
     }
     gs_each_device (device) {

@@ -48,13 +48,12 @@ static bool fill_random(uint8_t bytes[16])
 static struct gs_export *new_export(uint8_t number_of_process[16])
 {
     struct gs_export *export = calloc(1, sizeof *export);
-    const int saved = errno;
+    GS_KEEP_ERRNO;
 
     if (export != NULL && (!fill_random(export->token) || !fill_random(number_of_process))) {
         free(export);
         export = NULL;
     }
-    errno = saved;
     return export;
 }
 
@@ -185,9 +184,7 @@ void gs_exports_unshare(struct gs_share *share)
 
 void gs_exports_number(uint8_t exporter[16])
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    memcpy(exporter, number, sizeof number);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(memcpy(exporter, number, sizeof number));
 }
 
 uint64_t gs_exports_unasked_since(void)

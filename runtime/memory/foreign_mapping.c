@@ -33,13 +33,6 @@ static struct gs_foreign *new_foreign(CUdeviceptr address, uint64_t bytes, struc
     return foreign;
 }
 
-static void add_foreign(struct gs_foreign *foreign)
-{
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_range_tree_insert(&tree, &foreign->node);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-}
-
 CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
                         CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
@@ -49,9 +42,8 @@ CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
 
     if (bytes == 0)
         return gs_driver.cuMemMap(address, bytes, offset, handle, flags);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    taken = gs_range_overlaps(address, bytes) || gs_foreign_overlaps(address, bytes);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    taken = GS_WITH_MEMORY(gs_range_overlaps(address, bytes) ||
+                           gs_foreign_overlaps(address, bytes));
     if (taken)
         return CUDA_ERROR_INVALID_VALUE;
     foreign = new_foreign(address, bytes, NULL);
@@ -59,7 +51,7 @@ CUresult gs_foreign_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = gs_driver.cuMemMap(address, bytes, offset, handle, flags);
     if (result == CUDA_SUCCESS)
-        add_foreign(foreign);
+        GS_WITH_MEMORY(gs_range_tree_insert(&tree, &foreign->node));
     else
         free(foreign);
     return result;
@@ -97,7 +89,7 @@ CUresult gs_foreign_map_ours(CUdeviceptr address, uint64_t bytes, uint64_t offse
         result = map_chunks(address, bytes, offset, range);
     if (result == CUDA_SUCCESS) {
         foreign->offset = offset;
-        add_foreign(foreign);
+        GS_WITH_MEMORY(gs_range_tree_insert(&tree, &foreign->node));
         return result;
     }
     free(foreign);
@@ -127,9 +119,7 @@ CUresult gs_foreign_unmap(CUdeviceptr address, uint64_t bytes)
         result = gs_driver.cuMemUnmap(found.base, found.size);
         if (result != CUDA_SUCCESS)
             break;
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        foreign = (struct gs_foreign *)gs_range_tree_remove(&tree, found.base);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        foreign = GS_WITH_MEMORY((struct gs_foreign *)gs_range_tree_remove(&tree, found.base));
         if (foreign != NULL && foreign->of != NULL)
             gs_virtual_drop(foreign->of);
         free(foreign);

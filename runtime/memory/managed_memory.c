@@ -63,11 +63,8 @@ static void free_aside(struct aside *aside)
 
 static void forget_aside(CUdeviceptr base)
 {
-    struct aside *aside;
+    struct aside *aside = GS_WITH_MEMORY(remove_aside(base));
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    aside = remove_aside(base);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     free_aside(aside);
 }
 
@@ -111,9 +108,7 @@ static void adopt_memory(CUdeviceptr address, uint64_t bytes, struct gs_program_
 
     if (!can_count(device, bytes) || gs_driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         return;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    known = gs_range_first(address, bytes) != NULL;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    known = GS_WITH_MEMORY(gs_range_first(address, bytes) != NULL);
     range = known ? NULL : gs_program_managed_new(device, address, bytes);
     if (range == NULL) /* or no host memory: then it is as without gpushare */
         return;
@@ -124,9 +119,7 @@ static void adopt_memory(CUdeviceptr address, uint64_t bytes, struct gs_program_
     if (range->theirs->lent)
         atomic_store_explicit(&has_lent, true, memory_order_relaxed);
     gs_daemon_await_target(device); /* the target says how much there is */
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_program_managed_count(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(gs_program_managed_count(range));
     enter_life(range, bytes);
 }
 
@@ -222,11 +215,8 @@ void gs_managed_set_aside(CUdeviceptr base, uint64_t bytes)
 void gs_managed_take_back(CUdeviceptr base, uint64_t bytes)
 {
     struct gs_program_managed like = {.lent = false};
-    struct aside *aside;
+    struct aside *aside = GS_WITH_MEMORY(remove_aside(base));
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    aside = remove_aside(base);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (aside != NULL)
         like = aside->theirs;
     free(aside);

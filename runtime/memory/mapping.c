@@ -50,9 +50,7 @@ CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes)
         free(node);
         return result;
     }
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_range_tree_insert(&reservations, node);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(gs_range_tree_insert(&reservations, node));
     return result;
 }
 
@@ -215,14 +213,11 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
 {
     const CUdeviceptr end = address + bytes;
     struct gs_range *range;
-    enum span span;
     CUresult result;
     bool entered;
     unsigned pass;
+    enum span span = GS_WITH_MEMORY(span_of(address, bytes));
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    span = span_of(address, bytes);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     *ours = span != UNKNOWN;
     if (span != MAPPED)
         return CUDA_ERROR_INVALID_VALUE;
@@ -354,11 +349,8 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
     const CUdeviceptr end = address + bytes;
     CUresult result = CUDA_SUCCESS;
     struct gs_range *range;
-    enum span span;
+    enum span span = GS_WITH_MEMORY(span_of(address, bytes));
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    span = span_of(address, bytes);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     *ours = span != UNKNOWN;
     if (span != MAPPED || access == NULL || count == 0)
         return CUDA_ERROR_INVALID_VALUE;

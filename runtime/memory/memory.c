@@ -40,9 +40,7 @@ static void discard_range(struct gs_range *range)
     for (uint32_t i = 0; i < range->chunk_count; i++)
         touched |= range->chunks[i].state == GS_CHUNK_RESIDENT;
     gs_range_withdraw(range);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_pool_leave(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(gs_pool_leave(range));
     gs_backend_of(range)->take_unused(range, touched);
     free(range);
 }
@@ -65,11 +63,8 @@ static bool admit_soon(struct gs_range *range)
 /* false: that is more than the pool, or the program, may have */
 static bool account_range(struct gs_range *range, struct gs_pool *pool)
 {
-    bool joined;
+    bool joined = GS_WITH_MEMORY(gs_pool_join(range, pool));
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    joined = gs_pool_join(range, pool);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     return joined && admit_soon(range);
 }
 

@@ -155,11 +155,10 @@ static struct gs_opening *find_same(const struct gs_opening *like)
 static bool is_alive(const struct gs_opening *opening)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
-    const int saved = errno;
+    GS_KEEP_ERRNO;
     struct pollfd polled = {gs_own_fd(&opening->lifeline), POLLIN, 0};
     const bool alive = polled.fd >= 0 && poll(&polled, 1, 0) == 0;
 
-    errno = saved;
     return alive;
 }
 

@@ -72,9 +72,7 @@ struct gs_pool *gs_pool_of(CUmemoryPool handle)
 
     if (handle == NULL || gs_runtime.config.disabled)
         return NULL;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    pool = gs_pool_find(handle);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    pool = GS_WITH_MEMORY(gs_pool_find(handle));
     return pool != NULL ? pool : standard_pool(handle);
 }
 
@@ -172,13 +170,12 @@ void gs_pool_attribute_get(struct gs_pool *pool, CUmemPool_attribute attribute, 
     if (!gs_capture_active())
         gs_stream_order_collect(false);
     memcpy(&number, value, sizeof number);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    number += attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? round_to_steps(pool->reserved)
-              : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH
-                  ? round_to_steps(pool->reserved_high)
-              : attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ? pool->used
-                                                              : pool->used_high;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(number += attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+                                 ? round_to_steps(pool->reserved)
+                             : attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH
+                                 ? round_to_steps(pool->reserved_high)
+                             : attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT ? pool->used
+                                                                             : pool->used_high);
     memcpy(value, &number, sizeof number);
 }
 
@@ -188,9 +185,7 @@ void gs_pool_trim(struct gs_pool *pool, uint64_t keep)
 
     if (!gs_capture_active())
         gs_stream_order_collect(false);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    reserved = pool->reserved;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    reserved = GS_WITH_MEMORY(pool->reserved);
     if (reserved > keep)
         gs_idle_give_back(pool->device, pool, reserved - keep);
 }

@@ -131,9 +131,7 @@ bool gs_retire_late_pieces(bool moving)
             gs_retire_piece(piece->range, piece->address);
         free(piece);
     }
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    piece = late_pieces;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    piece = GS_WITH_MEMORY(late_pieces);
     return piece != NULL;
 }
 

@@ -133,7 +133,7 @@ static bool await_turn(void)
 
 bool gs_room_make(struct gs_device *device, unsigned attempt)
 {
-    const int saved = errno;
+    GS_KEEP_ERRNO;
     bool asked;
 
     if (device == NULL)
@@ -143,7 +143,6 @@ bool gs_room_make(struct gs_device *device, unsigned attempt)
     if (device == NULL)
         return false;
     if (attempt == 0 && begin_asking(device)) { /* then no other program has to leave */
-        errno = saved;
         return true;
     }
     atomic_fetch_add_explicit(&waiting, 1, memory_order_relaxed);
@@ -160,6 +159,5 @@ bool gs_room_make(struct gs_device *device, unsigned attempt)
         gs_pause(DOUBT_WAIT_NS);
         asked = true;
     }
-    errno = saved;
     return asked;
 }

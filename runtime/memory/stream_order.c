@@ -46,21 +46,11 @@ static void drop_surplus(void)
     }
 }
 
-static void keep_note(struct gs_note *note)
-{
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_note_keep(note);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-}
-
 /* Makes a note with an event recorded behind the stream's work; NULL: there is no event. */
 static struct gs_note *note_new(const struct gs_stream_position *position)
 {
-    struct gs_note *note;
+    struct gs_note *note = GS_WITH_MEMORY(gs_note_spare(position->context));
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    note = gs_note_spare(position->context);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (note == NULL) {
         note = calloc(1, sizeof *note);
         if (note == NULL)
@@ -74,7 +64,7 @@ static struct gs_note *note_new(const struct gs_stream_position *position)
     }
     if (gs_stream_position_record(note->event, position))
         return note;
-    keep_note(note);
+    GS_WITH_MEMORY(gs_note_keep(note));
     return NULL;
 }
 
@@ -90,7 +80,7 @@ bool gs_stream_order_put(struct gs_range *range, CUdeviceptr piece, uint64_t byt
         return false;
     fresh = calloc(1, sizeof *fresh);
     if (fresh == NULL) {
-        keep_note(note);
+        GS_WITH_MEMORY(gs_note_keep(note));
         return false;
     }
     note->range = range;
@@ -187,7 +177,7 @@ struct gs_range *gs_stream_order_take_behind(const struct gs_stream_position *po
         leave_to_client(note); /* nothing has waited for it */
         return NULL;
     }
-    keep_note(note);
+    GS_WITH_MEMORY(gs_note_keep(note));
     return range;
 }
 
@@ -273,9 +263,7 @@ static bool collect_bucket(unsigned bucket, bool all)
     bool waits = false, more = true;
 
     for (unsigned skip = 0; more; skip++) {
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        more = first_of(gs_note_stream_at(bucket, skip), &question);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        more = GS_WITH_MEMORY(first_of(gs_note_stream_at(bucket, skip), &question));
         if (more && collect_stream(&question, all))
             waits = true;
         else if (more)
@@ -307,9 +295,7 @@ bool gs_stream_order_collect(bool all)
     mode = gs_capture_relax();
     for (unsigned bucket = 0; bucket < GS_NOTE_BUCKETS; bucket++)
         waits |= collect_bucket(bucket, all);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    order.asking--;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(order.asking--);
     drop_surplus();
     gs_capture_restore(mode);
     return waits;
@@ -322,13 +308,9 @@ void gs_stream_order_hold_off(void)
     const uint64_t until = gs_now() + HOLD_OFF_NS;
     bool asked = true;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    order.held_off++;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(order.held_off++);
     while (asked && gs_now() < until) {
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        asked = order.asking != 0;
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        asked = GS_WITH_MEMORY(order.asking != 0);
         if (asked)
             gs_pause(50000);
     }
@@ -336,9 +318,7 @@ void gs_stream_order_hold_off(void)
 
 void gs_stream_order_release(void)
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    order.held_off--;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(order.held_off--);
 }
 
 /* A slab ends with its context. If another context's work may still use one of its pieces, the
@@ -375,20 +355,14 @@ void gs_stream_order_context_ended(CUcontext context)
     struct gs_note *note;
 
     do {
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        note = take_of(context);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        note = GS_WITH_MEMORY(take_of(context));
         if (note != NULL)
             give_back(&(struct gs_freed_memory){note->range, note->piece});
         free(note);
     } while (note != NULL);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    hand_over_slabs(context);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(hand_over_slabs(context));
     do {
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        note = gs_note_spare(context);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        note = GS_WITH_MEMORY(gs_note_spare(context));
         free(note);
     } while (note != NULL);
 }

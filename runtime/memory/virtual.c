@@ -71,18 +71,15 @@ static bool try_begin(struct gs_range *range)
 
 void gs_virtual_begin(struct gs_range *range)
 {
-    const int saved = errno;
+    GS_KEEP_ERRNO;
 
     while (!try_begin(range))
         gs_pause(PAUSE_NS);
-    errno = saved;
 }
 
 void gs_virtual_end(struct gs_range *range)
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range->own->worked_on = false;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(range->own->worked_on = false);
 }
 
 /* Makes physical memory for chunks that never had any. No other thread works on the range. */
@@ -125,11 +122,8 @@ static CUresult ask_driver(const struct gs_device *device, const CUmemAllocation
     static bool any;
     CUmemGenericAllocationHandle handle;
     CUresult result;
-    bool known;
+    bool known = GS_WITH_MEMORY(any && memcmp(&good, prop, sizeof good) == 0);
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    known = any && memcmp(&good, prop, sizeof good) == 0;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (known)
         return CUDA_SUCCESS;
     result = gs_driver.cuMemCreate(&handle, device->granule, prop, 0);
@@ -283,9 +277,7 @@ static CUresult pin_range(struct gs_range *range)
     gs_virtual_begin(range);
     result = give_memory(range);
     if (result == CUDA_SUCCESS) {
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        gs_range_pin(range);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        GS_WITH_MEMORY(gs_range_pin(range));
         gs_log("the program shares %llu bytes of its own memory: pinned",
                (unsigned long long)range->reserved);
     }

@@ -194,9 +194,7 @@ void gs_handover_received(void)
 
 static void count_out(struct gs_device *device, uint64_t bytes)
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    device->accounts.resident -= bytes;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(device->accounts.resident -= bytes);
 }
 
 /* False: the budget has no room for them. */

@@ -205,9 +205,7 @@ static uint32_t place_all_of_theirs(struct gs_range *range)
 
 static CUresult send_theirs(struct gs_range *range, uint32_t chunk, CUstream stream)
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range->theirs->moved = true;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(range->theirs->moved = true);
     advise_read_mostly(range, chunk, false);
     return gs_driver.cuMemPrefetchAsync(gs_range_chunk_address(range, chunk),
                                         gs_program_managed_bytes(range, chunk), CU_DEVICE_CPU,

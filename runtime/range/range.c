@@ -150,9 +150,7 @@ bool gs_range_account(struct gs_device *device, uint64_t bytes)
 
 void gs_range_unaccount(struct gs_device *device, uint64_t bytes)
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    device->accounts.demand -= bytes;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(device->accounts.demand -= bytes);
 }
 
 /* Whether the chunk is among `picked` chunks that lie evenly between the others. */
@@ -206,12 +204,9 @@ static bool admit_both(struct gs_range *range, uint64_t limit)
 bool gs_range_admit(struct gs_range *range)
 {
     const uint64_t limit = gs_over_limit(range->device);
-    bool admitted;
+    bool admitted = GS_WITH_MEMORY(demand_more(range->device, range->reserved) ||
+                                   (limit != 0 && admit_both(range, limit)));
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    admitted =
-        demand_more(range->device, range->reserved) || (limit != 0 && admit_both(range, limit));
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     if (!admitted || range->over == 0 || gs_over_fill(range))
         return admitted;
     gs_range_unaccount(range->device, on_card(range));
@@ -236,16 +231,12 @@ bool gs_range_go_over(struct gs_range *range)
 
 void gs_range_begin_work(struct gs_device *device)
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    device->accounts.works_begun++;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(device->accounts.works_begun++);
 }
 
 void gs_range_end_work(struct gs_device *device)
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    device->accounts.works_ended++;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(device->accounts.works_ended++);
 }
 
 void gs_range_take_back(struct gs_range *range)
@@ -263,10 +254,9 @@ void gs_range_take_back(struct gs_range *range)
         chunk->host = NULL;
         if (!resident)
             continue;
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        *(range->pinned ? &range->device->accounts.pinned
-                        : &range->device->accounts.resident) -= gs_range_chunk_bytes(range, i);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        GS_WITH_MEMORY(*(range->pinned ? &range->device->accounts.pinned
+                                       : &range->device->accounts.resident) -=
+                       gs_range_chunk_bytes(range, i));
     }
     gs_range_end_work(range->device);
 }
@@ -494,9 +484,7 @@ void gs_range_dispose(struct gs_range *range)
         pushed = gs_driver.cuCtxPushCurrent_v2(context->handle) == CUDA_SUCCESS;
     gs_range_take_back(range);
     if (range->own == NULL) {
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        gs_range_tree_remove(&gone, range->node.base);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        GS_WITH_MEMORY(gs_range_tree_remove(&gone, range->node.base));
         gs_backend_of(range)->give_back(range);
     }
     if (range->dead.after != NULL)

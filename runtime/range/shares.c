@@ -103,7 +103,7 @@ struct gs_share *gs_shares_ended(void)
 
 void gs_shares_freed(const struct gs_range *range, const uint8_t *token)
 {
-    const int saved = errno;
+    GS_KEEP_ERRNO;
 
     for (const struct gs_share *share = shares; share != NULL; share = share->next)
         if (share->id == range->id &&
@@ -111,7 +111,6 @@ void gs_shares_freed(const struct gs_range *range, const uint8_t *token)
             shutdown(gs_own_fd(&share->line), SHUT_WR);
             note_change();
         }
-    errno = saved;
 }
 
 void gs_shares_after_fork(void)

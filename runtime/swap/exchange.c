@@ -339,9 +339,7 @@ bool gs_exchange_fetch(const struct gs_exchange_chunk *it)
     if (!claim_room(it))
         return false;
     if (!change_place(it, true, &left)) {
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        book_chunk(it, false);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        GS_WITH_MEMORY(book_chunk(it, false));
         return false;
     }
     settle_chunk(it, GS_CHUNK_RESIDENT);

@@ -55,14 +55,10 @@ bool gs_loose_send_one(struct gs_device *device)
 
 void gs_loose_begin(struct gs_device *device, bool closed)
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_program_managed_recount(device, closed);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(gs_program_managed_recount(device, closed));
 }
 
 void gs_loose_more(struct gs_device *device, uint64_t bytes)
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    gs_program_managed_loosen(device, bytes);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(gs_program_managed_loosen(device, bytes));
 }

@@ -349,9 +349,7 @@ static struct gs_mover *enter_for(struct gs_device *device, bool out)
     if (mover->count == 0 || mover->out != out) {
         finish_mover(mover);
         mover->out = out;
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        gs_mover_look_anew(mover);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        GS_WITH_MEMORY(gs_mover_look_anew(mover));
     }
     return mover;
 }
@@ -469,9 +467,7 @@ void gs_swap_drop_copies(struct gs_device *device)
 
     gs_common_drop_stage();
     do {
-        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-        count = take_copies(device, taken);
-        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        count = GS_WITH_MEMORY(take_copies(device, taken));
         for (unsigned i = 0; i < count; i++)
             gs_host_put(taken[i]); /* may make the spill file shorter: not under the lock */
     } while (count == DROPPED);
