@@ -13,12 +13,21 @@
 #define LIMIT_LEAST (2ull << 20) /* bytes: memory is given in pieces of that size */
 
 struct gs_runtime gs_runtime;
+struct gs_counts gs_counts GS_ZERO_IN_CHILD;
 
-static bool is_set_to_one(const char *name)
+/* NULL: it is not set. */
+static const char *read_text(const char *name)
 {
-    const char *value = secure_getenv(name);
+    const char *text = secure_getenv(name);
 
-    return value != NULL && strcmp(value, "1") == 0;
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
+static bool is_set_to(const char *name, const char *word)
+{
+    const char *text = read_text(name);
+
+    return text != NULL && strcmp(text, word) == 0;
 }
 
 /* It is used at exit, when the program's own buffer (putenv) may be gone. */
@@ -31,87 +40,52 @@ static const char *copy_path(const char *path)
     return memcpy(copy, path, strlen(path) + 1);
 }
 
-static void read_overcommit(struct gs_config *config)
+/* False: it is not set, or is no size. */
+static bool read_size(const char *name, uint64_t *bytes)
 {
-    const char *text = secure_getenv("GPUSHARE_OVERCOMMIT");
-    static bool said;
+    const char *text = read_text(name);
 
-    config->overcommit_set = false;
-    config->overcommit = 0;
-    if (text == NULL || *text == '\0')
-        return;
-    config->overcommit_set = true;
-    if (strcmp(text, "auto") == 0)
-        config->overcommit = GS_OVERCOMMIT_AUTO;
-    else if (gs_size_parse(text, &config->overcommit) != 0) {
-        config->overcommit_set = false;
-        gs_say_once(&said,
-                    "GPUSHARE_OVERCOMMIT=%s is ignored: write auto or a size such as 16GiB",
-                    text);
-    }
+    return text != NULL && gs_size_parse(text, bytes) == 0;
 }
 
-static void read_grain(struct gs_config *config)
+/* Said once for each setting that is not as it must be. */
+static void check_setting(const char *name, bool fine, bool *said, const char *advice)
 {
-    const char *text = secure_getenv("GPUSHARE_OVERCOMMIT_GRAIN");
-    static bool said;
+    const char *text = read_text(name);
 
-    config->grain = GS_GRAIN_BYTES;
-    if (text == NULL || *text == '\0')
-        return;
-    if (gs_size_parse(text, &config->grain) != 0 || config->grain == 0 ||
-        config->grain > GS_GRAIN_MOST || config->grain % GS_GRAIN_LEAST != 0) {
-        config->grain = GS_GRAIN_BYTES;
-        gs_say_once(
-            &said,
-            "GPUSHARE_OVERCOMMIT_GRAIN=%s is ignored: write a multiple of 2MiB, at most "
-            "128MiB",
-            text);
-    }
+    if (text != NULL && !fine)
+        gs_say_once(said, "%s=%s is ignored: write %s", name, text, advice);
 }
 
 void gs_config_read(struct gs_config *config, bool again)
 {
-    const char *limit = secure_getenv("GPUSHARE_DEVICE_LIMIT"),
-               *memory = secure_getenv("GPUSHARE_MEMORY"),
-               *placement = secure_getenv("GPUSHARE_PLACEMENT");
-    static bool said, said_memory, said_placement;
+    static bool said[5];
+    uint64_t bytes = 0;
+    bool fine;
 
-    if (is_set_to_one("GPUSHARE_DISABLE") || (!again && gs_others_are_first()))
+    if (is_set_to("GPUSHARE_DISABLE", "1") || (!again && gs_others_are_first()))
         config->disabled = true;
-    config->strict = is_set_to_one("GPUSHARE_STRICT");
-    config->native_memory = memory != NULL && strcmp(memory, "native") == 0;
-    config->managed_memory = memory != NULL && strcmp(memory, "managed") == 0;
+    config->strict = is_set_to("GPUSHARE_STRICT", "1");
+    config->native_memory = is_set_to("GPUSHARE_MEMORY", "native");
+    config->managed_memory = is_set_to("GPUSHARE_MEMORY", "managed");
+    check_setting("GPUSHARE_MEMORY", config->native_memory || config->managed_memory, &said[0],
+                  "native or managed");
     config->stats = copy_path(secure_getenv("GPUSHARE_STATS"));
-    read_overcommit(config);
-    read_grain(config);
-    config->placed_once = placement != NULL && strcmp(placement, "once") == 0;
-    if (placement != NULL && *placement != '\0' && !config->placed_once)
-        gs_say_once(&said_placement, "GPUSHARE_PLACEMENT=%s is ignored: write once", placement);
-    config->device_limit = 0;
-    if (limit != NULL && *limit != '\0' &&
-        (gs_size_parse(limit, &config->device_limit) != 0 ||
-         config->device_limit < LIMIT_LEAST)) {
-        config->device_limit = 0;
-        gs_say_once(
-            &said,
-            "GPUSHARE_DEVICE_LIMIT=%s is ignored: write a size such as 16GiB, at least 2MiB",
-            limit);
-    }
-    if (memory != NULL && *memory != '\0' && !config->native_memory && !config->managed_memory)
-        gs_say_once(&said_memory, "GPUSHARE_MEMORY=%s is ignored: write native or managed",
-                    memory);
-}
+    config->placed_once = is_set_to("GPUSHARE_PLACEMENT", "once");
+    check_setting("GPUSHARE_PLACEMENT", config->placed_once, &said[1], "once");
 
-void gs_config_after_fork(void)
-{
-    atomic_store(&gs_runtime.moved_out, 0);
-    atomic_store(&gs_runtime.moved_in, 0);
-    atomic_store(&gs_runtime.saved.equal, 0);
-    atomic_store(&gs_runtime.saved.zero, 0);
-    atomic_store(&gs_runtime.saved.unchanged, 0);
-    atomic_store(&gs_runtime.given, 0);
-    atomic_store(&gs_runtime.taken_over, 0);
-    atomic_store(&gs_runtime.exchanged, 0);
-    atomic_store(&gs_runtime.switches, 0);
+    config->overcommit = is_set_to("GPUSHARE_OVERCOMMIT", "auto") ? GS_OVERCOMMIT_AUTO : 0;
+    config->overcommit_set =
+        config->overcommit != 0 || read_size("GPUSHARE_OVERCOMMIT", &config->overcommit);
+    check_setting("GPUSHARE_OVERCOMMIT", config->overcommit_set, &said[2],
+                  "auto or a size such as 16GiB");
+    fine = read_size("GPUSHARE_OVERCOMMIT_GRAIN", &bytes) && bytes != 0 &&
+           bytes <= GS_GRAIN_MOST && bytes % GS_GRAIN_LEAST == 0;
+    config->grain = fine ? bytes : GS_GRAIN_BYTES;
+    check_setting("GPUSHARE_OVERCOMMIT_GRAIN", fine, &said[3],
+                  "a multiple of 2MiB, at most 128MiB");
+    fine = read_size("GPUSHARE_DEVICE_LIMIT", &bytes) && bytes >= LIMIT_LEAST;
+    config->device_limit = fine ? bytes : 0;
+    check_setting("GPUSHARE_DEVICE_LIMIT", fine, &said[4],
+                  "a size such as 16GiB, at least 2MiB");
 }

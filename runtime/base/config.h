@@ -36,13 +36,6 @@ struct gs_config {
 
 struct gs_runtime {
     struct gs_config config;
-    _Atomic(uint64_t) moved_out, moved_in; /* bytes */
-    struct {
-        _Atomic(uint64_t) equal, zero, unchanged;
-    } saved;                             /* bytes that need not be copied (wire.h) */
-    _Atomic(uint64_t) given, taken_over; /* bytes handed over (handover.h) */
-    _Atomic(uint64_t) exchanged;         /* bytes that have changed places (swap/placement.h) */
-    _Atomic(uint64_t) switches;  /* times the memory came back after it was (partly) out */
     _Atomic(uint64_t) uncovered; /* look-ups of functions in an ABI that we do not know */
     /* Something that this program does on the GPU is not covered: its memory does not move.
      * Release, and acquire before memory is moved. */
@@ -50,8 +43,17 @@ struct gs_runtime {
 };
 extern struct gs_runtime gs_runtime;
 
+/* A forked child has counts of its own. */
+struct gs_counts {
+    _Atomic(uint64_t) moved_out, moved_in; /* bytes */
+    struct {
+        _Atomic(uint64_t) equal, zero, unchanged;
+    } saved;                             /* bytes that need not be copied (wire.h) */
+    _Atomic(uint64_t) given, taken_over; /* bytes handed over (handover.h) */
+    _Atomic(uint64_t) exchanged;         /* bytes that have changed places (swap/placement.h) */
+    _Atomic(uint64_t) switches; /* times the memory came back after it was (partly) out */
+};
+extern struct gs_counts gs_counts;
+
 /* Reads the environment; again: at the first call of the driver. */
 void gs_config_read(struct gs_config *config, bool again);
-
-/* A forked child has counters of its own. */
-void gs_config_after_fork(void);

@@ -174,36 +174,23 @@ static bool is_probe(struct probe *probe)
     return probe->asking;
 }
 
-gs_dlsym_fn *gs_others_dlsym(void)
-{
-    gs_dlsym_fn *next = __atomic_load_n(&gs_next_dlsym, __ATOMIC_RELAXED);
+#define NEXT(kind, probe)                                                                      \
+    gs_##kind##_fn *gs_others_##kind(void)                                                     \
+    {                                                                                          \
+        gs_##kind##_fn *next = __atomic_load_n(&gs_next_##kind, __ATOMIC_RELAXED);             \
+                                                                                               \
+        if (next != NULL)                                                                      \
+            return next;                                                                       \
+        gs_others_init();                                                                      \
+        next = gs_libc_##kind;                                                                 \
+        if (is_probe(probe))                                                                   \
+            return next;                                                                       \
+        for (unsigned i = 0; i < others.count && next == gs_libc_##kind; i++)                  \
+            if (others.list[i].kind != NULL && !comes_back(probe, i))                          \
+                next = others.list[i].kind;                                                    \
+        __atomic_store_n(&gs_next_##kind, next, __ATOMIC_RELAXED);                             \
+        return next;                                                                           \
+    }
 
-    if (next != NULL)
-        return next;
-    gs_others_init();
-    next = gs_libc_dlsym;
-    if (is_probe(&probes[0]))
-        return next;
-    for (unsigned i = 0; i < others.count && next == gs_libc_dlsym; i++)
-        if (others.list[i].dlsym != NULL && !comes_back(&probes[0], i))
-            next = others.list[i].dlsym;
-    __atomic_store_n(&gs_next_dlsym, next, __ATOMIC_RELAXED);
-    return next;
-}
-
-gs_dlvsym_fn *gs_others_dlvsym(void)
-{
-    gs_dlvsym_fn *next = __atomic_load_n(&gs_next_dlvsym, __ATOMIC_RELAXED);
-
-    if (next != NULL)
-        return next;
-    gs_others_init();
-    next = gs_libc_dlvsym;
-    if (is_probe(&probes[1]))
-        return next;
-    for (unsigned i = 0; i < others.count && next == gs_libc_dlvsym; i++)
-        if (others.list[i].dlvsym != NULL && !comes_back(&probes[1], i))
-            next = others.list[i].dlvsym;
-    __atomic_store_n(&gs_next_dlvsym, next, __ATOMIC_RELAXED);
-    return next;
-}
+NEXT(dlsym, &probes[0])
+NEXT(dlvsym, &probes[1])

@@ -32,18 +32,16 @@ static void remember_object(void *caller)
 
     if (dladdr(caller, &info) == 0)
         return;
-    gs_lock(&lock, GS_LOCK_STATS);
+    GS_HOLD(&lock, GS_LOCK_STATS);
     for (unsigned i = 0; i < stats.object_count; i++)
         if (stats.objects[i] == info.dli_fbase) {
             stats.object_names[i]++;
-            gs_unlock(&lock, GS_LOCK_STATS);
             return;
         }
     if (stats.object_count < MAX_OBJECTS) {
         stats.object_names[stats.object_count] = 1;
         stats.objects[stats.object_count++] = info.dli_fbase;
     }
-    gs_unlock(&lock, GS_LOCK_STATS);
 }
 
 void gs_stats_routed(unsigned row, void *caller, bool substituted)
@@ -55,8 +53,7 @@ void gs_stats_routed(unsigned row, void *caller, bool substituted)
     if (gs_runtime.config.stats == NULL)
         return;
     remember_object(caller);
-    GS_HOLD(&lock, GS_LOCK_STATS);
-    stats.seen[row] = true;
+    GS_WITH(&lock, GS_LOCK_STATS, stats.seen[row] = true);
 }
 
 void gs_stats_escaped(const char *name)
@@ -102,36 +99,37 @@ int gs_stats_write(const char *path, uint64_t calls)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
     FILE *file = fopen(path, "we");
-    unsigned names = 0;
+    uint64_t names = 0;
 
     if (file == NULL)
         return -errno;
     gs_lock(&lock, GS_LOCK_STATS);
     for (int i = 0; i < GS_ROW_COUNT; i++)
         names += stats.seen[i];
-    fprintf(file,
-            "{\n  \"pid\": %d,\n  \"lookups\": %llu,\n  \"dlsyms\": %llu,\n  \"substituted\": "
-            "%llu,\n"
-            "  \"escaped\": %llu,\n  \"names\": %u,\n  \"gated_calls\": %llu,\n  "
-            "\"moved_out\": %llu,\n"
-            "  \"moved_in\": %llu,\n  \"saved_equal\": %llu,\n  \"saved_zero\": %llu,\n  "
-            "\"saved_unchanged\": %llu,\n  \"given\": %llu,\n  \"taken_over\": %llu,\n  "
-            "\"exchanged\": %llu,\n  "
-            "\"switches\": %llu,\n  \"uncovered\": %llu,\n",
-            (int)getpid(), (unsigned long long)atomic_load(&stats.lookups),
-            (unsigned long long)atomic_load(&stats.dlsyms),
-            (unsigned long long)atomic_load(&stats.substituted),
-            (unsigned long long)atomic_load(&stats.escaped), names, (unsigned long long)calls,
-            (unsigned long long)atomic_load(&gs_runtime.moved_out),
-            (unsigned long long)atomic_load(&gs_runtime.moved_in),
-            (unsigned long long)atomic_load(&gs_runtime.saved.equal),
-            (unsigned long long)atomic_load(&gs_runtime.saved.zero),
-            (unsigned long long)atomic_load(&gs_runtime.saved.unchanged),
-            (unsigned long long)atomic_load(&gs_runtime.given),
-            (unsigned long long)atomic_load(&gs_runtime.taken_over),
-            (unsigned long long)atomic_load(&gs_runtime.exchanged),
-            (unsigned long long)atomic_load(&gs_runtime.switches),
-            (unsigned long long)atomic_load(&gs_runtime.uncovered));
+    const struct {
+        const char *name;
+        uint64_t value;
+    } figures[] = {{"lookups", stats.lookups},
+                   {"dlsyms", stats.dlsyms},
+                   {"substituted", stats.substituted},
+                   {"escaped", stats.escaped},
+                   {"names", names},
+                   {"gated_calls", calls},
+                   {"moved_out", gs_counts.moved_out},
+                   {"moved_in", gs_counts.moved_in},
+                   {"saved_equal", gs_counts.saved.equal},
+                   {"saved_zero", gs_counts.saved.zero},
+                   {"saved_unchanged", gs_counts.saved.unchanged},
+                   {"given", gs_counts.given},
+                   {"taken_over", gs_counts.taken_over},
+                   {"exchanged", gs_counts.exchanged},
+                   {"switches", gs_counts.switches},
+                   {"uncovered", gs_runtime.uncovered}};
+
+    fprintf(file, "{\n  \"pid\": %d,\n", (int)getpid());
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
+        fprintf(file, "  \"%s\": %llu,\n", figures[i].name,
+                (unsigned long long)figures[i].value);
     write_objects(file);
     fprintf(file, "}\n");
     gs_unlock(&lock, GS_LOCK_STATS);

@@ -57,13 +57,16 @@ static const struct gs_row *row_for(const char *symbol, int version, bool per_th
                : row;
 }
 
-static CUresult replace_function(const char *symbol, void **function, int version,
-                                 cuuint64_t flags, void *caller)
+/* `result` is the driver's. */
+static CUresult replace_function(CUresult result, const char *symbol, void **function,
+                                 int version, cuuint64_t flags, void *caller)
 {
     const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
     const struct gs_row *row = NULL;
 
     gs_stats_lookup();
+    if (result != CUDA_SUCCESS)
+        return result;
     if (symbol == NULL || function == NULL || *function == NULL || gs_runtime.config.disabled ||
         *symbol == '\0')
         return CUDA_SUCCESS;
@@ -90,34 +93,24 @@ static CUresult replace_function(const char *symbol, void **function, int versio
 CUresult __wrap_cuGetProcAddress(const char *symbol, void **pfn, int driverVersion,
                                  cuuint64_t flags)
 {
-    CUresult result, replaced;
-
     if (!gs_driver_load())
         return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuGetProcAddress(symbol, pfn, driverVersion, flags);
-    if (result != CUDA_SUCCESS) {
-        gs_stats_lookup();
-        return result;
-    }
-    replaced = replace_function(symbol, pfn, driverVersion, flags, __builtin_return_address(0));
-    return replaced;
+    return replace_function(gs_driver.cuGetProcAddress(symbol, pfn, driverVersion, flags),
+                            symbol, pfn, driverVersion, flags, __builtin_return_address(0));
 }
 
 CUresult __wrap_cuGetProcAddress_v2(const char *symbol, void **pfn, int driverVersion,
                                     cuuint64_t flags,
                                     CUdriverProcAddressQueryResult *symbolStatus)
 {
-    CUresult result, replaced;
+    CUresult found, result;
 
     if (!gs_driver_load())
         return CUDA_ERROR_NOT_INITIALIZED;
-    result = gs_driver.cuGetProcAddress_v2(symbol, pfn, driverVersion, flags, symbolStatus);
-    if (result != CUDA_SUCCESS) {
-        gs_stats_lookup();
-        return result;
-    }
-    replaced = replace_function(symbol, pfn, driverVersion, flags, __builtin_return_address(0));
-    if (replaced != CUDA_SUCCESS && symbolStatus != NULL)
+    found = gs_driver.cuGetProcAddress_v2(symbol, pfn, driverVersion, flags, symbolStatus);
+    result =
+        replace_function(found, symbol, pfn, driverVersion, flags, __builtin_return_address(0));
+    if (found == CUDA_SUCCESS && result != CUDA_SUCCESS && symbolStatus != NULL)
         *symbolStatus = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    return replaced;
+    return result;
 }

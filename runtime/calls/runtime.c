@@ -13,7 +13,6 @@
 #include "runtime/client/client.h"
 #include "runtime/client/connect.h"
 #include "runtime/client/reconcile.h"
-#include "runtime/client/wish.h"
 #include "runtime/gate/gate.h"
 #include "runtime/memory/openings.h"
 #include "runtime/range/handover.h"
@@ -28,10 +27,8 @@ static void start_fresh_in_child(void)
     gs_openings_after_fork();
     gs_host_after_fork();
     gs_devices_after_fork();
-    gs_wish_after_fork();
     gs_reconcile_after_fork();
     gs_client_after_fork();
-    gs_config_after_fork();
     gs_child_clear();
 }
 

@@ -120,12 +120,12 @@ static void fill_state(struct gs_wire_state *state, struct gs_device *device,
                     (report->partial ? GS_STATE_PARTIAL : 0) |
                     (device->report.short_bytes != 0 ? GS_STATE_SHORT : 0);
     state->short_bytes = device->report.short_bytes;
-    state->moved_out = atomic_load_explicit(&gs_runtime.moved_out, memory_order_relaxed);
-    state->moved_in = atomic_load_explicit(&gs_runtime.moved_in, memory_order_relaxed);
+    state->moved_out = atomic_load_explicit(&gs_counts.moved_out, memory_order_relaxed);
+    state->moved_in = atomic_load_explicit(&gs_counts.moved_in, memory_order_relaxed);
     state->saved = (struct gs_wire_saved){
-        .equal = atomic_load_explicit(&gs_runtime.saved.equal, memory_order_relaxed),
-        .zero = atomic_load_explicit(&gs_runtime.saved.zero, memory_order_relaxed),
-        .unchanged = atomic_load_explicit(&gs_runtime.saved.unchanged, memory_order_relaxed)};
+        .equal = atomic_load_explicit(&gs_counts.saved.equal, memory_order_relaxed),
+        .zero = atomic_load_explicit(&gs_counts.saved.zero, memory_order_relaxed),
+        .unchanged = atomic_load_explicit(&gs_counts.saved.unchanged, memory_order_relaxed)};
     state->switch_ns = device->moving.switch_ns;
     state->host_used = gs_host_used() + gs_host_claimed();
     state->host_wanted = gs_host_wanted();

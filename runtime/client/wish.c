@@ -6,15 +6,15 @@
 #include "runtime/client/wish.h"
 #include "runtime/gate/gate.h"
 
-#define IDLE_NEVER UINT64_MAX /* no stamp of the gate */
-
 static struct {
     /* GS_WISH_* and, from CLASS_SHIFT on, the class: in one word, so that both are from one
      * moment. Release, before the client thread is woken; it reads with acquire. */
     _Atomic(uint32_t) wanted;
-    _Atomic(uint64_t) idle_since; /* stamp of the gate; relaxed: an old value costs a round */
-    uint32_t reading, told;       /* client thread only */
-} self = {.idle_since = IDLE_NEVER};
+    _Atomic(uint64_t)
+        idle_since;         /* stamp of the gate, plus 1; 0: it did not say that it was idle.
+                                     Relaxed: an old value costs a round */
+    uint32_t reading, told; /* client thread only */
+} self GS_ZERO_IN_CHILD;
 
 #define CLASS_SHIFT 8
 
@@ -41,20 +41,20 @@ void gs_wish_suspend(bool suspended)
 
 void gs_wish_idle(void)
 {
-    atomic_store_explicit(&self.idle_since, gs_gate_stamp(), memory_order_relaxed);
+    atomic_store_explicit(&self.idle_since, gs_gate_stamp() + 1, memory_order_relaxed);
     gs_worker_wake();
 }
 
 bool gs_wish_is_idle(void)
 {
-    const uint64_t since = atomic_load_explicit(&self.idle_since, memory_order_relaxed);
+    uint64_t since = atomic_load_explicit(&self.idle_since, memory_order_relaxed);
 
-    if (since == IDLE_NEVER)
+    if (since == 0)
         return false;
-    if (since == gs_gate_stamp())
+    if (since == gs_gate_stamp() + 1)
         return true;
-    atomic_compare_exchange_strong_explicit(&self.idle_since, &(uint64_t){since}, IDLE_NEVER,
-                                            memory_order_relaxed, memory_order_relaxed);
+    atomic_compare_exchange_strong_explicit(&self.idle_since, &since, 0, memory_order_relaxed,
+                                            memory_order_relaxed);
     return false;
 }
 
@@ -77,11 +77,4 @@ void gs_wish_sent(void)
 void gs_wish_anew(void)
 {
     self.told = 0;
-}
-
-void gs_wish_after_fork(void)
-{
-    atomic_store(&self.wanted, 0);
-    atomic_store(&self.idle_since, IDLE_NEVER);
-    self.reading = self.told = 0;
 }

@@ -28,5 +28,3 @@ void gs_wish_sent(void);
 
 /* There is a new connection, whose daemon knows nothing. Client thread. */
 void gs_wish_anew(void);
-
-void gs_wish_after_fork(void);

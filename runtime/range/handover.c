@@ -48,7 +48,7 @@ static struct {
     unsigned hand_count;
     struct piece given[GS_GIVEN_MOST];
     unsigned given_count;
-} self;
+} self GS_ZERO_IN_CHILD;
 
 /* --- places --- */
 
@@ -150,7 +150,6 @@ void gs_handover_end(void)
 
 void gs_handover_before_fork(void)
 {
-
     atomic_fetch_add_explicit(&self.forking, 1, memory_order_seq_cst);
     for (unsigned i = 0; i < FORK_WAIT_NS / FORK_PAUSE_NS &&
                          atomic_load_explicit(&self.busy, memory_order_seq_cst);
@@ -167,9 +166,6 @@ void gs_handover_in_child(void)
 {
     for (unsigned i = 0; i < atomic_load_explicit(&filled, memory_order_relaxed); i++)
         empty_place(i);
-    self.hand_count = self.given_count = 0;
-    atomic_store_explicit(&self.forking, 0, memory_order_relaxed);
-    atomic_store_explicit(&self.busy, false, memory_order_relaxed);
 }
 
 /* --- what comes --- */
@@ -352,7 +348,7 @@ bool gs_handover_place(struct gs_range *range, uint32_t chunk)
         piece = take_piece(i);
         if (place_piece(&piece, range, chunk)) {
             range->chunks[chunk].descriptor = (uint16_t)(piece.place + 1u);
-            atomic_fetch_add_explicit(&gs_runtime.taken_over, bytes, memory_order_relaxed);
+            atomic_fetch_add_explicit(&gs_counts.taken_over, bytes, memory_order_relaxed);
             return true;
         }
         empty_place(piece.place);
@@ -432,7 +428,7 @@ bool gs_handover_give(struct gs_range *range, uint32_t chunk)
         return true;
     }
     self.given[self.given_count++] = piece;
-    atomic_fetch_add_explicit(&gs_runtime.given, piece.bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gs_counts.given, piece.bytes, memory_order_relaxed);
     return true;
 }
 

@@ -18,7 +18,6 @@
             for what must be in one piece */
 #define ROOM_STEP                                                                              \
     (64ull << 20) /* what the program allocates itself changes limits all the time */
-#define NODE_UNKNOWN (-2)
 
 enum registration { NEVER, WAITING, REGISTERED };
 

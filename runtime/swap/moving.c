@@ -324,5 +324,5 @@ void gs_moving_arrived(void)
         device->report.short_bytes = 0;
     }
     if (switched)
-        atomic_fetch_add_explicit(&gs_runtime.switches, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&gs_counts.switches, 1, memory_order_relaxed);
 }

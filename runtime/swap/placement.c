@@ -183,7 +183,7 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
         gs_trial_note(hot, cold);
     if (bytes != 0) {
         learn_cost(from, bytes);
-        atomic_fetch_add_explicit(&gs_runtime.exchanged, bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&gs_counts.exchanged, bytes, memory_order_relaxed);
     }
     return done;
 }

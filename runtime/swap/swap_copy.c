@@ -273,11 +273,11 @@ void gs_job_copied_out(struct gs_job *job)
 
 void gs_job_count(const struct gs_job *job, bool out)
 {
-    atomic_fetch_add_explicit(out ? &gs_runtime.moved_out : &gs_runtime.moved_in, job->copied,
+    atomic_fetch_add_explicit(out ? &gs_counts.moved_out : &gs_counts.moved_in, job->copied,
                               memory_order_relaxed);
-    atomic_fetch_add_explicit(&gs_runtime.saved.equal, job->saved.equal, memory_order_relaxed);
-    atomic_fetch_add_explicit(&gs_runtime.saved.zero, job->saved.zero, memory_order_relaxed);
-    atomic_fetch_add_explicit(&gs_runtime.saved.unchanged, job->saved.unchanged,
+    atomic_fetch_add_explicit(&gs_counts.saved.equal, job->saved.equal, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gs_counts.saved.zero, job->saved.zero, memory_order_relaxed);
+    atomic_fetch_add_explicit(&gs_counts.saved.unchanged, job->saved.unchanged,
                               memory_order_relaxed);
 }
 

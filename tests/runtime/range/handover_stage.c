@@ -14,6 +14,7 @@
 
 struct gs_driver gs_driver;
 struct gs_runtime gs_runtime;
+struct gs_counts gs_counts;
 pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct stage stage;

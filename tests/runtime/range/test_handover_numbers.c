@@ -133,6 +133,7 @@ static void a_child_holds_none_and_no_fork_comes_between(void **state)
     child = fork();
     if (child == 0) {
         gs_handover_in_child();
+        gs_child_clear();
         _exit(stage_descriptors() == stage.open_before && gs_handover_in_hand(&stage.card) == 0
                   ? 0
                   : 1);

@@ -19,6 +19,7 @@
 
 struct gs_driver gs_driver;
 struct gs_runtime gs_runtime;
+struct gs_counts gs_counts;
 
 struct played played;
 

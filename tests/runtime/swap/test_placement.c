@@ -201,7 +201,7 @@ static void accounts_are_those_of_a_recount(void **state)
     (void)state;
     for (unsigned i = 0; i < seeds(); i++)
         run_seed(i + 1, 0, true);
-    assert_true(atomic_load(&gs_runtime.exchanged) > 0);
+    assert_true(atomic_load(&gs_counts.exchanged) > 0);
     assert_true(adrift > 0); /* mappings are refused now and then, in a row */
 }
 
@@ -218,7 +218,7 @@ static void failing_calls_lose_no_chunk(void **state)
 static void a_long_drain_takes_nothing_from_the_exchanges(void **state)
 {
     const uint64_t bytes = 64 * MIB;
-    uint64_t exchanged = atomic_load(&gs_runtime.exchanged);
+    uint64_t exchanged = atomic_load(&gs_counts.exchanged);
 
     (void)state;
     card_begin(1, 0);
@@ -238,7 +238,7 @@ static void a_long_drain_takes_nothing_from_the_exchanges(void **state)
     while (gs_placement_step(true))
         continue;
     card_go_on();
-    exchanged = atomic_load(&gs_runtime.exchanged) - exchanged;
+    exchanged = atomic_load(&gs_counts.exchanged) - exchanged;
     assert_int_equal(exchanged, 4 * bytes);
     assert_int_equal(card.made_on_host, 1);
     card_check_accounts();
@@ -258,13 +258,13 @@ static void a_round_longer_than_a_window_moves_nothing(void **state)
     card_forget_uses(now);
     for (unsigned i = 0; i < 90; i++) {
         if (i == 30)
-            exchanged = atomic_load(&gs_runtime.exchanged);
+            exchanged = atomic_load(&gs_counts.exchanged);
         for (unsigned k = 0; k < 10; k++)
             gs_uses_span(card.blocks[i % 6].address, card.blocks[i % 6].bytes);
         gs_placement_look(now += 60000000, true);
         card_exchange();
     }
-    assert_int_equal(atomic_load(&gs_runtime.exchanged) - exchanged, 0);
+    assert_int_equal(atomic_load(&gs_counts.exchanged) - exchanged, 0);
     card_check_contents();
     card_return_memory();
 }

@@ -32,7 +32,7 @@ static uint64_t not_run; /* ns in each window in which others have the card */
 /* A window of even use in which the program runs for so long. Returns the bytes that change places after it. */
 static uint64_t exchange_after_window(uint64_t *now, uint64_t ns)
 {
-    const uint64_t before = atomic_load(&gs_runtime.exchanged);
+    const uint64_t before = atomic_load(&gs_counts.exchanged);
 
     if (not_run != 0) {
         gs_placement_look(*now, false);
@@ -45,7 +45,7 @@ static uint64_t exchange_after_window(uint64_t *now, uint64_t ns)
         card_use(&card.blocks[i]);
     gs_placement_look(*now += ns / 2, true);
     card_exchange();
-    return atomic_load(&gs_runtime.exchanged) - before;
+    return atomic_load(&gs_counts.exchanged) - before;
 }
 
 /* The same for a window in which a block beyond the card is used ten times as often as the rest. */
