@@ -39,13 +39,6 @@ struct source {
 
 static struct bound *in_pieces;
 
-static bool is_handle_of_ours(CUmemGenericAllocationHandle handle)
-{
-    GS_HOLD_MEMORY;
-
-    return gs_virtual_is_ours(handle);
-}
-
 /* under the lock: the entry for something bound at one of these offsets, or the end of the list */
 static struct bound **entry_in(const struct bound *bound)
 {
@@ -200,7 +193,7 @@ static bool is_answered(const struct bound *bound, CUresult *result)
 {
     *result = GS_READY(CUDA_ERROR_INVALID_VALUE);
     return *result == CUDA_ERROR_NOT_INITIALIZED ||
-           (bound->form != ENDPOINT && is_handle_of_ours(bound->object));
+           (bound->form != ENDPOINT && GS_WITH_MEMORY(gs_virtual_is_ours(bound->object)));
 }
 
 /* Binds memory by its handle. False: the memory is the driver's, and the driver binds it. */
@@ -316,7 +309,7 @@ CUresult __wrap_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevic
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (is_handle_of_ours(mcHandle))
+    if (GS_WITH_MEMORY(gs_virtual_is_ours(mcHandle)))
         return CUDA_ERROR_INVALID_VALUE;
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     at = entry_in(&bound);
@@ -337,7 +330,7 @@ CUresult __wrap_cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUde
 {
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (is_handle_of_ours(mcHandle))
+    if (GS_WITH_MEMORY(gs_virtual_is_ours(mcHandle)))
         return CUDA_ERROR_INVALID_VALUE;
     return gs_driver.cuMulticastAddDevice(mcHandle, dev);
 }

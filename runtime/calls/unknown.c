@@ -28,11 +28,6 @@ static bool is_new_name(const char *symbol)
     return false;
 }
 
-static bool is_missing(void)
-{
-    return GS_ANY_DEVICE(gs_memory_accounts(device).missing != 0);
-}
-
 /* It does not wait at the gate: a suspended program's memory comes back, but its gate stays
  * closed. */
 void gs_unknown_await_memory(void)
@@ -43,7 +38,7 @@ void gs_unknown_await_memory(void)
         return;
     gs_worker_park(); /* it ends its step, and moves nothing out in the next */
     gs_worker_unpark();
-    while (is_missing() && gs_now() < until)
+    while (GS_ANY_DEVICE(gs_memory_accounts(device).missing != 0) && gs_now() < until)
         gs_pause(AWAIT_NS);
 }
 

@@ -76,7 +76,7 @@ static void at_exit(void)
 static void go_without_thread(void)
 {
     gs_session_give_up("this process cannot start a thread");
-    gs_each_device(device)
+    gs_each_device (device)
         atomic_store_explicit(&device->movable, false, memory_order_relaxed);
     gs_session_allow_everything();
     gs_gate_open(false);
@@ -165,11 +165,6 @@ bool gs_client_attach_device(struct gs_device *device)
     return gs_context_for(device) != NULL;
 }
 
-static bool has_context(void)
-{
-    return GS_ANY_DEVICE(gs_context_for(device) != NULL);
-}
-
 bool gs_client_wish(void)
 {
     struct gs_device *device;
@@ -179,8 +174,8 @@ bool gs_client_wish(void)
     device = gs_device_current();
     if (device != NULL)
         gs_client_attach_current(device);
-    else if (!has_context()) /* calls on memory work without a current context */
-        return false;
+    else if (!GS_ANY_DEVICE(gs_context_for(device) != NULL))
+        return false; /* with any context calls on memory work, if it is current or not */
     gs_evidence_collect();
     start_client();
     gs_worker_wake();

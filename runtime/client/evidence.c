@@ -100,16 +100,6 @@ static void add_key(uint32_t kind, uint64_t key, uint32_t ranks)
     GS_WITH(&self.lock, GS_LOCK_EVIDENCE, find_or_add(kind, key, ranks));
 }
 
-/* In a thread of the program's. It reads files of /proc; these reads must not be cancellation
- * points. */
-static unsigned read_launcher(struct gs_evidence *keys)
-{
-    GS_UNCANCELLED cancel = gs_cancel_off();
-    GS_KEEP_ERRNO;
-
-    return gs_launcher_read(keys);
-}
-
 void gs_evidence_collect(void)
 {
     uint64_t at = atomic_load_explicit(&self.collect_at, memory_order_relaxed);
@@ -125,7 +115,8 @@ void gs_evidence_collect(void)
         return;
     if (at == 0) /* the first look comes before the first report of a device */
         atomic_store_explicit(&self.expects, true, memory_order_release);
-    count = read_launcher(keys);
+    GS_UNCANCELLED cancel = gs_cancel_off(); /* it reads files of /proc */
+    count = gs_launcher_read(keys);
     for (unsigned i = 0; i < count; i++)
         add_key(keys[i].kind, keys[i].key, keys[i].ranks);
 }
@@ -197,11 +188,6 @@ static void take_mapping(char *line, void *context)
     (void)context;
     if (mapping.kind != GS_KIN_NONE)
         add_key(mapping.kind, mapping.key, 0);
-}
-
-static void read_mappings(void)
-{
-    gs_lines_read("/proc/self/maps", MAPS_MOST, take_mapping, NULL);
 }
 
 /* A program may talk to any other; ranks of NCCL have exported memory, too, at both ends. */
@@ -361,7 +347,7 @@ uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now)
     self.looks = atomic_load_explicit(&self.wanted, memory_order_relaxed);
     if (now >= at)
         self.look_at = now + find_pause(now);
-    read_mappings();
+    gs_lines_read("/proc/self/maps", MAPS_MOST, take_mapping, NULL);
     if (atomic_load_explicit(&self.exports, memory_order_relaxed))
         read_connections();
     return at != UINT64_MAX ? self.look_at - now : UINT64_MAX;
@@ -454,16 +440,9 @@ static int end_closed(int fd, uint64_t now)
     }
 }
 
-static uint32_t count_added(void)
-{
-    GS_HOLD(&self.lock, GS_LOCK_EVIDENCE);
-
-    return self.added;
-}
-
 int gs_evidence_send(int fd, uint64_t now)
 {
-    const uint32_t added = count_added();
+    const uint32_t added = GS_WITH(&self.lock, GS_LOCK_EVIDENCE, self.added);
     struct gs_evidence key;
 
     if (fd < 0)

@@ -84,13 +84,6 @@ static bool ask_callback(void)
     return asks;
 }
 
-static bool has_returned(void)
-{
-    GS_HOLD(&self.lock, GS_LOCK_CLIENT);
-
-    return !self.asked && !self.running;
-}
-
 uint64_t gs_pressure_wait(uint64_t now)
 {
     if (!self.warned) {
@@ -98,7 +91,8 @@ uint64_t gs_pressure_wait(uint64_t now)
         self.waits = ask_callback();
         self.until = now + GS_PRESSURE_NS;
     }
-    if (self.waits && (now >= self.until || has_returned()))
+    if (self.waits && (now >= self.until ||
+                       GS_WITH(&self.lock, GS_LOCK_CLIENT, !self.asked && !self.running)))
         self.waits = false;
     return self.waits ? LOOK_NS : 0;
 }

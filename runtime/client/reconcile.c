@@ -131,11 +131,6 @@ static uint64_t idle_limit(void)
     return least;
 }
 
-static bool something_leaves(void)
-{
-    return GS_ANY_DEVICE(gs_swap_is_under_way(device, true));
-}
-
 /* The program is to stop for others that may lack memory which it has, so memory that it frees
  * now need not be moved. (The shortfall says so later than RUN off, which may come first.) */
 static bool memory_may_leave(void)
@@ -389,7 +384,8 @@ uint64_t gs_reconcile(void)
     due = gs_smaller(due, gs_exporter_step(gs_now(), self.stopped, gs_session_fd()));
     due = gs_smaller(due, gs_openings_tend(gs_now(), !all_may_run()));
     now = gs_now();
-    if (all_may_run() && something_leaves()) /* a budget below what is resident */
+    if (all_may_run() &&
+        GS_ANY_DEVICE(gs_swap_is_under_way(device, true))) /* a budget below what is resident */
         gs_swap_settle();
     if (!must_stop() && !self.started_to_stop && gs_memory_if_complete(open_gate)) {
         go_on();

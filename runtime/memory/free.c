@@ -78,19 +78,12 @@ static bool free_in_place(struct gs_range *range, const struct gs_stream_positio
     return true;
 }
 
-static bool is_exported(const struct gs_range *range)
-{
-    GS_HOLD_MEMORY;
-
-    return range->exports != NULL;
-}
-
 /* Frees a whole range that the caller has taken out of the tree (life is DISPOSING). The gate
  * closes before the submitted work has ended, so cuMemFree also waits while the gate is closed. */
 static CUresult free_range(struct gs_range *range, const struct gs_stream_position *position)
 {
     /* exported: the client thread may be at its chunks, and disposes of it */
-    const bool exported = is_exported(range);
+    const bool exported = GS_WITH_MEMORY(range->exports != NULL);
     bool done = false, waited = false;
     CUresult result = CUDA_SUCCESS;
     CUevent after = NULL;

@@ -177,14 +177,6 @@ static enum span span_of(CUdeviceptr address, uint64_t bytes)
     return MAPPED;
 }
 
-/* The lowest mapping of ours between these; NULL: none. */
-static struct gs_range *first_of_ours(CUdeviceptr address, CUdeviceptr end)
-{
-    GS_HOLD_MEMORY;
-
-    return gs_range_first(address, end - address);
-}
-
 static void unmap_one(struct gs_range *range)
 {
     bool last;
@@ -222,12 +214,13 @@ CUresult gs_virtual_unmap(CUdeviceptr address, uint64_t bytes, bool *ours)
     if (span != MAPPED)
         return CUDA_ERROR_INVALID_VALUE;
     result = gs_foreign_unmap(address, bytes); /* first the call that the driver might refuse */
-    if (result != CUDA_SUCCESS || first_of_ours(address, end) == NULL)
+    if (result != CUDA_SUCCESS ||
+        GS_WITH_MEMORY(gs_range_first(address, end - address)) == NULL)
         return result;
     entered = gs_gate_try_enter(&pass);
     if (!entered)
         gs_worker_park();
-    while ((range = first_of_ours(address, end)) != NULL)
+    while ((range = GS_WITH_MEMORY(gs_range_first(address, end - address))) != NULL)
         unmap_one(range);
     if (entered)
         gs_gate_leave(pass);
@@ -354,12 +347,13 @@ CUresult gs_virtual_set_access(CUdeviceptr address, uint64_t bytes,
     *ours = span != UNKNOWN;
     if (span != MAPPED || access == NULL || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    range = first_of_ours(address, end);
+    range = GS_WITH_MEMORY(gs_range_first(address, end - address));
     if (range != NULL)
         result = check_access(range->device, access, count);
     if (result == CUDA_SUCCESS)
         result = gs_foreign_set_access(address, bytes, access, count);
-    for (; range != NULL && result == CUDA_SUCCESS; range = first_of_ours(address, end)) {
+    for (; range != NULL && result == CUDA_SUCCESS;
+         range = GS_WITH_MEMORY(gs_range_first(address, end - address))) {
         bool needed;
 
         gs_virtual_begin(range);

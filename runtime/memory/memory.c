@@ -60,14 +60,6 @@ static bool admit_soon(struct gs_range *range)
     return true;
 }
 
-/* false: that is more than the pool, or the program, may have */
-static bool account_range(struct gs_range *range, struct gs_pool *pool)
-{
-    bool joined = GS_WITH_MEMORY(gs_pool_join(range, pool));
-
-    return joined && admit_soon(range);
-}
-
 /* Makes an empty range with address space of its own, and adds it to the accounts. */
 static CUresult make_range(const struct need *need, struct gs_range **made)
 {
@@ -88,7 +80,7 @@ static CUresult make_range(const struct need *need, struct gs_range **made)
         free(range);
         return result;
     }
-    if (!account_range(range, need->request->pool)) {
+    if (!GS_WITH_MEMORY(gs_pool_join(range, need->request->pool)) || !admit_soon(range)) {
         discard_range(range);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -381,13 +373,6 @@ static enum use use_of(CUdeviceptr address, uint64_t *room)
     return range->life == GS_RANGE_ORDERED ? ENDING : ENDED;
 }
 
-static enum use look_up(CUdeviceptr address, uint64_t *room)
-{
-    GS_HOLD_MEMORY;
-
-    return use_of(address, room);
-}
-
 /* Addresses that the thread has found in use since something was last freed: loops work on
  * the same few buffers, and need not take the lock each time. */
 static _Thread_local struct {
@@ -408,11 +393,11 @@ bool gs_memory_is_refused(CUdeviceptr address, uint64_t bytes)
     if (found_in_use.frees == frees && found_in_use.known[slot].address == address &&
         bytes <= found_in_use.known[slot].room)
         return false;
-    use = look_up(address, &room);
+    use = GS_WITH_MEMORY(use_of(address, &room));
     if (use == ENDING && !gs_capture_active()) {
         const bool waits = gs_stream_order_collect(false);
 
-        use = look_up(address, &room);
+        use = GS_WITH_MEMORY(use_of(address, &room));
         if (use == ENDING && !waits) /* another thread is about to give it back */
             use = ENDED;
     }

@@ -42,13 +42,6 @@ CUresult gs_edge_reserve(struct gs_range *range)
     return result;
 }
 
-static bool has_edge(const struct gs_device *device)
-{
-    GS_HOLD_MEMORY;
-
-    return device->edge.present;
-}
-
 static CUresult create_edge(const struct gs_device *device, CUmemGenericAllocationHandle *edge)
 {
     const CUmemAllocationProp prop = {
@@ -81,7 +74,7 @@ static bool make_edge(struct gs_device *device,
     CUmemGenericAllocationHandle edge;
     CUresult result;
 
-    if (has_edge(device))
+    if (GS_WITH_MEMORY(device->edge.present))
         return true;
     result = create_edge(device, &edge);
     for (unsigned i = 0;
@@ -125,7 +118,7 @@ static void drop_edge(struct gs_device *device)
 
 void gs_edges_context_ended(void)
 {
-    gs_each_device(device)
+    gs_each_device (device)
         if (gs_context_for(device) == NULL)
             drop_edge(device);
 }

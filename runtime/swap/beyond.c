@@ -104,14 +104,6 @@ static bool find_missing(const struct gs_device *device, bool stopped,
            (stopped && pick_chunk(device, GS_CHUNK_HOST, most, found));
 }
 
-static bool find_chunk(const struct gs_device *device, uint8_t state, uint64_t most,
-                       struct gs_exchange_chunk *found)
-{
-    GS_HOLD_MEMORY;
-
-    return pick_chunk(device, state, most, found);
-}
-
 /* --- there --- */
 
 /* The range may have ended meanwhile: then it is in no account any more. */
@@ -178,7 +170,8 @@ static bool send_chunk(const struct gs_device *device, struct gs_exchange_chunk 
     bool sent;
 
     if (most == 0 || gs_rdma_is_open() || gs_swap_is_under_way(device, false) ||
-        gs_swap_is_under_way(device, true) || !find_chunk(device, GS_CHUNK_RESIDENT, most, it))
+        gs_swap_is_under_way(device, true) ||
+        !GS_WITH_MEMORY(pick_chunk(device, GS_CHUNK_RESIDENT, most, it)))
         return false;
     sent = gs_exchange_send_beyond(it);
     self.asks = !sent;
@@ -246,13 +239,6 @@ uint64_t gs_beyond_due(const struct gs_device *device, const struct gs_accounts 
     return bytes_that_fit(device, room - accounts->demand);
 }
 
-static uint64_t room_on(const struct gs_device *device)
-{
-    GS_HOLD_MEMORY;
-
-    return gs_exchange_room(device);
-}
-
 /* A program that runs stops once, for all of it. */
 static uint64_t look_for_return(uint64_t now, bool may_run, bool stopped)
 {
@@ -265,7 +251,8 @@ static uint64_t look_for_return(uint64_t now, bool may_run, bool stopped)
         const uint64_t bytes = gs_beyond_due(device, &accounts);
 
         any |= accounts.over != 0;
-        due |= bytes != 0 && (self.coming || stopped || room_on(device) >= bytes);
+        due |= bytes != 0 &&
+               (self.coming || stopped || GS_WITH_MEMORY(gs_exchange_room(device)) >= bytes);
     }
     if (!any)
         gs_log("no memory is beyond the card any more");
@@ -314,7 +301,7 @@ bool gs_beyond_step(uint64_t now)
         const struct gs_accounts accounts = gs_memory_accounts(device);
 
         if (gs_beyond_due(device, &accounts) == 0 ||
-            !find_chunk(device, GS_CHUNK_OVER, room_on(device), &it))
+            !GS_WITH_MEMORY(pick_chunk(device, GS_CHUNK_OVER, gs_exchange_room(device), &it)))
             continue;
         if (!fetch_chunk(&it)) /* others' memory may be about to become free */
             return false;

@@ -151,13 +151,6 @@ static void learn_cost(uint64_t from, uint64_t bytes)
     self.cost = self.cost == 0 ? each : (3 * self.cost + each) / 4;
 }
 
-static bool fits_now(const struct gs_exchange_chunk *hot)
-{
-    GS_HOLD_MEMORY;
-
-    return gs_exchange_room(hot->range->device) >= hot->bytes;
-}
-
 /* In a context of the device. False: the driver or the host refused something. */
 static bool exchange_chunks(const struct gs_exchange_chunk *hot,
                             const struct gs_exchange_chunk *cold)
@@ -172,7 +165,8 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
         done = gs_exchange_send_beyond(cold);
         bytes += done ? cold->bytes : 0;
     }
-    if (done && fits_now(hot)) { /* else another chunk has to leave, too */
+    if (done && GS_WITH_MEMORY(gs_exchange_room(hot->range->device) >=
+                               hot->bytes)) { /* else another chunk has to leave, too */
         done = came = gs_exchange_fetch(hot);
         bytes += done ? hot->bytes : 0;
     }

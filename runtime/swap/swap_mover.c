@@ -233,15 +233,10 @@ void gs_mover_drop_first(struct gs_mover *mover)
     mover->count--;
 }
 
-static bool have_event(CUevent *event)
-{
-    return *event != NULL ||
-           gs_driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
-}
-
 CUresult gs_mover_mark(CUevent *event, CUstream stream)
 {
-    if (!have_event(event)) {
+    if (*event == NULL &&
+        gs_driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
         *event = NULL;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
