@@ -20,7 +20,7 @@
 #include "runtime/range/slab.h"
 #include "runtime/memory/virtual.h"
 #include "runtime/memory/pool_accounts.h"
-#include "runtime/memory/synchronize.h"
+#include "runtime/memory/stream_position.h"
 #include "runtime/memory/retire.h"
 
 #define BATCH 64

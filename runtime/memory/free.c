@@ -13,7 +13,6 @@
 #include "runtime/range/program_managed.h"
 #include "runtime/range/slab.h"
 #include "runtime/memory/pool_accounts.h"
-#include "runtime/memory/synchronize.h"
 #include "runtime/memory/retire.h"
 #include "runtime/memory/stream_position.h"
 

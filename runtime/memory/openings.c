@@ -11,7 +11,7 @@
 
 #include <poll.h>
 
-#include "runtime/memory/synchronize.h"
+#include "runtime/memory/stream_position.h"
 #include "runtime/range/vmm.h"
 
 #define PAUSE_NS  500000 /* while another thread opens the same */

@@ -11,7 +11,7 @@
 #include "runtime/gate/gate.h"
 #include "runtime/memory/idle_ranges.h"
 #include "runtime/memory/pool_accounts.h"
-#include "runtime/memory/synchronize.h"
+#include "runtime/memory/stream_position.h"
 #include "runtime/range/slab.h"
 #include "runtime/swap/swap.h"
 

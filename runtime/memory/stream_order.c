@@ -13,7 +13,6 @@
 #include "runtime/gate/capture.h"
 #include "runtime/memory/stream_frees.h"
 #include "runtime/memory/pool_accounts.h"
-#include "runtime/memory/synchronize.h"
 #include "runtime/memory/retire.h"
 #include "runtime/memory/stream_position.h"
 

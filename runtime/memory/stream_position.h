@@ -33,3 +33,7 @@ void gs_stream_position_leave(bool entered);
 /* Makes an event of the context; NULL: there is none. */
 CUevent gs_stream_position_event(CUcontext context);
 bool gs_stream_position_record(CUevent event, const struct gs_stream_position *position);
+
+/* Waits for everything in the context; more than once where one answer could be wrong. Captures go
+ * on. gs_capture_forbids(result): a capture is under way, and nothing was waited for. */
+CUresult gs_synchronize_context(CUcontext context);

@@ -12,7 +12,13 @@
  * counted from when the device is drained: work that is queued already may take longer than the
  * window did.
  *
- * Exchanges that make the program slower are undone (trial.h).
+ * Exchanges are kept only where the program does not become slower by them. A kernel that reads its
+ * memory several times (a product of matrices) reads what lies beyond the card as often over the bus;
+ * nothing that a launch says tells such kernels from others. So the time that the program takes for a
+ * byte that it uses is compared, window by window, with the best so far; where it is worse after
+ * exchanges, those since the best are undone. The program's work on the CPU counts as well, so a trial
+ * may be lost by chance, or because the program does something else now: the chunks go back, and after
+ * some windows the same is tried again.
  *
  * How a chunk changes places: exchange.h. State: client thread only.
  */
@@ -23,7 +29,6 @@
 #include "runtime/range/uses.h"
 #include "runtime/range/graph_uses.h"
 #include "runtime/swap/exchange.h"
-#include "runtime/swap/trial.h"
 
 #define MS          1000000ull
 #define LOOK_NS     (50 * MS)
@@ -35,6 +40,10 @@
 #define MAPPING     1e6   /* ns: an exchange without its copies, until it is measured */
 #define MAPPED      250e3 /* ns: the same at least, however small the chunk is */
 #define COPYING     0.02  /* ns a byte, until it is measured: 50 GB/s */
+#define PAIRS_MOST  4096u
+#define WON         1.05 /* times as fast */
+#define REST_MOST   4096u
+#define WORSE_THAN  1.25 /* times the best pace: the counted uses speak for an exchange */
 
 static struct {
     bool pending;
@@ -48,6 +57,146 @@ static struct {
     uint64_t idle_ns;  /* of this window: it did not run, or submitted and awaited nothing */
     uint64_t activity; /* of the gate, at the last look */
 } self;
+
+/* --- trials --- */
+
+/* A chunk by its range's address: the range may be gone meanwhile. */
+struct chunk_place {
+    CUdeviceptr base;
+    uint32_t index;
+};
+
+/* since the best pace, in the order in which they changed places; not in trial, which a fork clears */
+static struct {
+    struct chunk_place to_card, beyond;
+} pairs[PAIRS_MOST];
+
+static struct {
+    unsigned pairs;
+    double pace;  /* ns a byte, of the last window; 0: not known */
+    double best;  /* the least; 0: not known */
+    bool open;    /* chunks changed places since the last window whose pace is known */
+    bool waits;   /* for the pace of a window after that */
+    bool doubted; /* the first was worse */
+    bool undoes;
+    struct {
+        unsigned windows, next; /* until exchanges may begin again; after the next lost trial */
+    } rest;
+} trial;
+
+/* Exchanges may begin: no other ones wait to be judged, and the last lost trial is long enough ago. */
+static bool trial_may_begin(void)
+{
+    return !trial.waits && !trial.undoes && trial.rest.windows == 0 && trial.pace != 0;
+}
+
+static struct chunk_place place_of(const struct gs_exchange_chunk *it)
+{
+    return (struct chunk_place){it->range->node.base, it->index};
+}
+
+/* The program has become slower without an exchange: it does something else now. */
+static void begin_trial(void)
+{
+    if (trial.best == 0 || trial.pace > WORSE_THAN * trial.best) {
+        trial.best = trial.pace;
+        trial.pairs = 0;
+    }
+    trial.open = true;
+}
+
+/* The two have changed places. beyond->range NULL: the card had room. */
+static void note_exchange(const struct gs_exchange_chunk *to_card,
+                          const struct gs_exchange_chunk *beyond)
+{
+    if (!trial.open)
+        begin_trial();
+    if (trial.pairs == PAIRS_MOST || beyond->range == NULL || beyond->bytes != to_card->bytes)
+        return; /* they stay where they are */
+    pairs[trial.pairs].to_card = place_of(to_card);
+    pairs[trial.pairs++].beyond = place_of(beyond);
+}
+
+/* The two that choose_undone() found have changed places back, or could not. */
+static void note_undone(void)
+{
+    trial.pairs -= trial.pairs > 0;
+}
+
+static void lose_trial(double pace)
+{
+    unsigned *next = &trial.rest.next;
+
+    gs_log("%u exchanges made the program slower, %.4f instead of %.4f ns a byte: undone",
+           trial.pairs, pace, trial.best);
+    trial.undoes = trial.pairs != 0;
+    trial.best = trial.pace = 0; /* of the time before they are undone */
+    *next = *next == 0 ? 1 : 2 * *next;
+    *next = *next < REST_MOST ? *next : REST_MOST;
+    trial.rest.windows = *next;
+}
+
+/* Two windows have to be worse: a busy machine makes one of them long now and then. */
+static void judge_trial(double pace)
+{
+    const bool worse = pace > WORSE_THAN * trial.best;
+
+    if (worse && !trial.doubted) {
+        trial.doubted = trial.waits = true;
+        return;
+    }
+    trial.open = trial.doubted = false;
+    if (worse) {
+        lose_trial(pace);
+    } else if (pace <= trial.best) {
+        if (WON * pace < trial.best)
+            trial.rest.next = 0;
+        trial.best = pace;
+        trial.pairs = 0;
+    }
+}
+
+/* A window has ended in which the program took so many ns for each byte that it used; 0: that is
+ * not known. */
+static void end_trial_window(double pace)
+{
+    trial.rest.windows -= trial.rest.windows > 0;
+    trial.waits = trial.open && pace == 0;
+    if (pace == 0)
+        return;
+    trial.pace = pace;
+    if (trial.open)
+        judge_trial(pace);
+}
+
+/* Under the lock. False: it is not there any more, or is in the other place already. */
+static bool find_place(const struct chunk_place *place, uint8_t state,
+                       struct gs_exchange_chunk *found)
+{
+    struct gs_range *range = gs_range_at(place->base);
+
+    if (range == NULL || range->node.base != place->base ||
+        place->index >= range->chunk_count || !gs_exchange_is_free(range, place->index) ||
+        range->chunks[place->index].state != state)
+        return false;
+    *found = (struct gs_exchange_chunk){range, place->index,
+                                        gs_range_chunk_bytes(range, place->index),
+                                        range->chunks[place->index].heat};
+    return true;
+}
+
+/* Under gs_memory_lock: the next two that change places back. False: there are none. */
+static bool choose_undone(const struct gs_device *device, struct gs_exchange_chunk *to_card,
+                          struct gs_exchange_chunk *beyond)
+{
+    for (; trial.undoes && trial.pairs > 0; trial.pairs--)
+        if (find_place(&pairs[trial.pairs - 1].beyond, GS_CHUNK_OVER, to_card) &&
+            find_place(&pairs[trial.pairs - 1].to_card, GS_CHUNK_RESIDENT, beyond) &&
+            to_card->bytes == beyond->bytes && to_card->range->device == beyond->range->device)
+            return to_card->range->device == device; /* else it is another device's turn */
+    trial.undoes = false;
+    return false;
+}
 
 /* --- choosing --- */
 
@@ -109,7 +258,7 @@ static bool choose_by_use(const struct gs_device *device, struct gs_exchange_chu
     uint64_t room;
 
     *cold = (struct gs_exchange_chunk){.range = NULL};
-    if (!gs_trial_may_begin() || !find_chunk(device, GS_CHUNK_OVER, 0, hot) || hot->used == 0)
+    if (!trial_may_begin() || !find_chunk(device, GS_CHUNK_OVER, 0, hot) || hot->used == 0)
         return false;
     room = gs_exchange_room(device);
     /* one that makes all of the room, if there is one */
@@ -127,7 +276,7 @@ static bool choose_exchange(const struct gs_device *device, struct gs_exchange_c
 {
     if (device->accounts.over == 0 || device->accounts.missing != 0 || device->broken)
         return false;
-    self.undoes = gs_trial_choose(device, hot, cold);
+    self.undoes = choose_undone(device, hot, cold);
     return self.undoes || choose_by_use(device, hot, cold);
 }
 
@@ -172,9 +321,9 @@ static bool exchange_chunks(const struct gs_exchange_chunk *hot,
     }
     gs_context_pop();
     if (self.undoes)
-        gs_trial_note_undone();
+        note_undone();
     else if (came)
-        gs_trial_note(hot, cold);
+        note_exchange(hot, cold);
     if (bytes != 0) {
         learn_cost(from, bytes);
         atomic_fetch_add_explicit(&gs_counts.exchanged, bytes, memory_order_relaxed);
@@ -204,7 +353,7 @@ static void close_window(uint64_t now)
             }
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_uses_age();
-    gs_trial_end_window(pace_of_window(now));
+    end_trial_window(pace_of_window(now));
     self.idle_ns = 0;
     self.most = (now - self.window_from) / 2;
     self.window_from = now;
@@ -353,5 +502,5 @@ void gs_placement_after_fork(void)
     self.looked_at = self.window_from = self.noted = self.most = self.began = 0;
     self.complete_at = 0;
     self.idle_ns = self.not_run_since = 0;
-    gs_trial_after_fork();
+    memset(&trial, 0, sizeof trial);
 }
