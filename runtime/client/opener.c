@@ -38,10 +38,7 @@ static uint32_t last_number;
 
 static void add_request(struct request *request)
 {
-    gs_lock(&lock, GS_LOCK_OPENER);
-    request->next = requests;
-    requests = request;
-    gs_unlock(&lock, GS_LOCK_OPENER);
+    GS_WITH(&lock, GS_LOCK_OPENER, request->next = requests; requests = request);
     gs_worker_wake();
 }
 

@@ -152,10 +152,7 @@ static const char *find_hindrance(int *code)
 
     *code = -ENOTSUP;
     gs_openings_tend(gs_now(), true);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    opened = gs_openings_any();
-    foreign = gs_foreign_any();
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(opened = gs_openings_any(); foreign = gs_foreign_any());
     if (opened)
         return "it has memory of other processes open (CUDA IPC)";
     if (foreign)
@@ -180,7 +177,7 @@ static uint64_t pinned_bytes(void)
 {
     uint64_t bytes = 0;
 
-    gs_each_device(device) {
+    gs_each_device (device) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
 
         if (memcmp(device->uuid, self.from, sizeof self.from) == 0)
@@ -231,7 +228,7 @@ static void take_new_place(void)
     const unsigned count = atomic_load_explicit(&seen.count, memory_order_acquire);
     uint8_t uuid[16];
 
-    gs_each_device(device) {
+    gs_each_device (device) {
         memcpy(uuid, place_of(device->uuid), sizeof uuid);
         gs_device_set_uuid(device, uuid);
         device->report.anew = true;
@@ -282,7 +279,7 @@ static bool has_left(void)
 {
     bool left = !gs_handover_has_any();
 
-    gs_each_device(device) {
+    gs_each_device (device) {
         const struct gs_accounts accounts = gs_memory_accounts(device);
 
         left &= accounts.resident == 0 && !gs_swap_is_under_way(device, true);

@@ -135,10 +135,7 @@ CUresult gs_virtual_map(CUdeviceptr address, uint64_t bytes, uint64_t offset,
     if (result == CUDA_SUCCESS && !foreign) {
         result = map_resident(range);
         if (result != CUDA_SUCCESS) {
-            gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-            gs_range_clear_address(range);
-            range->own->mapped = false;
-            gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+            GS_WITH_MEMORY(gs_range_clear_address(range); range->own->mapped = false);
         }
     }
     gs_virtual_end(range);
@@ -318,10 +315,7 @@ static CUresult change_access(struct gs_range *range, const CUmemAccessDesc *acc
 
     if (pass == GS_PASS_REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    before = *range->own;
-    result = note_access(range->own, access, count);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(before = *range->own; result = note_access(range->own, access, count));
     for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
         if (gs_chunk_is_mapped(&range->chunks[i]))
             result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),

@@ -108,10 +108,7 @@ void gs_pool_destroyed(CUmemoryPool handle)
     if (pool == NULL)
         return;
     gs_idle_give_back(device, pool, UINT64_MAX);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    pool->ranges--;
-    gs_pool_free_if_over(pool);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(pool->ranges--; gs_pool_free_if_over(pool));
 }
 
 /* --- allocation --- */

@@ -64,7 +64,6 @@ void gs_retire_keep_or_drop(struct gs_range *range)
     gs_worker_wake_soon();
 }
 
-/* The range is out of the accounts and the tree, and at rest. Inside the gate. */
 void gs_retire(struct gs_range *range)
 {
     gs_range_forget_contents(range);
@@ -113,15 +112,11 @@ void gs_retire_piece_later(struct gs_range *range, CUdeviceptr address)
     late_pieces = piece;
 }
 
-/* True while some of them still wait for the end of a capture. */
 bool gs_retire_late_pieces(bool moving)
 {
     struct late_piece *piece, *next;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    piece = late_pieces;
-    late_pieces = NULL;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(piece = late_pieces; late_pieces = NULL);
     for (; piece != NULL; piece = next) {
         next = piece->next;
         if (!moving && (gs_capture_active() ||

@@ -33,14 +33,11 @@ static struct gs_range *range_of(CUmemGenericAllocationHandle handle)
                      ->range;
 }
 
-/* Under the lock. True also for a handle that has ended: the driver would take it for a pointer
- * of its own. */
 bool gs_virtual_is_ours(CUmemGenericAllocationHandle handle)
 {
     return handle >= FIRST_HANDLE && handle < next_handle;
 }
 
-/* under the lock: the range of a handle that the program may still use */
 struct gs_range *gs_virtual_usable(CUmemGenericAllocationHandle handle)
 {
     struct gs_range *range = range_of(handle);
@@ -132,10 +129,7 @@ static CUresult ask_driver(const struct gs_device *device, const CUmemAllocation
     if (result != CUDA_SUCCESS)
         return result;
     gs_driver.cuMemRelease(handle);
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    good = *prop;
-    any = true;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(good = *prop; any = true);
     return CUDA_SUCCESS;
 }
 
@@ -191,7 +185,6 @@ CUresult gs_virtual_create(struct gs_device *device, uint64_t bytes,
     return CUDA_SUCCESS;
 }
 
-/* Under the lock: nothing can reach the range any more. True: the caller disposes of it. */
 bool gs_virtual_ends(struct gs_range *range)
 {
     if (range->own->references > 0 || range->own->mapped || range->own->aliases > 0 ||
@@ -259,10 +252,7 @@ void gs_virtual_drop(struct gs_range *range)
 {
     bool last;
 
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range->own->aliases--;
-    last = gs_virtual_ends(range);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(range->own->aliases--; last = gs_virtual_ends(range));
     if (!last)
         return;
     gs_swap_dispose(range);

@@ -133,7 +133,6 @@ void gs_handover_forget(struct gs_chunk *chunk)
 
 /* --- descriptors without a place --- */
 
-/* False: a thread forks. */
 bool gs_handover_begin(void)
 {
     atomic_store_explicit(&self.busy, true, memory_order_seq_cst);

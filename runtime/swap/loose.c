@@ -21,10 +21,7 @@ static struct gs_range *take_loose(const struct gs_device *device, uint32_t *chu
 
 static void settle_loose(struct gs_range *range, uint32_t chunk, uint8_t state)
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range->chunks[chunk].state = state;
-    range->chunks[chunk].moving = false;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(range->chunks[chunk].state = state; range->chunks[chunk].moving = false);
 }
 
 bool gs_loose_send_one(struct gs_device *device)

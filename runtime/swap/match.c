@@ -75,10 +75,7 @@ static struct found find_place(const struct gs_job *job)
 
 static void let_go(struct gs_range *range, uint32_t index)
 {
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range->chunks[index].moving = false;
-    range->moving--;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    GS_WITH_MEMORY(range->chunks[index].moving = false; range->moving--);
 }
 
 static CUresult move_job(struct gs_job *job, struct gs_range *range, uint32_t index)

@@ -32,8 +32,6 @@ static struct gs_context *context_to_use(const struct gs_device *device)
     return gs_context_for(device);
 }
 
-/* Makes a context of the device current, and its mover ready; NULL: there is none (and nothing
- * is current). */
 struct gs_mover *gs_mover_enter(struct gs_device *device)
 {
     struct gs_context *context = context_to_use(device);
@@ -195,8 +193,7 @@ bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
     return true;
 }
 
-/* Ends the job; `state` is the new state of its chunk. Chunk state and accounts change together:
- * a range that was freed meanwhile has been taken out of `missing` as it was at that moment
+/* Chunk state and accounts change together: a range that was freed meanwhile has been taken out of `missing` as it was at that moment
  * (gs_range_end_life). */
 void gs_mover_settle(struct gs_job *job, uint8_t state)
 {
