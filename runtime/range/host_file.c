@@ -218,38 +218,32 @@ void gs_host_file_put(uint64_t offset, uint64_t bytes)
     shorten_file();
 }
 
-int gs_host_file_write(uint64_t offset, const void *memory, uint64_t bytes)
+static int transfer_bytes(uint64_t offset, char *memory, uint64_t bytes, bool write)
 {
     GS_UNCANCELLED cancel = gs_cancel_off();
 
     for (uint64_t done = 0; done < bytes;) {
-        const ssize_t wrote = pwrite(gs_own_fd(&file), (const char *)memory + done,
-                                     bytes - done, (off_t)(offset + done));
+        const off_t at = (off_t)(offset + done);
+        const ssize_t moved = write ? pwrite(gs_own_fd(&file), memory + done, bytes - done, at)
+                                    : pread(gs_own_fd(&file), memory + done, bytes - done, at);
 
-        if (wrote < 0 && errno == EINTR)
+        if (moved < 0 && errno == EINTR)
             continue;
-        if (wrote <= 0)
-            return wrote < 0 ? -errno : -EIO;
-        done += (uint64_t)wrote;
+        if (moved <= 0)
+            return moved < 0 ? -errno : -EIO;
+        done += (uint64_t)moved;
     }
     return 0;
 }
 
+int gs_host_file_write(uint64_t offset, void *memory, uint64_t bytes)
+{
+    return transfer_bytes(offset, memory, bytes, true);
+}
+
 int gs_host_file_read(uint64_t offset, void *memory, uint64_t bytes)
 {
-    GS_UNCANCELLED cancel = gs_cancel_off();
-
-    for (uint64_t done = 0; done < bytes;) {
-        const ssize_t got = pread(gs_own_fd(&file), (char *)memory + done, bytes - done,
-                                  (off_t)(offset + done));
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return got < 0 ? -errno : -EIO;
-        done += (uint64_t)got;
-    }
-    return 0;
+    return transfer_bytes(offset, memory, bytes, false);
 }
 
 void gs_host_file_after_fork(void)

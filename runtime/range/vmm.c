@@ -9,7 +9,15 @@
 #include "runtime/range/host.h"
 #include "runtime/range/shares.h"
 
-#define ATTEMPTS 4 /* at releasing memory, or rights: a single call may fail by itself */
+/* At releasing memory, or rights, a single call may fail by itself. */
+#define TRY_AGAIN(call)                                                                        \
+    ({                                                                                         \
+        CUresult tried = CUDA_ERROR_UNKNOWN;                                                   \
+                                                                                               \
+        for (unsigned i = 0; i < 4 && tried != CUDA_SUCCESS; i++)                              \
+            tried = (call);                                                                    \
+        tried;                                                                                 \
+    })
 
 static CUmemAccessDesc access_from(CUdevice ordinal)
 {
@@ -153,13 +161,12 @@ CUresult gs_vmm_open(const struct gs_range *range, uint32_t chunk)
 void gs_vmm_close(const struct gs_range *range, uint32_t chunk)
 {
     const CUmemAccessDesc access = own_access(range);
-    CUresult result = CUDA_ERROR_UNKNOWN;
+    CUresult result;
 
     if (access.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return;
-    for (unsigned i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
-        result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, chunk),
-                                          gs_range_chunk_bytes(range, chunk), &access, 1);
+    result = TRY_AGAIN(gs_driver.cuMemSetAccess(
+        gs_range_chunk_address(range, chunk), gs_range_chunk_bytes(range, chunk), &access, 1));
     if (result != CUDA_SUCCESS)
         gs_log("rights at %#llx: CUresult %d",
                (unsigned long long)gs_range_chunk_address(range, chunk), result);
@@ -167,12 +174,8 @@ void gs_vmm_close(const struct gs_range *range, uint32_t chunk)
 
 CUresult gs_vmm_unmap_at(CUdeviceptr address, uint64_t bytes)
 {
-    CUresult result = CUDA_ERROR_UNKNOWN;
-
     /* again: a mapping that stays would be in the way of the next mapping for ever */
-    for (unsigned i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
-        result = gs_driver.cuMemUnmap(address, bytes);
-    return result;
+    return TRY_AGAIN(gs_driver.cuMemUnmap(address, bytes));
 }
 
 CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk)
@@ -183,11 +186,7 @@ CUresult gs_vmm_unmap(struct gs_range *range, uint32_t chunk)
 
 CUresult gs_vmm_release(CUmemGenericAllocationHandle handle)
 {
-    CUresult result = CUDA_ERROR_UNKNOWN;
-
-    for (unsigned i = 0; i < ATTEMPTS && result != CUDA_SUCCESS; i++)
-        result = gs_driver.cuMemRelease(handle);
-    return result;
+    return TRY_AGAIN(gs_driver.cuMemRelease(handle));
 }
 
 static CUmemAllocationProp plain_memory(const struct gs_device *device)

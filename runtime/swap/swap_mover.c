@@ -193,8 +193,8 @@ bool gs_mover_choose(struct gs_mover *mover, uint64_t limit)
     return true;
 }
 
-/* Chunk state and accounts change together: a range that was freed meanwhile has been taken out of `missing` as it was at that moment
- * (gs_range_end_life). */
+/* Chunk state and accounts change together: a range that was freed meanwhile has been taken out
+ * of `missing` as it was at that moment (gs_range_end_life). */
 void gs_mover_settle(struct gs_job *job, uint8_t state)
 {
     struct gs_device *device = job->range->device;
