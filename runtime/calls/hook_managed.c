@@ -13,15 +13,10 @@
 
 CUresult __wrap_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
+    const CUresult result =
+        GS_READY(GS_IN_ROOM(NULL, gs_driver.cuMemAllocManaged(dptr, bytesize, flags)));
     struct gs_device *device;
-    unsigned attempt = 0;
-    CUresult result;
 
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    do
-        result = gs_driver.cuMemAllocManaged(dptr, bytesize, flags);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));
     if (result != CUDA_SUCCESS || gs_runtime.config.disabled)
         return result;
     if (flags != CU_MEM_ATTACH_GLOBAL) {
@@ -38,14 +33,8 @@ CUresult __wrap_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned i
 /* A variable of a library or module, if it is managed. */
 static void adopt_variable(CUdeviceptr address, uint64_t bytes, const void *library)
 {
-    unsigned managed = 0;
-
-    if (gs_runtime.config.disabled || address == 0 ||
-        gs_driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) !=
-            CUDA_SUCCESS ||
-        managed == 0)
-        return;
-    gs_managed_adopt(address, bytes, true, library);
+    if (!gs_runtime.config.disabled && address != 0 && gs_managed_is(address))
+        gs_managed_adopt(address, bytes, true, library);
 }
 
 #define GET_VARIABLE(symbol, handle_type)                                                      \
@@ -53,7 +42,6 @@ static void adopt_variable(CUdeviceptr address, uint64_t bytes, const void *libr
                              const char *name)                                                 \
     {                                                                                          \
         CUdeviceptr address = 0;                                                               \
-        unsigned attempt = 0;                                                                  \
         CUresult result;                                                                       \
         size_t size = 0;                                                                       \
                                                                                                \
@@ -61,9 +49,8 @@ static void adopt_variable(CUdeviceptr address, uint64_t bytes, const void *libr
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
         if (dptr == NULL && bytes == NULL) /* the driver has an answer to that */              \
             return gs_driver.symbol(NULL, NULL, library, name);                                \
-        do                                                                                     \
-            result = gs_driver.symbol(dptr != NULL ? &address : NULL, &size, library, name);   \
-        while (result == CUDA_ERROR_OUT_OF_MEMORY && gs_room_make(NULL, attempt++));           \
+        result = GS_IN_ROOM(                                                                   \
+            NULL, gs_driver.symbol(dptr != NULL ? &address : NULL, &size, library, name));     \
         if (result != CUDA_SUCCESS)                                                            \
             return result;                                                                     \
         if (dptr != NULL)                                                                      \
@@ -221,14 +208,10 @@ static void note_attached(CUdeviceptr address, unsigned flags)
     CUresult __wrap_##symbol(CUstream hStream, CUdeviceptr dptr, size_t length,                \
                              unsigned int flags)                                               \
     {                                                                                          \
-        unsigned managed = 0;                                                                  \
         const CUresult result =                                                                \
             INSIDE(hStream, calls, gs_driver.symbol(hStream, dptr, length, flags));            \
                                                                                                \
-        if (result == CUDA_SUCCESS && !gs_runtime.config.disabled &&                           \
-            gs_driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED,         \
-                                            dptr) == CUDA_SUCCESS &&                           \
-            managed != 0)                                                                      \
+        if (result == CUDA_SUCCESS && !gs_runtime.config.disabled && gs_managed_is(dptr))      \
             note_attached(dptr, flags);                                                        \
         return result;                                                                         \
     }

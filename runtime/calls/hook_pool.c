@@ -109,13 +109,9 @@ static _Atomic(bool) has_managed_pools; /* relaxed: set before the program has t
 /* Memory that the driver gave from a pool of managed memory counts (managed_memory.h). */
 static CUresult adopt_pooled(CUresult result, const CUdeviceptr *address, size_t bytes)
 {
-    unsigned managed = 0;
-
     if (result == CUDA_SUCCESS && address != NULL && !gs_runtime.config.disabled &&
         atomic_load_explicit(&has_managed_pools, memory_order_relaxed) &&
-        gs_driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, *address) ==
-            CUDA_SUCCESS &&
-        managed != 0)
+        gs_managed_is(*address))
         gs_managed_adopt(*address, bytes, true, NULL);
     return result;
 }

@@ -167,13 +167,13 @@ bool gs_client_attach_device(struct gs_device *device)
 
 bool gs_client_wish(void)
 {
-    struct gs_device *device;
+    struct gs_device *current;
 
     if (!gs_driver_load() || gs_runtime.config.disabled)
         return false;
-    device = gs_device_current();
-    if (device != NULL)
-        gs_client_attach_current(device);
+    current = gs_device_current();
+    if (current != NULL)
+        gs_client_attach_current(current);
     else if (!GS_ANY_DEVICE(gs_context_for(device) != NULL))
         return false; /* with any context calls on memory work, if it is current or not */
     gs_evidence_collect();

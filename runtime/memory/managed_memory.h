@@ -8,6 +8,16 @@
 
 #include "runtime/base/base.h"
 
+/* True if the driver has managed memory there. */
+static inline bool gs_managed_is(CUdeviceptr address)
+{
+    unsigned managed = 0;
+
+    return gs_driver.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                           address) == CUDA_SUCCESS &&
+           managed != 0;
+}
+
 /* The driver has made managed memory in the current context: it counts from now on, unless it is
  * too small to matter. lent: it is not freed by cuMemFree. library: it is a variable of this
  * library. */

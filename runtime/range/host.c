@@ -30,6 +30,8 @@ struct gs_host_segment {
     uint8_t map[];     /* a bit for each unit */
 };
 
+#define NODE_UNKNOWN (-2)
+
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t wanted;
