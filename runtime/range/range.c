@@ -29,29 +29,6 @@ static struct gs_range_tree gone
     GS_ZERO_IN_CHILD; /* cuMemAlloc's that have ended and still have their address */
 static _Atomic(uint64_t) next_id = 1;
 
-uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk)
-{
-    const uint64_t from = chunk * range->chunk_bytes;
-
-    return range->reserved - from < range->chunk_bytes ? range->reserved - from
-                                                       : range->chunk_bytes;
-}
-
-CUdeviceptr gs_range_chunk_address(const struct gs_range *range, uint32_t chunk)
-{
-    return range->node.base + chunk * range->chunk_bytes;
-}
-
-bool gs_range_is_mapped(const struct gs_range *range)
-{
-    return range->own == NULL || range->own->mapped;
-}
-
-bool gs_range_is_needed(const struct gs_range *range)
-{
-    return range->own == NULL || (range->own->mapped && range->own->accessible);
-}
-
 /* bytes of it that the card has, or has room for */
 static uint64_t on_card(const struct gs_range *range)
 {

@@ -151,8 +151,18 @@ struct gs_virtual {
     CUmemAccessDesc access[GS_VIRTUAL_ACCESS];
 };
 
-uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk);
-CUdeviceptr gs_range_chunk_address(const struct gs_range *range, uint32_t chunk);
+static inline uint64_t gs_range_chunk_bytes(const struct gs_range *range, uint32_t chunk)
+{
+    const uint64_t from = chunk * range->chunk_bytes;
+
+    return range->reserved - from < range->chunk_bytes ? range->reserved - from
+                                                       : range->chunk_bytes;
+}
+
+static inline CUdeviceptr gs_range_chunk_address(const struct gs_range *range, uint32_t chunk)
+{
+    return range->node.base + chunk * range->chunk_bytes;
+}
 
 /* The chunk has memory. */
 static inline bool gs_chunk_is_there(const struct gs_chunk *chunk)
@@ -167,10 +177,16 @@ static inline bool gs_chunk_is_mapped(const struct gs_chunk *chunk)
 }
 
 /* Under gs_memory_lock: the range's chunks are mapped at its address when they are on the device. */
-bool gs_range_is_mapped(const struct gs_range *range);
+static inline bool gs_range_is_mapped(const struct gs_range *range)
+{
+    return range->own == NULL || range->own->mapped;
+}
 
 /* Under gs_memory_lock: the program can reach the range. */
-bool gs_range_is_needed(const struct gs_range *range);
+static inline bool gs_range_is_needed(const struct gs_range *range)
+{
+    return range->own == NULL || (range->own->mapped && range->own->accessible);
+}
 
 /* Makes an empty range: no address, in no list. NULL: out of host memory. */
 struct gs_range *gs_range_new(struct gs_device *device, uint64_t reserved,

@@ -21,17 +21,6 @@ struct stage stage;
 
 /* --- what handover.c stands on --- */
 
-uint64_t gs_range_chunk_bytes(const struct gs_range *of, uint32_t chunk)
-{
-    (void)chunk;
-    return of->chunk_bytes;
-}
-
-CUdeviceptr gs_range_chunk_address(const struct gs_range *of, uint32_t chunk)
-{
-    return 0x1000000000 + chunk * of->chunk_bytes;
-}
-
 CUresult gs_vmm_map(struct gs_range *of, uint32_t chunk)
 {
     (void)of;
@@ -133,6 +122,8 @@ int stage_begin(void **state)
     stage.range = calloc(1, sizeof *stage.range + CHUNKS * sizeof stage.range->chunks[0]);
     stage.range->device = &stage.card;
     stage.range->chunk_bytes = CHUNK;
+    stage.range->reserved = UINT64_MAX; /* no chunk is the last */
+    stage.range->node.base = 0x1000000000;
     stage.range->chunk_count = CHUNKS;
     gs_driver.cuMemExportToShareableHandle = export_memory;
     gs_driver.cuMemImportFromShareableHandle = import_memory;
