@@ -13,7 +13,7 @@
 #include "runtime/range/host.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/gate/throttle.h"
-#include "runtime/range/vmm.h"
+#include "runtime/range/range.h"
 #include "runtime/memory/dispose.h"
 
 CUresult __wrap_cuInit(unsigned int flags)
@@ -232,9 +232,13 @@ static bool note_peer(struct gs_device *device, CUdevice peer)
  * they come in. */
 static void share_with(struct gs_device *device, CUdevice peer)
 {
-    bool is_new = GS_WITH_MEMORY(note_peer(device, peer));
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = peer},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const bool is_new = GS_WITH_MEMORY(note_peer(device, peer));
 
-    if (is_new && gs_vmm_share(device, peer) != CUDA_SUCCESS)
+    /* managed memory can be reached by all devices */
+    if (is_new && !device->managed && gs_range_grant(device, NULL, &access, 1) != CUDA_SUCCESS)
         gs_log("device %d could not be given access to all memory of device %d", peer,
                device->ordinal);
 }

@@ -9,7 +9,6 @@
 #include "runtime/memory/memory.h"
 #include "runtime/memory/pool_accounts.h"
 #include "runtime/memory/stream_order.h"
-#include "runtime/range/vmm.h"
 
 /* The driver's pools grow in steps of 32 MiB, and a pool's greatest size is a number of steps (an
  * H100, driver 580). Programs subtract what they use from what is reserved. */
@@ -219,6 +218,6 @@ CUresult gs_pool_set_access(struct gs_pool *pool, const CUmemAccessDesc *access,
             access[i].location.id != pool->device->ordinal && !note_peer(pool, &access[i]))
             result = CUDA_ERROR_NOT_SUPPORTED;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    granted = gs_vmm_grant(pool->device, pool, access, count);
+    granted = gs_range_grant(pool->device, pool, access, count);
     return granted != CUDA_SUCCESS ? granted : result;
 }

@@ -547,3 +547,59 @@ bool gs_memory_if_complete(void (*then)(void))
         then();
     return complete;
 }
+
+struct placed {
+    CUdeviceptr address;
+    uint64_t bytes;
+};
+
+/* Under the lock: lists the chunks that are mapped, of a pool or (NULL) of all that cuMemAlloc and
+ * pools gave; list NULL: only counts them. Another thread changes chunks that are disposed of. */
+static size_t list_placed(const struct gs_device *device, const struct gs_pool *pool,
+                          struct placed *list)
+{
+    size_t count = 0;
+
+    for (const struct gs_range *range = device->ranges; range != NULL; range = range->next)
+        for (uint32_t i = 0; i < range->chunk_count; i++)
+            if (range->life != GS_RANGE_DISPOSING && range->own == NULL &&
+                range->theirs == NULL && (pool == NULL || range->pool == pool) &&
+                gs_chunk_is_mapped(&range->chunks[i])) {
+                if (list != NULL)
+                    list[count] = (struct placed){gs_range_chunk_address(range, i),
+                                                  gs_range_chunk_bytes(range, i)};
+                count++;
+            }
+    return count;
+}
+
+CUresult gs_range_grant(const struct gs_device *device, const struct gs_pool *pool,
+                        const CUmemAccessDesc *access, size_t access_count)
+{
+    CUresult result = CUDA_SUCCESS;
+    struct placed *list = NULL;
+    size_t count;
+
+    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+    count = list_placed(device, pool, NULL);
+    list = calloc(count + 1, sizeof *list);
+    if (list != NULL)
+        list_placed(device, pool, list);
+    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (list == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < count; i++) { /* a chunk that is released meanwhile fails alone */
+        const CUresult one =
+            gs_driver.cuMemSetAccess(list[i].address, list[i].bytes, access, access_count);
+
+        if (one == CUDA_SUCCESS)
+            continue;
+        gs_log("access to %llu bytes at %#llx: %d", (unsigned long long)list[i].bytes,
+               (unsigned long long)list[i].address, one);
+        GS_HOLD_MEMORY;
+        if (gs_range_at(list[i].address) != NULL)
+            result = one;
+    }
+    free(list);
+    return result;
+}

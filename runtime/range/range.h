@@ -308,3 +308,8 @@ void gs_memory_mend(void);
 /* If everything live is on its device, calls `then` under the lock that an allocation takes to
  * close the gate, and returns true. Client thread. */
 bool gs_memory_if_complete(void (*then)(void));
+
+/* Gives these rights to the memory of the pool, or (NULL) of cuMemAlloc and all pools, that is on
+ * the device. Inside the gate. */
+CUresult gs_range_grant(const struct gs_device *device, const struct gs_pool *pool,
+                        const CUmemAccessDesc *access, size_t access_count);

@@ -28,15 +28,6 @@ CUresult gs_vmm_create(struct gs_range *range, uint32_t chunk);
 /* Makes host memory for the chunk, which the device can reach; does not map it. */
 CUresult gs_vmm_create_on_host(struct gs_range *range, uint32_t chunk);
 
-/* Gives another device access to the memory that cuMemAlloc has on this one now. Inside the
- * gate. */
-CUresult gs_vmm_share(struct gs_device *device, CUdevice peer);
-
-/* Gives these rights to the memory of the pool, or (NULL) of cuMemAlloc and all pools, that is on
- * the device. Nothing moves meanwhile. */
-CUresult gs_vmm_grant(const struct gs_device *device, const struct gs_pool *pool,
-                      const CUmemAccessDesc *access, size_t access_count);
-
 /* Copies the chunk to that memory, which is not mapped yet. *ns: what the copy took. The gate is
  * closed, and a context is current. */
 CUresult gs_vmm_copy(const struct gs_range *range, uint32_t chunk,
