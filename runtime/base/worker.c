@@ -36,14 +36,6 @@ static _Thread_local bool is_self;      /* set by each round */
 static _Thread_local bool has_parked;   /* this thread has a park request out */
 static _Thread_local int parked_cancel; /* and cannot be cancelled; this was its state before */
 
-static void write_wake(void)
-{
-    GS_UNCANCELLED cancel = gs_cancel_off();
-
-    if (write(gs_own_fd(&worker.wake[1]), "", 1) < 0)
-        atomic_store_explicit(&worker.woken, false, memory_order_relaxed);
-}
-
 void gs_worker_wake(void)
 {
     GS_KEEP_ERRNO;
@@ -51,7 +43,11 @@ void gs_worker_wake(void)
     if (!atomic_load_explicit(&worker.started, memory_order_acquire) ||
         atomic_exchange_explicit(&worker.woken, true, memory_order_acq_rel))
         return;
-    write_wake();
+
+    GS_UNCANCELLED cancel = gs_cancel_off();
+
+    if (write(gs_own_fd(&worker.wake[1]), "", 1) < 0)
+        atomic_store_explicit(&worker.woken, false, memory_order_relaxed);
 }
 
 void gs_worker_wake_soon(void)

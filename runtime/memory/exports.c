@@ -160,22 +160,14 @@ struct gs_share *gs_exports_share(const struct gs_exported *found, const uint8_t
     return NULL;
 }
 
-/* Under the lock: the range of that share, or NULL if it has been freed. */
-static struct gs_range *range_of(const struct gs_share *share)
-{
-    struct gs_range *range = gs_range_at(share->base);
-
-    return range != NULL && range->id == share->id && range->pin.shares != 0 ? range : NULL;
-}
-
 void gs_exports_unshare(struct gs_share *share)
 {
     struct gs_range *range;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_share_unlink(share);
-    range = range_of(share);
-    if (range != NULL)
+    range = gs_range_at(share->base);
+    if (range != NULL && range->id == share->id && range->pin.shares != 0) /* not freed */
         gs_range_unshare(range);
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
     gs_log("memory at %#llx is open in one process less", (unsigned long long)share->base);

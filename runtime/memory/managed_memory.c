@@ -54,18 +54,13 @@ static struct aside *remove_aside(CUdeviceptr base)
     return aside;
 }
 
-static void free_aside(struct aside *aside)
-{
-    if (aside != NULL)
-        gs_program_managed_clear(&aside->theirs);
-    free(aside);
-}
-
 static void forget_aside(CUdeviceptr base)
 {
     struct aside *aside = GS_WITH_MEMORY(remove_aside(base));
 
-    free_aside(aside);
+    if (aside != NULL)
+        gs_program_managed_clear(&aside->theirs);
+    free(aside);
 }
 
 /* --- making and ending --- */

@@ -54,14 +54,6 @@ CUresult gs_reserved_free(CUdeviceptr address, uint64_t bytes)
     return result;
 }
 
-/* under the lock */
-static bool is_reserved(CUdeviceptr address, uint64_t bytes)
-{
-    const struct gs_range_tree_node *node = gs_range_tree_find(&reservations, address);
-
-    return node != NULL && bytes <= node->base + node->size - address;
-}
-
 bool gs_reserved_find(CUdeviceptr address, CUdeviceptr *base, uint64_t *bytes)
 {
     GS_HOLD_MEMORY;
@@ -94,8 +86,10 @@ static CUresult map_resident(struct gs_range *range)
 /* under the lock: true for whole pages of a reservation with nothing mapped there */
 static bool may_map(CUdeviceptr address, uint64_t bytes, uint64_t granule)
 {
-    return bytes != 0 && bytes % granule == 0 && address % granule == 0 &&
-           is_reserved(address, bytes) && !gs_range_overlaps(address, bytes) &&
+    const struct gs_range_tree_node *node = gs_range_tree_find(&reservations, address);
+
+    return bytes != 0 && bytes % granule == 0 && address % granule == 0 && node != NULL &&
+           bytes <= node->base + node->size - address && !gs_range_overlaps(address, bytes) &&
            !gs_foreign_overlaps(address, bytes);
 }
 

@@ -57,14 +57,6 @@ static bool ask_for_room(struct gs_device *device, unsigned seconds)
     return true;
 }
 
-/* releases memory that this process holds and does not use */
-static bool give_own(struct gs_device *device)
-{
-    const uint64_t idle = gs_idle_give_back(device, NULL, UINT64_MAX);
-
-    return gs_graph_memory_trim(device) || idle != 0;
-}
-
 #define UNKNOWN UINT64_MAX
 
 /* UNKNOWN for a device that is not current. */
@@ -78,10 +70,11 @@ static uint64_t free_bytes(const struct gs_device *device)
                : UNKNOWN;
 }
 
-/* True: this process had memory to release. */
+/* Releases memory that this process holds and does not use; true: there was some. */
 static bool begin_asking(struct gs_device *device)
 {
-    const bool gave = give_own(device);
+    const uint64_t idle = gs_idle_give_back(device, NULL, UINT64_MAX);
+    const bool gave = gs_graph_memory_trim(device) || idle != 0;
 
     atomic_store_explicit(&device->report.room_before, gs_device_room(device),
                           memory_order_relaxed);

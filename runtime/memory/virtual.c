@@ -23,16 +23,6 @@
 static struct gs_range_tree handles GS_ZERO_IN_CHILD;
 static uint64_t next_handle = FIRST_HANDLE;
 
-static struct gs_range *range_of(CUmemGenericAllocationHandle handle)
-{
-    struct gs_range_tree_node *node = gs_range_tree_find(&handles, handle);
-
-    return node == NULL
-               ? NULL
-               : ((struct gs_virtual *)((char *)node - offsetof(struct gs_virtual, by_handle)))
-                     ->range;
-}
-
 bool gs_virtual_is_ours(CUmemGenericAllocationHandle handle)
 {
     return handle >= FIRST_HANDLE && handle < next_handle;
@@ -40,9 +30,11 @@ bool gs_virtual_is_ours(CUmemGenericAllocationHandle handle)
 
 struct gs_range *gs_virtual_usable(CUmemGenericAllocationHandle handle)
 {
-    struct gs_range *range = range_of(handle);
+    struct gs_range_tree_node *node = gs_range_tree_find(&handles, handle);
+    const struct gs_virtual *own =
+        node == NULL ? NULL : (void *)((char *)node - offsetof(struct gs_virtual, by_handle));
 
-    return range != NULL && range->own->references > 0 ? range : NULL;
+    return own != NULL && own->references > 0 ? own->range : NULL;
 }
 
 struct gs_device *gs_virtual_device(const CUmemAllocationProp *prop)
@@ -57,20 +49,11 @@ struct gs_device *gs_virtual_device(const CUmemAllocationProp *prop)
     return device != NULL && gs_device_is_movable(device) ? device : NULL;
 }
 
-static bool try_begin(struct gs_range *range)
-{
-    GS_HOLD_MEMORY;
-    bool begun = !range->own->worked_on;
-
-    range->own->worked_on = true;
-    return begun;
-}
-
 void gs_virtual_begin(struct gs_range *range)
 {
     GS_KEEP_ERRNO;
 
-    while (!try_begin(range))
+    while (!GS_WITH_MEMORY(!range->own->worked_on && (range->own->worked_on = true)))
         gs_pause(PAUSE_NS);
 }
 

@@ -120,28 +120,19 @@ static void register_segment(struct gs_host_segment *segment)
     segment->registration = result == CUDA_SUCCESS ? REGISTERED : NEVER;
 }
 
-static void unregister_segment(struct gs_host_segment *segment)
-{
-    if (segment->registration != REGISTERED)
-        return;
-    gs_driver.cuMemHostUnregister(segment->memory);
-    atomic_fetch_sub_explicit(&arena.registered, segment_bytes(segment), memory_order_relaxed);
-}
-
 static void free_segment(struct gs_host_segment *segment)
 {
-    unregister_segment(segment);
+    if (segment->registration == REGISTERED) {
+        gs_driver.cuMemHostUnregister(segment->memory);
+        atomic_fetch_sub_explicit(&arena.registered, segment_bytes(segment),
+                                  memory_order_relaxed);
+    }
     gs_host_unmap(segment->memory, segment_bytes(segment));
     atomic_fetch_sub_explicit(&arena.held, segment_bytes(segment), memory_order_relaxed);
     free(segment);
 }
 
 /* --- blocks --- */
-
-static bool is_used(const struct gs_host_segment *segment, uint32_t unit)
-{
-    return (segment->map[unit / 8] >> (unit % 8) & 1) != 0;
-}
 
 static void mark_units(struct gs_host_segment *segment, uint32_t from, uint32_t count)
 {
@@ -157,7 +148,7 @@ static uint32_t find_units(const struct gs_host_segment *segment, uint32_t count
     if (segment->units - segment->used < count)
         return segment->units;
     for (uint32_t unit = 0; unit < segment->units; unit++) {
-        run = is_used(segment, unit) ? 0 : run + 1;
+        run = (segment->map[unit / 8] >> (unit % 8) & 1) != 0 ? 0 : run + 1;
         if (run == count)
             return unit + 1 - count;
     }

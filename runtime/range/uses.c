@@ -148,15 +148,6 @@ void gs_uses_word(uint64_t word, uint64_t times)
     note_word(word, times);
 }
 
-static void note_words(const uint64_t *words, unsigned count)
-{
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    launch++;
-    for (unsigned i = 0; i < count; i++)
-        note_word(words[i], 1);
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-}
-
 static unsigned add_words(uint64_t *words, unsigned count, const void *from, uint64_t bytes)
 {
     for (uint64_t at = 0; at + 8 <= bytes && count < GS_USES_WORDS; at += 8)
@@ -197,8 +188,12 @@ void gs_uses_launch(CUfunction function, void **params, void **extra)
     uint64_t words[GS_USES_WORDS];
     const unsigned count = function != NULL ? gs_uses_words(function, params, extra, words) : 0;
 
-    if (count != 0)
-        note_words(words, count);
+    if (count == 0)
+        return;
+    GS_HOLD_MEMORY;
+    launch++;
+    for (unsigned i = 0; i < count; i++)
+        note_word(words[i], 1);
 }
 
 uint64_t gs_uses_take(void)

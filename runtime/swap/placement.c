@@ -270,25 +270,17 @@ static bool choose_by_use(const struct gs_device *device, struct gs_exchange_chu
     return gain_of(hot, cold) > 2 * cost_of(hot, cold);
 }
 
-/* Under the lock. */
-static bool choose_exchange(const struct gs_device *device, struct gs_exchange_chunk *hot,
-                            struct gs_exchange_chunk *cold)
-{
-    if (device->accounts.over == 0 || device->accounts.missing != 0 || device->broken)
-        return false;
-    self.undoes = choose_undone(device, hot, cold);
-    return self.undoes || choose_by_use(device, hot, cold);
-}
-
 static bool choose_any(struct gs_exchange_chunk *hot, struct gs_exchange_chunk *cold)
 {
-    const struct gs_device *device;
-    bool found = false;
-
     GS_HOLD_MEMORY;
-    for (unsigned i = 0; !found && (device = gs_device_at(i)) != NULL; i++)
-        found = choose_exchange(device, hot, cold);
-    return found;
+    gs_each_device (device) {
+        if (device->accounts.over == 0 || device->accounts.missing != 0 || device->broken)
+            continue;
+        self.undoes = choose_undone(device, hot, cold);
+        if (self.undoes || choose_by_use(device, hot, cold))
+            return true;
+    }
+    return false;
 }
 
 /* --- changing places --- */

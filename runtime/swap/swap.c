@@ -300,25 +300,19 @@ static void finish_mover(struct gs_mover *mover)
         keep_from(mover, 0);
 }
 
-static void settle_device(const struct gs_device *device)
+void gs_swap_settle(void)
 {
     struct gs_context *context;
     bool pushed;
 
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
-        if (context->handle == NULL || context->mover == NULL || context->mover->count == 0 ||
-            (device != NULL && context->device != device))
+        if (context->handle == NULL || context->mover == NULL || context->mover->count == 0)
             continue;
         pushed = gs_context_push(context->handle) == CUDA_SUCCESS;
         finish_mover(context->mover); /* a driver may want a current context for that */
         if (pushed)
             gs_context_pop();
     }
-}
-
-void gs_swap_settle(void)
-{
-    settle_device(NULL);
 }
 
 void gs_swap_dispose(struct gs_range *range)
