@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fd.h: cleanup attributes for what is opened and freed in one function; the standard
+ * fd.h: cleanup attributes for what is opened, freed and kept in one function; the standard
  * descriptors.
  */
 #pragma once
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,13 +16,29 @@ static inline void gs_fd_closep(int *fd)
         close(*fd);
 }
 
+static inline void gs_file_closep(FILE **file)
+{
+    if (*file != NULL)
+        fclose(*file);
+}
+
+static inline void gs_errno_restore(const int *before)
+{
+    errno = *before;
+}
+
 static inline void gs_freep(void *pointer)
 {
     free(*(void **)pointer);
 }
 
-#define GS_CLOSE_FD __attribute__((cleanup(gs_fd_closep)))
-#define GS_FREE     __attribute__((cleanup(gs_freep)))
+#define GS_CLOSE_FD   __attribute__((cleanup(gs_fd_closep)))
+#define GS_CLOSE_FILE __attribute__((cleanup(gs_file_closep)))
+#define GS_FREE       __attribute__((cleanup(gs_freep)))
+
+/* errno is at the end of the block as it is here. */
+#define GS_KEEP_ERRNO                                                                          \
+    __attribute__((cleanup(gs_errno_restore), unused)) const int errno_before = errno
 
 /* Opens /dev/null in place of 0, 1 and 2 if they are closed, so that no socket or file of ours
  * gets such a number and is printed to. flags: O_RDWR, or O_RDONLY, with which printing fails as

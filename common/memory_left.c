@@ -10,11 +10,10 @@
  */
 #include "common/memory_left.h"
 
-#include <errno.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "common/fd.h"
 
 #define LINE_SIZE (2 * PATH_MAX)
 #define NO_LIMIT  (1ull << 62) /* version 1 writes "none" as a number close to 2^63 */
@@ -94,10 +93,9 @@ static uint64_t find_number(FILE *file, const char *key)
 
 uint64_t gs_memory_machine(const char *root)
 {
-    const int before = errno;
+    GS_KEEP_ERRNO;
     const uint64_t kib = find_number(open_in(root, "/proc/meminfo"), "MemAvailable:");
 
-    errno = before;
     return kib <= UINT64_MAX / 1024 ? kib * 1024 : UINT64_MAX;
 }
 
@@ -144,9 +142,9 @@ static void take_group(struct gs_memory_group *group, char *line)
 
 void gs_memory_group_of(struct gs_memory_group *group, const char *root, pid_t pid)
 {
-    const int before = errno;
+    GS_KEEP_ERRNO;
     char name[64], line[LINE_SIZE];
-    FILE *file;
+    GS_CLOSE_FILE FILE *file = NULL;
 
     snprintf(name, sizeof name, "/proc/%d/cgroup", (int)pid);
     file = open_in(root, pid != 0 ? name : "/proc/self/cgroup");
@@ -154,9 +152,6 @@ void gs_memory_group_of(struct gs_memory_group *group, const char *root, pid_t p
     group->path[0] = '\0';
     while (file != NULL && read_line(file, line, sizeof line))
         take_group(group, line);
-    if (file != NULL)
-        fclose(file);
-    errno = before;
 }
 
 bool gs_memory_group_join(struct gs_memory_group *group, const struct gs_memory_group *other)
@@ -292,14 +287,13 @@ static uint64_t mount_leaves(const char *root, const struct mount *mount, const 
 
 uint64_t gs_memory_group_left(const struct gs_memory_group *group, const char *root)
 {
-    const int before = errno;
+    GS_KEEP_ERRNO;
     uint64_t left = UINT64_MAX, elsewhere = UINT64_MAX;
     bool found = false;
     char line[LINE_SIZE];
     struct mount mount;
-    FILE *file;
+    GS_CLOSE_FILE FILE *file = group->known ? open_in(root, "/proc/self/mountinfo") : NULL;
 
-    file = group->known ? open_in(root, "/proc/self/mountinfo") : NULL;
     while (file != NULL && read_line(file, line, sizeof line)) {
         const char *below;
 
@@ -312,9 +306,6 @@ uint64_t gs_memory_group_left(const struct gs_memory_group *group, const char *r
         else
             elsewhere = lesser_of(elsewhere, mount_leaves(root, &mount, "", group->first));
     }
-    if (file != NULL)
-        fclose(file);
-    errno = before;
     return found ? left : elsewhere; /* in a container the mounted part counts */
 }
 
@@ -327,7 +318,7 @@ static uint64_t folder_allows(const char *folder, const char *pci)
 {
     uint64_t most = UINT64_MAX;
     char path[PATH_MAX], line[256];
-    FILE *file;
+    GS_CLOSE_FILE FILE *file = NULL;
 
     if (snprintf(path, sizeof path, "%s/dmem.max", folder) >= (int)sizeof path)
         return UINT64_MAX;
@@ -342,8 +333,6 @@ static uint64_t folder_allows(const char *folder, const char *pci)
             (strstr(line, "vram") != NULL || strstr(line, "vidmem") != NULL))
             most = lesser_of(most, parse_number(number));
     }
-    if (file != NULL)
-        fclose(file);
     return most;
 }
 
@@ -351,7 +340,7 @@ static uint64_t folder_allows(const char *folder, const char *pci)
 static bool find_second(const char *root, char *group, size_t size)
 {
     char line[LINE_SIZE];
-    FILE *file = open_in(root, "/proc/self/cgroup");
+    GS_CLOSE_FILE FILE *file = open_in(root, "/proc/self/cgroup");
     bool found = false;
 
     while (file != NULL && !found && read_line(file, line, sizeof line)) {
@@ -359,8 +348,6 @@ static bool find_second(const char *root, char *group, size_t size)
         if (found)
             found = snprintf(group, size, "%s", line[4] != '\0' ? line + 3 : "") < (int)size;
     }
-    if (file != NULL)
-        fclose(file);
     return found;
 }
 
@@ -384,14 +371,13 @@ static uint64_t mount_allows(const char *root, const struct mount *mount, const 
 
 uint64_t gs_memory_device_max(const char *root, const char *pci)
 {
-    const int before = errno;
+    GS_KEEP_ERRNO;
     char group[GS_GROUP_PATH], line[LINE_SIZE];
     uint64_t most = UINT64_MAX;
     struct mount mount;
-    FILE *file = NULL;
+    GS_CLOSE_FILE FILE *file =
+        find_second(root, group, sizeof group) ? open_in(root, "/proc/self/mountinfo") : NULL;
 
-    if (find_second(root, group, sizeof group))
-        file = open_in(root, "/proc/self/mountinfo");
     while (file != NULL && read_line(file, line, sizeof line)) {
         const char *below;
 
@@ -400,8 +386,5 @@ uint64_t gs_memory_device_max(const char *root, const char *pci)
         below = path_below(&mount, group);
         most = lesser_of(most, mount_allows(root, &mount, below != NULL ? below : "", pci));
     }
-    if (file != NULL)
-        fclose(file);
-    errno = before;
     return most;
 }

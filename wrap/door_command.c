@@ -187,7 +187,7 @@ static int gs_bind_unshare(struct gs_err *err)
 /* -EPERM if processes elsewhere would see mounts that are made here. */
 static int gs_bind_check(struct gs_err *err)
 {
-    FILE *file = fopen("/proc/self/mountinfo", "re");
+    GS_CLOSE_FILE FILE *file = fopen("/proc/self/mountinfo", "re");
     char line[4096];
     bool shared = false;
 
@@ -195,7 +195,6 @@ static int gs_bind_check(struct gs_err *err)
         return gs_err_errno(err, -errno, "/proc/self/mountinfo");
     while (fgets(line, sizeof line, file) != NULL)
         shared |= strstr(line, " shared:") != NULL;
-    fclose(file);
     return shared ? gs_err_set(err, -EPERM,
                                "processes elsewhere share mounts with this one, and would get "
                                "the door as well: begin with `unshare -m`")
@@ -378,7 +377,7 @@ static int stage_copy(const char *folder, const struct gs_drivers *drivers, stru
 
 static int carry_out(const struct request *request)
 {
-    struct gs_drivers *drivers = malloc(sizeof *drivers);
+    GS_FREE struct gs_drivers *drivers = malloc(sizeof *drivers);
     struct gs_err err = {0};
     int code;
 
@@ -387,16 +386,12 @@ static int carry_out(const struct request *request)
         return report_failure(&err);
     }
     code = gs_find_drivers(drivers, &err);
-    if (code == 0 && request->action == ACTION_FIND) {
-        code = print_drivers(drivers);
-        free(drivers);
-        return code;
-    }
+    if (code == 0 && request->action == ACTION_FIND)
+        return print_drivers(drivers);
     if (code == 0 && request->action == ACTION_STAGE)
         code = stage_copy(request->stage, drivers, &err);
     else if (code == 0 && !drivers->bound) /* else everything is done */
         code = mount_door(request, drivers, &err);
-    free(drivers);
     if (code != 0)
         return report_failure(&err);
     return request->action == ACTION_RUN ? run_program(request->program) : EXIT_DONE;

@@ -10,10 +10,11 @@
  */
 #pragma once
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <time.h>
+
+#include "common/fd.h"
 
 /* Off until gs_cancel_restore() gets the result. */
 static inline int gs_cancel_off(void)
@@ -31,15 +32,6 @@ static inline void gs_cancel_restore(const int *before)
 
 /* GS_UNCANCELLED cancel = gs_cancel_off(): off until the end of the block. */
 #define GS_UNCANCELLED __attribute__((cleanup(gs_cancel_restore), unused)) const int
-
-static inline void gs_errno_restore(const int *before)
-{
-    errno = *before;
-}
-
-/* errno is at the end of the block as it is here. */
-#define GS_KEEP_ERRNO                                                                          \
-    __attribute__((cleanup(gs_errno_restore), unused)) const int errno_before = errno
 
 /* Sleeps; a signal may shorten it. Leaves errno as it is. */
 static inline void gs_pause(uint64_t ns)
