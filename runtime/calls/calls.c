@@ -11,7 +11,6 @@
 #include "runtime/calls/hooks.h"
 #include "runtime/gate/throttle.h"
 #include "runtime/memory/virtual.h"
-#include "runtime/range/graph_uses.h"
 #include "runtime/range/uses.h"
 
 #define LIKELY_FINE(pass, result)                                                              \

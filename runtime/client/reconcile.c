@@ -30,7 +30,6 @@
 #include "runtime/client/relocate.h"
 #include "runtime/client/report.h"
 #include "runtime/client/session.h"
-#include "runtime/range/graph_uses.h"
 #include "runtime/range/uses.h"
 #include "runtime/swap/swap.h"
 #include "runtime/memory/dispose.h"

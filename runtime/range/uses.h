@@ -22,18 +22,6 @@ void gs_uses_span(CUdeviceptr address, uint64_t bytes);
  * word in them may be an address. Any thread. */
 void gs_uses_launch(CUfunction function, void **params, void **extra);
 
-#define GS_USES_WORDS 512u /* that are looked at for one launch */
-
-/* The 8-byte words of such parameters; returns how many. Any thread. */
-unsigned gs_uses_words(CUfunction function, void **params, void **extra,
-                       uint64_t words[GS_USES_WORDS]);
-
-/* Under gs_memory_lock: the program may have memory there that can be moved. */
-bool gs_uses_is_movable(uint64_t word);
-
-/* Under gs_memory_lock: so many launches got that address. */
-void gs_uses_word(uint64_t word, uint64_t times);
-
 /* Bytes noted since the last call. Client thread. */
 uint64_t gs_uses_take(void);
 
@@ -45,3 +33,17 @@ void gs_uses_anchor(bool anew);
 
 /* A window has ended: forgets addresses that no launch in it had. Client thread. */
 void gs_uses_age(void);
+
+/* What the launches of graphs use: their kernels' parameters are looked at when an executable
+ * graph is made, its launches are counted. A graph that was made while nothing lay beyond the card
+ * is not known. */
+
+/* That executable graph was made of, or updated to, the graph. NULL, either: nothing happens. Any
+ * thread. */
+void gs_graph_uses_made(CUgraphExec exec, CUgraph graph);
+
+/* It was launched; NULL: nothing was. Any thread. */
+void gs_graph_uses_launched(CUgraphExec exec);
+
+/* Notes what was launched since the last call. Client thread. */
+void gs_graph_uses_note(void);

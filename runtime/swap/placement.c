@@ -27,7 +27,6 @@
 #include "runtime/gate/gate.h"
 #include "runtime/range/host.h"
 #include "runtime/range/uses.h"
-#include "runtime/range/graph_uses.h"
 #include "runtime/swap/exchange.h"
 
 #define MS          1000000ull

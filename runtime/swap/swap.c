@@ -17,7 +17,6 @@
 #include "runtime/range/handover.h"
 #include "runtime/swap/common.h"
 #include "runtime/swap/match.h"
-#include "runtime/swap/swap_mover.h"
 #include "runtime/range/vmm.h"
 
 #define DROPPED     64u            /* host copies that are released at a time */
