@@ -228,13 +228,18 @@ static bool can_tell(const struct sched_member *member)
            (member->report.flags & GS_STATE_MOVING) == 0;
 }
 
-/* Asks so many of those that can tell; idle: that owe nothing. */
-static void ask_some(struct sched_device *device, uint32_t most, bool idle)
+/* Asks so many of those that can tell. To judge claims: of those that owe nothing, also in the midst of
+ * a move, since a program waits there for memory that others claim. Other programs next time, whatever
+ * the liars among them answer. */
+static void ask_some(struct sched_device *device, uint32_t most, bool judges)
 {
     lockd_each (struct sched_member, member, &device->members, of_device) {
-        if (!can_tell(member) || (idle && !lockd_list_empty(&member->books.stopping)))
+        if (judges ? !member->report.measures || !lockd_list_empty(&member->books.stopping)
+                   : !can_tell(member))
             continue;
         ask_member(member);
+        lockd_list_remove(&member->of_device);
+        lockd_list_append(&device->members, &member->of_device);
         if (--most == 0)
             return;
     }
@@ -469,14 +474,12 @@ static bool is_known_to_lie(const struct sched_member *member, uint64_t now)
     return member->device->measure.card_at == 0 && has_false_kin(member, now);
 }
 
-/* It was to stop, or to leave, a second ago. */
+/* It was to stop a second ago, and runs or has more than it may. That it answers is no progress. */
 static bool is_overdue(const struct sched_member *member, uint64_t now)
 {
-    const uint64_t patience = is_known_to_lie(member, now) ? 1 : SILENT;
-
-    return sched_less(now, member->books.owes) >= patience ||
-           (!member->party->turn.held && sched_member_busy(member) &&
-            sched_less(now, member->stopped) >= patience);
+    return !member->party->turn.held &&
+           (member->books.owes != LOCKD_NEVER || sched_member_busy(member)) &&
+           sched_less(now, member->stopped) >= (is_known_to_lie(member, now) ? 0 : SILENT);
 }
 
 /* The part of a claim that may be wrong. by_process: of a claim beyond the bytes that the card
@@ -599,7 +602,7 @@ static void judge_by_report(struct sched_member *by, uint64_t device_free, uint6
     struct sched_device *device = by->device;
     const uint64_t used = sched_less(device->measure.total, device_free);
 
-    if (!device->measure.several || card_answers(device, now) || !can_tell(by) ||
+    if (!device->measure.several || card_answers(device, now) ||
         !is_past(by->evidence.judged, RESTART_SETTLE, now) ||
         (device->measure.denied == 0 &&
          device->books.sum.resident - device->books.sum.unsure <= used))

@@ -54,7 +54,8 @@ static bool is_settled(const struct gs_accounts *accounts)
 
 /* Only if no memory came or went meanwhile, or is about to (*unsettled), since the daemon subtracts
  * resident from it. And not while the driver may have brought in pages that are not counted, and
- * that it would push out again. */
+ * that it would push out again. A program that waits for memory measures, too: others may claim
+ * falsely what it waits for. */
 static uint64_t measure_settled(const struct gs_device *device, uint64_t resident,
                                 bool *unsettled)
 {
@@ -205,8 +206,7 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
         return 0;
     }
     state.device_free = UINT64_MAX;
-    if ((state.flags & GS_STATE_MOVING) == 0)
-        state.device_free = measure_settled(device, state.resident, &unsettled);
+    state.device_free = measure_settled(device, state.resident, &unsettled);
     state.calls = gs_gate_calls();
     error = send_with_pieces(device, &state, &with);
     if (error == -EAGAIN)

@@ -286,7 +286,9 @@ static void obeys_and_measures(struct harness *h, uint64_t room)
     obey_target(h, 0);
     obey_target(h, 0);
     h->free_bytes = room - state->resident;
-    say_state(h, 0, state->flags, state->demand, state->resident);
+    /* a program waits for its memory in the midst of a move */
+    say_state(h, 0, state->flags | (has_run(h, 0) && !is_running(h, 0) ? GS_STATE_MOVING : 0),
+              state->demand, state->resident);
 }
 
 /* 8 and 9 are of one user and say that nothing is free, before 0 of another one comes, while it
@@ -519,11 +521,10 @@ static int run_beside_liars(struct harness *h, int liars, int tenths, bool card,
         h->free_bytes = UINT64_MAX;
         for (int who = 10; who < 10 + liars; who++)
             lie(h, who);
-        if (card)
+        for (int step = 0; card && step < 2; step++)
             obey_target(h, 0);
-        else
+        if (!card)
             obeys_and_measures(h, 10 * GIB);
-        obey_target(h, 0);
         runs += is_running(h, 0);
         if (card && i % 10 == 9)
             card_says(h, 10 * GIB - h->client[0].state.resident);
@@ -541,10 +542,12 @@ static void keeps_memory(struct harness *h, int who)
     say_state(h, who, has < 9 * GIB ? W : 0, 9 * GIB, has);
 }
 
-/* Says that it has nearly all. */
+/* Says that it has nearly all, and that nothing is free. */
 static void claims_all(struct harness *h, int who)
 {
+    h->free_bytes = 0;
     say_state(h, who, 0, 9 * GIB, 9 * GIB);
+    h->free_bytes = UINT64_MAX;
 }
 
 /* Wants to run, says that it does, and does not stop; it claims no memory. */
