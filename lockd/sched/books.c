@@ -312,23 +312,6 @@ void sched_books_stays(struct sched_member *member, uint64_t stays)
     member->report.stays = stays;
 }
 
-void sched_books_forget(struct sched_member *member)
-{
-    const struct sched_share nothing = {0};
-
-    sched_books_stays(member, 0);
-    count_share(member, &nothing);
-    lockd_list_remove(&member->books.hungry);
-    lockd_list_remove(&member->books.spared);
-    lockd_list_remove(&member->books.unused);
-    lockd_list_remove(&member->books.stopping);
-    lockd_list_remove(&member->agenda.touched);
-    lockd_list_remove(&member->sent.unsent);
-    if (member->books.victim_of != NULL)
-        sched_order_remove(member->books.victim_of, &member->books.victim);
-    member->books.victim_of = NULL;
-}
-
 static uint32_t facts_of(const struct sched_member *member)
 {
     return member->report.flags | (lockd_list_empty(&member->books.hungry) ? 0 : SCHED_HUNGRY) |
@@ -376,7 +359,7 @@ void sched_books_ahead(struct sched_member *member, uint64_t now)
         device->books.progress = now; /* the others wait for it to be complete */
 }
 
-void sched_books_wait_end(struct sched_member *member, uint64_t at)
+static void end_wait(struct sched_member *member, uint64_t at)
 {
     if (member->time.waits_since != 0)
         lockd_totals_count(&member->device->totals->sum.waits,
@@ -400,7 +383,7 @@ void sched_books_time(struct sched_member *member, uint64_t now)
         member->time.gpu_ns += ns;
         member->time.works_ns += (member->report.flags & GS_STATE_WANT) != 0 ? ns : 0;
         sum->gpu_ns += ns;
-        sched_books_wait_end(member, now - ns);
+        end_wait(member, now - ns);
     } else if (sched_member_wants(member)) {
         if (member->time.waits_since == 0)
             member->time.waits_since = now - ns;
@@ -411,6 +394,25 @@ void sched_books_time(struct sched_member *member, uint64_t now)
         member->time.wait_longest_ns =
             sched_max(member->time.wait_longest_ns, now - member->time.waits_since);
     } else {
-        sched_books_wait_end(member, now - ns);
+        end_wait(member, now - ns);
     }
+}
+
+void sched_books_forget(struct sched_member *member, uint64_t now)
+{
+    const struct sched_share nothing = {0};
+
+    sched_books_time(member, now);
+    end_wait(member, now);
+    sched_books_stays(member, 0);
+    count_share(member, &nothing);
+    lockd_list_remove(&member->books.hungry);
+    lockd_list_remove(&member->books.spared);
+    lockd_list_remove(&member->books.unused);
+    lockd_list_remove(&member->books.stopping);
+    lockd_list_remove(&member->agenda.touched);
+    lockd_list_remove(&member->sent.unsent);
+    if (member->books.victim_of != NULL)
+        sched_order_remove(member->books.victim_of, &member->books.victim);
+    member->books.victim_of = NULL;
 }

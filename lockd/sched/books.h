@@ -22,14 +22,12 @@ bool sched_party_has(const struct sched_party *party, uint32_t facts);
 void sched_books_member(struct sched_member *member, uint64_t now);
 /* ... to a party; books of its members too. */
 void sched_books_party(struct sched_party *party, uint64_t now);
-/* Takes a member out of all sums and sets. */
-void sched_books_forget(struct sched_member *member);
+/* Takes a member out of all sums and sets. Its time until now counts, and its wait ends. */
+void sched_books_forget(struct sched_member *member, uint64_t now);
 /* So much of what it has cannot leave, by its own limits. */
 void sched_books_stays(struct sched_member *member, uint64_t stays);
 /* Adds up the time until now. To be called before the flags or the lease change. */
 void sched_books_time(struct sched_member *member, uint64_t now);
-/* Its wait, if it does wait, ended then: it counts in the totals of its device. */
-void sched_books_wait_end(struct sched_member *member, uint64_t at);
 void sched_books_ran(struct sched_party *party, uint64_t now);
 void sched_books_device_ran(struct sched_device *device, uint64_t now); /* all its holders */
 /* Its turn got ahead: memory came, or room for it. */

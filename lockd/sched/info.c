@@ -88,37 +88,45 @@ struct sched_progress sched_client_progress(const struct sched_client *client, u
     return progress;
 }
 
+/* What it does by its last report counts, too. */
+static bool is_waiting(const struct sched_member *member)
+{
+    return (member->report.flags & GS_STATE_RUNNING) == 0 && sched_member_wants(member);
+}
+
+static uint64_t member_wait_ns(const struct sched_member *member, uint64_t now)
+{
+    return member->time.wait_ns +
+           (is_waiting(member) ? sched_less(now, member->time.counted_at) : 0);
+}
+
 bool sched_client_load(const struct sched_client *client, uint32_t number,
                        struct sched_load *load, uint64_t now_ns)
 {
     const struct sched_member *member;
-    uint64_t ns;
+    bool works;
 
     if (number >= client->member_count)
         return false;
     member = sched_member_of(client->members.next, of_client);
     while (number-- != 0)
         member = sched_member_of(member->of_client.next, of_client);
-    ns = sched_less(now_ns, member->time.counted_at);
+    works = (~member->report.flags & (GS_STATE_RUNNING | GS_STATE_WANT)) == 0;
     *load = (struct sched_load){
         .alone = client->member_count == 1 && client->gang->client_count == 1 &&
                  (client->in_group == NULL || !client->in_group->apart),
-        .waits = sched_member_wants(member) && (member->report.flags & GS_STATE_RUNNING) == 0,
+        .waits = is_waiting(member),
         .turns = member->device->turns.leases,
         .class = sched_policy_of(member->device)->class(member->party, now_ns),
-        .run_ns = member->time.works_ns,
-        .wait_ns = member->time.wait_ns,
+        .run_ns =
+            member->time.works_ns + (works ? sched_less(now_ns, member->time.counted_at) : 0),
+        .wait_ns = member_wait_ns(member, now_ns),
         .demand = member->report.demand,
         .resident = member->report.resident,
         .pinned = sched_member_pinned(member),
         .capacity = member->device->space.capacity,
     };
     memcpy(load->uuid, member->device->identity.uuid, sizeof load->uuid);
-    if (load->waits)
-        load->wait_ns += ns;
-    else if ((member->report.flags & (GS_STATE_RUNNING | GS_STATE_WANT)) ==
-             (GS_STATE_RUNNING | GS_STATE_WANT))
-        load->run_ns += ns;
     return true;
 }
 
@@ -170,18 +178,6 @@ static uint64_t member_gpu_ns(const struct sched_member *member, uint64_t now)
     const bool runs = (member->report.flags & GS_STATE_RUNNING) != 0;
 
     return member->time.gpu_ns + (runs ? sched_less(now, member->time.counted_at) : 0);
-}
-
-/* What it does by its last report counts, too. */
-static bool is_waiting(const struct sched_member *member)
-{
-    return (member->report.flags & GS_STATE_RUNNING) == 0 && sched_member_wants(member);
-}
-
-static uint64_t member_wait_ns(const struct sched_member *member, uint64_t now)
-{
-    return member->time.wait_ns +
-           (is_waiting(member) ? sched_less(now, member->time.counted_at) : 0);
 }
 
 static struct gs_wire_device describe_device(const struct sched_device *device, uint64_t now)

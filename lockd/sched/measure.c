@@ -420,7 +420,7 @@ static bool knows_better(const struct sched_member *member, const struct sched_m
 }
 
 /* The card is no larger than it says itself. */
-void sched_measure_recount(struct sched_device *device)
+static void recount_total(struct sched_device *device)
 {
     const struct sched_member *best = NULL;
     bool measures = false;
@@ -623,6 +623,7 @@ void sched_measure_forget(struct sched_member *member, uint64_t now)
     if (several && !device->measure.several)
         believe_all(device, now);
     add_departed(device, has_now(member), now);
+    recount_total(device);
 }
 
 /* --- the card --- */
@@ -663,7 +664,7 @@ void sched_measure_card(struct sched_device *device, const struct sched_card *ca
     device->measure.trust_changed |= device->measure.denied != 0;
     device->measure.card_at = now;
     device->measure.card_total = card->total;
-    sched_measure_recount(device);
+    recount_total(device);
     judge_claims(device, sched_less(card->total, card->free), NULL, now);
     if (device->measure.several)
         weigh_card(device, card->free, now);
@@ -693,7 +694,7 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
     if (state->device_total != member->report.total || measures != member->report.measures) {
         member->report.total = state->device_total;
         member->report.measures = measures;
-        sched_measure_recount(device);
+        recount_total(device);
     }
     memcpy(device->identity.name, state->device_name, sizeof device->identity.name);
     device->identity.name[sizeof device->identity.name - 1] = '\0';

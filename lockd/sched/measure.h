@@ -16,8 +16,6 @@ void sched_measure_card(struct sched_device *device, const struct sched_card *ca
                         uint64_t now);
 /* Asks members that can tell, when it is time to. */
 void sched_measure_ask(struct sched_device *device, uint64_t now);
-/* A member that said how large the device is says something else now, or has left. */
-void sched_measure_recount(struct sched_device *device);
 void sched_measure_forget(struct sched_member *member, uint64_t now);
 /* External is known from programs of one other user alone: no reason to refuse it memory. */
 bool sched_measure_is_word(const struct sched_member *member);

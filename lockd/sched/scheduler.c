@@ -132,16 +132,13 @@ static void member_free(struct sched_member *member, uint64_t now)
     struct sched_device *device = member->device;
 
     sched_plan_last(member, false, now);
-    sched_books_time(member, now);
-    sched_books_wait_end(member, now);
+    sched_books_forget(member, now);
     device->books.gpu_ns_gone += member->time.gpu_ns;
-    sched_books_forget(member);
     lockd_list_remove(&member->of_client);
     lockd_list_remove(&member->of_device);
     member->client->member_count--;
     device->member_count--;
     sched_measure_forget(member, now);
-    sched_measure_recount(device);
     sched_gang_leave(member, now);
     free(member);
 }

@@ -269,13 +269,6 @@ static void end_turn(struct sched_party *victim, struct sched_party *head, uint6
     sched_lease_end(victim->gang, now);
 }
 
-/* Nobody is to stop: the time of the last look is that of a head that is none any more. */
-static void forget_look(struct sched_device *device)
-{
-    device->revoke.head = NULL;
-    device->revoke.at = LOCKD_NEVER;
-}
-
 /* Stops those whose time is over, if that makes room for the head. Returns whether somebody is
  * on the way out. */
 static bool revoke_holders(struct sched_device *device, struct sched_party *head, uint64_t now)
@@ -422,7 +415,8 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     settle_parties(device, now);
     head = serve_queue(device, now);
     if (head == NULL || stays_behind(device, head)) {
-        forget_look(device);
+        device->revoke.head = NULL; /* nobody is to stop for a head */
+        device->revoke.at = LOCKD_NEVER;
     } else if (!revoke_holders(device, head, now)) {
         settle_parties(device, now);
         if (sched_queue_head(device) == head)
@@ -459,7 +453,8 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
     } else {
         note_waiters(device, now);
         device->grace_at = LOCKD_NEVER;
-        forget_look(device);
+        device->revoke.head = NULL; /* nobody is to stop for a head */
+        device->revoke.at = LOCKD_NEVER;
     }
     sched_together_end_plan(device);
     sched_lease_retry(device, now);
