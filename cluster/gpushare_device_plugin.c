@@ -15,7 +15,7 @@
 #include "cluster/plugin.h"
 #include "common/fd.h"
 #include "lockd/base/log.h"
-#include "lockd/base/options.h"
+#include "common/options.h"
 
 #define KUBELET     "/var/lib/kubelet"
 #define SPEC        "/etc/cdi/gpushare.json"
@@ -35,45 +35,44 @@ static const char usage[] =
 static int read_arguments(struct arguments *arguments, int argc, char **argv,
                           struct gs_err *err)
 {
-    const struct lockd_option table[] = {
-        {"per-gpu", "NUMBER", LOCKD_OPTION_COUNT, &arguments->per_gpu, 1, CARDS_EACH,
+    const struct gs_option table[] = {
+        {"per-gpu", "NUMBER", GS_OPTION_COUNT, &arguments->per_gpu, 1, CARDS_EACH,
          "containers that may have one GPU at the same time", "10", 0, 0},
-        {"answer", "cdi|mounts", LOCKD_OPTION_CHOICE, &arguments->set.answer, 0, 0,
+        {"answer", "cdi|mounts", GS_OPTION_CHOICE, &arguments->set.answer, 0, 0,
          "name CDI devices, or list mounts and nodes (kubelet before 1.28)", "cdi", 0, 0},
-        {"cdi", "FILE", LOCKD_OPTION_TEXT, &arguments->spec, 0, 0,
+        {"cdi", "FILE", GS_OPTION_TEXT, &arguments->spec, 0, 0,
          "read the CDI devices from FILE, which gpusharectl cdi generate wrote", SPEC, 0, 0},
-        {"resource", "NAME", LOCKD_OPTION_TEXT, &arguments->set.resource, 0, 0,
+        {"resource", "NAME", GS_OPTION_TEXT, &arguments->set.resource, 0, 0,
          "name of the resource that pods request", "gpushare.dev/gpu", 0, 0},
-        {"kubelet", "FOLDER", LOCKD_OPTION_TEXT, &arguments->set.folder, 0, 0,
+        {"kubelet", "FOLDER", GS_OPTION_TEXT, &arguments->set.folder, 0, 0,
          "folder of kubelet's socket for plugins", KUBELET "/device-plugins", 0, 0},
-        {"pod-resources", "PATH", LOCKD_OPTION_TEXT, &arguments->set.pod_resources, 0, 0,
+        {"pod-resources", "PATH", GS_OPTION_TEXT, &arguments->set.pod_resources, 0, 0,
          "kubelet's socket that lists the devices of other plugins",
          KUBELET "/pod-resources/kubelet.sock", 0, 0},
-        {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
+        {"socket", "PATH", GS_OPTION_TEXT, &arguments->socket, 0, 0,
          "gpushare-lockd's socket, for the demand on each GPU", NULL, 0, 0},
-        {"nvml", "FILE", LOCKD_OPTION_TEXT, &arguments->set.library, 0, 0,
+        {"nvml", "FILE", GS_OPTION_TEXT, &arguments->set.library, 0, 0,
          "the driver's management library (default: libnvidia-ml.so.1)", NULL, 0, 0},
-        {"period", "SECONDS", LOCKD_OPTION_SECONDS, &arguments->period_ns, 1000000000,
-         PERIOD_MOST, "time between two checks of each GPU", "30", 0, 0},
-        {"watch-within", "SECONDS", LOCKD_OPTION_SECONDS, &arguments->set.watch_within,
-         1000000000, PERIOD_MOST,
+        {"period", "SECONDS", GS_OPTION_SECONDS, &arguments->period_ns, 1000000000, PERIOD_MOST,
+         "time between two checks of each GPU", "30", 0, 0},
+        {"watch-within", "SECONDS", GS_OPTION_SECONDS, &arguments->set.watch_within, 1000000000,
+         PERIOD_MOST,
          "time in which kubelet must begin to watch, else the plugin registers again", "30", 0,
          0},
-        {"log-level", "error|warning|info|debug", LOCKD_OPTION_CHOICE, &arguments->level, 0, 0,
+        {"log-level", "error|warning|info|debug", GS_OPTION_CHOICE, &arguments->level, 0, 0,
          "lowest level of the messages that are logged", "info", 0, 0},
-        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "show this help", NULL, 'h',
-         0},
-        {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "show the release",
-         NULL, 'V', 0},
+        {"help", NULL, GS_OPTION_FLAG, &arguments->help, 0, 0, "show this help", NULL, 'h', 0},
+        {"version", NULL, GS_OPTION_FLAG, &arguments->version, 0, 0, "show the release", NULL,
+         'V', 0},
         {0},
     };
-    int index = 1, code = lockd_options_parse(table, false, argc, argv, &index, err);
+    int index = 1, code = gs_options_parse(table, NULL, false, argc, argv, &index, err);
 
     if (code == 0 && index != argc)
         code = gs_err_set(err, -EINVAL, "unexpected argument '%s'", argv[index]);
     if (code == 0 && arguments->help) {
         fputs(usage, stdout);
-        lockd_options_help(table, stdout);
+        gs_options_help(table, stdout);
     }
     arguments->set.period_s = arguments->period_ns / 1000000000u;
     return code;
@@ -100,7 +99,7 @@ static int prepare_plugin(struct arguments *arguments, int argc, char **argv,
     if (!is_resource(arguments->set.resource))
         return gs_err_set(err, -EINVAL, "--resource %s: such a name is like gpushare.dev/gpu",
                           arguments->set.resource);
-    return lockd_socket_places(arguments->socket, &arguments->set.lockd, err);
+    return gs_socket_places(arguments->socket, &arguments->set.lockd, err);
 }
 
 static enum lockd_log_level level_of(uint64_t choice)

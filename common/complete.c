@@ -1,25 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * complete.c: rows of --help; reads an unfinished command line by a table of options and prints
+ * complete.c: reads an unfinished command line by a table of options and prints
  * what may follow. No state.
  */
 #include "common/complete.h"
 
 #include <stdio.h>
 #include <string.h>
-
-void gs_help_row(FILE *to, const char *typed, unsigned column, const char *help,
-                 const char *initial)
-{
-    if (strlen(typed) + 1 > column)
-        fprintf(to, "%s\n%*s", typed, (int)column, "");
-    else
-        fprintf(to, "%-*s", (int)column, typed);
-    fputs(help, to);
-    if (initial != NULL && initial[0] != '\0')
-        fprintf(to, " [%s]", initial);
-    putc('\n', to);
-}
 
 bool gs_complete_asked(int argc, char **argv)
 {
@@ -28,15 +15,12 @@ bool gs_complete_asked(int argc, char **argv)
 
 /* Returns the option whose value is the next word; NULL: the word is a flag, or contains its
  * value. */
-static const struct gs_complete_option *find_hungry(const struct gs_complete_option *options,
-                                                    size_t count, const char *word)
+static const struct gs_option *find_hungry(const struct gs_option *each, const char *word)
 {
     const bool is_long = strncmp(word, "--", 2) == 0;
     const size_t length = strlen(word);
 
-    for (size_t i = 0; i < count; i++) {
-        const struct gs_complete_option *each = &options[i];
-
+    for (; each != NULL && each->name != NULL; each++) {
         if (each->argument == NULL)
             continue;
         if (is_long ? length - 2 == strcspn(each->name, "=") &&
@@ -47,8 +31,8 @@ static const struct gs_complete_option *find_hungry(const struct gs_complete_opt
     return NULL;
 }
 
-void gs_complete_read(struct gs_complete *place, const struct gs_complete_option *options,
-                      size_t count, bool stop, int from, int argc, char **argv)
+void gs_complete_read(struct gs_complete *place, const struct gs_option *table, bool stop,
+                      int from, int argc, char **argv)
 {
     *place = (struct gs_complete){.word = argv[argc - 1]};
     for (int i = from; i < argc - 1; i++) {
@@ -61,7 +45,7 @@ void gs_complete_read(struct gs_complete *place, const struct gs_complete_option
         } else if (!place->only_operands && strcmp(word, "--") == 0) {
             place->only_operands = true;
         } else if (!place->only_operands && word[0] == '-' && word[1] != '\0') {
-            place->value_of = find_hungry(options, count, word);
+            place->value_of = find_hungry(table, word);
         } else {
             if (place->operand_count < GS_COMPLETE_OPERANDS)
                 place->operands[place->operand_count] = word;
@@ -103,7 +87,7 @@ void gs_complete_argument(const struct gs_complete *place, const char *argument)
     static const char *const folders[] = {"DIR", "FOLDER", NULL};
 
     for (const char *at = argument; *at != '\0';) {
-        const size_t length = strcspn(at, "|");
+        const size_t length = strcspn(at, "[|]");
         char word[64];
 
         if (is_one_of(at, length, files)) {
@@ -115,12 +99,11 @@ void gs_complete_argument(const struct gs_complete *place, const char *argument)
             word[length] = '\0';
             gs_complete_offer(place, word, NULL);
         }
-        at += length + (at[length] == '|');
+        at += length + (at[length] != '\0');
     }
 }
 
-bool gs_complete_options(const struct gs_complete *place,
-                         const struct gs_complete_option *options, size_t count)
+bool gs_complete_options(const struct gs_complete *place, const struct gs_option *table)
 {
     if (place->value_of != NULL) {
         gs_complete_argument(place, place->value_of->argument);
@@ -128,14 +111,25 @@ bool gs_complete_options(const struct gs_complete *place,
     }
     if (place->only_operands || place->word[0] != '-')
         return false;
-    for (size_t i = 0; i < count; i++) {
+    for (; table != NULL && table->name != NULL; table++) {
         char word[64], letter[] = "-?";
 
-        snprintf(word, sizeof word, "--%s", options[i].name);
-        gs_complete_offer(place, word, options[i].help);
-        letter[1] = (char)options[i].letter;
-        if (options[i].letter != 0)
-            gs_complete_offer(place, letter, options[i].help);
+        snprintf(word, sizeof word, "--%s", table->name);
+        gs_complete_offer(place, word, table->help);
+        letter[1] = table->letter;
+        if (table->letter != 0)
+            gs_complete_offer(place, letter, table->help);
     }
     return true;
+}
+
+int gs_complete_line(const struct gs_option *table, bool stop, const char *argument, int argc,
+                     char **argv)
+{
+    struct gs_complete place;
+
+    gs_complete_read(&place, table, stop, 2, argc, argv);
+    if (!gs_complete_options(&place, table) && argument != NULL)
+        gs_complete_argument(&place, argument);
+    return fflush(stdout) == 0 ? 0 : 1;
 }

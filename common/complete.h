@@ -8,26 +8,10 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-
-/* One row of a tool's --help: the words to type, and their effect. */
-
-/* Writes `typed`, then `help` at that column (counted from 0), in the next line if `typed` is
- * too long. initial: the default, shown in brackets; NULL or "": none. */
-void gs_help_row(FILE *to, const char *typed, unsigned column, const char *help,
-                 const char *initial);
+#include "common/options.h"
 
 #define GS_COMPLETE_COMMAND  "__complete"
 #define GS_COMPLETE_OPERANDS 16 /* that are remembered */
-
-struct gs_complete_option {
-    const char *name; /* without its dashes; with = at the end if the argument must follow so */
-    int letter;       /* its short form; 0: none */
-    const char *argument; /* as the help shows it; NULL: a flag */
-    const char *help;
-};
 
 /* The place of the unfinished word on the command line. */
 struct gs_complete {
@@ -35,15 +19,16 @@ struct gs_complete {
     const char *operands[GS_COMPLETE_OPERANDS]; /* words before it that are no options */
     size_t operand_count;                       /* may be more than GS_COMPLETE_OPERANDS */
     int first_operand;                          /* its place in argv; 0: there is none */
-    const struct gs_complete_option *value_of;  /* the word is this option's argument */
+    const struct gs_option *value_of;           /* the word is this option's argument */
     bool only_operands;                         /* "--" stands before it */
 };
 
 bool gs_complete_asked(int argc, char **argv);
-/* Reads argv from `from` to the unfinished word, which is the last. stop: at the first
+/* table: may be NULL; a name with = at its end has its argument in the same word. Reads argv
+ * from `from` to the unfinished word, which is the last. stop: at the first
  * operand. */
-void gs_complete_read(struct gs_complete *place, const struct gs_complete_option *options,
-                      size_t count, bool stop, int from, int argc, char **argv);
+void gs_complete_read(struct gs_complete *place, const struct gs_option *table, bool stop,
+                      int from, int argc, char **argv);
 /* Offers a word if it begins as the unfinished word does. help may be NULL. */
 void gs_complete_offer(const struct gs_complete *place, const char *word, const char *help);
 /* Offers values for an argument by its name in the help: FILE, PATH, OUT: files; DIR, FOLDER:
@@ -51,5 +36,8 @@ void gs_complete_offer(const struct gs_complete *place, const char *word, const 
 void gs_complete_argument(const struct gs_complete *place, const char *argument);
 /* Offers the argument of the option before the word or, if the word begins with a dash, the
  * options. false: neither; the word is an operand. */
-bool gs_complete_options(const struct gs_complete *place,
-                         const struct gs_complete_option *options, size_t count);
+bool gs_complete_options(const struct gs_complete *place, const struct gs_option *table);
+/* All of it for a tool without commands, whose arguments are such (FILE; NULL: it has none).
+ * stop: as gs_complete_read(). The exit code. */
+int gs_complete_line(const struct gs_option *table, bool stop, const char *argument, int argc,
+                     char **argv);

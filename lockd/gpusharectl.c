@@ -81,16 +81,19 @@ static void offer_operand(struct ctl *ctl, const struct ctl_command *command,
 static void ctl_complete(struct ctl *ctl, const struct ctl_command *command, int from, int argc,
                          char **argv)
 {
-    struct gs_complete_option rows[LOCKD_OPTIONS_MAX + 2];
-    size_t count = lockd_options_complete(command->options, rows), at = 0;
+    struct gs_option rows[GS_OPTIONS_MAX + 3] = {0}, *row = rows;
+    size_t at = 0;
     const struct lockd_setting *setting = NULL;
     struct gs_complete place;
     char words[128];
 
-    rows[count++] = (struct gs_complete_option){"help", 'h', NULL, "show the command's help"};
-    rows[count++] = (struct gs_complete_option){"version", 'V', NULL, "show the release"};
-    gs_complete_read(&place, rows, count, false, from, argc, argv);
-    if (gs_complete_options(&place, rows, count))
+    for (const struct gs_option *own = command->options; own != NULL && own->name != NULL;)
+        *row++ = *own++;
+    *row++ =
+        (struct gs_option){.name = "help", .letter = 'h', .help = "show the command's help"};
+    *row = (struct gs_option){.name = "version", .letter = 'V', .help = "show the release"};
+    gs_complete_read(&place, rows, false, from, argc, argv);
+    if (gs_complete_options(&place, rows))
         return;
     if (place.operand_count != 0)
         setting = lockd_setting_find(place.operands[0]);
@@ -124,13 +127,13 @@ struct ctl_arguments {
     bool help, version;
 };
 
-static const struct lockd_option own_options[] = {
-    {"socket", "PATH", LOCKD_OPTION_TEXT, NULL, 0, 0,
+static const struct gs_option own_options[] = {
+    {"socket", "PATH", GS_OPTION_TEXT, NULL, 0, 0,
      "the daemon's socket (default: GPUSHARE_SOCKET or the standard place)", NULL, 0,
      offsetof(struct ctl_arguments, socket)},
-    {"help", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "show this help", NULL, 'h',
+    {"help", NULL, GS_OPTION_FLAG, NULL, 0, 0, "show this help", NULL, 'h',
      offsetof(struct ctl_arguments, help)},
-    {"version", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "show the release", NULL, 'V',
+    {"version", NULL, GS_OPTION_FLAG, NULL, 0, 0, "show the release", NULL, 'V',
      offsetof(struct ctl_arguments, version)},
     {0},
 };
@@ -148,7 +151,7 @@ static void print_help(FILE *out)
         fprintf(out, "  %-24s %s\n", left, commands[i]->help);
     }
     fputs("\noptions\n", out);
-    lockd_options_help(own_options, out);
+    gs_options_help(own_options, out);
     fputs("\n`gpusharectl help COMMAND` shows the options of a command.\n"
           "exit codes: 0 done, 1 failed or refused, 2 usage, 3 no gpushare-lockd is running, "
           "4 no such program\n",
@@ -167,7 +170,7 @@ static enum ctl_exit command_help(const struct ctl_command *command)
     printf("%s\n", command->help);
     if (command->options != NULL) {
         puts("\noptions");
-        lockd_options_help(command->options, stdout);
+        gs_options_help(command->options, stdout);
     }
     if (command->details != NULL)
         command->details();
@@ -246,7 +249,7 @@ static enum ctl_exit run_command(struct ctl *ctl, int argc, char **argv)
     if (has_option(argc, argv, "-V", "--version"))
         return print_version();
     if (command->options != NULL &&
-        lockd_options_read(command->options, words, false, argc, argv, &index, &ctl->err) != 0)
+        gs_options_parse(command->options, words, false, argc, argv, &index, &ctl->err) != 0)
         return ctl_usage(ctl, "%s", ctl->err.text);
     if (index != argc && command->arguments[0] == '\0')
         return ctl_usage(ctl, "takes no arguments");
@@ -256,15 +259,13 @@ static enum ctl_exit run_command(struct ctl *ctl, int argc, char **argv)
 /* Prints what a shell may offer for the last word (common/complete.h). */
 static enum ctl_exit complete_line(struct ctl *ctl, int argc, char **argv)
 {
-    struct gs_complete_option rows[LOCKD_OPTIONS_MAX];
-    const size_t count = lockd_options_complete(own_options, rows);
     const struct ctl_command *command;
     struct ctl_arguments arguments = {0};
     struct gs_complete place;
     int index = 2;
 
-    gs_complete_read(&place, rows, count, true, 2, argc, argv);
-    if (place.first_operand == 0 && gs_complete_options(&place, rows, count))
+    gs_complete_read(&place, own_options, true, 2, argc, argv);
+    if (place.first_operand == 0 && gs_complete_options(&place, own_options))
         return CTL_OK;
     if (place.first_operand == 0) {
         for (size_t i = 0; i < COMMAND_COUNT; i++)
@@ -274,9 +275,9 @@ static enum ctl_exit complete_line(struct ctl *ctl, int argc, char **argv)
     command = find_command(place.operands[0]);
     /* --socket may come before the command */
     if (command == NULL ||
-        lockd_options_read(own_options, &arguments, true, place.first_operand, argv, &index,
-                           &ctl->err) != 0 ||
-        lockd_socket_places(arguments.socket, &ctl->places, &ctl->err) != 0)
+        gs_options_parse(own_options, &arguments, true, place.first_operand, argv, &index,
+                         &ctl->err) != 0 ||
+        gs_socket_places(arguments.socket, &ctl->places, &ctl->err) != 0)
         return CTL_OK;
     ctl_complete(ctl, command, place.first_operand + 1, argc, argv);
     return CTL_OK;
@@ -293,7 +294,7 @@ int main(int argc, char **argv)
     setlocale(LC_CTYPE, ""); /* for the width of characters */
     if (gs_complete_asked(argc, argv))
         return (int)complete_line(&ctl, argc, argv);
-    if (lockd_options_read(own_options, &arguments, true, argc, argv, &index, &ctl.err) != 0) {
+    if (gs_options_parse(own_options, &arguments, true, argc, argv, &index, &ctl.err) != 0) {
         ctl_fail(&ctl);
         return CTL_USAGE;
     }
@@ -308,7 +309,7 @@ int main(int argc, char **argv)
         return CTL_USAGE;
     }
     ctl.path_by_user = arguments.socket != NULL;
-    if (lockd_socket_places(arguments.socket, &ctl.places, &ctl.err) != 0) {
+    if (gs_socket_places(arguments.socket, &ctl.places, &ctl.err) != 0) {
         ctl_fail(&ctl);
         return CTL_USAGE;
     }

@@ -8,7 +8,7 @@
 #include "common/complete.h"
 #include "common/fd.h"
 #include "lockd/base/log.h"
-#include "lockd/base/options.h"
+#include "common/options.h"
 #include "lockd/move/guard.h"
 #include "lockd/server/server.h"
 #include "lockd/start/config.h"
@@ -40,28 +40,27 @@ static const char usage[] =
     "program that needs it starts it; it can also run as a service.\n\n";
 
 /* Options of the command line alone; keys of the configuration file follow in --help. */
-static void fill_own_table(struct arguments *arguments, struct lockd_option table[])
+static void fill_own_table(struct arguments *arguments, struct gs_option table[])
 {
-    const struct lockd_option own[] = {
-        {"socket", "PATH", LOCKD_OPTION_TEXT, &arguments->socket, 0, 0,
+    const struct gs_option own[] = {
+        {"socket", "PATH", GS_OPTION_TEXT, &arguments->socket, 0, 0,
          "listen on this socket (default: GPUSHARE_SOCKET or the standard place)", NULL, 0, 0},
-        {"config", "FILE", LOCKD_OPTION_TEXT, &arguments->config, 0, 0,
+        {"config", "FILE", GS_OPTION_TEXT, &arguments->config, 0, 0,
          "read FILE and FILE.d/*.conf (default " LOCKD_CONFIG_PATH ")", NULL, 0, 0},
-        {"check", NULL, LOCKD_OPTION_FLAG, &arguments->check, 0, 0,
+        {"check", NULL, GS_OPTION_FLAG, &arguments->check, 0, 0,
          "check the configuration, print the first error, and exit", NULL, 0, 0},
-        {"detach", NULL, LOCKD_OPTION_FLAG, &arguments->detach, 0, 0,
+        {"detach", NULL, GS_OPTION_FLAG, &arguments->detach, 0, 0,
          "go to the background once the socket listens", NULL, 0, 0},
-        {"foreground", NULL, LOCKD_OPTION_FLAG, &arguments->foreground, 0, 0,
+        {"foreground", NULL, GS_OPTION_FLAG, &arguments->foreground, 0, 0,
          "stay in the foreground (the default)", NULL, 0, 0},
-        {"guard", "PID", LOCKD_OPTION_COUNT, &arguments->guard, 1, INT32_MAX,
+        {"guard", "PID", GS_OPTION_COUNT, &arguments->guard, 1, INT32_MAX,
          "used by the daemon itself, for moves", NULL, 0, 0},
-        {"guard-connection", NULL, LOCKD_OPTION_FLAG, &arguments->guards, 0, 0,
+        {"guard-connection", NULL, GS_OPTION_FLAG, &arguments->guards, 0, 0,
          "used by gpushare-guard@.service: a guard for the connection that is standard input",
          NULL, 0, 0},
-        {"help", NULL, LOCKD_OPTION_FLAG, &arguments->help, 0, 0, "show this help", NULL, 'h',
-         0},
-        {"version", NULL, LOCKD_OPTION_FLAG, &arguments->version, 0, 0, "show the release",
-         NULL, 'V', 0},
+        {"help", NULL, GS_OPTION_FLAG, &arguments->help, 0, 0, "show this help", NULL, 'h', 0},
+        {"version", NULL, GS_OPTION_FLAG, &arguments->version, 0, 0, "show the release", NULL,
+         'V', 0},
     };
 
     _Static_assert(sizeof own / sizeof own[0] == OWN_OPTIONS, "count them");
@@ -71,39 +70,33 @@ static void fill_own_table(struct arguments *arguments, struct lockd_option tabl
 /* Prints what a shell may offer for the last word (common/complete.h). */
 static int complete_line(int argc, char **argv)
 {
-    struct lockd_option table[OWN_OPTIONS + LOCKD_CONFIG_KEYS + 1];
-    struct gs_complete_option rows[LOCKD_OPTIONS_MAX];
+    struct gs_option table[OWN_OPTIONS + LOCKD_CONFIG_KEYS + 1];
     struct arguments arguments;
     struct lockd_config config;
-    struct gs_complete place;
-    size_t count;
 
     fill_own_table(&arguments, table);
     lockd_config_table(&config, table + OWN_OPTIONS);
-    count = lockd_options_complete(table, rows);
-    gs_complete_read(&place, rows, count, false, 2, argc, argv);
-    gs_complete_options(&place, rows, count);
-    return fflush(stdout) == 0 ? 0 : 1;
+    return gs_complete_line(table, false, NULL, argc, argv);
 }
 
 static int read_arguments(struct arguments *arguments, struct lockd_config *config,
                           struct gs_err *err)
 {
-    struct lockd_option table[OWN_OPTIONS + LOCKD_CONFIG_KEYS + 1];
+    struct gs_option table[OWN_OPTIONS + LOCKD_CONFIG_KEYS + 1];
     int index = 1, code;
 
     fill_own_table(arguments, table);
     lockd_config_table(config, table + OWN_OPTIONS);
-    code = lockd_options_parse(table, false, arguments->argc, arguments->argv, &index, err);
+    code = gs_options_parse(table, NULL, false, arguments->argc, arguments->argv, &index, err);
     if (code != 0)
         return code;
     if (arguments->help) {
         fputs(usage, stdout);
         table[OWN_OPTIONS].name = NULL;
-        lockd_options_help(table, stdout);
+        gs_options_help(table, stdout);
         puts("\noptions that are also keys of the configuration file (without the dashes)");
         lockd_config_table(config, table);
-        lockd_options_help(table, stdout);
+        gs_options_help(table, stdout);
     }
     if (index != arguments->argc)
         return gs_err_set(err, -EINVAL, "unexpected argument '%s'", arguments->argv[index]);
@@ -202,7 +195,7 @@ static int prepare_config(struct arguments *arguments, struct lockd_config *conf
     if (arguments->config != NULL && arguments->config[0] != '/' && arguments->detach)
         return gs_err_set(err, -EINVAL, "--config %s: give the full path with --detach",
                           arguments->config);
-    code = lockd_socket_places(arguments->socket, &arguments->places, err);
+    code = gs_socket_places(arguments->socket, &arguments->places, err);
     return code != 0 ? code : read_config(arguments, config, err);
 }
 

@@ -108,7 +108,7 @@ int main(int argc, char **argv)
     if (gs_fd_open_standard(O_RDONLY) != 0) /* the new file could get such a number */
         return ELF_EXIT_FAILED;
     if (gs_complete_asked(argc, argv))
-        return elf_options_complete(argc, argv);
+        return gs_complete_line(elf_options_table, false, "FILE", argc, argv);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */
     signal(SIGPIPE, SIG_IGN); /* a closed pipe must not stop the work half way either */
     pthread_attr_init(&attributes);

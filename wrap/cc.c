@@ -247,20 +247,21 @@ enum own_option {
     OWN_COUNT,
 };
 
-static const struct gs_complete_option own_options[OWN_COUNT] = {
-    [OWN_SHOWME] = {"showme", 0, NULL, "print the whole command instead of running it"},
-    [OWN_SHOWME_LINK] = {"showme:link", 0, NULL,
-                         "print the arguments that are added to a link"},
-    [OWN_SHOWME_COMPILE] = {"showme:compile", 0, NULL,
-                            "print the arguments that are added to a compilation (none)"},
+static const struct gs_option own_options[OWN_COUNT + 1] = {
+    [OWN_SHOWME] = {.name = "showme", .help = "print the whole command instead of running it"},
+    [OWN_SHOWME_LINK] = {.name = "showme:link",
+                         .help = "print the arguments that are added to a link"},
+    [OWN_SHOWME_COMPILE] = {.name = "showme:compile",
+                            .help =
+                                "print the arguments that are added to a compilation (none)"},
     [OWN_COMPILER] =
-        {"gpushare-compiler=", 0, "CMD",
-         "run this compiler (default: GPUSHARE_CC, GPUSHARE_CXX or\n"
-         "                            GPUSHARE_NVCC; without these cc, c++ or nvcc)"},
-    [OWN_RUNTIME] = {"gpushare-runtime=", 0, "PATH",
-                     "link with this libgpushare.so.1 (default: the installed one)"},
-    [OWN_VERSION] = {"gpushare-version", 0, NULL, "print the version of gpushare"},
-    [OWN_HELP] = {"gpushare-help", 0, NULL, "print this help"},
+        {"gpushare-compiler=", "CMD",
+         .help = "run this compiler (default: GPUSHARE_CC, GPUSHARE_CXX or\n"
+                 "                            GPUSHARE_NVCC; without these cc, c++ or nvcc)"},
+    [OWN_RUNTIME] = {"gpushare-runtime=", "PATH",
+                     .help = "link with this libgpushare.so.1 (default: the installed one)"},
+    [OWN_VERSION] = {.name = "gpushare-version", .help = "print the version of gpushare"},
+    [OWN_HELP] = {.name = "gpushare-help", .help = "print this help"},
 };
 
 static int print_usage(void)
@@ -270,7 +271,7 @@ static int print_usage(void)
         "Compiles as cc, c++ or nvcc does, and links programs so that they share the GPU.\n\n",
         stdout);
     for (size_t i = 0; i < OWN_COUNT; i++) {
-        const struct gs_complete_option *row = &own_options[i];
+        const struct gs_option *row = &own_options[i];
         char left[40];
 
         snprintf(left, sizeof left, "--%s%s", row->name, row->argument ? row->argument : "");
@@ -279,17 +280,6 @@ static int print_usage(void)
     return puts("\nAll other arguments go to the compiler. Manual page: gpushare-cc(1).") < 0
                ? -EIO
                : 1;
-}
-
-/* Prints what a shell may offer for the last word (common/complete.h). */
-static int complete_line(int argc, char **argv)
-{
-    struct gs_complete place;
-
-    gs_complete_read(&place, own_options, OWN_COUNT, false, 2, argc, argv);
-    if (!gs_complete_options(&place, own_options, OWN_COUNT))
-        gs_complete_argument(&place, "FILE");
-    return fflush(stdout) == 0 ? 0 : 1;
 }
 
 static int name_to_compiler(const char *name, enum gs_compiler *compiler)
@@ -509,7 +499,7 @@ int main(int argc, char **argv)
         return 2;
     }
     if (gs_complete_asked(argc, argv))
-        return complete_line(argc, argv);
+        return gs_complete_line(own_options, false, "FILE", argc, argv);
     r = read_words(&request, argv, &err);
     if (r == 0)
         r = run_compiler(&request, &err);

@@ -11,7 +11,6 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <glob.h>
 #include <limits.h>
 #include <link.h>
@@ -258,69 +257,57 @@ static int gs_bind_mount(const struct gs_stage *stage, const struct gs_drivers *
     return code;
 }
 
-enum action { ACTION_NONE, ACTION_FIND, ACTION_STAGE, ACTION_BIND, ACTION_RUN };
-
 enum exit_code { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_WRONG_USE = 2, EXIT_NOT_FOUND = 127 };
 
-static const struct gs_complete_option own_options[] = {
-    {"bind", 0, NULL, "mount the door in this mount namespace (made by `unshare -m`)"},
-    {"stage", 0, "FOLDER",
-     "make a folder with the door and a copy of the driver's library, for\n"
-     "                         LD_LIBRARY_PATH or an image"},
-    {"find", 0, NULL, "print the driver's library, then other copies of it"},
-    {"folder", 'd', "FOLDER",
-     "folder in which the mounted door is kept (default: a folder of this user\n"
-     "                         below /run or /tmp)"},
-    {"help", 'h', NULL, "show this help"},
-    {"version", 'V', NULL, "show the release"},
+struct request {
+    bool bind, find, help, version;
+    const char *folder; /* of --folder */
+    const char *stage;  /* of --stage */
+    char **program;     /* ends with NULL */
 };
 
-#define OPTION_COUNT (sizeof own_options / sizeof own_options[0])
-#define LONG_START   256 /* what getopt_long() returns for the first row */
+#define FLAG(name, letter, help)                                                               \
+    {                                                                                          \
+#name, NULL, GS_OPTION_FLAG, NULL, 0, 0, help, NULL, letter,                           \
+            offsetof(struct request, name)                                                     \
+    }
+#define TEXT(name, letter, help)                                                               \
+    {                                                                                          \
+#name, "FOLDER", GS_OPTION_TEXT, NULL, 0, 0, help, NULL, letter,                       \
+            offsetof(struct request, name)                                                     \
+    }
+
+static const struct gs_option own_options[] = {
+    FLAG(bind, 0, "mount the door in this mount namespace (made by `unshare -m`)"),
+    TEXT(stage, 0,
+         "make a folder with the door and a copy of the driver's library, for\n"
+         "                               LD_LIBRARY_PATH or an image"),
+    FLAG(find, 0, "print the driver's library, then other copies of it"),
+    TEXT(folder, 'd',
+         "folder in which the mounted door is kept (default: a folder of this\n"
+         "                               user below /run or /tmp)"),
+    FLAG(help, 'h', "show this help"),
+    FLAG(version, 'V', "show the release"),
+    {0},
+};
 
 static void print_usage(FILE *out)
 {
-    fputs("usage: gpushare-door [-d FOLDER] -- PROGRAM [ARGUMENT...]\n"
-          "       gpushare-door [-d FOLDER] --bind\n"
-          "       gpushare-door --stage FOLDER | --find\n"
-          "Put gpushare in the driver's place (libcuda.so.1), for programs and images that "
-          "cannot be changed.\n\n"
-          "  -- PROGRAM             run one program in a mount namespace of its own, with the "
-          "door\n"
-          "                         mounted over the driver's library\n",
-          out);
-    for (size_t i = 0; i < OPTION_COUNT; i++) {
-        const struct gs_complete_option *row = &own_options[i];
-        char left[40], letter[] = "-?, ";
-
-        letter[1] = (char)row->letter;
-        snprintf(left, sizeof left, "%s--%s%s%s", row->letter != 0 ? letter : "", row->name,
-                 row->argument != NULL ? " " : "", row->argument != NULL ? row->argument : "");
-        fprintf(out, "  %-22s %s\n", left, row->help);
-    }
+    fputs(
+        "usage: gpushare-door [-d FOLDER] -- PROGRAM [ARGUMENT...]\n"
+        "       gpushare-door [-d FOLDER] --bind\n"
+        "       gpushare-door --stage FOLDER | --find\n"
+        "Put gpushare in the driver's place (libcuda.so.1), for programs and images that "
+        "cannot be changed.\n\n"
+        "  -- PROGRAM                   run one program in a mount namespace of its own, with\n"
+        "                               the door mounted over the driver's library\n",
+        out);
+    gs_options_help(own_options, out);
     fputs(
         "\nexit codes: 0 done, 1 failed, 2 usage, 127 PROGRAM was not found; with PROGRAM its "
         "own\n",
         out);
 }
-
-/* Prints what a shell may offer for the last word (common/complete.h). */
-static int complete_line(int argc, char **argv)
-{
-    struct gs_complete place;
-
-    gs_complete_read(&place, own_options, OPTION_COUNT, true, 2, argc, argv);
-    if (!gs_complete_options(&place, own_options, OPTION_COUNT))
-        gs_complete_argument(&place, "PROGRAM");
-    return fflush(stdout) == 0 ? EXIT_DONE : EXIT_FAILED;
-}
-
-struct request {
-    enum action action;
-    const char *folder; /* of --folder */
-    const char *stage;  /* of --stage */
-    char **program;
-};
 
 static int report_failure(const struct gs_err *err)
 {
@@ -347,9 +334,9 @@ static int mount_door(const struct request *request, const struct gs_drivers *dr
     if (code == 0)
         code = gs_stage_make(&stage, request->folder != NULL ? request->folder : folder, door,
                              NULL, err);
-    if (code == 0 && request->action == ACTION_RUN)
+    if (code == 0 && *request->program != NULL)
         code = gs_bind_unshare(err);
-    if (code == 0 && request->action == ACTION_BIND)
+    if (code == 0 && request->bind)
         code = gs_bind_check(err);
     return code == 0 ? gs_bind_mount(&stage, drivers, err) : code;
 }
@@ -386,92 +373,39 @@ static int carry_out(const struct request *request)
         return report_failure(&err);
     }
     code = gs_find_drivers(drivers, &err);
-    if (code == 0 && request->action == ACTION_FIND)
+    if (code == 0 && request->find)
         return print_drivers(drivers);
-    if (code == 0 && request->action == ACTION_STAGE)
+    if (code == 0 && request->stage != NULL)
         code = stage_copy(request->stage, drivers, &err);
     else if (code == 0 && !drivers->bound) /* else everything is done */
         code = mount_door(request, drivers, &err);
     if (code != 0)
         return report_failure(&err);
-    return request->action == ACTION_RUN ? run_program(request->program) : EXIT_DONE;
-}
-
-static bool choose_action(struct request *request, enum action action)
-{
-    const bool first = request->action == ACTION_NONE;
-
-    request->action = action;
-    return first;
-}
-
-/* Fills in the table for getopt_long(). */
-static void fill_getopt(struct option longs[OPTION_COUNT + 1], char *shorts)
-{
-    *shorts++ = '+';
-    for (size_t i = 0; i < OPTION_COUNT; i++) {
-        const struct gs_complete_option *row = &own_options[i];
-
-        longs[i] = (struct option){
-            .name = row->name,
-            .has_arg = row->argument != NULL ? required_argument : no_argument,
-            .val = row->letter != 0 ? row->letter : LONG_START + (int)i,
-        };
-        if (row->letter != 0)
-            *shorts++ = (char)row->letter;
-        if (row->letter != 0 && row->argument != NULL)
-            *shorts++ = ':';
-    }
-    *shorts = '\0';
-    longs[OPTION_COUNT] = (struct option){0};
-}
-
-/* Takes one option. false: it is unknown, or does not go with those before it. */
-static bool take_option(struct request *request, int value)
-{
-    const char *name = value >= LONG_START ? own_options[value - LONG_START].name : "";
-
-    if (value == 'd') {
-        request->folder = optarg;
-        return true;
-    }
-    if (strcmp(name, "stage") == 0) {
-        request->stage = optarg;
-        return choose_action(request, ACTION_STAGE);
-    }
-    if (strcmp(name, "bind") == 0)
-        return choose_action(request, ACTION_BIND);
-    return strcmp(name, "find") == 0 && choose_action(request, ACTION_FIND);
+    return *request->program != NULL ? run_program(request->program) : EXIT_DONE;
 }
 
 /* Fills in the request, or an exit code in *code. */
 static bool parse_arguments(int argc, char **argv, struct request *request, int *code)
 {
-    struct option longs[OPTION_COUNT + 1];
-    char shorts[2 * OPTION_COUNT + 2];
-    bool good = true;
-    int option;
+    struct gs_err err = {0};
+    int index = 1, actions;
 
     *code = EXIT_DONE;
-    fill_getopt(longs, shorts);
-    while ((option = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
-        if (option == 'h') {
-            print_usage(stdout);
-            return false;
-        }
-        if (option == 'V') {
-            puts("gpushare-door " GS_VERSION);
-            return false;
-        }
-        good &= take_option(request, option);
+    if (gs_options_parse(own_options, request, true, argc, argv, &index, &err) != 0) {
+        report_failure(&err);
+    } else if (request->help) {
+        print_usage(stdout);
+        return false;
+    } else if (request->version) {
+        puts("gpushare-door " GS_VERSION);
+        return false;
+    } else {
+        request->program = argv + index;
+        actions = request->bind + request->find + (request->stage != NULL) + (index < argc);
+        /* --folder: of the mounts, which only two of them make */
+        if (actions == 1 && (request->folder == NULL || request->bind || index < argc))
+            return true;
     }
-    request->program = argv + optind;
-    if (optind < argc)
-        good &= choose_action(request, ACTION_RUN);
-    if (request->folder != NULL) /* of the mounts, which these two do not make */
-        good &= request->action == ACTION_BIND || request->action == ACTION_RUN;
-    if (good && request->action != ACTION_NONE)
-        return true;
     print_usage(stderr);
     *code = EXIT_WRONG_USE;
     return false;
@@ -485,7 +419,7 @@ int main(int argc, char **argv)
     if (gs_fd_open_standard(O_RDONLY) != 0)
         return EXIT_FAILED;
     if (gs_complete_asked(argc, argv))
-        return complete_line(argc, argv);
+        return gs_complete_line(own_options, true, "PROGRAM", argc, argv);
     if (!parse_arguments(argc, argv, &request, &code))
         return fflush(stdout) == 0 ? code : EXIT_FAILED;
     return carry_out(&request);

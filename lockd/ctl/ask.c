@@ -247,7 +247,7 @@ enum ctl_exit ctl_done(enum ctl_exit code)
 void ctl_print_usage(const struct ctl_command *command, FILE *out)
 {
     fprintf(out, "usage: gpusharectl %s", command->name);
-    for (const struct lockd_option *at = command->options; at != NULL && at->name != NULL; at++)
+    for (const struct gs_option *at = command->options; at != NULL && at->name != NULL; at++)
         fprintf(out, " [--%s%s%s]", at->name, at->argument != NULL ? " " : "",
                 at->argument != NULL ? at->argument : "");
     fprintf(out, "%s%s\n", command->arguments[0] != '\0' ? " " : "", command->arguments);

@@ -246,21 +246,21 @@ struct cdi_words {
     const char *output, *door, *nvidia, *version, *root;
 };
 
-static const struct lockd_option cdi_options[] = {
-    {"output", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0,
+static const struct gs_option cdi_options[] = {
+    {"output", "FILE", GS_OPTION_TEXT, NULL, 0, 0,
      "write the specification to FILE (default: standard output)", NULL, 'o',
      offsetof(struct cdi_words, output)},
-    {"nvidia", "FILE|none", LOCKD_OPTION_TEXT, NULL, 0, 0,
+    {"nvidia", "FILE|none", GS_OPTION_TEXT, NULL, 0, 0,
      "take devices and libraries from FILE, which nvidia-ctk cdi generate wrote (default: in "
      "/etc/cdi or /var/run/cdi); none: from this host",
      NULL, 0, offsetof(struct cdi_words, nvidia)},
-    {"door", "FOLDER", LOCKD_OPTION_TEXT, NULL, 0, 0,
+    {"door", "FOLDER", GS_OPTION_TEXT, NULL, 0, 0,
      "use the door that gpushare-door --stage made in FOLDER", GS_DOOR_FOLDER, 0,
      offsetof(struct cdi_words, door)},
-    {"root", "FOLDER", LOCKD_OPTION_TEXT, NULL, 0, 0,
+    {"root", "FOLDER", GS_OPTION_TEXT, NULL, 0, 0,
      "look for the host's files below FOLDER (in a container)", NULL, 0,
      offsetof(struct cdi_words, root)},
-    {"cdi-version", "NUMBER", LOCKD_OPTION_TEXT, NULL, 0, 0,
+    {"cdi-version", "NUMBER", GS_OPTION_TEXT, NULL, 0, 0,
      "write this version of the specification; from 0.7.0 on, containers also get the group "
      "that may connect",
      VERSION_DEFAULT, 0, offsetof(struct cdi_words, version)},

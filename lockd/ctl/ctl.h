@@ -7,7 +7,7 @@
 
 #include "common/pods.h"
 #include "common/err.h"
-#include "lockd/base/options.h"
+#include "common/options.h"
 #include "lockd/nvml/nvml.h"
 #include "lockd/protocol/names.h"
 #include "lockd/protocol/wire_check.h"
@@ -45,8 +45,8 @@ struct ctl_command {
     /* words: the values of its options, at their offsets, 0 where an option is not given; operands:
      * the other arguments, none where `arguments` is "". */
     enum ctl_exit (*run)(struct ctl *ctl, const void *words, int count, char **operands);
-    void (*details)(void);              /* prints more for its --help; may be NULL */
-    const struct lockd_option *options; /* NULL: its arguments are not read as options */
+    void (*details)(void);           /* prints more for its --help; may be NULL */
+    const struct gs_option *options; /* NULL: its arguments are not read as options */
 };
 
 #define CTL_WORDS_SIZE 64 /* bytes: the most that a command's options take */

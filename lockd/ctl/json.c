@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct lockd_option ctl_json_option[] = {
-    {.name = "json", .kind = LOCKD_OPTION_FLAG, .help = "print JSON (docs/protocol.md)"},
+const struct gs_option ctl_json_option[] = {
+    {.name = "json", .kind = GS_OPTION_FLAG, .help = "print JSON (docs/protocol.md)"},
     {0},
 };
 

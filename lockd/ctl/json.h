@@ -7,7 +7,7 @@
 #include "lockd/ctl/ctl.h"
 
 /* The one option of most commands; its value is a bool. */
-extern const struct lockd_option ctl_json_option[];
+extern const struct gs_option ctl_json_option[];
 
 struct json_t;
 /* A JSON string of any bytes. */

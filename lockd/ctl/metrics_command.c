@@ -19,10 +19,10 @@ struct metrics_words {
     bool json, list;
 };
 
-static const struct lockd_option metrics_options[] = {
-    {"json", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "print the same as status --json", NULL, 0,
+static const struct gs_option metrics_options[] = {
+    {"json", NULL, GS_OPTION_FLAG, NULL, 0, 0, "print the same as status --json", NULL, 0,
      offsetof(struct metrics_words, json)},
-    {"list", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0,
+    {"list", NULL, GS_OPTION_FLAG, NULL, 0, 0,
      "print what each metric means, without values and without asking the daemon", NULL, 0,
      offsetof(struct metrics_words, list)},
     {0},

@@ -181,7 +181,7 @@ static enum ctl_exit set_one(struct ctl *ctl, const struct lockd_setting *settin
                              int count, char **words)
 {
     struct ctl_act act = {.op = setting->op, .json = json};
-    const struct lockd_option option = lockd_setting_option(setting, &act.value);
+    const struct gs_option option = lockd_setting_option(setting, &act.value);
     const bool of_program = setting->scope == LOCKD_SCOPE_PROGRAM;
     enum ctl_exit code;
 
@@ -196,7 +196,7 @@ static enum ctl_exit set_one(struct ctl *ctl, const struct lockd_setting *settin
                          of_program ? "PID " : "", setting->argument);
     if (of_program && ctl_pid_operand(ctl, words[0], &act.pid) != 0)
         return CTL_USAGE;
-    if (lockd_option_value(&option, words[count - 1], &ctl->err) != 0)
+    if (gs_option_value(&option, words[count - 1], &ctl->err) != 0)
         return ctl_usage(ctl, "%s", ctl->err.text);
     code = ctl_act(ctl, &act);
     if (code == CTL_OK && strcmp(setting->name, "limit") == 0)
@@ -247,7 +247,7 @@ static const char *format_value(const struct gs_wire_setting *setting, uint64_t 
 
     if (row == NULL)
         snprintf(buffer, VALUE_SIZE, "%" PRIu64, value);
-    else if (row->kind == LOCKD_OPTION_NAME)
+    else if (row->kind == GS_OPTION_NAME)
         snprintf(buffer, VALUE_SIZE, "%s", setting->text);
     else
         lockd_setting_format(row, value, with_unit, buffer, VALUE_SIZE);
@@ -259,13 +259,13 @@ static json_t *value_json(const struct gs_wire_setting *setting, uint64_t value)
     const struct lockd_setting *row = lockd_setting_find(setting->name);
     char text[VALUE_SIZE];
 
-    switch (row != NULL ? row->kind : LOCKD_OPTION_COUNT) {
-    case LOCKD_OPTION_CHOICE:
-    case LOCKD_OPTION_NAME:
+    switch (row != NULL ? row->kind : GS_OPTION_COUNT) {
+    case GS_OPTION_CHOICE:
+    case GS_OPTION_NAME:
         return ctl_json_text(format_value(setting, value, false, text));
-    case LOCKD_OPTION_YES:
+    case GS_OPTION_YES:
         return json_boolean(value == 1);
-    case LOCKD_OPTION_SIGNED:
+    case GS_OPTION_SIGNED:
         return json_integer((json_int_t)value);
     default:
         return value == UINT64_MAX ? json_null() : json_integer((json_int_t)value);
@@ -295,7 +295,7 @@ static void print_row(const struct gs_wire_setting *setting)
 
     format_value(setting, setting->value, true, value);
     format_value(setting, setting->in_force, true, in_force);
-    if (row != NULL && row->kind == LOCKD_OPTION_SIZE && setting->in_force != UINT64_MAX &&
+    if (row != NULL && row->kind == GS_OPTION_SIZE && setting->in_force != UINT64_MAX &&
         setting->in_force != setting->value) /* measured, so rarely a round number */
         gs_size_format(setting->in_force, in_force, sizeof in_force);
     if (strcmp(value, in_force) == 0)

@@ -425,10 +425,10 @@ struct status_arguments {
     bool json, watch;
 };
 
-static const struct lockd_option status_options[] = {
-    {"json", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "print JSON (docs/protocol.md)", NULL, 0,
+static const struct gs_option status_options[] = {
+    {"json", NULL, GS_OPTION_FLAG, NULL, 0, 0, "print JSON (docs/protocol.md)", NULL, 0,
      offsetof(struct status_arguments, json)},
-    {"watch", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "print it again each second, until Ctrl-C",
+    {"watch", NULL, GS_OPTION_FLAG, NULL, 0, 0, "print it again each second, until Ctrl-C",
      NULL, 'w', offsetof(struct status_arguments, watch)},
     {0},
 };

@@ -58,7 +58,7 @@ static void put_man(const char *section)
         put_argument(row);
         fputs("\n\t", stdout);
         put_sentence(row->help);
-        if (lockd_setting_unit(row)[0] != '\0' || row->kind == LOCKD_OPTION_COUNT)
+        if (lockd_setting_unit(row)[0] != '\0' || row->kind == GS_OPTION_COUNT)
             printf(" Allowed: %s.", lockd_setting_range(row, range, sizeof range));
         if (row->initial[0] != '\0')
             printf(" Default: *%s*.", row->initial);
@@ -89,7 +89,7 @@ static void put_conf(const char *section)
         snprintf(left, sizeof left, "#%s = %s", is_of_program(row) ? "USER-or-UNIT" : row->name,
                  row->initial);
         printf("%-26s ; %s\n", left, row->help);
-        if (row->kind == LOCKD_OPTION_CHOICE || row->kind == LOCKD_OPTION_YES)
+        if (row->kind == GS_OPTION_CHOICE || row->kind == GS_OPTION_YES)
             printf("%-26s ; (%s)\n", "#", row->argument);
     }
 }

@@ -17,7 +17,7 @@ const struct lockd_setting lockd_settings[] = {
      section,                                                                                  \
      LOCKD_SCOPE_##scope,                                                                      \
      op,                                                                                       \
-     LOCKD_OPTION_##kind,                                                                      \
+     GS_OPTION_##kind,                                                                         \
      argument,                                                                                 \
      low,                                                                                      \
      high,                                                                                     \
@@ -29,7 +29,7 @@ const struct lockd_setting lockd_settings[] = {
      section,                                                                                  \
      LOCKD_SCOPE_##scope,                                                                      \
      0,                                                                                        \
-     LOCKD_OPTION_NAME,                                                                        \
+     GS_OPTION_NAME,                                                                           \
      argument,                                                                                 \
      0,                                                                                        \
      0,                                                                                        \
@@ -75,9 +75,9 @@ void *lockd_setting_place(const struct lockd_setting *setting, struct lockd_valu
     return (char *)values + setting->offset;
 }
 
-struct lockd_option lockd_setting_option(const struct lockd_setting *setting, void *value)
+struct gs_option lockd_setting_option(const struct lockd_setting *setting, void *value)
 {
-    return (struct lockd_option){
+    return (struct gs_option){
         .name = setting->name,
         .argument = setting->argument,
         .kind = setting->kind,
@@ -93,12 +93,12 @@ void lockd_settings_default(struct lockd_values *values)
 {
     memset(values, 0, sizeof *values);
     for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
-        const struct lockd_option option =
+        const struct gs_option option =
             lockd_setting_option(at, lockd_setting_place(at, values));
         struct gs_err err = {0};
 
-        lockd_option_value(&option, at->initial,
-                           &err); /* all defaults are valid: test_settings.c */
+        gs_option_value(&option, at->initial,
+                        &err); /* all defaults are valid: test_settings.c */
     }
 }
 
@@ -106,28 +106,28 @@ bool lockd_setting_allows(const struct lockd_setting *setting, uint64_t value)
 {
     const int64_t number = (int64_t)value, most = (int64_t)setting->high;
 
-    if (setting->kind == LOCKD_OPTION_SIGNED)
+    if (setting->kind == GS_OPTION_SIGNED)
         return number >= -most && number <= most;
     if (value == UINT64_MAX)
-        return lockd_option_word(setting->kind, setting->argument) != NULL;
+        return gs_option_word(setting->kind, setting->argument) != NULL;
     return value >= setting->low && value <= setting->high;
 }
 
 /* The factor between the unit of the value and the unit that people write. */
-static double unit_size(enum lockd_option_kind kind)
+static double unit_size(enum gs_option_kind kind)
 {
-    return kind == LOCKD_OPTION_SECONDS   ? 1e9
-           : kind == LOCKD_OPTION_MS      ? 1e6
-           : kind == LOCKD_OPTION_PERCENT ? 1e4
-                                          : 1;
+    return kind == GS_OPTION_SECONDS   ? 1e9
+           : kind == GS_OPTION_MS      ? 1e6
+           : kind == GS_OPTION_PERCENT ? 1e4
+                                       : 1;
 }
 
-static const char *unit_text(enum lockd_option_kind kind)
+static const char *unit_text(enum gs_option_kind kind)
 {
-    return kind == LOCKD_OPTION_SECONDS   ? " s"
-           : kind == LOCKD_OPTION_MS      ? " ms"
-           : kind == LOCKD_OPTION_PERCENT ? " %"
-                                          : "";
+    return kind == GS_OPTION_SECONDS   ? " s"
+           : kind == GS_OPTION_MS      ? " ms"
+           : kind == GS_OPTION_PERCENT ? " %"
+                                       : "";
 }
 
 static void format_bytes(uint64_t bytes, char *buffer, size_t size)
@@ -158,23 +158,23 @@ static void choice_word(const char *argument, uint64_t index, char *buffer, size
 char *lockd_setting_format(const struct lockd_setting *setting, uint64_t value, bool with_unit,
                            char *buffer, size_t size)
 {
-    const char *word = lockd_option_word(setting->kind, setting->argument);
+    const char *word = gs_option_word(setting->kind, setting->argument);
 
     if (value == UINT64_MAX && word != NULL) {
         snprintf(buffer, size, "%s", word);
         return buffer;
     }
     switch (setting->kind) {
-    case LOCKD_OPTION_SIZE:
+    case GS_OPTION_SIZE:
         format_bytes(value, buffer, size);
         break;
-    case LOCKD_OPTION_SIGNED:
+    case GS_OPTION_SIGNED:
         snprintf(buffer, size, "%" PRId64, (int64_t)value);
         break;
-    case LOCKD_OPTION_YES:
+    case GS_OPTION_YES:
         snprintf(buffer, size, "%s", value == 1 ? "yes" : "no");
         break;
-    case LOCKD_OPTION_CHOICE:
+    case GS_OPTION_CHOICE:
         choice_word(setting->argument, value, buffer, size);
         break;
     default:
@@ -186,14 +186,14 @@ char *lockd_setting_format(const struct lockd_setting *setting, uint64_t value, 
 
 char *lockd_setting_range(const struct lockd_setting *setting, char *buffer, size_t size)
 {
-    const char *word = lockd_option_word(setting->kind, setting->argument);
+    const char *word = gs_option_word(setting->kind, setting->argument);
     char low[32], high[32];
 
-    if (setting->kind == LOCKD_OPTION_YES || setting->kind == LOCKD_OPTION_CHOICE) {
+    if (setting->kind == GS_OPTION_YES || setting->kind == GS_OPTION_CHOICE) {
         snprintf(buffer, size, "%s", setting->argument);
         return buffer;
     }
-    if (setting->kind == LOCKD_OPTION_SIGNED)
+    if (setting->kind == GS_OPTION_SIGNED)
         snprintf(low, sizeof low, "-%" PRIu64, setting->high);
     else
         lockd_setting_format(setting, setting->low, false, low, sizeof low);
@@ -206,12 +206,12 @@ char *lockd_setting_range(const struct lockd_setting *setting, char *buffer, siz
 const char *lockd_setting_unit(const struct lockd_setting *setting)
 {
     switch (setting->kind) {
-    case LOCKD_OPTION_SECONDS:
-    case LOCKD_OPTION_MS:
+    case GS_OPTION_SECONDS:
+    case GS_OPTION_MS:
         return "ns";
-    case LOCKD_OPTION_SIZE:
+    case GS_OPTION_SIZE:
         return "bytes";
-    case LOCKD_OPTION_PERCENT:
+    case GS_OPTION_PERCENT:
         return "ppm";
     default:
         return "";

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "lockd/base/options.h"
+#include "common/options.h"
 #include "lockd/protocol/wire_check.h"
 
 #include <stdbool.h>
@@ -22,7 +22,7 @@ struct lockd_values {
 #define GS_SETTING(field, name, section, scope, op, kind, argument, low, high, initial, help)  \
     uint64_t field;
 #define GS_SETTING_TEXT(field, name, section, scope, argument, initial, help)                  \
-    char field[LOCKD_NAME_SIZE];
+    char field[GS_OPTION_NAME_SIZE];
 #include "lockd/protocol/settings.def"
 #undef GS_SETTING
 #undef GS_SETTING_TEXT
@@ -32,7 +32,7 @@ struct lockd_setting {
     const char *name, *section;
     enum lockd_scope scope;
     uint32_t op; /* of gs_wire_control; 0: not changeable while the daemon runs */
-    enum lockd_option_kind kind;
+    enum gs_option_kind kind;
     const char *argument;
     uint64_t low, high;
     const char *initial, *help;
@@ -48,10 +48,10 @@ const struct lockd_setting *lockd_setting_find(const char *name);
  * buffer. */
 const char *lockd_setting_hint(const char *name, char *buffer, size_t size);
 const struct lockd_setting *lockd_setting_of_op(uint32_t op);
-/* The place of the setting in values: a uint64_t *, or with LOCKD_OPTION_NAME a char *. */
+/* The place of the setting in values: a uint64_t *, or with GS_OPTION_NAME a char *. */
 void *lockd_setting_place(const struct lockd_setting *setting, struct lockd_values *values);
 /* The same row as an option that is read into value. */
-struct lockd_option lockd_setting_option(const struct lockd_setting *setting, void *value);
+struct gs_option lockd_setting_option(const struct lockd_setting *setting, void *value);
 /* The default of every row. */
 void lockd_settings_default(struct lockd_values *values);
 /* Whether a message may set it to that value. Not for texts. */

@@ -285,7 +285,7 @@ static void send_settings(struct status *status, const struct lockd_connection *
         if ((row->scope == LOCKD_SCOPE_PROGRAM) != (program != NULL))
             continue;
         snprintf(setting.name, sizeof setting.name, "%s", row->name);
-        if (row->kind == LOCKD_OPTION_NAME) {
+        if (row->kind == GS_OPTION_NAME) {
             memcpy(setting.text, place, sizeof setting.text);
         } else {
             memcpy(&setting.value, place, sizeof setting.value);

@@ -40,7 +40,7 @@ void lockd_config_default(struct lockd_config *config)
 }
 
 void lockd_config_table(struct lockd_config *config,
-                        struct lockd_option table[LOCKD_CONFIG_KEYS + 1])
+                        struct gs_option table[LOCKD_CONFIG_KEYS + 1])
 {
     size_t count = 0;
 
@@ -48,7 +48,7 @@ void lockd_config_table(struct lockd_config *config,
         if (at->scope != LOCKD_SCOPE_PROGRAM)
             table[count++] = lockd_setting_option(at, lockd_setting_place(at, &config->set));
     }
-    table[count] = (struct lockd_option){0};
+    table[count] = (struct gs_option){0};
 }
 
 int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
@@ -202,10 +202,10 @@ static int take_value(void *user, const char *section, const char *name, const c
     struct gs_err *err = &reader->err;
 
     if (setting != NULL && strcmp(setting->section, section) == 0) {
-        const struct lockd_option option =
+        const struct gs_option option =
             lockd_setting_option(setting, lockd_setting_place(setting, &reader->config->set));
 
-        return lockd_option_value(&option, value, err) == 0 ? 1 : mark_bad(reader);
+        return gs_option_value(&option, value, err) == 0 ? 1 : mark_bad(reader);
     }
     if (strcmp(section, class->section) == 0)
         return lockd_lines_read(&reader->config->classes, section, class, name, value, err) == 0

@@ -38,7 +38,7 @@ enum {
 
 /* Fills table with the keys, ended by an empty entry. Each is a command-line option as well. */
 void lockd_config_table(struct lockd_config *config,
-                        struct lockd_option table[LOCKD_CONFIG_KEYS + 1]);
+                        struct gs_option table[LOCKD_CONFIG_KEYS + 1]);
 void lockd_config_default(struct lockd_config *config);
 /* Derives the settings of the daemon's parts from the values, and checks values against each
  * other. 0 or -EINVAL. */

@@ -97,11 +97,11 @@ int lockd_lines_read(struct lockd_lines *lines, const char *section,
                      struct gs_err *err)
 {
     uint64_t value = 0;
-    struct lockd_option option = lockd_setting_option(setting, &value);
+    struct gs_option option = lockd_setting_option(setting, &value);
     int code;
 
     option.name = name; /* for the message */
-    code = lockd_option_value(&option, text, err);
+    code = gs_option_value(&option, text, err);
     return code != 0 ? code : take_line(lines, section, name, value, err);
 }
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "common/err.h"
-#include "lockd/base/options.h"
+#include "common/options.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -131,7 +131,7 @@ int elf_job_read(struct elf_job *job, struct gs_err *err)
     ret = ret ?: elf_facts_read(&job->facts, &job->image, job->options->print, err);
     if (ret != 0)
         return ret;
-    job->scope = job->options->scope != ELF_SCOPE_AUTO ? job->options->scope
+    job->scope = job->options->scope != ELF_SCOPE_AUTO ? (enum elf_scope)job->options->scope
                  : elf_image_is_program(&job->image)   ? ELF_SCOPE_PROCESS
                                                        : ELF_SCOPE_OBJECT;
     if (elf_facts_cuda(&job->facts) || job->options->reach == NULL)
@@ -343,7 +343,7 @@ bool elf_job_is_current(struct elf_job *job)
         elf_note_value(job->note.text, "scope", scope, sizeof scope);
         job->scope = strcmp(scope, "process") == 0 ? ELF_SCOPE_PROCESS : ELF_SCOPE_OBJECT;
         if (job->options->scope != ELF_SCOPE_AUTO)
-            job->scope = job->options->scope;
+            job->scope = (enum elf_scope)job->options->scope;
         elf_note_value(job->note.text, "origin", job->origin, sizeof job->origin);
         if (elf_location_find(job->runtime, job->options->runtime, job->options->force, NULL))
             return false;

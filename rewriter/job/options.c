@@ -1,94 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options.c: one table of options, from which parsing and --help are made.
- *
- * Owns the table. getopt keeps state of its own: main thread only.
+ * options.c: the table of options, and which of them go together. No state.
  */
 #include "rewriter/job/options.h"
-#include "common/complete.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct option_row {
-    const char *name;
-    int letter;           /* 0: no short form */
-    const char *argument; /* NULL: a flag (bool); else a text (const char *) */
-    size_t field;         /* offset in struct elf_options */
-    const char *help;
-};
+#define ROW(name, letter, argument, kind, high, field, help)                                   \
+    {                                                                                          \
+        name, argument, GS_OPTION_##kind, NULL, 1, high, help, NULL, letter,                   \
+            offsetof(struct elf_options, field)                                                \
+    }
+#define FLAG(name, letter, field, help) ROW(name, letter, NULL, FLAG, 0, field, help)
+#define TEXT(name, letter, argument, field, help)                                              \
+    ROW(name, letter, argument, TEXT, 0, field, help)
 
-#define FIELD(name) offsetof(struct elf_options, name)
-
-static const struct option_row rows[] = {
-    {"print", 'p', NULL, FIELD(print), "report what each file is and how it would change"},
-    {"check", 'c', NULL, FIELD(check),
-     "report whether each file is patched and whether its runtime library "
-     "exists"},
-    {"restore", 'r', NULL, FIELD(restore),
-     "restore each file to the exact bytes it had before it was patched"},
-    {"output", 'o', "OUT", FIELD(output),
-     "write the result to OUT and leave FILE unchanged (one FILE only)"},
-    {"dry-run", 'n', NULL, FIELD(dry_run), "do everything except writing"},
-    {"runtime", 0, "PATH", FIELD(runtime),
-     "use this runtime library (default: the one installed with this tool)"},
-    {"scope", 0, "process|object", FIELD(scope_text),
-     "patch as a program or as a library (default: by the kind of file)"},
-    {"any", 'a', NULL, FIELD(any),
-     "also patch files that do not use CUDA themselves (they may load it "
-     "later)"},
-    {"force", 'f', NULL, FIELD(force), "allow setuid programs and a missing runtime library"},
-    {"json", 0, NULL, FIELD(json),
-     "with --print or --check: write one JSON object for each file, one a line"},
-    {"tree", 0, "DIR", FIELD(folder.tree),
-     "process all programs and libraries below DIR that use CUDA"},
-    {"venv", 0, "DIR", FIELD(folder.venv),
-     "process the interpreter and programs of the Python environment DIR (default: the one "
-     "this tool is installed in)"},
-    {"list", 'l', NULL, FIELD(lists.list),
-     "list the files that you have patched and not restored"},
-    {"restore-all", 0, NULL, FIELD(lists.restore_all), "restore all files that --list shows"},
-    {"repatch", 0, NULL, FIELD(lists.repatch),
-     "patch again the listed files that an upgrade has overwritten"},
-    {"all-users", 0, NULL, FIELD(lists.all_users),
-     "with --list, --restore-all, --repatch, as root: use the lists of all users, each as that "
-     "user"},
-    {"exclude", 0, "GLOB", FIELD(folder.excludes),
-     "with --tree or --venv: skip these names or paths below DIR; repeatable"},
-    {"jobs", 'j', "N", FIELD(folder.jobs_text),
-     "with --tree or --venv: process N files at a time (default: one for each "
-     "processor)"},
-    {"no-sync", 0, NULL, FIELD(no_sync),
-     "do not wait for the disk (fsync); a power failure may then damage the "
-     "file"},
-    {"quiet", 'q', NULL, FIELD(quiet), "report problems only"},
-    {"version", 'V', NULL, FIELD(version), "print the version"},
-    {"help", 'h', NULL, FIELD(help), "print this help"},
+const struct gs_option elf_options_table[] = {
+    FLAG("print", 'p', print, "report what each file is and how it would change"),
+    FLAG("check", 'c', check,
+         "report whether each file is patched and whether its runtime library exists"),
+    FLAG("restore", 'r', restore,
+         "restore each file to the exact bytes it had before it was patched"),
+    TEXT("output", 'o', "OUT", output,
+         "write the result to OUT and leave FILE unchanged (one FILE only)"),
+    FLAG("dry-run", 'n', dry_run, "do everything except writing"),
+    TEXT("runtime", 0, "PATH", runtime,
+         "use this runtime library (default: the one installed with this tool)"),
+    ROW("scope", 0, "auto|process|object", CHOICE, 0, scope,
+        "patch as a program or as a library (auto: by the kind of file)"),
+    FLAG("any", 'a', any,
+         "also patch files that do not use CUDA themselves (they may load it later)"),
+    FLAG("force", 'f', force, "allow setuid programs and a missing runtime library"),
+    FLAG("json", 0, json,
+         "with --print or --check: write one JSON object for each file, one a line"),
+    TEXT("tree", 0, "DIR", folder.tree,
+         "process all programs and libraries below DIR that use CUDA"),
+    TEXT("venv", 0, "[DIR]", folder.venv,
+         "process the interpreter and programs of the Python environment DIR (default: the one "
+         "this tool is installed in)"),
+    FLAG("list", 'l', lists.list, "list the files that you have patched and not restored"),
+    FLAG("restore-all", 0, lists.restore_all, "restore all files that --list shows"),
+    FLAG("repatch", 0, lists.repatch,
+         "patch again the listed files that an upgrade has overwritten"),
+    FLAG("all-users", 0, lists.all_users,
+         "with --list, --restore-all, --repatch, as root: use the lists of all users, each as "
+         "that user"),
+    ROW("exclude", 0, "GLOB", LIST, 0, folder.excludes,
+        "with --tree or --venv: skip these names or paths below DIR; repeatable"),
+    ROW("jobs", 'j', "N", COUNT, 256, folder.jobs,
+        "with --tree or --venv: process N files at a time (default: one for each processor)"),
+    FLAG("no-sync", 0, no_sync,
+         "do not wait for the disk (fsync); a power failure may then damage the file"),
+    FLAG("quiet", 'q', quiet, "report problems only"),
+    FLAG("version", 'V', version, "print the version"),
+    FLAG("help", 'h', help, "print this help"),
 #ifdef GS_PATCH_FAULT
-    {"fault-step", 0, "N", FIELD(fault_text), "test build: die at step N"},
-    {"fault-byte", 0, "N", FIELD(fault_byte_text), "test build: damage byte N of the new file"},
+    TEXT("fault-step", 0, "N", fault_text, "test build: die at step N"),
+    TEXT("fault-byte", 0, "N", fault_byte_text, "test build: damage byte N of the new file"),
 #endif
+    {0},
 };
-
-#define ROW_COUNT  (sizeof rows / sizeof rows[0])
-#define LONG_START 256 /* values of options without a letter */
-
-int elf_options_complete(int argc, char **argv)
-{
-    struct gs_complete_option options[ROW_COUNT];
-    struct gs_complete place;
-
-    for (size_t i = 0; i < ROW_COUNT; i++)
-        options[i] = (struct gs_complete_option){rows[i].name, rows[i].letter, rows[i].argument,
-                                                 rows[i].help};
-    gs_complete_read(&place, options, ROW_COUNT, false, 2, argc, argv);
-    if (!gs_complete_options(&place, options, ROW_COUNT))
-        gs_complete_argument(&place, "FILE");
-    return fflush(stdout) == 0 ? 0 : 1;
-}
 
 void elf_options_help(FILE *to)
 {
@@ -97,15 +71,7 @@ void elf_options_help(FILE *to)
           "       gpushare-patch [OPTION]... --list | --restore-all | --repatch\n"
           "Patch programs and libraries so that several CUDA processes can share a GPU.\n\n",
           to);
-    for (size_t i = 0; i < ROW_COUNT; i++) {
-        char left[64], letter[] = "-?,";
-
-        letter[1] = (char)rows[i].letter;
-        snprintf(left, sizeof left, "  %-3s --%s%s%s", rows[i].letter != 0 ? letter : "",
-                 rows[i].name, rows[i].argument ? " " : "",
-                 rows[i].argument ? rows[i].argument : "");
-        gs_help_row(to, left, 25, rows[i].help, NULL);
-    }
+    gs_options_help(elf_options_table, to);
     fputs("\nExit status: 0 done, or nothing had to change; 1 failed; 2 wrong "
           "usage; 3 the file cannot be patched;\n4 nothing to do (it does not use "
           "CUDA; with --check or --restore: it is not patched).\nWith several "
@@ -113,45 +79,9 @@ void elf_options_help(FILE *to)
           to);
 }
 
-static void fill_getopt(struct option longs[ROW_COUNT + 1], char *shorts)
-{
-    *shorts++ = ':';
-    for (size_t i = 0; i < ROW_COUNT; i++) {
-        longs[i] =
-            (struct option){.name = rows[i].name,
-                            .has_arg = rows[i].argument ? required_argument : no_argument,
-                            .val = LONG_START + (int)i};
-        if (rows[i].letter == 0)
-            continue;
-        *shorts++ = (char)rows[i].letter;
-        if (rows[i].argument != NULL)
-            *shorts++ = ':';
-    }
-    *shorts = '\0';
-    longs[ROW_COUNT] = (struct option){0};
-}
-
-static int set_option(struct elf_options *options, const struct option_row *row,
-                      const char *value)
-{
-    char *field = (char *)options + row->field;
-
-    if (row->argument == NULL) {
-        *(bool *)(void *)field = true;
-    } else if (row->field == FIELD(folder.excludes)) {
-        if (options->folder.exclude_count == ELF_EXCLUDES_MAX)
-            return -EINVAL;
-        options->folder.excludes[options->folder.exclude_count++] = value;
-    } else {
-        *(const char **)(void *)field = value;
-    }
-    return 0;
-}
-
 static int check_tree(struct elf_options *options, struct gs_err *err)
 {
-    long jobs = sysconf(_SC_NPROCESSORS_ONLN);
-    char *end = NULL;
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
     if (options->folder.tree != NULL && options->folder.venv != NULL)
         return gs_err_set(err, -EINVAL, "--tree and --venv cannot be used together");
@@ -160,13 +90,10 @@ static int check_tree(struct elf_options *options, struct gs_err *err)
                           "--tree and --venv cannot be used with FILE or --output");
     if (options->json && !options->print && !options->check)
         return gs_err_set(err, -EINVAL, "--json can only be used with --print or --check");
-    if (options->folder.jobs_text != NULL) {
-        jobs = strtol(options->folder.jobs_text, &end, 10);
-        if (end == options->folder.jobs_text || *end != '\0' || jobs < 1 || jobs > 256)
-            return gs_err_set(err, -EINVAL, "--jobs %s: is not a number from 1 to 256",
-                              options->folder.jobs_text);
-    }
-    options->folder.jobs = jobs < 1 ? 1 : jobs > 256 ? 256 : (unsigned)jobs;
+    if (options->folder.jobs == 0)
+        options->folder.jobs = processors < 1     ? 1
+                               : processors > 256 ? 256
+                                                  : (uint64_t)processors;
     options->within.programs_only = options->folder.venv != NULL;
     return 0;
 }
@@ -188,13 +115,6 @@ static int check_lists(const struct elf_options *options, struct gs_err *err)
 
 static int check_combination(struct elf_options *options, struct gs_err *err)
 {
-    if (options->scope_text != NULL && strcmp(options->scope_text, "process") == 0)
-        options->scope = ELF_SCOPE_PROCESS;
-    else if (options->scope_text != NULL && strcmp(options->scope_text, "object") == 0)
-        options->scope = ELF_SCOPE_OBJECT;
-    else if (options->scope_text != NULL)
-        return gs_err_set(err, -EINVAL, "--scope %s: must be process or object",
-                          options->scope_text);
     if (options->help || options->version)
         return 0;
     if (options->lists.list || options->lists.restore_all || options->lists.repatch)
@@ -206,7 +126,7 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
                           "--print, --check and --restore cannot be used together");
     if (options->folder.tree != NULL || options->folder.venv != NULL)
         return check_tree(options, err);
-    if (options->folder.exclude_count > 0 || options->folder.jobs_text != NULL)
+    if (options->folder.excludes.count > 0 || options->folder.jobs != 0)
         return gs_err_set(err, -EINVAL,
                           "--exclude and --jobs can only be used with --tree or --venv");
     if (options->file_count == 0)
@@ -240,50 +160,22 @@ static char *find_own_environment(void)
     return slash != NULL && *slash != '\0' ? slash : NULL;
 }
 
-static int refuse_no_environment(struct gs_err *err)
-{
-    return gs_err_set(err, -EINVAL,
-                      "--venv: no Python environment is active, and this tool is not installed "
-                      "in one; give its folder");
-}
-
 int elf_options_parse(struct elf_options *options, int argc, char **argv, struct gs_err *err)
 {
-    struct option longs[ROW_COUNT + 1];
-    char shorts[2 * ROW_COUNT + 2];
-    int c;
+    int index = 1, code;
 
     *options = (struct elf_options){0};
-    fill_getopt(longs, shorts);
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
-        const struct option_row *row = NULL;
-
-        for (size_t i = 0; i < ROW_COUNT; i++)
-            if (c == LONG_START + (int)i || (rows[i].letter != 0 && c == rows[i].letter))
-                row = &rows[i];
-        if (c == ':' && strcmp(argv[optind - 1], "--venv") == 0)
-            options->folder.venv = find_own_environment();
-        else if (c == ':')
-            return gs_err_set(err, -EINVAL, "%s: needs a value", argv[optind - 1]);
-        if (c == ':' && options->folder.venv == NULL)
-            return refuse_no_environment(err);
-        if (c == ':')
-            continue;
-        if (row == NULL)
-            return gs_err_set(err, -EINVAL, "%s: no such option", argv[optind - 1]);
-        if (row->field == FIELD(folder.venv) && optarg[0] == '-' &&
-            optarg == argv[optind - 1]) {
-            optind--; /* the next option: --venv had no value */
-            optarg = find_own_environment();
-            if (optarg == NULL)
-                return refuse_no_environment(err);
-        }
-        if (set_option(options, row, optarg) != 0)
-            return gs_err_set(err, -EINVAL, "--%s: may be given only %d times", row->name,
-                              ELF_EXCLUDES_MAX);
+    code = gs_options_parse(elf_options_table, options, false, argc, argv, &index, err);
+    if (code != 0)
+        return code;
+    options->files = argv + index;
+    options->file_count = argc - index;
+    if (options->folder.venv == gs_option_left_out) {
+        options->folder.venv = find_own_environment();
+        if (options->folder.venv == NULL)
+            return gs_err_set(err, -EINVAL,
+                              "--venv: no Python environment is active, and this tool is not "
+                              "installed in one; give its folder");
     }
-    options->files = argv + optind;
-    options->file_count = argc - optind;
     return check_combination(options, err);
 }

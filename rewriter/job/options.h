@@ -4,14 +4,10 @@
  */
 #pragma once
 
+#include "common/options.h"
 #include "rewriter/output/folder_entry.h"
 #include "rewriter/plan/plan.h"
 #include "rewriter/elf/object.h"
-
-#include <stdbool.h>
-#include <stdio.h>
-
-#define ELF_EXCLUDES_MAX 64
 
 /* undo/: the work on the list of patched files */
 struct elf_list_options {
@@ -21,10 +17,8 @@ struct elf_list_options {
 /* tree/: the work on a folder */
 struct elf_folder_options {
     const char *tree, *venv; /* folder, or NULL */
-    const char *excludes[ELF_EXCLUDES_MAX];
-    size_t exclude_count;
-    const char *jobs_text;
-    unsigned jobs; /* threads */
+    struct gs_option_list excludes;
+    uint64_t jobs; /* threads */
     bool listed; /* set by undo/: tree or venv is a path of the list; no link on it is followed,
                     * and root changes no folder of another user */
 };
@@ -42,10 +36,9 @@ struct elf_within_options {
 
 struct elf_options {
     bool print, check, restore, dry_run, json, force, any, quiet, no_sync, help, version;
-    const char *output;  /* -o, or NULL */
-    const char *runtime; /* --runtime, or NULL */
-    const char *scope_text;
-    enum elf_scope scope;
+    const char *output;                       /* -o, or NULL */
+    const char *runtime;                      /* --runtime, or NULL */
+    uint64_t scope;                           /* enum elf_scope */
     const char *fault_text, *fault_byte_text; /* test build only */
     char **files;
     int file_count;
@@ -56,8 +49,8 @@ struct elf_options {
         *reach; /* what was read of other files; NULL: only the file itself counts */
 };
 
+extern const struct gs_option elf_options_table[];
+
 /* Reads the command line. 0, or -EINVAL with err saying what is wrong. */
 int elf_options_parse(struct elf_options *options, int argc, char **argv, struct gs_err *err);
 void elf_options_help(FILE *to);
-/* Prints what a shell may offer for the last word (common/complete.h). The exit code. */
-int elf_options_complete(int argc, char **argv);

@@ -360,7 +360,7 @@ static int leave_out(struct tree *tree)
     struct elf_manifest all = tree->manifest;
     int ret = 0;
 
-    if (tree->options->folder.exclude_count == 0 ||
+    if (tree->options->folder.excludes.count == 0 ||
         (!tree->options->restore && !tree->options->check))
         return 0;
     tree->manifest = (struct elf_manifest){0};

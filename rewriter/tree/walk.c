@@ -66,9 +66,9 @@ void elf_walk_deinit(struct elf_walk *walk)
 
 static bool is_excluded(const struct elf_options *options, const char *below, const char *name)
 {
-    for (size_t i = 0; i < options->folder.exclude_count; i++)
-        if (fnmatch(options->folder.excludes[i], name, 0) == 0 ||
-            fnmatch(options->folder.excludes[i], below, 0) == 0)
+    for (size_t i = 0; i < options->folder.excludes.count; i++)
+        if (fnmatch(options->folder.excludes.texts[i], name, 0) == 0 ||
+            fnmatch(options->folder.excludes.texts[i], below, 0) == 0)
             return true;
     return false;
 }

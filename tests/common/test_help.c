@@ -2,7 +2,7 @@
  *
  * test_help.c: where the rows of --help have their columns (common/complete.c).
  */
-#include "common/complete.h"
+#include "common/options.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

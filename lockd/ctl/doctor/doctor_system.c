@@ -320,13 +320,13 @@ void doctor_class(struct doctor *doctor, const char *value, const char *whose)
 {
     const struct lockd_setting *row = lockd_setting_find("class");
     uint64_t place = 0;
-    struct lockd_option option;
+    struct gs_option option;
     struct gs_err err = {0};
 
     if (value == NULL || value[0] == '\0' || row == NULL)
         return;
     option = lockd_setting_option(row, &place);
-    if (lockd_option_value(&option, value, &err) == 0) {
+    if (gs_option_value(&option, value, &err) == 0) {
         doctor_add(doctor, "environment.class", DOCTOR_INFO, NULL, "GPUSHARE_CLASS=%.40s in %s",
                    value, whose);
         return;

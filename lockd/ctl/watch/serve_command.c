@@ -481,13 +481,13 @@ struct serve_words {
     const char *address, *token_file, *host;
 };
 
-static const struct lockd_option serve_options[] = {
-    {"listen", "ADDRESS:PORT", LOCKD_OPTION_TEXT, NULL, 0, 0, "address and port to listen on",
+static const struct gs_option serve_options[] = {
+    {"listen", "ADDRESS:PORT", GS_OPTION_TEXT, NULL, 0, 0, "address and port to listen on",
      DEFAULT_ADDRESS, 0, offsetof(struct serve_words, address)},
-    {"token-file", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0,
+    {"token-file", "FILE", GS_OPTION_TEXT, NULL, 0, 0,
      "use the token in the first line of FILE (default: a new token, which is printed)", NULL,
      0, offsetof(struct serve_words, token_file)},
-    {"host", "NAME", LOCKD_OPTION_TEXT, NULL, 0, 0,
+    {"host", "NAME", GS_OPTION_TEXT, NULL, 0, 0,
      "also answer requests for this host name (behind a proxy)", NULL, 0,
      offsetof(struct serve_words, host)},
     {0},

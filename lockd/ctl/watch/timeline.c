@@ -352,15 +352,15 @@ struct trace_words {
     bool json; /* the output is always JSON */
 };
 
-static const struct lockd_option trace_options[] = {
-    {"seconds", "N", LOCKD_OPTION_SECONDS, NULL, 1000000, 3600000000000u,
+static const struct gs_option trace_options[] = {
+    {"seconds", "N", GS_OPTION_SECONDS, NULL, 1000000, 3600000000000u,
      "duration of the recording (default: 10)", NULL, 0,
      offsetof(struct trace_words, duration_ns)},
-    {"output", "FILE", LOCKD_OPTION_TEXT, NULL, 0, 0,
+    {"output", "FILE", GS_OPTION_TEXT, NULL, 0, 0,
      "write the timeline to FILE (default: standard output)", NULL, 'o',
      offsetof(struct trace_words, path)},
-    {"json", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "accepted: a timeline is always JSON", NULL,
-     0, offsetof(struct trace_words, json)},
+    {"json", NULL, GS_OPTION_FLAG, NULL, 0, 0, "accepted: a timeline is always JSON", NULL, 0,
+     offsetof(struct trace_words, json)},
     {0},
 };
 

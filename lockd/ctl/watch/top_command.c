@@ -529,13 +529,13 @@ struct top_words {
     bool json;
 };
 
-static const struct lockd_option top_options[] = {
-    {"interval", "SECONDS", LOCKD_OPTION_SECONDS, NULL, 50000000u, 3600000000000u,
+static const struct gs_option top_options[] = {
+    {"interval", "SECONDS", GS_OPTION_SECONDS, NULL, 50000000u, 3600000000000u,
      "time between two updates (default: 1)", NULL, 0, offsetof(struct top_words, interval_ns)},
-    {"count", "N", LOCKD_OPTION_COUNT, NULL, 1, 1000000000, "end after N updates", NULL, 0,
+    {"count", "N", GS_OPTION_COUNT, NULL, 1, 1000000000, "end after N updates", NULL, 0,
      offsetof(struct top_words, count)},
-    {"json", NULL, LOCKD_OPTION_FLAG, NULL, 0, 0, "print a JSON object for each update", NULL,
-     0, offsetof(struct top_words, json)},
+    {"json", NULL, GS_OPTION_FLAG, NULL, 0, 0, "print a JSON object for each update", NULL, 0,
+     offsetof(struct top_words, json)},
     {0},
 };
 

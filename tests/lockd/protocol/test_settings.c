@@ -21,14 +21,14 @@ static void every_default_is_read_and_within_its_bounds(void **state)
 {
     (void)state;
     for (each_row(row)) {
-        char text[LOCKD_NAME_SIZE] = "unset", back[64];
+        char text[GS_OPTION_NAME_SIZE] = "unset", back[64];
         uint64_t value = 0;
-        const bool is_text = row->kind == LOCKD_OPTION_NAME;
-        const struct lockd_option option =
+        const bool is_text = row->kind == GS_OPTION_NAME;
+        const struct gs_option option =
             lockd_setting_option(row, is_text ? (void *)text : &value);
         struct gs_err err = {0};
 
-        if (lockd_option_value(&option, row->initial, &err) != 0)
+        if (gs_option_value(&option, row->initial, &err) != 0)
             fail_msg("%s: %s", row->name, err.text);
         if (is_text) {
             assert_string_equal(text, row->initial);
@@ -44,11 +44,11 @@ static void bounds_are_allowed_and_nothing_beyond(void **state)
 {
     (void)state;
     for (each_row(row)) {
-        if (row->kind == LOCKD_OPTION_NAME)
+        if (row->kind == GS_OPTION_NAME)
             continue;
         assert_true(lockd_setting_allows(row, row->high));
         assert_false(lockd_setting_allows(row, row->high + 1));
-        if (row->kind == LOCKD_OPTION_SIGNED) {
+        if (row->kind == GS_OPTION_SIGNED) {
             assert_true(lockd_setting_allows(row, (uint64_t) - (int64_t)row->high));
             assert_false(lockd_setting_allows(row, (uint64_t)(-(int64_t)row->high - 1)));
             continue;
@@ -56,7 +56,7 @@ static void bounds_are_allowed_and_nothing_beyond(void **state)
         assert_true(lockd_setting_allows(row, row->low));
         assert_true(row->low == 0 || !lockd_setting_allows(row, row->low - 1));
         assert_int_equal(lockd_setting_allows(row, UINT64_MAX),
-                         lockd_option_word(row->kind, row->argument) != NULL);
+                         gs_option_word(row->kind, row->argument) != NULL);
     }
 }
 
@@ -66,14 +66,14 @@ static void written_bounds_are_read_as_they_were(void **state)
     for (each_row(row)) {
         const uint64_t bounds[] = {row->low, row->high};
 
-        for (size_t i = 0; i < 2 && row->kind != LOCKD_OPTION_NAME; i++) {
+        for (size_t i = 0; i < 2 && row->kind != GS_OPTION_NAME; i++) {
             uint64_t value = 1;
-            const struct lockd_option option = lockd_setting_option(row, &value);
+            const struct gs_option option = lockd_setting_option(row, &value);
             struct gs_err err = {0};
             char text[64];
 
             lockd_setting_format(row, bounds[i], false, text, sizeof text);
-            if (lockd_option_value(&option, text, &err) != 0)
+            if (gs_option_value(&option, text, &err) != 0)
                 fail_msg("%s = %s: %s", row->name, text, err.text);
             assert_int_equal(value, bounds[i]);
         }
@@ -105,7 +105,7 @@ static void choices_have_as_many_words_as_values(void **state)
     for (each_row(row)) {
         uint64_t bars = 0;
 
-        if (row->kind != LOCKD_OPTION_CHOICE)
+        if (row->kind != GS_OPTION_CHOICE)
             continue;
         for (const char *at = row->argument; *at != '\0'; at++)
             bars += *at == '|';

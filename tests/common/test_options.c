@@ -2,7 +2,7 @@
  *
  * test_options.c: reading a command line (options.c): where options and arguments may stand, and what is refused.
  */
-#include "lockd/base/options.h"
+#include "common/options.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -17,7 +17,8 @@ struct line {
     char *words[WORDS_MAX];
     int count, index;
     bool all, brief;
-    const char *path;
+    const char *path, *place;
+    struct gs_option_list skip;
     uint64_t number;
     struct gs_err err;
 };
@@ -26,18 +27,22 @@ struct line {
 static int read_line(struct line *line, char *text, bool stop)
 {
     static char name[] = "gs";
-    const struct lockd_option table[] = {
-        {"all", NULL, LOCKD_OPTION_FLAG, &line->all, 0, 0, "", NULL, 'a', 0},
-        {"brief", NULL, LOCKD_OPTION_FLAG, &line->brief, 0, 0, "", NULL, 'b', 0},
-        {"path", "PATH", LOCKD_OPTION_TEXT, &line->path, 0, 0, "", NULL, 'p', 0},
-        {"number", "N", LOCKD_OPTION_COUNT, &line->number, 0, 9, "", NULL, 0, 0},
+    const struct gs_option table[] = {
+        {"all", NULL, GS_OPTION_FLAG, &line->all, 0, 0, "", NULL, 'a', 0},
+        {"brief", NULL, GS_OPTION_FLAG, &line->brief, 0, 0, "", NULL, 'b', 0},
+        {"path", "PATH", GS_OPTION_TEXT, &line->path, 0, 0, "", NULL, 'p', 0},
+        {"number", "N", GS_OPTION_COUNT, &line->number, 0, 9, "", NULL, 0, 0},
+        {"place", "[DIR]", GS_OPTION_TEXT, NULL, 0, 0, "", NULL, 0,
+         offsetof(struct line, place)},
+        {"skip", "GLOB", GS_OPTION_LIST, &line->skip, 0, 0, "", NULL, 's', 0},
         {0},
     };
 
     *line = (struct line){.words = {name}, .count = 1, .index = 1};
     for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " "))
         line->words[line->count++] = word;
-    return lockd_options_parse(table, stop, line->count, line->words, &line->index, &line->err);
+    return gs_options_parse(table, line, stop, line->count, line->words, &line->index,
+                            &line->err);
 }
 
 static void options_stand_anywhere_before_two_dashes(void **state)
@@ -86,6 +91,41 @@ static void negative_number_is_an_argument(void **state)
     assert_int_equal(line.index, line.count - 1);
 }
 
+static void value_in_brackets_may_be_left_out(void **state)
+{
+    char before[] = "--place -a x", last[] = "x --place", given[] = "--place /d -a x";
+    struct line line;
+
+    (void)state;
+    assert_int_equal(read_line(&line, before, false), 0);
+    assert_ptr_equal(line.place, gs_option_left_out);
+    assert_true(line.all);
+    assert_int_equal(line.index, line.count - 1);
+    assert_int_equal(read_line(&line, last, false), 0);
+    assert_ptr_equal(line.place, gs_option_left_out);
+    assert_int_equal(read_line(&line, given, false), 0);
+    assert_string_equal(line.place, "/d");
+    assert_true(line.all);
+}
+
+static void list_grows_until_it_is_full(void **state)
+{
+    char few[] = "-s a x --skip=b";
+    struct line line;
+
+    (void)state;
+    assert_int_equal(read_line(&line, few, false), 0);
+    assert_int_equal(line.skip.count, 2);
+    assert_string_equal(line.skip.texts[1], "b");
+    line.skip.count = GS_OPTION_LIST_MOST;
+    assert_int_equal(
+        gs_option_value(
+            &(struct gs_option){.name = "skip", .kind = GS_OPTION_LIST, .value = &line.skip},
+            "c", &line.err),
+        -EINVAL);
+    assert_non_null(strstr(line.err.text, "only 64 times"));
+}
+
 static void command_ends_the_options_before_it(void **state)
 {
     char text[] = "-a run -b --path /p";
@@ -125,6 +165,8 @@ int main(void)
         cmocka_unit_test(options_stand_anywhere_before_two_dashes),
         cmocka_unit_test(letters_stand_together_and_with_their_value),
         cmocka_unit_test(negative_number_is_an_argument),
+        cmocka_unit_test(value_in_brackets_may_be_left_out),
+        cmocka_unit_test(list_grows_until_it_is_full),
         cmocka_unit_test(command_ends_the_options_before_it),
         cmocka_unit_test(what_is_wrong_is_named),
     };

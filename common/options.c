@@ -3,9 +3,9 @@
  * options.c: reads a command line by a table (options.h), and finds the sockets that it names. No
  * state.
  */
-#include "common/complete.h"
+#include "common/options.h"
+
 #include "common/size.h"
-#include "lockd/base/options.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int read_number(const struct lockd_option *option, const char *text, double factor,
+static int read_number(const struct gs_option *option, const char *text, double factor,
                        struct gs_err *err)
 {
-    const char *unit = option->kind == LOCKD_OPTION_MS        ? "milliseconds"
-                       : option->kind == LOCKD_OPTION_SECONDS ? "seconds"
-                                                              : "percent";
+    const char *unit = option->kind == GS_OPTION_MS        ? "milliseconds"
+                       : option->kind == GS_OPTION_SECONDS ? "seconds"
+                                                           : "percent";
     char *end;
     double number;
 
@@ -35,7 +35,7 @@ static int read_number(const struct lockd_option *option, const char *text, doub
     return 0;
 }
 
-static int read_size(const struct lockd_option *option, const char *text, struct gs_err *err)
+static int read_size(const struct gs_option *option, const char *text, struct gs_err *err)
 {
     uint64_t bytes = 0;
 
@@ -50,7 +50,7 @@ static int read_size(const struct lockd_option *option, const char *text, struct
     return 0;
 }
 
-static int read_count(const struct lockd_option *option, const char *text, struct gs_err *err)
+static int read_count(const struct gs_option *option, const char *text, struct gs_err *err)
 {
     unsigned long long number;
     char *end;
@@ -66,7 +66,7 @@ static int read_count(const struct lockd_option *option, const char *text, struc
     return 0;
 }
 
-static int read_signed(const struct lockd_option *option, const char *text, struct gs_err *err)
+static int read_signed(const struct gs_option *option, const char *text, struct gs_err *err)
 {
     long long number;
     char *end;
@@ -83,7 +83,7 @@ static int read_signed(const struct lockd_option *option, const char *text, stru
 }
 
 /* words: "one|another". */
-static int read_choice(const struct lockd_option *option, const char *words, const char *text,
+static int read_choice(const struct gs_option *option, const char *words, const char *text,
                        struct gs_err *err)
 {
     char all[256] = "";
@@ -105,30 +105,41 @@ static int read_choice(const struct lockd_option *option, const char *words, con
     return gs_err_set(err, -EINVAL, "%s: '%s' is not one of: %s", option->name, text, all);
 }
 
-static int read_name(const struct lockd_option *option, const char *text, struct gs_err *err)
+static int read_name(const struct gs_option *option, const char *text, struct gs_err *err)
 {
-    if (strlen(text) >= LOCKD_NAME_SIZE)
+    if (strlen(text) >= GS_OPTION_NAME_SIZE)
         return gs_err_set(err, -EINVAL, "%s: longer than %d bytes", option->name,
-                          LOCKD_NAME_SIZE - 1);
-    snprintf(option->value, LOCKD_NAME_SIZE, "%s", text);
+                          GS_OPTION_NAME_SIZE - 1);
+    snprintf(option->value, GS_OPTION_NAME_SIZE, "%s", text);
     return 0;
 }
 
-const char *lockd_option_word(enum lockd_option_kind kind, const char *argument)
+static int add_text(const struct gs_option *option, const char *text, struct gs_err *err)
 {
-    const char *word = kind == LOCKD_OPTION_SECONDS ? "never"
-                       : kind == LOCKD_OPTION_COUNT ? "none"
-                                                    : "auto";
-    const bool number = kind == LOCKD_OPTION_SECONDS || kind == LOCKD_OPTION_COUNT ||
-                        kind == LOCKD_OPTION_MS || kind == LOCKD_OPTION_SIZE ||
-                        kind == LOCKD_OPTION_PERCENT;
+    struct gs_option_list *list = option->value;
+
+    if (list->count == GS_OPTION_LIST_MOST)
+        return gs_err_set(err, -EINVAL, "%s: may be given only %d times", option->name,
+                          GS_OPTION_LIST_MOST);
+    list->texts[list->count++] = text;
+    return 0;
+}
+
+const char *gs_option_word(enum gs_option_kind kind, const char *argument)
+{
+    const char *word = kind == GS_OPTION_SECONDS ? "never"
+                       : kind == GS_OPTION_COUNT ? "none"
+                                                 : "auto";
+    const bool number = kind == GS_OPTION_SECONDS || kind == GS_OPTION_COUNT ||
+                        kind == GS_OPTION_MS || kind == GS_OPTION_SIZE ||
+                        kind == GS_OPTION_PERCENT;
 
     return number && argument != NULL && strstr(argument, word) != NULL ? word : NULL;
 }
 
-static bool is_word(const struct lockd_option *option, const char *text)
+static bool is_word(const struct gs_option *option, const char *text)
 {
-    const char *word = lockd_option_word(option->kind, option->argument);
+    const char *word = gs_option_word(option->kind, option->argument);
 
     if (word == NULL || strcmp(text, word) != 0)
         return false;
@@ -136,53 +147,54 @@ static bool is_word(const struct lockd_option *option, const char *text)
     return true;
 }
 
-int lockd_option_value(const struct lockd_option *option, const char *text, struct gs_err *err)
+int gs_option_value(const struct gs_option *option, const char *text, struct gs_err *err)
 {
     if (option->value == NULL)
         return gs_err_set(err, -EINVAL, "%s: there is no place for its value", option->name);
     switch (option->kind) {
-    case LOCKD_OPTION_FLAG:
+    case GS_OPTION_FLAG:
         *(bool *)option->value = true;
         return 0;
-    case LOCKD_OPTION_TEXT:
+    case GS_OPTION_TEXT:
         *(const char **)option->value = text;
         return 0;
-    case LOCKD_OPTION_NAME:
+    case GS_OPTION_NAME:
         return read_name(option, text, err);
-    case LOCKD_OPTION_SECONDS:
+    case GS_OPTION_LIST:
+        return add_text(option, text, err);
+    case GS_OPTION_SECONDS:
         return is_word(option, text) ? 0 : read_number(option, text, 1e9, err);
-    case LOCKD_OPTION_MS:
+    case GS_OPTION_MS:
         return is_word(option, text) ? 0 : read_number(option, text, 1e6, err);
-    case LOCKD_OPTION_PERCENT:
+    case GS_OPTION_PERCENT:
         return is_word(option, text) ? 0 : read_number(option, text, 1e4, err);
-    case LOCKD_OPTION_SIZE:
+    case GS_OPTION_SIZE:
         return is_word(option, text) ? 0 : read_size(option, text, err);
-    case LOCKD_OPTION_COUNT:
+    case GS_OPTION_COUNT:
         return is_word(option, text) ? 0 : read_count(option, text, err);
-    case LOCKD_OPTION_SIGNED:
+    case GS_OPTION_SIGNED:
         return read_signed(option, text, err);
-    case LOCKD_OPTION_YES:
+    case GS_OPTION_YES:
         return read_choice(option, "no|yes", text, err);
-    case LOCKD_OPTION_CHOICE:
+    case GS_OPTION_CHOICE:
         return read_choice(option, option->argument, text, err);
     }
     return -EINVAL;
 }
 
-#define OPTIONS_MAX LOCKD_OPTIONS_MAX
-#define LONG_BASE   256 /* what getopt_long() returns for the first row */
+#define LONG_BASE 256 /* what getopt_long() returns for the first row */
 
 /* The table in the form that getopt_long() expects. letters begins with "+:": getopt_long()
  * then neither reorders the arguments nor prints messages. */
-static int make_table(const struct lockd_option *table, struct option *rows, char *letters)
+static int make_table(const struct gs_option *table, struct option *rows, char *letters)
 {
     size_t count = 0;
 
     letters = stpcpy(letters, "+:");
     for (; table[count].name != NULL; count++) {
-        const struct lockd_option *each = &table[count];
+        const struct gs_option *each = &table[count];
 
-        if (count == OPTIONS_MAX)
+        if (count == GS_OPTIONS_MAX)
             return -ENOMEM;
         rows[count] = (struct option){
             .name = each->name,
@@ -201,7 +213,7 @@ static int make_table(const struct lockd_option *table, struct option *rows, cha
 }
 
 /* The row that getopt_long() means; NULL: none. */
-static const struct lockd_option *row_of(const struct lockd_option *table, int value)
+static const struct gs_option *row_of(const struct gs_option *table, int value)
 {
     if (value >= LONG_BASE)
         return &table[value - LONG_BASE];
@@ -212,11 +224,14 @@ static const struct lockd_option *row_of(const struct lockd_option *table, int v
     return NULL;
 }
 
-static int take_option(const struct lockd_option *table, int value, char **argv,
+const char gs_option_left_out[] = "";
+
+static int take_option(const struct gs_option *table, void *into, int value, char **argv,
                        struct gs_err *err)
 {
-    const struct lockd_option *row =
-        row_of(table, value == '?' || value == ':' ? optopt : value);
+    const struct gs_option *row = row_of(table, value == '?' || value == ':' ? optopt : value);
+    const bool may_lack = row != NULL && row->argument != NULL && row->argument[0] == '[';
+    struct gs_option placed;
 
     if (row == NULL && optopt != 0)
         return gs_err_set(err, -EINVAL, "unknown option -%c (--help lists them)", optopt);
@@ -225,9 +240,16 @@ static int take_option(const struct lockd_option *table, int value, char **argv,
                           argv[optind - 1]);
     if (value == '?')
         return gs_err_set(err, -EINVAL, "--%s takes no value", row->name);
-    if (value == ':')
+    if (value == ':' && !may_lack)
         return gs_err_set(err, -EINVAL, "--%s needs %s", row->name, row->argument);
-    return lockd_option_value(row, optarg != NULL ? optarg : "", err);
+    if (may_lack && optarg != NULL && optarg == argv[optind - 1] && optarg[0] == '-') {
+        optind--; /* it is the next option */
+        optarg = NULL;
+    }
+    placed = *row;
+    if (placed.value == NULL && into != NULL)
+        placed.value = (char *)into + row->field;
+    return gs_option_value(&placed, optarg != NULL ? optarg : gs_option_left_out, err);
 }
 
 static bool is_negative_number(const char *word)
@@ -235,11 +257,11 @@ static bool is_negative_number(const char *word)
     return word[0] == '-' && word[1] >= '0' && word[1] <= '9';
 }
 
-int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, char **argv,
-                        int *index, struct gs_err *err)
+int gs_options_parse(const struct gs_option *table, void *into, bool stop, int argc,
+                     char **argv, int *index, struct gs_err *err)
 {
-    struct option rows[OPTIONS_MAX + 1];
-    char letters[2 * OPTIONS_MAX + 3];
+    struct option rows[GS_OPTIONS_MAX + 1];
+    char letters[2 * GS_OPTIONS_MAX + 3];
     char **arguments = NULL;
     int count = 0, at = -1, code = make_table(table, rows, letters);
 
@@ -259,7 +281,7 @@ int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, c
         if (at < argc && !(whole && is_negative_number(argv[at])))
             value = getopt_long(argc, argv, letters, rows, NULL);
         if (value != -1) {
-            code = take_option(table, value, argv, err);
+            code = take_option(table, into, value, argv, err);
             continue;
         }
         at = optind == 0 ? 1 : optind;
@@ -277,31 +299,7 @@ int lockd_options_parse(const struct lockd_option *table, bool stop, int argc, c
     return code;
 }
 
-int lockd_options_read(const struct lockd_option *table, void *into, bool stop, int argc,
-                       char **argv, int *index, struct gs_err *err)
-{
-    struct lockd_option rows[OPTIONS_MAX + 1] = {0};
-
-    for (size_t i = 0; table[i].name != NULL; i++) {
-        if (i == OPTIONS_MAX)
-            return gs_err_set(err, -ENOMEM, "too many options");
-        rows[i] = table[i];
-        rows[i].value = (char *)into + table[i].field;
-    }
-    return lockd_options_parse(rows, stop, argc, argv, index, err);
-}
-
-size_t lockd_options_complete(const struct lockd_option *table, struct gs_complete_option *rows)
-{
-    size_t count = 0;
-
-    for (; table != NULL && table[count].name != NULL && count < OPTIONS_MAX; count++)
-        rows[count] = (struct gs_complete_option){table[count].name, table[count].letter,
-                                                  table[count].argument, table[count].help};
-    return count;
-}
-
-int lockd_socket_places(const char *option, struct gs_places *places, struct gs_err *err)
+int gs_socket_places(const char *option, struct gs_places *places, struct gs_err *err)
 {
     const char *name = option != NULL ? "--socket " : "GPUSHARE_SOCKET";
     const int code = option == NULL ? gs_places_find(places) : gs_places_name(places, option);
@@ -315,7 +313,20 @@ int lockd_socket_places(const char *option, struct gs_places *places, struct gs_
     return 0;
 }
 
-void lockd_options_help(const struct lockd_option *table, FILE *file)
+void gs_help_row(FILE *to, const char *typed, unsigned column, const char *help,
+                 const char *initial)
+{
+    if (strlen(typed) + 1 > column)
+        fprintf(to, "%s\n%*s", typed, (int)column, "");
+    else
+        fprintf(to, "%-*s", (int)column, typed);
+    fputs(help, to);
+    if (initial != NULL && initial[0] != '\0')
+        fprintf(to, " [%s]", initial);
+    putc('\n', to);
+}
+
+void gs_options_help(const struct gs_option *table, FILE *file)
 {
     for (; table->name != NULL; table++) {
         char left[80], letter[] = "-?, ";
