@@ -107,41 +107,6 @@ static int check_zero(const struct elf_plan *plan, uint64_t offset, uint64_t siz
                                  err);
 }
 
-static int compare_offsets(const void *a, const void *b)
-{
-    const struct elf_change *x = a, *y = b;
-
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
-/* The undo note for the changes so far and for `fill` bytes of zeros at `offset`. */
-static uint8_t *encode_undo(struct elf_plan *plan, uint64_t offset, uint64_t fill,
-                            struct gs_err *err)
-{
-    const struct elf_source *source = &plan->image->source;
-    struct elf_undo_head head;
-    size_t count = plan->changes.count + 1, i;
-    struct elf_change *list = calloc(count, sizeof *list);
-    uint8_t *undo = NULL;
-    bool ok = list != NULL;
-
-    for (i = 0; ok && i + 1 < count; i++) {
-        list[i] = plan->changes.list[i];
-        list[i].bytes = elf_source_load(source, list[i].offset, list[i].length, err);
-        ok = list[i].bytes != NULL;
-    }
-    if (ok) {
-        list[i] = (struct elf_change){.offset = offset, .length = (uint32_t)fill};
-        qsort(list, count, sizeof *list, compare_offsets);
-        elf_plan_undo_head(plan, &head, NULL);
-        undo = elf_undo_encode(&head, NULL, list, count, &plan->tail.undo_size);
-    }
-    for (i = 0; list != NULL && i < count; i++)
-        free((void *)(uintptr_t)list[i].bytes);
-    free(list);
-    return undo;
-}
-
 /* Lays out the parts in the padding; their place is final, and follows from the sizes. */
 static void lay_out(struct elf_plan *plan, uint64_t start, uint64_t address, uint64_t name_size)
 {
@@ -187,13 +152,14 @@ static int plan_rest(struct elf_plan *plan, size_t index, uint64_t start, uint64
 {
     uint64_t name_size = align_to_8(plan->names.size),
              text = align_to_8(strlen(plan->marker) + 1), size;
+    struct elf_change fill = {.offset = start};
     uint8_t *undo;
     int ret = change_segment(plan, index, start); /* only its range counts here */
 
     ret = ret ?: elf_plan_needed_finish(plan);
     if (ret != 0)
         return ret;
-    undo = encode_undo(plan, start, 0, err); /* to learn its size */
+    undo = elf_plan_undo(plan, &fill, err); /* to learn its size */
     if (undo == NULL)
         return -ENOMEM;
     free(undo);
@@ -204,7 +170,8 @@ static int plan_rest(struct elf_plan *plan, size_t index, uint64_t start, uint64
     ret = check_zero(plan, start, size, err);
     if (ret != 0)
         return ret;
-    undo = encode_undo(plan, start, size, err);
+    fill.length = (uint32_t)size;
+    undo = elf_plan_undo(plan, &fill, err);
     if (undo == NULL)
         return -ENOMEM;
     lay_out(plan, start, address, name_size);

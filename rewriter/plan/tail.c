@@ -260,10 +260,11 @@ static int compare_ranges(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* The ranges of all changes, ascending, each byte once; `bytes` are not set. */
+/* The ranges of all changes, ascending, each byte once, with room for one more; `bytes` are not
+ * set. */
 static struct elf_change *join_ranges(const struct elf_plan *plan, size_t *count)
 {
-    struct elf_change *ranges = calloc(plan->changes.count + 1, sizeof *ranges);
+    struct elf_change *ranges = calloc(plan->changes.count + 2, sizeof *ranges);
 
     *count = 0;
     if (ranges == NULL)
@@ -286,8 +287,9 @@ static struct elf_change *join_ranges(const struct elf_plan *plan, size_t *count
     return ranges;
 }
 
-void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,
-                        struct elf_undo_copy copies[ELF_COPIES_MAX])
+/* Fills the undo note, except for the list of changes and the checksums. */
+static void fill_head(const struct elf_plan *plan, struct elf_undo_head *head,
+                      struct elf_undo_copy copies[ELF_COPIES_MAX])
 {
     const struct elf_image *image = plan->image;
 
@@ -309,8 +311,8 @@ void elf_plan_undo_head(const struct elf_plan *plan, struct elf_undo_head *head,
                                    .length = plan->block.size};
 }
 
-/* The size of the new file, which the note contains, is known from the second call on. */
-static uint8_t *encode_undo(struct elf_plan *plan, struct gs_err *err)
+uint8_t *elf_plan_undo(struct elf_plan *plan, const struct elf_change *zeros,
+                       struct gs_err *err)
 {
     struct elf_undo_copy copies[ELF_COPIES_MAX];
     struct elf_undo_head head;
@@ -332,7 +334,10 @@ static uint8_t *encode_undo(struct elf_plan *plan, struct gs_err *err)
         ranges[i].bytes = original + at;
         at += ranges[i].length;
     }
-    elf_plan_undo_head(plan, &head, copies);
+    if (zeros != NULL)
+        ranges[count++] = *zeros;
+    qsort(ranges, count, sizeof *ranges, compare_ranges);
+    fill_head(plan, &head, copies);
     undo = elf_undo_encode(&head, copies, ranges, count, &plan->tail.undo_size);
 out:
     free(original);
@@ -463,7 +468,7 @@ int elf_plan_tail(struct elf_plan *plan, struct gs_err *err)
 
     if (ret != 0)
         return ret;
-    undo = encode_undo(plan, err);
+    undo = elf_plan_undo(plan, NULL, err);
     if (undo == NULL)
         return -ENOMEM;
     free(undo);
@@ -472,7 +477,7 @@ int elf_plan_tail(struct elf_plan *plan, struct gs_err *err)
         finish_sections(plan);
     drop_changes(plan, count);
     ret = change_headers(plan);
-    undo = ret == 0 ? encode_undo(plan, err) : NULL;
+    undo = ret == 0 ? elf_plan_undo(plan, NULL, err) : NULL;
     if (undo == NULL)
         return -ENOMEM;
     ret = fill_tail(plan, undo, err);
