@@ -3,7 +3,6 @@
  * allocate.c: see allocate.h. No state: what was given out is known to kubelet alone.
  */
 #include "cluster/allocate.h"
-#include "cluster/cards.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/ctl.h"
 

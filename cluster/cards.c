@@ -72,6 +72,12 @@ static int take_spec(struct cards *cards, unsigned each, struct gs_err *err)
     return cards->count != 0 ? 0 : gs_err_set(err, -ENODEV, "it names no GPU");
 }
 
+static void cards_deinit(struct cards *cards)
+{
+    json_decref(cards->spec);
+    *cards = (struct cards){0};
+}
+
 int cards_parse(struct cards *cards, const char *text, unsigned each, struct gs_err *err)
 {
     json_error_t wrong;
@@ -109,12 +115,6 @@ int cards_read(struct cards *cards, const char *path, unsigned each, struct gs_e
         return 0;
     cards_deinit(cards);
     return gs_err_set(err, code, "%.200s: %.200s", path, why.text);
-}
-
-void cards_deinit(struct cards *cards)
-{
-    json_decref(cards->spec);
-    *cards = (struct cards){0};
 }
 
 void cards_id(const struct cards *cards, unsigned card, unsigned number, char *id)

@@ -102,14 +102,6 @@ static int prepare_plugin(struct arguments *arguments, int argc, char **argv,
     return gs_socket_places(arguments->socket, &arguments->set.lockd, err);
 }
 
-static enum lockd_log_level level_of(uint64_t choice)
-{
-    static const enum lockd_log_level levels[] = {LOCKD_LOG_ERROR, LOCKD_LOG_WARNING,
-                                                  LOCKD_LOG_INFO, LOCKD_LOG_DEBUG};
-
-    return levels[choice];
-}
-
 int main(int argc, char **argv)
 {
     struct arguments arguments = {
@@ -139,7 +131,7 @@ int main(int argc, char **argv)
         puts("gpushare-device-plugin " GS_VERSION);
     if (arguments.help || arguments.version)
         return fflush(stdout) == 0 ? 0 : 1;
-    lockd_log_open(level_of(arguments.level));
+    lockd_log_open(lockd_log_level_at(arguments.level));
     if (cards_read(&cards, arguments.spec, (unsigned)arguments.per_gpu, &err) != 0 ||
         plugin_run(&arguments.set, &cards, &err) != 0) {
         lockd_log(LOCKD_LOG_ERROR, "%s", err.text);

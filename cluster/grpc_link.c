@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/grpc_buffer.h"
 #include "lockd/base/list.h"
 
 #define WAITING_MOST                                                                           \

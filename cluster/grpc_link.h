@@ -19,8 +19,6 @@
 
 enum grpc_status { /* the numbers are gRPC's */
                    GRPC_OK = 0,
-                   GRPC_CANCELLED = 1,
-                   GRPC_UNKNOWN = 2,
                    GRPC_INVALID_ARGUMENT = 3,
                    GRPC_NOT_FOUND = 5,
                    GRPC_RESOURCE_EXHAUSTED = 8,

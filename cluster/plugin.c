@@ -17,7 +17,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "cluster/cards.h"
 #include "cluster/health.h"
 #include "cluster/registration.h"
 #include "cluster/service.h"

@@ -230,7 +230,7 @@ int main(int argc, char **argv)
         return fflush(stdout) == 0 ? 0 : 1;
     if (arguments.guard != 0 || arguments.guards)
         return lockd_guard((int32_t)arguments.guard);
-    lockd_log_open(lockd_config_log_level(&config));
+    lockd_log_open(lockd_log_level_at(config.set.log_level));
     if (run_daemon(&arguments, &config, &err) != 0) {
         lockd_log(LOCKD_LOG_ERROR, "%s", err.text);
         return is_temporary_error(err.code) ? TEMPORARY : 1;

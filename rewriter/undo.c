@@ -8,9 +8,6 @@
 #include "common/fd.h"
 #include "common/same.h"
 #include "rewriter/output/folder_entry.h"
-#include "rewriter/output/registry.h"
-#include "rewriter/job/act.h"
-#include "rewriter/job/write.h"
 
 #include <dirent.h>
 #include <errno.h>

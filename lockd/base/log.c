@@ -16,7 +16,6 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +39,14 @@ static bool is_journal(const char *stream)
         return false;
     snprintf(ours, sizeof ours, "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
     return strcmp(stream, ours) == 0;
+}
+
+enum lockd_log_level lockd_log_level_at(uint64_t place)
+{
+    static const enum lockd_log_level levels[] = {LOCKD_LOG_ERROR, LOCKD_LOG_WARNING,
+                                                  LOCKD_LOG_INFO, LOCKD_LOG_DEBUG};
+
+    return levels[place];
 }
 
 void lockd_log_open(enum lockd_log_level level)

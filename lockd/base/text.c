@@ -5,7 +5,6 @@
  */
 #include "lockd/base/text.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <wchar.h>

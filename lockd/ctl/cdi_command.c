@@ -9,7 +9,6 @@
 #include "common/err.h"
 #include "common/place.h"
 #include "common/fd.h"
-#include "lockd/ctl/cdi_yaml.h"
 
 #include <errno.h>
 #include <fcntl.h>

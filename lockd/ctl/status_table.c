@@ -8,7 +8,6 @@
 #include "common/size.h"
 #include "lockd/base/text.h"
 #include "lockd/ctl/gpus.h"
-#include "lockd/ctl/table.h"
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/names.h"
 #include "lockd/ctl/ask.h"

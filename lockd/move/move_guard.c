@@ -98,7 +98,12 @@ bool lockd_guard_order(int guard, const struct lockd_guard_order *order, int wit
            (ssize_t)sizeof *order;
 }
 
-int lockd_guard_start(const struct lockd_guard_order *order, int with, int epoll, void *tag)
+/* Starts the guard of the process that the order names, by the guard service where there is
+ * one that serves this user, and gives it its first order, with a descriptor (-1: none).
+ * epoll watches it from now on, with that tag. The daemon's end of the guard's socket, or
+ * -errno. */
+static int lockd_guard_start(const struct lockd_guard_order *order, int with, int epoll,
+                             void *tag)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = tag};
     int guard = call_service(), code;
@@ -116,7 +121,9 @@ int lockd_guard_start(const struct lockd_guard_order *order, int with, int epoll
     return code;
 }
 
-bool lockd_guard_read(int guard, char word[LOCKD_GUARD_TEXT + 1])
+/* Reads the guard's next word: one of enum lockd_guard_word and a text without control
+ * characters; "?the guard ended" if it has ended. False: it has sent nothing. */
+static bool lockd_guard_read(int guard, char word[LOCKD_GUARD_TEXT + 1])
 {
     const ssize_t size = recv(guard, word, LOCKD_GUARD_TEXT, MSG_DONTWAIT);
 
@@ -130,7 +137,9 @@ bool lockd_guard_read(int guard, char word[LOCKD_GUARD_TEXT + 1])
     return true;
 }
 
-const char *lockd_guard_advice(void)
+/* Advice for a guard that sent UNABLE: why the guards of this daemon may not checkpoint,
+ * and how to enable them. "": nothing is known to help. */
+static const char *lockd_guard_advice(void)
 {
     const int fd = call_service();
 

@@ -5,6 +5,7 @@
  * the kernel for ever. Owns that process. A process that does not answer is killed; until the
  * kernel lets it go there is no other process.
  */
+#include "lockd/nvml/nvml.h"
 #include "lockd/base/clock.h"
 #include "lockd/nvml/nvml_calls.h"
 
@@ -18,6 +19,67 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Tables of GPUs and processes: copies, and what is found in them. */
+
+void nvml_table_free(struct nvml_table *table)
+{
+    free(table->gpus);
+    free(table->processes);
+    *table = (struct nvml_table){0};
+}
+
+/* Makes a table with room for so many, all zero; copies a table. 0 or -ENOMEM. */
+static int nvml_table_make(struct nvml_table *table, uint32_t gpus, uint32_t processes)
+{
+    *table = (struct nvml_table){.gpus = calloc(gpus + 1u, sizeof *table->gpus),
+                                 .processes = calloc(processes + 1u, sizeof *table->processes),
+                                 .gpu_count = gpus,
+                                 .process_count = processes};
+    if (table->gpus != NULL && table->processes != NULL)
+        return 0;
+    nvml_table_free(table);
+    return -ENOMEM;
+}
+
+int nvml_table_copy(struct nvml_table *to, const struct nvml_table *from)
+{
+    const int code = nvml_table_make(to, from->gpu_count, from->process_count);
+
+    if (code != 0)
+        return code;
+    memcpy(to->gpus, from->gpus, from->gpu_count * sizeof *to->gpus);
+    memcpy(to->processes, from->processes, from->process_count * sizeof *to->processes);
+    return 0;
+}
+
+const struct nvml_gpu *nvml_gpu(const struct nvml_table *table, const char *uuid)
+{
+    for (uint32_t i = 0; table != NULL && i < table->gpu_count; i++) {
+        if (strcmp(table->gpus[i].uuid, uuid) == 0)
+            return &table->gpus[i];
+    }
+    return NULL;
+}
+
+const struct nvml_gpu *nvml_gpu_number(const struct nvml_table *table, unsigned index)
+{
+    for (uint32_t i = 0; table != NULL && i < table->gpu_count; i++) {
+        if (table->gpus[i].index == index)
+            return &table->gpus[i];
+    }
+    return NULL;
+}
+
+const struct nvml_process *nvml_process(const struct nvml_table *table,
+                                        const struct nvml_gpu *gpu, int32_t pid)
+{
+    for (uint32_t i = 0; i < table->process_count; i++) {
+        if (table->processes[i].pid == pid && &table->gpus[table->processes[i].gpu] == gpu)
+            return &table->processes[i];
+    }
+    return NULL;
+}
 
 #define MS          1000000u
 #define FIRST_MS    1000u  /* limit of the first answer: it loads the driver's library */

@@ -8,6 +8,8 @@
  * given its number. No state.
  */
 #include "lockd/programs/identity.h"
+#include "common/fd.h"
+#include "lockd/programs/owner.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,9 +23,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "common/fd.h"
-#include "lockd/programs/owner.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
@@ -442,4 +441,33 @@ bool lockd_identity_same_container(const struct lockd_identity *one,
 bool lockd_identity_same(const struct lockd_identity *one, const struct lockd_identity *other)
 {
     return one->uid == other->uid && lockd_identity_same_container(one, other);
+}
+
+/* Keeps what the daemon knows about the process at the other end of a connection. State:
+ * struct lockd_peer. One thread. */
+
+void lockd_peer_init(struct lockd_peer *peer, const struct lockd_identity *identity,
+                     const struct lockd_identity *here, uid_t uid, pid_t pid)
+{
+    *peer = (struct lockd_peer){
+        .identity = *identity,
+        .uid = uid,
+        .pid = pid,
+    };
+    peer->identity.contained = lockd_identity_is_contained(identity, here);
+}
+
+void lockd_peer_name(struct lockd_peer *peer, pid_t said)
+{
+    if (peer->pid > 0)
+        return;
+    peer->pid = said;
+    peer->foreign = true;
+}
+
+bool lockd_peer_is_beside(const struct lockd_peer *peer)
+{
+    /* a process of another pid namespace has more numbers than the number that it has here */
+    return !peer->foreign && peer->pid > 0 && !peer->identity.contained &&
+           peer->identity.depth == 1;
 }

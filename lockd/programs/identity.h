@@ -84,3 +84,22 @@ bool lockd_identity_is_of_users(const char *path);
 /* The UID of the Kubernetes pod that such a line names, into uid (LOCKD_POD_SIZE bytes), with
  * '-' between its parts. */
 bool lockd_identity_pod(const char *line, char *uid);
+
+/* The process at the other end of a connection: its identity, and what follows from it for
+ * the daemon. */
+
+struct lockd_peer {
+    struct lockd_identity identity;
+    uid_t uid;
+    pid_t pid;     /* 0: in a pid namespace that the daemon cannot see into */
+    bool foreign;  /* the pid is the program's own word (lockd_peer_name) */
+    bool controls; /* it may change settings */
+};
+
+/* here: the daemon's own identity. The peer may not change settings. */
+void lockd_peer_init(struct lockd_peer *peer, const struct lockd_identity *identity,
+                     const struct lockd_identity *here, uid_t uid, pid_t pid);
+/* The peer says its process id, which counts only if the kernel has told none. */
+void lockd_peer_name(struct lockd_peer *peer, pid_t said);
+/* Whether it lives in the daemon's own pid namespace and in no container. */
+bool lockd_peer_is_beside(const struct lockd_peer *peer);

@@ -7,7 +7,6 @@
 
 #include "lockd/sched/scheduler.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

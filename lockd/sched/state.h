@@ -18,7 +18,7 @@
 
 #include "lockd/sched/parts.h"
 #include "lockd/sched/scheduler.h"
-#include "lockd/protocol/totals.h"
+#include "lockd/protocol/figures.h"
 
 /* A client on a device. */
 struct sched_member {

@@ -17,7 +17,6 @@
  */
 #include "lockd/server/closer.h"
 
-#include "common/packet.h"
 #include "lockd/server/server.h"
 #include "lockd/server/users.h"
 

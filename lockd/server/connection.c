@@ -9,26 +9,19 @@
  */
 #include "lockd/server/connection.h"
 
-#include "common/packet.h"
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
-#include "lockd/protocol/wire_check.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/control.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/hostwatch.h"
 #include "lockd/server/mover.h"
-#include "lockd/server/outbox.h"
 #include "lockd/server/quota.h"
-#include "lockd/server/relations.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"
-#include "lockd/server/share.h"
 #include "lockd/server/status.h"
 #include "lockd/server/successor.h"
-#include "lockd/server/trace.h"
 #include "lockd/server/users.h"
-#include "lockd/server/pause.h"
 
 #include <errno.h>
 #include <stdarg.h>

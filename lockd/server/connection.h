@@ -6,7 +6,7 @@
 
 #include "common/packet.h"
 #include "lockd/base/list.h"
-#include "lockd/programs/peer.h"
+#include "lockd/programs/identity.h"
 #include "lockd/move/move.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/admit.h"

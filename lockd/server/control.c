@@ -32,7 +32,7 @@ static void apply_config(struct lockd_server *server, const struct lockd_config 
     const struct lockd_lines classes = server->config.classes;
 
     server->config = *config;
-    lockd_log_open(lockd_config_log_level(config));
+    lockd_log_open(lockd_log_level_at(config->set.log_level));
     lockd_handover_changed(server, handed_over);
     sched_set(server->scheduler, &config->settings, lockd_now());
     lockd_quota_changed(server);

@@ -10,7 +10,6 @@
  */
 #include "lockd/server/handover.h"
 
-#include "common/packet.h"
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"

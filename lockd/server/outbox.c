@@ -9,7 +9,6 @@
  */
 #include "lockd/server/outbox.h"
 
-#include "common/packet.h"
 #include "lockd/base/log.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/server/closer.h"

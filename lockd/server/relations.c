@@ -9,7 +9,6 @@
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
 #include "lockd/programs/trial.h"
-#include "lockd/move/move.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"

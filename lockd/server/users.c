@@ -6,7 +6,6 @@
 #include "lockd/server/users.h"
 
 #include "lockd/base/clock.h"
-#include "lockd/base/list.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -8,7 +8,6 @@
 #include "common/fd.h"
 #include "lockd/protocol/wire_check.h"
 #include "lockd/start/config.h"
-#include "lockd/start/lines.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -73,14 +72,6 @@ int lockd_config_finish(struct lockd_config *config, struct gs_err *err)
     };
     config->hands_over = set->hand_over == 1;
     return 0;
-}
-
-enum lockd_log_level lockd_config_log_level(const struct lockd_config *config)
-{
-    static const enum lockd_log_level levels[] = {LOCKD_LOG_ERROR, LOCKD_LOG_WARNING,
-                                                  LOCKD_LOG_INFO, LOCKD_LOG_DEBUG};
-
-    return levels[config->set.log_level];
 }
 
 int lockd_config_group(struct lockd_config *config, struct gs_err *err)

@@ -43,7 +43,6 @@ void lockd_config_default(struct lockd_config *config);
 /* Derives the settings of the daemon's parts from the values, and checks values against each
  * other. 0 or -EINVAL. */
 int lockd_config_finish(struct lockd_config *config, struct gs_err *err);
-enum lockd_log_level lockd_config_log_level(const struct lockd_config *config);
 /* Looks up the control group. 0 or -ENOENT. */
 int lockd_config_group(struct lockd_config *config, struct gs_err *err);
 /* Reads the text of one file. path: for messages. 0, or -EINVAL with "path:line: what is

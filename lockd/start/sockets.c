@@ -10,7 +10,6 @@
  */
 #include "lockd/start/sockets.h"
 
-#include "common/err.h"
 #include "common/fd.h"
 #include "common/place.h"
 #include "lockd/base/log.h"

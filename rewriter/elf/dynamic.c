@@ -8,7 +8,6 @@
  * image.
  */
 #include "rewriter/elf/dynamic.h"
-#include "rewriter/elf/image.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #include "rewriter/elf/image.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

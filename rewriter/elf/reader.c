@@ -8,7 +8,6 @@
  */
 #include "rewriter/elf/reader.h"
 #include "rewriter/elf/dynamic.h"
-#include "rewriter/elf/image.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -15,12 +15,6 @@ struct elf_asker {
     const struct elf_asker *asker; /* NULL: the program */
 };
 
-/* Finds the library of that name (DT_NEEDED, or dlopen's) for the asker: by RPATH of it and of
- * those that asked for it, LD_LIBRARY_PATH of this run, its RUNPATH, /etc/ld.so.cache, and the
- * default folders. The object, with its path; NULL: the loader would not find it. */
-const struct elf_object *elf_search(struct elf_reach *reach, const struct elf_asker *asker,
-                                    const char *name, char path[PATH_MAX]);
-
 /* All that the loader maps for a program or library: its libraries, their libraries,
  * and so on. */
 
@@ -43,8 +37,25 @@ void elf_closure_deinit(struct elf_closure *closure);
 /* Whether a library of that name is in it. */
 bool elf_closure_has(const struct elf_closure *closure, const char *name);
 
-/* The first member from number `from` on that uses CUDA by itself; NULL: none. */
-const struct elf_asker *elf_closure_cuda(const struct elf_closure *closure, size_t from);
+/* How a file that does not use CUDA by itself comes to use it. */
 
-/* Whether a member can load plug-ins. */
-bool elf_closure_can_dlopen(const struct elf_closure *closure);
+enum elf_way_kind {
+    ELF_WAY_NONE,
+    ELF_WAY_LIBRARY, /* a library of its closure uses CUDA */
+    ELF_WAY_PLUGIN   /* it can load a library that does */
+};
+
+struct elf_way {
+    enum elf_way_kind kind;
+    char path[PATH_MAX]; /* of the library that uses CUDA */
+    char why[ELF_WHY_MAX];
+    bool in_vain; /* plug-ins were looked for, and none uses CUDA */
+};
+
+/* Finds a way to CUDA for the file at `path` (links resolved), itself apart. `plugins`: a
+ * program that can call dlopen may load what lies beside it: in its folder, in folders
+ * below, and if its folder is a bin, in lib beside that. `plugin`: a library that uses CUDA
+ * in the same tree, or NULL. A program of the system is surrounded by everybody's
+ * libraries: only folders named after it count then. 0 or -ENOMEM. */
+int elf_way_find(struct elf_way *way, struct elf_reach *reach, const char *path, bool plugins,
+                 const char *plugin);

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "rewriter/job/options.h"
-#include "rewriter/elf/way.h"
+#include "rewriter/elf/search.h"
 #include "rewriter/output/registry.h"
 
 #include <limits.h>

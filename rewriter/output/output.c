@@ -19,7 +19,6 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 

@@ -76,7 +76,8 @@ static bool is_known_code(const struct elf_image *image, const Elf64_Shdr *s)
     return memcmp(bytes, code + (sizeof code - size), size) == 0;
 }
 
-size_t elf_init_section(const struct elf_image *image)
+/* The section at DT_INIT if its code is known and may move; else ELF_NO_SECTION. */
+static size_t elf_init_section(const struct elf_image *image)
 {
     const Elf64_Dyn *init = elf_image_dynamic(image, DT_INIT);
 
@@ -117,7 +118,8 @@ static bool segment_leads_to(const struct elf_image *image, const Elf64_Phdr *p,
     return found;
 }
 
-bool elf_init_is_called(const struct elf_image *image)
+/* Whether any code seems to lead to DT_INIT. */
+static bool elf_init_is_called(const struct elf_image *image)
 {
     uint64_t address = elf_image_dynamic(image, DT_INIT)->d_un.d_ptr;
 

@@ -17,10 +17,6 @@ int elf_plan_change(struct elf_plan *plan, uint64_t offset, const void *bytes, s
 
 /* 0 or a negative errno. */
 int elf_plan_init(struct elf_plan *plan);
-/* The section at DT_INIT if its code is known and may move; else ELF_NO_SECTION. */
-size_t elf_init_section(const struct elf_image *image);
-/* Whether any code seems to lead to DT_INIT. */
-bool elf_init_is_called(const struct elf_image *image);
 
 /* Sets plan->block. 0; -ENOENT: the table cannot grow in place; another negative errno. */
 int elf_plan_block(struct elf_plan *plan);

@@ -78,7 +78,9 @@ int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *er
     return 0;
 }
 
-int elf_plan_add_name(struct elf_plan *plan, const char *name, uint64_t *offset)
+/* Adds one more name behind those of elf_plan_names(); *offset: its place in the new string
+ * table. 0 or -ENOMEM. */
+static int elf_plan_add_name(struct elf_plan *plan, const char *name, uint64_t *offset)
 {
     size_t size = strlen(name) + 1;
     char *bytes = realloc(plan->names.bytes, plan->names.size + size);

@@ -9,9 +9,6 @@
 /* Decides which imports are routed, and makes their names. 0, or a negative errno with err
  * filled. */
 int elf_plan_names(struct elf_plan *plan, const char *runtime, struct gs_err *err);
-/* Adds one more name behind those of elf_plan_names(); *offset: its place in the new string
- * table. 0 or -ENOMEM. */
-int elf_plan_add_name(struct elf_plan *plan, const char *name, uint64_t *offset);
 
 /* The step: replaces $ORIGIN in the file's names. 0 or a negative errno. */
 int elf_plan_origin(struct elf_plan *plan);

@@ -15,7 +15,6 @@
 #include "rewriter/job/location.h"
 #include "rewriter/output/output.h"
 #include "rewriter/elf/say.h"
-#include "rewriter/job/write.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -8,7 +8,6 @@
  * read until the session ends. No state, any thread.
  */
 #include "rewriter/elf/names.h"
-#include "rewriter/verify/session.h"
 #include "rewriter/verify/tables.h"
 
 #include <errno.h>

@@ -58,7 +58,7 @@ static void carry_out(const struct elf_plan *plan, const struct elf_source *old)
     new.memory = bytes;
     check_undo(&new, old);
     if (elf_image_read(&image, &new, NULL) ==
-        0) /* overlapping tables may not survive; write.c refuses then */
+        0) /* overlapping tables may not survive; act.c refuses then */
         elf_image_deinit(&image);
     free(bytes);
 }

@@ -6,7 +6,6 @@
  */
 #include "lockd/ctl/doctor/doctor_file.h"
 #include "common/fd.h"
-#include "lockd/ctl/doctor/doctor.h"
 
 #include <elf.h>
 #include <errno.h>

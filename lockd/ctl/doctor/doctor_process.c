@@ -8,7 +8,6 @@
 #include "lockd/ctl/doctor/doctor_file.h"
 #include "lockd/ctl/doctor/doctor_process.h"
 #include "lockd/ctl/doctor/doctor_system.h"
-#include "lockd/ctl/doctor/doctor.h"
 
 #include <errno.h>
 #include <fcntl.h>

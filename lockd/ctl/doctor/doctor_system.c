@@ -7,7 +7,6 @@
 #include "common/fd.h"
 #include "common/size.h"
 #include "lockd/base/hostmem.h"
-#include "lockd/ctl/doctor/doctor.h"
 #include "common/place.h"
 #include "lockd/protocol/setting_table.h"
 #include "lockd/ctl/doctor/doctor_file.h"
@@ -316,7 +315,8 @@ void doctor_config(struct doctor *doctor)
     }
 }
 
-void doctor_class(struct doctor *doctor, const char *value, const char *whose)
+/* GPUSHARE_CLASS; value may be NULL. whose: for the messages. */
+static void doctor_class(struct doctor *doctor, const char *value, const char *whose)
 {
     const struct lockd_setting *row = lockd_setting_find("class");
     uint64_t place = 0;

@@ -30,8 +30,6 @@ void doctor_namespaces(struct doctor *doctor);
 
 /* lockd.conf. */
 void doctor_config(struct doctor *doctor);
-/* GPUSHARE_CLASS; value may be NULL. whose: for the messages. */
-void doctor_class(struct doctor *doctor, const char *value, const char *whose);
 
 /* Variables that prevent or change sharing. environment: NAME=VALUE strings, each ended by
  * a zero byte. whose: for the messages. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_peer.c: what follows from an identity (lockd/programs/peer.h).
+ * test_peer.c: what follows from an identity (lockd/programs/identity.h).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lockd/programs/peer.h"
+#include "lockd/programs/identity.h"
 
 static struct lockd_peer make_peer(pid_t pid, const char *container)
 {

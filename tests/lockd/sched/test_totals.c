@@ -5,7 +5,7 @@
  */
 #include "tests/lockd/harness.h"
 
-#include "lockd/protocol/totals.h"
+#include "lockd/protocol/figures.h"
 
 #define BUSY (GS_STATE_RUNNING | GS_STATE_WANT)
 
