@@ -8,92 +8,15 @@
 #include "lockd/protocol/wire_check.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #define TRACE_MAX_NS (3600ull * 1000000000)
 
-size_t lockd_wire_size(unsigned type)
+static int check_state(const void *message, struct gs_err *err)
 {
-    switch (type) {
-    case GS_WIRE_HELLO:
-        return sizeof(struct gs_wire_hello);
-    case GS_WIRE_STATE:
-        return sizeof(struct gs_wire_state);
-    case GS_WIRE_NOTE:
-        return sizeof(struct gs_wire_note);
-    case GS_WIRE_KIN:
-        return sizeof(struct gs_wire_kin);
-    case GS_WIRE_TARGET:
-        return sizeof(struct gs_wire_target);
-    case GS_WIRE_OPEN:
-        return sizeof(struct gs_wire_open);
-    case GS_WIRE_SHARE:
-        return sizeof(struct gs_wire_share);
-    case GS_WIRE_WISH:
-        return sizeof(struct gs_wire_wish);
-    case GS_WIRE_SEES:
-        return sizeof(struct gs_wire_sees);
-    case GS_WIRE_MOVE:
-        return sizeof(struct gs_wire_move);
-    case GS_WIRE_COPY:
-        return sizeof(struct gs_wire_copy);
-    case GS_WIRE_RELOCATE:
-        return sizeof(struct gs_wire_relocate);
-    case GS_WIRE_STATUS:
-        return sizeof(struct gs_wire_header);
-    case GS_WIRE_CONTROL:
-        return sizeof(struct gs_wire_control);
-    case GS_WIRE_DAEMON:
-        return sizeof(struct gs_wire_daemon);
-    case GS_WIRE_DEVICE:
-        return sizeof(struct gs_wire_device);
-    case GS_WIRE_CLIENT:
-        return sizeof(struct gs_wire_client);
-    case GS_WIRE_TOTALS:
-        return sizeof(struct gs_wire_totals);
-    case GS_WIRE_REMARK:
-        return sizeof(struct gs_wire_remark);
-    case GS_WIRE_END:
-        return sizeof(struct gs_wire_end);
-    case GS_WIRE_TRACE:
-        return sizeof(struct gs_wire_trace);
-    case GS_WIRE_EVENT:
-        return sizeof(struct gs_wire_event);
-    case GS_WIRE_GET:
-        return sizeof(struct gs_wire_get);
-    case GS_WIRE_ACCOUNT:
-        return sizeof(struct gs_wire_account);
-    case GS_WIRE_SETTING:
-        return sizeof(struct gs_wire_setting);
-    default:
-        return 0;
-    }
-}
+    const struct gs_wire_state *state = message;
 
-void lockd_wire_header(struct gs_wire_header *header, enum gs_wire_type type)
-{
-    *header = (struct gs_wire_header){
-        .magic = GS_WIRE_MAGIC,
-        .version = GS_WIRE_VERSION,
-        .type = (uint16_t)type,
-        .length = (uint32_t)lockd_wire_size(type),
-    };
-}
-
-struct gs_wire_end lockd_wire_end(int code, uint32_t count, const char *format, va_list ap)
-{
-    struct gs_wire_end end = {.code = code, .count = count};
-
-    lockd_wire_header(&end.header, GS_WIRE_END);
-    vsnprintf(end.text, sizeof end.text, format, ap);
-    return end;
-}
-
-#define CLEAN(field) lockd_text_clean(field, sizeof(field))
-
-static int check_state(struct gs_wire_state *state, struct gs_err *err)
-{
-    CLEAN(state->device_name);
     if ((state->flags & ~GS_STATE_ALL) != 0 || state->zero != 0)
         return gs_err_set(err, -EBADMSG, "state: unknown flags %#x, and %u where 0 must be",
                           state->flags & ~GS_STATE_ALL, state->zero);
@@ -135,8 +58,10 @@ static int check_state(struct gs_wire_state *state, struct gs_err *err)
     return 0;
 }
 
-static int check_share(const struct gs_wire_share *share, struct gs_err *err)
+static int check_share(const void *message, struct gs_err *err)
 {
+    const struct gs_wire_share *share = message;
+
     if (share->code > 0 || share->count > GS_SHARE_MOST ||
         (share->code != 0) == (share->count != 0))
         return gs_err_set(err, -EBADMSG, "share: code %d, %u chunks", share->code,
@@ -149,11 +74,10 @@ static int check_share(const struct gs_wire_share *share, struct gs_err *err)
     return 0;
 }
 
-static int check_hello(struct gs_wire_hello *hello, struct gs_err *err)
+static int check_hello(const void *message, struct gs_err *err)
 {
-    CLEAN(hello->name);
-    CLEAN(hello->version);
-    CLEAN(hello->group);
+    const struct gs_wire_hello *hello = message;
+
     if (hello->pid < 0 || hello->class >= GS_CLASS_COUNT)
         return gs_err_set(err, -EBADMSG, "hello: process %d, and %u where 0 must be",
                           hello->pid, hello->class);
@@ -166,17 +90,18 @@ static int check_hello(struct gs_wire_hello *hello, struct gs_err *err)
     return 0;
 }
 
-static int check_note(struct gs_wire_note *note, struct gs_err *err)
+static int check_note(const void *message, struct gs_err *err)
 {
-    CLEAN(note->name);
-    CLEAN(note->text);
+    const struct gs_wire_note *note = message;
+
     if (note->pid < 0 || note->kind < GS_NOTE_UNROUTED || note->kind > GS_NOTE_OTHER)
         return gs_err_set(err, -EBADMSG, "note: process %d, kind %u", note->pid, note->kind);
     return 0;
 }
 
-static int check_kin(const struct gs_wire_kin *kin, struct gs_err *err)
+static int check_kin(const void *message, struct gs_err *err)
 {
+    const struct gs_wire_kin *kin = message;
     const bool evidence = kin->kind >= GS_KIN_SENT_FIRST && kin->kind <= GS_KIN_SENT_LAST;
     const bool hint = kin->kind >= GS_KIN_HINT_FIRST && kin->kind <= GS_KIN_HINT_LAST;
 
@@ -187,8 +112,9 @@ static int check_kin(const struct gs_wire_kin *kin, struct gs_err *err)
     return 0;
 }
 
-static int check_wish(const struct gs_wire_wish *wish, struct gs_err *err)
+static int check_wish(const void *message, struct gs_err *err)
 {
+    const struct gs_wire_wish *wish = message;
     const bool says_class = (wish->flags & GS_WISH_CLASS) != 0;
 
     if ((wish->flags & ~GS_WISH_ALL) != 0)
@@ -199,9 +125,10 @@ static int check_wish(const struct gs_wire_wish *wish, struct gs_err *err)
     return 0;
 }
 
-static int check_sees(struct gs_wire_sees *sees, struct gs_err *err)
+static int check_sees(const void *message, struct gs_err *err)
 {
-    CLEAN(sees->name);
+    const struct gs_wire_sees *sees = message;
+
     if (sees->count > GS_SEES_MOST || sees->index >= sees->count ||
         sees->total > LOCKD_BYTES_MAX)
         return gs_err_set(err, -EBADMSG, "sees: device %u of %u, %llu bytes", sees->index,
@@ -209,9 +136,10 @@ static int check_sees(struct gs_wire_sees *sees, struct gs_err *err)
     return 0;
 }
 
-static int check_move(struct gs_wire_move *move, struct gs_err *err)
+static int check_move(const void *message, struct gs_err *err)
 {
-    CLEAN(move->text);
+    const struct gs_wire_move *move = message;
+
     if (move->step < GS_MOVE_ASK || move->step > GS_MOVE_LEFT || move->code > 0 ||
         move->zero != 0 || move->pinned > LOCKD_BYTES_MAX)
         return gs_err_set(err, -EBADMSG,
@@ -220,24 +148,30 @@ static int check_move(struct gs_wire_move *move, struct gs_err *err)
     return 0;
 }
 
-static int check_copy(const struct gs_wire_copy *copy, struct gs_err *err)
+static int check_copy(const void *message, struct gs_err *err)
 {
+    const struct gs_wire_copy *copy = message;
+
     if (copy->bytes == 0 || copy->bytes > GS_COPY_MOST || copy->own > 1 || copy->zero != 0)
         return gs_err_set(err, -EBADMSG, "copy: %llu bytes, own %u, and %u where 0 must be",
                           (unsigned long long)copy->bytes, copy->own, copy->zero);
     return 0;
 }
 
-static int check_relocate(const struct gs_wire_relocate *relocate, struct gs_err *err)
+static int check_relocate(const void *message, struct gs_err *err)
 {
+    const struct gs_wire_relocate *relocate = message;
+
     if (relocate->pid <= 0 || relocate->zero != 0)
         return gs_err_set(err, -EBADMSG, "relocate: process %d, and %u where 0 must be",
                           relocate->pid, relocate->zero);
     return 0;
 }
 
-static int check_control(const struct gs_wire_control *control, struct gs_err *err)
+static int check_control(const void *message, struct gs_err *err)
 {
+    const struct gs_wire_control *control = message;
+
     switch (control->op) {
     case GS_CONTROL_PAUSE:
     case GS_CONTROL_RESUME:
@@ -254,104 +188,119 @@ static int check_control(const struct gs_wire_control *control, struct gs_err *e
     return 0;
 }
 
-static int check_get(const struct gs_wire_get *get, struct gs_err *err)
+static int check_get(const void *message, struct gs_err *err)
 {
+    const struct gs_wire_get *get = message;
+
     if (get->pid < 0 || get->zero != 0)
         return gs_err_set(err, -EBADMSG, "get: process %d, and %u where 0 must be", get->pid,
                           get->zero);
     return 0;
 }
 
-static int check_setting(struct gs_wire_setting *setting, struct gs_err *err)
+static int check_setting(const void *message, struct gs_err *err)
 {
-    CLEAN(setting->name);
-    CLEAN(setting->text);
-    CLEAN(setting->program);
+    const struct gs_wire_setting *setting = message;
+
     if (setting->name[0] == '\0' || setting->pid < 0 || setting->zero != 0)
         return gs_err_set(err, -EBADMSG, "setting '%s': process %d, and %u where 0 must be",
                           setting->name, setting->pid, setting->zero);
     return 0;
 }
 
-static int check_account(struct gs_wire_account *account, struct gs_err *err)
+static int check_account(const void *message, struct gs_err *err)
 {
-    CLEAN(account->group);
+    const struct gs_wire_account *account = message;
+
     if (account->group[0] == '\0' || account->connected > account->programs)
         return gs_err_set(err, -EBADMSG, "account of group '%s': %u of %u programs connected",
                           account->group, account->connected, account->programs);
     return 0;
 }
 
-static int check_body(union lockd_message *message, struct gs_err *err)
+static int check_trace(const void *message, struct gs_err *err)
 {
-    switch (message->header.type) {
-    case GS_WIRE_HELLO:
-        return check_hello(&message->hello, err);
-    case GS_WIRE_STATE:
-        return check_state(&message->state, err);
-    case GS_WIRE_NOTE:
-        return check_note(&message->note, err);
-    case GS_WIRE_KIN:
-        return check_kin(&message->kin, err);
-    case GS_WIRE_SHARE:
-        return check_share(&message->share, err);
-    case GS_WIRE_WISH:
-        return check_wish(&message->wish, err);
-    case GS_WIRE_SEES:
-        return check_sees(&message->sees, err);
-    case GS_WIRE_MOVE:
-        return check_move(&message->move, err);
-    case GS_WIRE_COPY:
-        return check_copy(&message->copy, err);
-    case GS_WIRE_RELOCATE:
-        return check_relocate(&message->relocate, err);
-    case GS_WIRE_CONTROL:
-        return check_control(&message->control, err);
-    case GS_WIRE_DAEMON:
-        CLEAN(message->daemon.version);
-        return 0;
-    case GS_WIRE_DEVICE:
-        CLEAN(message->device.name);
-        return 0;
-    case GS_WIRE_CLIENT:
-        CLEAN(message->client.name);
-        CLEAN(message->client.version);
-        CLEAN(message->client.group);
-        CLEAN(message->client.container);
-        CLEAN(message->client.pod);
-        return 0;
-    case GS_WIRE_TOTALS:
-        CLEAN(message->totals.name);
-        return 0;
-    case GS_WIRE_REMARK:
-        CLEAN(message->remark.name);
-        CLEAN(message->remark.text);
-        return 0;
-    case GS_WIRE_TRACE:
-        if (message->trace.duration_ns == 0 || message->trace.duration_ns > TRACE_MAX_NS)
-            return gs_err_set(err, -EBADMSG, "trace: %llu ns, must be 1 ns to 1 h",
-                              (unsigned long long)message->trace.duration_ns);
-        return 0;
-    case GS_WIRE_EVENT:
-        CLEAN(message->event.name);
-        return 0;
-    case GS_WIRE_GET:
-        return check_get(&message->get, err);
-    case GS_WIRE_SETTING:
-        return check_setting(&message->setting, err);
-    case GS_WIRE_ACCOUNT:
-        return check_account(&message->account, err);
-    case GS_WIRE_END:
-        CLEAN(message->end.text);
-        return 0;
-    default:
-        return 0;
+    const struct gs_wire_trace *trace = message;
+
+    if (trace->duration_ns == 0 || trace->duration_ns > TRACE_MAX_NS)
+        return gs_err_set(err, -EBADMSG, "trace: %llu ns, must be 1 ns to 1 h",
+                          (unsigned long long)trace->duration_ns);
+    return 0;
+}
+
+#define TEXTS_MOST 5
+#define TEXT(type, field)                                                                      \
+    {                                                                                          \
+        offsetof(struct gs_wire_##type, field), sizeof(((struct gs_wire_##type *)NULL)->field) \
     }
+
+static const struct kind {
+    size_t size; /* 0: no message has this type */
+    int (*check)(const void *message, struct gs_err *err);
+    struct {
+        size_t offset, size;
+    } texts[TEXTS_MOST]; /* of size 0: no more */
+} kinds[] = {
+#define KIND(type, name, check, ...)                                                           \
+    [GS_WIRE_##type] = {sizeof(struct gs_wire_##name), check, {__VA_ARGS__}}
+    KIND(HELLO, hello, check_hello, TEXT(hello, name), TEXT(hello, version),
+         TEXT(hello, group)),
+    KIND(STATE, state, check_state, TEXT(state, device_name)),
+    KIND(NOTE, note, check_note, TEXT(note, name), TEXT(note, text)),
+    KIND(KIN, kin, check_kin, {0}),
+    KIND(TARGET, target, NULL, {0}),
+    KIND(OPEN, open, NULL, {0}),
+    KIND(SHARE, share, check_share, {0}),
+    KIND(WISH, wish, check_wish, {0}),
+    KIND(SEES, sees, check_sees, TEXT(sees, name)),
+    KIND(MOVE, move, check_move, TEXT(move, text)),
+    KIND(COPY, copy, check_copy, {0}),
+    KIND(RELOCATE, relocate, check_relocate, {0}),
+    KIND(STATUS, header, NULL, {0}),
+    KIND(CONTROL, control, check_control, {0}),
+    KIND(DAEMON, daemon, NULL, TEXT(daemon, version)),
+    KIND(DEVICE, device, NULL, TEXT(device, name)),
+    KIND(CLIENT, client, NULL, TEXT(client, name), TEXT(client, version), TEXT(client, group),
+         TEXT(client, container), TEXT(client, pod)),
+    KIND(TOTALS, totals, NULL, TEXT(totals, name)),
+    KIND(REMARK, remark, NULL, TEXT(remark, name), TEXT(remark, text)),
+    KIND(END, end, NULL, TEXT(end, text)),
+    KIND(TRACE, trace, check_trace, {0}),
+    KIND(EVENT, event, NULL, TEXT(event, name)),
+    KIND(GET, get, check_get, {0}),
+    KIND(ACCOUNT, account, check_account, TEXT(account, group)),
+    KIND(SETTING, setting, check_setting, TEXT(setting, name), TEXT(setting, text),
+         TEXT(setting, program)),
+};
+
+size_t lockd_wire_size(unsigned type)
+{
+    return type < sizeof kinds / sizeof kinds[0] ? kinds[type].size : 0;
+}
+
+void lockd_wire_header(struct gs_wire_header *header, enum gs_wire_type type)
+{
+    *header = (struct gs_wire_header){
+        .magic = GS_WIRE_MAGIC,
+        .version = GS_WIRE_VERSION,
+        .type = (uint16_t)type,
+        .length = (uint32_t)lockd_wire_size(type),
+    };
+}
+
+struct gs_wire_end lockd_wire_end(int code, uint32_t count, const char *format, va_list ap)
+{
+    struct gs_wire_end end = {.code = code, .count = count};
+
+    lockd_wire_header(&end.header, GS_WIRE_END);
+    vsnprintf(end.text, sizeof end.text, format, ap);
+    return end;
 }
 
 int lockd_wire_check(union lockd_message *message, size_t size, struct gs_err *err)
 {
     const struct gs_wire_header *header = &message->header;
+    const struct kind *kind;
 
     if (size < sizeof *header)
         return gs_err_set(err, -EBADMSG, "a message of %zu bytes", size);
@@ -371,5 +320,8 @@ int lockd_wire_check(union lockd_message *message, size_t size, struct gs_err *e
     if (header->zero != 0)
         return gs_err_set(err, -EBADMSG, "message type %u: %u at the header's end, must be 0",
                           header->type, header->zero);
-    return check_body(message, err);
+    kind = &kinds[header->type];
+    for (size_t i = 0; i < TEXTS_MOST && kind->texts[i].size != 0; i++)
+        lockd_text_clean((char *)message + kind->texts[i].offset, kind->texts[i].size);
+    return kind->check != NULL ? kind->check(message, err) : 0;
 }
