@@ -123,9 +123,10 @@ int ctl_receive(struct ctl *ctl, int fd, union lockd_message *message)
 }
 
 /* Appends a copy of a message to an array of them. */
-static int append_message(struct ctl *ctl, void *array, size_t *count, const void *message,
-                          size_t size)
+static int append_message(struct ctl *ctl, void *array, size_t *count,
+                          const union lockd_message *message)
 {
+    const size_t size = message->header.length;
     void **start = array;
     void *grown;
 
@@ -149,20 +150,15 @@ static int take_message(struct ctl *ctl, struct ctl_answer *answer,
         answer->daemon = message->daemon;
         return 0;
     case GS_WIRE_DEVICE:
-        return append_message(ctl, &answer->devices, &answer->device_count, message,
-                              sizeof message->device);
+        return append_message(ctl, &answer->devices, &answer->device_count, message);
     case GS_WIRE_CLIENT:
-        return append_message(ctl, &answer->clients, &answer->client_count, message,
-                              sizeof message->client);
+        return append_message(ctl, &answer->clients, &answer->client_count, message);
     case GS_WIRE_TOTALS:
-        return append_message(ctl, &answer->totals, &answer->total_count, message,
-                              sizeof message->totals);
+        return append_message(ctl, &answer->totals, &answer->total_count, message);
     case GS_WIRE_REMARK:
-        return append_message(ctl, &answer->remarks, &answer->remark_count, message,
-                              sizeof message->remark);
+        return append_message(ctl, &answer->remarks, &answer->remark_count, message);
     case GS_WIRE_SETTING:
-        return append_message(ctl, &answer->settings, &answer->setting_count, message,
-                              sizeof message->setting);
+        return append_message(ctl, &answer->settings, &answer->setting_count, message);
     case GS_WIRE_ACCOUNT:
         answer->account = message->account;
         return 0;

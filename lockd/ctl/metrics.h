@@ -11,5 +11,3 @@
 
 /* Writes all families; answer->running false: gpushare_up 0 and nothing else. */
 void ctl_metrics_write(FILE *out, const struct ctl_answer *answer);
-/* The name, type and meaning of each family. */
-void ctl_metrics_list(FILE *out);

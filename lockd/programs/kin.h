@@ -2,7 +2,7 @@
  *
  * kin.h: finds the programs that are one job, and so one gang. Programs send keys (GS_WIRE_KIN).
  * Programs of one identity that share the key of a piece of evidence are one *set*. Hints count
- * only once a program makes no progress (trial.h). The scheduler decides what a set means for turns
+ * only once a program makes no progress. The scheduler decides what a set means for turns
  * (sched_kin()). No I/O, no clock, one thread.
  */
 #pragma once
@@ -20,7 +20,7 @@ struct kin_key {
     uint32_t kind; /* enum gs_kin_kind */
 };
 
-/* Observations of a program, for the search for hangs (trial.c). */
+/* Observations of a program, for the search for hangs. */
 struct kin_watch {
     uint64_t calls, turns; /* turns: when the calls last changed */
     uint64_t stuck_since;  /* 0: it is not */
@@ -54,7 +54,7 @@ struct kin {
     void *context;
 };
 
-/* A combination of programs that is tried as one gang (trial.c). */
+/* A combination of programs that is tried as one gang. */
 struct kin_trial {
     struct lockd_list link;
     uint64_t set;
@@ -79,8 +79,6 @@ void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint3
  * unless a trial has shown that it is one job, or it has more than 32 programs. */
 void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
                  uint64_t now_ns);
-/* A trial was wrong about that set: it falls apart into the sets that keys make. */
-void kin_forget_tried(struct kin *kin, uint64_t set, uint64_t now_ns);
 /* Both programs are one job, for that reason (enum gs_kin_kind). Nothing happens if their
  * identities differ, or if one of them names its group. */
 void kin_join(struct kin *kin, struct kin_program *a, struct kin_program *b, uint32_t why,
@@ -90,9 +88,13 @@ static inline uint64_t kin_set_of(const struct kin_program *program)
 {
     return program->trial != 0 ? program->trial : program->set;
 }
-/* Moves all programs of one set into the other. */
-void kin_rename_set(struct kin *kin, uint64_t from, uint64_t to, uint64_t now_ns);
-/* Tells the scheduler the program's set. */
-void kin_tell(struct kin_program *program, uint64_t now_ns);
 
 #define kin_program_of(at) lockd_entry(at, struct kin_program, link)
+
+/* Helps a program that makes no progress while programs that share a hint with it wait for
+ * other devices. The program may wait for their work: combinations of them are tried as one gang,
+ * one after the other, each for a limited time. The combination that helps stays a gang. */
+
+/* Looks for hangs, begins and ends trials. Returns when to look again; LOCKD_NEVER: there is
+ * nothing to look at. */
+uint64_t kin_tend(struct kin *kin, uint64_t now_ns);

@@ -19,7 +19,7 @@
 #include "lockd/server/server.h"
 #include "lockd/server/trace.h"
 #include "lockd/server/users.h"
-#include "lockd/start/lines.h"
+#include "lockd/start/config.h"
 
 #include <string.h>
 

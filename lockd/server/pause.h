@@ -6,7 +6,7 @@
 #pragma once
 
 #include "lockd/protocol/wire.h"
-#include "lockd/start/lines.h"
+#include "lockd/start/config.h"
 
 #include <stdbool.h>
 #include <stdint.h>

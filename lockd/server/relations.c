@@ -8,7 +8,7 @@
 
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
-#include "lockd/programs/trial.h"
+#include "lockd/programs/kin.h"
 #include "lockd/server/outbox.h"
 #include "lockd/server/remarks.h"
 #include "lockd/server/server.h"

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "lockd/programs/trial.h"
+#include "lockd/programs/kin.h"
 #include "lockd/sched/constants.h"
 
 #define TRIAL_DEVICES 4

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_classes.c: the classes that the configuration gives to users and units (lockd/start/lines.c).
+ * test_classes.c: the classes that the configuration gives to users and units (lockd/start/config.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "lockd/protocol/setting_table.h"
-#include "lockd/start/lines.h"
+#include "lockd/start/config.h"
 
 #define AUTO        GS_CLASS_AUTO
 #define INTERACTIVE GS_CLASS_INTERACTIVE
