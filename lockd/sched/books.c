@@ -68,9 +68,10 @@ static void sort_victim(struct sched_member *member, bool busy)
 static struct sched_share share_of(const struct sched_member *member, bool busy, uint64_t now)
 {
     const uint64_t need = sched_need(member);
+    /* unsure: but a silent program has what it said last */
     const bool clings = sched_member_clings(member, now),
                unsure = (member->report.flags & GS_STATE_MOVING) != 0 ||
-                        member->report.echoed < member->sent.turn_seq,
+                        (!member->sent.ended && member->report.echoed < member->sent.turn_seq),
                beyond = member->beyond || (member->sent.flags & GS_TARGET_BEYOND) != 0 ||
                         member->report.echoed < member->sent.back_seq;
 

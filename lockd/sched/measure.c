@@ -245,12 +245,26 @@ static void ask_some(struct sched_device *device, uint32_t most, bool judges)
     }
 }
 
+/* A stopped program has memory that others wait for, and does not say what is free. If nothing else
+ * happens, what was last believed to be external would keep them waiting for ever. */
+static bool is_kept_waiting(const struct sched_device *device)
+{
+    if (device->turns.waiters) {
+        lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping)
+            if (member->sent.ended)
+                return true;
+    }
+    return false;
+}
+
 /* Something should have left, or claims are in doubt, and only programs can tell whether there is
  * room for them: when to ask. */
 static uint64_t time_to_judge(const struct sched_device *device)
 {
     const struct sched_device_measure *measure = &device->measure;
 
+    if (!measure->several && is_kept_waiting(device))
+        return measure->judge_asked + SILENT;
     if (!measure->several || measure->card_at != 0)
         return LOCKD_NEVER;
     if (measure->doubted != 0 ||

@@ -68,7 +68,7 @@ static const char *check_member(const struct sched_member *member, struct total 
          member->books.share.given != (busy ? sched_less(member->budget, need) : 0)))
         return "what a member keeps";
     if ((member->report.flags & GS_STATE_MOVING) != 0 ||
-        member->report.echoed < member->sent.turn_seq) {
+        (!member->sent.ended && member->report.echoed < member->sent.turn_seq)) {
         total->sum.unsure += member->report.resident;
         total->sum.unsure_most += hold;
     }

@@ -112,6 +112,22 @@ class Stopped(BuildTest):
             self.assertEqual(small.say(f"alloc {MORE}"), "ok")
             self.check_both(small, big)
 
+    def test_memory_of_another_process_goes_meanwhile(self):
+        """The program that waits is asked again what is free: the stopped one says nothing."""
+        with Card(self.build, memory="64MiB") as card:
+            small, big = self.two(card)
+            small.child.send_signal(signal.SIGSTOP)
+            foreign = Told(card, **Told.SMALL_CONTEXTS, GPUSHARE_DISABLE="1")
+            self.assertEqual(foreign.say("alloc 2"), "ok")
+            self.assertEqual(big.say("alloc 2"), "ok")
+            self.assertTrue(wait_for(lambda: card.status()["devices"][0]["external"] >= 8 * MIB))
+            big.tell(f"alloc {INSTEAD - 2}")
+            self.assertEqual(big.until(lambda entry: entry["state"] == "waits")["state"], "waits")
+            foreign.end()
+            self.assertEqual(big.answer(), "ok")
+            small.child.send_signal(signal.SIGCONT)
+            self.check_both(small, big)
+
     def stop_in(self, function, number, other):
         """False: the allocation makes fewer such calls."""
         with Card(self.build, memory="64MiB") as card:
