@@ -127,6 +127,15 @@ CUresult gs_foreign_unmap(CUdeviceptr address, uint64_t bytes)
     return result;
 }
 
+static void note_access(CUdeviceptr address)
+{
+    GS_HOLD_MEMORY;
+    struct gs_foreign *foreign = (struct gs_foreign *)gs_range_tree_find(&tree, address);
+
+    if (foreign != NULL)
+        foreign->accessible = true;
+}
+
 CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
                                const CUmemAccessDesc *access, size_t count)
 {
@@ -135,8 +144,11 @@ CUresult gs_foreign_set_access(CUdeviceptr address, uint64_t bytes,
     CUresult result = CUDA_SUCCESS;
 
     for (; result == CUDA_SUCCESS && first_foreign(address, end, &found);
-         address = found.base + found.size)
+         address = found.base + found.size) {
         result = gs_driver.cuMemSetAccess(found.base, found.size, access, count);
+        if (result == CUDA_SUCCESS)
+            note_access(found.base);
+    }
     return result;
 }
 

@@ -12,6 +12,7 @@ struct gs_foreign {
     struct gs_range_tree_node node;
     struct gs_range *of; /* the range, which stays as long; NULL: of the driver's own handle */
     uint64_t offset;     /* in the range */
+    bool accessible;     /* the program can reach it */
 };
 
 /* Maps a handle of the driver's own. Refused where a mapping of ours lies, which the driver may

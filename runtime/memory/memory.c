@@ -310,6 +310,7 @@ enum gs_memory_found gs_memory_find(CUdeviceptr address, struct gs_allocation *a
                                    .id = foreign->of->id,
                                    .over = foreign->of->over != 0,
                                    .own = true,
+                                   .without_access = !foreign->accessible,
                                    .handle_types = foreign->of->own->prop.requestedHandleTypes};
     } else if (range != NULL && range->theirs == NULL) { /* else only the driver knows it */
         found = GS_MEMORY_LIVE;

@@ -331,6 +331,12 @@ static void case_without_access(void)
     CHECK(base == address && size == GRANULE);
     OK(cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address));
     CHECK(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    address = all + 2 * GRANULE; /* the same memory once more */
+    OK(cuMemMap(address, GRANULE, 0, handle, 0));
+    GIVES(cuMemGetAddressRange(&base, &size, address), CUDA_ERROR_NOT_FOUND);
+    OK(cuMemSetAccess(address, GRANULE, &mappings_opened, 1));
+    OK(cuMemGetAddressRange(&base, &size, address + 5));
+    CHECK(base == address && size == GRANULE);
 }
 
 int main(int argc, char **argv)
