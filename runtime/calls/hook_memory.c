@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * hook_memory.c: allocation and freeing. If a device cannot move memory (no VMM,
- * GPUSHARE_MEMORY=native) everything goes to the driver. No state.
+ * GPUSHARE_MEMORY=native) everything goes to the driver. Arrays stay on the card, and are counted
+ * (memory/arrays.h). NCCL registers the host memory that the ranks of a communicator share, before
+ * the first collective. No state.
  */
 #include "runtime/gate/capture.h"
 #include "runtime/calls/hooks.h"
+#include "runtime/client/evidence.h"
+#include "runtime/memory/arrays.h"
 #include "runtime/memory/managed_memory.h"
 #include "runtime/memory/memory.h"
 #include "runtime/memory/free.h"
@@ -90,3 +94,66 @@ CUresult __wrap_cuMemFree_v2(CUdeviceptr dptr)
     }
     return gs_driver.cuMemFree_v2(dptr);
 }
+
+/* the driver's call; then the array is counted */
+#define MAKE_ARRAY(call, handle, shape, levels)                                                \
+    const CUresult result = GS_READY(GS_IN_ROOM(NULL, gs_driver.call));                        \
+                                                                                               \
+    if (result == CUDA_SUCCESS && !gs_runtime.config.disabled)                                 \
+        gs_arrays_made(handle, gs_arrays_bytes(shape, levels));                                \
+    if (result != CUDA_SUCCESS)                                                                \
+        gs_context_failed(NULL, result);                                                       \
+    return result
+
+CUresult __wrap_cuArrayCreate_v2(CUarray *pHandle,
+                                 const CUDA_ARRAY_DESCRIPTOR_v2 *pAllocateArray)
+{
+    CUDA_ARRAY3D_DESCRIPTOR_v2 shape = {0};
+
+    if (pAllocateArray != NULL)
+        shape = (CUDA_ARRAY3D_DESCRIPTOR_v2){.Width = pAllocateArray->Width,
+                                             .Height = pAllocateArray->Height,
+                                             .Format = pAllocateArray->Format,
+                                             .NumChannels = pAllocateArray->NumChannels};
+    MAKE_ARRAY(cuArrayCreate_v2(pHandle, pAllocateArray), *pHandle, &shape, 1);
+}
+
+CUresult __wrap_cuArray3DCreate_v2(CUarray *pHandle,
+                                   const CUDA_ARRAY3D_DESCRIPTOR_v2 *pAllocateArray)
+{
+    MAKE_ARRAY(cuArray3DCreate_v2(pHandle, pAllocateArray), *pHandle, pAllocateArray, 1);
+}
+
+CUresult __wrap_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
+                                       const CUDA_ARRAY3D_DESCRIPTOR_v2 *pMipmappedArrayDesc,
+                                       unsigned int numMipmapLevels)
+{
+    MAKE_ARRAY(cuMipmappedArrayCreate(pHandle, pMipmappedArrayDesc, numMipmapLevels), *pHandle,
+               pMipmappedArrayDesc, numMipmapLevels);
+}
+
+#define DESTROY_ARRAY(symbol, type)                                                            \
+    CUresult __wrap_##symbol(type array)                                                       \
+    {                                                                                          \
+        const CUresult result = GS_READY(gs_driver.symbol(array));                             \
+                                                                                               \
+        if (result == CUDA_SUCCESS)                                                            \
+            gs_arrays_ended(array);                                                            \
+        return result;                                                                         \
+    }
+
+DESTROY_ARRAY(cuArrayDestroy, CUarray)
+DESTROY_ARRAY(cuMipmappedArrayDestroy, CUmipmappedArray)
+
+#define REGISTER(symbol)                                                                       \
+    CUresult __wrap_##symbol(void *p, size_t bytesize, unsigned int Flags)                     \
+    {                                                                                          \
+        const CUresult result = GS_READY(gs_driver.symbol(p, bytesize, Flags));                \
+                                                                                               \
+        if (result == CUDA_SUCCESS && !gs_runtime.config.disabled)                             \
+            gs_evidence_registered(p);                                                         \
+        return result;                                                                         \
+    }
+
+REGISTER(cuMemHostRegister)
+REGISTER(cuMemHostRegister_v2)

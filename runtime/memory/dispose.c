@@ -25,23 +25,6 @@
 
 #define BATCH 64
 
-/* under the lock: takes live ranges of a context that has ended */
-static unsigned take_live(struct gs_device *device, CUcontext context, struct gs_range **batch,
-                          unsigned count)
-{
-    for (struct gs_range *range = device->ranges; range != NULL && count < BATCH;
-         range = range->next) {
-        if (range->life != GS_RANGE_LIVE || range->context != context)
-            continue;
-        gs_pool_unuse(range->pool,
-                      range->slab != NULL ? gs_slab_asked(range->slab) : range->node.size);
-        gs_range_end_life(range, GS_RANGE_DISPOSING);
-        gs_pool_leave(range);
-        batch[count++] = range;
-    }
-    return count;
-}
-
 /* Takes ranges for disposal: dead ranges, or (context != NULL) the live and dead ranges of
  * that context. */
 static unsigned collect_ranges(CUcontext context, struct gs_range **batch)
@@ -51,8 +34,16 @@ static unsigned collect_ranges(CUcontext context, struct gs_range **batch)
     GS_HOLD_MEMORY;
     gs_each_device (device) {
         count = gs_retire_unbury(device, context, batch, count, BATCH);
-        if (context != NULL)
-            count = take_live(device, context, batch, count);
+        for (struct gs_range *range = context != NULL ? device->ranges : NULL;
+             range != NULL && count < BATCH; range = range->next) {
+            if (range->life != GS_RANGE_LIVE || range->context != context)
+                continue;
+            gs_pool_unuse(range->pool,
+                          range->slab != NULL ? gs_slab_asked(range->slab) : range->node.size);
+            gs_range_end_life(range, GS_RANGE_DISPOSING);
+            gs_pool_leave(range);
+            batch[count++] = range;
+        }
     }
     return count;
 }

@@ -100,27 +100,24 @@ void gs_edge_begin(CUdevice ordinal, bool (*make_room)(struct gs_device *, unsig
     make_edge(device, make_room);
 }
 
-static void drop_edge(struct gs_device *device)
-{
-    CUmemGenericAllocationHandle edge;
-    bool had;
-
-    gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    edge = device->edge.handle;
-    had = device->edge.present;
-    if (had)
-        device->accounts.pinned -= device->granule;
-    device->edge.present = false;
-    gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    if (had)
-        gs_vmm_release(edge);
-}
-
 void gs_edges_context_ended(void)
 {
-    gs_each_device (device)
-        if (gs_context_for(device) == NULL)
-            drop_edge(device);
+    gs_each_device (device) {
+        CUmemGenericAllocationHandle edge;
+        bool had;
+
+        if (gs_context_for(device) != NULL)
+            continue;
+        gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
+        edge = device->edge.handle;
+        had = device->edge.present;
+        if (had)
+            device->accounts.pinned -= device->granule;
+        device->edge.present = false;
+        gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+        if (had)
+            gs_vmm_release(edge);
+    }
 }
 
 /* If a driver has no read-only access, the edge can be written, too; it holds nothing of
