@@ -145,7 +145,7 @@ struct gs_wire_state {
      * this message, in this order, and resident does not count them. */
     uint64_t given_bytes[GS_GIVEN_MOST]; /* bytes of each; 0 for the rest */
     uint32_t given;                      /* how many */
-    uint32_t zero;
+    uint32_t given_network;              /* a bit for each: network cards can reach it */
     char device_name[64];
     uint64_t shared;        /* bytes of pinned that other processes have open (CUDA IPC) */
     uint64_t pinned_graphs; /* bytes of pinned: memory of graphs */
@@ -255,8 +255,8 @@ struct gs_wire_target {
      * message. They are part of the budget's rise, and still hold that program's bytes. */
     uint64_t handed_bytes[GS_GIVEN_MOST]; /* bytes of each, in their order; 0 for the rest */
     uint32_t handed;                      /* how many */
-    uint32_t zero;
-    uint64_t unused;     /* 0 */
+    uint32_t handed_network;              /* a bit for each: network cards can reach it */
+    uint64_t unused;                      /* 0 */
     uint64_t overcommit; /* bytes that the program may have beyond the card, unless it sets that
                           * itself; UINT64_MAX: the library decides */
 };

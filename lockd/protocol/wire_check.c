@@ -17,9 +17,9 @@ static int check_state(const void *message, struct gs_err *err)
 {
     const struct gs_wire_state *state = message;
 
-    if ((state->flags & ~GS_STATE_ALL) != 0 || state->zero != 0)
-        return gs_err_set(err, -EBADMSG, "state: unknown flags %#x, and %u where 0 must be",
-                          state->flags & ~GS_STATE_ALL, state->zero);
+    if ((state->flags & ~GS_STATE_ALL) != 0)
+        return gs_err_set(err, -EBADMSG, "state: unknown flags %#x",
+                          state->flags & ~GS_STATE_ALL);
     if (state->device_total == 0 || state->device_total > LOCKD_BYTES_MAX)
         return gs_err_set(err, -EBADMSG, "state: a device of %llu bytes",
                           (unsigned long long)state->device_total);
@@ -48,8 +48,9 @@ static int check_state(const void *message, struct gs_err *err)
     if (state->shared > state->pinned)
         return gs_err_set(err, -EBADMSG, "state: %llu bytes shared, %llu pinned",
                           (unsigned long long)state->shared, (unsigned long long)state->pinned);
-    if (state->given > GS_GIVEN_MOST)
-        return gs_err_set(err, -EBADMSG, "state: %u pieces given", state->given);
+    if (state->given > GS_GIVEN_MOST || state->given_network >> state->given != 0)
+        return gs_err_set(err, -EBADMSG, "state: %u pieces given, and %#x of them for network",
+                          state->given, state->given_network);
     for (unsigned i = 0; i < GS_GIVEN_MOST; i++)
         if (state->given_bytes[i] > LOCKD_BYTES_MAX ||
             (i >= state->given && state->given_bytes[i] != 0))

@@ -110,6 +110,7 @@ static void keep_pieces(struct lockd_connection *connection, const struct gs_wir
                                          .bytes = state->given_bytes[taken],
                                          .at = lockd_now(),
                                          .uid = connection->peer.uid,
+                                         .network = state->given_network >> taken & 1,
                                          .fd = descriptors->fd[taken]};
         memcpy(piece->uuid, state->uuid, sizeof piece->uuid);
     }
@@ -158,6 +159,7 @@ static uint64_t choose_pieces(struct lockd_connection *to, struct gs_wire_target
         if (with->count < GS_GIVEN_MOST && piece->bytes <= rise &&
             may_go_to(piece, to, target) && lockd_peer_is_beside(&to->peer)) {
             target->handed_bytes[with->count] = piece->bytes;
+            target->handed_network |= (uint32_t)piece->network << with->count;
             with->fd[with->count++] = piece->fd;
             rise -= piece->bytes;
         } else {
@@ -186,7 +188,7 @@ static void send_target(struct lockd_connection *connection, struct gs_wire_targ
     lockd_closer_take(server, connection->user, &with);
     if (passed)
         return;
-    target->handed = 0;
+    target->handed = target->handed_network = 0;
     memset(target->handed_bytes, 0, sizeof target->handed_bytes);
     lockd_outbox_send(connection, target, sizeof *target);
 }

@@ -34,6 +34,7 @@ struct lockd_handover { /* a piece of memory */
     uint64_t bytes, at; /* at: when it arrived */
     uid_t uid;
     uint8_t uuid[16]; /* of the device */
+    bool network;     /* network cards can reach it */
     int fd;
 };
 

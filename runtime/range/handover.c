@@ -34,6 +34,7 @@ struct piece {
     struct gs_device *device;
     uint64_t bytes;
     uint16_t place;
+    bool network; /* network cards can reach it */
 };
 
 static struct place places[PLACES];
@@ -219,6 +220,7 @@ static void receive_pieces(struct gs_device *device, const struct gs_wire_target
 
         piece->device = device;
         piece->bytes = target->handed_bytes[taken];
+        piece->network = target->handed_network >> taken & 1;
         if (fill_place(with->fd[taken], &piece->place))
             self.hand_count++;
         else
@@ -280,19 +282,9 @@ static bool is_for_network(const struct gs_range *range)
     return range->own != NULL && range->own->prop.allocFlags.gpuDirectRDMACapable != 0;
 }
 
-bool gs_handover_serves(const struct gs_range *range, const struct gs_range *other)
+bool gs_handover_serves(const struct gs_range *range, bool network)
 {
-    return is_for_network(range) || !is_for_network(other);
-}
-
-/* Memory that came can do what the range's memory was asked for. */
-static bool is_capable(const struct gs_range *range, CUmemGenericAllocationHandle handle)
-{
-    CUmemAllocationProp prop;
-
-    return !is_for_network(range) ||
-           (gs_driver.cuMemGetAllocationPropertiesFromHandle(&prop, handle) == CUDA_SUCCESS &&
-            prop.allocFlags.gpuDirectRDMACapable != 0);
+    return network || !is_for_network(range);
 }
 
 static bool place_piece(const struct piece *piece, struct gs_range *range, uint32_t chunk)
@@ -305,8 +297,7 @@ static bool place_piece(const struct piece *piece, struct gs_range *range, uint3
         result = gs_driver.cuMemImportFromShareableHandle(
             handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result == CUDA_SUCCESS) {
-        result =
-            is_capable(range, *handle) ? gs_vmm_map(range, chunk) : CUDA_ERROR_NOT_SUPPORTED;
+        result = gs_vmm_map(range, chunk);
         if (result == CUDA_SUCCESS)
             return true;
         gs_vmm_release(*handle);
@@ -340,13 +331,15 @@ bool gs_handover_place(struct gs_range *range, uint32_t chunk)
     for (unsigned i = 0; i < self.hand_count && gs_handover_suits(range);) {
         struct piece piece;
 
-        if (self.in_hand[i].device != range->device || self.in_hand[i].bytes != bytes) {
+        if (self.in_hand[i].device != range->device || self.in_hand[i].bytes != bytes ||
+            !gs_handover_serves(range, self.in_hand[i].network)) {
             i++;
             continue;
         }
         piece = take_piece(i);
         if (place_piece(&piece, range, chunk)) {
             range->chunks[chunk].descriptor = (uint16_t)(piece.place + 1u);
+            range->chunks[chunk].network = piece.network;
             atomic_fetch_add_explicit(&gs_counts.taken_over, bytes, memory_order_relaxed);
             return true;
         }
@@ -408,7 +401,7 @@ static bool descriptor_for(const struct gs_chunk *chunk, uint16_t *place)
 bool gs_handover_give(struct gs_range *range, uint32_t chunk)
 {
     struct gs_chunk *const which = &range->chunks[chunk];
-    struct piece piece = {range->device, gs_range_chunk_bytes(range, chunk), 0};
+    struct piece piece = {range->device, gs_range_chunk_bytes(range, chunk), 0, which->network};
     CUresult unmapped, released;
 
     /* with RUN on, other memory may come in before the daemon knows that this has left */
@@ -442,6 +435,7 @@ void gs_handover_report(const struct gs_device *device, struct gs_wire_state *st
         if (self.given[i].device != device || !same_file(place, fd))
             continue;
         state->given_bytes[with->count] = self.given[i].bytes;
+        state->given_network |= (uint32_t)self.given[i].network << with->count;
         with->fd[with->count++] = fd;
     }
     state->given = with->count;

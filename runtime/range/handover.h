@@ -48,8 +48,10 @@ void gs_handover_shrink(struct gs_device *device, uint64_t most);
  * device, in no other process's reach. Any thread. */
 bool gs_handover_suits(const struct gs_range *range);
 
-/* True if memory that was placed for one of these ranges may serve the other: it can do as much. */
-bool gs_handover_serves(const struct gs_range *range, const struct gs_range *other);
+/* True if memory that came may serve the range: it can do what the range's memory was asked for.
+ * network: network cards can reach the memory. A driver says so of no memory that was imported, so its
+ * first owner does. */
+bool gs_handover_serves(const struct gs_range *range, bool network);
 
 /* True if memory for this chunk should be made so that it can be given away. Any thread. */
 bool gs_handover_is_wanted(const struct gs_range *range, uint32_t chunk);

@@ -37,6 +37,7 @@ struct gs_chunk {
     bool adrift;   /* RESIDENT, OVER: the driver has not mapped its memory anywhere; missing
                       (swap/exchange.c). Under gs_memory_lock */
     bool sendable; /* RESIDENT: its memory can be given to others (handover.h) */
+    bool network;  /* RESIDENT: network cards can reach its memory (gpuDirectRDMACapable) */
     /* RESIDENT, with memory that came from another program: the place of its descriptor
      * (handover.c); else 0 */
     uint16_t descriptor;

@@ -151,6 +151,7 @@ static CUresult create_chunk(struct gs_range *range, uint32_t index, CUmemAlloca
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 
     chunk->sendable = sendable;
+    chunk->network = wanted.allocFlags.gpuDirectRDMACapable != 0;
     if (chunk->sendable) {
         wanted.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         result = gs_driver.cuMemCreate(&chunk->handle, bytes, &wanted, 0);
@@ -178,7 +179,7 @@ CUresult gs_vmm_create_on_host(struct gs_range *range, uint32_t chunk)
                                        range->device->ordinal) != CUDA_SUCCESS ||
         wanted.location.id < 0)
         wanted.location.id = 0;
-    range->chunks[chunk].sendable = false;
+    range->chunks[chunk].sendable = range->chunks[chunk].network = false;
     return gs_driver.cuMemCreate(&range->chunks[chunk].handle,
                                  gs_range_chunk_bytes(range, chunk), &wanted, 0);
 }

@@ -250,7 +250,7 @@ static CUresult make_on_host(const struct gs_exchange_chunk *it)
     if (self.spare.bytes == 0)
         return gs_vmm_create_on_host(it->range, it->index);
     it->range->chunks[it->index].handle = self.spare.handle;
-    it->range->chunks[it->index].sendable = false;
+    it->range->chunks[it->index].sendable = it->range->chunks[it->index].network = false;
     self.spare.bytes = 0; /* the claim belongs to the chunk now */
     return CUDA_SUCCESS;
 }
@@ -281,13 +281,15 @@ static bool change_place(const struct gs_exchange_chunk *it, bool to_card,
     struct gs_chunk *chunk = &it->range->chunks[it->index];
     const struct gs_chunk before = *chunk;
     CUmemGenericAllocationHandle fresh;
-    bool sendable;
+    bool sendable, network;
     CUresult result = to_card ? gs_vmm_create(it->range, it->index) : make_on_host(it);
 
     fresh = chunk->handle;
     sendable = chunk->sendable;
+    network = chunk->network;
     chunk->handle = before.handle;
     chunk->sendable = before.sendable;
+    chunk->network = before.network;
     if (result != CUDA_SUCCESS)
         return false;
     result = fill_elsewhere(it, fresh);
@@ -301,6 +303,7 @@ static bool change_place(const struct gs_exchange_chunk *it, bool to_card,
         return false;
     }
     chunk->sendable = sendable;
+    chunk->network = network;
     *left = before.handle;
     return true;
 }

@@ -40,7 +40,7 @@ static void look_at_range(struct gs_range *range, const struct gs_job *job, stru
     unsigned wanted;
 
     if (range->life != GS_RANGE_LIVE || range->pinned || !gs_range_is_needed(range) ||
-        !gs_handover_suits(range) || !gs_handover_serves(job->range, range))
+        !gs_handover_suits(range) || !gs_handover_serves(range, job->chunk->network))
         return;
     for (uint32_t i = 0; i < range->chunk_count; i++) {
         const unsigned equal =
@@ -88,6 +88,7 @@ static CUresult move_job(struct gs_job *job, struct gs_range *range, uint32_t in
     }
     to->handle = from->handle;
     to->sendable = from->sendable;
+    to->network = from->network;
     to->descriptor = from->descriptor;
     from->descriptor = 0;
     let_go(job->range, job->index);

@@ -44,6 +44,7 @@ static CUresult exchange_chunk(struct gs_range *range, uint32_t index,
     }
     gs_vmm_release(old);
     chunk->sendable = true;
+    chunk->network = false;
     return CUDA_SUCCESS;
 }
 

@@ -12,6 +12,7 @@
  *   map I          ... it has it again
  *   rights I F     device 0 gets the rights F (CUmemAccess_flags) of block I, an exported one
  *   has I F        it has exactly these; else error 999
+ *   reaches I      network cards can reach block I
  *   bare I         block I, an exported one, is exported by a thread without a context
  *   unreserve I    block I's address space is freed, as if the program had reserved it
  *   change I AT    one byte of block I, AT MiB from its start, becomes another one
@@ -323,6 +324,8 @@ static bool obey_line(const char *line, CUresult *result)
         *result = moves_set_rights(&blocks[i], (unsigned)at);
     else if (strcmp(word, "has") == 0 && words == 3 && i < BLOCKS)
         *result = moves_has_rights(&blocks[i], (unsigned)at);
+    else if (strcmp(word, "reaches") == 0 && words == 2 && i < BLOCKS)
+        *result = moves_reaches_network(&blocks[i]);
     else if (strcmp(word, "bare") == 0 && words == 2 && i < BLOCKS)
         *result = moves_export_bare(&blocks[i]);
     else if (strcmp(word, "unreserve") == 0 && words == 2 && i < BLOCKS)

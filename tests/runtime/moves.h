@@ -32,6 +32,7 @@ CUresult moves_set_rights(const struct moves_block *block, unsigned flags);
 CUresult moves_has_rights(const struct moves_block *block, unsigned flags);
 
 /* Exports its memory by a thread that has no current context. */
+CUresult moves_reaches_network(const struct moves_block *block);
 CUresult moves_export_bare(const struct moves_block *block);
 
 /* Exports memory that never gets an address. */

@@ -80,6 +80,15 @@ CUresult moves_map_exportable(struct moves_block *block, bool for_network)
     return result == CUDA_SUCCESS ? moves_map(block) : result;
 }
 
+CUresult moves_reaches_network(const struct moves_block *block)
+{
+    bool reaches = false;
+    const CUresult result = cuPointerGetAttribute(
+        &reaches, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, block->device);
+
+    return result == CUDA_SUCCESS && !reaches ? CUDA_ERROR_NOT_SUPPORTED : result;
+}
+
 /* needs no current context */
 CUresult moves_export_bare(const struct moves_block *block)
 {

@@ -281,13 +281,13 @@ CUresult sim_physical_import(int fd, struct sim_physical **out)
     *physical = (struct sim_physical){
         .prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                  .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                 .allocFlags = {.gpuDirectRDMACapable = for_network},
                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)device}},
         .device = device,
         .size = bytes,
         .fd = own,
         .shared = number,
         .imported = page,
+        .for_network = for_network,
         .handles = 1};
     count_shared(device, 1);
     *out = physical;

@@ -113,6 +113,7 @@ static CUresult attribute_of(void *data, CUpointer_attribute attribute,
         return put_bool(data, subject->allocation && subject->allocation->kind == SIM_DEVICE &&
                                   !pool);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        return put_bool(data, subject->mapping && subject->mapping->physical->for_network);
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         return put_bool(data, false);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:

@@ -217,9 +217,10 @@ struct sim_physical {
     size_t size;
     uint64_t offset;
     int fd;
-    uint64_t shared; /* its number on the card (shared.c), and it has an fd of its own; or 0 */
-    void *imported;  /* a page that keeps what was imported on the card, or NULL */
-    bool host;       /* no card's memory (host_chunk.c) */
+    uint64_t shared;  /* its number on the card (shared.c), and it has an fd of its own; or 0 */
+    void *imported;   /* a page that keeps what was imported on the card, or NULL */
+    bool host;        /* no card's memory (host_chunk.c) */
+    bool for_network; /* network cards can reach it, whatever prop says */
     unsigned handles, maps; /* gone when both are 0 */
 };
 
@@ -264,8 +265,8 @@ void sim_place_drop(struct sim_range *place);
 CUresult sim_physical_new(unsigned device, size_t size, bool shared,
                           struct sim_physical **physical);
 /* What the descriptor refers to, on whichever card it is; the caller keeps the descriptor. */
-/* The mode of the file of memory that network cards can reach (gpuDirectRDMACapable): an importer
- * learns of it by this. */
+/* The mode of the file of memory that network cards can reach (gpuDirectRDMACapable). As on a card, no
+ * property of imported memory says so. */
 #define SIM_FOR_NETWORK 0700
 CUresult sim_physical_import(int fd, struct sim_physical **physical);
 /* Frees it if nothing refers to it any more. */

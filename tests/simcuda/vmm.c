@@ -138,6 +138,7 @@ static CUresult create_physical(CUmemGenericAllocationHandle *out, size_t size,
     if (physical->shared != 0 && prop->allocFlags.gpuDirectRDMACapable != 0 &&
         fchmod(physical->fd, SIM_FOR_NETWORK) != 0)
         physical->prop.allocFlags.gpuDirectRDMACapable = 0;
+    physical->for_network = physical->prop.allocFlags.gpuDirectRDMACapable != 0;
     return handle_out(out, physical);
 }
 
