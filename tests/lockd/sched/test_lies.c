@@ -461,6 +461,44 @@ static void a_denied_program_that_is_alone_is_believed(void **state)
     assert_true(device_of(h)->books.sum.resident == 9 * GIB);
 }
 
+static uint64_t shows_two(const void *context, const void *owner)
+{
+    const struct harness *h = context;
+    const struct harness_client *c = owner;
+
+    return c == &h->client[0] || c == &h->client[4] ? c->state.resident : 0;
+}
+
+/* An honest and interactive program of its group does not bring it forward again. */
+static void a_denied_program_goes_last_in_honest_company(void **state)
+{
+    struct harness *h = *state;
+    const struct sched_card card = {
+        .total = h->total, .free = 10 * GIB, .shown = shows_two, .context = h};
+
+    is_of_user(h, 0, 1);
+    for (int who = 4; who <= 8; who += 4) {
+        const struct gs_wire_hello hello = {
+            .weight = GS_WEIGHT_DEFAULT, .class = GS_CLASS_INTERACTIVE, .group = "pair"};
+
+        h->client[who].client = sched_client_add(h->sched, &h->client[who]);
+        sched_describe(h->client[who].client, &hello, 7);
+    }
+    run_with(h, 8, 8 * GIB);
+    run_with(h, 4, GIB / 2);
+    say_state(h, 0, W, 6 * GIB, 0);
+    assert_true(sched_gang_class(h->client[8].client->gang) == GS_CLASS_INTERACTIVE);
+    for (int i = 0; i < 4; i++) {
+        say_state(h, 8, 0, 8 * GIB, 8 * GIB);
+        say_state(h, 4, 0, GIB / 2, GIB / 2);
+        pass_time(h, 1000 * MS);
+        sched_card(h->sched, &card, h->now);
+        harness_take(h);
+    }
+    assert_true(h->client[8].client->last != 0 && h->client[4].client->last == 0);
+    assert_true(sched_gang_class(h->client[8].client->gang) == GS_CLASS_BACKGROUND);
+}
+
 /* Each claim is below what may be a rounding, all together are not. */
 static void many_small_lies_are_found(void **state)
 {
@@ -739,6 +777,7 @@ int main(void)
         scenario(external_of_two_users_that_agree_counts),
         scenario(lies_of_memory_that_the_card_does_not_show_count_nothing),
         scenario(a_denied_program_that_is_alone_is_believed),
+        scenario(a_denied_program_goes_last_in_honest_company),
         scenario(many_small_lies_are_found),
         scenario(many_liars_of_one_user_do_not_stop_another),
         scenario(liars_cost_a_program_that_measures_no_more_than_an_honest_one),
