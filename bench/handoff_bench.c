@@ -16,8 +16,9 @@
  *     --all       these sizes; and of the middle one: nine of ten blocks unchanged, a share of
  *                 0.6, and exclusive turns of programs that fit (nothing moves)
  *     --full      fills the rest of the card, so that freed memory is what is used next
- *     --equal     also turns in which nothing is written: with other bytes in each program, and
- *                 with the same bytes in both
+ *     --equal     also turns in which nothing is written: with other bytes in each program, with
+ *                 the same bytes in both, and the same without memory handed over, so that each
+ *                 byte is copied
  *     --own       also hand-offs of memory of cuMemCreate, in pieces of 20 MiB
  *     --hand-over each case without memory handed over, and with it (gpushare-lockd(8),
  *                 hand-over; without this option: as the daemon does it by itself)
@@ -42,7 +43,7 @@
 
 #define HOST_PART   1.25 /* of a program's memory: what the host must have */
 #define MAX_SIZES   16
-#define MAX_CASES   (8 * MAX_SIZES + 6)
+#define MAX_CASES   (16 * MAX_SIZES + 12)
 #define BOARD_FD    9
 #define CALM_NS     2500000000ull /* nobody does anything: what freeing memory causes is over */
 #define COUNTED_NS  20000000ull   /* the daemon has heard of what was moved */
@@ -239,15 +240,21 @@ static unsigned make_cases(const struct options *options, struct spec *cases)
                 spec.name = "hand-off of cuMemCreate's memory";
                 cases[count++] = spec;
             }
-            for (unsigned equal = 0; equal < 2 && options->equal; equal++) {
+            for (unsigned kind = 0; kind < (options->hand_over ? 2 : 3) && options->equal;
+                 kind++) {
+                static const char *const equal_names[2][3] = {
+                    {"nothing written, other bytes", "nothing written, the same bytes",
+                     "nothing written, the same bytes, not handed over"},
+                    {"cuMemCreate's, nothing written, other bytes",
+                     "cuMemCreate's, nothing written, the same bytes",
+                     "cuMemCreate's, the same bytes, not handed over"}};
+
                 cases[count] = spec;
                 cases[count].dirty_of = 0;
-                cases[count].equal = equal != 0;
-                cases[count++].name = own == 0 ? equal == 0 ? "nothing written, other bytes"
-                                                            : "nothing written, the same bytes"
-                                      : equal == 0
-                                          ? "cuMemCreate's, nothing written, other bytes"
-                                          : "cuMemCreate's, nothing written, the same bytes";
+                cases[count].equal = kind != 0;
+                if (kind == 2)
+                    cases[count].hand_over = "no";
+                cases[count++].name = equal_names[own][kind];
             }
         }
         spec.own = false;
