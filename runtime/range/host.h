@@ -36,7 +36,8 @@ struct gs_host_block {
     struct gs_host_common *common;   /* NULL: its memory is its own */
     _Atomic(unsigned) holders;       /* its chunk, and the client thread while it reads it */
     uint64_t unlike;                 /* number of the newest offer that has other contents */
-    bool missed;         /* memory that was handed over did not hold it, last time */
+    uint8_t held; /* others are expected to hold most of it; so often it may not be so, one
+                     after the other, until they are not */
     bool found, stayed;  /* another program was seen to have all of it; it has left unchanged */
     uint8_t offers;      /* to other programs */
     uint64_t offered_at; /* ns: the last of them */

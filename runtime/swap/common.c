@@ -27,6 +27,7 @@
 #include "runtime/swap/swap_copy.h"
 
 #define OFFERS_MOST 64u
+#define HELD_MOST   3u /* what others hold is missed when other memory came in its place */
 /* Of a program's own offers so many at most wait for another program to take them, and so long. */
 #define OWN_MOST 8u
 #define OWN_NS   2000000000ull
@@ -402,7 +403,10 @@ void gs_common_came(const struct gs_job *job)
 
     if (host == NULL || job->hashes == NULL)
         return;
-    host->missed = job->copied != 0;
+    if (job->saved.equal >= job->copied)
+        host->held = HELD_MOST;
+    else if (host->held != 0)
+        host->held--;
     if (job->copied == 0 && job->saved.equal != 0)
         host->found = self.found = true;
 }

@@ -20,7 +20,7 @@
 #include "runtime/range/vmm.h"
 
 #define DROPPED     64u            /* host copies that are released at a time */
-#define AHEAD_BYTES (384ull << 20) /* chosen, and being hashed, so that the bus never waits */
+#define AHEAD_BYTES (768ull << 20) /* chosen, and being hashed, so that the bus never waits */
 #define QUEUE_BYTES (192ull << 20) /* the part of them whose copies are queued */
 
 #define NEWS_PAUSE_NS 50000
@@ -386,8 +386,12 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news
     *lacking = 0;
     if (mover == NULL)
         return GS_SWAP_SHORT;
-    /* memory that has come may hold what is needed, and be done at once: more of it at a time */
+    /* Memory that has come may hold what is needed, and be done at once: more of it at a time. Its
+     * hashes are waited for, and to run them a card may have to change to this program's context
+     * each time: so several pieces are taken together. */
     ahead = gs_handover_in_hand(device) != 0 ? AHEAD_BYTES : QUEUE_BYTES;
+    if (ahead == AHEAD_BYTES && mover->bytes > QUEUE_BYTES)
+        ahead = 0;
     while (mover->bytes < ahead && mover->count < GS_MOVER_RING && result == CUDA_SUCCESS &&
            mover->bytes < room && gs_mover_choose(mover, room - mover->bytes)) {
         bytes = gs_mover_job(mover, mover->count - 1)->bytes;

@@ -61,10 +61,11 @@ void gs_mover_leave(void)
 
 /* --- choosing --- */
 
-/* Passes over the ranges. On the way out chunks that were out before go first, so that the same
- * ones go every time and their host copies are of use. On the way in memory that another program
- * handed over goes first to chunks whose contents it may hold, and new memory to the others. */
-enum sweep { FIRST, ANY, SWEEPS };
+/* Passes over the ranges. Chunks whose contents other programs may hold go first, both ways: so memory
+ * that is handed over comes to chunks that it serves before it must be used for others. On the way out
+ * the rest of those that were out before is next, so that the same ones go every time and their
+ * host copies are of use. On the way in new memory goes first to chunks that others do not hold. */
+enum sweep { FIRST, SECOND, ANY, SWEEPS };
 
 struct wanted {
     bool out;
@@ -72,10 +73,10 @@ struct wanted {
     uint64_t exact; /* in: the bytes of memory that was handed over; 0: there is none */
 };
 
-/* When it came in last, memory that was handed over did not hold its contents; or it has none. */
+/* No other program is known to hold it; or it has no contents. */
 static bool is_alone(const struct gs_chunk *chunk)
 {
-    return chunk->host == NULL || chunk->host->missed;
+    return chunk->host == NULL || chunk->host->held == 0;
 }
 
 static bool chunk_suits(const struct gs_range *range, uint32_t index,
@@ -89,13 +90,13 @@ static bool chunk_suits(const struct gs_range *range, uint32_t index,
         chunk->state == GS_CHUNK_OVER)
         return false;
     if (wanted->out)
-        return sweep == ANY || chunk->host != NULL;
+        return sweep == ANY || (sweep == SECOND ? chunk->host != NULL : !is_alone(chunk));
     if (bytes > wanted->most)
         return false;
     if (wanted->exact == 0)
-        return sweep == ANY || is_alone(chunk);
+        return sweep != FIRST || is_alone(chunk);
     return bytes == wanted->exact && chunk->state == GS_CHUNK_HOST &&
-           gs_handover_suits(range) && (sweep == ANY || !is_alone(chunk));
+           gs_handover_suits(range) && (sweep != FIRST || !is_alone(chunk));
 }
 
 /* under the lock: the next chunk from the cursor on that may move */

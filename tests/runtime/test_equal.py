@@ -182,7 +182,21 @@ class Equal(BuildTest):
             pair.ok(pair.both[0], "alloc 32")
             for _ in range(10):
                 pair.ok(pair.both[1], "alloc 2")
-            pair.until("several sizes", lambda copied, equal: equal >= 90)
+            pair.until("several sizes", lambda copied, equal: equal >= 130)
+
+    def test_server_and_training(self):
+        """The one has caches beside the model, of the size of its weights, the other adapters. What both hold leaves first, and takes
+        no place in which other memory would have to be copied over it: in both directions all is found that leaves."""
+        with Pair(self.build, sizes=(16, 12, 8) * 2, memory="118MiB") as pair:
+            for _ in range(2):
+                pair.ok(pair.both[0], "alloc 16")
+            for _ in range(5):
+                pair.ok(pair.both[1], "alloc 4")
+            end, seen = time.monotonic() + PATIENCE, []
+            while len(seen) < 2 or min(equal for _, equal in seen[-2:]) < 56:
+                check(time.monotonic() < end, f"MiB copied and found: {seen}")
+                seen.append(pair.turn(pair.both[len(seen) % 2], "change 8 1" if len(seen) % 2 else None))
+            print(f"server and training: MiB copied and found {seen[-2:]}, in turn {len(seen)}", flush=True)
 
     def test_nothing_in_common(self):
         """What is handed over is looked at less and less, and used all the same."""
@@ -194,13 +208,24 @@ class Equal(BuildTest):
 
     def test_own_memory(self):
         """Memory of cuMemCreate goes from program to program as well, also to memory of cuMemAlloc and back; and what has come may be
-        exported by its new owner."""
-        for how in (("export", "export"), ("export", "alloc"), ("network", "network"), ("network", "alloc")):
+        exported by its new owner. Memory that network cards can reach (PyTorch's expandable segments) serves any other, and only such
+        memory serves it; no driver says of imported memory that they can."""
+        for how in (("export", "export"), ("export", "alloc"), ("network", "network")):
             with Pair(self.build, how) as pair:
                 pair.until(f"memory of {how}", lambda copied, equal: equal >= 60)
+                for told, made in zip(pair.both, how):
+                    for at in range(5 if made == "network" else 0):
+                        pair.ok(told, f"reaches {at}")  # wherever it came from
                 pair.ok(pair.both[0], "touch")
                 pair.ok(pair.both[0], "bare 1")
                 pair.ok(pair.both[0], "check")
+
+    def test_memory_for_network_beside_plain_memory(self):
+        """One direction is served, the other is not: what cannot be reached is released instead."""
+        with Pair(self.build, ("network", "alloc")) as pair:
+            pair.until("memory for network to plain memory", lambda copied, equal: equal >= 60)
+            for at in range(5):
+                pair.ok(pair.both[0], f"reaches {at}")
 
     def test_one_host_copy(self):
         """Four programs with the same 100 MiB have one copy of it on the host; each can leave it, change its own, and be killed."""
@@ -250,6 +275,8 @@ class Equal(BuildTest):
                         told.tell("check")
                         time.sleep(dice.random() * 0.05)
                         pair.stop_daemon(signal.SIGKILL)
+                        for pid in pair.daemon_pids():  # a program was quicker than we were
+                            os.kill(pid, signal.SIGKILL)
                         pair.start_daemon()
                         pair.restarted = time.monotonic()
                         Hostile(pair.socket)
