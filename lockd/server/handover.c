@@ -24,6 +24,8 @@
 #include <string.h>
 
 #define KEPT_NS 50000000u /* a program that moves memory reads several targets in this time */
+/* A report may be so old, on a busy machine; what it says of free memory is of that time. */
+#define REPORT_NS 500000000u
 
 /* Pieces of one user that go together. */
 struct lot {
@@ -42,6 +44,7 @@ static void close_lot(struct lot *lot)
         gs_descriptors_close(&lot->with); /* without memory for an account */
         return;
     }
+    user->freed_at = lockd_now();
     lockd_closer_take(lot->server, user, &lot->with);
     lockd_user_put(user);
 }
@@ -119,6 +122,14 @@ static void keep_pieces(struct lockd_connection *connection, const struct gs_wir
             descriptors->count * sizeof descriptors->fd[0]);
 }
 
+/* Memory of the user is no program's any more, and was not free, or may not be, when the report was
+ * made: what it says of free memory would count the memory as somebody else's. */
+static bool frees_memory(const struct lockd_user *user)
+{
+    return user->closing.descriptors != 0 ||
+           (user->freed_at != 0 && lockd_now() - user->freed_at < REPORT_NS);
+}
+
 void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_state *state,
                           struct gs_descriptors *descriptors)
 {
@@ -130,6 +141,8 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
     else if (server->config.hands_over && descriptors->count == state->given &&
              lockd_peer_is_beside(&connection->peer))
         keep_pieces(connection, state, descriptors, before - state->resident);
+    if (frees_memory(connection->user))
+        state->device_free = UINT64_MAX;
     for (unsigned i = 0; i < server->handovers.count && state->device_free != UINT64_MAX; i++)
         if (is_on_device(&server->handovers.piece[i], state->uuid))
             state->device_free = lockd_lesser(

@@ -28,6 +28,7 @@ struct lockd_user {
     size_t queued;    /* bytes that wait until the user's connections read them */
     uint64_t move_at; /* not before then may it request a move of its programs (mover.c) */
     uint64_t bucket;
+    uint64_t freed_at; /* when memory that nobody took began to be closed (handover.c) */
     uint64_t copies;   /* the bucket for offers of contents (handover.h) */
     uint64_t said;     /* the bucket for lines in the log */
     uint32_t left_out; /* lines left out since the last line in the log */

@@ -58,6 +58,40 @@ class SlowToCloseTest(unittest.TestCase):
         self.addCleanup(daemon.process.kill)
         return daemon
 
+    def test_memory_that_is_being_closed_is_nobody_elses(self):
+        """What has left a program and is not free yet makes the card no smaller, however long it takes."""
+        daemon = self.serve("yes")
+        giver, other = (Program(daemon.path, total=CARD_BYTES) for _ in range(2))
+        self.addCleanup(giver.close)
+        self.addCleanup(other.close)
+
+        def report(program, free, given=0):
+            body = state(seq=program.target.seq, flags=program.flags, total=CARD_BYTES, free=free, demand=program.demand,
+                         resident=program.resident, given=given, given_bytes=GIB)
+            return trap.go_with(program.socket, body) if given else program.socket.send(body)
+
+        def measure(free):
+            for program in (giver, other):
+                while program.hear(0.01) is not None:
+                    pass
+                report(program, free)
+
+        trap = SlowToClose()
+        other.say()
+        other.hear()
+        giver.say(flags=WANT, demand=2 * GIB)
+        giver.settle(lambda one: one.flags & RUNNING and one.resident == one.demand)
+        for _ in range(20):
+            measure(CARD_BYTES - 2 * GIB)
+        before = giver.target.capacity
+        giver.resident = GIB
+        if not report(giver, CARD_BYTES - 2 * GIB, given=1):
+            self.skipTest("the kernel lets no descriptor through")
+        for _ in range(40):
+            measure(CARD_BYTES - 2 * GIB)
+        self.assertGreater(giver.target.capacity, before - GIB // 2)
+        trap.peer.close()
+
     def attack(self, daemon):
         """Once in a report, once in a packet that nobody reads. Those that the kernel let through."""
         traps, sent = [], 0
