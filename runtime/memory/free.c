@@ -116,15 +116,36 @@ static CUresult free_range(struct gs_range *range, const struct gs_stream_positi
     return result;
 }
 
+/* The error of the context that the memory was allocated in, if that has failed for good: the driver
+ * frees nothing of it, whatever context is current. */
+static CUresult check_owner(CUdeviceptr address)
+{
+    CUcontext owner = NULL;
+
+    if (!atomic_load_explicit(&gs_any_suspect, memory_order_relaxed))
+        return CUDA_SUCCESS;
+    {
+        GS_HOLD_MEMORY;
+        const struct gs_range *range = gs_range_at(address);
+
+        owner = range != NULL ? range->context : NULL;
+    }
+    return owner != NULL ? gs_context_check(owner) : CUDA_SUCCESS;
+}
+
 CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *position,
                         bool *ours)
 {
-    CUresult result = CUDA_SUCCESS;
+    CUresult result = position == NULL ? check_owner(address) : CUDA_SUCCESS;
     struct gs_range *range;
     CUdeviceptr base;
     uint64_t bytes;
     bool piece;
 
+    if (result != CUDA_SUCCESS) {
+        *ours = true;
+        return result;
+    }
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     range = gs_range_at(address);
     if (range != NULL && range->theirs != NULL && range->theirs->lent)
