@@ -12,7 +12,7 @@
 #define IDLE_STEP  10
 #define IDLE_PART  8
 #define GAP_FORGET 64
-#define KEPT       2 /* switches; for so long a place is kept, at most */
+#define KEPT       2 /* switches; less of a wait does not matter */
 
 /* A party that goes first may idle for less: by the gaps inside its bursts. */
 uint64_t sched_party_idle(const struct sched_party *party)
@@ -25,12 +25,17 @@ uint64_t sched_party_idle(const struct sched_party *party)
     return sched_clamp(party->bursts.idle, IDLE_MIN, idle);
 }
 
-/* It has had nothing to do for as long as it may idle. */
-static void burst_over(struct sched_party *party)
+/* The party has had nothing to do for as long as it may idle; `at`: since when. Work that comes
+ * during a wait makes a burst longer, so a long burst that waited does not show that the party
+ * has long bursts. */
+static void burst_over(struct sched_party *party, uint64_t at)
 {
     struct sched_party_bursts *bursts = &party->bursts;
+    const uint64_t waited = sched_less(sched_less(at, bursts->began), bursts->age);
 
     if (bursts->age != 0) {
+        if (bursts->age <= YOUNG || waited <= KEPT * sched_device_switch(party->device))
+            bursts->brief = bursts->age <= YOUNG;
         bursts->last = bursts->age;
         bursts->vain = 0;
     }
@@ -50,7 +55,7 @@ void sched_burst_ended(struct sched_party *party, bool runs, uint64_t now)
     party->bursts.quiet_at = runs ? LOCKD_NEVER : now;
     party->bursts.rest_at = runs ? sched_less(now, idle) : now;
     if (runs)
-        burst_over(party);
+        burst_over(party, party->bursts.rest_at);
 }
 
 /* The idle time follows the gaps inside bursts. Rests shorter than the full time, two in a row,
@@ -77,7 +82,7 @@ void sched_burst_begun(struct sched_party *party, uint64_t now)
     struct sched_party_bursts *bursts = &party->bursts;
 
     if (bursts->quiet_at != LOCKD_NEVER && now - bursts->quiet_at >= sched_party_idle(party))
-        burst_over(party);
+        burst_over(party, bursts->quiet_at);
     bursts->quiet_at = LOCKD_NEVER;
     if (bursts->age == 0)
         bursts->began = now;

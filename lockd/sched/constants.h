@@ -22,7 +22,7 @@
 #define COMING        4 /* switches, in which one that is to run has come */
 #define SPARE_MOST                                                                             \
     (10000 * NS_PER_MS) /* of the floor's account, that bursts may use up at once */
-#define DEBT_MOST   (5000 * NS_PER_MS)
+#define DEBT_MOST   (10000 * NS_PER_MS)
 #define HALF_LIFE   (60000 * NS_PER_MS) /* of what was had */
 #define LEVEL_START (1ull << 62)        /* room for debts below, a century above */
 #define ROUND_START (1ull << 32)        /* places below it are by age */

@@ -210,10 +210,11 @@ struct sched_party_bursts {
     uint64_t gap;        /* the longest rest that was only a gap in a burst */
     uint64_t short_rest; /* the last rest, if it was too short to be a rest; 0 */
     uint32_t vain;       /* it wanted to run so many times in a row, and did not */
-    bool rested;         /* since it ran, which is not counted yet: policy_fair.c */
-    bool cut;            /* its turn was, in this burst, before its time */
-    bool went;           /* in this burst it ended another one's turn, and went first */
-    bool first;          /* it goes first: decided when it comes to wait, or later */
+    bool brief;  /* its last burst was young to its end, but for long ones that waited */
+    bool rested; /* since it ran, which is not counted yet: policy_fair.c */
+    bool cut;    /* its turn was, in this burst, before its time */
+    bool went;   /* in this burst it ended another one's turn, and went first */
+    bool first;  /* it goes first: decided when it comes to wait, or later */
 };
 
 /* Time that was had, which fades with a half-life. */
@@ -242,8 +243,7 @@ struct sched_party_wanting {
 
 /* What a party has had, and how it counts there: shares.c. */
 struct sched_party_share {
-    struct sched_faded had;  /* by going first */
-    struct sched_faded all;  /* in any way */
+    struct sched_faded all;  /* that it had in any way */
     struct sched_user *user; /* that it counts for */
     uint32_t weight;
     bool first, batch_queued, batch_beside;
@@ -443,7 +443,7 @@ struct sched_device_fair {
 struct sched_client_left {
     struct sched_member_time time;
     struct sched_party_bursts bursts;
-    struct sched_faded had, all;
+    struct sched_faded all;
     uint64_t turns, last_ran;
 };
 

@@ -6,9 +6,10 @@
  *
  * A party goes first while it is young: while it has run little since it last rested (bursts.c). It
  * may end the turn of a party that is older by far; not of a new one that began together with it,
- * unless its own turn was ended in that way before. A party that is young no more goes first again when the
- * device's account is full and it is younger by far than every holder. Two bounds hold for all
- * that:
+ * unless its own turn was ended in that way before. A party that is young no more goes first again
+ * in two cases, if it is younger by far than every holder. Its bursts are brief, so that requests
+ * have piled up, and the account is not below zero: it then counts as younger than any party with
+ * long bursts. Or the device's account is full. Two bounds hold for all that:
  *
  * - the *floor*: of the time in which both want the device, the others keep at least `floor` of
  *   their fair share. The device's account `spare` rises while one of them runs, falls while they
@@ -17,11 +18,12 @@
  *   the wait is as long as what is owed: a moment after one burst too many, never a whole turn.
  *   Where the next of the others would be served if nobody went first, they are held off, although
  *   a small one may run all the time beside all others.
- * - the *fair share* of its user, then its own: what they had by going first is remembered with a
+ *   A turn that is had by going first lasts until the account is spent, so a pile of requests is
+ *   answered in few turns.
+ * - the *fair share* of its user: what the user's parties had by going first is remembered with a
  *   half-life. Up to the fair share nothing more is asked. Beyond it the account must hold ever
  *   more, so a user with a great many bursts gets what the others leave, and takes nothing from
- *   another user's programs that go first, which come before it until then. The party's ordinary
- *   turns count against what the floor leaves.
+ *   another user's programs that go first, which come before it until then.
  *
  * Fair shares are those of the parties that want the device now, by weight; of users, by the mean
  * weight of their parties. All is O(1), but for a look at the holders when they changed or when a
@@ -34,11 +36,12 @@
 #include "lockd/sched/device.h"
 
 #define BEYOND        4 /* by this part of a fair share one may exceed it */
-#define STRICT        4 /* times less of what the floor leaves */
 #define TIMES         2 /* a party that is younger by far: as old twice over ... */
 #define SETTLED       4 /* ... and so many switches more */
-#define LONG          (480000 * NS_PER_MS) /* above that all parties are equally old */
-#define TOGETHER      (20 * NS_PER_MS)     /* two that begin to compute within this time */
+#define LONG          (480000 * NS_PER_MS)  /* above that all parties are equally old */
+#define PILED         (7200000 * NS_PER_MS) /* for no longer than that requests pile up */
+#define SPENT         (8000 * NS_PER_MS)    /* the account is below zero by that much */
+#define TOGETHER      (20 * NS_PER_MS)      /* two that begin to compute within this time */
 #define BEGUN         2 /* switches; one for which others stopped is not sent back for less */
 #define HOLDERS_AGAIN (100 * NS_PER_MS) /* between looks at whether there are older holders */
 #define FULL          10 /* less than this part of SPARE_MOST is missing: the account is full */
@@ -145,7 +148,6 @@ void sched_share_ran(struct sched_party *party, uint64_t ns, bool contended, uin
     if (!party->bursts.first)
         return;
     party->bursts.went |= party->turn.interrupts;
-    fade_add(&party->share.had, ns, now);
     if (party->wanting.user != NULL)
         fade_add(&party->wanting.user->had, ns, now);
 }
@@ -168,24 +170,14 @@ static double due_to_first(const struct sched_device *device)
                       first);
 }
 
-/* What the party had by going first, and what its user's parties had so, as parts of what is due to
- * them; or all that it had, as a part of what the floor leaves, beyond which less is allowed. The
- * largest of these. */
-static double had_of_due(const struct sched_party *party, uint64_t now)
+/* What the parties of its user had by going first, as a part of the user's fair share. */
+static double user_had(const struct sched_party *party, uint64_t now)
 {
-    const struct sched_device *device = party->device;
     const struct sched_user *user = party->wanting.user;
-    const double had = faded_part(&party->share.had, now) /
-                       (double)sched_max(party->share.weight, 1),
-                 all = faded_part(&party->share.all, now) / rise_of(device),
-                 whole = all > 1 ? 1 + (all - 1) * STRICT : all;
-    double share;
 
     if (user == NULL || user->weights == 0)
-        return larger_of(whole, had * (double)device->wanting.weights);
-    share = sched_user_share(device, user);
-    return larger_of(larger_of(whole, had * (double)user->weights / share),
-                     faded_part(&user->had, now) / share);
+        return 0;
+    return faded_part(&user->had, now) / sched_user_share(party->device, user);
 }
 
 /* --- the device's account --- */
@@ -196,11 +188,25 @@ static double asked_for(double had)
     return had <= 1 ? 0 : (had - 1) * BEYOND * (double)SPARE_MOST;
 }
 
+/* Are its bursts brief, so that its present one is as long as it is because requests piled up? */
+static bool is_brief(const struct sched_party *party, uint64_t now)
+{
+    return party->bursts.brief && sched_party_age(party, now) < PILED;
+}
+
+/* Down to this the account is spent. A party that has shown long bursts leaves what others need
+ * whose bursts are brief. */
+static double spent_at(const struct sched_party *party, uint64_t now)
+{
+    return is_brief(party, now) || party->bursts.last == LOCKD_NEVER ? -(double)SPENT : 0;
+}
+
 /* For how long a party that goes first may keep the device from now on. */
 static uint64_t keeps_for(const struct sched_party *party, uint64_t now)
 {
     const struct sched_device *device = party->device;
-    const double left = device->share.spare - asked_for(had_of_due(party, now));
+    const double left =
+        device->share.spare - spent_at(party, now) - asked_for(user_had(party, now));
 
     return (uint64_t)(larger_of(left, 0) / larger_of(keeps_of(device), 0.1));
 }
@@ -234,7 +240,7 @@ uint64_t sched_share_turn(const struct sched_party *party)
     if (is_said(party) || device->sched->settings.quantum_ns != LOCKD_AUTO ||
         device->share.first_weights > (party->share.first ? party->share.weight : 0))
         return 0;
-    return young_for(party, now) + keeps_for(party, now);
+    return sched_max(young_for(party, now), keeps_for(party, now));
 }
 
 bool sched_share_goes_on(const struct sched_party *party, uint64_t now)
@@ -367,7 +373,7 @@ void sched_share_settle(struct sched_device *device, uint64_t now)
  * than that is asked. */
 static uint64_t pays_at(const struct sched_party *party, uint64_t now)
 {
-    const double had = had_of_due(party, now), has = party->device->share.spare,
+    const double had = user_had(party, now), has = party->device->share.spare,
                  most = 0.9 * (double)SPARE_MOST, most_had = 1 + 0.9 / BEYOND,
                  asked = smaller_of(asked_for(had), most);
     const uint64_t fades =
@@ -388,6 +394,23 @@ static bool began_together(const struct sched_party *a, const struct sched_party
            sched_less(b->bursts.began, a->bursts.began) <= TOGETHER;
 }
 
+/* The age from which on the holder is older than `head` by far; LOCKD_NEVER: there is none. A
+ * party with brief bursts that is not young has piled up requests, and counts as younger than any
+ * with long bursts. */
+static uint64_t older_from(const struct sched_party *head, const struct sched_party *holder,
+                           uint64_t now)
+{
+    const uint64_t settled = SETTLED * sched_device_switch(head->device),
+                   least = TIMES * sched_party_age(head, now) + settled;
+
+    /* not that of a young one, which could end its turn in return */
+    if (is_brief(head, now) && !is_brief(holder, now))
+        return sched_min(least, sched_max(settled, sched_party_young_most(holder)));
+    if (is_brief(holder, now) && !is_brief(head, now) && !sched_party_is_young(head, now))
+        return LOCKD_NEVER;
+    return least <= LONG ? least : LOCKD_NEVER;
+}
+
 /* From when on the holder is older than `head` by far, if it goes on to run; LOCKD_NEVER: not as
  * long as `head` waits. A holder that was young at the end of its last burst may well end this one
  * so, and is not disturbed before. Of two that begin together neither ends the other's turn. `head`
@@ -396,8 +419,7 @@ static bool began_together(const struct sched_party *a, const struct sched_party
 static uint64_t older_at(const struct sched_party *head, const struct sched_party *holder,
                          uint64_t now)
 {
-    uint64_t least =
-        TIMES * sched_party_age(head, now) + SETTLED * sched_device_switch(head->device);
+    uint64_t least;
 
     if (is_said(holder) || head->books.running_members != 0 || head->turn.skipped != 0 ||
         (head->bursts.last == LOCKD_NEVER &&
@@ -405,8 +427,8 @@ static uint64_t older_at(const struct sched_party *head, const struct sched_part
         return LOCKD_NEVER;
     if (is_said(head))
         return now;
-    least = sched_max(least, sched_party_undisturbed(holder));
-    if (least > LONG || (!head->bursts.cut && began_together(head, holder)))
+    least = sched_max(older_from(head, holder, now), sched_party_undisturbed(holder));
+    if (least == LOCKD_NEVER || (!head->bursts.cut && began_together(head, holder)))
         return LOCKD_NEVER;
     return now + sched_less(least, sched_party_age(holder, now));
 }
@@ -420,7 +442,7 @@ uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched
 uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now)
 {
     const struct sched_device *device = party->device;
-    const uint64_t full = SPARE_MOST - SPARE_MOST / FULL;
+    const uint64_t full = is_brief(party, now) ? 0 : SPARE_MOST - SPARE_MOST / FULL;
     const double missing = (double)full - device->share.spare;
     uint64_t at = now + HOLDERS_AGAIN, older = now; /* there may be holders then */
 
@@ -455,7 +477,7 @@ static bool is_in_debt(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
 
-    return party->share.first && asked_for(had_of_due(party, device->share.at)) >
+    return party->share.first && asked_for(user_had(party, device->share.at)) >
                                      device->share.spare + measure_begun(device);
 }
 
@@ -504,21 +526,18 @@ void sched_share_merge(struct sched_party *to, const struct sched_party *from)
         return;
     to->fair.level_then = from->fair.level_then;
     to->bursts = from->bursts;
-    to->share.had = from->share.had;
     to->share.all = from->share.all;
 }
 
 void sched_share_leave(const struct sched_party *party, struct sched_client_left *left)
 {
     left->bursts = party->bursts;
-    left->had = party->share.had;
     left->all = party->share.all;
 }
 
 void sched_share_arrive(struct sched_party *party, const struct sched_client_left *left)
 {
     party->bursts = left->bursts;
-    party->share.had = left->had;
     party->share.all = left->all;
     party->fair.level_then = party->device->fair.level;
 }
