@@ -238,11 +238,11 @@ static enum ctl_exit help_run(struct ctl *ctl, const void *words, int count, cha
 static enum ctl_exit run_command(struct ctl *ctl, int argc, char **argv)
 {
     const struct ctl_command *command = need_command(argv[0]);
-    GS_FREE void *words = calloc(1, CTL_WORDS_SIZE);
+    max_align_t words[CTL_WORDS_SIZE / sizeof(max_align_t)] = {0};
     int index = 1;
 
-    if (command == NULL || words == NULL)
-        return command == NULL ? CTL_USAGE : CTL_FAILED;
+    if (command == NULL)
+        return CTL_USAGE;
     ctl->command = command;
     if (has_option(argc, argv, "-h", "--help"))
         return command_help(command);
