@@ -4,7 +4,7 @@
  * between, as a training job or a notebook does. Every page is checked in every round, so that
  * a page which is lost, stale or mixed up on its way to the host and back is found.
  *
- * SIGINT (Ctrl-C) and SIGTERM end it after the round; a second signal ends it at once.
+ * SIGINT (Ctrl-C) ends it after the round; a second one ends it at once.
  *
  * Exit status: 0 all right, 1 a wrong page or a CUDA error, 2 out of memory, 64 wrong command
  * line.
@@ -308,15 +308,12 @@ int main(int argc, char **argv)
     double longest = 0;
     long round = 0;
     double start = sample_now();
+    struct sigaction signals = {};
 
     job.how = parse(argc, argv);
-    for (int number : {SIGINT, SIGTERM}) {
-        struct sigaction action = {};
-
-        action.sa_handler = end;
-        action.sa_flags = SA_RESETHAND | SA_RESTART;
-        sigaction(number, &action, nullptr);
-    }
+    signals.sa_handler = end;
+    signals.sa_flags = SA_RESETHAND | SA_RESTART;
+    sigaction(SIGINT, &signals, nullptr);
     allocate(job);
     if (!job.how.quiet && !job.how.json)
         printf("holding %llu bytes in %zu chunks after %.3f s\n",

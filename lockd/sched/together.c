@@ -353,6 +353,8 @@ static void give_turns(struct sched *sched, bool settling, uint64_t now)
         const bool kept = has_rival(gang, true) ||
                           (next != NULL && !next->forming->turn && are_rivals(gang, next));
 
+        if (!kept && !settling && !forming->turn && is_in_the_running(gang))
+            begin_turn(gang, now); /* now: its rivals, which come later, wait for it */
         set_waits(gang,
                   forming->over || /* what has stopped does not begin again */
                       (!forming->turn && (kept || (settling && is_in_the_running(gang)))),

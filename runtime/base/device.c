@@ -274,6 +274,8 @@ CUresult gs_context_ask(CUcontext handle)
         return CUDA_SUCCESS;
     gs_driver.cuCtxGetCurrent(&current);
     pushed = current != handle && gs_context_push(handle) == CUDA_SUCCESS;
+    if (current != handle && !pushed)
+        return CUDA_SUCCESS; /* not known: the probe would ask another context */
     result = gs_driver.cuMemAlloc_v2(&probe, 1);
     if (result == CUDA_SUCCESS) {
         gs_driver.cuMemFree_v2(probe);

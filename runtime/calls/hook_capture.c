@@ -99,18 +99,19 @@ END(cuStreamEndCapture_ptsz, true, cuStreamIsCapturing_ptsz)
     CUresult __wrap_##symbol(CUstream stream)                                                  \
     {                                                                                          \
         CUresult result;                                                                       \
-        bool counted;                                                                          \
+        bool counted, parked;                                                                  \
                                                                                                \
         if (!gs_driver_load())                                                                 \
             return CUDA_ERROR_NOT_INITIALIZED;                                                 \
         counted = gs_capture_active() && gs_capture_changes(stream, false);                    \
-        if (counted)                                                                           \
+        parked = counted || gs_capture_asks();                                                 \
+        if (parked)                                                                            \
             gs_worker_park();                                                                  \
         result = gs_driver.symbol(stream);                                                     \
-        if (counted) {                                                                         \
+        if (parked)                                                                            \
             gs_worker_unpark();                                                                \
+        if (counted)                                                                           \
             gs_capture_changed(stream, false, result != CUDA_SUCCESS);                         \
-        }                                                                                      \
         return result;                                                                         \
     }
 

@@ -16,8 +16,13 @@ static CUresult driver_handle(CUipcMemHandle *handle, CUdeviceptr address)
 {
     static bool said;
     struct gs_allocation allocation;
-    const CUresult result = GS_INSIDE(gs_driver.cuIpcGetMemHandle(handle, address));
+    const unsigned pass = gs_gate_enter();
+    CUresult result;
 
+    if (pass == GS_PASS_REFUSED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = gs_driver.cuIpcGetMemHandle(handle, address);
+    gs_gate_leave(pass);
     if (result != CUDA_SUCCESS && gs_memory_find(address, &allocation) == GS_MEMORY_LIVE &&
         allocation.pool == NULL && !allocation.own) {
         gs_say_once(&said, "this program shares device memory with other processes (legacy "

@@ -22,6 +22,7 @@ struct note {
     CUstream stream;
     const void *thread; /* of a per-thread default stream, which other threads cannot name */
     CUcontext context;
+    CUcontext home;  /* gs_context_home(context), which can be entered */
     uint64_t number; /* of the notes so far */
     bool changing;
 };
@@ -34,7 +35,8 @@ static struct {
 } list GS_ZERO_IN_CHILD;
 
 static _Atomic(int) captures GS_ZERO_IN_CHILD, synchronizing GS_ZERO_IN_CHILD;
-static _Thread_local char here; /* its address names the thread */
+static _Atomic(bool) asking GS_ZERO_IN_CHILD; /* set before the lock is taken to copy a note */
+static _Thread_local char here;               /* its address names the thread */
 
 bool gs_capture_active(void)
 {
@@ -87,6 +89,7 @@ static struct note *note_new(CUstream stream, bool per_thread)
     if (note->thread != NULL || stream == NULL || stream == CU_STREAM_LEGACY ||
         gs_driver.cuStreamGetCtx(stream, &note->context) != CUDA_SUCCESS)
         note->context = NULL;
+    note->home = note->context != NULL ? gs_context_home(note->context) : NULL;
     return note;
 }
 
@@ -124,7 +127,7 @@ static struct note **find_note(CUstream stream, bool per_thread, bool changing)
 
 bool gs_capture_begins(CUstream stream, bool per_thread, bool beside)
 {
-    struct note *note = note_new(stream, per_thread);
+    struct note *note = beside && !gs_capture_active() ? NULL : note_new(stream, per_thread);
     bool counted;
 
     if (note == NULL)
@@ -187,7 +190,7 @@ static bool goes_on(const struct note *note)
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
     CUcontext popped;
 
-    if (note->context == NULL || gs_context_push(note->context) != CUDA_SUCCESS)
+    if (note->home == NULL || gs_context_push(note->home) != CUDA_SUCCESS)
         return true; /* it cannot be asked about */
     if (gs_driver.cuStreamIsCapturing(note->stream, &status) != CUDA_SUCCESS)
         status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
@@ -214,9 +217,18 @@ void gs_capture_look(uint64_t now)
     if (!gs_capture_active() || now - list.looked_at < LOOK_NS)
         return;
     list.looked_at = now;
+    atomic_store_explicit(&asking, true, memory_order_seq_cst);
     while (next_note(note.number, &note))
         if (!goes_on(&note))
             forget_number(note.number);
+    atomic_store_explicit(&asking, false, memory_order_release);
+}
+
+/* A thread that has seen a note go, and false here, knows that the driver is not asked about that
+ * note any more: a look sets it before it takes the lock under which notes are removed. */
+bool gs_capture_asks(void)
+{
+    return atomic_load_explicit(&asking, memory_order_seq_cst);
 }
 
 /* The notes of a thread, or of a context, that ends. */
@@ -225,7 +237,7 @@ static void forget_all(const void *thread, CUcontext context)
     gs_lock(&list.lock, GS_LOCK_CAPTURES);
     for (struct note **at = &list.first; *at != NULL;)
         if ((thread != NULL && (*at)->thread == thread) ||
-            (context != NULL && (*at)->context == context))
+            (context != NULL && ((*at)->context == context || (*at)->home == context)))
             remove_note(at);
         else
             at = &(*at)->next;

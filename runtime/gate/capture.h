@@ -14,6 +14,9 @@ bool gs_capture_active(void);
  * that was not seen. Client thread; a capture of a per-thread default stream is not asked about. */
 void gs_capture_look(uint64_t now);
 
+/* True while the client thread may ask about streams whose captures have just ended. Any thread. */
+bool gs_capture_asks(void);
+
 /* True if work queued on stream is only recorded now. Any thread. */
 bool gs_capture_records(CUstream stream, bool per_thread);
 

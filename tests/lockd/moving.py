@@ -110,7 +110,7 @@ class Cards:
     @staticmethod
     def end_hog(hog):
         """After one more look at all of its memory, which was right: what it printed on its standard error."""
-        hog.terminate()
+        hog.send_signal(signal.SIGINT)
         out, err = hog.communicate(timeout=PATIENCE)
         assert hog.returncode == 0 and "ok " in out, f"exit {hog.returncode}: {out}{err}"
         return err

@@ -7,6 +7,7 @@ usage: test_move_kills.py BUILD-FOLDER [--seeds N] [--first SEED] [--seconds S]"
 import argparse
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -116,7 +117,7 @@ def run_seed(build, seed, seconds, counts):
         for program in programs:
             wait_for(lambda p=program: is_in_one_place(cards, p), PATIENCE, f"seed {seed}: a program in one place\n{cards.show()}")
         for program in programs:
-            program.terminate()
+            program.send_signal(signal.SIGINT)
             out, err = program.communicate(timeout=PATIENCE)
             if program.returncode != 0 or "ok " not in out or err:
                 raise AssertionError(f"seed {seed}: exit {program.returncode}: {out}{err}\n{cards.said()}")

@@ -6,7 +6,8 @@
  */
 #include "tests/lockd/harness.h"
 
-static void join_job(struct harness *h, int who, uint64_t job, uint32_t ranks, uint32_t user)
+static void join_on(struct harness *h, int who, uint8_t device, uint64_t job, uint32_t ranks,
+                    uint32_t user)
 {
     struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
     struct harness_client *c = &h->client[who];
@@ -15,9 +16,14 @@ static void join_job(struct harness *h, int who, uint64_t job, uint32_t ranks, u
     sched_describe(c->client, &hello, user);
     sched_kin(c->client, job, h->now);
     sched_rank(c->client, ranks, h->now);
-    c->state.uuid[0] = (uint8_t)(who % 2);
+    c->state.uuid[0] = device;
     say_state(h, who, W, GIB, 0);
     obey_target(h, who);
+}
+
+static void join_job(struct harness *h, int who, uint64_t job, uint32_t ranks, uint32_t user)
+{
+    join_on(h, who, (uint8_t)(who % 2), job, ranks, user);
 }
 
 static void all_obey(struct harness *h, int count)
@@ -93,6 +99,26 @@ static void forming_user_has_more_jobs_the_other_user_is_next(void **state)
     assert_false(has_run(h, 1) || has_run(h, 2));
 }
 
+/* Two jobs on the first device, of which the second waits; three on the two others. */
+static void forming_turn_ends_elsewhere_of_two_rivals_one_begins(void **state)
+{
+    struct harness *h = *state;
+
+    for (int i = 0; i < 4; i++)
+        join_on(h, i, 0, 1 + (uint64_t)i / 2, 2, 1);
+    for (int i = 4; i < 10; i++)
+        join_on(h, i, (uint8_t)(1 + i % 2), 1 + (uint64_t)i / 2, 2, 1);
+    all_obey(h, 10);
+    assert_true(is_running(h, 0) && is_running(h, 1) && is_running(h, 4) && is_running(h, 5));
+    for (int i = 6; i < 10; i++)
+        assert_false(has_run(h, i));
+    end_client(h, 4);
+    end_client(h, 5);
+    all_obey(h, 10);
+    assert_true(is_running(h, 6) && is_running(h, 7));
+    assert_false(has_run(h, 8) || has_run(h, 9));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +126,7 @@ int main(void)
         scenario(forming_single_program_comes_it_runs_at_once),
         scenario(forming_all_ranks_on_other_devices_they_do_not_wait),
         scenario(forming_user_has_more_jobs_the_other_user_is_next),
+        scenario(forming_turn_ends_elsewhere_of_two_rivals_one_begins),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

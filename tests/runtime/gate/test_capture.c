@@ -36,6 +36,11 @@ CUresult gs_context_push(CUcontext context)
     return CUDA_SUCCESS;
 }
 
+CUcontext gs_context_home(CUcontext handle)
+{
+    return handle;
+}
+
 static CUresult pop_context(CUcontext *context)
 {
     (void)context;
