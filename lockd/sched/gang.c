@@ -390,11 +390,8 @@ static const struct sched_device *find_too_small(const struct sched_group *group
         const uint64_t most = sched_device_most(device);
         uint64_t demand = 0, members = 0;
 
-        lockd_each (const struct sched_client, client, &group->clients, of_group) {
-            const struct sched_member *member =
-                sched_member_find(client, device->identity.uuid);
-
-            if (member != NULL && member->report.demand != 0) {
+        lockd_each (const struct sched_member, member, &device->members, of_device) {
+            if (member->client->in_group == group && member->report.demand != 0) {
                 demand += member->report.demand;
                 members++;
             }
