@@ -149,6 +149,7 @@ static void look_leaves_a_capture_that_another_thread_ends(void **state)
     assert_int_equal(asked, 0);
     gs_capture_changed(here, false, true); /* the driver has refused */
     assert_true(gs_capture_active());
+    end(here);
 }
 
 static void ended_on_a_stream_that_joined_takes_none_away(void **state)
