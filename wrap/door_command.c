@@ -362,17 +362,11 @@ static int stage_copy(const char *folder, const struct gs_drivers *drivers, stru
     return code;
 }
 
-static int carry_out(const struct request *request)
+static int use_drivers(const struct request *request, struct gs_drivers *drivers)
 {
-    GS_FREE struct gs_drivers *drivers = malloc(sizeof *drivers);
     struct gs_err err = {0};
-    int code;
+    int code = gs_find_drivers(drivers, &err);
 
-    if (drivers == NULL) {
-        gs_err_set(&err, -ENOMEM, "out of memory");
-        return report_failure(&err);
-    }
-    code = gs_find_drivers(drivers, &err);
     if (code == 0 && request->find)
         return print_drivers(drivers);
     if (code == 0 && request->stage != NULL)
@@ -382,6 +376,21 @@ static int carry_out(const struct request *request)
     if (code != 0)
         return report_failure(&err);
     return *request->program != NULL ? run_program(request->program) : EXIT_DONE;
+}
+
+static int carry_out(const struct request *request)
+{
+    struct gs_drivers *drivers = malloc(sizeof *drivers);
+    struct gs_err err = {0};
+    int code;
+
+    if (drivers == NULL) {
+        gs_err_set(&err, -ENOMEM, "out of memory");
+        return report_failure(&err);
+    }
+    code = use_drivers(request, drivers);
+    free(drivers);
+    return code;
 }
 
 /* Fills in the request, or an exit code in *code. */

@@ -189,7 +189,7 @@ static void first_goes_a_program_that_came_back_once_it_has_rested(void **state)
     run_bursts(h, 3, 500 * MS, 4 * SECOND);
     for (int i = 0; i < 20; i++) {
         device_of(h)->turns.switch_ns = 300 * MS; /* 20 s a turn */
-        assert_in_range(run_bursts(h, 1, 500 * MS, 4 * SECOND), 0, 2 * STOPPED * STEP);
+        assert_in_range(run_bursts(h, 1, 500 * MS, 4 * SECOND), 0, 2ull * STOPPED * STEP);
     }
 }
 
