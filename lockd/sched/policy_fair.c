@@ -199,6 +199,9 @@ static uint64_t place_party(struct sched_party *party)
     if (!party->turn.held)
         party->bursts.first =
             sched_share_goes_first(party, sched_max(party->time.counted_at, device->share.at));
+    /* a party that is not young goes first out of the account, whose turn was cut or not */
+    if (party->bursts.first && !sched_party_is_young(party, party->time.counted_at))
+        party->bursts.cut = false;
     credit_rest(party);
     have = credit_left(party);
     behind = sched_less(party->fair.virtual_ns, device->fair.level);

@@ -149,6 +149,47 @@ static void first_goes_a_pile_of_requests_in_turns_as_long_as_the_account_lasts(
     }
 }
 
+/* A notebook's cell ends the turn of 1, whose requests have piled up: 1 goes first again, and out of
+ * the account, as before. */
+static void first_goes_a_pile_after_its_turn_was_cut_out_of_the_account(void **state)
+{
+    struct harness *h = *state;
+    struct bursts request = {.burst = 25, .rest = 200};
+    struct sched_settings settings = h->sched->settings;
+    uint64_t ran = 0, cell = 500 * MS;
+
+    settings.share_ppm = 15000; /* the default: turns of 30 s */
+    sched_set(h->sched, &settings, h->now);
+    begin_of_user(h, 0, 1, 8 * GIB);
+    begin_of_user(h, 1, 1, 6 * GIB);
+    for (uint64_t at = 0; at < 60 * SECOND; at += STEP) {
+        device_of(h)->turns.switch_ns = 450 * MS;
+        step_training(h, 0);
+        step_bursts(h, 1, &request);
+        pass_time(h, STEP);
+    }
+    begin_of_user(h, 2, 1, 6 * GIB);
+    say_state(h, 2, 0, 6 * GIB, 0);
+    for (uint64_t at = 0; at < 600 * SECOND; at += STEP) {
+        device_of(h)->turns.switch_ns = 450 * MS;
+        step_training(h, 0);
+        step_training(h, 1);
+        if (at >= 20 * SECOND && cell != 0) {
+            say_state(h, 2, W, 6 * GIB, h->client[2].state.resident);
+            obey_target(h, 2);
+            obey_target(h, 2);
+            cell -= is_running(h, 2) ? STEP : 0;
+        } else if (at >= 20 * SECOND) {
+            say_state(h, 2, 0, 6 * GIB,
+                      sched_min(h->client[2].state.resident, h->client[2].target.budget));
+        }
+        pass_time(h, STEP);
+        ran += is_running(h, 0) ? STEP : 0;
+    }
+    assert_int_equal(cell, 0);
+    assert_in_range(ran, 600 * SECOND * 25 / 100, 600 * SECOND * 35 / 100);
+}
+
 /* 1 waits with a burst that is young no more, and 0 has worked for far longer: 1 goes first
  * again when the account is full, and not only when a turn of 0, which may be long, is over. */
 static void first_goes_an_old_burst_when_the_account_is_full(void **state)
@@ -474,6 +515,7 @@ int main(void)
         scenario(first_is_not_shown_of_a_program_with_long_bursts),
         scenario(first_goes_work_without_an_end_for_a_bounded_time),
         scenario(first_goes_a_pile_of_requests_in_turns_as_long_as_the_account_lasts),
+        scenario(first_goes_a_pile_after_its_turn_was_cut_out_of_the_account),
         scenario(first_goes_an_old_burst_when_the_account_is_full),
         scenario(first_goes_nobody_before_a_burst_that_may_well_end),
         scenario(first_goes_a_new_program_before_another_new_one),
