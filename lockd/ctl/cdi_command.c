@@ -244,6 +244,7 @@ static int cdi_make(json_t *spec, const struct cdi_place *place, struct gs_err *
 struct cdi_words {
     const char *output, *door, *nvidia, *version, *root;
 };
+_Static_assert(sizeof(struct cdi_words) <= CTL_WORDS_SIZE, "the words of a command");
 
 static const struct gs_option cdi_options[] = {
     {"output", "FILE", GS_OPTION_TEXT, NULL, 0, 0,

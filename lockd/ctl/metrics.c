@@ -449,6 +449,7 @@ static void ctl_metrics_list(FILE *out)
 struct metrics_words {
     bool json, list;
 };
+_Static_assert(sizeof(struct metrics_words) <= CTL_WORDS_SIZE, "the words of a command");
 
 static const struct gs_option metrics_options[] = {
     {"json", NULL, GS_OPTION_FLAG, NULL, 0, 0, "print the same as status --json", NULL, 0,

@@ -224,9 +224,10 @@ static bool pay_offer(const struct lockd_connection *connection, uint64_t now)
 static uint64_t number_offer(struct lockd_connection *connection, uint64_t now)
 {
     struct lockd_handovers *kept = &connection->server->handovers;
+    struct lockd_user *user = connection->user;
 
     kept->last_copy = kept->last_copy < now ? now : kept->last_copy + 1;
-    kept->copies[kept->count_copies++ % LOCKD_COPIES_MOST] =
+    user->copy[user->count_copies++ % LOCKD_COPIES_MOST] =
         (struct lockd_copy){kept->last_copy, connection->id};
     return kept->last_copy;
 }
@@ -254,20 +255,20 @@ static void pass_word(const struct lockd_connection *connection,
                       const struct gs_wire_copy *copy)
 {
     const struct gs_descriptors none = {.count = 0};
-    struct lockd_handovers *kept = &connection->server->handovers;
+    struct lockd_copy *offers = connection->user->copy;
     struct gs_wire_copy passed = *copy;
     unsigned i = 0;
 
-    while (i < LOCKD_COPIES_MOST && kept->copies[i].number != copy->number)
+    while (i < LOCKD_COPIES_MOST && offers[i].number != copy->number)
         i++;
     if (i == LOCKD_COPIES_MOST)
         return;
     passed.own = 0;
     lockd_each (struct lockd_connection, each, &connection->server->connections.all, link) {
-        if (each->id == kept->copies[i].from &&
+        if (each->id == offers[i].from &&
             lockd_identity_same(&each->peer.identity, &connection->peer.identity)) {
             lockd_outbox_pass(each, &passed, sizeof passed, &none);
-            kept->copies[i].number = 0;
+            offers[i].number = 0;
             return;
         }
     }

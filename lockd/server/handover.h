@@ -38,18 +38,10 @@ struct lockd_handover { /* a piece of memory */
     int fd;
 };
 
-#define LOCKD_COPIES_MOST 256u
-
-struct lockd_copy { /* an offer of contents (struct gs_wire_copy) that nobody has taken yet */
-    uint64_t number, from; /* 0: none; id of the connection that it came from */
-};
-
 struct lockd_handovers {
     struct lockd_handover piece[LOCKD_HANDOVERS_MOST]; /* the oldest first */
     unsigned count;
-    struct lockd_copy copies[LOCKD_COPIES_MOST]; /* a ring */
-    unsigned count_copies;
-    uint64_t last_copy; /* number of the newest */
+    uint64_t last_copy; /* number of the newest offer of contents (struct gs_wire_copy) */
 };
 
 /* To be called before the scheduler gets the state. Keeps the descriptors that came with it, if

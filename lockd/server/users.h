@@ -16,6 +16,12 @@
 #include <sys/types.h>
 
 /* A user with at least one connection. */
+#define LOCKD_COPIES_MOST 64u /* offers of all programs of a user; a program has 8 */
+
+struct lockd_copy { /* an offer of contents (struct gs_wire_copy) that nobody has taken yet */
+    uint64_t number, from; /* 0: none; id of the connection that it came from */
+};
+
 struct lockd_user {
     struct lockd_list link;
     uid_t uid; /* for a container: of its first process, for the log */
@@ -30,6 +36,8 @@ struct lockd_user {
     uint64_t bucket;
     uint64_t freed_at; /* when memory that nobody took began to be closed (handover.c) */
     uint64_t copies;   /* the bucket for offers of contents (handover.h) */
+    struct lockd_copy copy[LOCKD_COPIES_MOST]; /* a ring, of which so many have been used: */
+    unsigned count_copies;
     uint64_t said;     /* the bucket for lines in the log */
     uint32_t left_out; /* lines left out since the last line in the log */
 };

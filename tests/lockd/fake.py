@@ -14,7 +14,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from other_user import make_folder  # noqa: E402  (in the folder above)
 
-MAGIC, VERSION = 0x48535047, 6
+MAGIC, VERSION = 0x48535047, 7
 HELLO, STATE, NOTE, TARGET, WISH, OPEN, SHARE, KIN, COPY = 1, 2, 3, 4, 5, 8, 9, 11, 14
 STATUS, CONTROL, END = 16, 17, 22
 RUNNING, WANT, MOVING, STUCK, SHORT, PARTIAL = 1, 2, 4, 8, 16, 32

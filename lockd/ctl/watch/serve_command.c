@@ -480,6 +480,7 @@ static enum ctl_exit run_server(struct serve *serve, int listener)
 struct serve_words {
     const char *address, *token_file, *host;
 };
+_Static_assert(sizeof(struct serve_words) <= CTL_WORDS_SIZE, "the words of a command");
 
 static const struct gs_option serve_options[] = {
     {"listen", "ADDRESS:PORT", GS_OPTION_TEXT, NULL, 0, 0, "address and port to listen on",

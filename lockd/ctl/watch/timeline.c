@@ -350,6 +350,7 @@ struct trace_words {
     uint64_t duration_ns;
     bool json; /* the output is always JSON */
 };
+_Static_assert(sizeof(struct trace_words) <= CTL_WORDS_SIZE, "the words of a command");
 
 static const struct gs_option trace_options[] = {
     {"seconds", "N", GS_OPTION_SECONDS, NULL, 1000000, 3600000000000u,

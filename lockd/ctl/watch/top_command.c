@@ -528,6 +528,7 @@ struct top_words {
     uint64_t interval_ns, count;
     bool json;
 };
+_Static_assert(sizeof(struct top_words) <= CTL_WORDS_SIZE, "the words of a command");
 
 static const struct gs_option top_options[] = {
     {"interval", "SECONDS", GS_OPTION_SECONDS, NULL, 50000000u, 3600000000000u,
