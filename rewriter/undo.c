@@ -37,7 +37,7 @@ typedef enum elf_exit elf_undo_call(const struct elf_listed *entry,
 /* The path of a listed file had no link in it. The owner of one of its folders may have put
  * one there since. So the path is walked folder by folder without following links, and root
  * restores a file of another user in a process that has become that user. The undo note
- * must have the checksum that was listed, and so must the restored bytes (job/write.c). */
+ * must have the checksum that was listed, and so must the restored bytes (job/act.c). */
 
 /* The lists of other users. Each is read, and its files restored, in a process that has
  * become that user before it opens anything, as is done for one file. */

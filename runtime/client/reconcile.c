@@ -173,7 +173,6 @@ static bool lacks_memory(void)
  * attempt, 0 when it is closed. */
 static uint64_t close_gate(uint64_t now)
 {
-    gs_capture_look(now);
     if (gs_capture_active()) {
         self.stuck = now - self.stop_since > CAPTURE_LIMIT_NS || lacks_memory();
         reopen_if_complete();
@@ -355,6 +354,7 @@ uint64_t gs_reconcile(void)
         return 50 * MS;
     gs_session_turn(now);
     gs_past_look();
+    gs_capture_look(now);
     if (self.stopped &&
         !is_partly_covered()) /* an object that is loaded now finds memory missing */
         due = gs_smaller(due, PAST_LOOK);

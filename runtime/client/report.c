@@ -175,7 +175,7 @@ static int send_with_pieces(const struct gs_device *device, struct gs_wire_state
     gs_handover_sent(device);
     if (error == 0 || with->count == 0)
         return error;
-    state->given = 0;
+    state->given = state->given_network = 0;
     memset(state->given_bytes, 0, sizeof state->given_bytes);
     return gs_connect_send(gs_session_fd(), state, sizeof *state, NULL);
 }
@@ -206,7 +206,10 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
         return 0;
     }
     state.device_free = UINT64_MAX;
-    state.device_free = measure_settled(device, state.resident, &unsettled);
+    /* not for each piece that moves: only where a program waits for memory that does not come */
+    if ((state.flags & GS_STATE_MOVING) == 0 ||
+        (last[slot].valid && state.resident == last[slot].sent.resident))
+        state.device_free = measure_settled(device, state.resident, &unsettled);
     state.calls = gs_gate_calls();
     error = send_with_pieces(device, &state, &with);
     if (error == -EAGAIN)

@@ -188,13 +188,17 @@ static bool next_note(uint64_t number, struct note *copy)
 static bool goes_on(const struct note *note)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    CUresult result;
     CUcontext popped;
 
     if (note->home == NULL || gs_context_push(note->home) != CUDA_SUCCESS)
         return true; /* it cannot be asked about */
-    if (gs_driver.cuStreamIsCapturing(note->stream, &status) != CUDA_SUCCESS)
-        status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    result = gs_driver.cuStreamIsCapturing(note->stream, &status);
     gs_driver.cuCtxPopCurrent_v2(&popped);
+    if (result != CUDA_SUCCESS) {
+        gs_context_failed(note->home, result);
+        return gs_context_check(note->home) == CUDA_SUCCESS; /* else no call will end it */
+    }
     return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

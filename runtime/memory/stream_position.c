@@ -41,7 +41,6 @@ bool gs_stream_position_enter(CUcontext context)
 
 void gs_stream_position_leave(bool pushed)
 {
-
     if (pushed)
         gs_context_pop();
 }

@@ -11,7 +11,7 @@
  * out of memory, as cuMemCreate would say.
  *
  * cuMemFree of managed memory waits for all work of the context. A range that the program has never
- * had is therefore not freed but kept for the next range of its size.
+ * had is therefore not freed but kept for the next range of its size; of many, the oldest is freed.
  *
  * State: the bytes on their way in, of each device; the unused memory, under gs_memory_lock. Any
  * thread.
@@ -21,6 +21,9 @@
 #include <stdlib.h>
 
 #include "runtime/range/backend.h"
+
+/* Ranges: a program that looks for the largest size that it gets asks for as many in vain. */
+#define UNUSED_MOST 64
 
 static struct unused {
     struct unused *next;
@@ -131,21 +134,41 @@ static CUresult reserve_range(struct gs_range *range)
                                        CU_MEM_ATTACH_GLOBAL);
 }
 
-static void give_back_range(struct gs_range *range)
+static void free_memory(CUcontext owner, CUdeviceptr address)
 {
     const struct gs_context *context;
 
     /* the memory ended with its context, and may be another's by now */
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
-        if (context->handle == range->context) {
-            gs_driver.cuMemFree_v2(range->node.base);
+        if (context->handle == owner) {
+            gs_driver.cuMemFree_v2(address);
             return;
         }
 }
 
+static void give_back_range(struct gs_range *range)
+{
+    free_memory(range->context, range->node.base);
+}
+
+/* Under the lock: the oldest, taken out if there are too many; or NULL. */
+static struct unused *take_oldest(void)
+{
+    struct unused **at = &all_unused, *oldest = NULL;
+    unsigned count = 0;
+
+    for (struct unused **each = at; *each != NULL; each = &(*each)->next, count++)
+        at = each;
+    if (count > UNUSED_MOST) {
+        oldest = *at;
+        *at = NULL;
+    }
+    return oldest;
+}
+
 static void take_unused_range(struct gs_range *range, bool touched)
 {
-    struct unused *unused = malloc(sizeof *unused);
+    struct unused *unused = malloc(sizeof *unused), *oldest;
 
     if (touched)
         prefetch_bytes(CU_DEVICE_CPU, range->node.base, range->reserved);
@@ -154,7 +177,11 @@ static void take_unused_range(struct gs_range *range, bool touched)
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
     *unused = (struct unused){all_unused, range->context, range->node.base, range->reserved};
     all_unused = unused;
+    oldest = take_oldest();
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
+    if (oldest != NULL)
+        free_memory(oldest->context, oldest->address);
+    free(oldest);
 }
 
 void gs_managed_context_ended(CUcontext context)

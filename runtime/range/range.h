@@ -8,7 +8,7 @@
 #include "runtime/range/range_tree.h"
 
 /* Physical memory is created, moved and released in chunks of this many bytes (the last of a
- * range may be smaller); 64 to 128 MiB is where the bus is used best (DESIGN.md, section 8).
+ * range may be smaller); 64 to 128 MiB is where the bus is used best.
  * With overcommit they are smaller (over.h). */
 #define GS_CHUNK_BYTES (64ull << 20)
 /* In large ranges an allocation costs what the driver's calls for each chunk cost, so their

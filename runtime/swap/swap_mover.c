@@ -55,7 +55,6 @@ struct gs_mover *gs_mover_enter(struct gs_device *device)
 
 void gs_mover_leave(void)
 {
-
     gs_context_pop();
 }
 

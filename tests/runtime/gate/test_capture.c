@@ -24,6 +24,8 @@ static CUstream here = (CUstream)0x100, there = (CUstream)0x200;
 static CUstreamCaptureStatus status; /* what the driver says of any stream */
 static void (*meanwhile)(void);      /* what another thread does while the driver is asked */
 static unsigned asked;
+static CUresult answer, failure; /* the driver's answer; what a context has failed with */
+_Atomic(bool) gs_any_suspect;
 
 uint64_t gs_now(void)
 {
@@ -39,6 +41,19 @@ CUresult gs_context_push(CUcontext context)
 CUcontext gs_context_home(CUcontext handle)
 {
     return handle;
+}
+
+void gs_context_failed(CUcontext handle, CUresult result)
+{
+    assert_non_null(handle);
+    failure = result;
+    gs_any_suspect = true;
+}
+
+CUresult gs_context_ask(CUcontext handle)
+{
+    assert_non_null(handle);
+    return failure;
 }
 
 static CUresult pop_context(CUcontext *context)
@@ -64,7 +79,7 @@ static CUresult say_status(CUstream stream, CUstreamCaptureStatus *said)
     meanwhile = NULL;
     if (act != NULL)
         act();
-    return CUDA_SUCCESS;
+    return answer;
 }
 
 static int begin_anew(void **state)
@@ -73,6 +88,7 @@ static int begin_anew(void **state)
     now += 1000 * SECOND;
     asked = 0;
     status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    answer = failure = CUDA_SUCCESS;
     gs_driver.cuCtxPopCurrent_v2 = pop_context;
     gs_driver.cuStreamGetCtx = say_context;
     gs_driver.cuStreamIsCapturing = say_status;
@@ -152,6 +168,16 @@ static void look_leaves_a_capture_that_another_thread_ends(void **state)
     end(here);
 }
 
+static void look_forgets_a_capture_in_a_failed_context(void **state)
+{
+    (void)state;
+    begin(here);
+    answer = CUDA_ERROR_ILLEGAL_ADDRESS;
+    gs_capture_look(now);
+    assert_int_equal(failure, CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_false(gs_capture_active());
+}
+
 static void ended_on_a_stream_that_joined_takes_none_away(void **state)
 {
     (void)state;
@@ -199,6 +225,7 @@ int main(void)
         cmocka_unit_test_setup(look_removes_what_the_driver_does_not_know, begin_anew),
         cmocka_unit_test_setup(look_leaves_a_capture_that_begins_meanwhile, begin_anew),
         cmocka_unit_test_setup(look_leaves_a_capture_that_another_thread_ends, begin_anew),
+        cmocka_unit_test_setup(look_forgets_a_capture_in_a_failed_context, begin_anew),
         cmocka_unit_test_setup(ended_on_a_stream_that_joined_takes_none_away, begin_anew),
         cmocka_unit_test_setup(thread_of_a_default_stream_ends_with_its_capture, begin_anew),
         cmocka_unit_test_setup(begins_beside_only_a_capture_under_way, begin_anew),
