@@ -98,7 +98,7 @@ struct gs_device_moving {
 /* client/report.c: for the next report. Client thread only, except the last fields. */
 struct gs_device_report {
     uint64_t short_bytes;
-    bool anew; /* the next state is sent in any case */
+    bool known; /* to the daemon; if not, the next state is sent in any case */
     /* bytes that gs_room_make() asks the daemon for. Relaxed: the client thread is woken after
      * it is set */
     _Atomic(uint64_t) short_asked;

@@ -43,9 +43,9 @@ struct found {
     uint64_t used_at;     /* the last time that its memory was open, as far as is known */
 };
 
+static struct found all_found[GS_KIN_MOST];
 static struct {
     pthread_mutex_t lock;
-    struct found found[GS_KIN_MOST];
     unsigned count, hints, memory,
         connections;      /* connections: keys of them, also of ended connections */
     _Atomic(bool) unsaid; /* some key is; read without the lock. Release, acquire */
@@ -83,16 +83,16 @@ static struct found *find_or_add(uint32_t kind, uint64_t key, uint32_t ranks)
     const bool hint = kind >= GS_KIN_HINT_FIRST;
 
     for (unsigned i = 0; i < self.count; i++)
-        if (self.found[i].key.key == key && self.found[i].key.kind == kind)
-            return &self.found[i];
+        if (all_found[i].key.key == key && all_found[i].key.kind == kind)
+            return &all_found[i];
     if (self.count == GS_KIN_MOST || (hint && self.hints == HINTS_MOST))
         return NULL;
     self.hints += hint;
     self.memory += kind == GS_KIN_MEMORY;
-    self.found[self.count] = (struct found){.key = {.key = key, .kind = kind, .ranks = ranks}};
+    all_found[self.count] = (struct found){.key = {.key = key, .kind = kind, .ranks = ranks}};
     self.added++;
     atomic_store_explicit(&self.unsaid, true, memory_order_release);
-    return &self.found[self.count++];
+    return &all_found[self.count++];
 }
 
 static void add_key(uint32_t kind, uint64_t key, uint32_t ranks)
@@ -374,9 +374,9 @@ static bool take_unsaid(struct gs_evidence *key)
 
     GS_HOLD(&self.lock, GS_LOCK_EVIDENCE);
     for (unsigned i = 0; i < self.count && !any; i++) {
-        any = !self.found[i].said;
-        *key = self.found[i].key;
-        self.found[i].said = true;
+        any = !all_found[i].said;
+        *key = all_found[i].key;
+        all_found[i].said = true;
     }
     return any;
 }
@@ -385,8 +385,8 @@ static void mark_unsaid(const struct gs_evidence *key)
 {
     gs_lock(&self.lock, GS_LOCK_EVIDENCE);
     for (unsigned i = 0; i < self.count; i++)
-        if (self.found[i].key.key == key->key && self.found[i].key.kind == key->kind)
-            self.found[i].said = false;
+        if (all_found[i].key.key == key->key && all_found[i].key.kind == key->kind)
+            all_found[i].said = false;
     gs_unlock(&self.lock, GS_LOCK_EVIDENCE);
     atomic_store_explicit(&self.unsaid, true, memory_order_release);
 }
@@ -406,11 +406,11 @@ static bool remove_if_closed(unsigned i, uint64_t now, bool used)
     GS_HOLD(&self.lock, GS_LOCK_EVIDENCE);
     bool removed;
 
-    if (used && self.found[i].used_at < now)
-        self.found[i].used_at = now;
-    removed = self.found[i].said && now > self.found[i].used_at + CLOSED_NS;
+    if (used && all_found[i].used_at < now)
+        all_found[i].used_at = now;
+    removed = all_found[i].said && now > all_found[i].used_at + CLOSED_NS;
     if (removed) {
-        self.found[i] = self.found[--self.count];
+        all_found[i] = all_found[--self.count];
         self.memory--;
     }
     return removed;
@@ -426,7 +426,7 @@ static int end_closed(int fd, uint64_t now)
         gs_lock(&self.lock, GS_LOCK_EVIDENCE);
         there = i < self.count && self.memory != 0;
         if (there)
-            found = self.found[i];
+            found = all_found[i];
         gs_unlock(&self.lock, GS_LOCK_EVIDENCE);
         if (!there)
             return 0;
@@ -465,7 +465,7 @@ void gs_evidence_lost(void)
 {
     gs_lock(&self.lock, GS_LOCK_EVIDENCE);
     for (unsigned i = 0; i < self.count; i++)
-        self.found[i].said = false;
+        all_found[i].said = false;
     gs_unlock(&self.lock, GS_LOCK_EVIDENCE);
     atomic_store_explicit(&self.sent, 0, memory_order_relaxed);
     atomic_store_explicit(&self.unsaid, true, memory_order_release);

@@ -34,8 +34,8 @@ enum stage {
 };
 
 static pthread_once_t once GS_ZERO_IN_CHILD;
+static struct gs_wire_sees devices[GS_SEES_MOST]; /* without headers */
 static struct {
-    struct gs_wire_sees device[GS_SEES_MOST]; /* without headers */
     _Atomic(unsigned) count; /* release: pairs with the acquire of the client thread */
     unsigned said;           /* number of them sent on this connection; client thread only */
 } seen GS_ZERO_IN_CHILD;
@@ -60,7 +60,7 @@ static void look_at_devices(void)
         count > GS_SEES_MOST)
         return;
     for (int i = 0; i < count; i++) {
-        struct gs_wire_sees *one = &seen.device[i];
+        struct gs_wire_sees *one = &devices[i];
         size_t total = 0;
         CUuuid uuid;
 
@@ -87,7 +87,7 @@ static bool is_visible(const uint8_t uuid[16])
     const unsigned count = atomic_load_explicit(&seen.count, memory_order_acquire);
 
     for (unsigned i = 0; i < count; i++)
-        if (memcmp(seen.device[i].uuid, uuid, 16) == 0)
+        if (memcmp(devices[i].uuid, uuid, 16) == 0)
             return true;
     return false;
 }
@@ -97,7 +97,7 @@ static int send_devices(int fd)
     const unsigned count = atomic_load_explicit(&seen.count, memory_order_acquire);
 
     for (; seen.said < count; seen.said++) {
-        struct gs_wire_sees message = seen.device[seen.said];
+        struct gs_wire_sees message = devices[seen.said];
         int error;
 
         gs_connect_header(&message.header, GS_WIRE_SEES, sizeof message);
@@ -231,11 +231,11 @@ static void take_new_place(void)
     gs_each_device (device) {
         memcpy(uuid, place_of(device->uuid), sizeof uuid);
         gs_device_set_uuid(device, uuid);
-        device->report.anew = true;
+        device->report.known = false;
     }
     for (unsigned i = 0; i < count; i++) {
-        memcpy(uuid, place_of(seen.device[i].uuid), sizeof uuid);
-        memcpy(seen.device[i].uuid, uuid, sizeof uuid);
+        memcpy(uuid, place_of(devices[i].uuid), sizeof uuid);
+        memcpy(devices[i].uuid, uuid, sizeof uuid);
     }
     seen.said = 0;
     gs_host_device_changed();

@@ -17,21 +17,12 @@
 #define STEP_BYTES (64ull << 20) /* while memory moves: a message at least this often */
 #define ACCOUNT_NS 2000000ull    /* plain growth in the budget: at most one message */
 
-static struct {
+/* Of each device; valid once the device is reported. */
+static struct last {
     struct gs_wire_state sent;
     uint64_t sent_at;
-    bool valid;
     bool unsettled; /* it could not be measured, since memory came or went just then */
-} last[GS_MAX_DEVICES] GS_ZERO_IN_CHILD;
-
-static unsigned slot_of(const struct gs_device *device)
-{
-    unsigned i = 0;
-
-    while (gs_device_at(i) != device)
-        i++;
-    return i;
-}
+} all_last[GS_MAX_DEVICES];
 
 /* The free memory as the driver reports it, also where a limit is set: the card may have less left
  * than that. */
@@ -69,11 +60,11 @@ static uint64_t measure_settled(const struct gs_device *device, uint64_t residen
 }
 
 /* The last message came while memory did, and had no free memory: now it can have that. */
-static bool can_measure_now(const struct gs_device *device, unsigned slot)
+static bool can_measure_now(const struct gs_device *device, const struct last *last)
 {
     const struct gs_accounts accounts = gs_memory_accounts(device);
 
-    return last[slot].unsettled && is_settled(&accounts);
+    return last->unsettled && is_settled(&accounts);
 }
 
 /* What could leave, but has no host memory by the process's own limits: chunks that have a copy there
@@ -183,7 +174,7 @@ static int send_with_pieces(const struct gs_device *device, struct gs_wire_state
 int gs_report_send(struct gs_device *device, const struct gs_report *report, uint64_t now,
                    uint64_t *after)
 {
-    const unsigned slot = slot_of(device);
+    struct last *last = &all_last[device - gs_device_at(0)];
     struct gs_descriptors with;
     struct gs_wire_state state;
     enum worth worth = NOW;
@@ -193,22 +184,21 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
     *after = UINT64_MAX;
     fill_state(&state, device, report);
     gs_handover_report(device, &state, &with);
-    if (last[slot].valid && !device->report.anew)
+    if (device->report.known)
         worth =
-            worth_sending(&state, &last[slot].sent,
+            worth_sending(&state, &last->sent,
                           atomic_load_explicit(&device->target.budget, memory_order_relaxed));
-    if (worth == NOTHING_NEW && can_measure_now(device, slot))
+    if (worth == NOTHING_NEW && can_measure_now(device, last))
         worth = LATER;
     if (worth == NOTHING_NEW)
         return 0;
-    if (worth == LATER && now - last[slot].sent_at < ACCOUNT_NS) {
+    if (worth == LATER && now - last->sent_at < ACCOUNT_NS) {
         *after = ACCOUNT_NS;
         return 0;
     }
     state.device_free = UINT64_MAX;
     /* not for each piece that moves: only where a program waits for memory that does not come */
-    if ((state.flags & GS_STATE_MOVING) == 0 ||
-        (last[slot].valid && state.resident == last[slot].sent.resident))
+    if ((state.flags & GS_STATE_MOVING) == 0 || state.resident == last->sent.resident)
         state.device_free = measure_settled(device, state.resident, &unsettled);
     state.calls = gs_gate_calls();
     error = send_with_pieces(device, &state, &with);
@@ -216,11 +206,8 @@ int gs_report_send(struct gs_device *device, const struct gs_report *report, uin
         *after = ACCOUNT_NS;
     if (error != 0)
         return error;
-    last[slot].sent = state;
-    last[slot].sent_at = now;
-    last[slot].valid = true;
-    last[slot].unsettled = unsettled;
-    device->report.anew = false;
+    *last = (struct last){.sent = state, .sent_at = now, .unsettled = unsettled};
+    device->report.known = true;
     device->report.short_bytes = 0; /* reported; asked for again when it happens again */
     return 0;
 }

@@ -165,7 +165,7 @@ static void lose_connection(uint64_t now, bool refused)
     gs_opener_lost();
     gs_relocate_lost();
     gs_each_device (device)
-        device->report.anew = true; /* the next daemon gets everything anew */
+        device->report.known = false; /* the next daemon gets everything anew */
 }
 
 static void note_answer(void)

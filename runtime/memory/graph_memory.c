@@ -46,5 +46,5 @@ void gs_graph_memory_look(struct gs_device *device, bool at_rest, uint64_t now_n
     gs_log("device %d: graphs use %llu MiB", device->ordinal,
            (unsigned long long)(bytes >> 20));
     device->graphs.bytes = bytes;
-    device->report.anew = true;
+    device->report.known = false;
 }

@@ -45,11 +45,9 @@ static struct {
     _Atomic(unsigned) forking;
     _Atomic(bool) busy;
 
-    struct piece in_hand[HAND_MOST];
-    unsigned hand_count;
-    struct piece given[GS_GIVEN_MOST];
-    unsigned given_count;
+    unsigned hand_count, given_count;
 } self GS_ZERO_IN_CHILD;
+static struct piece in_hand[HAND_MOST], given[GS_GIVEN_MOST];
 
 /* --- places --- */
 
@@ -216,7 +214,7 @@ static void receive_pieces(struct gs_device *device, const struct gs_wire_target
            self.hand_count < HAND_MOST &&
            count_in(device, target->handed_bytes[taken], target->budget);
          taken++) {
-        struct piece *piece = &self.in_hand[self.hand_count];
+        struct piece *piece = &in_hand[self.hand_count];
 
         piece->device = device;
         piece->bytes = target->handed_bytes[taken];
@@ -246,25 +244,24 @@ uint64_t gs_handover_in_hand(const struct gs_device *device)
     uint64_t bytes = 0;
 
     for (unsigned i = 0; i < self.hand_count; i++)
-        bytes += self.in_hand[i].device == device ? self.in_hand[i].bytes : 0;
+        bytes += in_hand[i].device == device ? in_hand[i].bytes : 0;
     return bytes;
 }
 
 uint64_t gs_handover_bytes(const struct gs_device *device, unsigned i)
 {
     for (unsigned k = 0; k < self.hand_count; k++)
-        if (self.in_hand[k].device == device && i-- == 0)
-            return self.in_hand[k].bytes;
+        if (in_hand[k].device == device && i-- == 0)
+            return in_hand[k].bytes;
     return 0;
 }
 
 /* Takes a piece out of the hand; its place is the caller's. The order of the others stays. */
 static struct piece take_piece(unsigned i)
 {
-    const struct piece piece = self.in_hand[i];
+    const struct piece piece = in_hand[i];
 
-    memmove(&self.in_hand[i], &self.in_hand[i + 1],
-            (--self.hand_count - i) * sizeof self.in_hand[0]);
+    memmove(&in_hand[i], &in_hand[i + 1], (--self.hand_count - i) * sizeof in_hand[0]);
     count_out(piece.device, piece.bytes);
     return piece;
 }
@@ -272,7 +269,7 @@ static struct piece take_piece(unsigned i)
 void gs_handover_shrink(struct gs_device *device, uint64_t most)
 {
     for (unsigned i = self.hand_count; i > 0 && gs_handover_in_hand(device) > most; i--)
-        if (self.in_hand[i - 1].device == device)
+        if (in_hand[i - 1].device == device)
             empty_place(take_piece(i - 1).place);
 }
 
@@ -331,8 +328,8 @@ bool gs_handover_place(struct gs_range *range, uint32_t chunk)
     for (unsigned i = 0; i < self.hand_count && gs_handover_suits(range);) {
         struct piece piece;
 
-        if (self.in_hand[i].device != range->device || self.in_hand[i].bytes != bytes ||
-            !gs_handover_serves(range, self.in_hand[i].network)) {
+        if (in_hand[i].device != range->device || in_hand[i].bytes != bytes ||
+            !gs_handover_serves(range, in_hand[i].network)) {
             i++;
             continue;
         }
@@ -419,7 +416,7 @@ bool gs_handover_give(struct gs_range *range, uint32_t chunk)
         empty_place(piece.place);
         return true;
     }
-    self.given[self.given_count++] = piece;
+    given[self.given_count++] = piece;
     atomic_fetch_add_explicit(&gs_counts.given, piece.bytes, memory_order_relaxed);
     return true;
 }
@@ -429,13 +426,13 @@ void gs_handover_report(const struct gs_device *device, struct gs_wire_state *st
 {
     with->count = 0;
     for (unsigned i = 0; i < self.given_count; i++) {
-        const struct place *place = &places[self.given[i].place];
+        const struct place *place = &places[given[i].place];
         const int fd = atomic_load_explicit(&place->fd, memory_order_acquire);
 
-        if (self.given[i].device != device || !same_file(place, fd))
+        if (given[i].device != device || !same_file(place, fd))
             continue;
-        state->given_bytes[with->count] = self.given[i].bytes;
-        state->given_network |= (uint32_t)self.given[i].network << with->count;
+        state->given_bytes[with->count] = given[i].bytes;
+        state->given_network |= (uint32_t)given[i].network << with->count;
         with->fd[with->count++] = fd;
     }
     state->given = with->count;
@@ -446,10 +443,10 @@ void gs_handover_sent(const struct gs_device *device)
     unsigned left = 0;
 
     for (unsigned i = 0; i < self.given_count; i++)
-        if (self.given[i].device == device)
-            empty_place(self.given[i].place);
+        if (given[i].device == device)
+            empty_place(given[i].place);
         else
-            self.given[left++] = self.given[i];
+            given[left++] = given[i];
     self.given_count = left;
 }
 
@@ -461,7 +458,7 @@ bool gs_handover_has_any(void)
 void gs_handover_lost(void)
 {
     while (self.given_count != 0)
-        empty_place(self.given[--self.given_count].place);
+        empty_place(given[--self.given_count].place);
     while (self.hand_count != 0)
         empty_place(take_piece(self.hand_count - 1).place);
 }

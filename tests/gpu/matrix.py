@@ -493,45 +493,9 @@ def page(results):
     lines += ["", "Measured: " + ("; ".join(f"{date} on {card}" for date, card in sources) if sources else "nothing yet") + ".", "",
               "The look-ups of programs that are built with the CUDA runtimes 11.8, 12.2, 12.9 and 13.0 to 13.5 are tested without a "
               "card, against drivers of 11.8, 12.0, 12.2 and 13.0 to 13.5 (`tests/runtime/calls/test_versions.py`, and NVIDIA's own "
-              "runtimes in `test_cudarts.py`).", "", *OTHERS, ""]
-    return "\n".join(lines)
-
-
-OTHERS = (
-    "## llama.cpp", "",
-    "The sources in the sdist of llama-cpp-python 0.3.36, built for sm_90 with CUDA 13.0 without flash attention, prepared by `gpushare-patch --tree`; "
-    "on an H100 (580.159.04), 2026-11-28. All look-ups were routed.", "",
-    "| what | unpatched | patched |", "|---|---|---|",
-    "| `llama-bench` alone, 7.0 GiB of F16 weights, tokens a second (three runs) | 302, 303, 305 | 301, 303, 304 |",
-    "| the same, prompt of 512 (single results vary by 20 %) | 32,300 to 33,600 | 31,300 to 32,300 |",
-    "| two at once on a card limited to 12 GiB | do not fit | both right; 280 and 302 tokens a second, 13 s for both |",
-    "| `llama-server` beside `llama-bench` on that card | does not fit | one answer to all of 41 requests; p50 0.12 s (alone 0.12), p99 6.96 s (0.32) |", "",
-    "`test-backend-ops` for MUL_MAT on one H200 (580.159.04), 2026-11-28: 6 runs unpatched, 13 patched under evictions and beside programs that fill the card. "
-    "Above its bound (NMSE of 5e-4) lay 0 of 4972 cases unpatched and 1 of 10,599 patched: 6.1e-4 (q4_1, m=16, n=1, k=256). "
-    "There the inputs were equal on both sides, the card's error against double was 5.3e-4, and no value was far off. That points to the rounding of the quantised product and not to lost bytes, but it is not proven.", "",
-    "## Environments prepared by --tree and --venv",
-    "",
-    "A copy of an environment with JAX 0.11.2, cuda.core 1.2.0 (cuda.bindings 13.3.1), numba-cuda 0.30.4 and CuPy 14.2.0, "
-    "prepared by `gpushare-patch --tree` (49 files in 24 s; the interpreter stays as it is), then by `--venv`; on an H200 "
-    "(580.159.04), 2026-11-28. No look-up escaped.",
-    "",
-    "| what | unpatched | patched |",
-    "|---|---|---|",
-    "| JAX by `--tree` | 69a5fdf51f9c1d9da83ec791 | the same; 1780 look-ups, all routed |",
-    "| two of them at once, 5 GiB each on a card limited to 8 GiB | do not fit | both the same; 29 and 24 GiB moved out |",
-    "| cuda.core by `--tree` | its own result | the same; 504 look-ups, all routed |",
-    "| two of them at once, 5 GiB each on a card limited to 8 GiB | do not fit | both the same; 0.25 and 0.5 GiB moved out |",
-    "| two Jupyter kernels by `--venv` (jupyter_client 8.10, CuPy), 5 GiB each on a card limited to 8 GiB | do not fit | 6 "
-    "answers of 6 right; 2.7 GiB moved out by each |",
-    "",
-    "warp-lang (a wheel of 142 MiB) and taichi (53 MiB) did not fit into what can be carried to that machine. Prepared by "
-    "`--tree`, their look-ups are all routed on the simulated card (538 of warp-lang 1.19.0, 51 of taichi 1.7.4), which cannot "
-    "run their kernels; nothing of theirs was run on a card.", "",
-    "## Faults that are not gpushare's", "",
-    "`cub::DeviceMergeSort` of CCCL 3.0.1 (CUDA 13.0; in PyTorch 2.11 for CUDA 13.0: sparse COO products, sorts) has a race "
-    "(NVIDIA/cccl#5297, mended by #5456). With two threads it gives wrong results, *illegal address* or *illegal instruction*, also without gpushare: on an H100, "
-    "in runs of 40 s, 2 of 3 unpatched runs, 2 of 3 patched ones and 1 of 3 patched ones under evictions failed. The same program with that one line moved, or "
-    "built with CCCL 3.5.0, was right in 5 of 5 runs. Use a program that is built with a newer CCCL, or one thread.")
+              "runtimes in `test_cudarts.py`).", "", ""]
+    with open(os.path.join(HERE, "matrix_others.md"), encoding="utf-8") as file:
+        return "\n".join(lines) + file.read()
 
 
 def load(paths):

@@ -12,8 +12,15 @@
 #include <string.h>
 #include <cmocka.h>
 
+/* A table without rows would pass every test. */
+static const struct lockd_setting *first_row(void)
+{
+    assert_non_null(lockd_settings[0].name);
+    return lockd_settings;
+}
+
 #define each_row(row)                                                                          \
-    const struct lockd_setting *row = lockd_settings;                                          \
+    const struct lockd_setting *row = first_row();                                             \
     row->name != NULL;                                                                         \
     row++
 
