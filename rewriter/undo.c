@@ -79,15 +79,13 @@ static int await_child(pid_t child)
     return ended == child ? status : SIGKILL;
 }
 
-/* Calls it in a child process that has become that user for good: user, group, groups, HOME. False
- * if the process did not end by itself; the result is ELF_EXIT_FAILED then. Root only. home: for a
- * user that is not in the table; NULL: none. */
-static bool call_as(uid_t user, gid_t group, const char *home, elf_undo_call *call,
-                    const struct elf_listed *entry, const struct elf_options *options,
-                    enum elf_exit *result)
+/* Calls it in a child process that has become that user for good: user, group, groups, HOME.
+ * Says if the process did not end by itself. Root only. entry: NULL: all that the user has listed.
+ * home: for a user that is not in the table; NULL: none. */
+static enum elf_exit call_as(uid_t user, gid_t group, const char *home, elf_undo_call *call,
+                             const struct elf_listed *entry, const struct elf_options *options)
 {
     int status = 0;
-    bool ended;
     pid_t child;
 
     fflush(NULL);
@@ -107,9 +105,11 @@ static bool call_as(uid_t user, gid_t group, const char *home, elf_undo_call *ca
     }
     if (child > 0)
         status = await_child(child);
-    ended = child > 0 && WIFEXITED(status);
-    *result = ended ? (enum elf_exit)WEXITSTATUS(status) : ELF_EXIT_FAILED;
-    return ended;
+    if (child > 0 && WIFEXITED(status))
+        return (enum elf_exit)WEXITSTATUS(status);
+    elf_say(stderr, "gpushare-patch: %s%sthe process of user %u failed\n",
+            entry != NULL ? entry->path : "", entry != NULL ? ": " : "", (unsigned)user);
+    return ELF_EXIT_FAILED;
 }
 
 /* The worse of two results; "nothing to do" is better than "done". */
@@ -123,8 +123,8 @@ static enum elf_exit elf_undo_both(enum elf_exit a, enum elf_exit b)
 struct user {
     uid_t user;
     gid_t group;
-    char *home;
     struct user *next;
+    char home[];
 };
 
 static bool is_in(const struct user *list, uid_t user)
@@ -137,15 +137,12 @@ static bool is_in(const struct user *list, uid_t user)
 /* False if there is no memory. */
 static bool add_user(struct user **list, uid_t user, gid_t group, const char *home)
 {
-    struct user *more = malloc(sizeof *more);
+    struct user *more = malloc(sizeof *more + strlen(home) + 1);
 
     if (more == NULL)
         return false;
-    *more = (struct user){user, group, strdup(home), *list};
-    if (more->home == NULL) {
-        free(more);
-        return false;
-    }
+    *more = (struct user){user, group, *list};
+    memcpy(more->home, home, strlen(home) + 1);
     *list = more;
     return true;
 }
@@ -191,7 +188,7 @@ static bool add_owners(struct user **list)
 /* Lists all users before the first child is made, which reads the same table. */
 static enum elf_exit elf_undo_each_user(elf_undo_call *call, const struct elf_options *options)
 {
-    enum elf_exit result = ELF_EXIT_NOTHING, its;
+    enum elf_exit result = ELF_EXIT_NOTHING;
     struct user *list = NULL, *next;
 
     if (!add_named(&list) || !add_owners(&list)) {
@@ -200,11 +197,8 @@ static enum elf_exit elf_undo_each_user(elf_undo_call *call, const struct elf_op
     }
     for (; list != NULL; list = next) {
         next = list->next;
-        if (!call_as(list->user, list->group, list->home, call, NULL, options, &its))
-            elf_say(stderr, "gpushare-patch: the process of user %u failed\n",
-                    (unsigned)list->user);
-        result = elf_undo_both(result, its);
-        free(list->home);
+        result = elf_undo_both(
+            result, call_as(list->user, list->group, list->home, call, NULL, options));
         free(list);
     }
     return result;
@@ -227,46 +221,34 @@ static enum elf_undo_state judge_job(const struct elf_job *job, int ret,
     return ELF_UNDO_PATCHED;
 }
 
-/* Looks at a listed file without following links. owner and group may be NULL; set if something
- * is there. */
-static enum elf_undo_state elf_undo_look(const struct elf_listed *entry, uid_t *owner,
-                                         gid_t *group)
+/* A listed file as it is now. */
+struct found {
+    enum elf_undo_state state;
+    uid_t owner; /* these two are -1 if nothing can be opened there */
+    gid_t group;
+    char runtime[PATH_MAX]; /* the library for which it is patched, or "" */
+};
+
+/* Looks at it without following links. */
+static void look_at(const struct elf_listed *entry, struct found *found)
 {
     struct elf_job *job = calloc(1, sizeof *job);
     struct elf_root everything;
     const struct elf_options options = {.within.root = &everything};
-    enum elf_undo_state state = ELF_UNDO_HIDDEN;
 
+    *found = (struct found){ELF_UNDO_HIDDEN, (uid_t)-1, (gid_t)-1, ""};
     if (job != NULL && elf_root_open(&everything, "/", NULL) == 0) {
-        state = judge_job(job, elf_job_open(job, entry->path, &options, NULL), entry);
-        if (job->fd >= 0 && owner != NULL)
-            *owner = job->stat.st_uid;
-        if (job->fd >= 0 && group != NULL)
-            *group = job->stat.st_gid;
+        found->state = judge_job(job, elf_job_open(job, entry->path, &options, NULL), entry);
+        if (job->fd >= 0) {
+            found->owner = job->stat.st_uid;
+            found->group = job->stat.st_gid;
+        }
+        if (job->patched == ELF_NOTE_FOUND)
+            elf_note_value(job->note.text, "runtime", found->runtime, sizeof found->runtime);
         elf_job_deinit(job);
         elf_root_close(&everything);
     }
     free(job);
-    return state;
-}
-
-/* Whether the file is patched for another library than that one, whatever the path to it. */
-static bool elf_undo_is_for_another(const struct elf_listed *entry, const char *runtime)
-{
-    struct elf_job *job = calloc(1, sizeof *job);
-    struct elf_root everything;
-    const struct elf_options options = {.within.root = &everything};
-    char its[PATH_MAX] = "";
-
-    if (job != NULL && elf_root_open(&everything, "/", NULL) == 0) {
-        if (elf_job_open(job, entry->path, &options, NULL) == 0 &&
-            job->patched == ELF_NOTE_FOUND)
-            elf_note_value(job->note.text, "runtime", its, sizeof its);
-        elf_job_deinit(job);
-        elf_root_close(&everything);
-    }
-    free(job);
-    return its[0] != '\0' && strcmp(its, runtime) != 0 && !gs_same_file(its, runtime);
 }
 
 /* The file is opened and checked once more, so that the file which is restored is the one that
@@ -318,44 +300,24 @@ static enum elf_exit act_on_root(const struct elf_listed *entry,
     return elf_tree(&how);
 }
 
+/* Acts as the owner if root called. */
 static enum elf_exit call_as_owner(uid_t owner, gid_t group, elf_undo_call *call,
                                    const struct elf_listed *entry,
                                    const struct elf_options *options)
 {
-    enum elf_exit result;
-
-    if (geteuid() != 0 || owner == 0)
-        return call(entry, options);
-    if (!call_as(owner, group, NULL, call, entry, options, &result))
-        elf_say(stderr, "gpushare-patch: %s: the process of user %u failed\n", entry->path,
-                (unsigned)owner);
-    return result;
+    return geteuid() != 0 || owner == 0 ? call(entry, options)
+                                        : call_as(owner, group, NULL, call, entry, options);
 }
 
-/* Restores one file, as its owner if root called; no link is followed. */
-static enum elf_exit elf_undo_restore(const struct elf_listed *entry,
-                                      const struct elf_options *options)
-{
-    uid_t owner = 0;
-    gid_t group = 0;
-
-    elf_undo_look(entry, &owner, &group);
-    return call_as_owner(owner, group, restore_here, entry, options);
-}
-
-/* The same for the folder that --venv or --tree was given. */
-static enum elf_exit elf_undo_restore_root(const struct elf_listed *entry,
-                                           const struct elf_options *options)
+/* Restores the folder that --venv or --tree was given; no link is followed. */
+static void restore_root(const struct elf_listed *entry, const struct elf_options *options)
 {
     struct elf_root folder;
     struct stat st;
-    const bool found =
-        elf_root_open_resolved(&folder, entry->root, NULL) == 0 && fstat(folder.fd, &st) == 0;
 
-    elf_root_close(&folder);
-    if (!found)
-        return ELF_EXIT_NOTHING; /* gone, or a link leads elsewhere now */
-    return call_as_owner(st.st_uid, st.st_gid, act_on_root, entry, options);
+    if (elf_root_open_resolved(&folder, entry->root, NULL) == 0 && fstat(folder.fd, &st) == 0)
+        call_as_owner(st.st_uid, st.st_gid, act_on_root, entry, options);
+    elf_root_close(&folder); /* else it is gone, or a link leads elsewhere now */
 }
 
 /* Files that the removal of a package leaves if patched files could not be restored: a stub
@@ -371,14 +333,6 @@ static bool name_list(char path[PATH_MAX])
 
     return elf_registry_folder(folder) &&
            snprintf(path, PATH_MAX, "%s/stub", folder) < PATH_MAX;
-}
-
-/* Whether a removed gpushare has left a stub in the library's place. */
-static bool has_stub(void)
-{
-    char path[PATH_MAX];
-
-    return name_list(path) && access(path, R_OK) == 0;
 }
 
 /* Whether the file is a stub: a new installation may have put its library there. */
@@ -442,17 +396,6 @@ static void drop_stub(void)
     fclose(from);
 }
 
-static const char *name_state(enum elf_undo_state state)
-{
-    static const char *const names[] = {[ELF_UNDO_PATCHED] = "patched",
-                                        [ELF_UNDO_GONE] = "gone",
-                                        [ELF_UNDO_REPLACED] = "replaced",
-                                        [ELF_UNDO_OTHER] = "changed",
-                                        [ELF_UNDO_HIDDEN] = "hidden"};
-
-    return names[state];
-}
-
 /* One line, from which `printf %b` makes the name again: a backslash and control characters
  * become \0 and three octal digits. */
 static void print_name(const char *name)
@@ -469,14 +412,22 @@ static void print_name(const char *name)
 static enum elf_exit show_list(const struct elf_registry *registry,
                                const struct elf_options *options)
 {
+    static const char *const names[] = {[ELF_UNDO_PATCHED] = "patched",
+                                        [ELF_UNDO_GONE] = "gone",
+                                        [ELF_UNDO_REPLACED] = "replaced",
+                                        [ELF_UNDO_OTHER] = "changed",
+                                        [ELF_UNDO_HIDDEN] = "hidden"};
+    struct found found;
+
     for (size_t i = 0; i < registry->count; i++) {
         const struct elf_listed *entry = &registry->entries[i];
 
-        if (options->quiet)
+        if (options->quiet) {
             print_name(entry->path);
-        else
-            elf_say(stdout, "%-9s %s\n", name_state(elf_undo_look(entry, NULL, NULL)),
-                    entry->path);
+            continue;
+        }
+        look_at(entry, &found);
+        elf_say(stdout, "%-9s %s\n", names[found.state], entry->path);
     }
     return ELF_EXIT_DONE;
 }
@@ -493,41 +444,36 @@ static void restore_folders(const struct elf_registry *registry,
         for (size_t j = 0; j < i && !known; j++)
             known = strcmp(registry->entries[j].root, entry->root) == 0;
         if (!known)
-            elf_undo_restore_root(entry, options);
+            restore_root(entry, options);
     }
-}
-
-static void forget_entry(const struct elf_listed *entry, const struct elf_options *options)
-{
-    struct gs_err err = {0};
-
-    if (!options->dry_run && elf_registry_forget(entry->path, &err) != 0)
-        elf_say(stderr, "gpushare-patch: %s\n", err.text);
 }
 
 /* Restores one entry, or reports why it cannot. */
 static enum elf_exit settle_entry(const struct elf_listed *entry,
                                   const struct elf_options *options)
 {
-    enum elf_undo_state state = elf_undo_look(entry, NULL, NULL);
     enum elf_exit result = ELF_EXIT_DONE;
+    struct gs_err err = {0};
+    struct found found;
 
-    if (state == ELF_UNDO_PATCHED && !(options->dry_run && entry->root[0] != '\0')) {
-        result = elf_undo_restore(entry, options);
-    } else if (state == ELF_UNDO_OTHER || state == ELF_UNDO_HIDDEN) {
-        elf_say(stderr, "gpushare-patch: %s: %s; it is left alone and stays listed\n",
-                entry->path,
-                state == ELF_UNDO_OTHER ? "is patched, but not as it was listed (restore it "
-                                          "by hand: --restore)"
-                                        : "cannot be looked at");
+    look_at(entry, &found);
+    if (found.state == ELF_UNDO_PATCHED && !(options->dry_run && entry->root[0] != '\0')) {
+        result = call_as_owner(found.owner, found.group, restore_here, entry, options);
+    } else if (found.state == ELF_UNDO_OTHER || found.state == ELF_UNDO_HIDDEN) {
+        elf_say(
+            stderr, "gpushare-patch: %s: %s; it is left alone and stays listed\n", entry->path,
+            found.state == ELF_UNDO_OTHER ? "is patched, but not as it was listed (restore it "
+                                            "by hand: --restore)"
+                                          : "cannot be looked at");
         return ELF_EXIT_FAILED;
     } else if (entry->root[0] == '\0') {
         elf_say(stdout, "%s: %s; nothing to restore\n", entry->path,
-                state == ELF_UNDO_GONE ? "is gone (removed or moved)"
-                                       : "was replaced (by an upgrade?)");
+                found.state == ELF_UNDO_GONE ? "is gone (removed or moved)"
+                                             : "was replaced (by an upgrade?)");
     }
-    if (result == ELF_EXIT_DONE)
-        forget_entry(entry, options);
+    if (result == ELF_EXIT_DONE && !options->dry_run &&
+        elf_registry_forget(entry->path, &err) != 0)
+        elf_say(stderr, "gpushare-patch: %s\n", err.text);
     return result;
 }
 
@@ -571,16 +517,17 @@ static enum elf_exit repatch_list(const struct elf_registry *registry,
 
     for (size_t i = 0; i < registry->count; i++) {
         const struct elf_listed *entry = &registry->entries[i];
-        uid_t owner = geteuid();
+        struct found found;
 
-        if (elf_undo_look(entry, &owner, NULL) != ELF_UNDO_REPLACED ||
+        look_at(entry, &found);
+        if (found.state != ELF_UNDO_REPLACED ||
             (entry->root[0] != '\0' && strcmp(entry->root, last) == 0))
             continue;
-        if (owner != geteuid()) {
+        if (found.owner != geteuid() && found.owner != (uid_t)-1) {
             elf_say(stderr,
                     "gpushare-patch: %s: was replaced, and belongs to user %u: it is not "
                     "patched again\n",
-                    entry->path, (unsigned)owner);
+                    entry->path, (unsigned)found.owner);
             result = ELF_EXIT_FAILED;
             continue;
         }
@@ -590,30 +537,26 @@ static enum elf_exit repatch_list(const struct elf_registry *registry,
     return result;
 }
 
-/* A user's list may name any path. Only files that belong to that user concern others: root is not
- * to be kept from the removal of a package by the rest. */
-static bool is_foreign(const struct elf_listed *entry)
-{
-    uid_t owner = (uid_t)-1;
-
-    return elf_undo_look(entry, &owner, NULL) == ELF_UNDO_HIDDEN || owner != geteuid();
-}
-
-/* With --runtime, files that use another installation's library are left out. */
+/* With --runtime, files that use another installation's library are left out, whatever the path to
+ * it. And a user's list may name any path: only files that belong to that user concern others, since
+ * root is not to be kept from the removal of a package by the rest. */
 static void leave_out(struct elf_registry *registry, const struct elf_options *options)
 {
-    const bool by_library = options->runtime != NULL && !options->lists.repatch,
-               by_owner = options->lists.all_users && geteuid() != 0;
+    const char *runtime = options->lists.repatch ? NULL : options->runtime;
+    const bool by_owner = options->lists.all_users && geteuid() != 0;
     size_t kept = 0;
 
-    for (size_t i = 0; i < registry->count; i++) {
-        const struct elf_listed *entry = &registry->entries[i];
+    for (size_t i = 0; i < registry->count && (runtime != NULL || by_owner); i++) {
+        struct found found;
 
-        if ((!by_library || !elf_undo_is_for_another(entry, options->runtime)) &&
-            (!by_owner || !is_foreign(entry)))
-            registry->entries[kept++] = *entry;
+        look_at(&registry->entries[i], &found);
+        if ((runtime == NULL || found.runtime[0] == '\0' ||
+             strcmp(found.runtime, runtime) == 0 || gs_same_file(found.runtime, runtime)) &&
+            (!by_owner || (found.state != ELF_UNDO_HIDDEN && found.owner == geteuid())))
+            registry->entries[kept++] = registry->entries[i];
     }
-    registry->count = kept;
+    if (runtime != NULL || by_owner)
+        registry->count = kept;
 }
 
 static enum elf_exit undo_own(const struct elf_listed *none, const struct elf_options *options)
@@ -640,9 +583,10 @@ static enum elf_exit undo_own(const struct elf_listed *none, const struct elf_op
 enum elf_exit elf_undo(const struct elf_options *options)
 {
     bool root = geteuid() == 0;
-    /* with --runtime, files of other installations may still need it */
+    char path[PATH_MAX];
+    /* a removed gpushare has left a stub; with --runtime, other installations' files may need it */
     bool stub = options->lists.restore_all && !options->dry_run && options->runtime == NULL &&
-                has_stub();
+                name_list(path) && access(path, R_OK) == 0;
     enum elf_exit result = undo_own(NULL, options);
 
     if (options->lists.all_users || (stub && root)) /* the stub serves all users */

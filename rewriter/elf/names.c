@@ -94,13 +94,3 @@ uint32_t elf_names_fingerprint(void)
         }
     return hash;
 }
-
-size_t elf_names_wrapped_count(void)
-{
-    return sizeof wrapped / sizeof wrapped[0];
-}
-
-const char *elf_names_wrapped(size_t index)
-{
-    return index < elf_names_wrapped_count() ? wrapped[index] : NULL;
-}

@@ -28,7 +28,3 @@ int elf_name_is_runtime_api(const char *name);
 /* A number that changes whenever the wrap list does: files patched with another list are patched
  * again. */
 uint32_t elf_names_fingerprint(void);
-
-/* The wrap list, for tests: count and the name at an index, in strcmp order. */
-size_t elf_names_wrapped_count(void);
-const char *elf_names_wrapped(size_t index);

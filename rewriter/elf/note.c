@@ -194,6 +194,16 @@ enum elf_note_state elf_note_find(struct elf_note *note, const struct elf_source
     return ELF_NOTE_FOUND;
 }
 
+struct elf_source elf_note_undone(const struct elf_note *note, const struct elf_source *patched)
+{
+    struct elf_source original = *patched;
+
+    original.size = note->head.original_size;
+    original.undo = note->undo;
+    original.undo_count = note->undo_count;
+    return original;
+}
+
 void elf_note_deinit(struct elf_note *note)
 {
     free(note->undo);

@@ -93,6 +93,10 @@ enum elf_note_state { ELF_NOTE_NONE = 0, ELF_NOTE_FOUND = 1 };
 /* Looks for marker and undo note in the file as it is (source without undo list). A marker with
  * a missing or damaged undo note is found as well; then `lost` has the reason. */
 enum elf_note_state elf_note_find(struct elf_note *note, const struct elf_source *source);
+
+/* The original behind that file. The note is found, not lost, and outlives the result. */
+struct elf_source elf_note_undone(const struct elf_note *note,
+                                  const struct elf_source *patched);
 void elf_note_deinit(struct elf_note *note);
 
 /* Copies the value of a marker line ("runtime") into buffer; an empty string if it is not

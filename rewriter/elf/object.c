@@ -130,11 +130,8 @@ static void read_file(struct elf_object *object, const char *path, int fd, off_t
     struct elf_note note;
 
     object->patched = elf_note_find(&note, &source) == ELF_NOTE_FOUND;
-    if (object->patched && note.lost.code == 0 && !note.relaid) {
-        source.size = note.head.original_size;
-        source.undo = note.undo;
-        source.undo_count = note.undo_count;
-    }
+    if (object->patched && note.lost.code == 0 && !note.relaid)
+        source = elf_note_undone(&note, &source);
     if (elf_image_read(&image, &source, NULL) == 0) {
         read_image(object, &image);
         elf_image_deinit(&image);

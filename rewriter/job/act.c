@@ -32,14 +32,7 @@ _Static_assert(offsetof(struct elf_undo_head, image_checksum) == SUMS_AT + ELF_C
 
 struct elf_source elf_job_original(const struct elf_job *job)
 {
-    struct elf_source source = job->raw;
-
-    if (job->patched == ELF_NOTE_FOUND) {
-        source.size = job->note.head.original_size;
-        source.undo = job->note.undo;
-        source.undo_count = job->note.undo_count;
-    }
-    return source;
+    return job->patched == ELF_NOTE_FOUND ? elf_note_undone(&job->note, &job->raw) : job->raw;
 }
 
 /* Checks the new file with our reader, with libelf, and with the loader. */
@@ -63,10 +56,13 @@ static int verify_patched(const struct elf_job *job, const struct elf_output *ou
 static int fill_patched(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     struct elf_plan *plan = &job->plan;
-    struct elf_copy copy = {
-        .output = output, .original = &job->image.source, .sync = !job->options->no_sync};
+    struct elf_copy copy = {.output = output,
+                            .original = &job->image.source,
+                            .plan = plan,
+                            .image_end = job->image.image_end,
+                            .sync = !job->options->no_sync};
     struct elf_digests digests;
-    int ret = elf_copy_patched(&copy, plan, &digests, err);
+    int ret = elf_copy_file(&copy, &digests, err);
 
     ret = ret
               ?: elf_output_write(output, plan->tail.undo_at + SUMS_AT, &digests,
@@ -80,11 +76,13 @@ static int fill_patched(struct elf_job *job, struct elf_output *output, struct g
 static int fill_original(struct elf_job *job, struct elf_output *output, struct gs_err *err)
 {
     struct elf_source original = elf_job_original(job);
-    struct elf_copy copy = {
-        .output = output, .original = &original, .sync = !job->options->no_sync};
     const struct elf_undo_head *head = &job->note.head;
+    struct elf_copy copy = {.output = output,
+                            .original = &original,
+                            .image_end = head->image_end,
+                            .sync = !job->options->no_sync};
     struct elf_digests digests;
-    int ret = elf_copy_original(&copy, head->image_end, &digests, err);
+    int ret = elf_copy_file(&copy, &digests, err);
 
     if (ret != 0)
         return ret;

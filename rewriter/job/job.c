@@ -122,9 +122,7 @@ int elf_job_read(struct elf_job *job, struct gs_err *err)
                               "%s: strip or objcopy ran after it was patched; restore it with "
                               "--restore, then patch it again",
                               job->name);
-        source.size = job->note.head.original_size;
-        source.undo = job->note.undo;
-        source.undo_count = job->note.undo_count;
+        source = elf_note_undone(&job->note, &source);
     }
     ret = elf_image_read(&job->image, &source, err);
     job->is_closed = ret == -ENOEXEC && elf_facts_in_bytes(&source);

@@ -88,8 +88,6 @@ static int check_tree(struct elf_options *options, struct gs_err *err)
     if (options->file_count > 0 || options->output != NULL)
         return gs_err_set(err, -EINVAL,
                           "--tree and --venv cannot be used with FILE or --output");
-    if (options->json && !options->print && !options->check)
-        return gs_err_set(err, -EINVAL, "--json can only be used with --print or --check");
     if (options->folder.jobs == 0)
         options->folder.jobs = processors < 1     ? 1
                                : processors > 256 ? 256
@@ -124,6 +122,8 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
     if (options->print + options->check + options->restore > 1)
         return gs_err_set(err, -EINVAL,
                           "--print, --check and --restore cannot be used together");
+    if (options->json && !options->print && !options->check)
+        return gs_err_set(err, -EINVAL, "--json can only be used with --print or --check");
     if (options->folder.tree != NULL || options->folder.venv != NULL)
         return check_tree(options, err);
     if (options->folder.excludes.count > 0 || options->folder.jobs != 0)
@@ -136,8 +136,6 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
         return gs_err_set(err, -EINVAL,
                           "--output needs exactly one FILE and cannot be used with --print or "
                           "--check");
-    if (options->json && !options->print && !options->check)
-        return gs_err_set(err, -EINVAL, "--json can only be used with --print or --check");
     return 0;
 }
 

@@ -271,8 +271,10 @@ static int write_image(const struct elf_job *job, struct elf_output *output, Elf
 {
     const struct elf_undo_head *head = &job->note.head;
     struct elf_source source = job->raw;
-    struct elf_copy copy = {
-        .output = output, .original = &source, .sync = !job->options->no_sync};
+    struct elf_copy copy = {.output = output,
+                            .original = &source,
+                            .image_end = head->image_end,
+                            .sync = !job->options->no_sync};
     struct elf_digests digests;
     struct elf_change *list;
     size_t count;
@@ -289,7 +291,7 @@ static int write_image(const struct elf_job *job, struct elf_output *output, Elf
     source.undo = list;
     source.undo_count = count;
     ret = elf_source_read(&source, 0, header, sizeof *header, err);
-    ret = ret ?: elf_copy_original(&copy, head->image_end, &digests, err);
+    ret = ret ?: elf_copy_file(&copy, &digests, err);
     if (ret == 0 && memcmp(digests.image, head->image_checksum, sizeof digests.image) != 0)
         ret = refuse_restore(job, "its loaded part is no longer the original's", err);
     free_changes(job, list, count);

@@ -22,9 +22,6 @@
  * with the scope process routes the calls of all its libraries; otherwise each must be
  * patched itself. */
 
-typedef void take_library(FILE *to, const struct elf_job *job, const char *path,
-                          const char *why, size_t number);
-
 static bool routes_all(const struct elf_job *job)
 {
     char scope[16] = "";
@@ -34,11 +31,28 @@ static bool routes_all(const struct elf_job *job)
     return strcmp(scope, "process") == 0;
 }
 
-static void take_each(FILE *to, const struct elf_job *job, take_library *take)
+static void name_library(FILE *to, const struct elf_job *job, const char *path, const char *why,
+                         bool json, bool first)
+{
+    bool program = job->image.segments != NULL && job->scope == ELF_SCOPE_PROCESS;
+
+    if (!json) {
+        elf_say(to, "%s: note: %s uses CUDA (%s) and is not routed; patch %s\n", job->name,
+                path, why, program ? "this program" : "the program that loads it");
+        return;
+    }
+    fputs(first ? "{\"file\":" : ",{\"file\":", to);
+    elf_say_json(to, path);
+    fputs(",\"why\":", to);
+    elf_say_json(to, why);
+    fputc('}', to);
+}
+
+static void name_each(FILE *to, const struct elf_job *job, bool json)
 {
     struct elf_closure closure;
     char real[PATH_MAX];
-    size_t number = 0;
+    bool first = true;
 
     if (job->options->reach == NULL || routes_all(job) || job->options->folder.tree != NULL ||
         elf_closure_make(&closure, job->options->reach, job->path) != 0)
@@ -46,46 +60,27 @@ static void take_each(FILE *to, const struct elf_job *job, take_library *take)
     for (size_t i = 1; i < closure.count; i++) {
         const struct elf_asker *as = &closure.list[i]->as;
 
-        if (as->object->reaches && !as->object->patched)
-            take(to, job, realpath(as->path, real) != NULL ? real : as->path, as->object->why,
-                 number++);
+        if (!as->object->reaches || as->object->patched)
+            continue;
+        name_library(to, job, realpath(as->path, real) != NULL ? real : as->path,
+                     as->object->why, json, first);
+        first = false;
     }
     elf_closure_deinit(&closure);
-    if (number == 0 && job->way.kind == ELF_WAY_PLUGIN)
-        take(to, job, job->way.path, job->way.why, number);
-}
-
-static void say_library(FILE *to, const struct elf_job *job, const char *path, const char *why,
-                        size_t number)
-{
-    bool program = job->image.segments != NULL && job->scope == ELF_SCOPE_PROCESS;
-
-    (void)number;
-    elf_say(to, "%s: note: %s uses CUDA (%s) and is not routed; patch %s\n", job->name, path,
-            why, program ? "this program" : "the program that loads it");
-}
-
-static void print_library(FILE *to, const struct elf_job *job, const char *path,
-                          const char *why, size_t number)
-{
-    (void)job;
-    fputs(number > 0 ? ",{\"file\":" : "{\"file\":", to);
-    elf_say_json(to, path);
-    fputs(",\"why\":", to);
-    elf_say_json(to, why);
-    fputc('}', to);
+    if (first && job->way.kind == ELF_WAY_PLUGIN)
+        name_library(to, job, job->way.path, job->way.why, json, true);
 }
 
 static void say_unrouted(FILE *to, const struct elf_job *job)
 {
-    take_each(to, job, say_library);
+    name_each(to, job, false);
 }
 
 /* A JSON array of objects with file and why. */
 static void print_unrouted(FILE *to, const struct elf_job *job)
 {
     fputs(",\"unrouted\":[", to);
-    take_each(to, job, print_library);
+    name_each(to, job, true);
     fputc(']', to);
 }
 

@@ -153,10 +153,9 @@ int elf_readback_finish(struct elf_readback *back, const uint8_t whole[ELF_CHECK
 
 struct pipe {
     const struct elf_copy *copy;
-    const struct elf_plan *plan; /* NULL: the original alone */
-    uint64_t size;               /* of the original */
-    bool shared;                 /* the new file has the old one's extents already */
-    uint8_t *ring;               /* RING * CHUNK */
+    uint64_t size; /* of the original */
+    bool shared;   /* the new file has the old one's extents already */
+    uint8_t *ring; /* RING * CHUNK */
     pthread_mutex_t lock;
     pthread_cond_t moved;
     uint64_t read, written; /* under lock: bytes done by the reader, the writer */
@@ -217,8 +216,9 @@ static void *read_all(void *argument)
         p->read_ret = elf_source_read(p->copy->original, at, bytes, n, &p->read_err);
         if (p->read_ret == 0) {
             elf_sums_update(&p->sums, bytes, n);
-            if (p->plan != NULL)
-                elf_changes_apply(p->plan->changes.list, p->plan->changes.count, at, bytes, n);
+            if (p->copy->plan != NULL)
+                elf_changes_apply(p->copy->plan->changes.list, p->copy->plan->changes.count, at,
+                                  bytes, n);
         }
         advance_counter(p, &p->read, end, p->read_ret);
         at = end;
@@ -271,10 +271,10 @@ static int write_chunk(const struct pipe *p, uint64_t at, uint64_t end, struct g
     if (!p->shared)
         return elf_output_write(p->copy->output, at, ring_slot(p, at), (size_t)(end - at), err);
     ret = write_touched(p, original->undo, original->undo_count, at, end, err);
-    if (p->plan != NULL)
+    if (p->copy->plan != NULL)
         ret = ret
-                  ?: write_touched(p, p->plan->changes.list, p->plan->changes.count, at, end,
-                                   err);
+                  ?: write_touched(p, p->copy->plan->changes.list, p->copy->plan->changes.count,
+                                   at, end, err);
     return ret;
 }
 
@@ -330,7 +330,7 @@ static int run_threads(struct pipe *p, struct gs_err *err)
 
 static int run_copy(struct pipe *p, struct elf_digests *digests, struct gs_err *err)
 {
-    const struct elf_plan *plan = p->plan;
+    const struct elf_plan *plan = p->copy->plan;
     int ret = elf_output_share(p->copy->output, p->copy->original->fd, p->size, err);
 
     p->shared = ret > 0;
@@ -344,13 +344,12 @@ static int run_copy(struct pipe *p, struct elf_digests *digests, struct gs_err *
     return ret ?: elf_readback_finish(&p->back, digests->whole, err);
 }
 
-static int copy_checked(const struct elf_copy *copy, const struct elf_plan *plan,
-                        uint64_t image_end, struct elf_digests *digests, struct gs_err *err)
+int elf_copy_file(const struct elf_copy *copy, struct elf_digests *digests, struct gs_err *err)
 {
+    const struct elf_plan *plan = copy->plan;
     uint64_t size = copy->original->size;
     struct pipe p = {
         .copy = copy,
-        .plan = plan,
         .size = size,
         .lock = PTHREAD_MUTEX_INITIALIZER,
         .moved = PTHREAD_COND_INITIALIZER,
@@ -360,28 +359,16 @@ static int copy_checked(const struct elf_copy *copy, const struct elf_plan *plan
                          .fd = copy->output->fd,
                          .size = plan != NULL ? plan->tail.end : size}},
     };
-    int ret = elf_readback_init(&p.back, image_end, err);
+    int ret = elf_readback_init(&p.back, copy->image_end, err);
 
     p.ring = aligned_alloc(PAGE, RING * CHUNK);
     if (ret == 0 && p.ring == NULL)
         ret = gs_err_set(err, -ENOMEM, "%s: no memory", copy->original->name);
-    elf_sums_init(&p.sums, image_end);
+    elf_sums_init(&p.sums, copy->image_end);
     ret = ret ?: run_copy(&p, digests, err);
     free(p.ring);
     elf_readback_deinit(&p.back);
     pthread_cond_destroy(&p.moved);
     pthread_mutex_destroy(&p.lock);
     return ret;
-}
-
-int elf_copy_patched(const struct elf_copy *copy, const struct elf_plan *plan,
-                     struct elf_digests *digests, struct gs_err *err)
-{
-    return copy_checked(copy, plan, plan->image->image_end, digests, err);
-}
-
-int elf_copy_original(const struct elf_copy *copy, uint64_t image_end,
-                      struct elf_digests *digests, struct gs_err *err)
-{
-    return copy_checked(copy, NULL, image_end, digests, err);
 }

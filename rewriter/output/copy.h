@@ -38,6 +38,8 @@ int elf_readback_finish(struct elf_readback *back, const uint8_t whole[ELF_CHECK
 struct elf_copy {
     struct elf_output *output;
     const struct elf_source *original; /* undone, if it was patched before */
+    const struct elf_plan *plan;       /* its changes and its tail; NULL: the original alone */
+    uint64_t image_end;                /* of the original, see sums.h */
     bool sync; /* the run will wait for the disk: start writing early, and use the time to
                   read every byte back; else only changed parts are read back */
 };
@@ -47,11 +49,6 @@ struct elf_digests {
     uint8_t whole[ELF_CHECKSUM_SIZE], image[ELF_CHECKSUM_SIZE];
 };
 
-/* Writes the original with the plan's changes, then the tail, and reads back as above.
- * 0; -EIO if the new file differs from the plan; or the error of reading and writing. */
-int elf_copy_patched(const struct elf_copy *copy, const struct elf_plan *plan,
-                     struct elf_digests *digests, struct gs_err *err);
-
-/* Writes the original alone; its image ends at image_end. */
-int elf_copy_original(const struct elf_copy *copy, uint64_t image_end,
-                      struct elf_digests *digests, struct gs_err *err);
+/* Writes the new file and reads it back as above. 0; -EIO if it differs from the plan; or the error
+ * of reading and writing. */
+int elf_copy_file(const struct elf_copy *copy, struct elf_digests *digests, struct gs_err *err);

@@ -24,59 +24,45 @@ static size_t find_type(const struct elf_image *image, uint32_t type)
     return NOT_FOUND;
 }
 
-/* The PT_NOTE with exactly the range of PT_GNU_PROPERTY: every program that knows the note
- * looks for PT_GNU_PROPERTY first. */
-static size_t find_property_note(const struct elf_image *image)
+/* The PT_NOTE that begins with the note of PT_GNU_PROPERTY (exact: with nothing behind it). */
+static size_t find_note(const struct elf_image *image, size_t property, bool exact)
 {
-    size_t found = find_type(image, PT_GNU_PROPERTY);
+    for (size_t i = 0; property != NOT_FOUND && i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *p = &image->segments[i], *its = &image->segments[property];
 
-    for (size_t i = 0; found != NOT_FOUND && i < image->header.e_phnum; i++) {
-        const Elf64_Phdr *p = &image->segments[i], *property = &image->segments[found];
-
-        if (p->p_type == PT_NOTE && p->p_offset == property->p_offset &&
-            p->p_filesz == property->p_filesz && p->p_vaddr == property->p_vaddr)
+        if (p->p_type == PT_NOTE && p->p_offset == its->p_offset &&
+            p->p_vaddr == its->p_vaddr && p->p_filesz >= its->p_filesz &&
+            (exact ? p->p_filesz == its->p_filesz : p->p_align == 8))
             return i;
-    }
-    return NOT_FOUND;
-}
-
-/* The PT_GNU_PROPERTY whose note is the first of a PT_NOTE. glibc for x86-64 also looks for it
- * in each PT_NOTE that is aligned to 8 bytes (sysdeps/x86/dl-prop.h), as before PT_GNU_PROPERTY
- * existed, and the kernel does not look. For aarch64 both need the header. */
-static size_t find_property(const struct elf_image *image)
-{
-    size_t found = find_type(image, PT_GNU_PROPERTY);
-
-    for (size_t i = 0; found != NOT_FOUND && i < image->header.e_phnum; i++) {
-        const Elf64_Phdr *p = &image->segments[i], *property = &image->segments[found];
-
-        if (image->header.e_machine == EM_X86_64 && p->p_type == PT_NOTE && p->p_align == 8 &&
-            p->p_offset == property->p_offset && p->p_vaddr == property->p_vaddr &&
-            p->p_filesz >= property->p_filesz)
-            return found;
     }
     return NOT_FOUND;
 }
 
 static size_t choose_way(struct elf_plan *plan)
 {
+    const size_t property = find_type(plan->image, PT_GNU_PROPERTY);
     size_t taken = find_type(plan->image, PT_NULL);
 
     plan->slot.way = ELF_SLOT_NULL;
     if (taken != NOT_FOUND)
         return taken;
+    /* every program that knows the note looks for PT_GNU_PROPERTY first */
     plan->slot.way = ELF_SLOT_PROPERTY;
-    taken = find_property_note(plan->image);
+    taken = find_note(plan->image, property, true);
     if (taken != NOT_FOUND)
         return taken;
     plan->slot.way = ELF_SLOT_GROW;
     if (elf_plan_block(plan) == 0)
         return NOT_FOUND;
+    /* glibc for x86-64 also looks for it in each PT_NOTE that is aligned to 8 bytes
+     * (sysdeps/x86/dl-prop.h), as before PT_GNU_PROPERTY existed, and the kernel does not look.
+     * For aarch64 both need the header. */
     plan->slot.way = ELF_SLOT_NOTE;
-    taken = find_property(plan->image);
-    if (taken == NOT_FOUND)
-        plan->slot.way = ELF_SLOT_END;
-    return taken;
+    if (plan->image->header.e_machine == EM_X86_64 &&
+        find_note(plan->image, property, false) != NOT_FOUND)
+        return property;
+    plan->slot.way = ELF_SLOT_END;
+    return NOT_FOUND;
 }
 
 int elf_plan_slot(struct elf_plan *plan)
@@ -154,8 +140,6 @@ int elf_plan_slot_finish(struct elf_plan *plan)
  * in it. Code that reads its own _DYNAMIC (System V's way to the list of loaded objects)
  * would find a copy that the loader has neither relocated nor filled in. DT_DEBUG is never
  * taken: debuggers need it, too. */
-
-#define NOT_FOUND SIZE_MAX
 
 static size_t find_entry(const struct elf_image *image, int64_t tag)
 {

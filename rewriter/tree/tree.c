@@ -158,10 +158,7 @@ static int choose_files(struct tree *tree)
 
 static void report_problem(struct tree *tree, const char *path, const char *what)
 {
-    struct gs_err err = {0};
-
-    gs_err_set(&err, -EIO, "%s: %s", path, what);
-    elf_say(stderr, "gpushare-patch: %s\n", err.text);
+    elf_say(stderr, "gpushare-patch: %s: %s\n", path, what);
     tree->result = ELF_EXIT_FAILED;
 }
 

@@ -40,18 +40,24 @@ static int read_link(const struct elf_root *root, const char *path, char target[
     return (int)n;
 }
 
+/* Where the link leads, which may be another link. False: the path is too long. */
+static bool join_target(const char *link, const char *target, char joined[PATH_MAX])
+{
+    return (*target == '/'
+                ? snprintf(joined, PATH_MAX, "%s", target)
+                : snprintf(joined, PATH_MAX, "%.*s/%s", (int)(strrchr(link, '/') - link), link,
+                           target)) < PATH_MAX;
+}
+
 /* Finds the file to which a link leads, with its folder resolved, in `next`. False if that
  * folder cannot be resolved. */
 static bool follow_link(const char *link, const char *target, char next[PATH_MAX])
 {
-    char joined[PATH_MAX], folder[PATH_MAX];
-    int n = *target == '/' ? snprintf(joined, sizeof joined, "%s", target)
-                           : snprintf(joined, sizeof joined, "%.*s/%s",
-                                      (int)(strrchr(link, '/') - link), link, target);
-    char *slash = strrchr(joined, '/');
+    char joined[PATH_MAX], folder[PATH_MAX], *slash;
 
-    if (n >= (int)sizeof joined)
+    if (!join_target(link, target, joined))
         return false;
+    slash = strrchr(joined, '/');
     *slash = '\0';
     return realpath(slash > joined ? joined : "/", folder) != NULL &&
            snprintf(next, PATH_MAX, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder,
@@ -110,16 +116,10 @@ static int resolve_link(const struct elf_root *root, const struct elf_manifest_e
                         char link[PATH_MAX], char target[PATH_MAX], struct gs_err *err)
 {
     char joined[PATH_MAX];
-    int n;
 
     if (snprintf(link, PATH_MAX, "%s/%s", root->path, entry->path) >= PATH_MAX)
         return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", entry->path);
-    if (*entry->target == '/')
-        n = snprintf(joined, sizeof joined, "%s", entry->target);
-    else
-        n = snprintf(joined, sizeof joined, "%.*s/%s", (int)(strrchr(link, '/') - link), link,
-                     entry->target);
-    if (n >= (int)sizeof joined)
+    if (!join_target(link, entry->target, joined))
         return gs_err_set(err, -ENAMETOOLONG, "%s: the path is too long", entry->target);
     if (realpath(joined, target) == NULL)
         return gs_err_errno(err, -errno, "%s: its interpreter %s cannot be opened", link,

@@ -17,19 +17,15 @@ struct elf_second {
     size_t segment_count;
 };
 
-/* A kind of entry, with its fields; the last field has no name. */
+/* A kind of entry. On a 64-bit machine libelf's GElf types are those of <elf.h>. */
 struct elf_kind {
     const char *name;
     size_t size; /* bytes */
-    struct {
-        const char *name;
-        size_t at, size;
-    } fields[11];
 };
 
 extern const struct elf_kind elf_kind_header, elf_kind_segment, elf_kind_section,
-    elf_kind_dynamic, elf_kind_symbol, elf_kind_relocation, elf_kind_number, elf_kind_verneed,
-    elf_kind_vernaux, elf_kind_verdef, elf_kind_verdaux, elf_kind_word, elf_kind_byte;
+    elf_kind_dynamic, elf_kind_symbol, elf_kind_relocation, elf_kind_number, elf_kind_word,
+    elf_kind_byte;
 
 /* Compares an entry as libelf reads it with the expected one; `by` says whose expectation
  * it is. 0, or -EIO with both answers in err. */

@@ -7,7 +7,7 @@
 #include "rewriter/plan/plan.h"
 
 /* Checks that the new file, which our own reader has read like any other, means the same as the
- * original: segments, dynamic entries, names of symbols, undo note. 0 or -EIO. */
+ * original: segments, dynamic entries, strings, sections, undo note. 0 or -EIO. */
 int elf_verify_meaning(const struct elf_plan *plan, const struct elf_image *new,
                        struct gs_err *err);
 

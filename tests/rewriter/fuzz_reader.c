@@ -83,12 +83,9 @@ static void plan_rest(const struct elf_note *note, const struct elf_source *sour
 
 static void read_undone(struct elf_note *note, const struct elf_source *source)
 {
-    struct elf_source original = *source;
+    const struct elf_source original = elf_note_undone(note, source);
     struct elf_image image;
 
-    original.size = note->head.original_size;
-    original.undo = note->undo;
-    original.undo_count = note->undo_count;
     if (note->lost.code == 0 && !note->relaid && elf_image_read(&image, &original, NULL) == 0)
         elf_image_deinit(&image);
     if (note->lost.code == 0)

@@ -76,7 +76,7 @@ def damage_is_noticed(tool, arguments, path, original):
         put(path, original)
         done = subprocess.run([tool, "--fault-byte", str(offset), *arguments, path], stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, timeout=600, text=True)
-        if (done.returncode != 1 or field not in done.stderr or "libelf" not in done.stderr
+        if (done.returncode != 1 or f"byte {offset} of ELF header" not in done.stderr or "libelf" not in done.stderr
                 or "according to gpushare-patch" not in done.stderr):
             raise AssertionError(f"damaged {field}: exit {done.returncode}, {done.stderr}")
         if open(path, "rb").read() != original or leftovers(path):

@@ -114,8 +114,18 @@ static bool is_as_it_was(int fd, const struct stolen *was)
 
 bool numbers_are_kept(void)
 {
+    bool kept = true;
+
     for (int fd = FIRST_NUMBER; fd <= LAST_NUMBER; fd++)
-        if (stolen[fd].inode != 0 && !is_as_it_was(fd, &stolen[fd]))
-            return false;
-    return true;
+        if (stolen[fd].inode != 0 && !is_as_it_was(fd, &stolen[fd])) {
+            struct stat now = {0};
+            const int error = fstat(fd, &now) == 0 ? 0 : errno;
+
+            fprintf(stderr, "number %d, a %s: errno %d, inode %llu of %llu, %lld bytes\n", fd,
+                    stolen[fd].other == 0 ? "file" : "socket", error,
+                    (unsigned long long)now.st_ino, (unsigned long long)stolen[fd].inode,
+                    (long long)now.st_size);
+            kept = false;
+        }
+    return kept;
 }

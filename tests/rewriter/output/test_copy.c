@@ -134,10 +134,14 @@ static void copy_patched_writes_changes_and_tail(void **state)
     struct elf_digests digests;
 
     for (int sync = 0; sync < 2; sync++) {
-        struct elf_copy copy = {.output = &f->output, .original = &f->original, .sync = sync};
+        struct elf_copy copy = {.output = &f->output,
+                                .original = &f->original,
+                                .plan = &f->plan,
+                                .image_end = SIZE - 100,
+                                .sync = sync};
 
         assert_int_equal(ftruncate(f->output.fd, 0), 0);
-        assert_int_equal(elf_copy_patched(&copy, &f->plan, &digests, NULL), 0);
+        assert_int_equal(elf_copy_file(&copy, &digests, NULL), 0);
         expect_content(f, f->expected, f->plan.tail.end);
         expect_sum(f, &digests);
     }
@@ -158,10 +162,11 @@ static void copy_original_undoes(void **state)
     patched.undo = undo;
     patched.undo_count = 4;
     for (int sync = 0; sync < 2; sync++) {
-        struct elf_copy copy = {.output = &f->output, .original = &patched, .sync = sync};
+        struct elf_copy copy = {
+            .output = &f->output, .original = &patched, .image_end = SIZE - 100, .sync = sync};
 
         assert_int_equal(ftruncate(f->output.fd, 0), 0);
-        assert_int_equal(elf_copy_original(&copy, SIZE - 100, &digests, NULL), 0);
+        assert_int_equal(elf_copy_file(&copy, &digests, NULL), 0);
         expect_content(f, f->bytes, SIZE);
         expect_sum(f, &digests);
     }
@@ -172,10 +177,14 @@ static void copy_of_a_file_cut_meanwhile_fails(void **state)
     struct files *f = *state;
     struct elf_digests digests;
     struct gs_err err = {0};
-    struct elf_copy copy = {.output = &f->output, .original = &f->original, .sync = true};
+    struct elf_copy copy = {.output = &f->output,
+                            .original = &f->original,
+                            .plan = &f->plan,
+                            .image_end = SIZE - 100,
+                            .sync = true};
 
     assert_int_equal(ftruncate(f->original.fd, SIZE - ((off_t)2 << 20)), 0);
-    assert_int_equal(elf_copy_patched(&copy, &f->plan, &digests, &err), -EIO);
+    assert_int_equal(elf_copy_file(&copy, &digests, &err), -EIO);
     assert_non_null(strstr(err.text, "became shorter"));
 }
 
@@ -184,11 +193,15 @@ static void copy_that_cannot_be_written_fails(void **state)
     struct files *f = *state;
     struct elf_digests digests;
     struct elf_output full = f->output;
-    struct elf_copy copy = {.output = &full, .original = &f->original, .sync = true};
+    struct elf_copy copy = {.output = &full,
+                            .original = &f->original,
+                            .plan = &f->plan,
+                            .image_end = SIZE - 100,
+                            .sync = true};
 
     full.fd = open("/dev/full", O_RDWR | O_CLOEXEC);
     assert_true(full.fd >= 0);
-    assert_int_equal(elf_copy_patched(&copy, &f->plan, &digests, NULL), -ENOSPC);
+    assert_int_equal(elf_copy_file(&copy, &digests, NULL), -ENOSPC);
     close(full.fd);
 }
 

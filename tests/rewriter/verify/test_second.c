@@ -115,7 +115,7 @@ static void flip_bit(const struct files *f, uint64_t at)
 }
 
 /* One bit at `at` is wrong: it is refused with a message that has all the words. */
-static void expect_refused(struct files *f, uint64_t at, const char *what, const char *field)
+static void expect_words(struct files *f, uint64_t at, const char *what, const char *field)
 {
     struct gs_err err = {0};
     int ret;
@@ -128,6 +128,15 @@ static void expect_refused(struct files *f, uint64_t at, const char *what, const
         fail_msg("%s, %s (byte 0x%llx): %d, %s", what, field, (unsigned long long)at, ret,
                  err.text);
     assert_int_equal(elf_verify_second(&f->plan, &f->new, f->patched, NULL), 0);
+}
+
+/* The same for a byte of an entry: the message says which. */
+static void expect_refused(struct files *f, uint64_t entry, size_t byte, const char *what)
+{
+    char words[64];
+
+    snprintf(words, sizeof words, "byte %zu of %s", byte, what);
+    expect_words(f, entry + byte, words, "according to");
 }
 
 static uint64_t offset_of(const struct files *f, int64_t tag)
@@ -157,20 +166,20 @@ static void second_refuses_other_headers(void **state)
     uint64_t section = f->new.header.e_shoff + 2 * sizeof(Elf64_Shdr);
     size_t names = f->new.header.e_shstrndx;
 
-    expect_refused(f, offsetof(Elf64_Ehdr, e_entry), "ELF header", "e_entry");
-    expect_refused(f, offsetof(Elf64_Ehdr, e_flags), "ELF header", "e_flags");
-    expect_refused(f, offsetof(Elf64_Ehdr, e_phnum), "ELF header", "e_phnum");
-    expect_refused(f, offsetof(Elf64_Ehdr, e_machine), "ELF header", "e_machine");
-    expect_refused(f, EI_CLASS, "64-bit", "gpushare-patch");
-    expect_refused(f, 0, "64-bit", "gpushare-patch"); /* no ELF file at all */
-    expect_refused(f, segment + offsetof(Elf64_Phdr, p_flags), "program header", "p_flags");
-    expect_refused(f, segment + offsetof(Elf64_Phdr, p_vaddr), "program header", "p_vaddr");
-    expect_refused(f, segment + offsetof(Elf64_Phdr, p_align), "program header", "p_align");
-    expect_refused(f, section + offsetof(Elf64_Shdr, sh_name), "section 2", "sh_name");
-    expect_refused(f, section + offsetof(Elf64_Shdr, sh_addr), "section 2", "sh_addr");
-    expect_refused(f, section + offsetof(Elf64_Shdr, sh_entsize), "section 2", "sh_entsize");
-    expect_refused(f, f->new.sections[names].sh_offset + f->new.sections[2].sh_name + 1,
-                   "section 2", f->new.section_names + f->new.sections[2].sh_name);
+    expect_refused(f, 0, offsetof(Elf64_Ehdr, e_entry), "ELF header");
+    expect_refused(f, 0, offsetof(Elf64_Ehdr, e_flags), "ELF header");
+    expect_refused(f, 0, offsetof(Elf64_Ehdr, e_phnum), "ELF header");
+    expect_refused(f, 0, offsetof(Elf64_Ehdr, e_machine), "ELF header");
+    expect_words(f, EI_CLASS, "64-bit", "gpushare-patch");
+    expect_words(f, 0, "64-bit", "gpushare-patch"); /* no ELF file at all */
+    expect_refused(f, segment, offsetof(Elf64_Phdr, p_flags), "program header");
+    expect_refused(f, segment, offsetof(Elf64_Phdr, p_vaddr), "program header");
+    expect_refused(f, segment, offsetof(Elf64_Phdr, p_align), "program header");
+    expect_refused(f, section, offsetof(Elf64_Shdr, sh_name), "section 2");
+    expect_refused(f, section, offsetof(Elf64_Shdr, sh_addr), "section 2");
+    expect_refused(f, section, offsetof(Elf64_Shdr, sh_entsize), "section 2");
+    expect_words(f, f->new.sections[names].sh_offset + f->new.sections[2].sh_name + 1,
+                 "section 2", f->new.section_names + f->new.sections[2].sh_name);
 }
 
 static void second_refuses_other_dynamic_entries(void **state)
@@ -181,8 +190,8 @@ static void second_refuses_other_dynamic_entries(void **state)
     for (size_t i = 0; i < f->plan.dynamic.count; i++) {
         uint64_t entry = dynamic + i * sizeof(Elf64_Dyn);
 
-        expect_refused(f, entry + offsetof(Elf64_Dyn, d_tag), "dynamic entry", "d_tag");
-        expect_refused(f, entry + offsetof(Elf64_Dyn, d_un), "dynamic entry", "value");
+        expect_refused(f, entry, offsetof(Elf64_Dyn, d_tag), "dynamic entry");
+        expect_refused(f, entry, offsetof(Elf64_Dyn, d_un), "dynamic entry");
     }
 }
 
@@ -195,23 +204,20 @@ static void second_refuses_other_tables(void **state)
     Elf64_Verneed entry;
 
     assert_int_equal(pread(f->patched, &entry, sizeof entry, (off_t)needed), sizeof entry);
-    expect_refused(f, f->new.tables.strings.offset + 1, "byte at offset", "value");
-    expect_refused(f, f->new.tables.strings.offset + f->plan.names.needed, "byte at offset",
-                   "value");
-    expect_refused(f, offset_of(f, DT_GNU_HASH), "byte at offset", "value");
-    expect_refused(f, symbol + offsetof(Elf64_Sym, st_name), "symbol", "according to the plan");
-    expect_refused(f, symbol + offsetof(Elf64_Sym, st_shndx), "symbol", "st_shndx");
-    expect_refused(f, symbol + offsetof(Elf64_Sym, st_size), "symbol", "st_size");
+    expect_refused(f, f->new.tables.strings.offset + 1, 0, "byte at offset");
+    expect_refused(f, f->new.tables.strings.offset + f->plan.names.needed, 0, "byte at offset");
+    expect_refused(f, offset_of(f, DT_GNU_HASH), 0, "byte at offset");
+    expect_words(f, symbol + offsetof(Elf64_Sym, st_name), "symbol", "according to the plan");
+    expect_refused(f, symbol, offsetof(Elf64_Sym, st_shndx), "symbol");
+    expect_refused(f, symbol, offsetof(Elf64_Sym, st_size), "symbol");
     expect_refused(f, f->new.tables.versions.offset + 2 * (uint64_t)f->facts.imports[0].index,
-                   "version of symbol", "number");
-    expect_refused(f, needed + offsetof(Elf64_Verneed, vn_file), "DT_VERNEED", "vn_file");
-    expect_refused(f, needed + entry.vn_aux + offsetof(Elf64_Vernaux, vna_hash), "DT_VERNEED",
-                   "vna_hash");
-    expect_refused(f, offset_of(f, DT_RELA) + offsetof(Elf64_Rela, r_info), "relocation 0",
-                   "r_info");
-    expect_refused(f,
-                   offset_of(f, DT_RELA) + sizeof(Elf64_Rela) + offsetof(Elf64_Rela, r_addend),
-                   "relocation 1", "r_addend");
+                   0, "version of symbol");
+    expect_refused(f, needed, offsetof(Elf64_Verneed, vn_file), "entry of DT_VERNEED");
+    expect_refused(f, needed + entry.vn_aux, offsetof(Elf64_Vernaux, vna_hash),
+                   "version of DT_VERNEED");
+    expect_refused(f, offset_of(f, DT_RELA), offsetof(Elf64_Rela, r_info), "relocation 0");
+    expect_refused(f, offset_of(f, DT_RELA) + sizeof(Elf64_Rela),
+                   offsetof(Elf64_Rela, r_addend), "relocation 1");
 }
 
 /* Both readers say the same, but not what was planned. */
@@ -224,10 +230,10 @@ static void second_refuses_what_was_not_planned(void **state)
     const struct {
         uint64_t at;
         const char *what;
-    } cases[] = {{offsetof(Elf64_Ehdr, e_flags), "e_flags"},
-                 {segment + offsetof(Elf64_Phdr, p_flags), "p_flags"},
+    } cases[] = {{offsetof(Elf64_Ehdr, e_flags), "ELF header"},
+                 {segment + offsetof(Elf64_Phdr, p_flags), "program header"},
                  {symbol + offsetof(Elf64_Sym, st_name), "__wrap_"},
-                 {symbol + offsetof(Elf64_Sym, st_size), "st_size"},
+                 {symbol + offsetof(Elf64_Sym, st_size), "symbol"},
                  {f->new.tables.strings.offset + f->plan.names.needed + 1, "byte at offset"}};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
