@@ -401,7 +401,6 @@ static struct grpc_link *link_new(const struct grpc_method *methods, void *conte
         return NULL;
     link->methods = methods;
     link->context = context;
-    lockd_list_init(&link->calls);
     if (open_session(link) == 0)
         return link;
     grpc_link_free(link);

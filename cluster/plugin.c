@@ -309,7 +309,6 @@ static void plugin_init(struct plugin *plugin, const struct plugin_settings *set
                               .owned = -1,
                               .news = -1,
                               .listener = -1};
-    lockd_list_init(&plugin->watchers);
     registration_init(&plugin->registration);
     rival_init(&plugin->rival);
     for (unsigned i = 0; i < PLUGIN_PEERS; i++)

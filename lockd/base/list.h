@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * list.h: a circular doubly linked list whose links live inside the elements. An element that
- * is on no list points at itself, so that removing it twice is harmless.
+ * list.h: a circular doubly linked list whose links live inside the elements. A list of zeros is
+ * empty, and a link of zeros on no list; removing it twice is harmless.
  */
 #pragma once
 
@@ -17,30 +17,29 @@ struct lockd_list {
 #define lockd_entry(pointer, type, member)                                                     \
     ((type *)((uintptr_t)(pointer)-offsetof(type, member)))
 
-/* The element may be removed from the list inside the loop, others may not. */
-#define lockd_list_each(at, list)                                                              \
-    for (struct lockd_list *at = (list)->next, *at##_next = at->next; at != (list);            \
-         at = at##_next, at##_next = at->next)
-
-/* The same with the elements themselves: type *name for each, which `member` links. */
+/* type *name for each element of the list, which `member` links; that element may be removed from the
+ * list inside the loop, others may not. */
 #define lockd_each(type, name, list, member)                                                   \
-    for (type *name = lockd_entry((list)->next, type, member),                                 \
+    for (type *name = lockd_entry(lockd_list_first(list), type, member),                       \
               *name##_next = lockd_entry(name->member.next, type, member);                     \
          &name->member != (list);                                                              \
          name = name##_next, name##_next = lockd_entry(name->member.next, type, member))
 
-static inline void lockd_list_init(struct lockd_list *link)
+/* The list itself if it is empty. */
+static inline struct lockd_list *lockd_list_first(const struct lockd_list *list)
 {
-    link->next = link->prev = link;
+    return list->next != NULL ? list->next : lockd_entry(list, struct lockd_list, next);
 }
 
 static inline bool lockd_list_empty(const struct lockd_list *link)
 {
-    return link->next == link;
+    return link->next == NULL || link->next == link;
 }
 
 static inline void lockd_list_append(struct lockd_list *list, struct lockd_list *link)
 {
+    if (list->next == NULL)
+        list->next = list->prev = list;
     link->prev = list->prev;
     link->next = list;
     list->prev->next = link;
@@ -49,7 +48,9 @@ static inline void lockd_list_append(struct lockd_list *list, struct lockd_list 
 
 static inline void lockd_list_remove(struct lockd_list *link)
 {
+    if (link->next == NULL)
+        return;
     link->prev->next = link->next;
     link->next->prev = link->prev;
-    lockd_list_init(link);
+    link->next = link->prev = NULL;
 }

@@ -231,7 +231,6 @@ struct balance_program *balance_came(struct balance *balance, const struct sched
     program->client = client;
     program->owner = owner;
     program->part = 1;
-    lockd_list_init(&program->sights);
     lockd_list_append(&balance->programs, &program->link);
     return program;
 }
@@ -252,8 +251,6 @@ void balance_init(struct balance *balance, balance_ask *ask, balance_say *say, v
 {
     *balance =
         (struct balance){.overhead_ns = OVERHEAD, .ask = ask, .say = say, .context = context};
-    lockd_list_init(&balance->programs);
-    lockd_list_init(&balance->places);
 }
 
 void balance_deinit(struct balance *balance)

@@ -21,7 +21,6 @@ void lockd_move_init(struct lockd_moves *moves, int epoll, struct sched *sched,
 {
     *moves = (struct lockd_moves){
         .epoll = epoll, .sched = sched, .calls = calls, .context = context};
-    lockd_list_init(&moves->list);
 }
 
 /* --- the beginning --- */

@@ -16,24 +16,14 @@
 void kin_init(struct kin *kin, kin_say *say, void *context)
 {
     *kin = (struct kin){.say = say, .context = context};
-    lockd_list_init(&kin->programs);
-    lockd_list_init(&kin->trials);
 }
 
 void kin_deinit(struct kin *kin)
 {
-    while (!lockd_list_empty(&kin->trials)) {
-        struct kin_trial *trial = lockd_entry(kin->trials.next, struct kin_trial, link);
-
-        lockd_list_remove(&trial->link);
+    lockd_each (struct kin_trial, trial, &kin->trials, link)
         free(trial);
-    }
-    while (!lockd_list_empty(&kin->programs)) {
-        struct kin_program *program = kin_program_of(kin->programs.next);
-
-        lockd_list_remove(&program->link);
+    lockd_each (struct kin_program, program, &kin->programs, link)
         free(program);
-    }
 }
 
 struct kin_program *kin_came(struct kin *kin, struct sched_client *client, void *owner,

@@ -110,19 +110,6 @@ static void count_share(struct sched_member *member, const struct sched_share *s
     *old = *share;
 }
 
-/* The bytes of its device's capacity that a party takes while it runs. */
-static uint64_t party_need(const struct sched_party *party)
-{
-    const struct sched_device *device = party->device;
-    uint64_t need = party->books.demand;
-
-    if (device->sched->settings.exclusive)
-        return device->space.capacity;
-    lockd_each (const struct sched_member, member, &party->members, of_party)
-        need += member->books.share.beyond;
-    return sched_min(need, device->space.capacity);
-}
-
 /* A gang that does not answer is asked for nothing more until it does; a gang with a blocked member
  * gets its turn also while it is paused or evicted. */
 static void count_in_gang(struct sched_gang *gang, uint32_t *sum, uint32_t *own, uint32_t count)
@@ -209,11 +196,15 @@ static void count_split(struct sched_gang *gang)
 static void count_party(struct sched_party *party, uint64_t now)
 {
     struct sched_device *device = party->device;
-    uint64_t held, busy, lost;
+    uint64_t need = party->books.demand, held, busy, lost;
     bool stopping, stuck;
 
     count_members(party, now);
-    party->books.need = party_need(party);
+    lockd_each (const struct sched_member, member, &party->members, of_party)
+        need += member->books.share.beyond;
+    party->books.need = device->sched->settings.exclusive
+                            ? device->space.capacity
+                            : sched_min(need, device->space.capacity);
     held = party->turn.held ? party->books.need : 0;
     lost = party_lost(party, now);
     stopping = !party->turn.held && sched_party_busy(party);
@@ -313,17 +304,16 @@ void sched_books_stays(struct sched_member *member, uint64_t stays)
     member->report.stays = stays;
 }
 
-static uint32_t facts_of(const struct sched_member *member)
-{
-    return member->report.flags | (lockd_list_empty(&member->books.hungry) ? 0 : SCHED_HUNGRY) |
-           (member->report.demand > member->sent.budget ? SCHED_GROWN : 0) |
-           (member->sent.ended ? SCHED_SILENT : 0) | (member->beyond ? SCHED_BEYOND : 0);
-}
-
 bool sched_party_has(const struct sched_party *party, uint32_t facts)
 {
     lockd_each (const struct sched_member, member, &party->members, of_party) {
-        if ((facts_of(member) & facts) != 0)
+        const uint32_t has = member->report.flags |
+                             (lockd_list_empty(&member->books.hungry) ? 0 : SCHED_HUNGRY) |
+                             (member->report.demand > member->sent.budget ? SCHED_GROWN : 0) |
+                             (member->sent.ended ? SCHED_SILENT : 0) |
+                             (member->beyond ? SCHED_BEYOND : 0);
+
+        if ((has & facts) != 0)
             return true;
     }
     return false;

@@ -162,25 +162,24 @@ static void put_out_evicted(struct sched_device *device, uint64_t now)
     }
 }
 
-/* From now on its budget is no more than it holds, and counts although it has not read it. */
-static void end_budgets(struct sched_member *member, uint64_t now)
-{
-    change_budget(member, sched_min(member->budget, member->report.resident), now);
-    member->sent.ended = true;
-    member->client->silent = member->client->sched->remarkable = true;
-    member->sent.outstanding_count = 1;
-    member->sent.outstanding[0] = (struct sched_outstanding){member->sent.seq, member->budget};
-    member->sent.replaced.budget = 0;
-    sched_books_member(member, now);
-    sched_agenda_touch(member);
-}
-
+/* From now on the budget of a silent program is no more than it holds, and counts although it has not
+ * read it. */
 static void end_silent(struct sched_device *device, uint64_t now)
 {
     lockd_each (struct sched_member, member, &device->books.stopping, books.stopping) {
-        if (!member->sent.ended && member->report.echoed != member->sent.seq &&
-            now - member->sent.unread_since >= SILENT)
-            end_budgets(member, now);
+        struct sched_member_sent *sent = &member->sent;
+
+        if (sent->ended || member->report.echoed == sent->seq ||
+            now - sent->unread_since < SILENT)
+            continue;
+        change_budget(member, sched_min(member->budget, member->report.resident), now);
+        sent->ended = true;
+        member->client->silent = member->client->sched->remarkable = true;
+        sent->outstanding_count = 1;
+        sent->outstanding[0] = (struct sched_outstanding){sent->seq, member->budget};
+        sent->replaced.budget = 0;
+        sched_books_member(member, now);
+        sched_agenda_touch(member);
     }
 }
 

@@ -103,25 +103,20 @@ void sched_short_used(struct sched_member *member)
     member->shortage.had = sched_max(member->shortage.had, has);
 }
 
-static void decay_short(struct sched_device *device, uint64_t now)
-{
-    if (device->space.short_bytes != 0 && needs_agreement(device))
-        device->space.short_bytes = device->space.fell_at = 0;
-    if (device->space.short_bytes == 0 || now < device->space.short_until)
-        return;
-    device->space.short_bytes /= 2;
-    device->space.short_until = now + GRACE;
-    if (device->space.short_bytes < 2 * MIB)
-        device->space.short_bytes = 0;
-}
-
 /* --- all of it together --- */
 
 void sched_device_refresh(struct sched_device *device, uint64_t now)
 {
     uint64_t capacity;
 
-    decay_short(device, now);
+    if (device->space.short_bytes != 0 && needs_agreement(device))
+        device->space.short_bytes = device->space.fell_at = 0;
+    if (device->space.short_bytes != 0 && now >= device->space.short_until) {
+        device->space.short_bytes /= 2;
+        device->space.short_until = now + GRACE;
+        if (device->space.short_bytes < 2 * MIB)
+            device->space.short_bytes = 0;
+    }
     device->space.claimed = 0;
     lockd_each (const struct sched_claim, claim, &device->sched->claims, link) {
         if (memcmp(claim->uuid, device->identity.uuid, sizeof claim->uuid) == 0)

@@ -9,55 +9,44 @@
  */
 #include "lockd/sched/room.h"
 
-static struct sched_device *device_new(struct sched *sched, const uint8_t *uuid, uint32_t user,
-                                       uint64_t now)
+struct sched_device *sched_device_find(const struct sched *sched, const uint8_t *uuid)
 {
-    struct sched_device *device = calloc(1, sizeof *device);
-
-    if (device == NULL)
-        return NULL;
-    device->totals = lockd_totals_get(&sched->totals, uuid, user);
-    if (device->totals == NULL) {
-        free(device);
-        return NULL;
+    lockd_each (struct sched_device, device, &sched->devices, link) {
+        if (memcmp(device->identity.uuid, uuid, sizeof device->identity.uuid) == 0)
+            return device;
     }
-    device->sched = sched;
-    device->identity.user = user;
-    lockd_list_init(&device->agenda.pending);
-    lockd_list_init(&device->members);
-    lockd_list_init(&device->parties);
-    lockd_list_init(&device->turns.holders);
-    lockd_list_init(&device->agenda.touched);
-    lockd_list_init(&device->agenda.settle);
-    lockd_list_init(&device->books.hungry);
-    lockd_list_init(&device->books.spared);
-    lockd_list_init(&device->books.unused);
-    lockd_list_init(&device->books.stopping);
-    lockd_list_init(&device->wanting.users);
-    memcpy(device->identity.uuid, uuid, sizeof device->identity.uuid);
-    device->deadline = device->grace_at = device->stop_at = device->revoke.at = LOCKD_NEVER;
-    device->waiting.again_at = LOCKD_NEVER;
-    device->told.exact_at = device->evict_at = LOCKD_NEVER;
-    sched_policy_of(device)->opened(device, now);
-    lockd_list_append(&sched->devices, &device->link);
-    return device;
+    return NULL;
 }
 
 int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user, uint64_t now,
                      struct sched_device **found)
 {
+    struct sched_device *device = sched_device_find(sched, uuid);
     uint32_t named = 0;
 
-    lockd_each (struct sched_device, device, &sched->devices, link) {
-        *found = device;
-        if (memcmp((*found)->identity.uuid, uuid, sizeof(*found)->identity.uuid) == 0)
-            return 0;
-        named += (*found)->identity.user == user;
-    }
+    *found = device;
+    if (device != NULL)
+        return 0;
+    lockd_each (const struct sched_device, each, &sched->devices, link)
+        named += each->identity.user == user;
     if (named >= 2 * LOCKD_DEVICES_PER_CLIENT)
         return -EMFILE;
-    *found = device_new(sched, uuid, user, now);
-    return *found != NULL ? 0 : -ENOMEM;
+    device = calloc(1, sizeof *device);
+    if (device != NULL)
+        device->totals = lockd_totals_get(&sched->totals, uuid, user);
+    if (device == NULL || device->totals == NULL) {
+        free(device);
+        return -ENOMEM;
+    }
+    device->sched = sched;
+    device->identity.user = user;
+    memcpy(device->identity.uuid, uuid, sizeof device->identity.uuid);
+    device->deadline = device->grace_at = device->stop_at = device->revoke.at = LOCKD_NEVER;
+    device->waiting.again_at = device->told.exact_at = device->evict_at = LOCKD_NEVER;
+    sched_policy_of(device)->opened(device, now);
+    lockd_list_append(&sched->devices, &device->link);
+    *found = device;
+    return 0;
 }
 
 void sched_device_free_unused(struct sched_device *device)

@@ -7,6 +7,8 @@
 
 #include "lockd/sched/state.h"
 
+/* NULL: no program has named it. */
+struct sched_device *sched_device_find(const struct sched *sched, const uint8_t *uuid);
 /* The device, made if there is none. -ENOMEM, or -EMFILE: that user named too many already that
  * nobody knew. */
 int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user, uint64_t now,

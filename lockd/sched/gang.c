@@ -38,10 +38,8 @@ static struct sched_gang *gang_new(struct sched *sched)
 {
     struct sched_gang *gang = calloc(1, sizeof *gang);
 
-    if (gang == NULL)
-        return NULL;
-    gang->sched = sched;
-    lockd_list_init(&gang->parties);
+    if (gang != NULL)
+        gang->sched = sched;
     return gang;
 }
 
@@ -87,9 +85,6 @@ static struct sched_party *party_of(struct sched_gang *gang, struct sched_device
         return NULL;
     party->gang = gang;
     party->device = device;
-    lockd_list_init(&party->members);
-    lockd_list_init(&party->settle);
-    lockd_list_init(&party->turn.holder);
     sched_policy_of(device)->joined(party);
     party->weight = gang->weight;
     device->books.weights += party->weight;
@@ -173,25 +168,20 @@ static bool make_parties(const struct sched_client *client, struct sched_gang *t
     return false;
 }
 
-/* Credit and debt go with it: otherwise a program that is parted and brought together again and
- * again would begin with a turn of credit each time. */
-static void copy_history(struct sched_party *to, const struct sched_party *from, uint64_t now)
-{
-    to->time.counted_at = now;
-    sched_policy_of(to->device)->merged(to, from);
-    if (to->member_count != 0)
-        return;
-    to->turn.count = from->turn.count;
-    to->time.last_ran = from->time.last_ran;
-}
-
 static void move_member(struct sched_member *member, struct sched_gang *to, uint64_t now)
 {
     struct sched_party *from = member->party, *party = party_of(to, member->device);
 
     sched_books_ran(from, now);
     sched_books_ran(party, now);
-    copy_history(party, from, now);
+    party->time.counted_at = now;
+    /* credit and debt go with it: otherwise a program that is parted and brought together again and
+     * again would begin with a turn of credit each time */
+    sched_policy_of(party->device)->merged(party, from);
+    if (party->member_count == 0) {
+        party->turn.count = from->turn.count;
+        party->time.last_ran = from->time.last_ran;
+    }
     from->books.demand -= member->books.share.demand;
     party_leave(member, now);
     member->party = party;
@@ -242,39 +232,31 @@ static void move_client(struct sched_client *client, struct sched_gang *to, uint
 
 #define group_of(at, link) lockd_entry(at, struct sched_group, link)
 
-static bool is_group_of(const struct sched_group *group, const struct sched_client *client)
-{
-    if (group->kin != client->kin)
-        return false;
-    return group->kin != 0 ||
-           (group->user == client->user && strcmp(group->name, client->group) == 0);
-}
-
 /* The group that the client names or was found to be in; made if there is none. NULL without
  * memory. */
 static struct sched_group *enter_group(struct sched_client *client)
 {
     struct sched *sched = client->sched;
-    struct sched_group *group;
+    struct sched_group *group = NULL;
 
     lockd_each (struct sched_group, each, &sched->groups, link) {
-        group = each;
-        if (is_group_of(group, client))
-            goto found;
+        if (each->kin == client->kin &&
+            (each->kin != 0 ||
+             (each->user == client->user && strcmp(each->name, client->group) == 0)))
+            group = each;
     }
-    group = calloc(1, sizeof *group);
-    if (group == NULL)
-        return NULL;
-    group->sched = sched;
-    group->user = client->user;
-    group->kin = client->kin;
-    group->number = ++sched->group_numbers;
-    group->fits_since = LOCKD_NEVER;
-    memcpy(group->name, client->group, sizeof group->name);
-    lockd_list_init(&group->clients);
-    lockd_list_init(&group->marked);
-    lockd_list_append(&sched->groups, &group->link);
-found:
+    if (group == NULL) {
+        group = calloc(1, sizeof *group);
+        if (group == NULL)
+            return NULL;
+        group->sched = sched;
+        group->user = client->user;
+        group->kin = client->kin;
+        group->number = ++sched->group_numbers;
+        group->fits_since = LOCKD_NEVER;
+        memcpy(group->name, client->group, sizeof group->name);
+        lockd_list_append(&sched->groups, &group->link);
+    }
     client->in_group = group;
     lockd_list_append(&group->clients, &client->of_group);
     sched_agenda_mark(group);
@@ -336,27 +318,28 @@ void sched_gang_client_gone(struct sched_client *client)
 
 /* --- a client is found to be in a group while it runs --- */
 
-/* Makes it a gang of its own. False without memory: it stays where it is. */
-static bool leave_gang(struct sched_client *client, uint64_t now)
+void sched_group_kin(struct sched_client *client, uint64_t kin, uint64_t now)
 {
     struct sched_gang *gang = client->gang;
+    struct sched_group *group;
 
-    sched_lease_end(gang, now);
-    if (gang->client_count == 1) {
-        if (gang->group != NULL)
+    if (client->kin == kin || client->group[0] != '\0')
+        return;
+    if (gang != NULL && client->in_group != NULL) { /* it becomes a gang of its own */
+        sched_lease_end(gang, now);
+        if (gang->client_count > 1) {
+            move_client(client, NULL, now);
+            if (client->gang == gang) /* there was no memory */
+                return;
+        } else if (gang->group != NULL) {
             gang->group->gang = NULL;
-        gang->group = NULL;
-        return true;
+            gang->group = NULL;
+        }
     }
-    move_client(client, NULL, now);
-    return client->gang != gang;
-}
-
-static void enter_gang(struct sched_client *client, uint64_t now)
-{
-    struct sched_group *group = client->in_group;
-
-    if (group->apart)
+    leave_group(client);
+    client->kin = kin;
+    group = client->gang != NULL && kin != 0 ? enter_group(client) : NULL;
+    if (group == NULL || group->apart)
         return;
     if (group->gang == NULL) {
         group->gang = client->gang;
@@ -366,18 +349,6 @@ static void enter_gang(struct sched_client *client, uint64_t now)
     sched_lease_end(client->gang, now);
     sched_lease_end(group->gang, now);
     move_client(client, group->gang, now);
-}
-
-void sched_group_kin(struct sched_client *client, uint64_t kin, uint64_t now)
-{
-    if (client->kin == kin || client->group[0] != '\0')
-        return;
-    if (client->gang != NULL && client->in_group != NULL && !leave_gang(client, now))
-        return;
-    leave_group(client);
-    client->kin = kin;
-    if (client->gang != NULL && kin != 0 && enter_group(client) != NULL)
-        enter_gang(client, now);
 }
 
 /* --- is it too large? --- */

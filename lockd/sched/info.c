@@ -162,17 +162,6 @@ static enum gs_condition member_condition(const struct sched_member *member, uin
     return is_open(member) ? GS_CONDITION_RUNS : GS_CONDITION_MOVING;
 }
 
-static uint32_t member_flags(const struct sched_member *member)
-{
-    const struct sched_client *client = member->client;
-
-    return (sched_member_run(member) ? GS_CLIENT_LEASE : 0) |
-           (member->party->turn.skipped != 0 ? GS_CLIENT_SKIPPED : 0) |
-           ((member->report.flags & GS_STATE_PARTIAL) != 0 ? GS_CLIENT_PARTIAL : 0) |
-           (client->paused ? GS_CLIENT_PAUSED : 0) |
-           (client->in_group != NULL && client->in_group->apart ? GS_CLIENT_APART : 0);
-}
-
 static uint64_t member_gpu_ns(const struct sched_member *member, uint64_t now)
 {
     const bool runs = (member->report.flags & GS_STATE_RUNNING) != 0;
@@ -217,7 +206,11 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
         member->time.waits_since != 0 ? member->time.waits_since : member->time.counted_at;
     struct gs_wire_client wire = {
         .condition = member_condition(member, now),
-        .flags = member_flags(member),
+        .flags = (sched_member_run(member) ? GS_CLIENT_LEASE : 0) |
+                 (member->party->turn.skipped != 0 ? GS_CLIENT_SKIPPED : 0) |
+                 ((member->report.flags & GS_STATE_PARTIAL) != 0 ? GS_CLIENT_PARTIAL : 0) |
+                 (client->paused ? GS_CLIENT_PAUSED : 0) |
+                 (client->in_group != NULL && client->in_group->apart ? GS_CLIENT_APART : 0),
         .priority = client->priority,
         .demand = member->report.demand,
         .resident = member->report.resident,

@@ -258,7 +258,7 @@ struct sched_party_fair {
 
 /* A party's part of the sums of its device: books.c. */
 struct sched_party_books {
-    uint64_t demand, need;
+    uint64_t demand, need; /* need: bytes of the capacity that it takes while it runs */
     uint64_t need_held, need_busy;
     uint64_t lost; /* what stuck members, or those that do not leave, hold; part of need_busy */
     uint32_t busy_members, running_members, stuck_members;

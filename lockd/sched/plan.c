@@ -156,20 +156,6 @@ static void send_member(struct sched_member *member, uint64_t now)
         sched_sooner(&device->stop_at, now + 2 * SILENT);
 }
 
-/* Holders hear at once that a party waits; that none does can wait, since waiters come and
- * go. */
-static void tell_waiters(struct sched_device *device, uint64_t now)
-{
-    if (device->turns.waiters == device->told.waiters ||
-        (device->told.waiters && now < device->told.quiet_at))
-        return;
-    device->told.waiters = device->turns.waiters;
-    lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
-        lockd_each (struct sched_member, member, &party->members, of_party)
-            sched_agenda_touch(member);
-    }
-}
-
 /* When changes are to be told: small changes wait a little for more of them, and none comes so
  * soon after the last that a program which says something else each time keeps all others busy. */
 static uint64_t time_to_tell(const struct sched_device *device, uint64_t idle, uint64_t most,
@@ -195,7 +181,15 @@ static void send_broadcast(struct sched_device *device, uint64_t now)
     const uint64_t shortfall = sched_less(device->books.sum.demand, device->space.capacity);
     const uint64_t at = time_to_tell(device, idle, most, shortfall, now);
 
-    tell_waiters(device, now);
+    /* holders hear at once that a party waits; that none does can wait, since waiters come and go */
+    if (device->turns.waiters != device->told.waiters &&
+        (!device->told.waiters || now >= device->told.quiet_at)) {
+        device->told.waiters = device->turns.waiters;
+        lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
+            lockd_each (struct sched_member, member, &party->members, of_party)
+                sched_agenda_touch(member);
+        }
+    }
     device->told.exact_at = at == LOCKD_NEVER ? at : sched_min(at, device->told.exact_at);
     if (now < device->told.exact_at)
         return;
@@ -310,18 +304,13 @@ static bool is_distrusted(const struct sched_member *member)
            (member->evidence.shown == 0 && has_denied_kin(member));
 }
 
-static void settle_trust(struct sched_device *device, uint64_t now)
-{
-    if (!device->measure.trust_changed)
-        return;
-    device->measure.trust_changed = false;
-    lockd_each (struct sched_member, member, &device->members, of_device)
-        sched_plan_last(member, is_distrusted(member), now);
-}
-
 static void plan_device(struct sched_device *device, uint64_t now)
 {
-    settle_trust(device, now);
+    if (device->measure.trust_changed) {
+        device->measure.trust_changed = false;
+        lockd_each (struct sched_member, member, &device->members, of_device)
+            sched_plan_last(member, is_distrusted(member), now);
+    }
     sched_device_refresh(device, now);
     if (device->agenda.recount)
         recount_device(device, now);
@@ -348,8 +337,9 @@ static void plan_device(struct sched_device *device, uint64_t now)
     note_deadline(device);
 }
 
-static void plan_devices(struct sched *sched, uint64_t now)
+void sched_plan(struct sched *sched, uint64_t now)
 {
+    sched_host_plan(sched, now); /* first: what it decides goes out with the same targets */
     for (int round = 0;; round++) {
         struct sched_device *device;
 
@@ -365,10 +355,4 @@ static void plan_devices(struct sched *sched, uint64_t now)
         lockd_list_remove(&device->agenda.pending);
         plan_device(device, now);
     }
-}
-
-void sched_plan(struct sched *sched, uint64_t now)
-{
-    sched_host_plan(sched, now); /* first: what it decides goes out with the same targets */
-    plan_devices(sched, now);
 }

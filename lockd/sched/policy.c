@@ -72,13 +72,8 @@ int32_t sched_gang_priority(const struct sched_gang *gang)
 {
     int32_t priority = INT32_MIN;
 
-    lockd_list_each (at, &gang->parties) {
-        lockd_list_each (of, &sched_party_of(at, of_gang)->members) {
-            const struct sched_client *client = sched_member_of(of, of_party)->client;
-
-            priority = client->priority > priority ? client->priority : priority;
-        }
-    }
+    sched_each_of_gang (member, gang)
+        priority = member->client->priority > priority ? member->client->priority : priority;
     return priority;
 }
 

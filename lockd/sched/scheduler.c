@@ -62,12 +62,6 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     }
     member->client = client;
     member->device = device;
-    lockd_list_init(&member->agenda.touched);
-    lockd_list_init(&member->books.hungry);
-    lockd_list_init(&member->books.spared);
-    lockd_list_init(&member->books.unused);
-    lockd_list_init(&member->books.stopping);
-    lockd_list_init(&member->sent.unsent);
     lockd_list_append(&client->members, &member->of_client);
     lockd_list_append(&device->members, &member->of_device);
     lockd_list_append(&member->party->members, &member->of_party);
@@ -319,8 +313,6 @@ struct sched_client *sched_client_add(struct sched *sched, void *owner)
     client->weight = GS_WEIGHT_DEFAULT;
     client->limit = client->quota_next = UINT64_MAX;
     client->host.budget = client->host.told = UINT64_MAX;
-    lockd_list_init(&client->members);
-    lockd_list_init(&client->of_group);
     lockd_list_append(&sched->clients, &client->link);
     return client;
 }
@@ -418,15 +410,6 @@ struct sched *sched_new(const struct sched_settings *settings, uint64_t now_ns)
     sched->created = now_ns;
     sched->host.available = sched->host.total = UINT64_MAX;
     sched->host.deadline = sched->groups_at = sched->forming.at = LOCKD_NEVER;
-    lockd_list_init(&sched->clients);
-    lockd_list_init(&sched->devices);
-    lockd_list_init(&sched->groups);
-    lockd_list_init(&sched->groups_marked);
-    lockd_list_init(&sched->unsent);
-    lockd_list_init(&sched->pending);
-    lockd_list_init(&sched->claims);
-    lockd_list_init(&sched->totals);
-    lockd_list_init(&sched->forming.gangs);
     return sched;
 }
 
@@ -434,14 +417,10 @@ void sched_free(struct sched *sched)
 {
     if (sched == NULL)
         return;
-    while (!lockd_list_empty(&sched->clients))
-        sched_client_gone(lockd_entry(sched->clients.next, struct sched_client, link), 0);
-    while (!lockd_list_empty(&sched->claims)) {
-        struct sched_claim *claim = lockd_entry(sched->claims.next, struct sched_claim, link);
-
-        lockd_list_remove(&claim->link);
+    lockd_each (struct sched_client, client, &sched->clients, link)
+        sched_client_gone(client, 0);
+    lockd_each (struct sched_claim, claim, &sched->claims, link)
         free(claim);
-    }
     lockd_totals_free(&sched->totals);
     free(sched);
 }

@@ -81,19 +81,10 @@ void sched_evict(struct sched_client *client, uint64_t now_ns)
     sched_plan(client->sched, now_ns);
 }
 
-static struct sched_device *find_device(const struct sched *sched, const uint8_t *uuid)
-{
-    lockd_each (struct sched_device, device, &sched->devices, link) {
-        if (memcmp(device->identity.uuid, uuid, sizeof device->identity.uuid) == 0)
-            return device;
-    }
-    return NULL;
-}
-
 bool sched_claim(struct sched *sched, const void *key, const uint8_t *uuid, uint64_t bytes,
                  uint64_t now_ns)
 {
-    struct sched_device *device = find_device(sched, uuid);
+    struct sched_device *device = sched_device_find(sched, uuid);
     struct sched_claim *claim = NULL;
 
     lockd_each (struct sched_claim, each, &sched->claims, link) {
@@ -132,14 +123,14 @@ void sched_away(struct sched_client *client, bool away, uint64_t now_ns)
 
 uint64_t sched_device_total(const struct sched *sched, const uint8_t *uuid)
 {
-    const struct sched_device *device = find_device(sched, uuid);
+    const struct sched_device *device = sched_device_find(sched, uuid);
 
     return device != NULL ? device->measure.total : 0;
 }
 
 enum sched_claimed sched_claimed(const struct sched *sched, const uint8_t *uuid)
 {
-    const struct sched_device *device = find_device(sched, uuid);
+    const struct sched_device *device = sched_device_find(sched, uuid);
 
     if (device == NULL || device->books.sum.hold == 0)
         return SCHED_CLAIM_NOTHING;
@@ -176,7 +167,7 @@ void sched_host(struct sched *sched, uint64_t available, uint64_t now_ns)
 
 void sched_card(struct sched *sched, const struct sched_card *card, uint64_t now_ns)
 {
-    struct sched_device *device = find_device(sched, card->uuid);
+    struct sched_device *device = sched_device_find(sched, card->uuid);
 
     if (device == NULL)
         return;

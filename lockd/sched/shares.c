@@ -158,12 +158,8 @@ static double due_to_first(const struct sched_device *device)
 {
     double first = 0;
 
-    for (const struct lockd_list *at = device->wanting.users.next; at != &device->wanting.users;
-         at = at->next) {
-        const struct sched_user *user = lockd_entry(at, struct sched_user, of_device);
-
+    lockd_each (const struct sched_user, user, &device->wanting.users, of_device)
         first += user->first_weights != 0 ? sched_user_share(device, user) : 0;
-    }
     if (device->wanting.weights == 0)
         return 1;
     return smaller_of((double)device->share.first_weights / (double)device->wanting.weights,
@@ -259,9 +255,7 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
     share->generation = device->turns.generation;
     share->batch_held = share->batch_runs = share->batch_went = false;
     share->going = share->coming = NULL;
-    lockd_list_each (at, &device->turns.holders) {
-        const struct sched_party *party = sched_party_of(at, turn.holder);
-
+    lockd_each (const struct sched_party, party, &device->turns.holders, turn.holder) {
         if (sched_party_is_background(party))
             continue;
         if (sched_share_goes_on(party, now)) {
@@ -292,10 +286,7 @@ static bool is_kept_off(const struct sched_device *device, uint64_t now)
     }
     if (waits == NULL || device->sched->settings.exclusive)
         return false;
-    for (const struct lockd_list *at = device->turns.holders.next; at != &device->turns.holders;
-         at = at->next) {
-        const struct sched_party *party = sched_party_of(at, turn.holder);
-
+    lockd_each (const struct sched_party, party, &device->turns.holders, turn.holder) {
         if (!sched_party_is_background(party) && !party->turn.backfilled &&
             now < party->turn.until && !sched_share_goes_on(party, now))
             need += party->books.need;
@@ -449,10 +440,7 @@ uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now)
     if (sched_gang_class(party->gang) != GS_CLASS_AUTO || !sched_party_comes_to_run(party) ||
         device->sched->settings.quantum_ns != LOCKD_AUTO)
         return LOCKD_NEVER;
-    for (const struct lockd_list *of = device->turns.holders.next; of != &device->turns.holders;
-         of = of->next) {
-        const struct sched_party *holder = sched_party_of(of, turn.holder);
-
+    lockd_each (const struct sched_party, holder, &device->turns.holders, turn.holder) {
         if (holder->gang != party->gang)
             at = older = sched_max(older, older_at(party, holder, now));
     }

@@ -144,12 +144,6 @@ void sched_stop_knots(struct sched_device *device, uint64_t now)
     }
 }
 
-/* In more and more turns in a row it did not come to run. */
-static bool is_patient_turn(uint32_t skipped)
-{
-    return skipped % SKIPPED_ROUND == 0 && (skipped & (skipped - 1)) == 0;
-}
-
 /* Until when a holder may get nowhere. Not long when the driver itself has no memory for it and
  * the books agree: then something that cannot be moved is in the way. Nor mostly for a holder
  * that was passed over and did not run since. A holder that is not given all it needs may wait
@@ -157,13 +151,14 @@ static bool is_patient_turn(uint32_t skipped)
 static uint64_t patience_ends(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
+    const uint32_t skipped = party->turn.skipped; /* patient after 0, 8, 16, 32 and so on */
     uint64_t progress = party->turn.progress;
 
     if (sched_party_has(party, SCHED_HUNGRY))
         progress = sched_max(progress, device->books.progress);
     if (sched_party_has(party, GS_STATE_SHORT) && party->books.demand > device->space.capacity)
         return progress + REPEAT;
-    if (!is_patient_turn(party->turn.skipped))
+    if (skipped % SKIPPED_ROUND != 0 || (skipped & (skipped - 1)) != 0)
         return progress + sched_clamp(COMING * sched_device_switch(device), REPEAT, GRACE);
     return progress + GRACE;
 }
@@ -288,33 +283,30 @@ static uint64_t begins_at(const struct sched_member *member)
 }
 
 /* The eviction is over when nothing is left, or when the rest does not leave. */
-static void check_wanted(struct sched_member *member, uint64_t now)
-{
-    if (sched_member_busy(member) || member->report.echoed != member->sent.seq ||
-        member->report.resident < member->eviction.left) {
-        member->eviction.left = member->report.resident;
-        member->eviction.until = now + GRACE;
-    }
-    if (member->report.resident == 0
-            ? !sched_member_busy(member) && member->report.echoed == member->sent.seq
-            : now >= member->eviction.until)
-        evict_end(member, true);
-    else
-        sched_sooner(&member->device->evict_at, member->eviction.until);
-}
-
 void sched_evict_check(struct sched_member *member, uint64_t now)
 {
+    bool stops;
+
     if (member->eviction.asked && now >= begins_at(member)) {
         member->eviction.asked = false;
         member->eviction.left = member->report.resident;
         member->eviction.until = now + GRACE;
         set_wanted(member, true);
     }
-    if (member->eviction.wanted)
-        check_wanted(member, now);
-    else if (member->eviction.asked)
-        sched_sooner(&member->device->evict_at, begins_at(member));
+    if (!member->eviction.wanted) {
+        if (member->eviction.asked)
+            sched_sooner(&member->device->evict_at, begins_at(member));
+        return;
+    }
+    stops = sched_member_busy(member) || member->report.echoed != member->sent.seq;
+    if (stops || member->report.resident < member->eviction.left) {
+        member->eviction.left = member->report.resident;
+        member->eviction.until = now + GRACE;
+    }
+    if (member->report.resident == 0 ? !stops : now >= member->eviction.until)
+        evict_end(member, true);
+    else
+        sched_sooner(&member->device->evict_at, member->eviction.until);
 }
 
 void sched_evict_watch(struct sched_device *device, uint64_t now)

@@ -362,21 +362,6 @@ static void give_turns(struct sched *sched, bool settling, uint64_t now)
     }
 }
 
-/* When time alone changes something. */
-static uint64_t next_look_at(const struct sched_gang *gang, uint64_t now)
-{
-    const struct sched_gang_forming *forming = gang->forming;
-    uint64_t look = LOCKD_NEVER;
-
-    if (runs_whole(gang) && forming->left != 0)
-        look = now + forming->left;
-    if (is_missing_ranks(gang, now))
-        look = sched_min(look, forming->came_at + 6 * GRACE);
-    if (forming->awaited && !forming->over)
-        look = sched_min(look, sched_min(forming->until, forming->begun + 3 * GRACE));
-    return look;
-}
-
 void sched_together_let_next(struct sched *sched, uint64_t now)
 {
     bool settling;
@@ -393,8 +378,14 @@ void sched_together_let_next(struct sched *sched, uint64_t now)
     if (settling)
         sched->forming.at = sched->created + RETURN_WINDOW;
     lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
-        const uint64_t look = next_look_at(forming->gang, now);
+        uint64_t look = LOCKD_NEVER; /* when time alone changes something */
 
+        if (runs_whole(forming->gang) && forming->left != 0)
+            look = now + forming->left;
+        if (is_missing_ranks(forming->gang, now))
+            sched_sooner(&look, forming->came_at + 6 * GRACE);
+        if (forming->awaited && !forming->over)
+            sched_sooner(&look, sched_min(forming->until, forming->begun + 3 * GRACE));
         sched_sooner(&sched->forming.at, sched_max(look, now + LOOK_AGAIN));
     }
 }

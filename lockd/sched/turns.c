@@ -351,16 +351,6 @@ static void note_waiters(struct sched_device *device, uint64_t now)
     device->grace_at = waiters ? now : LOCKD_NEVER;
 }
 
-/* No turn is ended any more; a party that ended others' turns pays as if its own was over. */
-static void end_leases(struct sched_party *party)
-{
-    const struct sched_policy *policy = sched_policy_of(party->device);
-
-    if (party->turn.interrupts && party->turn.held && policy->ended != NULL)
-        policy->ended(party);
-    party->turn.interrupts = party->turn.interrupts && party->wait.queued_of != NULL;
-}
-
 /* Are there background programs, and others that they must not run beside? */
 static bool is_mixed(const struct sched_device *device)
 {
@@ -384,6 +374,7 @@ static void change_mode(struct sched_device *device, uint64_t now)
     const bool apart = is_mixed(device) || sched_together_is_awaited(device, true) ||
                        (device->sched->settings.exclusive && device->party_count > 1);
     const bool leases = sched_device_crowded(device) || apart;
+    const struct sched_policy *policy = sched_policy_of(device);
 
     if (leases == device->turns.leases)
         return;
@@ -392,10 +383,12 @@ static void change_mode(struct sched_device *device, uint64_t now)
     lockd_each (struct sched_party, party, &device->parties, of_device) {
         sched_books_ran(party, now);
         sched_agenda_settle(party);
-        if (!leases)
-            end_leases(party);
-        else if (party->turn.held && party->gang->runs)
+        if (leases && party->turn.held && party->gang->runs)
             sched_lease_anew(party, party->gang->complete);
+        /* no turn is ended any more; a party that ended others' turns pays as if its own was over */
+        if (!leases && party->turn.interrupts && party->turn.held && policy->ended != NULL)
+            policy->ended(party);
+        party->turn.interrupts &= leases || party->wait.queued_of != NULL;
         party->turn.interrupted = false;
     }
 }

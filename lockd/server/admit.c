@@ -65,7 +65,6 @@ void lockd_admit_init(struct lockd_admission *admission, const int *listeners, u
     *admission = (struct lockd_admission){
         .listener_count = count, .group = group, .listening = true, .spare = -1};
     memcpy(admission->listeners, listeners, count * sizeof *listeners);
-    lockd_list_init(&admission->silent);
 }
 
 void lockd_admit_deinit(struct lockd_admission *admission)

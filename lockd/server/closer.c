@@ -59,7 +59,6 @@ void lockd_closer_init(struct lockd_server *server)
 {
     const int no = 0;
 
-    lockd_list_init(&server->closers.list);
     server->closers.guarded = true;
     for (unsigned i = 0; i < server->admission.listener_count; i++)
         server->closers.guarded &= setsockopt(server->admission.listeners[i], SOL_SOCKET,

@@ -59,7 +59,6 @@ struct lockd_connection *lockd_connection_new(struct lockd_server *server, int f
     }
     lockd_list_append(&server->connections.all, &connection->link);
     lockd_list_append(&server->admission.silent, &connection->silence.link);
-    lockd_list_init(&connection->rate.link);
     server->connections.count++;
     user->connections++;
     return connection;

@@ -30,8 +30,6 @@ void lockd_relations_init(struct lockd_server *server)
 
 void lockd_relations_deinit(struct lockd_server *server)
 {
-    if (server->relations.kin.programs.next == NULL) /* the initialisation failed before */
-        return;
     balance_deinit(&server->relations.balance);
     kin_deinit(&server->relations.kin);
 }

@@ -90,10 +90,6 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     server->loop.watchdog.at = server->started;
     lockd_quota_init(&server->quota);
     lockd_hostwatch_init(&server->host);
-    lockd_list_init(&server->connections.all);
-    lockd_list_init(&server->connections.dead);
-    lockd_list_init(&server->connections.throttled);
-    lockd_list_init(&server->users);
     lockd_closer_init(server);
     server->loop.signals = open_signals();
     server->loop.epoll = epoll_create1(EPOLL_CLOEXEC);

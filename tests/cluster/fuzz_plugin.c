@@ -42,7 +42,6 @@ static struct plugin *the_plugin(void)
         return &plugin;
     lockd_log_open(LOCKD_LOG_ERROR);
     plugin.set.resource = "gpushare.dev/gpu";
-    lockd_list_init(&plugin.watchers);
     if (cards_parse(&plugin.cards, spec, 10, &err) != 0)
         abort();
     return &plugin;

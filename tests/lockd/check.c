@@ -19,7 +19,7 @@ static uint32_t length_of(const struct lockd_list *list)
 {
     uint32_t count = 0;
 
-    for (const struct lockd_list *at = list->next; at != list; at = at->next)
+    for (const struct lockd_list *at = lockd_list_first(list); at != list; at = at->next)
         count++;
     return count;
 }
@@ -105,9 +105,7 @@ static const char *check_party(const struct sched_party *party, struct total *to
     uint64_t demand = 0, beyond = 0, need;
     const char *wrong = NULL;
 
-    lockd_list_each (at, &party->members) {
-        const struct sched_member *member = sched_member_of(at, of_party);
-
+    lockd_each (const struct sched_member, member, &party->members, of_party) {
         members++;
         busy += sched_member_busy(member);
         demand += member->report.demand;
@@ -151,12 +149,9 @@ static bool is_not_nice(const struct sched_device *device)
 {
     if (device->measure.settle_until > device->sched->created)
         return false; /* they come back to a new daemon as they were */
-    for (const struct lockd_list *at = device->turns.holders.next;
-         at != &device->turns.holders && device->wanting.weights != 0; at = at->next) {
-        const struct sched_party *party = lockd_entry(at, struct sched_party, turn.holder);
-
-        if (sched_party_is_background(party) && party->gang->blocked == 0 &&
-            party->gang->closing.by == NULL)
+    lockd_each (const struct sched_party, party, &device->turns.holders, turn.holder) {
+        if (device->wanting.weights != 0 && sched_party_is_background(party) &&
+            party->gang->blocked == 0 && party->gang->closing.by == NULL)
             return true;
     }
     return false;
@@ -180,10 +175,8 @@ static const char *check_device(const struct sched_device *device)
     struct total total = {0};
     const char *wrong = NULL;
 
-    lockd_list_each (at, &device->parties) {
-        if (wrong == NULL)
-            wrong = check_party(sched_party_of(at, of_device), &total);
-    }
+    lockd_each (const struct sched_party, party, &device->parties, of_device)
+        wrong = wrong != NULL ? wrong : check_party(party, &total);
     if (wrong != NULL)
         return wrong;
     if (is_not_nice(device))
@@ -214,9 +207,7 @@ static const char *check_host(const struct sched *sched)
 {
     uint64_t used = 0, hold = 0, off = 0, goal = 0;
 
-    lockd_list_each (at, &sched->clients) {
-        const struct sched_client *client = lockd_entry(at, struct sched_client, link);
-
+    lockd_each (const struct sched_client, client, &sched->clients, link) {
         used += client->host.used;
         hold += client->host.told == UINT64_MAX
                     ? client->host.used
@@ -234,12 +225,8 @@ static const char *check_giving_way(const struct sched *sched)
 {
     uint32_t gangs = 0;
 
-    lockd_list_each (at, &sched->devices) {
-        const struct sched_device *device = lockd_entry(at, struct sched_device, link);
-
-        lockd_list_each (of, &device->parties) {
-            const struct sched_party *party = sched_party_of(of, of_device);
-
+    lockd_each (const struct sched_device, device, &sched->devices, link) {
+        lockd_each (const struct sched_party, party, &device->parties, of_device) {
             gangs += party->gang->gives_way && party->gang->parties.next == &party->of_gang;
         }
     }
@@ -250,8 +237,8 @@ static const char *check_background(const struct sched *sched)
 {
     uint32_t clients = 0;
 
-    lockd_list_each (at, &sched->clients)
-        clients += lockd_entry(at, struct sched_client, link)->class == GS_CLASS_BACKGROUND;
+    lockd_each (const struct sched_client, client, &sched->clients, link)
+        clients += client->class == GS_CLASS_BACKGROUND;
     return clients != sched->background ? "how many programs are background" : NULL;
 }
 
@@ -261,9 +248,7 @@ const char *sched_check(const struct sched *sched)
 
     wrong = wrong != NULL ? wrong : check_background(sched);
     wrong = wrong != NULL ? wrong : check_giving_way(sched);
-    lockd_list_each (at, &sched->devices) {
-        if (wrong == NULL)
-            wrong = check_device(lockd_entry(at, struct sched_device, link));
-    }
+    lockd_each (const struct sched_device, device, &sched->devices, link)
+        wrong = wrong != NULL ? wrong : check_device(device);
     return wrong;
 }

@@ -115,8 +115,8 @@ static void settle_daemon(struct fuzz *fuzz)
         struct peer *peer = &fuzz->peers[i];
         bool there = false;
 
-        lockd_list_each (at, &fuzz->server.connections.all)
-            there |= lockd_entry(at, struct lockd_connection, link) == peer->connection;
+        lockd_each (const struct lockd_connection, each, &fuzz->server.connections.all, link)
+            there |= each == peer->connection;
         if (peer->connection != NULL && !there) {
             close(peer->fd);
             peer->connection = NULL;

@@ -83,10 +83,7 @@ static uint64_t longest_turn(const struct sched_device *device)
 {
     uint64_t longest = sched_device_quantum(device);
 
-    for (const struct lockd_list *at = device->turns.holders.next; at != &device->turns.holders;
-         at = at->next) {
-        const struct sched_party *party = lockd_entry(at, struct sched_party, turn.holder);
-
+    lockd_each (const struct sched_party, party, &device->turns.holders, turn.holder) {
         if (party->turn.length != LOCKD_NEVER)
             longest = sched_max(longest, party->turn.length);
     }
@@ -128,9 +125,7 @@ static bool can_run(const struct sched_gang *gang)
 {
     if (gang->paused != 0)
         return false;
-    lockd_list_each (at, &gang->parties) {
-        const struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
         if (party->books.demand > party->device->space.capacity)
             return false;
     }
@@ -162,9 +157,7 @@ static uint64_t rounds_to_sit_out(const struct sched_gang *gang)
 {
     uint64_t most = 0;
 
-    lockd_list_each (at, &gang->parties) {
-        const struct sched_party *party = sched_party_of(at, of_gang);
-
+    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
         if (party->wait.queued.in)
             most = sched_max(most, sched_less(party->fair.round, party->device->fair.round));
     }
@@ -177,8 +170,8 @@ static double least_kept(const struct sched_gang *gang)
 {
     double least = 0;
 
-    lockd_list_each (at, &gang->parties) {
-        const double keeps = model_keeps(sched_party_of(at, of_gang)->device);
+    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
+        const double keeps = model_keeps(party->device);
 
         if (keeps > 0 && (least == 0 || keeps < least))
             least = keeps;
@@ -229,8 +222,8 @@ static void check_wait(struct model *model, const struct sched_member *member, u
 
 static bool is_open(const struct sched_gang *gang)
 {
-    lockd_list_each (at, &gang->parties) {
-        if (sched_party_of(at, of_gang)->device->turns.leases)
+    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
+        if (party->device->turns.leases)
             return false;
     }
     return true;
@@ -296,8 +289,8 @@ static void check_rate(struct model *model)
 /* Whose turn it is on several devices keeps them all, also those where it has nothing to do. */
 static bool somebody_runs(const struct sched_gang *gang)
 {
-    lockd_list_each (at, &gang->parties) {
-        if (sched_party_of(at, of_gang)->books.running_members != 0)
+    lockd_each (const struct sched_party, party, &gang->parties, of_gang) {
+        if (party->books.running_members != 0)
             return true;
     }
     return false;
@@ -313,8 +306,7 @@ static void check_idle(struct model *model, const struct sched_device *device, u
     uint64_t bound = 2 * patience;
     bool wanted = false;
 
-    lockd_list_each (at, &device->members) {
-        const struct sched_member *member = sched_member_of(at, of_device);
+    lockd_each (const struct sched_member, member, &device->members, of_device) {
         const struct sched_gang *gang = member->party->gang;
         const struct model_side *side =
             &((struct model_program *)member->client->owner)->side[index];
@@ -363,10 +355,7 @@ static void check_device(struct model *model, const struct sched_device *device)
     bool oversize = false;
 
     model->turn[index] = longest_turn(device);
-    for (const struct lockd_list *at = device->members.next; at != &device->members;
-         at = at->next) {
-        const struct sched_member *member = lockd_entry(at, struct sched_member, of_device);
-
+    lockd_each (const struct sched_member, member, &device->members, of_device) {
         check_member(model, index, member);
         held += sched_member_hold(member);
         demand += member->report.demand;
@@ -390,9 +379,8 @@ void model_check(struct model *model)
 
     if (wrong != NULL)
         model_fail(model, wrong, 0, 0, 0);
-    for (const struct lockd_list *at = model->sched->devices.next; at != &model->sched->devices;
-         at = at->next)
-        check_device(model, lockd_entry(at, struct sched_device, link));
+    lockd_each (struct sched_device, device, &model->sched->devices, link)
+        check_device(model, device);
     check_rate(model);
 }
 

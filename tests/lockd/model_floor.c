@@ -31,10 +31,7 @@ static bool is_batch(const struct sched_party *party, uint64_t now)
 
 static bool really_runs(const struct sched_party *party, uint32_t index)
 {
-    for (const struct lockd_list *at = party->members.next; at != &party->members;
-         at = at->next) {
-        const struct sched_member *member = lockd_entry(at, struct sched_member, of_party);
-
+    lockd_each (const struct sched_member, member, &party->members, of_party) {
         if (((struct model_program *)member->client->owner)->side[index].running)
             return true;
     }
@@ -47,10 +44,7 @@ static bool is_held_off(const struct sched_device *device, uint32_t index, uint6
     const struct sched_party *comes = device->cleared.party;
     bool wanted = false, runs = false, first = comes != NULL && comes->share.first;
 
-    for (const struct lockd_list *at = device->parties.next; at != &device->parties;
-         at = at->next) {
-        const struct sched_party *party = lockd_entry(at, struct sched_party, of_device);
-
+    lockd_each (const struct sched_party, party, &device->parties, of_device) {
         first = first || (party->turn.held && is_ahead(party, now));
         if (!is_batch(party, now) || party->turn.backfilled)
             continue;
@@ -63,9 +57,7 @@ static bool is_held_off(const struct sched_device *device, uint32_t index, uint6
 /* Who has a turn there, and is not interactive? */
 static void note_turns(struct model *model, const struct sched_device *device, uint32_t index)
 {
-    for (const struct lockd_list *at = device->members.next; at != &device->members;
-         at = at->next) {
-        const struct sched_member *member = lockd_entry(at, struct sched_member, of_device);
+    lockd_each (const struct sched_member, member, &device->members, of_device) {
         const struct sched_party *party = member->party;
         const bool has = party->turn.held && is_batch(party, model->now);
 
@@ -78,9 +70,7 @@ static void note_turns(struct model *model, const struct sched_device *device, u
  * it cannot have is anybody's. */
 static bool was_cut(const struct sched_device *device, uint32_t index)
 {
-    for (const struct lockd_list *at = device->members.next; at != &device->members;
-         at = at->next) {
-        const struct sched_member *member = lockd_entry(at, struct sched_member, of_device);
+    lockd_each (const struct sched_member, member, &device->members, of_device) {
         const struct sched_party *party = member->party;
 
         if (((struct model_program *)member->client->owner)->side[index].turn_of == party &&
@@ -95,9 +85,7 @@ static void check_ended(struct model *model, const struct sched_device *device, 
 {
     const bool cut = was_cut(device, index);
 
-    for (const struct lockd_list *at = device->members.next; at != &device->members;
-         at = at->next) {
-        const struct sched_member *member = lockd_entry(at, struct sched_member, of_device);
+    lockd_each (const struct sched_member, member, &device->members, of_device) {
         const struct sched_party *party = member->party;
         struct model_side *side = &((struct model_program *)member->client->owner)->side[index];
         const bool ends = party->turn.interrupts && party->share.first && !party->wait.first;
@@ -148,10 +136,7 @@ static void count_floor(struct model *model, const struct sched_device *device, 
 
 void model_count_floor(struct model *model)
 {
-    for (const struct lockd_list *at = model->sched->devices.next; at != &model->sched->devices;
-         at = at->next) {
-        const struct sched_device *device = lockd_entry(at, struct sched_device, link);
-
+    lockd_each (const struct sched_device, device, &model->sched->devices, link) {
         count_floor(model, device, (uint32_t)device->identity.uuid[0] - 1);
         note_turns(model, device, (uint32_t)device->identity.uuid[0] - 1);
     }

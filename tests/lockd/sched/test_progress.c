@@ -126,9 +126,7 @@ static void all_got_on(const struct stage *stage, uint64_t longest_ms)
         assert_true(actor->burst == 0 ? actor->ran > SECONDS * 1000ull * MS / 20
                                       : actor->bursts > SECONDS / 10);
     }
-    lockd_list_each (at, &stage->h->sched->devices) {
-        const struct sched_device *device = lockd_entry(at, struct sched_device, link);
-
+    lockd_each (const struct sched_device, device, &stage->h->sched->devices, link) {
         assert_in_range(device->turns.switches, 0,
                         (uint64_t)SECONDS * TURNS + (uint64_t)BEGUN * bursts);
     }

@@ -164,13 +164,12 @@ static void bounds_are_said_as_they_are(void **state)
 
 static void made_up_devices_do_not_fill_the_memory(void **state)
 {
-    struct lockd_list all;
+    struct lockd_list all = {0};
     uint32_t count = 0;
     uint8_t uuid[16] = {0}, own[16] = {255};
     struct lockd_totals *real;
 
     (void)state;
-    lockd_list_init(&all);
     real = lockd_totals_get(&all, own, 7); /* of another user */
     assert_non_null(real);
     lockd_totals_leave(&all, real);
@@ -182,7 +181,7 @@ static void made_up_devices_do_not_fill_the_memory(void **state)
         assert_non_null(totals);
         lockd_totals_leave(&all, totals);
     }
-    lockd_list_each (at, &all)
+    lockd_each (const struct lockd_totals, totals, &all, link)
         count++;
     assert_int_equal(count, 65);
     assert_ptr_equal(lockd_totals_get(&all, own, 7), real);
