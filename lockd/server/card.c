@@ -52,17 +52,6 @@ static uint64_t show_process(const void *context, const void *owner)
     return sharers == 0 ? shown : shown / sharers;
 }
 
-/* Whether any program's process is listed there with its memory: then the numbers are those of this
- * pid namespace, and a process that is not listed has no memory there. */
-static bool lists_processes(const struct lockd_server *server, const struct card_look *look)
-{
-    lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
-        if (each->client != NULL && look_up_process(look, each) != UINT64_MAX)
-            return true;
-    }
-    return false;
-}
-
 static void tell_card(struct lockd_server *server, const struct nvml_table *table,
                       const struct nvml_gpu *gpu, uint64_t now)
 {
@@ -73,7 +62,12 @@ static void tell_card(struct lockd_server *server, const struct nvml_table *tabl
         gpu->used > gpu->total || !lockd_uuid_read(gpu->uuid, card.uuid))
         return;
     card.free = gpu->total - gpu->used;
-    look.lists = gpu->lists == 1 && lists_processes(server, &look);
+    /* Is any program's process listed there with its memory? Then the numbers are those of this pid
+     * namespace, and a process that is not listed has no memory there. */
+    lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
+        look.lists = look.lists || (gpu->lists == 1 && each->client != NULL &&
+                                    look_up_process(&look, each) != UINT64_MAX);
+    }
     sched_card(server->scheduler, &card, now);
 }
 

@@ -94,22 +94,6 @@ reject_connection(struct lockd_connection *connection, int code, const char *for
     lockd_connection_kill(connection, "%s", end.text);
 }
 
-/* Every program may ask for less than the ordinary weight and priority, and for a lower class
- * than the configuration gives it. More would be at the cost of others, so only programs of
- * users who may change settings get it. */
-static struct gs_wire_hello limit_hello(const struct lockd_connection *connection,
-                                        const struct gs_wire_hello *hello)
-{
-    struct gs_wire_hello less = *hello;
-
-    less.class = lockd_wish_granted(connection);
-    if (connection->peer.controls)
-        return less;
-    less.weight = less.weight > GS_WEIGHT_DEFAULT ? GS_WEIGHT_DEFAULT : less.weight;
-    less.priority = less.priority > 0 ? 0 : less.priority;
-    return less;
-}
-
 /* Only the kernel's process id counts; a program that names another id has an error, or cheats. */
 static void check_pid(const struct lockd_connection *connection)
 {
@@ -128,7 +112,7 @@ static void check_pid(const struct lockd_connection *connection)
 static void take_hello(struct lockd_connection *connection, const struct gs_wire_hello *hello)
 {
     struct lockd_server *server = connection->server;
-    struct gs_wire_hello granted;
+    struct gs_wire_hello granted = *hello;
 
     if (connection->client != NULL) {
         lockd_connection_kill(connection, "it sent HELLO twice");
@@ -153,7 +137,14 @@ static void take_hello(struct lockd_connection *connection, const struct gs_wire
     connection->hello.own_pid = hello->pid;
     lockd_peer_name(&connection->peer, hello->pid);
     connection->wish.class = (enum gs_wire_class)hello->class;
-    granted = limit_hello(connection, hello);
+    /* Every program may ask for less than the ordinary weight and priority, and for a lower class
+     * than the configuration gives it. More would be at the cost of others, so only programs of
+     * users who may change settings get it. */
+    granted.class = lockd_wish_granted(connection);
+    if (!connection->peer.controls) {
+        granted.weight = hello->weight > GS_WEIGHT_DEFAULT ? GS_WEIGHT_DEFAULT : hello->weight;
+        granted.priority = hello->priority > 0 ? 0 : hello->priority;
+    }
     sched_describe(connection->client, &granted, connection->user->number);
     lockd_closer_allow(connection, server->config.hands_over);
     server->connections.programs++;
@@ -344,14 +335,6 @@ static bool is_over_rate(struct lockd_connection *connection, uint64_t now)
     return true;
 }
 
-static void pay_message(struct lockd_connection *connection, uint64_t now)
-{
-    const uint64_t rate = connection->server->config.set.max_messages;
-
-    lockd_bucket_take(&connection->rate.bucket, rate, 1, now);
-    lockd_bucket_take(&connection->user->bucket, rate * USER_RATE, 1, now);
-}
-
 uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now)
 {
     uint64_t next = LOCKD_NEVER;
@@ -372,7 +355,7 @@ uint64_t lockd_connection_resume(struct lockd_server *server, uint64_t now)
 void lockd_connection_readable(struct lockd_connection *connection)
 {
     for (int i = 0; i < MESSAGES_PER_TURN && !connection->dead; i++) {
-        const uint64_t now = lockd_now();
+        const uint64_t now = lockd_now(), rate = connection->server->config.set.max_messages;
         struct gs_descriptors with;
         union lockd_message message;
         ssize_t size;
@@ -389,7 +372,8 @@ void lockd_connection_readable(struct lockd_connection *connection)
             lockd_connection_kill(connection, NULL);
             return;
         }
-        pay_message(connection, now);
+        lockd_bucket_take(&connection->rate.bucket, rate, 1, now);
+        lockd_bucket_take(&connection->user->bucket, rate * USER_RATE, 1, now);
         lockd_connection_take(connection, &message, (size_t)size, &with);
     }
 }

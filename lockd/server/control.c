@@ -107,29 +107,12 @@ void lockd_control_values(const struct lockd_connection *program, struct lockd_v
     };
 }
 
-static void set_of_program(struct lockd_connection *program,
-                           const struct lockd_setting *setting, uint64_t value)
+static void do_with_program(struct lockd_connection *program,
+                            const struct gs_wire_control *control)
 {
     const uint64_t now = lockd_now();
     struct lockd_values before, after;
 
-    lockd_control_values(program, &before);
-    after = before;
-    *(uint64_t *)lockd_setting_place(setting, &after) = value;
-    program->limit = after.limit;
-    if (after.weight != before.weight)
-        sched_weight(program->client, (uint32_t)after.weight, now);
-    if (after.priority != before.priority)
-        sched_priority(program->client, (int32_t)(int64_t)after.priority, now);
-    if (after.class != before.class)
-        sched_class(program->client, (enum gs_wire_class)after.class, now);
-    if (after.limit != before.limit)
-        sched_limit(program->client, after.limit, now);
-}
-
-static void do_with_program(struct lockd_connection *program,
-                            const struct gs_wire_control *control)
-{
     switch (control->op) {
     case GS_CONTROL_PAUSE:
     case GS_CONTROL_RESUME:
@@ -137,13 +120,25 @@ static void do_with_program(struct lockd_connection *program,
         break;
     case GS_CONTROL_SUSPEND:
         lockd_pause_ask(program, true);
-        sched_evict(program->client, lockd_now());
+        sched_evict(program->client, now);
         break;
     case GS_CONTROL_EVICT:
-        sched_evict(program->client, lockd_now());
+        sched_evict(program->client, now);
         break;
     default:
-        set_of_program(program, lockd_setting_of_op(control->op), control->value);
+        lockd_control_values(program, &before);
+        after = before;
+        *(uint64_t *)lockd_setting_place(lockd_setting_of_op(control->op), &after) =
+            control->value;
+        program->limit = after.limit;
+        if (after.weight != before.weight)
+            sched_weight(program->client, (uint32_t)after.weight, now);
+        if (after.priority != before.priority)
+            sched_priority(program->client, (int32_t)(int64_t)after.priority, now);
+        if (after.class != before.class)
+            sched_class(program->client, (enum gs_wire_class)after.class, now);
+        if (after.limit != before.limit)
+            sched_limit(program->client, after.limit, now);
     }
 }
 
@@ -207,34 +202,26 @@ int lockd_control_find(const struct lockd_connection *connection, int32_t pid,
 
 /* --- settings --- */
 
-static int change_setting(struct lockd_connection *connection,
-                          const struct lockd_setting *setting, uint64_t value,
-                          struct gs_err *err)
-{
-    struct lockd_config config = connection->server->config;
-    int code;
-
-    if (!connection->peer.controls)
-        return -EPERM;
-    *(uint64_t *)lockd_setting_place(setting, &config.set) = value;
-    code = lockd_config_finish(&config, err);
-    if (code == 0)
-        apply_config(connection->server, &config);
-    return code;
-}
-
 static int operate_setting(struct lockd_connection *connection,
                            const struct lockd_setting *setting,
                            const struct gs_wire_control *control, struct gs_err *err)
 {
+    struct lockd_config config = connection->server->config;
     char range[64];
+    int code;
 
     if (!lockd_setting_allows(setting, control->value))
         return gs_err_set(err, -ERANGE, "%s: the value is out of range (%s)", setting->name,
                           lockd_setting_range(setting, range, sizeof range));
-    return setting->scope == LOCKD_SCOPE_PROGRAM
-               ? operate_program(connection, control)
-               : change_setting(connection, setting, control->value, err);
+    if (setting->scope == LOCKD_SCOPE_PROGRAM)
+        return operate_program(connection, control);
+    if (!connection->peer.controls)
+        return -EPERM;
+    *(uint64_t *)lockd_setting_place(setting, &config.set) = control->value;
+    code = lockd_config_finish(&config, err);
+    if (code == 0)
+        apply_config(connection->server, &config);
+    return code;
 }
 
 /* --- the answer --- */

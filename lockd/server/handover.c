@@ -87,22 +87,15 @@ static void drop_bytes(struct lockd_server *server, uint64_t from, const uint8_t
     close_lot(&lot);
 }
 
-static unsigned count_of_user(const struct lockd_handovers *kept, uid_t uid)
-{
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < kept->count; i++)
-        count += kept->piece[i].uid == uid;
-    return count;
-}
-
 /* left: bytes that have become non-resident since the last report. */
 static void keep_pieces(struct lockd_connection *connection, const struct gs_wire_state *state,
                         struct gs_descriptors *descriptors, uint64_t left)
 {
     struct lockd_handovers *kept = &connection->server->handovers;
-    unsigned own = count_of_user(kept, connection->peer.uid), taken = 0;
+    unsigned own = 0, taken = 0; /* own: kept for this user */
 
+    for (unsigned i = 0; i < kept->count; i++)
+        own += kept->piece[i].uid == connection->peer.uid;
     for (; taken < descriptors->count && state->given_bytes[taken] != 0 &&
            state->given_bytes[taken] <= left && own < LOCKD_HANDOVERS_OF_USER &&
            kept->count < LOCKD_HANDOVERS_MOST;
@@ -122,18 +115,11 @@ static void keep_pieces(struct lockd_connection *connection, const struct gs_wir
             descriptors->count * sizeof descriptors->fd[0]);
 }
 
-/* Memory of the user is no program's any more, and was not free, or may not be, when the report was
- * made: what it says of free memory would count the memory as somebody else's. */
-static bool frees_memory(const struct lockd_user *user)
-{
-    return user->closing.descriptors != 0 ||
-           (user->freed_at != 0 && lockd_now() - user->freed_at < REPORT_NS);
-}
-
 void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_state *state,
                           struct gs_descriptors *descriptors)
 {
     const struct lockd_server *server = connection->server;
+    const struct lockd_user *user = connection->user;
     const uint64_t before = sched_client_resident(connection->client, state->uuid);
 
     if (state->resident > before)
@@ -141,7 +127,10 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
     else if (server->config.hands_over && descriptors->count == state->given &&
              lockd_peer_is_beside(&connection->peer))
         keep_pieces(connection, state, descriptors, before - state->resident);
-    if (frees_memory(connection->user))
+    /* Memory of the user is no program's any more, and was not free, or may not be, when the report
+     * was made: what it says of free memory would count the memory as somebody else's. */
+    if (user->closing.descriptors != 0 ||
+        (user->freed_at != 0 && lockd_now() - user->freed_at < REPORT_NS))
         state->device_free = UINT64_MAX;
     for (unsigned i = 0; i < server->handovers.count && state->device_free != UINT64_MAX; i++)
         if (is_on_device(&server->handovers.piece[i], state->uuid))
@@ -150,13 +139,6 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
 }
 
 /* --- the next program --- */
-
-static bool may_go_to(const struct lockd_handover *piece, const struct lockd_connection *to,
-                      const struct gs_wire_target *target)
-{
-    return piece->from != to->id && piece->uid == to->peer.uid &&
-           (target->flags & GS_TARGET_RUN) != 0 && is_on_device(piece, target->uuid);
-}
 
 /* Takes out the pieces that go with the target, in the order in which they came, as many as fit
  * into the rise. Returns the rest of the rise. */
@@ -169,8 +151,9 @@ static uint64_t choose_pieces(struct lockd_connection *to, struct gs_wire_target
     for (unsigned i = 0; i < kept->count; i++) {
         const struct lockd_handover *piece = &kept->piece[i];
 
-        if (with->count < GS_GIVEN_MOST && piece->bytes <= rise &&
-            may_go_to(piece, to, target) && lockd_peer_is_beside(&to->peer)) {
+        if (with->count < GS_GIVEN_MOST && piece->bytes <= rise && piece->from != to->id &&
+            piece->uid == to->peer.uid && (target->flags & GS_TARGET_RUN) != 0 &&
+            is_on_device(piece, target->uuid) && lockd_peer_is_beside(&to->peer)) {
             target->handed_bytes[with->count] = piece->bytes;
             target->handed_network |= (uint32_t)piece->network << with->count;
             with->fd[with->count++] = piece->fd;
@@ -256,22 +239,19 @@ static void pass_word(const struct lockd_connection *connection,
 {
     const struct gs_descriptors none = {.count = 0};
     struct lockd_copy *offers = connection->user->copy;
+    struct lockd_connection *from;
     struct gs_wire_copy passed = *copy;
     unsigned i = 0;
 
     while (i < LOCKD_COPIES_MOST && offers[i].number != copy->number)
         i++;
-    if (i == LOCKD_COPIES_MOST)
+    from = i < LOCKD_COPIES_MOST ? lockd_connection_find(connection->server, offers[i].from)
+                                 : NULL;
+    if (from == NULL || !lockd_identity_same(&from->peer.identity, &connection->peer.identity))
         return;
     passed.own = 0;
-    lockd_each (struct lockd_connection, each, &connection->server->connections.all, link) {
-        if (each->id == offers[i].from &&
-            lockd_identity_same(&each->peer.identity, &connection->peer.identity)) {
-            lockd_outbox_pass(each, &passed, sizeof passed, &none);
-            offers[i].number = 0;
-            return;
-        }
-    }
+    lockd_outbox_pass(from, &passed, sizeof passed, &none);
+    offers[i].number = 0;
 }
 
 void lockd_handover_copy(struct lockd_connection *connection, const struct gs_wire_copy *copy,

@@ -50,12 +50,10 @@ static void tell_program(void *owner, const struct gs_wire_move *message)
 
 static void answer_asker(void *context, uint64_t asker, const struct gs_wire_end *end)
 {
-    struct lockd_server *server = context;
+    struct lockd_connection *connection = lockd_connection_find(context, asker);
 
-    lockd_each (struct lockd_connection, each, &server->connections.all, link) {
-        if (each->id == asker && !each->dead)
-            lockd_outbox_send(each, end, sizeof *end);
-    }
+    if (connection != NULL)
+        lockd_outbox_send(connection, end, sizeof *end);
 }
 
 static void pause_program(void *owner, bool paused)

@@ -207,6 +207,15 @@ void lockd_outbox_deinit(struct lockd_connection *connection)
 
 /* --- connections that are to end --- */
 
+struct lockd_connection *lockd_connection_find(const struct lockd_server *server, uint64_t id)
+{
+    lockd_each (struct lockd_connection, connection, &server->connections.all, link) {
+        if (connection->id == id)
+            return connection;
+    }
+    return NULL;
+}
+
 void lockd_connection_kill(struct lockd_connection *connection, const char *format, ...)
 {
     char why[256] = "";

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct lockd_connection;
+struct lockd_server;
 
 /* Whole messages for which the socket had no room yet. */
 struct lockd_outbox {
@@ -35,6 +36,8 @@ void lockd_outbox_drain(struct lockd_connection *connection);
 void lockd_outbox_watch(struct lockd_connection *connection);
 void lockd_outbox_deinit(struct lockd_connection *connection);
 
+/* The connection with that id, unless it is marked as dead; NULL: there is none. */
+struct lockd_connection *lockd_connection_find(const struct lockd_server *server, uint64_t id);
 /* Marks the connection as dead; server.c frees it after the present events. format: the reason,
  * for the log; NULL: an ordinary end. */
 void lockd_connection_kill(struct lockd_connection *connection, const char *format, ...)

@@ -48,28 +48,24 @@ static uint64_t sum_others(const struct lockd_track *track, uint64_t all)
     return track->quota.over ? all : all - track->demand;
 }
 
-static void remark_held_back(struct lockd_connection *connection)
-{
-    char text[sizeof((struct gs_wire_note *)0)->text];
-
-    snprintf(text, sizeof text,
-             "held back: user %u would have more than max-memory on a device; it "
-             "continues when the user's other programs there use less",
-             (unsigned)connection->peer.uid);
-    lockd_remarks_say(connection, text);
-    lockd_user_say(connection->user, LOCKD_LOG_WARNING, "process %d (%s): %s",
-                   (int)connection->peer.pid, connection->hello.name, text);
-}
-
 static void hold_program(struct lockd_connection *connection, struct lockd_track *track,
                          bool over)
 {
+    char text[sizeof((struct gs_wire_note *)0)->text];
+
     if (track->quota.over == over)
         return;
     track->quota.over = over;
     connection->user->over += over ? 1 : UINT32_MAX;
-    if (over && connection->pause.over == 0)
-        remark_held_back(connection);
+    if (over && connection->pause.over == 0) {
+        snprintf(text, sizeof text,
+                 "held back: user %u would have more than max-memory on a device; it "
+                 "continues when the user's other programs there use less",
+                 (unsigned)connection->peer.uid);
+        lockd_remarks_say(connection, text);
+        lockd_user_say(connection->user, LOCKD_LOG_WARNING, "process %d (%s): %s",
+                       (int)connection->peer.pid, connection->hello.name, text);
+    }
     lockd_pause_hold(connection, over);
 }
 

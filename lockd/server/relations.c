@@ -126,27 +126,13 @@ static void begin_move(const struct balance_move *move)
     const int code = lockd_move_begin(&connection->server->moves, &connection->program,
                                       move->from, move->to, 0, &end, &why);
 
-    if (code == 0)
-        return;
     if (code == -EBUSY) {
         say_outcome(connection, BALANCE_LATER, 0, 0);
-        return;
+    } else if (code != 0) {
+        lockd_log(LOCKD_LOG_INFO, "process %d (%s) waits and is not moved: %s",
+                  (int)connection->peer.pid, connection->hello.name, why.text);
+        lockd_relations_moved(connection, end, 0, 0);
     }
-    lockd_log(LOCKD_LOG_INFO, "process %d (%s) waits and is not moved: %s",
-              (int)connection->peer.pid, connection->hello.name, why.text);
-    lockd_relations_moved(connection, end, 0, 0);
-}
-
-static uint64_t tend_balance(struct lockd_server *server, uint64_t now)
-{
-    struct balance_move move;
-    uint64_t next;
-
-    switch_balance(server, server->config.settings.balance);
-    next = balance_tend(&server->relations.balance, now);
-    while (balance_next(&server->relations.balance, &move))
-        begin_move(&move);
-    return next;
 }
 
 void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wire_kin *kin)
@@ -162,9 +148,14 @@ void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wi
 
 uint64_t lockd_relations_tend(struct lockd_server *server, uint64_t now)
 {
-    const uint64_t hangs = kin_tend(&server->relations.kin, now);
+    uint64_t next = kin_tend(&server->relations.kin, now);
+    struct balance_move move;
 
-    return lockd_lesser(hangs, tend_balance(server, now));
+    switch_balance(server, server->config.settings.balance);
+    next = lockd_lesser(next, balance_tend(&server->relations.balance, now));
+    while (balance_next(&server->relations.balance, &move))
+        begin_move(&move);
+    return next;
 }
 
 void lockd_relations_describe(const struct lockd_connection *connection,

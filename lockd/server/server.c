@@ -53,14 +53,6 @@ void lockd_server_hold_signals(void)
     hold_signals(&set);
 }
 
-static int open_signals(void)
-{
-    sigset_t set;
-    const int code = hold_signals(&set);
-
-    return code != 0 ? code : signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
 /* Half of systemd's time limit between two signs of life, ns; 0: there is none. */
 static uint64_t read_watchdog_interval(void)
 {
@@ -78,6 +70,7 @@ static uint64_t read_watchdog_interval(void)
 int lockd_server_init(struct lockd_server *server, const struct lockd_config *config,
                       const int *listeners, unsigned count, gid_t group, struct gs_err *err)
 {
+    sigset_t set;
     int code = 0;
 
     memset(server, 0, sizeof *server);
@@ -91,7 +84,8 @@ int lockd_server_init(struct lockd_server *server, const struct lockd_config *co
     lockd_quota_init(&server->quota);
     lockd_hostwatch_init(&server->host);
     lockd_closer_init(server);
-    server->loop.signals = open_signals();
+    server->loop.signals =
+        hold_signals(&set) == 0 ? signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK) : -1;
     server->loop.epoll = epoll_create1(EPOLL_CLOEXEC);
     server->scheduler = sched_new(&config->settings, server->started);
     if (server->loop.signals < 0 || server->loop.epoll < 0)

@@ -25,15 +25,6 @@
 
 /* --- answers --- */
 
-static struct lockd_connection *connection_of(const struct lockd_server *server, uint64_t id)
-{
-    lockd_each (struct lockd_connection, connection, &server->connections.all, link) {
-        if (connection->id == id)
-            return connection;
-    }
-    return NULL;
-}
-
 static void forget_asking(struct lockd_shares *shares, unsigned i)
 {
     shares->count--;
@@ -53,7 +44,7 @@ static void refuse_open(struct lockd_connection *opener, uint32_t number, int co
 static void end_asking(struct lockd_server *server, unsigned i, int code)
 {
     const struct lockd_asking asking = server->shares.asking[i];
-    struct lockd_connection *opener = connection_of(server, asking.opener);
+    struct lockd_connection *opener = lockd_connection_find(server, asking.opener);
 
     forget_asking(&server->shares, i);
     if (opener != NULL)
@@ -104,7 +95,7 @@ static void say_refused(struct lockd_server *server, const struct lockd_asking *
 static bool ask_next(struct lockd_server *server, unsigned i)
 {
     struct lockd_asking *asking = &server->shares.asking[i];
-    struct lockd_connection *opener = connection_of(server, asking->opener), *exporter;
+    struct lockd_connection *opener = lockd_connection_find(server, asking->opener), *exporter;
 
     exporter = opener != NULL ? next_exporter(server, asking, opener) : NULL;
     if (exporter == NULL) {
@@ -150,21 +141,14 @@ void lockd_share_gone(struct lockd_connection *connection)
     ask_waiting(connection->server);
 }
 
-static unsigned count_of_user(const struct lockd_shares *shares, const struct lockd_user *user)
-{
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < shares->count; i++)
-        count += shares->asking[i].user == user;
-    return count;
-}
-
 void lockd_share_open(struct lockd_connection *connection, const struct gs_wire_open *open)
 {
     struct lockd_shares *shares = &connection->server->shares;
+    unsigned own = 0;
 
-    if (shares->count == LOCKD_SHARES_MOST ||
-        count_of_user(shares, connection->user) >= LOCKD_SHARES_OF_USER) {
+    for (unsigned i = 0; i < shares->count; i++)
+        own += shares->asking[i].user == connection->user;
+    if (shares->count == LOCKD_SHARES_MOST || own >= LOCKD_SHARES_OF_USER) {
         refuse_open(connection, open->number, -EAGAIN);
         return;
     }
@@ -195,7 +179,7 @@ void lockd_share_answer(struct lockd_connection *connection, const struct gs_wir
         ask_next(server, i);
         return;
     }
-    opener = connection_of(server, server->shares.asking[i].opener);
+    opener = lockd_connection_find(server, server->shares.asking[i].opener);
     passed.number = server->shares.asking[i].of_opener;
     if (share->code != 0 || opener == NULL ||
         with->count != share->count + (share->first == 0) ||

@@ -43,25 +43,19 @@ static void free_user(struct lockd_user *user)
     free(user);
 }
 
-static void free_unused(const struct lockd_list *users)
-{
-    const uint64_t now = lockd_now();
-
-    lockd_each (struct lockd_user, user, users, link)
-        if (!is_used(user, now))
-            free_user(user);
-}
-
 struct lockd_user *lockd_user_get(struct lockd_list *users, uid_t uid, const char *container)
 {
+    const uint64_t now = lockd_now();
     struct lockd_user *user;
 
-    free_unused(users);
     lockd_each (struct lockd_user, each, users, link) {
-        user = each;
-        if (strcmp(user->container, container) == 0 &&
-            (container[0] != '\0' || user->uid == uid))
-            return user;
+        if (!is_used(each, now))
+            free_user(each);
+    }
+    lockd_each (struct lockd_user, each, users, link) {
+        if (strcmp(each->container, container) == 0 &&
+            (container[0] != '\0' || each->uid == uid))
+            return each;
     }
     user = calloc(1, sizeof *user);
     if (user == NULL)
