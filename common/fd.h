@@ -44,3 +44,6 @@ static inline void gs_freep(void *pointer)
  * gets such a number and is printed to. flags: O_RDWR, or O_RDONLY, with which printing fails as
  * it should. 0 or -errno. */
 int gs_fd_open_standard(int flags);
+
+/* Reads so many bytes, or up to the end of the file. The number of bytes, or -errno. */
+ssize_t gs_fd_read(int fd, void *buffer, size_t size);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * same.h: whether two names are names of one file.
+ * same.h: whether two names are names of one file; the name of this program's file.
  */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static inline bool gs_same_inode(const struct stat *a, const struct stat *b)
 {
@@ -18,4 +21,24 @@ static inline bool gs_same_file(const char *a, const char *b)
     struct stat x, y;
 
     return stat(a, &x) == 0 && stat(b, &y) == 0 && gs_same_inode(&x, &y);
+}
+
+/* Cuts the last parts off a path. False: it has fewer. */
+static inline bool gs_cut_parts(char *path, int parts)
+{
+    char *slash;
+
+    for (; parts > 0 && (slash = strrchr(path, '/')) != NULL; parts--)
+        *slash = '\0';
+    return parts == 0;
+}
+
+/* The absolute path of this program's file without its last parts: with 1 its folder ("": the
+ * root). False: it cannot be found. */
+static inline bool gs_own_path(char path[PATH_MAX], int parts)
+{
+    const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+
+    path[length > 0 ? length : 0] = '\0';
+    return length > 0 && gs_cut_parts(path, parts);
 }

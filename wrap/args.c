@@ -95,41 +95,12 @@ int gs_args_split(struct gs_args *args, const char *text)
     return r;
 }
 
-/* Reads size bytes, or fewer when the file is shorter; returns them, NUL-terminated, in *text.
- */
-static int read_text(int fd, size_t size, char **text)
-{
-    char *buffer = malloc(size + 1);
-    size_t done = 0;
-
-    if (buffer == NULL)
-        return -ENOMEM;
-    while (done < size) {
-        ssize_t n = read(fd, buffer + done, size - done);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            int r = -errno;
-
-            free(buffer);
-            return r;
-        }
-        if (n == 0)
-            break;
-        done += (size_t)n;
-    }
-    buffer[done] = '\0';
-    *text = buffer;
-    return 0;
-}
-
 int gs_args_read(struct gs_args *args, const char *path, struct gs_err *err)
 {
     GS_CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char *text = NULL;
+    GS_FREE char *text = NULL;
     struct stat st;
-    int r;
+    ssize_t n;
 
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR
@@ -144,12 +115,12 @@ int gs_args_read(struct gs_args *args, const char *path, struct gs_err *err)
                           path);
     if (st.st_size > RESPONSE_MAX)
         return gs_err_set(err, -EFBIG, "response file %s is longer than 64 MiB", path);
-    r = read_text(fd, (size_t)st.st_size, &text);
-    if (r != 0 || text == NULL)
-        return gs_err_errno(err, r, "response file %s", path);
-    r = gs_args_split(args, text);
-    free(text);
-    return r;
+    text = malloc((size_t)st.st_size + 1);
+    n = text != NULL ? gs_fd_read(fd, text, (size_t)st.st_size) : -ENOMEM;
+    if (n < 0)
+        return gs_err_errno(err, (int)n, "response file %s", path);
+    text[n] = '\0';
+    return gs_args_split(args, text);
 }
 
 void gs_args_print(const struct gs_args *args, FILE *out)

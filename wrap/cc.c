@@ -9,6 +9,7 @@
 #include "wrap/args.h"
 #include "wrap/phase.h"
 #include "common/fd.h"
+#include "common/same.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -31,29 +32,13 @@ struct gs_runtime_files {
 #define LIST_NAME    "wrap.rsp"
 
 static const struct {
+    const char *name; /* by which we are called */
     const char *variable, *program, *what;
 } compilers[] = {
-    [GS_COMPILER_CC] = {"GPUSHARE_CC", "cc", "C compiler"},
-    [GS_COMPILER_CXX] = {"GPUSHARE_CXX", "c++", "C++ compiler"},
-    [GS_COMPILER_NVCC] = {"GPUSHARE_NVCC", "nvcc", "CUDA compiler"},
+    [GS_COMPILER_CC] = {"gpushare-cc", "GPUSHARE_CC", "cc", "C compiler"},
+    [GS_COMPILER_CXX] = {"gpushare-c++", "GPUSHARE_CXX", "c++", "C++ compiler"},
+    [GS_COMPILER_NVCC] = {"gpushare-nvcc", "GPUSHARE_NVCC", "nvcc", "CUDA compiler"},
 };
-
-/* The folder of this program's file, symbolic links resolved. */
-static int own_folder(char *folder, size_t size, struct gs_err *err)
-{
-    ssize_t length = readlink("/proc/self/exe", folder, size - 1);
-    char *slash;
-
-    if (length < 0)
-        return gs_err_errno(err, -errno, "/proc/self/exe");
-    folder[length] = '\0';
-    slash = strrchr(folder, '/');
-    if (slash == NULL)
-        return gs_err_set(err, -ENOENT, "/proc/self/exe is %s, which is not an absolute path",
-                          folder);
-    slash[slash == folder ? 1 : 0] = '\0';
-    return 0;
-}
 
 /* Writes the resolved path of folder/tail if such a file can be read. */
 static bool try_file(const char *folder, const char *tail, char *path)
@@ -82,10 +67,9 @@ static int gs_locate_runtime(const char *library, struct gs_runtime_files *files
 {
     char folder[PATH_MAX];
     char *slash;
-    int r = own_folder(folder, sizeof folder, err);
 
-    if (r != 0)
-        return r;
+    if (!gs_own_path(folder, 1))
+        return gs_err_errno(err, -ENOENT, "/proc/self/exe");
     if (library != NULL) {
         if (!try_file(*library == '/' ? "" : ".", library, files->library))
             return gs_err_set(
@@ -114,10 +98,7 @@ static int gs_locate_runtime(const char *library, struct gs_runtime_files *files
 
 static bool is_ourselves(const char *path)
 {
-    struct stat theirs, ours;
-
-    return stat("/proc/self/exe", &ours) == 0 && stat(path, &theirs) == 0 &&
-           ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+    return gs_same_file("/proc/self/exe", path);
 }
 
 static bool is_program(const char *path)
@@ -284,21 +265,11 @@ static int print_usage(void)
 
 static int name_to_compiler(const char *name, enum gs_compiler *compiler)
 {
-    static const struct {
-        const char *name;
-        enum gs_compiler compiler;
-    } names[] = {
-        {"gpushare-cc", GS_COMPILER_CC},
-        {"gpushare-c++", GS_COMPILER_CXX},
-        {"gpushare-nvcc", GS_COMPILER_NVCC},
-    };
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(name, names[i].name) == 0) {
-            *compiler = names[i].compiler;
+    for (unsigned i = 0; i < sizeof compilers / sizeof *compilers; i++)
+        if (strcmp(name, compilers[i].name) == 0) {
+            *compiler = (enum gs_compiler)i;
             return 0;
         }
-    }
     return -EINVAL;
 }
 

@@ -4,6 +4,7 @@
  */
 #include "common/complete.h"
 #include "common/fd.h"
+#include "common/same.h"
 #include "wrap/stage.h"
 #include "common/err.h"
 
@@ -115,15 +116,9 @@ static int gs_find_door(char *path, struct gs_err *err)
     static const char *const tails[] = {"../runtime/door/" GS_DOOR_NAME,
                                         GS_LIBDIR_FROM_BINDIR "/gpushare/door/" GS_DOOR_NAME};
     char folder[PATH_MAX], joined[PATH_MAX];
-    const ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    char *slash;
 
-    if (length < 0)
-        return gs_err_errno(err, -errno, "/proc/self/exe");
-    folder[length] = '\0';
-    slash = strrchr(folder, '/');
-    if (slash != NULL)
-        *slash = '\0';
+    if (!gs_own_path(folder, 1))
+        return gs_err_errno(err, -ENOENT, "/proc/self/exe");
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
         if (snprintf(joined, sizeof joined, "%s/%s", folder, tails[i]) < (int)sizeof joined &&
             access(joined, R_OK) == 0 && realpath(joined, path) != NULL)
@@ -362,35 +357,21 @@ static int stage_copy(const char *folder, const struct gs_drivers *drivers, stru
     return code;
 }
 
-static int use_drivers(const struct request *request, struct gs_drivers *drivers)
+static int carry_out(const struct request *request)
 {
+    struct gs_drivers drivers;
     struct gs_err err = {0};
-    int code = gs_find_drivers(drivers, &err);
+    int code = gs_find_drivers(&drivers, &err);
 
     if (code == 0 && request->find)
-        return print_drivers(drivers);
+        return print_drivers(&drivers);
     if (code == 0 && request->stage != NULL)
-        code = stage_copy(request->stage, drivers, &err);
-    else if (code == 0 && !drivers->bound) /* else everything is done */
-        code = mount_door(request, drivers, &err);
+        code = stage_copy(request->stage, &drivers, &err);
+    else if (code == 0 && !drivers.bound) /* else everything is done */
+        code = mount_door(request, &drivers, &err);
     if (code != 0)
         return report_failure(&err);
     return *request->program != NULL ? run_program(request->program) : EXIT_DONE;
-}
-
-static int carry_out(const struct request *request)
-{
-    struct gs_drivers *drivers = malloc(sizeof *drivers);
-    struct gs_err err = {0};
-    int code;
-
-    if (drivers == NULL) {
-        gs_err_set(&err, -ENOMEM, "out of memory");
-        return report_failure(&err);
-    }
-    code = use_drivers(request, drivers);
-    free(drivers);
-    return code;
 }
 
 /* Fills in the request, or an exit code in *code. */

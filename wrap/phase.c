@@ -91,21 +91,15 @@ static const struct gs_grammar gs_grammar_nvcc = {nvcc_stop, gs_grammar_none, nv
 struct reader {
     const struct gs_grammar *grammar;
     struct gs_phase *phase;
-    bool has_input, has_source;
+    bool has_source; /* an input that is no header */
 };
-
-/* Finds the word in the list; returns the list's copy, or NULL. */
-static const char *find_in_list(const char *const *list, const char *word)
-{
-    for (; *list != NULL; list++)
-        if (strcmp(*list, word) == 0)
-            return *list;
-    return NULL;
-}
 
 static bool in_list(const char *const *list, const char *word)
 {
-    return find_in_list(list, word) != NULL;
+    for (; *list != NULL; list++)
+        if (strcmp(*list, word) == 0)
+            return true;
+    return false;
 }
 
 static bool begins_with_one(const char *const *list, const char *word)
@@ -127,13 +121,6 @@ static bool ends_with_one(const char *const *list, const char *word)
             return true;
     }
     return false;
-}
-
-static void stop_at(struct reader *reader, const char *reason)
-{
-    reader->phase->links = false;
-    if (reader->phase->reason == NULL)
-        reader->phase->reason = reason;
 }
 
 /* If the word is "option=value" with an option of the list, returns the value, else NULL. */
@@ -198,13 +185,13 @@ static bool linker_makes_object(const char *list)
 static void read_value(struct reader *reader, const char *option, const char *value)
 {
     if (strcmp(option, "-l") == 0 || strcmp(option, "--library") == 0)
-        reader->has_input = reader->has_source = true;
+        reader->has_source = true;
     else if (strcmp(option, "-Xlinker") == 0 && linker_makes_object(value))
-        stop_at(reader, "the linker makes an object file");
+        reader->phase->links = false;
     else if (strcmp(option, "-ccbin") == 0 || strcmp(option, "--compiler-bindir") == 0)
         reader->phase->clang_host = strstr(value, "clang") != NULL;
     else if (strcmp(option, "-x") == 0 && strstr(value, "-header") != NULL)
-        stop_at(reader, "a header is compiled");
+        reader->phase->links = false;
 }
 
 /* Reads a word that is neither an input nor an option with its value in the next word. */
@@ -215,17 +202,17 @@ static void read_option(struct reader *reader, const char *word)
     const char *host = value_after_equals(host_compiler, word);
 
     if (begins_with_one(reader->grammar->stop_prefix, word))
-        stop_at(reader, "the compiler only prints information");
+        reader->phase->links = false;
     else if (host != NULL && reader->grammar == &gs_grammar_nvcc)
         reader->phase->clang_host = strstr(host, "clang") != NULL;
     else if (in_list(fully_static, word))
         reader->phase->is_static = true;
     else if (strncmp(word, "-Wl,", 4) == 0 && linker_makes_object(word + 4))
-        stop_at(reader, "the linker makes an object file");
+        reader->phase->links = false;
     else if (strncmp(word, "-l", 2) == 0)
-        reader->has_input = reader->has_source = true;
+        reader->has_source = true;
     else if (strncmp(word, "-x", 2) == 0 && strstr(word, "-header") != NULL)
-        stop_at(reader, "a header is compiled");
+        reader->phase->links = false;
 }
 
 static void read_words(struct reader *reader, const struct gs_args *args)
@@ -234,19 +221,16 @@ static void read_words(struct reader *reader, const struct gs_args *args)
 
     for (size_t i = 0; i < args->count; i++) {
         const char *word = args->item[i];
-        const char *stop = find_in_list(grammar->stop, word);
 
-        if (stop != NULL) {
-            stop_at(reader, stop);
+        if (in_list(grammar->stop, word)) {
+            reader->phase->links = false;
         } else if (in_list(grammar->value, word)) {
             if (i + 1 < args->count)
                 read_value(reader, word, args->item[++i]);
         } else if (word[0] == '-' && word[1] != '\0') {
             read_option(reader, word);
         } else {
-            reader->has_input = true;
-            if (!ends_with_one(grammar->header, word))
-                reader->has_source = true;
+            reader->has_source |= !ends_with_one(grammar->header, word);
         }
     }
 }
@@ -277,10 +261,8 @@ int gs_phase_read(enum gs_compiler compiler, const struct gs_args *args, struct 
         r = push_variable(&flat, "NVCC_APPEND_FLAGS");
     if (r == 0) {
         read_words(&reader, &flat);
-        if (!reader.has_input)
-            stop_at(&reader, "no input");
-        else if (!reader.has_source)
-            stop_at(&reader, "a header is compiled");
+        if (!reader.has_source) /* no input, or headers only */
+            phase->links = false;
     }
     gs_args_deinit(&flat);
     return r == -ENOMEM ? gs_err_set(err, r, "out of memory while reading the command line")

@@ -18,8 +18,6 @@ struct gs_phase {
     bool links;      /* the command runs the linker and makes a program or a shared library */
     bool is_static;  /* and a fully static program (-static, -static-pie) */
     bool clang_host; /* nvcc: -ccbin names a clang */
-    const char
-        *reason; /* why it does not link: the option, or a phrase (a literal); else NULL */
 };
 
 /* Reads the words of a command line (without the compiler's name), response files included.

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,24 +39,18 @@ static int write_all(int fd, const char *bytes, size_t size)
 
 static int copy_contents(int from, int to)
 {
-    char buffer[65536];
+    ssize_t done;
 
-    for (;;) {
-        const ssize_t size = read(from, buffer, sizeof buffer);
-        const int code = size > 0 ? write_all(to, buffer, (size_t)size) : 0;
-
-        if (size < 0 && errno == EINTR)
-            continue;
-        if (size <= 0 || code != 0)
-            return size < 0 ? -errno : code;
-    }
+    while ((done = sendfile(to, from, NULL, DOOR_MOST)) > 0 || (done < 0 && errno == EINTR))
+        ;
+    return done == 0 ? 0 : -errno;
 }
 
 static int read_door(const char *path, char **bytes, size_t *size, struct gs_err *err)
 {
     GS_CLOSE_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat st;
-    size_t done = 0;
+    ssize_t got;
 
     if (fd < 0 || fstat(fd, &st) != 0)
         return gs_err_errno(err, -errno, "%.300s", path);
@@ -65,16 +60,8 @@ static int read_door(const char *path, char **bytes, size_t *size, struct gs_err
     *bytes = malloc(*size);
     if (*bytes == NULL)
         return gs_err_set(err, -ENOMEM, "out of memory");
-    while (done < *size) {
-        const ssize_t got = read(fd, *bytes + done, *size - done);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return gs_err_errno(err, got < 0 ? -errno : -EIO, "%.300s", path);
-        done += (size_t)got;
-    }
-    return 0;
+    got = gs_fd_read(fd, *bytes, *size);
+    return got == st.st_size ? 0 : gs_err_errno(err, got < 0 ? (int)got : -EIO, "%.300s", path);
 }
 
 /* Writes the folder into the path by which the door loads the driver's library. */

@@ -63,20 +63,6 @@ static int make_absolute(char out[PATH_MAX], const char *path)
     return 0;
 }
 
-/* Cuts off the last `count` parts of a path. */
-static bool cut_parts(char *path, int count)
-{
-    char *slash;
-
-    while (count-- > 0) {
-        slash = strrchr(path, '/');
-        if (slash == NULL)
-            return false;
-        *slash = '\0';
-    }
-    return true;
-}
-
 /* The library beside this tool. Uses the path by which the tool was started if it leads to the
  * same library as the tool's real place, so that links to folders are kept. */
 static int beside_tool(char out[PATH_MAX])
@@ -85,14 +71,10 @@ static int beside_tool(char out[PATH_MAX])
                                          "lib/" LIBRARY, "lib64/" LIBRARY};
     const char *started = (const char *)getauxval(AT_EXECFN);
     char self[PATH_MAX], path[PATH_MAX + 64], given[PATH_MAX], named[PATH_MAX + 64] = "";
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
 
-    if (n <= 0)
+    if (!gs_own_path(self, 2))
         return -ENOENT;
-    self[n] = '\0';
-    if (!cut_parts(self, 2))
-        return -ENOENT;
-    if (started == NULL || make_absolute(given, started) != 0 || !cut_parts(given, 2))
+    if (started == NULL || make_absolute(given, started) != 0 || !gs_cut_parts(given, 2))
         *given = '\0';
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         snprintf(path, sizeof path, "%s/%s", self, places[i]);

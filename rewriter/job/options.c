@@ -3,6 +3,7 @@
  * options.c: the table of options, and which of them go together. No state.
  */
 #include "rewriter/job/options.h"
+#include "common/same.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -144,18 +145,14 @@ static int check_combination(struct elf_options *options, struct gs_err *err)
 static char *find_own_environment(void)
 {
     static char folder[PATH_MAX];
-    char config[PATH_MAX + 16], *slash;
-    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    char config[PATH_MAX + 16], *active = getenv("VIRTUAL_ENV");
 
-    folder[n > 0 ? n : 0] = '\0';
-    while ((slash = strrchr(folder, '/')) != NULL) {
-        *slash = '\0';
+    for (gs_own_path(folder, 0); gs_cut_parts(folder, 1);) {
         snprintf(config, sizeof config, "%s/pyvenv.cfg", folder);
         if (access(config, F_OK) == 0)
             return folder;
     }
-    slash = getenv("VIRTUAL_ENV");
-    return slash != NULL && *slash != '\0' ? slash : NULL;
+    return active != NULL && *active != '\0' ? active : NULL;
 }
 
 int elf_options_parse(struct elf_options *options, int argc, char **argv, struct gs_err *err)

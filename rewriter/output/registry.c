@@ -5,6 +5,7 @@
  */
 #include "rewriter/output/registry.h"
 #include "common/fd.h"
+#include "common/same.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,18 +25,9 @@
 static bool is_in_build_folder(void)
 {
     char self[PATH_MAX + 64];
-    ssize_t n = readlink("/proc/self/exe", self, PATH_MAX - 1);
-    char *slash;
 
-    self[n > 0 ? n : 0] = '\0';
-    for (int i = 0; i < 2; i++) {
-        slash = strrchr(self, '/');
-        if (slash == NULL)
-            return false;
-        *slash = '\0';
-    }
-    memcpy(slash, "/runtime/libgpushare.so.1", sizeof "/runtime/libgpushare.so.1");
-    return access(self, F_OK) == 0;
+    return gs_own_path(self, 2) &&
+           access(strncat(self, "/runtime/libgpushare.so.1", 64), F_OK) == 0;
 }
 
 /* The folder for files that outlive this user's programs, by the XDG base directory

@@ -39,9 +39,7 @@ static void check_sample(enum gs_compiler compiler, const struct sample *sample)
         struct gs_phase phase = read_line(compiler, sample->line);
 
         if (phase.links != sample->links)
-            fail_msg("'%s': links is %d (%s)", sample->line, phase.links,
-                     phase.reason != NULL ? phase.reason : "");
-        assert_true(phase.links == (phase.reason == NULL));
+            fail_msg("'%s': links is %d", sample->line, phase.links);
     }
 }
 
