@@ -78,21 +78,6 @@ static void cards_deinit(struct cards *cards)
     *cards = (struct cards){0};
 }
 
-int cards_parse(struct cards *cards, const char *text, unsigned each, struct gs_err *err)
-{
-    json_error_t wrong;
-    int code;
-
-    *cards = (struct cards){0};
-    cards->spec = json_loads(text, 0, &wrong);
-    if (cards->spec == NULL)
-        return gs_err_set(err, -EINVAL, "line %d: %.160s", wrong.line, wrong.text);
-    code = take_spec(cards, each, err);
-    if (code != 0)
-        cards_deinit(cards);
-    return code;
-}
-
 int cards_read(struct cards *cards, const char *path, unsigned each, struct gs_err *err)
 {
     struct gs_err why = {0};

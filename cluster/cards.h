@@ -36,8 +36,6 @@ struct cards {
 
 /* Reads the specification; all GPUs are healthy. 0 or -errno. */
 int cards_read(struct cards *cards, const char *path, unsigned each, struct gs_err *err);
-/* The same from its text. */
-int cards_parse(struct cards *cards, const char *text, unsigned each, struct gs_err *err);
 
 /* The name of a virtual device into id (CARD_ID_SIZE bytes). */
 void cards_id(const struct cards *cards, unsigned card, unsigned number, char *id);

@@ -24,6 +24,35 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The functions of NVIDIA's management library that are used here, looked up at run time:
+ * names, types and numbers of NVIDIA's nvml.h (NVML API reference). */
+
+#define NVML_OK          0
+#define NVML_TIMEOUT     10
+#define NVML_EVENT_ECC2  0x2ull /* a double-bit error of memory */
+#define NVML_EVENT_XID   0x8ull /* a critical error; the data is its number */
+#define NVML_MEMORY_SIZE 64     /* more than any version's structure has */
+
+typedef struct nvml_device *nvml_device;
+typedef struct nvml_events *nvml_events;
+
+struct nvml_event {
+    nvml_device device;
+    unsigned long long type, data;
+    unsigned gpu_instance, compute_instance;
+};
+
+struct nvml {
+    int (*init)(void);
+    int (*device_by_uuid)(const char *uuid, nvml_device *device);
+    int (*device_by_index)(unsigned index, nvml_device *device);
+    int (*memory)(nvml_device device, void *memory); /* total, free, used */
+    int (*events_new)(nvml_events *events);
+    int (*events_add)(nvml_device device, unsigned long long types, nvml_events events);
+    int (*events_wait)(nvml_events events, struct nvml_event *event, unsigned timeout_ms);
+    const char *(*text)(int code);
+};
+
 static const struct {
     const char *name;
     size_t place;
@@ -38,7 +67,8 @@ static const struct {
     {"nvmlErrorString", offsetof(struct nvml, text)},
 };
 
-int nvml_load(struct nvml *nvml, const char *file, struct gs_err *err)
+/* 0; -ENOENT, -EIO with the reason. It stays loaded. */
+static int nvml_load(struct nvml *nvml, const char *file, struct gs_err *err)
 {
     const char *name = file != NULL ? file : "libnvidia-ml.so.1";
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);

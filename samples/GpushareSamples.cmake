@@ -35,9 +35,13 @@ if(GS_SANITIZE)
     list(APPEND GS_NVCC_FLAGS -Xcompiler -fno-omit-frame-pointer)
 endif()
 
-# gs_add_standin(name): <name>_standin.so from <name>_standin.c
+# gs_add_standin(name): <name>_standin.so from <name>_standin.c, here or in tests/programs
 function(gs_add_standin name)
-    add_library(sample_${name}_standin MODULE ${name}_standin.c)
+    set(source ${CMAKE_CURRENT_SOURCE_DIR}/${name}_standin.c)
+    if(NOT EXISTS ${source})
+        set(source ${PROJECT_SOURCE_DIR}/tests/programs/${name}_standin.c)
+    endif()
+    add_library(sample_${name}_standin MODULE ${source})
     set_target_properties(sample_${name}_standin PROPERTIES PREFIX "" OUTPUT_NAME ${name}_standin)
     target_link_libraries(sample_${name}_standin PRIVATE gpushare::flags)
     # the driver finds the array by name; kernels are worth optimising in every build

@@ -54,11 +54,11 @@ make_kit() { # FOLDER
     # shellcheck disable=SC2086
     "${cc[@]}" -D__CUDA_API_VERSION_INTERNAL -shared $sources common/*.c -o "$1/libcuda.so.1" -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic \
         -Wl,-z,nodelete -Wl,--version-script=tests/simcuda/exports.map -ldl -lpthread -lm
-    "$cuda/bin/nvcc" -arch=sm_80 -fatbin samples/driver_kernel.cu -o "$1/driver_kernel.fatbin"
-    "${cc[@]}" -DDRIVER_FATBIN="\"$1/driver_kernel.fatbin\"" samples/dlopen_driver.c -o "$1/program" -ldl -lm
-    "${cc[@]}" -shared samples/driver_standin.c -o "$1/standin.so" -lm
-    "${cc[@]}" -DDRIVER_FATBIN="\"$1/driver_kernel.fatbin\"" samples/dlopen_driver.c -o "$1/program-musl" -ldl -lm \
-        -Wl,--dynamic-linker=/lib/ld-musl-$machine.so.1
+    "$cuda/bin/nvcc" -arch=sm_80 -fatbin tests/programs/driver_kernel.cu -o "$1/driver_kernel.fatbin"
+    "${cc[@]}" -DDRIVER_FATBIN="\"$1/driver_kernel.fatbin\"" tests/programs/dlopen_driver.c -o "$1/program" -ldl -lm
+    "${cc[@]}" -shared tests/programs/driver_standin.c -o "$1/standin.so" -lm
+    "${cc[@]}" -DDRIVER_FATBIN="\"$1/driver_kernel.fatbin\"" tests/programs/dlopen_driver.c -o "$1/program-musl" -ldl -lm \
+        -Wl,--dynamic-linker="/lib/ld-musl-$machine.so.1"
 }
 
 if [ -n "$short" ]; then

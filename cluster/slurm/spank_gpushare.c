@@ -258,19 +258,6 @@ static const char *read_variable(spank_t spank, const char *name, char *buffer, 
     return spank_getenv(spank, name, buffer, size) == ESPANK_SUCCESS ? buffer : "";
 }
 
-/* A value that the user has set stays. */
-static int set_default(spank_t spank, const char *name, const char *value, struct gs_err *err)
-{
-    char now[2];
-    const spank_err_t known = spank_getenv(spank, name, now, sizeof now);
-
-    if (known == ESPANK_SUCCESS || known == ESPANK_NOSPACE)
-        return 0;
-    return spank_setenv(spank, name, value, 1) == ESPANK_SUCCESS
-               ? 0
-               : gs_err_set(err, -EIO, "%s cannot be set for the step", name);
-}
-
 static void name_group(uint32_t job, uint32_t step, char *group)
 {
     switch (step) {
@@ -289,6 +276,7 @@ static int set_environment(spank_t spank, const struct gs_share_option *option,
                            struct gs_step *step, struct gs_err *err)
 {
     char text[TEXT_SIZE];
+    spank_err_t known;
     int code = 0;
 
     /* an option on the command line is newer than what the environment says */
@@ -305,9 +293,12 @@ static int set_environment(spank_t spank, const struct gs_share_option *option,
                    ? 0
                    : gs_err_set(err, -EIO, "GPUSHARE_GROUP cannot be set for the step");
     read_variable(spank, "SLURM_JOB_NAME", text, sizeof text);
-    if (code == 0 && text[0] != '\0')
-        code = set_default(spank, "GPUSHARE_NAME", text, err);
-    return code;
+    if (code != 0 || text[0] == '\0')
+        return code;
+    known = spank_setenv(spank, "GPUSHARE_NAME", text, 0); /* the user's name stays */
+    return known == ESPANK_SUCCESS || known == ESPANK_ENV_EXISTS
+               ? 0
+               : gs_err_set(err, -EIO, "GPUSHARE_NAME cannot be set for the step");
 }
 
 /* Reads what Slurm says of the step, and sets its programs' environment. 0 or -errno. */

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "lockd/base/log.h"
 
@@ -37,13 +39,18 @@ static struct plugin *the_plugin(void)
 {
     static struct plugin plugin;
     struct gs_err err = {0};
+    char path[32];
+    int file;
 
     if (plugin.cards.count != 0)
         return &plugin;
     lockd_log_open(LOCKD_LOG_ERROR);
     plugin.set.resource = "gpushare.dev/gpu";
-    if (cards_parse(&plugin.cards, spec, 10, &err) != 0)
+    file = memfd_create("specification", 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    if (write(file, spec, strlen(spec)) < 0 || cards_read(&plugin.cards, path, 10, &err) != 0)
         abort();
+    close(file);
     return &plugin;
 }
 

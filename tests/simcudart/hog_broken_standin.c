@@ -5,7 +5,7 @@
  * should be (BROKEN_SWAP). hog must find it.
  */
 #define simcuda_kernels right_kernels
-#include "samples/hog_standin.c" /* NOLINT(bugprone-suspicious-include): its static functions are wanted */
+#include "tests/programs/hog_standin.c" /* NOLINT(bugprone-suspicious-include): its static functions are wanted */
 #undef simcuda_kernels
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * Exit status: 0 all right, 1 a wrong result or a CUDA error, 2 out of memory, 64 wrong command
  * line.
  */
-#include "sample.h"
+#include "samples/sample.h"
 
 #include <cuda.h>
 

@@ -3,7 +3,7 @@
  * hog_standin.c: host code for hog's kernels on the simulated card. One pass over memory per
  * launch, at the speed of memory.
  */
-#include "hog.h"
+#include "samples/hog.h"
 #include "tests/simcuda/standin.h"
 
 #define PARAM(launch, index, type) (*(const typeof(type) *)(launch)->params[index])

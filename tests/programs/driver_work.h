@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "sample.h"
+#include "samples/sample.h"
 
 #include <cuda.h>
 
