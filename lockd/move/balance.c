@@ -179,16 +179,6 @@ static struct balance_place *place_get(struct balance *balance, const struct bal
     return place;
 }
 
-static void sight_free(struct balance_sight *sight)
-{
-    if (--sight->place->seen_by == 0) {
-        lockd_list_remove(&sight->place->link);
-        free(sight->place);
-    }
-    lockd_list_remove(&sight->link);
-    free(sight);
-}
-
 void balance_sees(struct balance *balance, struct balance_program *program,
                   const struct balance_card *card)
 {
@@ -241,8 +231,13 @@ void balance_gone(struct balance *balance, struct balance_program *program)
         return;
     if (balance->moving == program)
         end_moving(balance);
-    lockd_each (struct balance_sight, each, &program->sights, link)
-        sight_free(each);
+    lockd_each (struct balance_sight, sight, &program->sights, link) {
+        if (--sight->place->seen_by == 0) {
+            lockd_list_remove(&sight->place->link);
+            free(sight->place);
+        }
+        free(sight);
+    }
     lockd_list_remove(&program->link);
     free(program);
 }
@@ -315,48 +310,26 @@ static bool clearly_less(double there, double here)
     return there + (here / 8 > 0.1 ? here / 8 : 0.1) <= here;
 }
 
-static bool fits_where_it_is(const struct balance_program *program)
-{
-    return program->load.demand <= program->load.capacity;
-}
-
-static bool has_room(const struct balance_program *program, const struct balance_place *place,
-                     uint64_t total)
-{
-    const uint64_t most =
-        place->capacity != 0 ? place->capacity : total - total / SPARE_OF_TOTAL;
-
-    return program->load.demand <= most && place->pinned <= most - program->load.demand;
-}
-
-/* A program that computes does not move to a card on which interactive programs have more work
- * than on its present card. */
-static bool disturbs_place(const struct balance_program *program,
-                           const struct balance_place *place)
-{
-    const double here = program->home->place->interactive;
-
-    return program->load.class != GS_CLASS_INTERACTIVE &&
-           place->interactive > (here > LITTLE ? here : LITTLE);
-}
-
 /* The part of its waits that it would not have on that card; 0: the card is no better. */
 static double gain_of(const struct balance_program *program, const struct balance_place *place,
                       uint64_t total)
 {
     const double here = work_beside(program, program->home->place),
-                 there = work_beside(program, place);
+                 there = work_beside(program, place), busy = program->home->place->interactive;
+    const uint64_t demand = program->load.demand, most = place->capacity != 0
+                                                             ? place->capacity
+                                                             : total - total / SPARE_OF_TOTAL;
 
-    if (!has_room(program, place, total) || disturbs_place(program, place))
+    if (demand > most || place->pinned > most - demand)
+        return 0; /* there is no room */
+    /* a program that computes does not move to a card on which interactive programs have more work
+     * than on its present card */
+    if (program->load.class != GS_CLASS_INTERACTIVE &&
+        place->interactive > (busy > LITTLE ? busy : LITTLE))
         return 0;
-    if (!fits_where_it_is(program))
-        return 1;
+    if (demand > program->load.capacity)
+        return 1; /* it does not fit where it is */
     return clearly_less(there, here) ? 1 - there / here : 0;
-}
-
-static bool same_model(const struct balance_card *a, const struct balance_card *b)
-{
-    return a->total == b->total && strncmp(a->name, b->name, sizeof a->name) == 0;
 }
 
 /* The best card for the program. visible: of those that it sees; else of all others. */
@@ -373,9 +346,10 @@ static struct balance_place *best_for(const struct balance *balance,
         const struct balance_card *card = sight != NULL ? &sight->card : &place->card;
         double found;
 
-        if (sight == home || (sight != NULL) != visible || !same_model(card, &home->card) ||
+        if (sight == home || (sight != NULL) != visible || card->total != home->card.total ||
+            strncmp(card->name, home->card.name, sizeof card->name) != 0 ||
             (sight != NULL && now < sight->failures.retry_at))
-            continue;
+            continue; /* not of the same model, or it did not work */
         found = gain_of(program, place, card->total);
         if (found > *gain) {
             *gain = found;
@@ -383,16 +357,6 @@ static struct balance_place *best_for(const struct balance *balance,
         }
     }
     return best;
-}
-
-static void say_hidden(const struct balance *balance, struct balance_program *program)
-{
-    if (program->said || balance->say == NULL)
-        return;
-    program->said = true;
-    balance->say(balance->context, program->owner,
-                 "another GPU of the same model has less to do, but this program cannot move "
-                 "there: it does not see that GPU (CUDA_VISIBLE_DEVICES)");
 }
 
 /* The part of its time that a program loses when it runs at the same time as others that want
@@ -438,15 +402,14 @@ static struct balance_place *weigh_program(const struct balance *balance,
     *excess = program->lost / least_loss(balance, program);
     if (*excess < 1 || (program->load.turns && !program->load.waits))
         return NULL;
-    if (hidden != NULL)
-        say_hidden(balance, program);
+    if (hidden != NULL && !program->said && balance->say != NULL) {
+        program->said = true;
+        balance->say(
+            balance->context, program->owner,
+            "another GPU of the same model has less to do, but this program cannot move "
+            "there: it does not see that GPU (CUDA_VISIBLE_DEVICES)");
+    }
     return place;
-}
-
-static void fade_loss(const struct balance *balance, struct balance_program *program,
-                      uint64_t ns)
-{
-    program->lost /= 1 + (double)ns / (LOST_FADES * least_loss(balance, program));
 }
 
 /* Chooses the program that has lost most, relative to the price. */
@@ -480,7 +443,8 @@ uint64_t balance_tend(struct balance *balance, uint64_t now_ns)
         end_moving(balance);
     waits = balance_load_take(balance, now_ns);
     lockd_each (struct balance_program, each, &balance->programs, link)
-        fade_loss(balance, each, waits ? LOOK : LOOK_CALM);
+        each->lost /=
+            1 + (double)(waits ? LOOK : LOOK_CALM) / (LOST_FADES * least_loss(balance, each));
     choose_program(balance, now_ns);
     balance->look_at = now_ns + (waits ? LOOK : LOOK_CALM);
     return balance->look_at;
@@ -509,15 +473,6 @@ static void count_failure(struct balance_failures *failures, uint64_t now)
     failures->retry_at = now + (pause < RETRY_MOST ? pause : RETRY_MOST);
 }
 
-static void learn_cost(struct balance *balance, uint64_t ns, uint64_t bytes)
-{
-    const uint64_t copies = (uint64_t)((double)bytes / RATE * 1e9),
-                   rest = ns > copies ? ns - copies : 0;
-
-    balance->overhead_ns = balance->measured ? (3 * balance->overhead_ns + rest) / 4 : rest;
-    balance->measured = true;
-}
-
 static void note_moved(struct balance *balance, struct balance_program *program, uint64_t now)
 {
     struct balance_sight *sight =
@@ -537,12 +492,16 @@ void balance_outcome(struct balance *balance, struct balance_program *program,
                      enum balance_outcome outcome, uint64_t ns, uint64_t bytes, uint64_t now_ns)
 {
     const bool ours = balance->moving == program && balance->ordered;
+    const uint64_t rest = later_by(ns, (uint64_t)((double)bytes / RATE * 1e9)); /* no copies */
 
     if (outcome != BALANCE_LATER)
         program->lost = 0;
     if (outcome == BALANCE_MOVED) {
-        if (ns != 0)
-            learn_cost(balance, ns, bytes);
+        if (ns != 0) {
+            balance->overhead_ns =
+                balance->measured ? (3 * balance->overhead_ns + rest) / 4 : rest;
+            balance->measured = true;
+        }
         note_moved(balance, program, now_ns);
     } else if (ours && outcome == BALANCE_LATER) {
         program->failures.retry_at = now_ns + LATER;

@@ -77,32 +77,20 @@ static int check_target(const struct lockd_move_program *program, const uint8_t 
     return 0;
 }
 
-static uint64_t find_demand(const struct lockd_move_program *program, const uint8_t *uuid)
-{
-    const struct lockd_track *track = lockd_track_find(program->tracks, uuid);
-
-    return track != NULL ? track->demand : 0;
-}
-
-static bool is_another_under_way(const struct lockd_moves *moves,
-                                 const struct lockd_move_program *program)
-{
-    lockd_each (struct lockd_move, each, &moves->list, link)
-        if (!each->held)
-            return true;
-    return program->move != NULL;
-}
-
 int lockd_move_begin(struct lockd_moves *moves, struct lockd_move_program *program,
                      const uint8_t from[16], const uint8_t to[16], uint64_t asker,
                      enum lockd_move_end *end, struct gs_err *why)
 {
+    const struct lockd_track *track = lockd_track_find(program->tracks, from);
     struct used used = {.from = from};
+    bool other = program->move != NULL;
     struct lockd_move *move;
     int code;
 
     *end = LOCKD_MOVE_NOT_IT;
-    if (is_another_under_way(moves, program))
+    lockd_each (struct lockd_move, each, &moves->list, link)
+        other = other || !each->held;
+    if (other)
         return gs_err_set(why, -EBUSY, "another move is under way");
     sched_visit_client(program->client, look_at_member, &used, lockd_now());
     code = check_program(moves, program, &used, why);
@@ -125,7 +113,7 @@ int lockd_move_begin(struct lockd_moves *moves, struct lockd_move_program *progr
         *end = LOCKD_MOVE_NOBODY;
         return gs_err_errno(why, code, "no guard can be started");
     }
-    move->bytes = find_demand(program, from);
+    move->bytes = track != NULL ? track->demand : 0;
     move->asker = asker;
     lockd_move_tell(move, GS_MOVE_ASK, 0);
     return 0;
@@ -161,30 +149,21 @@ const uint8_t *lockd_move_source(const struct lockd_move_program *program, const
 
 /* --- messages of the program --- */
 
-/* From now on the program may send one descriptor: the record. */
-static void ask_record(const struct lockd_moves *moves,
-                       const struct lockd_move_program *program,
-                       const struct gs_wire_move *left)
-{
-    struct gs_wire_move message = {.number = left->number, .step = GS_MOVE_LEFT};
-
-    lockd_wire_header(&message.header, GS_WIRE_MOVE);
-    memcpy(message.from, left->from, sizeof message.from);
-    memcpy(message.to, left->to, sizeof message.to);
-    moves->calls->tell(program->owner, &message);
-}
-
 /* A program reconnects in the middle of a move whose daemon was killed. */
 static const char *adopt_move(struct lockd_moves *moves, struct lockd_move_program *program,
                               const struct gs_wire_move *message, struct gs_descriptors *with)
 {
+    struct gs_wire_move ask = {.number = message->number, .step = GS_MOVE_LEFT};
     struct lockd_move *move;
 
     if (program->taken_up || program->move != NULL ||
         !lockd_identity_is_running(program->identity))
         return "it says more than once that it is being moved";
-    if (with->count == 0) {
-        ask_record(moves, program, message);
+    if (with->count == 0) { /* from now on the program may send one descriptor: the record */
+        lockd_wire_header(&ask.header, GS_WIRE_MOVE);
+        memcpy(ask.from, message->from, sizeof ask.from);
+        memcpy(ask.to, message->to, sizeof ask.to);
+        moves->calls->tell(program->owner, &ask);
         return NULL;
     }
     program->taken_up = true;

@@ -251,13 +251,6 @@ void lockd_move_guard_late(struct lockd_move *move)
     lockd_move_hold(move, false);
 }
 
-static uint64_t retry_pause(const struct lockd_move *move)
-{
-    const unsigned times = move->guards_lost > 2 ? move->guards_lost - 2 : 0;
-
-    return (uint64_t)RETRY_NS << (times < RETRY_DOUBLE ? times : RETRY_DOUBLE);
-}
-
 bool lockd_move_guard_again(struct lockd_move *move, uint64_t now)
 {
     move->until = now + RETRY_NS;
@@ -267,7 +260,8 @@ bool lockd_move_guard_again(struct lockd_move *move, uint64_t now)
 /* The guard was killed. Before GO a guard has done nothing. */
 static void take_loss(struct lockd_move *move, uint64_t now)
 {
-    const bool first = move->guards_lost++ == 0;
+    const unsigned lost = ++move->guards_lost, times = lost > 2 ? lost - 2 : 0;
+    const uint64_t pause = (uint64_t)RETRY_NS << (times < RETRY_DOUBLE ? times : RETRY_DOUBLE);
 
     if (move->guard >= 0)
         close(move->guard);
@@ -278,7 +272,7 @@ static void take_loss(struct lockd_move *move, uint64_t now)
     }
     lockd_log(LOCKD_LOG_ERROR, "the guard that moves process %d (%s) was killed",
               (int)move->program->pid, move->program->name);
-    move->until = first ? now : now + retry_pause(move);
+    move->until = lost == 1 ? now : now + pause;
 }
 
 static void take_held(struct lockd_move *move, const char *text, bool away)

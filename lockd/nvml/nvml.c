@@ -20,8 +20,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Tables of GPUs and processes: copies, and what is found in them. */
-
 void nvml_table_free(struct nvml_table *table)
 {
     free(table->gpus);
@@ -173,20 +171,13 @@ const char *nvml_remark(struct nvml *nvml)
     return text;
 }
 
-static bool has_closed(const struct nvml *nvml)
-{
-    char byte;
-    const ssize_t got = recv(nvml->fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
-
-    return got == 0 || (got < 0 && errno == ECONNRESET);
-}
-
 /* The process closed its end without an answer, or sent an invalid answer. */
 static void leave_broken(struct nvml *nvml)
 {
-    const int rounds = nvml->use == NVML_NEVER_WAITS       ? 1
-                       : nvml->fd >= 0 && has_closed(nvml) ? END_ROUNDS
-                                                           : REAP_ROUNDS;
+    char byte;
+    const ssize_t got = recv(nvml->fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+    const bool closed = got == 0 || (got < 0 && errno == ECONNRESET);
+    const int rounds = nvml->use == NVML_NEVER_WAITS ? 1 : closed ? END_ROUNDS : REAP_ROUNDS;
     const int status = nvml->fd >= 0 ? reap_child(nvml, rounds) : -1;
     char what[64] = "ended the process that asked it";
 
@@ -301,15 +292,6 @@ static void check_patience(struct nvml *nvml)
         leave_child(nvml, now);
 }
 
-static void send_question(struct nvml *nvml)
-{
-    if (nvml->use != NVML_ONCE) /* which has one limit for all that it waits for */
-        nvml->since = lockd_now();
-    nvml->asked = send(nvml->fd, "?", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
-    if (!nvml->asked)
-        leave_broken(nvml);
-}
-
 struct nvml *nvml_open(enum nvml_use use)
 {
     struct nvml *nvml = calloc(1, sizeof *nvml);
@@ -403,31 +385,29 @@ static bool has_child(struct nvml *nvml)
     return nvml->fd >= 0;
 }
 
-/* The time until which this look may wait. */
-static uint64_t patience_of(const struct nvml *nvml)
-{
-    if (nvml->use == NVML_NEVER_WAITS)
-        return 0;
-    return nvml->left_at == 0 && !nvml->asked && !nvml->ready
-               ? nvml->since + (uint64_t)nvml->first_ms * MS
-               : lockd_now() + (uint64_t)REFRESH_MS * MS;
-}
-
 const struct nvml_table *nvml_look(struct nvml *nvml)
 {
-    uint64_t until;
+    uint64_t until; /* this look may wait until then */
 
     if (nvml == NULL || !has_child(nvml))
         return NULL;
-    until = patience_of(nvml);
+    until = nvml->use == NVML_NEVER_WAITS ? 0
+            : nvml->left_at == 0 && !nvml->asked && !nvml->ready
+                ? nvml->since + (uint64_t)nvml->first_ms * MS
+                : lockd_now() + (uint64_t)REFRESH_MS * MS;
     if (!child_ready(nvml, until)) {
         check_patience(nvml);
         return NULL;
     }
     if (nvml->asked) /* of the last look */
         receive_answer(nvml, 0);
-    if (nvml->fd >= 0 && !nvml->asked)
-        send_question(nvml);
+    if (nvml->fd >= 0 && !nvml->asked) {
+        if (nvml->use != NVML_ONCE) /* which has one limit for all that it waits for */
+            nvml->since = lockd_now();
+        nvml->asked = send(nvml->fd, "?", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+        if (!nvml->asked)
+            leave_broken(nvml);
+    }
     if (nvml->fd >= 0 && nvml->asked && !receive_answer(nvml, until))
         check_patience(nvml);
     return nvml->answered ? &nvml->table : NULL;

@@ -32,11 +32,6 @@
 
 /* --- the container --- */
 
-static size_t count_hex(const char *text)
-{
-    return strspn(text, "0123456789abcdef");
-}
-
 /* "lxc.payload.NAME", "machine-NAME.scope", "systemd-nspawn@NAME.service": a prefix, a name. */
 static bool take_named(const char *part, size_t length, char *name)
 {
@@ -65,7 +60,7 @@ static bool take_named(const char *part, size_t length, char *name)
 static bool take_part(const char *part, size_t length, char *name)
 {
     for (size_t i = 0; i + ID_DIGITS <= length; i++) {
-        const size_t digits = count_hex(part + i);
+        const size_t digits = strspn(part + i, "0123456789abcdef");
 
         if (digits == ID_DIGITS) {
             memcpy(name, part + i, ID_DIGITS);
@@ -317,15 +312,6 @@ static int open_pidfd(pid_t pid)
     return fd >= 0 ? fd : -errno;
 }
 
-static int open_peer(int fd, pid_t pid)
-{
-    int pidfd = -1;
-    socklen_t size = sizeof pidfd;
-
-    return getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) == 0 ? pidfd
-                                                                        : open_pidfd(pid);
-}
-
 static bool has_ended(int pidfd)
 {
     struct pollfd look = {.fd = pidfd, .events = POLLIN};
@@ -337,7 +323,7 @@ int lockd_identity_read(int fd, struct lockd_identity *identity)
 {
     struct ucred who;
     socklen_t size = sizeof who;
-    int pidfd;
+    int pidfd = -1;
 
     *identity = (struct lockd_identity){.uid = (uid_t)-1};
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
@@ -345,8 +331,10 @@ int lockd_identity_read(int fd, struct lockd_identity *identity)
     identity->uid = who.uid;
     if (who.pid <= 0)
         return 0;
-    pidfd = open_peer(fd, who.pid);
-    if (pidfd < 0 && pidfd == -ESRCH)
+    size = sizeof pidfd;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) != 0)
+        pidfd = open_pidfd(who.pid);
+    if (pidfd == -ESRCH)
         return 0;
     identity->pid = who.pid;
     read_process(identity);

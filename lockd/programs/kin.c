@@ -119,16 +119,6 @@ void kin_learn(struct kin *kin, struct kin_program *program, uint64_t key, uint3
     }
 }
 
-static bool forget_key(struct kin_program *program, uint64_t key, uint32_t kind)
-{
-    for (uint32_t i = 0; i < program->count; i++)
-        if (program->keys[i].key == key && program->keys[i].kind == kind) {
-            program->keys[i] = program->keys[--program->count];
-            return true;
-        }
-    return false;
-}
-
 /* Whether the set is small enough to be read again and again. tried: also if a trial has shown
  * that it is one job. */
 static bool is_divisible(const struct kin *kin, uint64_t set, bool tried)
@@ -208,8 +198,14 @@ static void divide_set(struct kin *kin, uint64_t set, uint64_t now_ns)
 void kin_unlearn(struct kin *kin, struct kin_program *program, uint64_t key, uint32_t kind,
                  uint64_t now_ns)
 {
-    if (forget_key(program, key, kind) && kind < GS_KIN_HINT_FIRST && program->set != 0 &&
-        is_divisible(kin, program->set, false))
+    uint32_t i = 0;
+
+    while (i < program->count && (program->keys[i].key != key || program->keys[i].kind != kind))
+        i++;
+    if (i == program->count)
+        return;
+    program->keys[i] = program->keys[--program->count];
+    if (kind < GS_KIN_HINT_FIRST && program->set != 0 && is_divisible(kin, program->set, false))
         divide_set(kin, program->set, now_ns);
 }
 
@@ -301,11 +297,6 @@ struct mates {
     unsigned count[DEVICES];
 };
 
-static unsigned first_bit(uint64_t devices)
-{
-    return (unsigned)__builtin_ctzll(devices);
-}
-
 /* The programs with that hint for which the hung program may wait, the nearest first. */
 static void find_mates(struct kin *kin, struct kin_program *hung,
                        const struct sched_progress *own, uint32_t kind, uint64_t now,
@@ -335,7 +326,7 @@ static void find_mates(struct kin *kin, struct kin_program *hung,
         if ((progress.devices & ~own->devices) == 0 ||
             !(progress.waits || is_hung(other, &progress, now)))
             continue;
-        device = first_bit(progress.devices & ~own->devices);
+        device = (unsigned)__builtin_ctzll(progress.devices & ~own->devices);
         if (mates->count[device] < MATES_MOST)
             mates->of[device][mates->count[device]++] = other;
     }
@@ -394,27 +385,6 @@ static unsigned next_combination(struct kin *kin, struct kin_program *hung,
 
 /* --- a trial --- */
 
-static void say_begun(struct kin *kin, const struct kin_program *hung, unsigned count,
-                      uint32_t why)
-{
-    char text[192];
-
-    if (kin->say == NULL)
-        return;
-    snprintf(text, sizeof text,
-             "no progress: has its turns together with %u waiting program%s of the same %s, to "
-             "see if that helps (GPUSHARE_GROUP makes it sure)",
-             count, count == 1 ? "" : "s", lockd_kin_name(why));
-    kin->say(kin->context, hung->owner, text);
-}
-
-static void say_helped(struct kin *kin, const struct kin_program *hung)
-{
-    if (kin->say != NULL)
-        kin->say(kin->context, hung->owner,
-                 "it went on: these programs are one gang from now on");
-}
-
 /* Adds the program and its whole set to the trial. */
 static void enter_trial(struct kin *kin, struct kin_program *program, uint64_t set,
                         uint64_t now)
@@ -431,6 +401,7 @@ static void begin_trial(struct kin *kin, struct kin_program *hung, struct kin_pr
                         unsigned count, uint32_t why, uint64_t turns, uint64_t now)
 {
     struct kin_trial *trial = calloc(1, sizeof *trial);
+    char text[192];
 
     if (trial == NULL)
         return;
@@ -440,7 +411,12 @@ static void begin_trial(struct kin *kin, struct kin_program *hung, struct kin_pr
     trial->turns = turns;
     trial->until = now + TRIAL_NS;
     lockd_list_append(&kin->trials, &trial->link);
-    say_begun(kin, hung, count, why);
+    snprintf(text, sizeof text,
+             "no progress: has its turns together with %u waiting program%s of the same %s, to "
+             "see if that helps (GPUSHARE_GROUP makes it sure)",
+             count, count == 1 ? "" : "s", lockd_kin_name(why));
+    if (kin->say != NULL)
+        kin->say(kin->context, hung->owner, text);
     enter_trial(kin, hung, trial->set, now);
     for (unsigned i = 0; i < count; i++)
         enter_trial(kin, chosen[i], trial->set, now);
@@ -463,8 +439,9 @@ static void end_trial(struct kin *kin, struct kin_trial *trial, bool helped, uin
         }
         kin_tell(each, now);
     }
-    if (helped)
-        say_helped(kin, trial->of);
+    if (helped && kin->say != NULL)
+        kin->say(kin->context, trial->of->owner,
+                 "it went on: these programs are one gang from now on");
     free(trial);
 }
 

@@ -113,22 +113,15 @@ bool lockd_setting_allows(const struct lockd_setting *setting, uint64_t value)
     return value >= setting->low && value <= setting->high;
 }
 
-/* The factor between the unit of the value and the unit that people write. */
-static double unit_size(enum gs_option_kind kind)
-{
-    return kind == GS_OPTION_SECONDS   ? 1e9
-           : kind == GS_OPTION_MS      ? 1e6
-           : kind == GS_OPTION_PERCENT ? 1e4
-                                       : 1;
-}
-
-static const char *unit_text(enum gs_option_kind kind)
-{
-    return kind == GS_OPTION_SECONDS   ? " s"
-           : kind == GS_OPTION_MS      ? " ms"
-           : kind == GS_OPTION_PERCENT ? " %"
-                                       : "";
-}
+/* Of each kind of number: the unit that people write, its size in that of the value, and that unit. */
+static const struct {
+    const char *text;
+    double size;
+    const char *unit;
+} numbers[GS_OPTION_LIST + 1] = {[GS_OPTION_SECONDS] = {" s", 1e9, "ns"},
+                                 [GS_OPTION_MS] = {" ms", 1e6, "ns"},
+                                 [GS_OPTION_PERCENT] = {" %", 1e4, "ppm"},
+                                 [GS_OPTION_SIZE] = {"", 1, "bytes"}};
 
 static void format_bytes(uint64_t bytes, char *buffer, size_t size)
 {
@@ -158,7 +151,8 @@ static void choice_word(const char *argument, uint64_t index, char *buffer, size
 char *lockd_setting_format(const struct lockd_setting *setting, uint64_t value, bool with_unit,
                            char *buffer, size_t size)
 {
-    const char *word = gs_option_word(setting->kind, setting->argument);
+    const char *word = gs_option_word(setting->kind, setting->argument),
+               *unit = numbers[setting->kind].text;
 
     if (value == UINT64_MAX && word != NULL) {
         snprintf(buffer, size, "%s", word);
@@ -178,8 +172,9 @@ char *lockd_setting_format(const struct lockd_setting *setting, uint64_t value, 
         choice_word(setting->argument, value, buffer, size);
         break;
     default:
-        snprintf(buffer, size, "%.15g%s", (double)value / unit_size(setting->kind),
-                 with_unit ? unit_text(setting->kind) : "");
+        snprintf(buffer, size, "%.15g%s",
+                 (double)value / (unit != NULL ? numbers[setting->kind].size : 1),
+                 with_unit && unit != NULL ? unit : "");
     }
     return buffer;
 }
@@ -205,17 +200,7 @@ char *lockd_setting_range(const struct lockd_setting *setting, char *buffer, siz
 
 const char *lockd_setting_unit(const struct lockd_setting *setting)
 {
-    switch (setting->kind) {
-    case GS_OPTION_SECONDS:
-    case GS_OPTION_MS:
-        return "ns";
-    case GS_OPTION_SIZE:
-        return "bytes";
-    case GS_OPTION_PERCENT:
-        return "ppm";
-    default:
-        return "";
-    }
+    return numbers[setting->kind].unit != NULL ? numbers[setting->kind].unit : "";
 }
 
 char *lockd_setting_words(const struct lockd_setting *setting, char *buffer, size_t size)

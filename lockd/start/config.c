@@ -27,13 +27,6 @@
 #define DROP_INS_MAX 256
 #define LINE_MAX_INI 190 /* inih cuts lines at 200 bytes: ours end before */
 
-static const struct lockd_setting *find_key(const char *key)
-{
-    const struct lockd_setting *setting = lockd_setting_find(key);
-
-    return setting != NULL && setting->scope != LOCKD_SCOPE_PROGRAM ? setting : NULL;
-}
-
 void lockd_config_default(struct lockd_config *config)
 {
     struct gs_err err = {0};
@@ -169,14 +162,6 @@ static void list_word(char *buffer, size_t size, const char *open, const char *w
     snprintf(buffer + at, size - at, "%s%s%s%s", at != 0 ? ", " : "", open, word, close);
 }
 
-static void list_keys(const char *section, char *buffer, size_t size)
-{
-    for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
-        if (section[0] != '\0' && strcmp(at->section, section) == 0)
-            list_word(buffer, size, "", at->name, "");
-    }
-}
-
 static void list_sections(char *buffer, size_t size)
 {
     const char *last = "";
@@ -192,10 +177,14 @@ static void list_sections(char *buffer, size_t size)
 static int take_value(void *user, const char *section, const char *name, const char *value)
 {
     struct reader *reader = user;
-    const struct lockd_setting *setting = find_key(name), *class = lockd_setting_find("class"),
+    const struct lockd_setting *setting = lockd_setting_find(name),
+                               *class = lockd_setting_find("class"),
                                *overcommit = lockd_setting_find("overcommit");
     char list[256] = "", hint[64];
     struct gs_err *err = &reader->err;
+
+    if (setting != NULL && setting->scope == LOCKD_SCOPE_PROGRAM)
+        setting = NULL; /* it is no key */
 
     if (setting != NULL && strcmp(setting->section, section) == 0) {
         const struct gs_option option =
@@ -212,7 +201,10 @@ static int take_value(void *user, const char *section, const char *name, const c
                                 err) == 0
                    ? 1
                    : mark_bad(reader);
-    list_keys(section, list, sizeof list);
+    for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
+        if (section[0] != '\0' && strcmp(at->section, section) == 0)
+            list_word(list, sizeof list, "", at->name, "");
+    }
     if (setting != NULL) {
         gs_err_set(err, -EINVAL, "%s belongs into section [%s]", name, setting->section);
     } else if (list[0] != '\0') {

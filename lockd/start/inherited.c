@@ -61,16 +61,6 @@ static void raise_limit(__rlimit_resource_t resource, rlim_t most)
     setrlimit(resource, &limit);
 }
 
-static void raise_limits(void)
-{
-    raise_limit(RLIMIT_NOFILE, LOCKD_DESCRIPTORS_MAX);
-    raise_limit(RLIMIT_AS, RLIM_INFINITY);
-    raise_limit(RLIMIT_DATA, RLIM_INFINITY);
-    raise_limit(RLIMIT_CPU, RLIM_INFINITY);
-    raise_limit(RLIMIT_FSIZE, RLIM_INFINITY);
-    raise_limit(RLIMIT_NPROC, RLIM_INFINITY); /* threads (closer.h) and guards */
-}
-
 static void reset_scheduling(void)
 {
     const struct sched_param none = {0};
@@ -102,19 +92,19 @@ static void reset_oom_score(void)
     }
 }
 
-/* The folder of root's daemon belongs to root's group, and not to that of a user whose program
- * became root. Other users cannot leave their groups. */
-static void reset_groups(void)
-{
-    if (geteuid() == 0 && setgroups(0, NULL) == 0 && setresgid(0, 0, 0) != 0)
-        lockd_log(LOCKD_LOG_DEBUG, "root's group cannot be taken: %s", strerror(errno));
-}
-
 void lockd_inherited_drop(void)
 {
-    reset_groups();
+    /* The folder of root's daemon belongs to root's group, and not to that of a user whose program
+     * became root. Other users cannot leave their groups. */
+    if (geteuid() == 0 && setgroups(0, NULL) == 0 && setresgid(0, 0, 0) != 0)
+        lockd_log(LOCKD_LOG_DEBUG, "root's group cannot be taken: %s", strerror(errno));
     umask(022);
-    raise_limits();
+    raise_limit(RLIMIT_NOFILE, LOCKD_DESCRIPTORS_MAX);
+    raise_limit(RLIMIT_AS, RLIM_INFINITY);
+    raise_limit(RLIMIT_DATA, RLIM_INFINITY);
+    raise_limit(RLIMIT_CPU, RLIM_INFINITY);
+    raise_limit(RLIMIT_FSIZE, RLIM_INFINITY);
+    raise_limit(RLIMIT_NPROC, RLIM_INFINITY); /* threads (closer.h) and guards */
     reset_scheduling();
     reset_oom_score();
 }
@@ -126,14 +116,6 @@ uint64_t lockd_inherited_descriptors(int32_t pid)
     return pid > 0 && prlimit(pid, RLIMIT_NOFILE, NULL, &limit) == 0 ? limit.rlim_max : 0;
 }
 
-static bool is_kept_descriptor(const struct lockd_sockets *sockets, int fd)
-{
-    for (unsigned i = 0; i < sockets->count; i++)
-        if (fd == sockets->spot[i].listener || fd == sockets->spot[i].lock_fd)
-            return true;
-    return fd <= STDERR_FILENO;
-}
-
 static void close_inherited(const struct lockd_sockets *sockets)
 {
     DIR *folder = opendir("/proc/self/fd");
@@ -143,8 +125,11 @@ static void close_inherited(const struct lockd_sockets *sockets)
         return;
     while ((entry = readdir(folder)) != NULL) {
         const int fd = (int)strtol(entry->d_name, NULL, 10);
+        bool kept = fd <= STDERR_FILENO || fd == dirfd(folder) || entry->d_name[0] == '.';
 
-        if (entry->d_name[0] != '.' && fd != dirfd(folder) && !is_kept_descriptor(sockets, fd))
+        for (unsigned i = 0; i < sockets->count; i++)
+            kept |= fd == sockets->spot[i].listener || fd == sockets->spot[i].lock_fd;
+        if (!kept)
             close(fd);
     }
     closedir(folder);

@@ -89,18 +89,6 @@ static void wait_a_moment(void)
     nanosleep(&pause, NULL);
 }
 
-/* Looks for a daemon that serves without the lock, as a daemon with systemd's socket does. 0 or
- * LOCKD_ALREADY. */
-static int look_for_others(const char *path)
-{
-    for (int i = 0; i < LEAVE_TRIES; i++) {
-        if (!is_served(path))
-            return 0;
-        wait_a_moment();
-    }
-    return LOCKD_ALREADY;
-}
-
 /* Takes the lock file; waits a moment while its holder neither serves nor leaves. 0,
  * LOCKD_ALREADY or -errno. */
 static int take_lock(struct lockd_spot *spot, struct gs_err *err)
@@ -112,8 +100,15 @@ static int take_lock(struct lockd_spot *spot, struct gs_err *err)
     if (spot->lock_fd < 0)
         return gs_err_errno(err, -errno, "%s: cannot open the lock file", path);
     for (int i = 0; i < TAKE_TRIES; i++) {
-        if (flock(spot->lock_fd, LOCK_EX | LOCK_NB) == 0)
-            return look_for_others(spot->path);
+        if (flock(spot->lock_fd, LOCK_EX | LOCK_NB) == 0) {
+            /* a daemon may serve without the lock, as a daemon with systemd's socket does */
+            for (int j = 0; j < LEAVE_TRIES; j++) {
+                if (!is_served(spot->path))
+                    return 0;
+                wait_a_moment();
+            }
+            return LOCKD_ALREADY;
+        }
         if (errno != EWOULDBLOCK && errno != EINTR)
             return gs_err_errno(err, -errno, "%s: cannot lock it", path);
         if (is_served(spot->path))
