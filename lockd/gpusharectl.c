@@ -42,15 +42,6 @@ static void offer_programs(struct ctl *ctl, const struct gs_complete *place)
     ctl_answer_deinit(&answer);
 }
 
-/* settable: only those that `set` takes. */
-static void offer_settings(const struct gs_complete *place, bool settable)
-{
-    for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
-        if (!settable || at->op != 0)
-            gs_complete_offer(place, at->name, at->help);
-    }
-}
-
 static void offer_values(const struct gs_complete *place, const struct lockd_setting *setting)
 {
     char words[128];
@@ -69,9 +60,12 @@ static void offer_operand(struct ctl *ctl, const struct ctl_command *command,
 {
     if (strncmp(operand, "PID", 3) == 0)
         offer_programs(ctl, place);
-    if (strcmp(operand, "NAME") == 0)
-        offer_settings(place, strstr(command->arguments, "VALUE") != NULL);
-    else if (strcmp(operand, "VALUE") == 0)
+    if (strcmp(operand, "NAME") == 0) {
+        for (const struct lockd_setting *at = lockd_settings; at->name != NULL; at++) {
+            if (at->op != 0 || strstr(command->arguments, "VALUE") == NULL) /* `set` takes it */
+                gs_complete_offer(place, at->name, at->help);
+        }
+    } else if (strcmp(operand, "VALUE") == 0)
         offer_values(place, setting);
     else
         gs_complete_argument(place, operand);
@@ -196,22 +190,14 @@ static const struct ctl_command *find_command(const char *name)
     return NULL;
 }
 
-/* NULL: there is none. */
-static const char *find_similar(const char *word)
-{
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (lockd_text_is_similar(word, commands[i]->name))
-            return commands[i]->name;
-    }
-    return NULL;
-}
-
 /* Says so if there is no such command. */
 static const struct ctl_command *need_command(const char *word)
 {
     const struct ctl_command *command = find_command(word);
-    const char *similar = find_similar(word);
+    const char *similar = NULL;
 
+    for (size_t i = 0; i < COMMAND_COUNT && similar == NULL; i++)
+        similar = lockd_text_is_similar(word, commands[i]->name) ? commands[i]->name : NULL;
     if (command == NULL && similar != NULL)
         fprintf(stderr, "gpusharectl: unknown command '%s', did you mean '%s'?\n", word,
                 similar);

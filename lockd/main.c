@@ -199,12 +199,6 @@ static int prepare_config(struct arguments *arguments, struct lockd_config *conf
     return code != 0 ? code : read_config(arguments, config, err);
 }
 
-static bool is_temporary_error(int code)
-{
-    return code == -EMFILE || code == -ENFILE || code == -ENOMEM || code == -ENOBUFS ||
-           code == -EAGAIN;
-}
-
 int main(int argc, char **argv)
 {
     struct arguments arguments = {.argc = argc, .argv = argv};
@@ -233,7 +227,10 @@ int main(int argc, char **argv)
     lockd_log_open(lockd_log_level_at(config.set.log_level));
     if (run_daemon(&arguments, &config, &err) != 0) {
         lockd_log(LOCKD_LOG_ERROR, "%s", err.text);
-        return is_temporary_error(err.code) ? TEMPORARY : 1;
+        return err.code == -EMFILE || err.code == -ENFILE || err.code == -ENOMEM ||
+                       err.code == -ENOBUFS || err.code == -EAGAIN
+                   ? TEMPORARY
+                   : 1;
     }
     return 0;
 }

@@ -280,27 +280,18 @@ unsigned ctl_twin(const struct ctl_answer *answer, size_t index)
     return count;
 }
 
-static const struct gs_wire_client *find_program(const struct ctl_answer *answer,
-                                                 const struct gs_wire_client *client,
-                                                 unsigned twin)
-{
-    for (size_t i = 0; i < answer->client_count; i++) {
-        const struct gs_wire_client *each = &answer->clients[i];
-
-        if (look_alike(each, client) && twin-- == 0)
-            return each;
-    }
-    return NULL;
-}
-
 struct ctl_rate ctl_rate_of(const struct ctl_answer *before, const struct ctl_answer *answer,
                             size_t index, uint64_t elapsed_ns)
 {
-    const struct gs_wire_client *now = &answer->clients[index];
-    const struct gs_wire_client *then = find_program(before, now, ctl_twin(answer, index));
+    const struct gs_wire_client *now = &answer->clients[index], *then = NULL;
     const double seconds = (double)elapsed_ns / 1e9;
+    unsigned twin = ctl_twin(answer, index);
     struct ctl_rate rate = {0};
 
+    for (size_t i = 0; i < before->client_count && then == NULL; i++) {
+        if (look_alike(&before->clients[i], now) && twin-- == 0)
+            then = &before->clients[i];
+    }
     if (then == NULL || elapsed_ns == 0 || now->moved_out < then->moved_out ||
         now->moved_in < then->moved_in || now->gpu_ns < then->gpu_ns ||
         now->calls < then->calls || now->turns < then->turns)

@@ -117,14 +117,6 @@ static json_t *cdi_source_read(const char *file, struct gs_err *err)
     return found;
 }
 
-static bool is_libcuda(const char *path)
-{
-    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
-
-    return slash != NULL &&
-           (strncmp(slash, "/libcuda.so.", 12) == 0 || strcmp(slash, "/libcuda.so") == 0);
-}
-
 /* A 32-bit library stays as it is: gpushare does not support its programs. */
 static bool is_32_bits(const char *path)
 {
@@ -147,9 +139,11 @@ static char *replace_libcuda(json_t *mounts, const char *door)
     json_array_foreach(mounts, i, mount)
     {
         const char *host = json_string_value(json_object_get(mount, "hostPath"));
+        const char *path = json_string_value(json_object_get(mount, "containerPath"));
+        const char *slash = path != NULL ? strrchr(path, '/') : NULL;
 
-        if (host == NULL ||
-            !is_libcuda(json_string_value(json_object_get(mount, "containerPath"))) ||
+        if (host == NULL || slash == NULL ||
+            (strncmp(slash, "/libcuda.so.", 12) != 0 && strcmp(slash, "/libcuda.so") != 0) ||
             is_32_bits(host))
             continue;
         if (driver == NULL)
@@ -182,23 +176,6 @@ static void drop_compat_hook(json_t *hooks)
     }
 }
 
-/* Adds the group of the socket's folder, whose members may connect. */
-static void add_group(json_t *edits, const char *sockets)
-{
-    struct stat st;
-
-    if (stat(sockets, &st) == 0 && st.st_gid != 0)
-        json_object_set_new(edits, "additionalGids", json_pack("[I]", (json_int_t)st.st_gid));
-}
-
-static bool knows_groups(const char *version)
-{
-    char *rest;
-    const long major = strtol(version, &rest, 10);
-
-    return major > 0 || (*rest == '.' && strtol(rest + 1, NULL, 10) >= 7);
-}
-
 /* Changes a source into gpushare's specification: the door replaces each libcuda, with the
  * driver's library behind it, and the socket's folder is mounted. 0 or -errno. */
 static int cdi_make(json_t *spec, const struct cdi_place *place, struct gs_err *err)
@@ -206,7 +183,9 @@ static int cdi_make(json_t *spec, const struct cdi_place *place, struct gs_err *
     json_t *edits = json_object_get(spec, "containerEdits");
     json_t *mounts = json_object_get(edits, "mounts");
     char door[PATH_MAX], real[PATH_MAX];
-    char *driver;
+    char *driver, *rest;
+    const long major = strtol(place->version, &rest, 10);
+    struct stat st;
 
     if (!json_is_array(json_object_get(spec, "devices")) || !json_is_array(mounts))
         return gs_err_set(err, -EINVAL, "the driver's specification has no devices or mounts");
@@ -228,8 +207,10 @@ static int cdi_make(json_t *spec, const struct cdi_place *place, struct gs_err *
     free(driver);
     json_array_append_new(mounts, cdi_mount_json(place->sockets, GS_SYSTEM_FOLDER));
     drop_compat_hook(json_object_get(edits, "hooks"));
-    if (knows_groups(place->version))
-        add_group(edits, place->sockets);
+    /* from 0.7 on: the group of the socket's folder, whose members may connect */
+    if ((major > 0 || (*rest == '.' && strtol(rest + 1, NULL, 10) >= 7)) &&
+        stat(place->sockets, &st) == 0 && st.st_gid != 0)
+        json_object_set_new(edits, "additionalGids", json_pack("[I]", (json_int_t)st.st_gid));
     json_object_set_new(spec, "cdiVersion", json_string(place->version));
     json_object_set_new(spec, "kind", json_string("gpushare.dev/gpu"));
     json_object_del(spec, "annotations");
@@ -378,14 +359,6 @@ static int generate_spec(struct ctl *ctl, const struct cdi_words *words)
     return code;
 }
 
-static bool is_known_version(const char *version)
-{
-    const size_t length = strlen(version);
-    const char *at = strstr(VERSIONS, version);
-
-    return length == sizeof "0.5.0" - 1 && at != NULL && strchr(version, ' ') == NULL;
-}
-
 static enum ctl_exit cdi_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
     const struct cdi_words *given = words;
@@ -394,7 +367,9 @@ static enum ctl_exit cdi_run(struct ctl *ctl, const void *words, int count, char
         return ctl_usage(ctl, "the word 'generate' is needed");
     if (count != 1)
         return ctl_usage(ctl, "unexpected argument '%s'", operands[1]);
-    if (given->version != NULL && !is_known_version(given->version))
+    if (given->version != NULL &&
+        (strlen(given->version) != sizeof "0.5.0" - 1 ||
+         strstr(VERSIONS, given->version) == NULL || strchr(given->version, ' ') != NULL))
         return ctl_usage(ctl, "--cdi-version: %.40s is none of " VERSIONS, given->version);
     if (given->output != NULL && given->output[0] == '\0')
         return ctl_usage(ctl, "--output: a file is needed");

@@ -22,21 +22,14 @@ static const struct nvml_gpu *gpu_of(const struct ctl_answer *answer, const uint
     return nvml_gpu(&answer->gpus, lockd_uuid_text(uuid, text));
 }
 
-static const struct gs_wire_device *device_of(const struct ctl_answer *answer,
-                                              const struct nvml_gpu *gpu)
-{
-    for (size_t i = 0; i < answer->device_count; i++) {
-        if (gpu_of(answer, answer->devices[i].uuid) == gpu)
-            return &answer->devices[i];
-    }
-    return NULL;
-}
-
 bool ctl_place_at(const struct ctl_answer *answer, size_t n, struct ctl_place *place)
 {
     if (n < answer->gpus.gpu_count) {
-        place->gpu = &answer->gpus.gpus[n];
-        place->device = device_of(answer, place->gpu);
+        *place = (struct ctl_place){.gpu = &answer->gpus.gpus[n]};
+        for (size_t i = 0; i < answer->device_count && place->device == NULL; i++) {
+            if (gpu_of(answer, answer->devices[i].uuid) == place->gpu)
+                place->device = &answer->devices[i];
+        }
         return true;
     }
     n -= answer->gpus.gpu_count;

@@ -182,14 +182,6 @@ static json_t *gpu_json(const struct ctl_answer *answer, uint32_t index)
         "power_limit_w", number_or_null(gpu->power_limit), "other_processes", others);
 }
 
-static json_t *remark_json(const struct gs_wire_remark *remark)
-{
-    return json_pack("{s:i, s:o, s:s, s:o, s:b, s:I, s:o}", "pid", remark->pid, "name",
-                     ctl_json_text(remark->name), "kind", ctl_note_kind(remark->kind), "age_ns",
-                     number_json(remark->age_ns), "ended", remark->ended != 0, "count",
-                     (json_int_t)remark->count, "text", ctl_json_text(remark->text));
-}
-
 static json_t *daemon_json(const struct gs_wire_daemon *daemon)
 {
     json_t *object = json_pack("{s:o, s:i, s:s}", "version", ctl_json_text(daemon->version),
@@ -213,8 +205,16 @@ json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer)
     json_object_set_new(root, "gpus", gpus);
     for (size_t i = 0; i < answer->total_count; i++)
         json_array_append_new(totals, totals_json(&answer->totals[i]));
-    for (size_t i = 0; i < answer->remark_count; i++)
-        json_array_append_new(remarks, remark_json(&answer->remarks[i]));
+    for (size_t i = 0; i < answer->remark_count; i++) {
+        const struct gs_wire_remark *remark = &answer->remarks[i];
+
+        json_array_append_new(
+            remarks,
+            json_pack("{s:i, s:o, s:s, s:o, s:b, s:I, s:o}", "pid", remark->pid, "name",
+                      ctl_json_text(remark->name), "kind", ctl_note_kind(remark->kind),
+                      "age_ns", number_json(remark->age_ns), "ended", remark->ended != 0,
+                      "count", (json_int_t)remark->count, "text", ctl_json_text(remark->text)));
+    }
     if (answer->running) {
         json_object_set_new(root, "daemon", daemon_json(&answer->daemon));
         json_object_set_new(root, "devices", devices);

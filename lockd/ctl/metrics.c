@@ -82,24 +82,19 @@ static void put_head(FILE *out, const char *prefix, const char *metric, const ch
 
 /* --- the daemon --- */
 
-static void put_policy(FILE *out, uint32_t present)
+static void put_daemon(FILE *out, const struct gs_wire_daemon *daemon)
 {
     const char *name;
 
-    put_head(out, "gpushare_", "policy", "gauge",
-             "Whether the daemon schedules by the policy in the label (1) or not (0)");
-    for (uint32_t i = 0; (name = lockd_policy_name(i)) != NULL; i++)
-        fprintf(out, "gpushare_policy{policy=\"%s\"} %d\n", name, i == present);
-}
-
-static void put_daemon(FILE *out, const struct gs_wire_daemon *daemon)
-{
     put_head(out, "gpushare_", "build_info", "gauge",
              "Version of the daemon in a label, always 1");
     fputs("gpushare_build_info{", out);
     put_label(out, "version", daemon->version);
     fputs("} 1\n", out);
-    put_policy(out, daemon->policy);
+    put_head(out, "gpushare_", "policy", "gauge",
+             "Whether the daemon schedules by the policy in the label (1) or not (0)");
+    for (uint32_t i = 0; (name = lockd_policy_name(i)) != NULL; i++)
+        fprintf(out, "gpushare_policy{policy=\"%s\"} %d\n", name, i == daemon->policy);
     for (const struct lockd_figure *at = lockd_daemon_figures; at->help != NULL; at++) {
         const uint64_t value = lockd_figure_value(at, daemon);
 
@@ -190,15 +185,6 @@ static void put_histogram(FILE *out, const struct lockd_figure *figure,
     fprintf(out, "gpushare_device_%s_count", figure->metric);
     put_device(out, totals->uuid, totals->name, "");
     fprintf(out, " %llu\n", (unsigned long long)count);
-}
-
-static void put_histograms(FILE *out, const struct ctl_answer *answer)
-{
-    for (const struct lockd_figure *at = lockd_histograms; at->help != NULL; at++) {
-        put_head(out, "gpushare_device_", at->metric, "histogram", at->help);
-        for (size_t i = 0; i < answer->total_count; i++)
-            put_histogram(out, at, &answer->totals[i]);
-    }
 }
 
 /* --- programs --- */
@@ -403,22 +389,21 @@ static void put_programs(FILE *out, const struct ctl_answer *answer)
     free(programs);
 }
 
-static void put_up(FILE *out, bool running)
-{
-    put_head(out, "gpushare_", "up", "gauge", "Whether gpushare-lockd answers (1) or not (0)");
-    fprintf(out, "gpushare_up %d\n", running);
-}
-
 void ctl_metrics_write(FILE *out, const struct ctl_answer *answer)
 {
-    put_up(out, answer->running);
+    put_head(out, "gpushare_", "up", "gauge", "Whether gpushare-lockd answers (1) or not (0)");
+    fprintf(out, "gpushare_up %d\n", answer->running);
     if (!answer->running)
         return;
     put_daemon(out, &answer->daemon);
     put_devices(out, answer);
     put_device_busy(out, answer);
     put_totals(out, answer);
-    put_histograms(out, answer);
+    for (const struct lockd_figure *at = lockd_histograms; at->help != NULL; at++) {
+        put_head(out, "gpushare_device_", at->metric, "histogram", at->help);
+        for (size_t i = 0; i < answer->total_count; i++)
+            put_histogram(out, at, &answer->totals[i]);
+    }
     put_programs(out, answer);
 }
 

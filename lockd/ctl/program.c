@@ -6,10 +6,8 @@
 #include "lockd/ctl/program.h"
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/json.h"
-#include "common/complete.h"
 #include "common/size.h"
 #include "lockd/protocol/setting_table.h"
-#include "common/fd.h"
 #include "lockd/ctl/gpus.h"
 
 #include <errno.h>
@@ -19,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 int ctl_pid(const char *text, int32_t *pid)
 {
@@ -423,14 +422,6 @@ static int find_beginning(struct ctl *ctl, const char *text, uint8_t uuid[UUID_B
                       found == 0 ? "no known" : "more than one", text);
 }
 
-/* Without a daemon the error is that, not that NVML does not know a GPU. */
-static int find_daemon(struct ctl *ctl)
-{
-    GS_CLOSE_FD int fd = ctl_connect(ctl);
-
-    return fd < 0 ? fd : 0;
-}
-
 static int find_gpu(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
 {
     if (lockd_uuid_read(text, uuid))
@@ -467,9 +458,12 @@ static enum ctl_exit move_run(struct ctl *ctl, const void *words, int count, cha
         return ctl_usage(ctl, "give one process id and one GPU");
     if (ctl_pid_operand(ctl, operands[0], &relocate.pid) != 0)
         return CTL_USAGE;
-    code = find_daemon(ctl);
-    if (code == 0)
+    code =
+        ctl_connect(ctl); /* without a daemon the error is that, not that a GPU is not known */
+    if (code >= 0) {
+        close(code);
         code = find_gpu(ctl, operands[1], relocate.uuid);
+    }
     if (code != 0)
         return ctl_outcome(ctl, code, &end, json);
     ctl->patience_s = PATIENCE_S;

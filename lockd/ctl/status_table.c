@@ -6,7 +6,6 @@
  */
 #include "lockd/ctl/status_table.h"
 #include "common/size.h"
-#include "lockd/base/text.h"
 #include "lockd/ctl/gpus.h"
 #include "lockd/ctl/words.h"
 #include "lockd/protocol/names.h"
@@ -38,17 +37,11 @@ __attribute__((format(printf, 3, 4))) static void add_remark(char *buffer, size_
     va_end(ap);
 }
 
-static const char *gang_why(const struct gs_wire_client *client)
-{
-    const char *why = lockd_kin_name(client->gang_why);
-
-    return why != NULL ? why : "?";
-}
-
 void ctl_program_notes(const struct ctl_answer *answer, size_t index, char *buffer, size_t size)
 {
     const struct gs_wire_client *client = &answer->clients[index];
     const struct ctl_pod *pod = ctl_client_pod(answer, index);
+    const char *gang = lockd_kin_name(client->gang_why);
     char limit[24], container[CTL_CONTAINER_SIZE], why[CTL_WHY_SIZE];
     const struct {
         uint32_t flag;
@@ -86,7 +79,8 @@ void ctl_program_notes(const struct ctl_answer *answer, size_t index, char *buff
                    (client->flags & GS_CLIENT_APART) != 0 ? " (apart)" : "");
     else if (client->gang != 0)
         add_remark(buffer, size, "gang %llu (%s)%s", (unsigned long long)client->gang,
-                   gang_why(client), (client->flags & GS_CLIENT_APART) != 0 ? " (apart)" : "");
+                   gang != NULL ? gang : "?",
+                   (client->flags & GS_CLIENT_APART) != 0 ? " (apart)" : "");
     if (client->limit != UINT64_MAX)
         add_remark(buffer, size, "limit %s",
                    gs_size_format(client->limit, limit, sizeof limit));
@@ -325,45 +319,33 @@ static void print_memory(const struct shown *shown, const struct gs_wire_device 
     print_notes(shown, 2, line);
 }
 
-static void print_programs(const struct shown *shown, const struct gs_wire_device *device)
-{
-    for (size_t i = 0; i < shown->answer->client_count; i++) {
-        const struct gs_wire_client *client = &shown->answer->clients[i];
-
-        if (client->condition != GS_CONDITION_NO_DEVICE &&
-            memcmp(client->uuid, device->uuid, sizeof device->uuid) == 0)
-            print_program(shown, i);
-    }
-}
-
-static bool has_outsiders(const struct ctl_answer *answer, const struct ctl_place *place)
-{
-    for (size_t i = 0; i < answer->outsider_count; i++) {
-        if (ctl_outsider_there(answer, &answer->outsiders[i], place))
-            return true;
-    }
-    return false;
-}
-
 static void print_place(const struct shown *shown, const struct ctl_place *place)
 {
     const struct ctl_answer *answer = shown->answer;
     const struct gs_wire_device *device = place->device;
     const struct nvml_gpu *gpu = place->gpu;
+    bool any = device != NULL;
     char uuid[LOCKD_UUID_SIZE];
 
+    for (size_t i = 0; i < answer->outsider_count; i++)
+        any = any || ctl_outsider_there(answer, &answer->outsiders[i], place);
     if (device != NULL)
         print_gpu(shown, gpu, device->name, lockd_uuid_text(device->uuid, uuid), device->total);
     else
         print_gpu(shown, gpu, gpu->name, gpu->uuid, gpu->total);
     if (device != NULL)
         print_memory(shown, device);
-    if (device != NULL || has_outsiders(answer, place))
+    if (any)
         print_row(shown, CTL_TABLE_HEADING, CTL_HEAD, shown->columns == 0 ? "  NOTES" : "");
     else
         puts("  no programs");
-    if (device != NULL)
-        print_programs(shown, device);
+    for (size_t i = 0; device != NULL && i < answer->client_count; i++) {
+        const struct gs_wire_client *client = &answer->clients[i];
+
+        if (client->condition != GS_CONDITION_NO_DEVICE &&
+            memcmp(client->uuid, device->uuid, sizeof device->uuid) == 0)
+            print_program(shown, i);
+    }
     for (size_t i = 0; i < answer->outsider_count; i++) {
         if (ctl_outsider_there(answer, &answer->outsiders[i], place))
             print_row(shown, answer->client_count + i, CTL_GREY, "");

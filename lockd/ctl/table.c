@@ -198,16 +198,6 @@ int ctl_table_fit(struct ctl_table *table, int columns, size_t name)
     return used;
 }
 
-static void write_cell(const struct ctl_column *column, int width, const char *text, char *cell,
-                       size_t size)
-{
-    if (column->left)
-        lockd_text_cut(text, (size_t)width, cell, size);
-    else
-        align_figure(text[0] != '\0' ? text : "-", width, text[0] != '\0' ? column->unit : 0,
-                     cell, size);
-}
-
 const char *ctl_table_line(const struct ctl_table *table, size_t row, size_t coloured,
                            const char *before, const char *behind, char *buffer, size_t size)
 {
@@ -216,16 +206,18 @@ const char *ctl_table_line(const struct ctl_table *table, size_t row, size_t col
     buffer[0] = '\0';
     for (size_t i = 0; i < table->column_count; i++) {
         const struct ctl_column *column = &table->columns[i];
+        const char *text =
+            row == CTL_TABLE_HEADING ? column->heading : table->rows[row].cell[i];
         char cell[4 * CTL_TABLE_CELL];
 
         if (table->width[i] == 0)
             continue;
-        if (row == CTL_TABLE_HEADING && column->left)
-            lockd_text_cut(column->heading, (size_t)table->width[i], cell, sizeof cell);
-        else if (row == CTL_TABLE_HEADING)
-            snprintf(cell, sizeof cell, "%*s", table->width[i], column->heading);
+        if (column->left)
+            lockd_text_cut(text, (size_t)table->width[i], cell, sizeof cell);
+        else if (row == CTL_TABLE_HEADING || text[0] == '\0')
+            snprintf(cell, sizeof cell, "%*s", table->width[i], text[0] != '\0' ? text : "-");
         else
-            write_cell(column, table->width[i], table->rows[row].cell[i], cell, sizeof cell);
+            align_figure(text, table->width[i], column->unit, cell, sizeof cell);
         at += (size_t)snprintf(buffer + at, size - at, " %s%s%s", i == coloured ? before : "",
                                cell, i == coloured ? behind : "");
         if (at >= size)

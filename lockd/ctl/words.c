@@ -150,24 +150,12 @@ const char *ctl_container_text(const struct gs_wire_client *client, char *buffer
     return buffer;
 }
 
-static void find_names(const struct gs_wire_client *client, struct ctl_pod *pod)
-{
-    struct pods_name name = {0};
-
-    if (pods_find(NULL, client->pod, &name)) {
-        memcpy(pod->name, name.name, sizeof pod->name);
-        memcpy(pod->space, name.space, sizeof pod->space);
-    }
-    pods_container_find(NULL, client->container, pod->container, sizeof pod->container);
-    lockd_text_clean(pod->name, sizeof pod->name);
-    lockd_text_clean(pod->space, sizeof pod->space);
-    lockd_text_clean(pod->container, sizeof pod->container);
-}
-
 void ctl_pods_look(struct ctl_answer *answer)
 {
     for (size_t i = 0; i < answer->client_count; i++) {
         const struct gs_wire_client *client = &answer->clients[i];
+        struct pods_name name = {0};
+        struct ctl_pod *pod;
         size_t same = 0;
 
         if (client->pod[0] == '\0')
@@ -179,10 +167,19 @@ void ctl_pods_look(struct ctl_answer *answer)
         while (same < i && (strcmp(answer->clients[same].pod, client->pod) != 0 ||
                             strcmp(answer->clients[same].container, client->container) != 0))
             same++;
-        if (same < i)
-            answer->client_pods[i] = answer->client_pods[same];
-        else
-            find_names(client, &answer->client_pods[i]);
+        pod = &answer->client_pods[i];
+        if (same < i) {
+            *pod = answer->client_pods[same];
+            continue;
+        }
+        if (pods_find(NULL, client->pod, &name)) {
+            memcpy(pod->name, name.name, sizeof pod->name);
+            memcpy(pod->space, name.space, sizeof pod->space);
+        }
+        pods_container_find(NULL, client->container, pod->container, sizeof pod->container);
+        lockd_text_clean(pod->name, sizeof pod->name);
+        lockd_text_clean(pod->space, sizeof pod->space);
+        lockd_text_clean(pod->container, sizeof pod->container);
     }
 }
 
@@ -209,21 +206,13 @@ static const struct gs_wire_client *find_other(const struct ctl_answer *answer,
     return NULL;
 }
 
-static const char *reason_of(uint64_t why)
-{
-    switch (why) {
-    case GS_WHY_GOES_FIRST:
-        return "it goes first; ";
-    case GS_WHY_FLOOR:
-        return "the others are to have their floor first; ";
-    default:
-        return "";
-    }
-}
-
 static void write_about(const struct gs_wire_client *client, const struct gs_wire_client *other,
                         char *buffer, size_t size)
 {
+    const char *reason = client->waits_why == GS_WHY_GOES_FIRST ? "it goes first; "
+                         : client->waits_why == GS_WHY_FLOOR
+                             ? "the others are to have their floor first; "
+                             : "";
     char most[24], place[48] = "";
 
     if (client->waits_why == GS_WHY_QUEUE && client->queue_place > 1)
@@ -235,12 +224,12 @@ static void write_about(const struct gs_wire_client *client, const struct gs_wir
                  other->pid);
     else if (client->waits_most_ns == UINT64_MAX)
         snprintf(buffer, size, "waits for %s (pid %d): %s%sits turn has just begun",
-                 other->name, other->pid, place, reason_of(client->waits_why));
+                 other->name, other->pid, place, reason);
     else
         snprintf(buffer, size,
                  "waits for %s (pid %d): %s%sits turn ends in %s at the latest; it has used "
                  "about %.0f %% of the last minute",
-                 other->name, other->pid, place, reason_of(client->waits_why),
+                 other->name, other->pid, place, reason,
                  ctl_duration(client->waits_most_ns, most, sizeof most),
                  (double)other->used_ppm / 1e4);
 }

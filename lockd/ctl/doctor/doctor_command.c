@@ -94,19 +94,6 @@ static void look_at_versions(struct doctor *doctor)
     }
 }
 
-static void look_at_hand_over(struct doctor *doctor)
-{
-    if (doctor->answer.daemon.hand_over != 0)
-        doctor_add(doctor, "daemon.hand-over", DOCTOR_INFO,
-                   "before taking checkpoints (cuda-checkpoint, CRIU): set hand-over = no "
-                   "in lockd.conf, then restart the programs",
-                   "programs of one user hand memory over to each other; the driver cannot "
-                   "checkpoint a program that holds such memory");
-    else
-        doctor_add(doctor, "daemon.hand-over", DOCTOR_INFO, NULL,
-                   "memory is released between programs (hand-over is off)");
-}
-
 static void look_at_remarks(struct doctor *doctor)
 {
     for (size_t i = 0; i < doctor->answer.remark_count; i++) {
@@ -128,15 +115,6 @@ static void look_at_remarks(struct doctor *doctor)
         else
             doctor_command(doctor, "gpusharectl status");
     }
-}
-
-static const struct gs_wire_client *client_of(const struct doctor *doctor)
-{
-    for (size_t i = 0; i < doctor->answer.client_count; i++) {
-        if (doctor->answer.clients[i].pid == doctor->pid)
-            return &doctor->answer.clients[i];
-    }
-    return NULL;
 }
 
 /* Why a program that has work may wait long: its class, or host memory that is used up. */
@@ -171,11 +149,15 @@ static void look_at_wait(struct doctor *doctor, const struct gs_wire_client *cli
 
 static void look_at_client(struct doctor *doctor)
 {
-    const struct gs_wire_client *client = client_of(doctor);
+    const struct gs_wire_client *client = NULL;
     char demand[24], capacity[24], why[CTL_WHY_SIZE];
 
     if (doctor->pid == 0)
         return;
+    for (size_t i = 0; i < doctor->answer.client_count && client == NULL; i++) {
+        if (doctor->answer.clients[i].pid == doctor->pid)
+            client = &doctor->answer.clients[i];
+    }
     if (client == NULL) {
         doctor_add(doctor, "program.connected", DOCTOR_FAIL, NULL,
                    "process %d is not connected to this daemon (a program connects when it "
@@ -276,7 +258,15 @@ static void doctor_daemon(struct doctor *doctor)
                doctor->answer.daemon.version, doctor->answer.daemon.pid,
                (unsigned long long)doctor->answer.daemon.programs);
     look_at_versions(doctor);
-    look_at_hand_over(doctor);
+    if (doctor->answer.daemon.hand_over != 0)
+        doctor_add(doctor, "daemon.hand-over", DOCTOR_INFO,
+                   "before taking checkpoints (cuda-checkpoint, CRIU): set hand-over = no "
+                   "in lockd.conf, then restart the programs",
+                   "programs of one user hand memory over to each other; the driver cannot "
+                   "checkpoint a program that holds such memory");
+    else
+        doctor_add(doctor, "daemon.hand-over", DOCTOR_INFO, NULL,
+                   "memory is released between programs (hand-over is off)");
     look_at_client(doctor);
     look_at_remarks(doctor);
 }
@@ -362,16 +352,6 @@ static void look_at_own_environment(struct doctor *doctor)
     free(text);
 }
 
-static void free_doctor(struct doctor *doctor)
-{
-    for (size_t i = 0; i < doctor->count; i++) {
-        free(doctor->findings[i].text);
-        free(doctor->findings[i].command);
-    }
-    ctl_answer_deinit(&doctor->answer);
-    free(doctor);
-}
-
 static enum ctl_exit doctor_run(struct ctl *ctl, const void *words, int count, char **operands)
 {
     struct doctor *doctor;
@@ -404,7 +384,12 @@ static enum ctl_exit doctor_run(struct ctl *ctl, const void *words, int count, c
     else
         print_text(doctor);
     level = worst_level(doctor);
-    free_doctor(doctor);
+    for (size_t i = 0; i < doctor->count; i++) {
+        free(doctor->findings[i].text);
+        free(doctor->findings[i].command);
+    }
+    ctl_answer_deinit(&doctor->answer);
+    free(doctor);
     return ctl_done(code != 0 || level == DOCTOR_FAIL ? CTL_FAILED : CTL_OK);
 }
 

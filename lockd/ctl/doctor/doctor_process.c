@@ -115,14 +115,6 @@ struct maps {
     char cuda_path[256], second_cuda[256]; /* "": none */
 };
 
-static void take_driver(struct maps *maps, const char *path)
-{
-    char *into = maps->cuda_path[0] == '\0' ? maps->cuda_path : maps->second_cuda;
-
-    if (strncmp(path, maps->cuda_path, sizeof maps->cuda_path - 1) != 0)
-        snprintf(into, sizeof maps->cuda_path, "%.255s", path);
-}
-
 static void take_line(struct maps *maps, char *line)
 {
     const char *path = strchr(line, '/');
@@ -138,8 +130,10 @@ static void take_line(struct maps *maps, char *line)
         snprintf(maps->ours_path, sizeof maps->ours_path, "%.255s", path);
     }
     maps->door |= strcmp(name, GS_DOOR_REAL) == 0;
-    if (strncmp(name, "libcuda.so", 10) == 0)
-        take_driver(maps, path);
+    if (strncmp(name, "libcuda.so", 10) == 0 &&
+        strncmp(path, maps->cuda_path, sizeof maps->cuda_path - 1) != 0)
+        snprintf(maps->cuda_path[0] == '\0' ? maps->cuda_path : maps->second_cuda,
+                 sizeof maps->cuda_path, "%.255s", path);
     maps->cudart |= strncmp(name, "libcudart.so", 12) == 0;
 }
 
@@ -221,18 +215,6 @@ static void look_at_maps(struct doctor *doctor)
     say_driver(doctor, &maps);
 }
 
-static void look_at_environment(struct doctor *doctor)
-{
-    char path[64];
-    size_t size;
-    GS_FREE char *text = read_strings(doctor, "environ", &size);
-
-    if (text != NULL)
-        doctor_environment(doctor, text, size, "the process (at its start)");
-    else
-        may_not(doctor, proc_path(doctor, "environ", path, sizeof path));
-}
-
 /* The number behind "KEY:" in /proc/PID/status, or the first letter of the text there; 0: not
  * known. */
 static int read_status(const struct doctor *doctor, const char *key)
@@ -277,7 +259,9 @@ static void look_at_stop(struct doctor *doctor)
 
 void doctor_process(struct doctor *doctor)
 {
+    GS_FREE char *environment = NULL;
     char path[64];
+    size_t size;
 
     if (access(proc_path(doctor, "", path, sizeof path), F_OK) != 0) {
         doctor_add(doctor, "process.there", DOCTOR_FAIL, NULL, "process %d does not exist",
@@ -288,6 +272,10 @@ void doctor_process(struct doctor *doctor)
     look_at_stop(doctor);
     look_at_exe(doctor);
     look_at_maps(doctor);
-    look_at_environment(doctor);
+    environment = read_strings(doctor, "environ", &size);
+    if (environment != NULL)
+        doctor_environment(doctor, environment, size, "the process (at its start)");
+    else
+        may_not(doctor, proc_path(doctor, "environ", path, sizeof path));
     doctor_namespaces(doctor);
 }

@@ -90,17 +90,6 @@ static void look_at_driver(struct doctor *doctor)
     dlclose(libcuda);
 }
 
-static void look_at_mig(struct doctor *doctor)
-{
-    glob_t found = {0};
-
-    if (glob("/proc/driver/nvidia/capabilities/gpu*/mig/gi*", 0, NULL, &found) == 0)
-        doctor_add(doctor, "driver.mig", DOCTOR_INFO,
-                   "programs share a GPU only if they use the same instance",
-                   "there are %zu MIG instances; each is a separate device", found.gl_pathc);
-    globfree(&found);
-}
-
 static void look_at_host_memory(struct doctor *doctor)
 {
     const uint64_t available = lockd_host_own();
@@ -157,8 +146,15 @@ static void look_at_library(struct doctor *doctor)
 
 void doctor_system(struct doctor *doctor)
 {
+    glob_t instances = {0};
+
     look_at_driver(doctor);
-    look_at_mig(doctor);
+    if (glob("/proc/driver/nvidia/capabilities/gpu*/mig/gi*", 0, NULL, &instances) == 0)
+        doctor_add(doctor, "driver.mig", DOCTOR_INFO,
+                   "programs share a GPU only if they use the same instance",
+                   "there are %zu MIG instances; each is a separate device",
+                   instances.gl_pathc);
+    globfree(&instances);
     look_at_library(doctor);
     look_at_host_memory(doctor);
 }

@@ -66,35 +66,27 @@ static void hang_up(struct caller *caller)
     caller->reply = NULL;
 }
 
-static void put_date(FILE *out)
-{
-    const time_t now = time(NULL);
-    struct tm parts;
-    char text[40] = "";
-
-    if (gmtime_r(&now, &parts) != NULL)
-        strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &parts);
-    fprintf(out, "Date: %s\r\n", text);
-}
-
 /* Makes the bytes of the reply. Without memory the caller is dropped. */
 static void set_reply(struct caller *caller, const struct http_reply *reply, bool head_only)
 {
     const char *body = reply->body != NULL ? reply->body : reply->status;
     const size_t size = reply->body != NULL ? reply->size : strlen(body);
     FILE *out = open_memstream(&caller->reply, &caller->size);
+    const time_t now = time(NULL);
+    struct tm parts;
+    char date[40] = "";
 
+    if (gmtime_r(&now, &parts) != NULL)
+        strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
     if (out == NULL) {
         hang_up(caller);
         return;
     }
     fprintf(out,
             "HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n"
-            "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n%s",
+            "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n%sDate: %s\r\n\r\n",
             reply->status, reply->type != NULL ? reply->type : "text/plain", size,
-            reply->headers);
-    put_date(out);
-    fputs("\r\n", out);
+            reply->headers, date);
     if (!head_only)
         fwrite(body, 1, size, out);
     caller->sent = 0;

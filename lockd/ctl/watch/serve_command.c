@@ -50,15 +50,6 @@ struct history {
     struct sample samples[HISTORY_SAMPLES];
 };
 
-static void history_free(struct history *history)
-{
-    if (history == NULL)
-        return;
-    for (size_t i = 0; i < HISTORY_SAMPLES; i++)
-        free(history->samples[i].programs);
-    free(history);
-}
-
 /* Adds a sample of the present states. time: seconds since the epoch. */
 static void history_add(struct history *history, int64_t time, const struct ctl_answer *answer)
 {
@@ -275,24 +266,19 @@ static void refuse_stranger(const struct http_request *request, struct http_repl
     reply->type = "text/html; charset=utf-8";
 }
 
-static void look_at_cards(struct serve *serve)
+static void ask_daemon(struct serve *serve)
 {
     const char *remark;
 
+    ctl_answer_deinit(&serve->answer);
+    serve->ctl->err = (struct gs_err){0};
+    ctl_ask_status(serve->ctl, &serve->answer); /* without a daemon, running is false */
     if (serve->nvml == NULL)
         serve->nvml = nvml_open(NVML_KEPT);
     ctl_gpus_look(serve->nvml, &serve->answer);
     remark = nvml_remark(serve->nvml);
     if (remark != NULL)
         fprintf(stderr, "gpusharectl: %s\n", remark);
-}
-
-static void ask_daemon(struct serve *serve)
-{
-    ctl_answer_deinit(&serve->answer);
-    serve->ctl->err = (struct gs_err){0};
-    ctl_ask_status(serve->ctl, &serve->answer); /* without a daemon, running is false */
-    look_at_cards(serve);
     ctl_pods_look(&serve->answer);
     serve->answered = lockd_now();
 }
@@ -517,7 +503,9 @@ static enum ctl_exit serve_run(struct ctl *ctl, const void *words, int count, ch
            given->token_file != NULL ? " with the token of that file" : serve.token);
     if (serve.history != NULL)
         exit_code = run_server(&serve, listener);
-    history_free(serve.history);
+    for (size_t i = 0; serve.history != NULL && i < HISTORY_SAMPLES; i++)
+        free(serve.history->samples[i].programs);
+    free(serve.history);
     nvml_close(serve.nvml);
     ctl_answer_deinit(&serve.answer);
     return exit_code;

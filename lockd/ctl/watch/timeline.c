@@ -136,17 +136,6 @@ static struct ctl_track *track_of(struct ctl_timeline *timeline,
     return track;
 }
 
-static int say_lost(struct ctl_timeline *timeline, const struct gs_wire_event *event)
-{
-    if (event->lost == 0)
-        return 0;
-    timeline->lost += event->lost;
-    return put_event(timeline, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:{s:I}}", "ph", "i",
-                                         "s", "g", "name", "events lost", "pid", event->pid,
-                                         "tid", 0, "ts", to_micros(timeline, event->at_ns),
-                                         "args", "count", (json_int_t)event->lost));
-}
-
 void ctl_timeline_init(struct ctl_timeline *timeline, FILE *out)
 {
     *timeline = (struct ctl_timeline){.out = out};
@@ -158,7 +147,7 @@ void ctl_timeline_init(struct ctl_timeline *timeline, FILE *out)
 
 int ctl_timeline_add(struct ctl_timeline *timeline, const struct gs_wire_event *event)
 {
-    int fresh, code;
+    int fresh, code = 0;
     struct ctl_track *track = track_of(timeline, event, &fresh);
 
     if (track == NULL)
@@ -167,7 +156,13 @@ int ctl_timeline_add(struct ctl_timeline *timeline, const struct gs_wire_event *
         timeline->base_ns = event->at_ns;
     if (event->at_ns > timeline->last_ns)
         timeline->last_ns = event->at_ns;
-    code = say_lost(timeline, event);
+    timeline->lost += event->lost;
+    if (event->lost != 0)
+        code =
+            put_event(timeline, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:{s:I}}", "ph", "i",
+                                          "s", "g", "name", "events lost", "pid", event->pid,
+                                          "tid", 0, "ts", to_micros(timeline, event->at_ns),
+                                          "args", "count", (json_int_t)event->lost));
     if (code == 0 && fresh != 0)
         code = name_track(timeline, track);
     else if (code == 0 && (event->phase != track->phase || event->ended != 0))

@@ -89,16 +89,6 @@ static int top_look_take(struct top *top)
     return 0;
 }
 
-static void top_look_deinit(struct top *top)
-{
-    ctl_answer_deinit(&top->now);
-    ctl_answer_deinit(&top->before);
-    ctl_table_clear(&top->table);
-    free(top->lines);
-    top->lines = NULL;
-    top->line_count = 0;
-}
-
 /* Draws the screen: for each device its holder and the waiting programs, for each program
  * the place of its memory and the bytes that move. The last line shows the keys, or a
  * question. */
@@ -340,22 +330,11 @@ static void put_chosen(const struct top *top)
     mvaddstr(LINES - 2, 0, lockd_text_cut(text, (size_t)COLS, line, sizeof line));
 }
 
-/* As many keys as the line has room for. */
-static void name_keys(const struct top *top, char *text, size_t size)
-{
-    const char *key;
-    int at = snprintf(text, size, " q quit  ? help  o order (%s%s)",
-                      top_lines_order(top->view.order), top->view.reverse ? ", reversed" : "");
-
-    for (size_t i = 0; (key = top_keys_footer(i)) != NULL; i++) {
-        if (at + 2 + (int)strlen(key) <= COLS)
-            at += snprintf(text + at, size - (size_t)at, "  %s", key);
-    }
-}
-
 static void put_footer(const struct top *top)
 {
     char text[512], line[1024];
+    const char *key;
+    int at;
 
     switch (top->mode) {
     case TOP_CONFIRM:
@@ -371,10 +350,16 @@ static void put_footer(const struct top *top)
                      : "");
         break;
     default:
-        if (top->message[0] != '\0') /* the question needs the line */
+        if (top->message[0] != '\0') { /* the question needs the line */
             snprintf(text, sizeof text, " ? help  %.150s", top->message);
-        else
-            name_keys(top, text, sizeof text);
+            break;
+        }
+        at = snprintf(text, sizeof text, " q quit  ? help  o order (%s%s)",
+                      top_lines_order(top->view.order), top->view.reverse ? ", reversed" : "");
+        for (size_t i = 0; (key = top_keys_footer(i)) != NULL; i++) {
+            if (at + 2 + (int)strlen(key) <= COLS) /* as many as there is room for */
+                at += snprintf(text + at, sizeof text - (size_t)at, "  %s", key);
+        }
     }
     attron(A_REVERSE);
     mvaddstr(LINES - 1, 0, lockd_text_cut(text, (size_t)COLS, line, sizeof line));
@@ -426,16 +411,6 @@ static void top_draw(struct top *top)
 
 #define LOOK_S 2 /* time for which a daemon that hangs may delay the keys */
 
-static void start_screen(struct top *top)
-{
-    cbreak();
-    noecho();
-    keypad(stdscr, TRUE);
-    set_escdelay(50);
-    curs_set(0);
-    top_draw_colours(top);
-}
-
 /* Whether the terminal was closed, in case our starter ignores SIGHUP. */
 static bool hung_up(void)
 {
@@ -485,7 +460,12 @@ static enum ctl_exit show_screen(struct top *top, uint64_t interval_ns)
         }
         return ctl_fail(top->ctl);
     }
-    start_screen(top);
+    cbreak();
+    noecho();
+    keypad(stdscr, TRUE);
+    set_escdelay(50);
+    curs_set(0);
+    top_draw_colours(top);
     show_remark(top);
     top->ctl->patience_s = LOOK_S;
     for (next = lockd_now() + interval_ns; on;) {
@@ -566,7 +546,10 @@ static enum ctl_exit top_run(struct ctl *ctl, const void *words, int count, char
         code = given->json
                    ? print_json(top, interval_ns, given->count != 0 ? given->count : UINT64_MAX)
                    : show_screen(top, interval_ns);
-    top_look_deinit(top);
+    ctl_answer_deinit(&top->now);
+    ctl_answer_deinit(&top->before);
+    ctl_table_clear(&top->table);
+    free(top->lines);
     nvml_close(top->nvml);
     free(top);
     return code;

@@ -108,16 +108,6 @@ static bool is_chosen(const struct top *top, const struct gs_wire_client *client
            memcmp(client->uuid, top->chosen.uuid, sizeof client->uuid) == 0;
 }
 
-/* The number of lines before that one of the chosen process, which may have two connections. */
-static unsigned twin_of(const struct top *top, size_t index)
-{
-    unsigned twin = 0;
-
-    for (size_t i = 0; i < index; i++)
-        twin += is_chosen(top, &top->now.clients[top->lines[i].index]);
-    return twin;
-}
-
 static size_t chosen_index(const struct top *top)
 {
     unsigned twin = top->chosen.twin;
@@ -145,7 +135,9 @@ void top_lines_move(struct top *top, int by)
     client = &top->now.clients[top->lines[to].index];
     top->chosen.pid = client->pid;
     memcpy(top->chosen.uuid, client->uuid, sizeof top->chosen.uuid);
-    top->chosen.twin = twin_of(top, (size_t)to);
+    top->chosen.twin = 0; /* a process may have two connections */
+    for (long i = 0; i < to; i++)
+        top->chosen.twin += is_chosen(top, &top->now.clients[top->lines[i].index]);
 }
 
 /* Bars made of characters. */
@@ -253,25 +245,21 @@ const char *top_table_rate(double bytes, char *buffer, size_t size)
     return buffer;
 }
 
-static uint64_t total_of(const struct top *top, const uint8_t *uuid)
-{
-    for (size_t i = 0; i < top->now.device_count; i++) {
-        if (memcmp(top->now.devices[i].uuid, uuid, sizeof top->now.devices[i].uuid) == 0)
-            return top->now.devices[i].total;
-    }
-    return 0;
-}
-
 static void fill_line(const struct top *top, const struct top_line *line, struct ctl_row *row)
 {
     const struct gs_wire_client *client = &top->now.clients[line->index];
+    uint64_t total = 0;
 
+    for (size_t i = 0; i < top->now.device_count; i++) {
+        if (memcmp(top->now.devices[i].uuid, client->uuid, sizeof client->uuid) == 0)
+            total = top->now.devices[i].total;
+    }
     snprintf(row->cell[PID], CTL_TABLE_CELL, "%d", client->pid);
     ctl_user_name(client->uid, row->cell[USER], CTL_TABLE_CELL);
     snprintf(row->cell[NAME], CTL_TABLE_CELL, "%s", client->name);
     snprintf(row->cell[STATE], CTL_TABLE_CELL, "%s", ctl_condition_name(client->condition));
-    top_graph_bar(client->resident, client->pinned, client->on_host,
-                  total_of(top, client->uuid), BAR_WIDTH, row->cell[BAR]);
+    top_graph_bar(client->resident, client->pinned, client->on_host, total, BAR_WIDTH,
+                  row->cell[BAR]);
     ctl_put_bytes(client->resident, row->cell[CARD]);
     ctl_put_bytes(client->on_host, row->cell[HOST]);
     if (client->pinned != 0)
