@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * guard.c: the guard of a program that changes devices (guard.h), by the driver's checkpoint. One
- * thread.
+ * guard.c: the guard of a program that changes devices, by the driver's checkpoint. One thread.
  */
 #include "lockd/move/guard.h"
 #include "common/packet.h"
@@ -47,16 +46,16 @@ struct guard_driver {
     GUARD_FUNCTIONS(MEMBER)
 };
 
-/* Sends a word to the daemon, followed by the text "WHAT: WHY", or by either alone. */
+/* Sends a word to the daemon, then the text "WHAT: WHY", or either alone. */
 static void lockd_guard_say(enum lockd_guard_word word, const char *what, const char *why)
 {
     char text[LOCKD_GUARD_TEXT];
     const int length = snprintf(text, sizeof text, "%c%s%s%s", (char)word, what,
                                 *what != '\0' && *why != '\0' ? ": " : "", why);
 
-    if (send(STDIN_FILENO, text,
-             (size_t)length < sizeof text ? (size_t)length : sizeof text - 1, MSG_NOSIGNAL) < 0)
-        return; /* the daemon has gone; the next recv() says so */
+    /* when the daemon has gone the next recv() says so */
+    send(STDIN_FILENO, text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1,
+         MSG_NOSIGNAL);
 }
 
 /* The name of a result, never NULL. */
@@ -120,9 +119,7 @@ static bool lockd_guard_load(struct guard_driver *driver)
     return result == CUDA_SUCCESS;
 }
 
-/* Moves one program to another device with the driver's checkpoint. One thread.
- *
- * The place of the program follows from two things: the last step in the record, and the
+/* The place of the program follows from two things: the last step in the record, and the
  * state of the process according to the driver. Each step reads both, so a guard that
  * replaces a killed one does the same as the killed guard would have done. Until the
  * program is locked nothing has happened to it; from then on the guard ends only when the
@@ -200,30 +197,17 @@ static bool are_alike(const struct guard_driver *driver, CUdevice one, CUdevice 
            strcmp(name[0], name[1]) == 0 && total[0] == total[1];
 }
 
-/* The size of a context is not known before the context is made. */
-static uint64_t context_bytes(const struct guard_driver *driver, CUdevice device)
-{
-    size_t total = 0;
-
-    driver->cuDeviceTotalMem_v2(&total, device);
-    return total / 64 > CONTEXT_LEAST ? total / 64 : CONTEXT_LEAST;
-}
-
-static void say_lack(uint64_t bytes, const char *why, const char *more)
-{
-    char text[LOCKD_GUARD_TEXT];
-
-    snprintf(text, sizeof text, "%llu %s", (unsigned long long)bytes, why);
-    lockd_guard_say(LOCKD_GUARD_NO_ROOM, text, more);
-}
-
 /* A context of our own shows that a context of the program has room, and tells what is left
  * then. */
 static enum may has_room(const struct guard_driver *driver, CUdevice device, uint64_t bytes)
 {
     CUcontext context = NULL;
-    size_t free_bytes = 0, total = 0;
+    size_t free_bytes = 0, total = 0, most = 0;
+    char text[LOCKD_GUARD_TEXT];
     CUresult result = driver->cuDevicePrimaryCtxRetain(&context, device);
+
+    driver->cuDeviceTotalMem_v2(&most, device);
+    most = most / 64 > CONTEXT_LEAST ? most / 64 : CONTEXT_LEAST; /* that a context may take */
 
     if (result == CUDA_SUCCESS) {
         result = driver->cuCtxPushCurrent_v2(context);
@@ -233,35 +217,19 @@ static enum may has_room(const struct guard_driver *driver, CUdevice device, uin
         }
         driver->cuDevicePrimaryCtxRelease_v2(device);
     }
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        say_lack(bytes + context_bytes(driver, device),
-                 "cannot create a CUDA context on that GPU",
-                 lockd_guard_result(driver, result));
-    else if (result != CUDA_SUCCESS)
-        lockd_guard_say(LOCKD_GUARD_CANNOT, "cannot create a CUDA context on that GPU",
-                        lockd_guard_result(driver, result));
-    else if (free_bytes < bytes)
-        say_lack(bytes - free_bytes, "there is no room on that GPU", "");
-    else
+    if (result == CUDA_SUCCESS && free_bytes >= bytes)
         return MAY;
-    return result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY ? MAY_LATER : MAY_NOT;
-}
-
-static enum may may_change(const struct guard_driver *driver,
-                           const struct lockd_guard_order *order)
-{
-    const int from = find_device(driver, order->pairs[0].from);
-    const int onto = find_device(driver, order->pairs[0].to);
-
-    if (from < 0 || onto < 0)
-        lockd_guard_say(LOCKD_GUARD_CANNOT,
-                        from < 0 ? "the guard does not see the GPU that it is on"
-                                 : "there is no such GPU",
-                        "");
-    else if (!are_alike(driver, from, onto))
-        lockd_guard_say(LOCKD_GUARD_CANNOT, "that GPU is of another model", "");
+    if (result == CUDA_SUCCESS)
+        snprintf(text, sizeof text, "%llu there is no room on that GPU",
+                 (unsigned long long)(bytes - free_bytes));
     else
-        return has_room(driver, onto, order->bytes);
+        snprintf(text, sizeof text, "%llu cannot create a CUDA context on that GPU: %s",
+                 (unsigned long long)(bytes + most), lockd_guard_result(driver, result));
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY) {
+        lockd_guard_say(LOCKD_GUARD_NO_ROOM, text, "");
+        return MAY_LATER;
+    }
+    lockd_guard_say(LOCKD_GUARD_CANNOT, strchr(text, ' ') + 1, "");
     return MAY_NOT;
 }
 
@@ -270,7 +238,7 @@ static enum may may_move(const struct guard_driver *driver,
                          const struct lockd_guard_order *order)
 {
     CUprocessState state = CU_PROCESS_STATE_FAILED;
-    int version = 0;
+    int version = 0, from, onto;
     CUresult result;
 
     if (driver->cuDriverGetVersion(&version) != CUDA_SUCCESS || version < FIRST_VERSION) {
@@ -291,36 +259,27 @@ static enum may may_move(const struct guard_driver *driver,
                         "");
         return MAY_NOT;
     }
-    return may_change(driver, order);
-}
-
-/* Asks again when the daemon does: it has others make room. */
-static bool await_leave(const struct guard_driver *driver,
-                        const struct lockd_guard_order *order)
-{
-    struct lockd_guard_order again = *order;
-    enum may may = may_move(driver, order);
-    int with;
-
-    while (may == MAY_LATER) {
-        if (!lockd_guard_hear(&again, &with) || again.word != LOCKD_GUARD_MOVE)
-            return false; /* nobody wants it any more */
-        if (with >= 0)
-            close(with);
-        may = may_move(driver, order);
-    }
-    return may == MAY;
+    from = find_device(driver, order->pairs[0].from);
+    onto = find_device(driver, order->pairs[0].to);
+    if (from < 0 || onto < 0)
+        lockd_guard_say(LOCKD_GUARD_CANNOT,
+                        from < 0 ? "the guard does not see the GPU that it is on"
+                                 : "there is no such GPU",
+                        "");
+    else if (!are_alike(driver, from, onto))
+        lockd_guard_say(LOCKD_GUARD_CANNOT, "that GPU is of another model", "");
+    else
+        return has_room(driver, onto, order->bytes);
+    return MAY_NOT;
 }
 
 /* --- the record --- */
 
 static char read_record(const struct move *move)
 {
-    char byte = GS_RECORD_STAYED;
+    char byte;
 
-    if (pread(move->record, &byte, 1, 0) != 1)
-        byte = GS_RECORD_STAYED;
-    return byte;
+    return pread(move->record, &byte, 1, 0) == 1 ? byte : GS_RECORD_STAYED;
 }
 
 static bool try_write(const struct move *move, enum gs_move_record what)
@@ -330,18 +289,9 @@ static bool try_write(const struct move *move, enum gs_move_record what)
     return pwrite(move->record, &byte, 1, 0) == 1;
 }
 
-/* The program may send any descriptor, so this opens nothing for writing that the program itself
- * cannot write. */
-static bool is_writable(int fd)
-{
-    const int flags = fcntl(fd, F_GETFL);
-
-    return flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) == O_RDWR;
-}
-
 static CUprocessState read_state(const struct move *move)
 {
-    CUprocessState state = CU_PROCESS_STATE_FAILED;
+    CUprocessState state;
 
     if (move->driver->cuCheckpointProcessGetState(move->pid, &state) != CUDA_SUCCESS)
         state = CU_PROCESS_STATE_FAILED;
@@ -362,22 +312,13 @@ static bool has_ended(const struct move *move)
     return poll(&process, 1, 0) == 1;
 }
 
-/* This guard has done nothing yet, so it need not wait for a daemon that has gone, or that does not
- * want the move any more, nor for a process that has ended. */
-static bool is_wanted(const struct move *move)
-{
-    struct pollfd daemon = {.fd = STDIN_FILENO};
-    CUprocessState state;
-
-    return poll(&daemon, 1, 0) <= 0 && !has_ended(move) &&
-           move->driver->cuCheckpointProcessGetState(move->pid, &state) == CUDA_SUCCESS;
-}
-
 /* Waits for a guard that still works on the record: the program too can lock it. begin: there can
- * be no such guard, so not for long. */
+ * be no such guard, so not for long. This guard has done nothing yet, so it need not wait for a daemon
+ * that has gone, or that does not want the move any more, nor for a process that has ended. */
 static bool lock_record(const struct move *move, bool begin)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct pollfd daemon = {.fd = STDIN_FILENO};
     struct timespec pause = {.tv_nsec = 20000000};
     CUprocessState state;
     bool said = false;
@@ -386,7 +327,9 @@ static bool lock_record(const struct move *move, bool begin)
     for (; fcntl(move->record, F_OFD_SETLK, &whole) != 0; ms += ms < SETTLE_MS ? 20 : 0) {
         if (errno != EAGAIN && errno != EACCES && errno != EINTR)
             return false;
-        if (ms >= SETTLE_MS && (begin || !is_wanted(move)))
+        if (ms >= SETTLE_MS &&
+            (begin || poll(&daemon, 1, 0) > 0 || has_ended(move) ||
+             move->driver->cuCheckpointProcessGetState(move->pid, &state) != CUDA_SUCCESS))
             return false;
         state = ms >= SETTLE_MS ? read_state(move) : CU_PROCESS_STATE_RUNNING;
         if (!said && state != CU_PROCESS_STATE_RUNNING) {
@@ -404,50 +347,23 @@ static bool lock_record(const struct move *move, bool begin)
 
 /* A lock belongs to an open file, so the program's file is opened once more. It is a file in
  * memory, or the program has sent something else, and to open that might take for ever. A lease
- * of the program's would make it wait too. */
+ * of the program's would make it wait too. The program may send any descriptor, so this opens nothing
+ * for writing that the program itself cannot write. */
 static bool take_record(struct move *move, int with, bool begin)
 {
+    const int flags = fcntl(with, F_GETFL);
     char path[64];
 
     snprintf(path, sizeof path, "/proc/self/fd/%d", with);
-    if (with >= 0 && is_writable(with) && fcntl(with, F_GET_SEALS) >= 0)
+    if (flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) == O_RDWR &&
+        fcntl(with, F_GET_SEALS) >= 0)
         move->record = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (with >= 0)
         close(with);
     return move->record >= 0 && lock_record(move, begin);
 }
 
-/* Without a record nobody can tell where a program is that the driver has locked. One that runs is
- * where it was, whatever it has sent as a record. */
-static void say_no_record(const struct move *move, bool begin)
-{
-    const CUprocessState state = read_state(move);
-
-    lockd_guard_say(begin                               ? LOCKD_GUARD_FAILED
-                    : state == CU_PROCESS_STATE_RUNNING ? LOCKD_GUARD_STAYED
-                                                        : held_word(state),
-                    "the record of the move cannot be used", "");
-}
-
 /* --- the steps --- */
-
-static void fill_pairs(struct move *move, const struct lockd_guard_order *order)
-{
-    move->pair_count = order->count;
-    for (unsigned i = 0; i < order->count; i++) {
-        memcpy(move->pairs[i].oldUuid.bytes, order->pairs[i].from, 16);
-        memcpy(move->pairs[i].newUuid.bytes, order->pairs[i].to, 16);
-    }
-}
-
-static bool is_named(const struct move *move, const CUuuid *uuid)
-{
-    bool named = false;
-
-    for (unsigned i = 0; i < move->pair_count; i++)
-        named |= memcmp(move->pairs[i].oldUuid.bytes, uuid->bytes, sizeof uuid->bytes) == 0;
-    return named;
-}
 
 /* A driver that counts all devices of the machine expects also those that the program does not
  * see; they keep their places. False: there are none. */
@@ -456,25 +372,22 @@ static bool name_all(struct move *move)
     const unsigned before = move->pair_count;
     int count = 0;
 
+    CUuuid uuid;
+
     move->all_named = true;
     if (move->driver->cuDeviceGetCount(&count) != CUDA_SUCCESS)
         return false;
     for (int i = 0; i < count && move->pair_count < LOCKD_GUARD_PAIRS; i++) {
-        CUuuid uuid;
+        bool named = move->driver->cuDeviceGetUuid_v2(&uuid, i) != CUDA_SUCCESS;
 
-        if (move->driver->cuDeviceGetUuid_v2(&uuid, i) != CUDA_SUCCESS || is_named(move, &uuid))
+        for (unsigned k = 0; k < move->pair_count && !named; k++)
+            named = memcmp(move->pairs[k].oldUuid.bytes, uuid.bytes, sizeof uuid.bytes) == 0;
+        if (named)
             continue;
         move->pairs[move->pair_count].oldUuid = uuid;
         move->pairs[move->pair_count++].newUuid = uuid;
     }
     return move->pair_count != before;
-}
-
-static void note_why(struct move *move, const char *what, CUresult result)
-{
-    if (move->why[0] == '\0')
-        snprintf(move->why, sizeof move->why, "%s: %s", what,
-                 lockd_guard_result(move->driver, result));
 }
 
 /* The program cannot go on for now. WAITS may become HELD. */
@@ -520,26 +433,14 @@ static bool has_settled_otherwise(struct move *move)
     return changed;
 }
 
-static void lock_program(struct move *move)
+/* A step onto the other device has succeeded; or the way is back, for that reason. */
+static void go_back_unless(struct move *move, CUresult result, const char *why)
 {
-    CUcheckpointLockArgs patience = {.timeoutMs = LOCK_MS};
-    const CUresult result = move->driver->cuCheckpointProcessLock(move->pid, &patience);
-
     if (result == CUDA_SUCCESS)
         return;
-    note_why(move,
-             result == CUDA_ERROR_NOT_READY ? "its work does not end" : "it cannot be locked",
-             result);
-    write_record(move, GS_RECORD_BACK);
-}
-
-static void checkpoint_program(struct move *move)
-{
-    const CUresult result = move->driver->cuCheckpointProcessCheckpoint(move->pid, NULL);
-
-    if (result == CUDA_SUCCESS)
-        return;
-    note_why(move, "it cannot be checkpointed", result);
+    if (move->why[0] == '\0')
+        snprintf(move->why, sizeof move->why, "%s: %s", why,
+                 lockd_guard_result(move->driver, result));
     write_record(move, GS_RECORD_BACK);
 }
 
@@ -552,29 +453,8 @@ static void restore_onto(struct move *move)
         args.gpuPairsCount = move->pair_count;
         result = move->driver->cuCheckpointProcessRestore(move->pid, &args);
     }
-    if (result == CUDA_SUCCESS || has_settled_otherwise(move))
-        return;
-    note_why(move, "it cannot be restored on that GPU", result);
-    write_record(move, GS_RECORD_BACK);
-}
-
-static void restore_back(struct move *move)
-{
-    const CUresult result = move->driver->cuCheckpointProcessRestore(move->pid, NULL);
-
-    if (result == CUDA_SUCCESS || has_settled_otherwise(move))
-        return;
-    hold_program(move, "cuCheckpointProcessRestore", lockd_guard_result(move->driver, result));
-    write_record(move, GS_RECORD_ONTO); /* in turn, since either may have room the next time */
-}
-
-static void unlock_program(struct move *move)
-{
-    const CUresult result = move->driver->cuCheckpointProcessUnlock(move->pid, NULL);
-
-    if (result != CUDA_SUCCESS)
-        hold_program(move, "cuCheckpointProcessUnlock",
-                     lockd_guard_result(move->driver, result));
+    if (result != CUDA_SUCCESS && !has_settled_otherwise(move))
+        go_back_unless(move, result, "it cannot be restored on that GPU");
 }
 
 static void end_move(struct move *move, bool moved)
@@ -587,7 +467,10 @@ static void end_move(struct move *move, bool moved)
  * program yet, and is to lock it. */
 static bool make_step(struct move *move, CUprocessState state, bool *begin)
 {
+    CUcheckpointLockArgs patience = {.timeoutMs = LOCK_MS};
+    const struct guard_driver *driver = move->driver;
     const char record = read_record(move);
+    CUresult result = CUDA_SUCCESS;
 
     if (record == GS_RECORD_MOVED || record == GS_RECORD_STAYED) {
         end_move(move, record == GS_RECORD_MOVED);
@@ -599,26 +482,37 @@ static bool make_step(struct move *move, CUprocessState state, bool *begin)
             return false;
         }
         *begin = false;
-        lock_program(move);
+        result = driver->cuCheckpointProcessLock(move->pid, &patience);
+        go_back_unless(move, result,
+                       result == CUDA_ERROR_NOT_READY ? "its work does not end"
+                                                      : "it cannot be locked");
         return true;
     }
     if (state == CU_PROCESS_STATE_RUNNING) {
         end_move(move, record == GS_RECORD_ONTO);
         return false;
     }
-    if (state == CU_PROCESS_STATE_LOCKED && record == GS_RECORD_TAKEN)
-        checkpoint_program(move);
-    else if (state == CU_PROCESS_STATE_LOCKED)
-        unlock_program(move);
-    else if (state != CU_PROCESS_STATE_CHECKPOINTED)
-        hold_program(move, "cuCheckpointProcessGetState",
-                     lockd_guard_result(move->driver, CUDA_SUCCESS));
-    else if (record == GS_RECORD_TAKEN)
+    if (state == CU_PROCESS_STATE_LOCKED && record == GS_RECORD_TAKEN) {
+        go_back_unless(move, driver->cuCheckpointProcessCheckpoint(move->pid, NULL),
+                       "it cannot be checkpointed");
+    } else if (state == CU_PROCESS_STATE_LOCKED) {
+        result = driver->cuCheckpointProcessUnlock(move->pid, NULL);
+        if (result != CUDA_SUCCESS)
+            hold_program(move, "cuCheckpointProcessUnlock", lockd_guard_result(driver, result));
+    } else if (state != CU_PROCESS_STATE_CHECKPOINTED) {
+        hold_program(move, "cuCheckpointProcessGetState", lockd_guard_result(driver, result));
+    } else if (record == GS_RECORD_TAKEN) {
         write_record(move, GS_RECORD_ONTO);
-    else if (record == GS_RECORD_ONTO)
+    } else if (record == GS_RECORD_ONTO) {
         restore_onto(move);
-    else
-        restore_back(move);
+    } else {
+        result = driver->cuCheckpointProcessRestore(move->pid, NULL);
+        if (result != CUDA_SUCCESS && !has_settled_otherwise(move)) {
+            hold_program(move, "cuCheckpointProcessRestore",
+                         lockd_guard_result(driver, result));
+            write_record(move, GS_RECORD_ONTO); /* in turn: either may have room then */
+        }
+    }
     return true;
 }
 
@@ -632,9 +526,17 @@ static int lockd_guard_move(const struct guard_driver *driver,
     CUprocessState state = CU_PROCESS_STATE_RUNNING;
     struct lockd_guard_order go = *order;
     bool begin = order->word == LOCKD_GUARD_MOVE;
+    enum may may;
 
     if (begin) {
-        if (!await_leave(driver, order))
+        /* asks again when the daemon does: it has others make room */
+        while ((may = may_move(driver, order)) == MAY_LATER) {
+            if (!lockd_guard_hear(&go, &record) || go.word != LOCKD_GUARD_MOVE)
+                return 1; /* nobody wants it any more */
+            if (record >= 0)
+                close(record);
+        }
+        if (may == MAY_NOT)
             return 1;
         lockd_guard_say(LOCKD_GUARD_MAY, "", "");
         if (!lockd_guard_hear(&go, &record) || go.word != LOCKD_GUARD_GO)
@@ -644,12 +546,22 @@ static int lockd_guard_move(const struct guard_driver *driver,
         snprintf(move.why, sizeof move.why, "its guard was killed");
     }
     if (!take_record(&move, record, begin)) {
-        say_no_record(&move, begin);
+        /* without a record nobody can tell where a program is that the driver has locked; one that
+         * runs is where it was, whatever it has sent as a record */
+        state = read_state(&move);
+        lockd_guard_say(begin                               ? LOCKD_GUARD_FAILED
+                        : state == CU_PROCESS_STATE_RUNNING ? LOCKD_GUARD_STAYED
+                                                            : held_word(state),
+                        "the record of the move cannot be used", "");
         return 1;
     }
     if (begin && read_record(&move) != GS_RECORD_NEW)
         snprintf(move.why, sizeof move.why, "the program has given it up");
-    fill_pairs(&move, &go);
+    move.pair_count = go.count;
+    for (unsigned i = 0; i < go.count; i++) {
+        memcpy(move.pairs[i].oldUuid.bytes, go.pairs[i].from, 16);
+        memcpy(move.pairs[i].newUuid.bytes, go.pairs[i].to, 16);
+    }
     while (!has_ended(&move) &&
            driver->cuCheckpointProcessGetState(move.pid, &state) == CUDA_SUCCESS &&
            make_step(&move, state, &begin))

@@ -45,24 +45,20 @@
 
 enum gs_wire_type {
     /* between a program and the daemon */
-    GS_WIRE_HELLO = 1, /* to the daemon: the first message of a program */
-    GS_WIRE_STATE =
-        2, /* to the daemon: one device; the first message for a device registers it */
+    GS_WIRE_HELLO = 1,  /* to the daemon: the first message of a program */
+    GS_WIRE_STATE = 2,  /* to the daemon: one device; the first one registers it */
     GS_WIRE_NOTE = 3,   /* to the daemon: a remark for gpusharectl status; needs no HELLO */
     GS_WIRE_TARGET = 4, /* to the program: one device */
     GS_WIRE_WISH = 5,   /* to the daemon: the program's own wish; after HELLO */
     GS_WIRE_KIN = 11,   /* to the daemon: keys that programs of one job share; after HELLO */
-    GS_WIRE_OPEN =
-        8, /* either way: a program asks for memory that another program has exported */
-    GS_WIRE_SHARE = 9, /* either way: that memory, or the reason for a refusal */
-    GS_WIRE_SEES =
-        12, /* to the daemon: a device that the program could be moved to; after HELLO */
-    GS_WIRE_MOVE = 13, /* either way: the steps of a move to another device; after HELLO */
-    GS_WIRE_COPY = 14, /* either way: contents that programs of a user may have in common */
+    GS_WIRE_OPEN = 8,   /* either way: asks for memory that another program has exported */
+    GS_WIRE_SHARE = 9,  /* either way: that memory, or the reason for a refusal */
+    GS_WIRE_SEES = 12,  /* to the daemon: a device to which it could be moved; after HELLO */
+    GS_WIRE_MOVE = 13,  /* either way: the steps of a move to another device; after HELLO */
+    GS_WIRE_COPY = 14,  /* either way: contents that programs of a user may have in common */
 
     /* from gpusharectl; every answer ends with one END */
-    GS_WIRE_STATUS =
-        16, /* only a header; answered by DAEMON, DEVICEs, CLIENTs, TOTALS and REMARKs */
+    GS_WIRE_STATUS = 16,   /* a header; answered by DAEMON, DEVICEs, CLIENTs, TOTALS, REMARKs */
     GS_WIRE_CONTROL = 17,  /* answered by END alone */
     GS_WIRE_TRACE = 23,    /* answered by EVENTs from now on, until its time is over */
     GS_WIRE_GET = 25,      /* answered by a SETTING for each row */
@@ -169,8 +165,7 @@ struct gs_wire_note {
     struct gs_wire_header header;
     int32_t pid;
     uint32_t kind;
-    char name[32];
-    char text[192];
+    char name[32], text[192];
 };
 
 /* The reason why programs are one gang, and the meaning of a key. Programs of one identity
@@ -325,10 +320,8 @@ struct gs_wire_sees {
  * the answers to STOP and to LEFT comes one: the record of the move
  * (lockd/protocol/move_record.h). */
 enum gs_move_step {
-    GS_MOVE_ASK =
-        1, /* may it change from one device to the other? From now on it exports no memory */
-    GS_MOVE_STOP =
-        2, /* answered when its memory has left and the library makes no driver calls */
+    GS_MOVE_ASK = 1,  /* may it change devices? From now on it exports no memory */
+    GS_MOVE_STOP = 2, /* answered when its memory has left and the library calls no driver */
     GS_MOVE_OVER = 3, /* code 0: it is on the other device now; else it is where it was */
     GS_MOVE_LEFT = 4,
 };
@@ -434,11 +427,10 @@ struct gs_wire_totals {
 };
 
 enum gs_condition {
-    GS_CONDITION_RUNS = 0,  /* its gate is open */
-    GS_CONDITION_WAITS = 1, /* it has work and no lease */
-    GS_CONDITION_IDLE = 2,  /* it has nothing to run */
-    GS_CONDITION_MOVING =
-        3, /* it has the lease; its memory is being brought in, or room is made */
+    GS_CONDITION_RUNS = 0,         /* its gate is open */
+    GS_CONDITION_WAITS = 1,        /* it has work and no lease */
+    GS_CONDITION_IDLE = 2,         /* it has nothing to run */
+    GS_CONDITION_MOVING = 3,       /* it has the lease; its memory comes in, or room is made */
     GS_CONDITION_STOPPING = 4,     /* it was asked to stop and has not yet */
     GS_CONDITION_STUCK = 5,        /* it does not stop, or keeps memory that it may not have */
     GS_CONDITION_PAUSED = 6,       /* by gpusharectl */
@@ -501,8 +493,7 @@ struct gs_wire_remark { /* a note that some program left */
     uint64_t age_ns;
     uint32_t ended; /* 1: the program is no longer connected */
     uint32_t count; /* how often it was said */
-    char name[32];
-    char text[192];
+    char name[32], text[192];
 };
 
 struct gs_wire_trace {
@@ -574,19 +565,15 @@ struct gs_wire_end {
     char text[192]; /* with a code: what was wrong */
 };
 
-_Static_assert(sizeof(struct gs_wire_header) == 16, "wire");
-_Static_assert(sizeof(struct gs_wire_hello) == 112, "wire");
-_Static_assert(sizeof(struct gs_wire_state) == 400, "wire");
-_Static_assert(sizeof(struct gs_wire_open) == 40, "wire");
-_Static_assert(sizeof(struct gs_wire_share) == 80, "wire");
-_Static_assert(sizeof(struct gs_wire_note) == 248, "wire");
-_Static_assert(sizeof(struct gs_wire_sees) == 112, "wire");
-_Static_assert(sizeof(struct gs_wire_move) == 232, "wire");
-_Static_assert(sizeof(struct gs_wire_relocate) == 40, "wire");
-_Static_assert(sizeof(struct gs_wire_kin) == 32, "wire");
-_Static_assert(sizeof(struct gs_wire_target) == 232, "wire");
-_Static_assert(sizeof(struct gs_wire_wish) == 24, "wire");
-_Static_assert(sizeof(struct gs_wire_control) == 32, "wire");
+#define GS_SIZE(name, bytes) (sizeof(struct gs_wire_##name) == (bytes))
+_Static_assert(GS_SIZE(header, 16) && GS_SIZE(hello, 112) && GS_SIZE(state, 400) &&
+                   GS_SIZE(open, 40) && GS_SIZE(share, 80) && GS_SIZE(note, 248) &&
+                   GS_SIZE(sees, 112) && GS_SIZE(move, 232) && GS_SIZE(relocate, 40) &&
+                   GS_SIZE(kin, 32) && GS_SIZE(target, 232) && GS_SIZE(wish, 24) &&
+                   GS_SIZE(control, 32) && GS_SIZE(remark, 264) && GS_SIZE(trace, 24) &&
+                   GS_SIZE(event, 136) && GS_SIZE(get, 24) && GS_SIZE(account, 96) &&
+                   GS_SIZE(setting, 168) && GS_SIZE(end, 216),
+               "wire");
 /* no padding, however many figures there are */
 #define GS_DAEMON_FIGURE(field, unit, json, metric, help) +8
 _Static_assert(sizeof(struct gs_wire_daemon) == 16 + 8 + 16
@@ -611,10 +598,3 @@ _Static_assert(sizeof(struct gs_wire_client) == 16 + 16 + 24 + 80 + 120
 #include "lockd/protocol/figures.def"
                ,
                "wire");
-_Static_assert(sizeof(struct gs_wire_remark) == 264, "wire");
-_Static_assert(sizeof(struct gs_wire_trace) == 24, "wire");
-_Static_assert(sizeof(struct gs_wire_event) == 136, "wire");
-_Static_assert(sizeof(struct gs_wire_get) == 24, "wire");
-_Static_assert(sizeof(struct gs_wire_account) == 96, "wire");
-_Static_assert(sizeof(struct gs_wire_setting) == 168, "wire");
-_Static_assert(sizeof(struct gs_wire_end) == 216, "wire");

@@ -23,10 +23,7 @@
  * programs' figures. An answer is compared with external in the same way as a report; two in a
  * row settle it.
  *
- * Claims of memory are bounded, too, where several users have programs. Together they cannot be
- * more than the bytes in use: by the card, or else by the report of another user's program. If
- * they are, twice in a row, a program is believed as far as the card shows memory of its process.
- * Where that is not known, a program that should have left and has not pays for the excess.
+ * What programs claim to have is bounded in denial.c.
  *
  * The memory of a program whose connection has ended is not external for the next few seconds
  * either: the program has lost its connection and comes back, or the driver clears up after
@@ -35,9 +32,6 @@
 #include "lockd/sched/room.h"
 
 #define ASKED 8 /* programs at a time, so that a liar keeps few busy */
-
-#define DENIALS       2  /* in a row; a report may be late once */
-#define CARD_ROUNDING 32 /* figures agree up to this part of the device */
 
 static uint64_t departed_bytes(const struct sched_device *device)
 {
@@ -99,12 +93,6 @@ static uint64_t steps_up(uint64_t bytes)
     return (bytes + SHARE_STEP - 1) / SHARE_STEP * SHARE_STEP;
 }
 
-static bool is_of_another_user(const struct sched_member *member,
-                               const struct sched_member *other)
-{
-    return member->client->user != other->client->user;
-}
-
 static void set_external(const struct sched_member *member, uint64_t value, bool backed)
 {
     struct sched_device_measure *measure = &member->device->measure;
@@ -122,7 +110,7 @@ static bool is_decided(const struct sched_member *member, bool rise, uint64_t no
 
     if (!open->asked)
         return false;
-    if (open->foreign && is_of_another_user(member, open->by))
+    if (open->foreign && sched_denial_is_other(member, open->by))
         return true;
     if (open->foreign && rise)
         return false;
@@ -139,16 +127,6 @@ static uint16_t to_tenths(uint64_t ns)
 static bool is_past(uint16_t tenths, uint64_t ns, uint64_t now)
 {
     return (uint16_t)(to_tenths(now) - tenths) >= to_tenths(ns);
-}
-
-static void note_contradiction(struct sched_member *member)
-{
-    struct sched_client *client = member->client;
-
-    if (member->evidence.named)
-        return;
-    member->evidence.named = true;
-    client->contradicted = client->sched->remarkable = true;
 }
 
 static bool card_answers(const struct sched_device *device, uint64_t now)
@@ -171,7 +149,7 @@ static void compare_with_card(struct sched_member *member, uint64_t least, uint6
     else if (member->evidence.against == 0)
         member->evidence.against = to_tenths(now);
     else if (is_past(member->evidence.against, MOVED_BY, now))
-        note_contradiction(member);
+        sched_denial_note(member);
 }
 
 /* Somebody says that external is at least and at most so much. */
@@ -189,8 +167,9 @@ static void weigh_report(struct sched_member *member, uint64_t least, uint64_t m
     }
     if (least <= known && known <= most) {
         if (open->by != NULL && open->asked && open->foreign &&
-            is_of_another_user(member, open->by) && (open->value < least || open->value > most))
-            note_contradiction(open->by);
+            sched_denial_is_other(member, open->by) &&
+            (open->value < least || open->value > most))
+            sched_denial_note(open->by);
         if (open->asked && (open->by == member || open->value < least || open->value > most))
             open->by = NULL;
         device->measure.backed |= member->client->user != device->measure.backed_by;
@@ -213,7 +192,7 @@ static void weigh_report(struct sched_member *member, uint64_t least, uint64_t m
     }
     open->value = rise ? sched_min(open->value, most) : sched_max(open->value, least);
     if (is_decided(member, rise, now))
-        set_external(open->by, open->value, is_of_another_user(open->by, member));
+        set_external(open->by, open->value, sched_denial_is_other(open->by, member));
 }
 
 static void ask_member(struct sched_member *member)
@@ -310,7 +289,7 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
     lockd_each (struct sched_member, member, &device->members, of_device) {
         if (others == ASKED)
             break;
-        if (member == open->by || (open->foreign && !is_of_another_user(member, open->by)))
+        if (member == open->by || (open->foreign && !sched_denial_is_other(member, open->by)))
             continue;
         /* what has risen may be memory that a program is just taking: it can tell a little later */
         if (can_tell(member) || open->value > device->measure.external)
@@ -328,7 +307,7 @@ static bool has_several_users(const struct sched_device *device)
     const struct sched_member *first = sched_member_of(device->members.next, of_device);
 
     lockd_each (const struct sched_member, member, &device->members, of_device)
-        if (is_of_another_user(first, member))
+        if (sched_denial_is_other(first, member))
             return true;
     return false;
 }
@@ -457,159 +436,6 @@ static void recount_total(struct sched_device *device)
     }
 }
 
-/* --- claims --- */
-
-static void believe_most(struct sched_member *member, uint64_t most, uint64_t now)
-{
-    const bool before = sched_member_denied(member);
-
-    if (most == member->evidence.most)
-        return;
-    sched_books_time(member, now);
-    member->evidence.most = most;
-    member->report.resident = sched_min(member->report.claimed, most);
-    member->device->measure.trust_changed |= sched_member_denied(member) != before;
-    sched_books_member(member, now);
-    sched_agenda_touch(member);
-}
-
-/* A claim of its user's programs proved wrong, not long ago. A user may have many programs, or the same
- * one many connections: what one of them showed counts for all. */
-static bool has_false_kin(const struct sched_member *member, uint64_t now)
-{
-    const struct sched_user *user = sched_user_of(member->device, member->client->user, now);
-
-    return user != NULL && user->denied_at != 0 && now - user->denied_at < 3 * GRACE;
-}
-
-/* The card itself takes time to show what has come or left; a program's figure is of its report. */
-static bool is_known_to_lie(const struct sched_member *member, uint64_t now)
-{
-    return member->device->measure.card_at == 0 && has_false_kin(member, now);
-}
-
-/* It was to stop a second ago, and runs or has more than it may. That it answers is no progress. */
-static bool is_overdue(const struct sched_member *member, uint64_t now)
-{
-    return !member->party->turn.held &&
-           (member->books.owes != LOCKD_NEVER || sched_member_busy(member)) &&
-           sched_less(now, member->stopped) >= (is_known_to_lie(member, now) ? 0 : SILENT);
-}
-
-/* The part of a claim that may be wrong. by_process: of a claim beyond the bytes that the card
- * shows of the process; else of any other claim. */
-static uint64_t doubtful_part(const struct sched_member *member, bool by_process,
-                              uint64_t excess, uint64_t now)
-{
-    const uint64_t claim = member->evidence.least, shown = member->evidence.shown;
-    const bool beyond_process = shown != UINT64_MAX && claim > shown;
-
-    if (excess == 0 || beyond_process != by_process || member->books.share.unsure_most != 0)
-        return 0;
-    if (by_process)
-        return sched_min(claim - shown, excess);
-    return is_overdue(member, now) ? sched_min(claim, excess) : 0;
-}
-
-static void deny_member(struct sched_member *member, uint64_t most, uint64_t now)
-{
-    struct sched_user *user = sched_user_of(member->device, member->client->user, now);
-
-    member->device->measure.denied++;
-    member->evidence.denied_now = true;
-    if (member->evidence.denied < DENIALS)
-        member->evidence.denied =
-            is_known_to_lie(member, now) ? DENIALS : (member->evidence.denied + 1) & 3;
-    member->device->measure.doubted += member->evidence.denied < DENIALS;
-    if (member->evidence.denied == DENIALS) {
-        note_contradiction(member);
-        believe_most(member, most, now);
-        if (user != NULL)
-            user->denied_at = now;
-    }
-}
-
-static uint64_t deny_claim(struct sched_member *member, bool by_process, uint64_t excess,
-                           uint64_t now)
-{
-    const uint64_t part = doubtful_part(member, by_process, excess, now);
-
-    if (part != 0 && !member->evidence.denied_now)
-        deny_member(member, member->evidence.least - part, now);
-    return sched_less(excess, part);
-}
-
-/* The program was asked to stop and says that it runs, and its process has not even a context
- * on the card. */
-static bool runs_nowhere(const struct sched_member *member, uint64_t now)
-{
-    return member->evidence.shown == 0 && !member->party->turn.held &&
-           (member->report.flags & GS_STATE_RUNNING) != 0 &&
-           sched_less(now, member->stopped) >= SILENT;
-}
-
-/* The card shows all that it claims, or nothing was wrong with its claims for long: a wrong claim costs
- * others a second or two, which is a small part of that. */
-static bool is_borne_out(const struct sched_member *member, uint64_t now)
-{
-    const uint64_t shown = member->evidence.shown;
-
-    return !sched_member_denied(member) ||
-           (shown != 0 && shown != UINT64_MAX && member->report.claimed <= shown) ||
-           !has_false_kin(member, now);
-}
-
-/* So many bytes of the device are in use, says the card, or that program. */
-static void judge_claims(struct sched_device *device, uint64_t used,
-                         const struct sched_member *by, uint64_t now)
-{
-    const uint64_t spare = device->measure.total / CARD_ROUNDING;
-    uint64_t claims = 0, excess;
-
-    device->measure.denied = device->measure.doubted = 0;
-    lockd_each (struct sched_member, member, &device->members, of_device) {
-        if (member->books.share.unsure_most == 0)
-            claims += member->evidence.least;
-        if (by == NULL && device->measure.several && runs_nowhere(member, now))
-            deny_member(member, 0, now);
-    }
-    excess = claims > used + spare && device->measure.several ? claims - used : 0;
-    for (int by_process = 1; by_process >= 0; by_process--) {
-        lockd_each (struct sched_member, member, &device->members, of_device) {
-            if (by == NULL || is_of_another_user(member, by))
-                excess = deny_claim(member, by_process, excess, now);
-        }
-    }
-    lockd_each (struct sched_member, member, &device->members, of_device) {
-        const bool denied = member->evidence.denied_now;
-
-        member->evidence.least = member->report.claimed;
-        member->evidence.denied_now = false;
-        if (denied || (by != NULL && !is_of_another_user(member, by)))
-            continue;
-        if (!is_borne_out(member, now)) {
-            device->measure.denied++;
-            continue;
-        }
-        member->evidence.denied = 0;
-        believe_most(member, UINT64_MAX, now);
-    }
-}
-
-/* Nobody is left who could deny, or the card does not answer any more. */
-static void believe_all(struct sched_device *device, uint64_t now)
-{
-    device->measure.denied = device->measure.doubted = 0;
-    device->measure.card_at = 0;
-    device->measure.trust_changed = true;
-    lockd_each (struct sched_member, member, &device->members, of_device) {
-        member->evidence.shown = UINT64_MAX;
-        member->evidence.denied = 0;
-        if (!device->measure.several)
-            believe_most(member, UINT64_MAX, now);
-    }
-}
-
 /* Where the card cannot be asked, programs of other users tell what is in use. */
 static void judge_by_report(struct sched_member *by, uint64_t device_free, uint64_t now)
 {
@@ -622,7 +448,7 @@ static void judge_by_report(struct sched_member *by, uint64_t device_free, uint6
          device->books.sum.resident - device->books.sum.unsure <= used))
         return;
     by->evidence.judged = to_tenths(now);
-    judge_claims(device, used, by, now);
+    sched_denial_judge(device, used, by, now);
 }
 
 void sched_measure_forget(struct sched_member *member, uint64_t now)
@@ -635,7 +461,7 @@ void sched_measure_forget(struct sched_member *member, uint64_t now)
         device->measure.doubt.by = NULL;
     device->measure.several = has_several_users(device);
     if (several && !device->measure.several)
-        believe_all(device, now);
+        sched_denial_end(device, now);
     add_departed(device, has_now(member), now);
     recount_total(device);
 }
@@ -679,7 +505,7 @@ void sched_measure_card(struct sched_device *device, const struct sched_card *ca
     device->measure.card_at = now;
     device->measure.card_total = card->total;
     recount_total(device);
-    judge_claims(device, sched_less(card->total, card->free), NULL, now);
+    sched_denial_judge(device, sched_less(card->total, card->free), NULL, now);
     if (device->measure.several)
         weigh_card(device, card->free, now);
 }
@@ -713,7 +539,7 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
     memcpy(device->identity.name, state->device_name, sizeof device->identity.name);
     device->identity.name[sizeof device->identity.name - 1] = '\0';
     if (device->measure.card_at != 0 && !card_answers(device, now))
-        believe_all(device, now);
+        sched_denial_end(device, now);
     if (state->device_free == UINT64_MAX)
         return;
     judge_by_report(member, state->device_free, now);

@@ -72,7 +72,7 @@ struct sched_member_report {
     struct gs_wire_saved saved;
 };
 
-/* The card's word on a member's reports: measure.c. */
+/* The card's word on a member's reports: denial.c. */
 struct sched_member_evidence {
     uint64_t shown; /* bytes of its process on the card; UINT64_MAX: not known */
     uint64_t least; /* that it has claimed since the card was last looked at */
@@ -231,7 +231,7 @@ struct sched_user {
     uint64_t since;         /* when that changed last */
     uint64_t first_weights; /* shares.c: of those that go first */
     struct sched_faded had; /* shares.c: by these */
-    uint64_t denied_at; /* measure.c: a claim of its programs last proved wrong; 0: none has */
+    uint64_t denied_at; /* denial.c: a claim of its programs last proved wrong; 0: none has */
 };
 
 /* How a party counts among those that want the device: device.c. */

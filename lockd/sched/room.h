@@ -11,6 +11,7 @@
 #include "lockd/sched/books.h"
 #include "lockd/sched/budget.h"
 #include "lockd/sched/capacity.h"
+#include "lockd/sched/denial.h"
 #include "lockd/sched/device.h"
 #include "lockd/sched/gang.h"
 #include "lockd/sched/lease.h"

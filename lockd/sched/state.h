@@ -2,7 +2,7 @@
  *
  * state.h: the structures behind scheduler.h; parts.h has the parts that they are made of. The
  * files of the room, bottom first; each calls only those before it in this list: ordered_set,
- * device, quantum, bursts, shares, policy_fair, policy, books, measure, capacity, queue, together,
+ * device, quantum, bursts, shares, policy_fair, policy, books, denial, measure, capacity, queue, together,
  * lease, gang, stop, turns, budget, plan. Above them settings, scheduler and info, which define
  * what scheduler.h declares.
  *

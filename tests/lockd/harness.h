@@ -262,3 +262,14 @@ static inline void obey_for(struct harness *h, int seconds, int from, int to, in
 }
 
 #define scenario(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
+
+/* Says that the device has so many bytes. */
+static inline void says_total(struct harness *h, int who, uint64_t total)
+{
+    const uint64_t before = h->total;
+
+    h->total = total;
+    say_state(h, who, h->client[who].state.flags, h->client[who].state.demand,
+              h->client[who].state.resident);
+    h->total = before;
+}
