@@ -264,6 +264,7 @@ void gs_context_failed(CUcontext handle, CUresult result)
 
 CUresult gs_context_ask(CUcontext handle)
 {
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* a capture goes on beside it */
     struct gs_context *context = find_context(handle);
     CUcontext current = NULL;
     CUdeviceptr probe;
@@ -276,11 +277,13 @@ CUresult gs_context_ask(CUcontext handle)
     pushed = current != handle && gs_context_push(handle) == CUDA_SUCCESS;
     if (current != handle && !pushed)
         return CUDA_SUCCESS; /* not known: the probe would ask another context */
+    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
     result = gs_driver.cuMemAlloc_v2(&probe, 1);
     if (result == CUDA_SUCCESS) {
         gs_driver.cuMemFree_v2(probe);
         atomic_store_explicit(&context->suspect, false, memory_order_relaxed);
     }
+    gs_driver.cuThreadExchangeStreamCaptureMode(&mode);
     if (pushed)
         gs_context_pop();
     return may_be_final(result) ? result : CUDA_SUCCESS;

@@ -32,6 +32,18 @@ static struct gs_device *movable_device(void)
     return device;
 }
 
+/* The driver looks at the context first: beside a capture, too, a failed context says so. */
+static CUresult allocate_here(struct gs_device *device, size_t bytes, CUdeviceptr *address)
+{
+    const CUresult failed = gs_context_check_current();
+
+    if (failed != CUDA_SUCCESS)
+        return failed;
+    if (gs_capture_refuses())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytes}, address);
+}
+
 CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct gs_device *device;
@@ -39,12 +51,9 @@ CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     device = movable_device();
-    if (device != NULL && gs_capture_refuses())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (device != NULL && dptr != NULL)
-        return gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytesize},
-                                  dptr);
-    return GS_IN_ROOM(device, gs_driver.cuMemAlloc_v2(dptr, bytesize));
+    if (device == NULL || dptr == NULL)
+        return GS_IN_ROOM(device, gs_driver.cuMemAlloc_v2(dptr, bytesize));
+    return allocate_here(device, bytesize, dptr);
 }
 
 CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
@@ -64,10 +73,8 @@ CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wid
         __builtin_mul_overflow(pitch & ~(size_t)(PITCH_BYTES - 1), Height, &bytes))
         return gs_driver.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
                                             ElementSizeBytes);
-    if (gs_capture_refuses())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     pitch &= ~(size_t)(PITCH_BYTES - 1);
-    result = gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytes}, dptr);
+    result = allocate_here(device, bytes, dptr);
     if (result == CUDA_SUCCESS)
         *pPitch = pitch;
     return result;

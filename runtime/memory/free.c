@@ -9,6 +9,7 @@
 #include "runtime/gate/capture.h"
 #include "runtime/gate/gate.h"
 #include "runtime/memory/exports.h"
+#include "runtime/memory/memory.h"
 #include "runtime/memory/stream_order.h"
 #include "runtime/range/program_managed.h"
 #include "runtime/range/slab.h"
@@ -117,20 +118,16 @@ static CUresult free_range(struct gs_range *range, const struct gs_stream_positi
 }
 
 /* The error of the context that the memory was allocated in, if that has failed for good: the driver
- * frees nothing of it, whatever context is current. */
+ * frees nothing of it, whatever context is current. An address inside is wrong in any case. */
 static CUresult check_owner(CUdeviceptr address)
 {
-    CUcontext owner = NULL;
+    struct gs_allocation allocation;
 
-    if (!atomic_load_explicit(&gs_any_suspect, memory_order_relaxed))
+    if (!atomic_load_explicit(&gs_any_suspect, memory_order_relaxed) ||
+        gs_memory_find(address, &allocation) != GS_MEMORY_LIVE || allocation.own ||
+        allocation.base != address || allocation.context == NULL)
         return CUDA_SUCCESS;
-    {
-        GS_HOLD_MEMORY;
-        const struct gs_range *range = gs_range_at(address);
-
-        owner = range != NULL ? range->context : NULL;
-    }
-    return owner != NULL ? gs_context_check(owner) : CUDA_SUCCESS;
+    return gs_context_check(allocation.context);
 }
 
 CUresult gs_memory_free(CUdeviceptr address, const struct gs_stream_position *position,

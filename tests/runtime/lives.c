@@ -268,6 +268,8 @@ static void case_fault(void)
     CUdeviceptr small, large, address;
     size_t left, total, pitch;
     CUcontext other, popped;
+    CUstream stream;
+    CUgraph graph;
 
     OK(cuMemAlloc(&small, 1000));
     OK(cuMemAlloc(&large, 5 * MIB));
@@ -284,11 +286,22 @@ static void case_fault(void)
     GIVES(cuMemFree(large), CUDA_ERROR_ILLEGAL_ADDRESS);
     GIVES(cuMemAlloc(&address, 10), CUDA_ERROR_ILLEGAL_ADDRESS);
     OK(cuCtxPushCurrent(other));
+    GIVES(cuMemFree(small), CUDA_ERROR_ILLEGAL_ADDRESS); /* also from a sound context, but */
+    GIVES(cuMemFree(small + 1), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemFree(large + 1), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemAlloc(&address, 1000));
     OK(cuMemsetD8(address, 1, 1000));
     OK(cuMemFree(address));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     OK(cuCtxPopCurrent(&popped));
-    GIVES(cuMemAlloc(&address, 10), CUDA_ERROR_ILLEGAL_ADDRESS);
+    GIVES(cuMemAlloc(&address, 10), CUDA_ERROR_ILLEGAL_ADDRESS); /* not that of the capture */
+    GIVES(cuMemAllocPitch(&address, &pitch, 1000, 1000, 4), CUDA_ERROR_ILLEGAL_ADDRESS);
+    GIVES(cuMemAllocAsync(&address, 1000, NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
+    OK(cuCtxPushCurrent(other));
+    OK(cuStreamEndCapture(stream, &graph)); /* none of them has invalidated it */
+    OK(cuGraphDestroy(graph));
+    OK(cuCtxPopCurrent(&popped));
     OK(cuDevicePrimaryCtxReset(0));
     begin_context();
     OK(cuMemAlloc(&address, 10));
