@@ -272,6 +272,24 @@ static const struct operation *pick_operation(void)
     return NULL;
 }
 
+/* Waits for all work of the current context. A capture goes on: beside it cuCtxSynchronize is
+ * refused, and cuMemFree waits. */
+static CUresult wait_here(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUdeviceptr nothing = 0;
+    CUresult result;
+
+    if (world.capturing == 0)
+        return CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)();
+    CALL(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode_v10010)(&mode);
+    result = CALL(cuMemAlloc_v2, cuMemAlloc_v3020)(&nothing, 1);
+    if (result == CUDA_SUCCESS)
+        result = CALL(cuMemFree_v2, cuMemFree_v3020)(nothing);
+    CALL(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode_v10010)(&mode);
+    return result;
+}
+
 bool settle(void)
 {
     const CUcontext contexts[] = {world.primary, world.second};
@@ -282,25 +300,25 @@ bool settle(void)
         if (contexts[i] == NULL ||
             CALL(cuCtxPushCurrent_v2, cuCtxPushCurrent_v4000)(contexts[i]) != CUDA_SUCCESS)
             continue;
-        good &= CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)() == CUDA_SUCCESS;
+        good &= wait_here() == CUDA_SUCCESS;
         CALL(cuCtxPopCurrent_v2, cuCtxPopCurrent_v4000)(&popped);
     }
     return good;
 }
 
+/* What was submitted has its effect before the next call: else it would be the machine's affair
+ * which of two operations on different streams comes first. */
 static void run_operation(void)
 {
     const struct operation *operation = pick_operation();
+    CUresult result;
 
     tell("%s", operation->name);
     operation->run();
-    if (world.capturing == 0) { /* what was submitted has its effect before the next call */
-        const CUresult result = CALL(cuCtxSynchronize, cuCtxSynchronize_v2000)();
-
-        if (result != CUDA_SUCCESS)
-            tell("; after it %d", (int)result);
-        settle(); /* that was the current context */
-    }
+    result = wait_here();
+    if (result != CUDA_SUCCESS)
+        tell("; after it %d", (int)result);
+    settle(); /* that was the current context */
 }
 
 /* Threads take turns: the number of the one whose turn it is. */

@@ -32,6 +32,7 @@ enum {
     GRANULES = 4, /* of 2 MiB, in a reservation */
     GRAPHS = 3,
     EXECS = 3,
+    NODES = 64, /* of a graph, at most */
     HOST_BYTES = 64 << 10,
     GONE = 1 << 30,
 };
@@ -104,7 +105,7 @@ void tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 CUresult answer(CUresult result);
 /* An address by the allocation it lies in: "m3+100", "r0+0", "nothing". */
 void tell_address(CUdeviceptr address);
-/* Waits for all work of all contexts; false: it failed. Not during a capture. */
+/* Waits for all work of all contexts; false: it failed. */
 bool settle(void);
 /* The sum of bytes that a call read. */
 void tell_sum(const void *bytes, size_t count);
@@ -115,6 +116,9 @@ CUstream pick_stream(void);
 struct memory *pick_memory(void);
 /* An address of the world: mostly inside an allocation, at times just behind its end; 0 at times. */
 CUdeviceptr pick_address(size_t *left);
+/* The nodes of a graph, on which the next one depends: two that run beside each other could write the
+ * same memory. False: they are too many. */
+bool nodes_of(CUgraph graph, CUgraphNode nodes[NODES], size_t *count);
 /* A graph will use it. */
 void note_graph_use(struct graph_uses *uses, const struct memory *memory);
 /* A running capture will use it. */

@@ -15,6 +15,16 @@ static bool are_there(const struct graph_uses *uses)
     return true;
 }
 
+bool nodes_of(CUgraph graph, CUgraphNode nodes[NODES], size_t *count)
+{
+    size_t all = 0;
+
+    *count = NODES;
+    return CALL(cuGraphGetNodes, cuGraphGetNodes_v10000)(graph, NULL, &all) == CUDA_SUCCESS &&
+           all <= NODES &&
+           CALL(cuGraphGetNodes, cuGraphGetNodes_v10000)(graph, nodes, count) == CUDA_SUCCESS;
+}
+
 static int free_graph(void)
 {
     for (unsigned i = 0; i < GRAPHS; i++)
@@ -126,11 +136,13 @@ static void add_node(void)
     const unsigned slot = pick(GRAPHS), kind = pick(5);
     const struct memory *memory = pick_memory();
     CUgraph graph = world.graph[slot];
-    CUgraphNode node = NULL;
+    CUgraphNode node = NULL, before[NODES];
     CUresult result = CUDA_SUCCESS;
+    size_t count;
 
     tell(" g%u kind %u", slot, kind);
-    if (graph == NULL || memory == NULL || memory->bytes < 64)
+    if (graph == NULL || memory == NULL || memory->bytes < 64 ||
+        !nodes_of(graph, before, &count))
         return;
     if (kind == 0) {
         CUDA_MEMSET_NODE_PARAMS fill = {
@@ -138,12 +150,12 @@ static void add_node(void)
 
         if (one_in(15))
             fill.elementSize = 3;
-        result = CALL(cuGraphAddMemsetNode, cuGraphAddMemsetNode_v10000)(&node, graph, NULL, 0,
-                                                                         &fill, world.primary);
+        result = CALL(cuGraphAddMemsetNode, cuGraphAddMemsetNode_v10000)(
+            &node, graph, before, count, &fill, world.primary);
     } else if (kind == 1) {
-        unsigned count = 4, value = 5;
+        unsigned words = 4, value = 5;
         CUdeviceptr at = memory->start;
-        void *params[] = {&at, &count, &value};
+        void *params[] = {&at, &words, &value};
         CUDA_KERNEL_NODE_PARAMS_v1 launch = {.func = world.add,
                                              .gridDimX = 1,
                                              .gridDimY = 1,
@@ -153,8 +165,8 @@ static void add_node(void)
                                              .blockDimZ = 1,
                                              .kernelParams = params};
 
-        result = CALL(cuGraphAddKernelNode, cuGraphAddKernelNode_v10000)(&node, graph, NULL, 0,
-                                                                         &launch);
+        result = CALL(cuGraphAddKernelNode, cuGraphAddKernelNode_v10000)(&node, graph, before,
+                                                                         count, &launch);
     } else if (kind == 2) {
         CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                               .srcDevice = memory->start,
@@ -164,10 +176,11 @@ static void add_node(void)
                               .Height = 1,
                               .Depth = 1};
 
-        result = CALL(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode_v10000)(&node, graph, NULL, 0,
-                                                                         &copy, world.primary);
+        result = CALL(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode_v10000)(
+            &node, graph, before, count, &copy, world.primary);
     } else if (kind == 3) {
-        result = CALL(cuGraphAddEmptyNode, cuGraphAddEmptyNode_v10000)(&node, graph, NULL, 0);
+        result =
+            CALL(cuGraphAddEmptyNode, cuGraphAddEmptyNode_v10000)(&node, graph, before, count);
     } else {
         CUgraphNodeParams params = {.type = one_in(4) ? (CUgraphNodeType)77
                                                       : CU_GRAPH_NODE_TYPE_MEMSET};
@@ -178,7 +191,8 @@ static void add_node(void)
         params.memset.width = 32;
         params.memset.height = 1;
         params.memset.ctx = one_in(2) ? world.primary : NULL;
-        result = CALL(cuGraphAddNode, cuGraphAddNode_v12020)(&node, graph, NULL, 0, &params);
+        result =
+            CALL(cuGraphAddNode, cuGraphAddNode_v12020)(&node, graph, before, count, &params);
     }
     if (answer(result) == CUDA_SUCCESS)
         note_graph_use(&world.graph_uses[slot], memory);

@@ -327,8 +327,8 @@ static bool pick_pair(CUdeviceptr *to, CUdeviceptr *from, size_t *left)
     *left = left_to < left_from ? left_to : left_from;
     note_use(target);
     note_use(world.picked);
-    if (world.picked == NULL || !world.picked->known)
-        target->known = false;
+    if (world.picked == NULL || !world.picked->known || world.capturing != 0)
+        target->known = false; /* a graph copies what is there when it is launched */
     return true;
 }
 

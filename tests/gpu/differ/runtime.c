@@ -300,17 +300,19 @@ static void graph(void)
     const unsigned slot = pick(GRAPHS), exec = pick(EXECS), how = pick(3);
     struct memory *memory = pick_memory();
     struct cudaMemsetParams params = {.value = 5, .elementSize = 1, .width = 64, .height = 1};
-    cudaGraphNode_t node;
+    cudaGraphNode_t node, before[NODES];
+    size_t count;
 
     tell(" g%u x%u", slot, exec);
     if (world.graph[slot] == NULL) {
         if (say(RUNTIME(cudaGraphCreate)(&world.graph[slot], 0)) != cudaSuccess)
             world.graph[slot] = NULL;
         world.graph_uses[slot] = (struct graph_uses){{0}};
-    } else if (how == 0 && memory != NULL && memory->bytes >= 64) {
+    } else if (how == 0 && memory != NULL && memory->bytes >= 64 &&
+               nodes_of(world.graph[slot], before, &count)) {
         params.dst = (void *)(uintptr_t)memory->start;
-        if (say(RUNTIME(cudaGraphAddMemsetNode)(&node, world.graph[slot], NULL, 0, &params)) ==
-            cudaSuccess)
+        if (say(RUNTIME(cudaGraphAddMemsetNode)(&node, world.graph[slot], before, count,
+                                                &params)) == cudaSuccess)
             note_graph_use(&world.graph_uses[slot], memory);
     } else if (how == 1) {
         say(RUNTIME(cudaGraphDestroy)(world.graph[slot]));
