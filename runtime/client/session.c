@@ -34,12 +34,12 @@ static struct {
     uint64_t next_try;      /* ns */
     uint64_t refused_since; /* ns: connections have ended before an answer; 0: none */
     unsigned refused;       /* number of such connections since then */
-    uint64_t connected_at;  /* ns */
-    uint64_t turned_at;     /* ns: the last turn */
-    bool heard;             /* this connection brought a target, or the end of a move */
-    bool served;            /* a daemon has answered before */
-    bool unstartable;       /* none could be started since the last connection ended ... */
-    struct gs_err why;      /* ... for this reason */
+    uint64_t asked_at;  /* ns: this connection's daemon owes an answer since then; 0: none */
+    uint64_t turned_at; /* ns: the last turn */
+    bool heard;         /* this connection brought a target, or the end of a move */
+    bool served;        /* a daemon has answered before */
+    bool unstartable;   /* none could be started since the last connection ended ... */
+    struct gs_err why;  /* ... for this reason */
 } self GS_ZERO_IN_CHILD;
 
 int gs_session_fd(void)
@@ -125,7 +125,7 @@ static void forgive_stall(uint64_t now)
         return;
     move_on(&self.lost_at, gap - TURN_MOST_NS);
     move_on(&self.refused_since, gap - TURN_MOST_NS);
-    move_on(&self.connected_at, gap - TURN_MOST_NS);
+    move_on(&self.asked_at, gap - TURN_MOST_NS);
 }
 
 /* A connection has ended before the daemon answered: the daemon is of another release, or has
@@ -226,11 +226,17 @@ static void receive_targets(uint64_t now)
         lose_connection(now, got == -ECONNREFUSED);
 }
 
+void gs_session_asked(uint64_t now)
+{
+    if (self.asked_at == 0)
+        self.asked_at = now;
+}
+
 /* The kernel accepts connections for a daemon that is stopped or hangs. */
 static void wait_for_first_word(uint64_t now)
 {
     if (is_connected() && !self.heard && !gs_daemon_is_absent() && !gs_relocate_holds() &&
-        now - self.connected_at > GS_ALONE_AFTER_NS)
+        self.asked_at != 0 && now - self.asked_at > GS_ALONE_AFTER_NS)
         gs_session_give_up("gpushare-lockd does not answer");
 }
 
@@ -292,7 +298,7 @@ static void reconnect_daemon(uint64_t now)
         gs_wish_anew();
         if (!gs_daemon_is_absent())
             claim_no_more();
-        self.connected_at = now;
+        self.asked_at = 0;
         self.lost_at = 0;
         self.unstartable = false;
         if (gs_daemon_was_lost())

@@ -13,6 +13,9 @@ void gs_session_turn(uint64_t now);
 /* The daemon's descriptor; -1: none, or the program has closed it. */
 int gs_session_fd(void);
 
+/* The daemon has been told of a device, which it answers. The first time on a connection counts. */
+void gs_session_asked(uint64_t now);
+
 /* Sending on the connection failed for good. */
 void gs_session_failed(uint64_t now);
 

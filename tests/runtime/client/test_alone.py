@@ -126,6 +126,11 @@ class Alone(BuildTest):
                     self.assertEqual(len(said), 1, said)
                     self.assertIn(WAYS[name][1], said[0])
 
+    def test_slow_context(self):
+        """A context may take longer to make than a daemon has for its answer: nothing has been asked until then."""
+        code, out, err, _ = with_daemon(self.build, SIMCUDA_SLOW="cuDevicePrimaryCtxRetain:6000")
+        self.assertEqual((code, out, err), (0, "ok\n", ""))
+
 
 if __name__ == "__main__":
     main(only="")

@@ -395,6 +395,7 @@ static void begins_unheard(void)
     held = false;
     connecting = 0;
     turn_later(S / 5);
+    gs_session_asked(clock_ns);
 }
 
 static void lose_after(uint64_t seconds)
@@ -445,6 +446,26 @@ static void gs_session_turn_stall_is_no_silence(void **state)
     for (int i = 0; i < 10 && said[0] == '\0'; i++)
         turn_later(S);
     assert_non_null(strstr(said, "running without sharing"));
+}
+
+/* The daemon answers what it is told of a device: nothing, while a context takes long to make. */
+static void gs_session_turn_without_a_question_no_answer_is_awaited(void **state)
+{
+    (void)state;
+    begins_unheard();
+    lose_after(1);
+    for (int i = 0; i < 100; i++)
+        turn_later(S);
+    assert_string_equal(said, "");
+    gs_session_asked(clock_ns);
+    for (int i = 0; i < 4; i++) {
+        turn_later(S);
+        gs_session_asked(clock_ns); /* the first one counts */
+    }
+    assert_string_equal(said, "");
+    for (int i = 0; i < 2; i++)
+        turn_later(S);
+    assert_non_null(strstr(said, "gpushare-lockd does not answer"));
 }
 
 /* Only the next daemon brings back a program whose guard was killed. */
@@ -572,6 +593,7 @@ int main(void)
         cmocka_unit_test(gs_session_turn_never_answered_says_why),
         cmocka_unit_test(gs_session_turn_few_ends_are_none_that_count),
         cmocka_unit_test(gs_session_turn_stall_is_no_silence),
+        cmocka_unit_test(gs_session_turn_without_a_question_no_answer_is_awaited),
         cmocka_unit_test(gs_session_turn_while_it_is_moved_it_needs_a_daemon),
         cmocka_unit_test(gs_session_turn_handed_over_memory_comes_before_its_budget),
     };
