@@ -253,12 +253,11 @@ void gs_context_failed(CUcontext handle, CUresult result)
     struct gs_context *context;
 
     if (!may_be_final(result) ||
-        (handle == NULL && gs_driver.cuCtxGetCurrent(&handle) != CUDA_SUCCESS))
+        (handle == NULL && gs_driver.cuCtxGetCurrent(&handle) != CUDA_SUCCESS) ||
+        find_context(handle) == NULL)
         return;
-    context = find_context(handle);
-    if (context == NULL)
-        return;
-    atomic_store_explicit(&context->suspect, true, memory_order_relaxed);
+    for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++)
+        atomic_store_explicit(&context->suspect, true, memory_order_relaxed);
     atomic_store_explicit(&gs_any_suspect, true, memory_order_relaxed);
 }
 

@@ -32,18 +32,6 @@ static struct gs_device *movable_device(void)
     return device;
 }
 
-/* The driver looks at the context first: beside a capture, too, a failed context says so. */
-static CUresult allocate_here(struct gs_device *device, size_t bytes, CUdeviceptr *address)
-{
-    const CUresult failed = gs_context_check_current();
-
-    if (failed != CUDA_SUCCESS)
-        return failed;
-    if (gs_capture_refuses())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    return gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytes}, address);
-}
-
 CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct gs_device *device;
@@ -51,9 +39,9 @@ CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     device = movable_device();
-    if (device == NULL || dptr == NULL)
+    if (device == NULL || dptr == NULL || gs_capture_refuses())
         return GS_IN_ROOM(device, gs_driver.cuMemAlloc_v2(dptr, bytesize));
-    return allocate_here(device, bytesize, dptr);
+    return gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytesize}, dptr);
 }
 
 CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
@@ -66,15 +54,16 @@ CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wid
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     device = movable_device();
-    /* the driver refuses impossible requests */
+    /* the driver refuses impossible requests, and all beside some captures */
     if (device == NULL || dptr == NULL || pPitch == NULL || WidthInBytes == 0 || Height == 0 ||
         (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) ||
         __builtin_add_overflow(WidthInBytes, PITCH_BYTES - 1, &pitch) ||
-        __builtin_mul_overflow(pitch & ~(size_t)(PITCH_BYTES - 1), Height, &bytes))
+        __builtin_mul_overflow(pitch & ~(size_t)(PITCH_BYTES - 1), Height, &bytes) ||
+        gs_capture_refuses())
         return gs_driver.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
                                             ElementSizeBytes);
     pitch &= ~(size_t)(PITCH_BYTES - 1);
-    result = allocate_here(device, bytes, dptr);
+    result = gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytes}, dptr);
     if (result == CUDA_SUCCESS)
         *pPitch = pitch;
     return result;
@@ -87,11 +76,11 @@ CUresult __wrap_cuMemFree_v2(CUdeviceptr dptr)
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (gs_capture_refuses())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     result = gs_context_check_current();
     if (result != CUDA_SUCCESS)
         return result;
+    if (gs_capture_refuses())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (dptr != 0) {
         result = gs_memory_free(dptr, NULL, &ours);
         if (ours)

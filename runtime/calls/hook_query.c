@@ -22,6 +22,8 @@ CUresult __wrap_cuMemGetInfo_v2(size_t *free, size_t *total)
     uint64_t capacity, limit;
     CUresult result = GS_READY(gs_driver.cuMemGetInfo_v2(&real_free, &real_total));
 
+    if (result != CUDA_SUCCESS)
+        gs_context_failed(NULL, result);
     if (result != CUDA_SUCCESS || free == NULL || total == NULL)
         return result != CUDA_SUCCESS ? result : gs_driver.cuMemGetInfo_v2(free, total);
     device = gs_device_current();
@@ -137,7 +139,6 @@ static CUresult attribute_without_access(void *data, CUpointer_attribute attribu
         return put_value(data, &bytes, sizeof bytes);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         return put_value(data, &allocation->handle_types, sizeof allocation->handle_types);
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return put_flag(data, true);
     default:

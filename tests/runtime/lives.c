@@ -237,14 +237,15 @@ static void CUDA_CB wait_for_unmapped(void *unused)
         usleep(1000);
 }
 
-/* a set whose memory has gone when it runs */
-static void break_context(void)
+/* A set whose memory has gone when it runs, with a capture on that stream. */
+static void break_context(CUstream captured)
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
     const CUmemAccessDesc opened = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle handle;
+    size_t left, total;
     CUdeviceptr address;
     CUstream stream;
 
@@ -258,50 +259,58 @@ static void break_context(void)
     OK(cuLaunchHostFunc(stream, wait_for_unmapped, NULL));
     OK(cuMemsetD8Async(address, 1, 2 * MIB, stream));
     OK(cuMemUnmap(address, 2 * MIB));
+    OK(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL));
     atomic_store(&unmapped, true);
-    GIVES(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+    while (cuMemGetInfo(&left, &total) == CUDA_SUCCESS)
+        usleep(1000);
 }
 
-/* A fault ends a context: all that needs one says so from then on, there and nowhere else. */
-static void case_fault(void)
+static void all_fail(CUdeviceptr small, CUdeviceptr large)
 {
-    CUdeviceptr small, large, address;
+    CUdeviceptr address;
     size_t left, total, pitch;
-    CUcontext other, popped;
-    CUstream stream;
-    CUgraph graph;
 
-    OK(cuMemAlloc(&small, 1000));
-    OK(cuMemAlloc(&large, 5 * MIB));
-    OK(cuCtxCreate(&other, NULL, 0, 0));
-    OK(cuCtxSetCurrent(context));
-    break_context();
     for (size_t bytes = 1000; bytes <= 10 * MIB; bytes *= 10) {
         GIVES(cuMemAlloc(&address, bytes), CUDA_ERROR_ILLEGAL_ADDRESS);
         GIVES(cuMemAllocAsync(&address, bytes, NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
     }
     GIVES(cuMemAllocPitch(&address, &pitch, 1000, 1000, 4), CUDA_ERROR_ILLEGAL_ADDRESS);
     GIVES(cuMemGetInfo(&left, &total), CUDA_ERROR_ILLEGAL_ADDRESS);
+    GIVES(cuMemGetAddressRange(&address, &left, small), CUDA_ERROR_ILLEGAL_ADDRESS);
     GIVES(cuMemFree(small), CUDA_ERROR_ILLEGAL_ADDRESS);
+    GIVES(cuMemFree(small + 1), CUDA_ERROR_ILLEGAL_ADDRESS);
     GIVES(cuMemFree(large), CUDA_ERROR_ILLEGAL_ADDRESS);
     GIVES(cuMemAlloc(&address, 10), CUDA_ERROR_ILLEGAL_ADDRESS);
-    OK(cuCtxPushCurrent(other));
-    GIVES(cuMemFree(small), CUDA_ERROR_ILLEGAL_ADDRESS); /* also from a sound context, but */
+}
+
+/* A fault ends all contexts of the process on the device (an H200, driver 580): a call that needs a
+ * context, or finds one, says so from then on, also beside a capture. */
+static void case_fault(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUdeviceptr small, large, address;
+    CUcontext other;
+    CUstream stream;
+
+    OK(cuMemAlloc(&small, 1000));
+    OK(cuMemAlloc(&large, 5 * MIB));
+    OK(cuCtxCreate(&other, NULL, 0, 0));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuCtxSetCurrent(context));
+    break_context(stream);
+    all_fail(small, large);
+    OK(cuThreadExchangeStreamCaptureMode(&mode)); /* the capture goes on, and forbids nothing */
+    all_fail(small, large);
+    OK(cuCtxSetCurrent(other));
+    all_fail(small, large);
+    OK(cuCtxSetCurrent(NULL)); /* and the one below it */
+    OK(cuCtxSetCurrent(NULL));
+    GIVES(cuMemAlloc(&address, 10), CUDA_ERROR_INVALID_CONTEXT);
+    GIVES(cuMemFree(small), CUDA_ERROR_ILLEGAL_ADDRESS);
     GIVES(cuMemFree(small + 1), CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMemFree(large + 1), CUDA_ERROR_INVALID_VALUE);
-    OK(cuMemAlloc(&address, 1000));
-    OK(cuMemsetD8(address, 1, 1000));
-    OK(cuMemFree(address));
-    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    OK(cuCtxPopCurrent(&popped));
-    GIVES(cuMemAlloc(&address, 10), CUDA_ERROR_ILLEGAL_ADDRESS); /* not that of the capture */
-    GIVES(cuMemAllocPitch(&address, &pitch, 1000, 1000, 4), CUDA_ERROR_ILLEGAL_ADDRESS);
-    GIVES(cuMemAllocAsync(&address, 1000, NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
-    OK(cuCtxPushCurrent(other));
-    OK(cuStreamEndCapture(stream, &graph)); /* none of them has invalidated it */
-    OK(cuGraphDestroy(graph));
-    OK(cuCtxPopCurrent(&popped));
+    OK(cuMemFree(0));
+    OK(cuCtxSetCurrent(context));
     OK(cuDevicePrimaryCtxReset(0));
     begin_context();
     OK(cuMemAlloc(&address, 10));

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "tests/simcuda/graph.h"
 #include "tests/simcuda/managed.h"
 
 #define SMALL      (1024ul * 1024)
@@ -278,10 +279,15 @@ static CUresult owner_fault(const struct sim_allocation *allocation)
     return context ? __atomic_load_n(&context->sticky, __ATOMIC_RELAXED) : CUDA_SUCCESS;
 }
 
+/* It needs no current context. If there is one, that is looked at first. */
 static CUresult memory_free(struct sim_context *context, CUdeviceptr pointer)
 {
     struct sim_allocation *allocation = pointer ? sim_allocation_find(pointer) : NULL;
 
+    if (context && context->sticky)
+        return context->sticky;
+    if (sim_capture_forbids())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (!pointer)
         return CUDA_SUCCESS;
     if (!allocation || allocation->range.start != pointer || allocation->kind == SIM_HOST ||
@@ -345,9 +351,7 @@ SIM_API(cuMemAllocPitch_v2,
          unsigned int element),
         SIM_CTX | SIM_UNSAFE,
         memory_pitch(call.context, pointer, pitch, width, height, element))
-SIM_API(cuMemFree_v2, (CUdeviceptr pointer), SIM_INIT | SIM_UNSAFE,
-        call.context &&call.context->sticky ? call.context->sticky
-                                            : memory_free(call.context, pointer))
+SIM_API(cuMemFree_v2, (CUdeviceptr pointer), SIM_INIT, memory_free(call.context, pointer))
 SIM_API(cuMemAllocManaged, (CUdeviceptr * pointer, size_t size, unsigned int flags),
         SIM_CTX | SIM_UNSAFE, memory_managed(call.context, pointer, size, flags))
 SIM_API(cuMemGetInfo_v2, (size_t * free_bytes, size_t *total), SIM_CTX,

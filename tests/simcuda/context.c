@@ -4,8 +4,8 @@
  *
  * Invariants: a context takes properties.context_memory bytes of its card from creation to
  * destruction. It is destroyed only when all of its streams have drained; stacks may still hold
- * its handle, which is then found dead. A fault (sticky) ends a context: every call in it
- * returns the fault until it is destroyed or reset. Threads: any, under sim.lock; sticky is set
+ * its handle, which is then found dead. A fault (sticky) ends all contexts of the process on the
+ * device (an H200, driver 580): every call in them returns the fault until they are destroyed or reset. Threads: any, under sim.lock; sticky is set
  * by stream workers (atomic, relaxed: it only has to arrive at last).
  */
 #include <stdlib.h>
@@ -27,12 +27,25 @@ struct sim_device *sim_context_device(const struct sim_context *context)
     return &sim.device[context->device];
 }
 
+static bool faulted; /* atomic: set by workers */
+
 void sim_context_fault(struct sim_context *context, CUresult result)
 {
     CUresult none = CUDA_SUCCESS;
 
     __atomic_compare_exchange_n(&context->sticky, &none, result, false, __ATOMIC_RELAXED,
                                 __ATOMIC_RELAXED);
+    __atomic_store_n(&faulted, true, __ATOMIC_RELEASE);
+}
+
+void sim_context_spread_faults(void)
+{
+    if (!__atomic_exchange_n(&faulted, false, __ATOMIC_ACQUIRE))
+        return;
+    for (const struct sim_context *from = sim.contexts; from; from = from->next)
+        for (struct sim_context *to = from->sticky ? sim.contexts : NULL; to; to = to->next)
+            if (to->device == from->device && !to->sticky)
+                __atomic_store_n(&to->sticky, from->sticky, __ATOMIC_RELAXED);
 }
 
 /* The first of its green contexts that has unfinished work. */

@@ -120,6 +120,7 @@ struct sim_call sim_begin(const char *name, unsigned needs)
         sim_sleep_until(sim_now_ns() + delay * 1000000ull);
     sim_stop_if_due(name);
     pthread_mutex_lock(&sim.lock);
+    sim_context_spread_faults();
     if ((needs & SIM_INIT) && sim.state == SIM_READY) {
         enter_call();
         call.counted = true;

@@ -18,9 +18,10 @@
 struct sim_pool {
     unsigned device;
     bool standard, destroyed;
-    uint64_t used, used_high, threshold;
-    size_t live;  /* allocations */
-    int reuse[4]; /* attributes 1 to 3, kept for those who ask */
+    uint64_t used, threshold;
+    uint64_t used_high, reserved_high; /* since the last reset; the second one in steps */
+    size_t live;                       /* allocations */
+    int reuse[4];                      /* attributes 1 to 3, kept for those who ask */
 };
 
 static struct sim_pool *pool_new(unsigned device, bool standard)
@@ -114,6 +115,8 @@ static CUresult alloc_async(struct sim_call *call, CUdeviceptr *out, size_t size
     pool->used += size;
     if (pool->used > pool->used_high)
         pool->used_high = pool->used;
+    if (pool->used > pool->reserved_high)
+        pool->reserved_high = pool->used;
     *out = allocation->range.start;
     return CUDA_SUCCESS;
 }
@@ -231,7 +234,8 @@ static CUresult pool_attribute(CUmemoryPool handle, CUmemPool_attribute attribut
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
         number = &pool->threshold;
     else if (high)
-        number = &pool->used_high;
+        number = attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ? &pool->used_high
+                                                            : &pool->reserved_high;
     else if (!set && (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
                       attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT))
         number = &pool->used;

@@ -185,6 +185,7 @@ struct sim_context {
 struct sim_context *sim_context_check(CUcontext handle);
 struct sim_device *sim_context_device(const struct sim_context *context);
 void sim_context_fault(struct sim_context *context, CUresult result);
+void sim_context_spread_faults(void); /* to the other contexts on the device */
 /* A green one has an owner, which gets its memory. */
 CUresult sim_context_new(unsigned device, unsigned flags, unsigned version,
                          struct sim_context *owner, struct sim_context **context);
