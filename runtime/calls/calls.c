@@ -148,7 +148,14 @@ static void bound_work(CUstream stream, unsigned call)
             gs_gate_leave(GS_PASS_FREE);                                                       \
             return result;                                                                     \
         }                                                                                      \
-        while (result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED) {                 \
+        if (result == CUDA_ERROR_INVALID_VALUE && (pass & GS_PASS_RECORDED) != 0) {            \
+            gs_gate_leave(pass);                                                               \
+            pass = gs_gate_enter(); /* the driver records no copy of memory that is away */    \
+            if (pass == GS_PASS_REFUSED)                                                       \
+                return CUDA_ERROR_OUT_OF_MEMORY;                                               \
+            result = gs_driver.symbol args;                                                    \
+        }                                                                                      \
+        while (result == CUDA_ERROR_OUT_OF_MEMORY && (pass & GS_PASS_NESTED) == 0) {           \
             gs_gate_leave(pass);                                                               \
             if (!gs_room_make(NULL, attempt++))                                                \
                 return result;                                                                 \

@@ -27,7 +27,7 @@
                 break;                                                                         \
             own_result = (call);                                                               \
             gs_gate_leave(pass);                                                               \
-        } while (own_result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED &&           \
+        } while (own_result == CUDA_ERROR_OUT_OF_MEMORY && (pass & GS_PASS_NESTED) == 0 &&     \
                  gs_room_make(NULL, attempt++));                                               \
         own_result;                                                                            \
     })

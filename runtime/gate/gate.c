@@ -157,7 +157,7 @@ static unsigned go_through(const struct request *request)
     return (request->call & GS_CALL_QUEUES) != 0 &&
                    gs_capture_records(request->stream,
                                       (request->call & GS_CALL_PER_THREAD) != 0)
-               ? GS_PASS_NESTED
+               ? GS_PASS_NESTED | GS_PASS_RECORDED
                : GS_PASS_REFUSED;
 }
 

@@ -38,6 +38,8 @@ enum gs_gate_pass {
     GS_PASS_REFUSED = 4, /* not inside: the memory cannot be brought back; the call must fail
                             with out of memory */
     GS_PASS_COUNTED = 8, /* went through the closed gate; its capture is counted already */
+    GS_PASS_RECORDED =
+        16, /* with GS_PASS_NESTED: went through the closed gate, to be recorded */
 };
 
 /* One for each thread. seq is odd while the thread is inside, and before it is registered (so

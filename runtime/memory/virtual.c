@@ -269,7 +269,7 @@ CUresult gs_virtual_pin(struct gs_range *range)
             return CUDA_ERROR_OUT_OF_MEMORY;
         result = pin_range(range);
         gs_gate_leave(pass);
-    } while (result == CUDA_ERROR_OUT_OF_MEMORY && pass != GS_PASS_NESTED &&
+    } while (result == CUDA_ERROR_OUT_OF_MEMORY && (pass & GS_PASS_NESTED) == 0 &&
              gs_room_make(range->device, attempt++));
     gs_worker_wake();
     return result;

@@ -31,6 +31,7 @@
  *   poke           work of a stream of its own, which is not waited for
  *   capture        that stream is captured until ...
  *   relax          the thread may allocate beside it
+ *   record N       a set of N MiB of new memory is recorded there
  *   captured       ... that, and what was recorded is run
  *   graph I N      N launches of a graph of one kernel that makes all of block I zeros; the graph
  *                is made the first time
@@ -362,6 +363,8 @@ static bool obey_line(const char *line, CUresult *result)
         *result = work_poke();
     else if (strcmp(word, "capture") == 0)
         *result = work_capture();
+    else if (strcmp(word, "record") == 0 && words == 2)
+        *result = work_record(i * MIB);
     else if (strcmp(word, "relax") == 0)
         *result = relax_captures();
     else if (strcmp(word, "captured") == 0)

@@ -74,6 +74,14 @@ CUresult work_capture(void)
     return cuStreamBeginCapture(side_stream(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
 
+CUresult work_record(size_t bytes)
+{
+    CUdeviceptr memory;
+    const CUresult result = cuMemAlloc(&memory, bytes);
+
+    return result == CUDA_SUCCESS ? cuMemsetD8Async(memory, 1, bytes, side_stream()) : result;
+}
+
 CUresult work_captured(void)
 {
     CUgraph graph;

@@ -23,6 +23,7 @@ CUresult work_poke(void);
 
 /* That stream is captured from the one to the other, which then runs what was recorded. */
 CUresult work_capture(void);
+CUresult work_record(size_t bytes); /* sets new memory there */
 CUresult work_captured(void);
 
 /* The kernel "wipe", parameters: memory and 64 bits, so many bytes there become zeros. */

@@ -78,15 +78,16 @@ def others_go_on(build, words, limit, rest):
             program.end()
 
 
-def lacks_memory_beside_a_capture(build, *words):
-    """The program's turn is over, but its capture is open: memory that it allocates then must come, or the capture cannot end."""
+def lacks_memory_beside_a_capture(build, first, *words):
+    """The program's turn is over, but its capture is open: memory that it allocates then must come, or the capture cannot end. The driver
+    records a set or a copy only of memory that is there."""
     with Card(build, **Told.SMALL_CONTEXTS) as card:
         told = Told(card)
         check([told.say(word) for word in ("alloc 4", "relax", "capture")] == ["ok"] * 3, f"{words}: a capture")
         told.until(lambda known: known["demand"] >= 4 << 20)
         card.ctl(words[0], *(words[1:] or [str(told.child.pid)]))
         told.until(lambda known: known["state"] in ("stopping", "stuck"))
-        for word in ("alloc 50", "captured"):
+        for word in (first, "captured"):
             answer = told.say(word)
             check(answer == "ok", f"{words}: {word}: {answer}")
         told.until(lambda known: known["state"] not in ("stopping", "stuck"))
@@ -140,10 +141,12 @@ class Stuck(BuildTest):
         others_go_on(self.build, "capture", CAPTURE, ["poke", "captured"])
 
     def test_lacks_memory_beside_a_capture_when_evicted(self):
-        lacks_memory_beside_a_capture(self.build, "evict", "all")
+        for first in ("alloc 50", "record 50"):
+            lacks_memory_beside_a_capture(self.build, first, "evict", "all")
 
     def test_lacks_memory_beside_a_capture_when_paused(self):
-        lacks_memory_beside_a_capture(self.build, "pause")
+        for first in ("alloc 50", "record 50"):
+            lacks_memory_beside_a_capture(self.build, first, "pause")
 
 
 if __name__ == "__main__":

@@ -253,12 +253,12 @@ static int recorded_work_passes_a_shut_gate(void)
     bool busy;
 
     gs_gate_open(false);
-    CHECK(enter_on(&stream) != (void *)(uintptr_t)(GS_PASS_NESTED + 1));
+    CHECK(enter_on(&stream) != (void *)(uintptr_t)((GS_PASS_NESTED | GS_PASS_RECORDED) + 1));
     gs_gate_shut();
     atomic_store(&gate_capturing, true);
     pthread_create(&recording, NULL, enter_on, &stream);
     pthread_join(recording, &result);
-    CHECK(result == (void *)(uintptr_t)(GS_PASS_NESTED + 1));
+    CHECK(result == (void *)(uintptr_t)((GS_PASS_NESTED | GS_PASS_RECORDED) + 1));
     pthread_create(&building, NULL, build_graph, NULL);
     pthread_join(building, &result);
     CHECK(result == (void *)(uintptr_t)(GS_PASS_NESTED + 1));
