@@ -56,9 +56,16 @@ static bool should_leave(const struct gs_device *device, const struct gs_account
                                            now - device->moving.kept_looked_at > KEPT_LOOK_NS);
 }
 
+/* Asked once for each way out: a look reads all of the process's descriptors, which are more for each
+ * piece that came from others. */
+static bool must_stay(const struct gs_device *device)
+{
+    return !gs_swap_is_under_way(device, true) && gs_rdma_is_open();
+}
+
 static bool move_out(struct gs_device *device, uint64_t excess, uint64_t now)
 {
-    switch (gs_rdma_is_open() ? GS_SWAP_KEPT : gs_swap_out(device, excess)) {
+    switch (must_stay(device) ? GS_SWAP_KEPT : gs_swap_out(device, excess)) {
     case GS_SWAP_SHORT:
         device->moving.retry_at = now + 20 * MS;
         return false;

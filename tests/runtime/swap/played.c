@@ -102,8 +102,7 @@ enum gs_swap_result gs_swap_in(struct gs_device *device, uint64_t room, int news
 bool gs_swap_is_under_way(const struct gs_device *device, bool out)
 {
     (void)device;
-    (void)out;
-    return false;
+    return out && played.out_under_way;
 }
 
 void gs_swap_settle(void)
@@ -132,6 +131,7 @@ void gs_handover_shrink(struct gs_device *device, uint64_t most)
 
 bool gs_rdma_is_open(void)
 {
+    played.rdma_looks++;
     return played.rdma;
 }
 
@@ -194,7 +194,8 @@ int played_begin(void **state)
     played.out_gives = played.in_gives = GS_SWAP_NOTHING;
     played.asked_out = played.asked_in = played.in_hand = 0;
     played.out_of_reach = 0;
-    played.refusing = played.without_context = played.rdma = false;
+    played.refusing = played.without_context = played.rdma = played.out_under_way = false;
+    played.rdma_looks = 0;
     played.clock_ns = S;
     return 0;
 }

@@ -19,8 +19,8 @@ struct played {
     struct gs_accounts accounts;
     enum gs_swap_result out_gives, in_gives;
     uint64_t asked_out, asked_in, in_hand, clock_ns, out_of_reach, loosened;
-    unsigned loose_begun, loose_left;
-    bool refusing, without_context, rdma;
+    unsigned loose_begun, loose_left, rdma_looks;
+    bool refusing, without_context, rdma, out_under_way;
 };
 
 extern struct played played;

@@ -89,6 +89,23 @@ static void nothing_leaves_while_a_device_reaches_the_memory(void **state)
     assert_int_equal(atomic_load(&played.card.moving.kept), 80 * MIB);
 }
 
+/* A look costs as much as there are descriptors, and each piece of memory from others is one. */
+static void a_way_out_looks_for_such_a_device_once(void **state)
+{
+    (void)state;
+    played.accounts = (struct gs_accounts){.demand = 80 * MIB, .resident = 80 * MIB};
+    played_target(0, 0);
+    played.out_gives = GS_SWAP_MOVED;
+    for (unsigned i = 0; i < 5; i++) {
+        assert_true(gs_moving_step(played.clock_ns, true, true, -1));
+        played.out_under_way = true;
+    }
+    assert_int_equal(played.rdma_looks, 1);
+    played.out_under_way = false;
+    gs_moving_step(played.clock_ns, true, true, -1);
+    assert_int_equal(played.rdma_looks, 2);
+}
+
 /* Not for what has been freed and is still there: others would be refused what is free in a
  * moment. */
 static void what_no_copy_can_reach_is_kept_and_tried_again(void **state)
@@ -283,6 +300,7 @@ int main(void)
         cmocka_unit_test_setup(gs_moving_step_handed_over_memory_is_for_what_is_missing,
                                played_begin),
         cmocka_unit_test_setup(nothing_leaves_while_a_device_reaches_the_memory, played_begin),
+        cmocka_unit_test_setup(a_way_out_looks_for_such_a_device_once, played_begin),
         cmocka_unit_test_setup(what_has_no_place_is_kept_and_tried_again, played_begin),
         cmocka_unit_test_setup(what_no_copy_can_reach_is_kept_and_tried_again, played_begin),
         cmocka_unit_test_setup(calls_are_refused_while_memory_can_never_come_and_no_longer,
