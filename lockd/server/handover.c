@@ -141,13 +141,15 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
 /* --- the next program --- */
 
 /* Takes out the pieces that go with the target, in the order in which they came, as many as fit
- * into the rise. Returns the rest of the rise. */
+ * into the message and the rise. Returns the rest of the rise. */
 static uint64_t choose_pieces(struct lockd_connection *to, struct gs_wire_target *target,
                               uint64_t rise, struct gs_descriptors *with)
 {
     struct lockd_handovers *kept = &to->server->handovers;
     unsigned left = 0;
 
+    target->handed_network = 0;
+    memset(target->handed_bytes, 0, sizeof target->handed_bytes);
     for (unsigned i = 0; i < kept->count; i++) {
         const struct lockd_handover *piece = &kept->piece[i];
 
@@ -167,26 +169,43 @@ static uint64_t choose_pieces(struct lockd_connection *to, struct gs_wire_target
     return rise;
 }
 
-/* Sends a target, with as much of the kept memory as fits into the rise of its budget. */
-static void send_target(struct lockd_connection *connection, struct gs_wire_target *target,
-                        uint64_t rise)
+/* Sends it with the pieces, or without them if they cannot be passed on. */
+static void pass_target(struct lockd_connection *connection, struct gs_wire_target *target,
+                        struct gs_descriptors *with)
 {
-    struct lockd_server *server = connection->server;
-    struct gs_descriptors with = {.count = 0};
-    bool passed;
+    const bool passed =
+        with->count != 0 && lockd_outbox_pass(connection, target, sizeof *target, with);
 
-    if (server->config.hands_over && connection->user->programs > 1 &&
-        lockd_peer_is_beside(&connection->peer))
-        target->flags |= GS_TARGET_GIVE;
-    rise = choose_pieces(connection, target, rise, &with);
-    drop_bytes(server, 0, target->uuid, rise); /* the program has got their room */
-    passed = with.count != 0 && lockd_outbox_pass(connection, target, sizeof *target, &with);
-    lockd_closer_take(server, connection->user, &with);
+    lockd_closer_take(connection->server, connection->user, with);
     if (passed)
         return;
     target->handed = target->handed_network = 0;
     memset(target->handed_bytes, 0, sizeof target->handed_bytes);
     lockd_outbox_send(connection, target, sizeof *target);
+}
+
+/* Sends a target, with as much of the kept memory as fits into the rise of its budget: where that is
+ * more than a message can have, messages before it raise the budget by what they bring. */
+static void send_target(struct lockd_connection *connection, struct gs_wire_target *target,
+                        uint64_t rise)
+{
+    struct lockd_server *server = connection->server;
+    const uint64_t budget = target->budget;
+    bool more;
+
+    if (server->config.hands_over && connection->user->programs > 1 &&
+        lockd_peer_is_beside(&connection->peer))
+        target->flags |= GS_TARGET_GIVE;
+    do {
+        struct gs_descriptors with = {.count = 0};
+
+        rise = choose_pieces(connection, target, rise, &with);
+        more = with.count == GS_GIVEN_MOST && rise != 0;
+        if (!more)
+            drop_bytes(server, 0, target->uuid, rise); /* the program has got their room */
+        target->budget = more ? budget - rise : budget;
+        pass_target(connection, target, &with);
+    } while (more);
 }
 
 /* --- contents in common --- */

@@ -267,12 +267,12 @@ class HandoverTest(unittest.TestCase):
                 measure(liar, resident=here, given=0 if here else 16, given_bytes=GIB // 4)
                 self.assertTrue(measure(honest, resident=2 * GIB), f"{honest.target.capacity / GIB} GiB of 6")
 
-    def leave(self, holder, count):
+    def leave(self, holder, count, bytes_=PIECE):
         """So many pieces leave, and nobody answers; the other ends of what was sent."""
         pipes = []
         for _ in range(count):
             mine, other = os.pipe()
-            holder.give([other], resident=holder.resident - PIECE)
+            holder.give([other], bytes_=bytes_, resident=holder.resident - bytes_)
             os.close(other)
             pipes.append(mine)
         holder.sent += pipes
@@ -287,6 +287,25 @@ class HandoverTest(unittest.TestCase):
             holder, waiter = self.holder(), self.waiter()
             self.turn(holder, waiter)
             self.leave(holder, 9)  # more than the daemon sends targets without an answer
+            while waiter.hear(0.2) is not None and waiter.target.flags & RUN:
+                waiter.obey()
+            came = len(waiter.handed)
+            for rise, bytes_ in waiter.rises:
+                self.assertLessEqual(bytes_, rise)
+            for program in (holder, waiter):
+                self.programs.remove(program)
+                program.close()
+
+    def test_more_than_a_message_can_have_goes_with_several(self):
+        """A program that was busy for a moment gets all that has left meanwhile, with budgets that rise by what comes."""
+        self.start()
+        came = 0
+        end = time.monotonic() + PATIENCE
+        while came < 40:  # on a busy machine it may be too late for some
+            self.assertLess(time.monotonic(), end, f"of 48 pieces {came} came")
+            holder, waiter = self.holder(), self.waiter()
+            self.turn(holder, waiter)
+            self.leave(holder, 48, PIECE // 4)
             while waiter.hear(0.2) is not None and waiter.target.flags & RUN:
                 waiter.obey()
             came = len(waiter.handed)
