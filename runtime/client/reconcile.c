@@ -398,10 +398,11 @@ uint64_t gs_reconcile(void)
     }
     if (!more)
         due = gs_smaller(due, gs_moving_keep_host(now, somebody_waits() || !all_may_run()));
-    due = gs_smaller(due, gs_common_step(now, !more && !self.started_to_stop && !exiting));
     due = gs_smaller(due, watch_idleness(now));
     due = gs_smaller(due, report_all(now));
     due = gs_smaller(due, gs_relocate_step(self.stopped, gs_session_fd()));
+    /* last: others may wait for the report, and no news would interrupt this before it is sent */
+    due = gs_smaller(due, gs_common_step(now, !more && !self.started_to_stop && !exiting));
     return more || gs_relocate_holds() ? 0 : due;
 }
 

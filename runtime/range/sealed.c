@@ -80,12 +80,14 @@ static bool is_sealed(int fd, uint64_t bytes)
 static uint64_t find_filled(int fd, uint64_t bytes, uint64_t block)
 {
     uint64_t filled = 0;
+    off_t hole = -1;
 
     for (uint64_t at = 0, bit = 1; at < bytes; at += block, bit <<= 1) {
-        const off_t hole = lseek(fd, (off_t)at, SEEK_HOLE);
         const uint64_t end = bytes - at < block ? bytes : at + block;
 
-        if (hole >= 0 && (uint64_t)hole >= end)
+        if (hole < (off_t)at) /* the kernel looks at each page before the hole */
+            hole = lseek(fd, (off_t)at, SEEK_HOLE);
+        if (hole >= (off_t)end)
             filled |= bit;
     }
     return filled;
