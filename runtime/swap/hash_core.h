@@ -26,9 +26,11 @@
 #define GS_HASH_INLINE static inline
 #endif
 
-#define GS_HASH_THREADS 256u /* of a thread block; each takes 16 bytes at a time */
-#define GS_HASH_PRIME   0x1fffffffffffffffull
-#define GS_HASH_KERNEL  "gs_hash_blocks"
+#define GS_HASH_THREADS                                                                        \
+    1024u /* of a thread block; each takes 16 bytes at a time. As many as there may be: each of a \
+             chunk's 64 blocks has one processor of the GPU, and must use all of it */
+#define GS_HASH_PRIME  0x1fffffffffffffffull
+#define GS_HASH_KERNEL "gs_hash_blocks"
 
 __extension__ typedef unsigned __int128 gs_wide;
 
