@@ -30,8 +30,10 @@
 #define HELD_MOST   3u /* what others hold is missed when other memory came in its place */
 /* Of a program's own offers so many at most wait for another program to take them, and so long. */
 #define OWN_MOST 8u
-#define OWN_NS   2000000000ull
-#define CAME_NS  10000000000ull /* and an offer that came, for an idle moment of this thread */
+#define OWN_NS   4000000000ull
+/* And an offer that came, for an idle moment of this thread: less, since an offer that is taken when
+ * its sender has let it go is shared by nobody. */
+#define CAME_NS 2000000000ull
 #define HEARD_NS                                                                               \
     1000000000ull /* the daemon leaves offers out: they are made more slowly then */
 #define AGAIN_NS 10000000000ull /* an offer may have been lost, or a program come since */
@@ -201,6 +203,16 @@ static enum outcome compare_all(const struct gs_host_block *host, const struct o
     return SAME;
 }
 
+static void say_taken(const struct offer *offer)
+{
+    const unsigned last = self.taken_count - 1;
+
+    if (!offer->memory->foreign || self.taken_count == OFFERS_MOST ||
+        (self.taken_count != 0 && self.taken[last] == offer->memory->number))
+        return;
+    self.taken[self.taken_count++] = offer->memory->number;
+}
+
 /* Makes one more copy common, or finds that it is another. False: there is none left, or not yet. */
 static bool take_offer(struct offer *offer, bool *later)
 {
@@ -219,6 +231,7 @@ static bool take_offer(struct offer *offer, bool *later)
                offer->memory->foreign ? "another program's" : "own",
                (unsigned long long)offer->memory->number);
         self.shrinks = true;
+        say_taken(offer);
     }
     if (outcome == OTHER)
         host->unlike = offer->memory->number;
@@ -234,16 +247,6 @@ static void drop_offer(struct offers *offers, unsigned i, bool unmaps)
     offers->count--;
     memmove(&offers->offer[i], &offers->offer[i + 1],
             (offers->count - i) * sizeof offers->offer[0]);
-}
-
-static void say_taken(const struct offer *offer)
-{
-    const unsigned last = self.taken_count - 1;
-
-    if (!offer->memory->foreign || self.taken_count == OFFERS_MOST ||
-        (self.taken_count != 0 && self.taken[last] == offer->memory->number))
-        return;
-    self.taken[self.taken_count++] = offer->memory->number;
 }
 
 static void hear_taken(uint64_t number)
@@ -437,9 +440,7 @@ uint64_t gs_common_step(uint64_t now, bool idle)
     if (!idle || gs_daemon_has_news())
         return UINT64_MAX; /* the next round comes at once, or soon enough for what is to be dropped */
     if (self.came.count != 0) {
-        if (take_offer(&self.came.offer[0], &later))
-            say_taken(&self.came.offer[0]);
-        else if (!later)
+        if (!take_offer(&self.came.offer[0], &later) && !later)
             drop_offer(&self.came, 0, true);
         return later ? 1000000 : 0; /* ns: whoever asked for the pause has not begun it */
     }

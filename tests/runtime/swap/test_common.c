@@ -141,6 +141,7 @@ static int end(void **state)
     (void)state;
     self.between = NULL;
     gs_common_step(gs_now() + 100 * S, false);
+    gs_common_lost(); /* what it would have said */
     card_return_memory();
     return count_mapped() != 0;
 }
@@ -343,6 +344,66 @@ static void common_copies_that_differ_late_stay_apart(void **state)
     assert_null(chunk_of(2)->host->common);
 }
 
+/* --- the word that an offer was taken --- */
+
+static bool says_taken(void)
+{
+    struct gs_wire_copy copy = {.zero = 0};
+    int fd;
+
+    if (!gs_common_say(&copy, &fd))
+        return false;
+    assert_int_equal(fd, -1);
+    assert_int_equal(copy.number, self.number);
+    gs_common_said(&copy);
+    return true;
+}
+
+/* Only who has it says so: else the sender would put its copy into memory that is slower to copy, for
+ * nobody. */
+static void common_offer_is_taken_only_if_it_is_the_same(void **state)
+{
+    int fd;
+
+    (void)state;
+    have_copies(2, false);
+    fd = write_offer(chunk_of(0)->host, BLOCKS);
+    for (unsigned i = 0; i < 2; i++)
+        chunk_of(i)->host->memory[BYTES - 1] ^= 1;
+    hear(fd, false);
+    do_all();
+    assert_false(says_taken());
+    for (unsigned i = 0; i < 2; i++)
+        chunk_of(i)->host->memory[BYTES - 1] ^= 1;
+    hear(fd, false);
+    close(fd);
+    do_all();
+    assert_true(says_taken());
+    assert_false(says_taken());
+    assert_int_equal(count_common(2), 2);
+}
+
+/* While an offer can be taken its sender still has it, whatever the two have to do: what the one takes
+ * after the other has let it go is shared by nobody. */
+static void common_offer_lasts_longer_at_its_sender(void **state)
+{
+    uint64_t lasts[2] = {0};
+
+    (void)state;
+    have_copies(1, false);
+    for (unsigned own = 0; own < 2; own++) {
+        const int fd = write_offer(chunk_of(0)->host, BLOCKS);
+        const uint64_t from = gs_now();
+
+        hear(fd, own != 0);
+        close(fd);
+        while (count_mapped() != 0 && lasts[own] < 60 * S)
+            gs_common_step(from + (lasts[own] += S / 2), false);
+    }
+    assert_in_range(lasts[0], S, 60 * S);
+    assert_true(lasts[1] >= lasts[0] + S);
+}
+
 /* --- time --- */
 
 /* The thread may have no idle moment for long, for example while submitted work does not end: what
@@ -377,6 +438,8 @@ int main(void)
         cmocka_unit_test_teardown(common_hole_of_an_offer_is_as_good_as_zeros, end),
         cmocka_unit_test_teardown(common_memory_of_several_copies_counts_once, end),
         cmocka_unit_test_teardown(common_copies_that_differ_late_stay_apart, end),
+        cmocka_unit_test_teardown(common_offer_is_taken_only_if_it_is_the_same, end),
+        cmocka_unit_test_teardown(common_offer_lasts_longer_at_its_sender, end),
         cmocka_unit_test_teardown(common_offers_age_without_an_idle_moment, end),
     };
 
