@@ -100,15 +100,20 @@ static void read_back(struct program *program)
     }
 }
 
-/* as PyTorch's expandable segments */
+/* as PyTorch's expandable segments, which network cards can reach where the machine has such */
 static void create_pieces(struct program *program)
 {
-    const CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    int reachable = 0;
     const CUmemAccessDesc access = {.location = kind.location,
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     const uint64_t bytes = program->board->bytes;
 
+    check(cuDeviceGetAttribute(&reachable,
+                               CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0),
+          "cuDeviceGetAttribute");
+    kind.allocFlags.gpuDirectRDMACapable = reachable != 0;
     check(cuMemAddressReserve(&program->memory, bytes, 0, 0, 0), "cuMemAddressReserve");
     for (uint64_t at = 0; at < bytes; at += PIECE_BYTES) {
         const uint64_t piece = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
