@@ -27,7 +27,7 @@
  *
  * The memory of a program whose connection has ended is not external for the next few seconds
  * either: the program has lost its connection and comes back, or the driver clears up after
- * it.
+ * it. Nor is memory that programs handed over and nobody took, which the daemon releases.
  */
 #include "lockd/sched/room.h"
 
@@ -63,7 +63,7 @@ static uint64_t has_now(const struct sched_member *member)
     return sure ? member->report.resident : sched_max(member->report.resident, coming);
 }
 
-static void add_departed(struct sched_device *device, uint64_t bytes, uint64_t now)
+void sched_measure_departed(struct sched_device *device, uint64_t bytes, uint64_t now)
 {
     expire_departed(device, now);
     if (departed_bytes(device) == 0)
@@ -462,7 +462,7 @@ void sched_measure_forget(struct sched_member *member, uint64_t now)
     device->measure.several = has_several_users(device);
     if (several && !device->measure.several)
         sched_denial_end(device, now);
-    add_departed(device, has_now(member), now);
+    sched_measure_departed(device, has_now(member), now);
     recount_total(device);
 }
 

@@ -125,6 +125,8 @@ struct sched_card {
 void sched_card(struct sched *sched, const struct sched_card *card, uint64_t now_ns);
 /* How often the card is to be asked, ns; LOCKD_NEVER: there is no use for it. */
 uint64_t sched_card_pause(const struct sched *sched, uint64_t now_ns);
+/* So many bytes of the device are no client's any more, and will be free in a moment. */
+void sched_releasing(struct sched *sched, const uint8_t *uuid, uint64_t bytes, uint64_t now_ns);
 void sched_set(struct sched *sched, const struct sched_settings *settings, uint64_t now_ns);
 void sched_tick(struct sched *sched, uint64_t now_ns);
 

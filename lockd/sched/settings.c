@@ -211,6 +211,14 @@ static void retake_device(struct sched_device *device, const struct sched_settin
     }
 }
 
+void sched_releasing(struct sched *sched, const uint8_t *uuid, uint64_t bytes, uint64_t now_ns)
+{
+    struct sched_device *device = sched_device_find(sched, uuid);
+
+    if (device != NULL)
+        sched_measure_departed(device, bytes, now_ns);
+}
+
 void sched_set(struct sched *sched, const struct sched_settings *settings, uint64_t now_ns)
 {
     const struct sched_settings before = sched->settings;

@@ -24,8 +24,6 @@
 #include <string.h>
 
 #define KEPT_NS 50000000u /* a program that moves memory reads several targets in this time */
-/* A report may be so old, on a busy machine; what it says of free memory is of that time. */
-#define REPORT_NS 500000000u
 
 /* Pieces of one user that go together. */
 struct lot {
@@ -44,7 +42,6 @@ static void close_lot(struct lot *lot)
         gs_descriptors_close(&lot->with); /* without memory for an account */
         return;
     }
-    user->freed_at = lockd_now();
     lockd_closer_take(lot->server, user, &lot->with);
     lockd_user_put(user);
 }
@@ -56,6 +53,8 @@ static void drop_piece(struct lot *lot, unsigned i)
 
     if (lot->uid != kept->piece[i].uid || lot->with.count == GS_PACKET_FDS_MAX)
         close_lot(lot);
+    sched_releasing(lot->server->scheduler, kept->piece[i].uuid, kept->piece[i].bytes,
+                    lockd_now());
     lot->uid = kept->piece[i].uid;
     lot->with.fd[lot->with.count++] = kept->piece[i].fd;
     kept->count--;
@@ -119,7 +118,6 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
                           struct gs_descriptors *descriptors)
 {
     const struct lockd_server *server = connection->server;
-    const struct lockd_user *user = connection->user;
     const uint64_t before = sched_client_resident(connection->client, state->uuid);
 
     if (state->resident > before)
@@ -127,11 +125,6 @@ void lockd_handover_offer(struct lockd_connection *connection, struct gs_wire_st
     else if (server->config.hands_over && descriptors->count == state->given &&
              lockd_peer_is_beside(&connection->peer))
         keep_pieces(connection, state, descriptors, before - state->resident);
-    /* Memory of the user is no program's any more, and was not free, or may not be, when the report
-     * was made: what it says of free memory would count the memory as somebody else's. */
-    if (user->closing.descriptors != 0 ||
-        (user->freed_at != 0 && lockd_now() - user->freed_at < REPORT_NS))
-        state->device_free = UINT64_MAX;
     for (unsigned i = 0; i < server->handovers.count && state->device_free != UINT64_MAX; i++)
         if (is_on_device(&server->handovers.piece[i], state->uuid))
             state->device_free = lockd_lesser(

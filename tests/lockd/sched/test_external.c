@@ -353,6 +353,24 @@ static void program_that_ended_hides_nothing_for_long(void **state)
     assert_int_equal(device_of(h)->measure.external, 2 * GIB);
 }
 
+/* What was handed over and nobody took is released, and until then nobody's, whoever measures it. */
+static void memory_that_is_being_released_is_not_external(void **state)
+{
+    struct harness *h = *state;
+
+    two_run(h);
+    say_state(h, 0, R, 4 * GIB, 2 * GIB);
+    sched_releasing(h->sched, h->client[0].state.uuid, 2 * GIB, h->now);
+    for (unsigned i = 0; i < 3; i++) {
+        pass_time(h, EXTERNAL_CONFIRM);
+        say_state(h, 1, R, 3 * GIB, 3 * GIB);
+        say_state(h, 0, R, 4 * GIB, 2 * GIB);
+        assert_int_equal(device_of(h)->measure.external, 0);
+    }
+    pass_time(h, 2 * RETURN_WINDOW + 2 * SILENT); /* it is still in use: somebody has it */
+    assert_int_equal(device_of(h)->measure.external, 2 * GIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,6 +388,7 @@ int main(void)
         scenario(connection_that_flaps_takes_no_memory_from_others),
         scenario(lost_connection_that_stays_away_is_external),
         scenario(program_that_ended_hides_nothing_for_long),
+        scenario(memory_that_is_being_released_is_not_external),
         scenario(program_that_moves_for_ever_hides_no_more_than_it_may_hold),
     };
 

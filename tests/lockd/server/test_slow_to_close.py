@@ -59,7 +59,7 @@ class SlowToCloseTest(unittest.TestCase):
         return daemon
 
     def test_memory_that_is_being_closed_is_nobody_elses(self):
-        """What has left a program and is not free yet makes the card no smaller, however long it takes."""
+        """What has left a program and is not free yet makes the card no smaller. (For 2 s at least: then the memory is somebody's.)"""
         daemon = self.serve("yes")
         giver, other = (Program(daemon.path, total=CARD_BYTES) for _ in range(2))
         self.addCleanup(giver.close)
@@ -87,7 +87,8 @@ class SlowToCloseTest(unittest.TestCase):
         giver.resident = GIB
         if not report(giver, CARD_BYTES - 2 * GIB, given=1):
             self.skipTest("the kernel lets no descriptor through")
-        for _ in range(40):
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
             measure(CARD_BYTES - 2 * GIB)
         self.assertGreater(giver.target.capacity, before - GIB // 2)
         trap.peer.close()
