@@ -89,6 +89,8 @@ class Sequence:
             if before != after and self.kinds.is_meant(kind_of(before, after)):
                 self.kinds.add(kind_of(before, after))
             elif before != after:
+                if self.kinds.is_known(kind_of(before, after)):
+                    return numbers, number, before, after
                 until = [other for other in numbers if other <= number]
                 # else the driver itself answers now this, now that
                 if all(self.run(until, True)[0].get(number, "nothing") == before for _ in range(REPEATS)):
@@ -154,6 +156,9 @@ class Kinds:
 
     def is_meant(self, kind):
         return next((reason for pattern, reason in self.meant if pattern.search(kind)), None)
+
+    def is_known(self, kind):
+        return kind in self.count
 
     def add(self, kind):
         """Whether it is the first of its kind."""

@@ -93,11 +93,9 @@ class Scene:
         return ready and program.stdout.readline() == "ok\n"
 
     def said(self, program):
-        """Ends it; what it said on stderr. On a busy machine a daemon takes more than 5 s for its first answer: the program says so, and
-        goes on alone until then."""
+        """Ends it; what it said on stderr."""
         self.programs.remove(program)
-        lines = program.communicate(timeout=PATIENCE)[1].splitlines(keepends=True)
-        return "".join(line for line in lines if "gpushare-lockd does not answer" not in line)
+        return program.communicate(timeout=PATIENCE)[1]
 
     def status(self, *options, **more):
         return subprocess.run([f"{self.folder}/gpusharectl", "status", *options], env={**self.environment, **more}, user=USER, group=USER,
