@@ -134,6 +134,18 @@ class Pair(Card):
         """MiB of host memory that all of them count together."""
         return round(sum(told.entry()["host_used"] for told in self.both) / MIB)
 
+    def shared(self):
+        """MiB of common memory that they have mapped, as the kernel counts it: what several have is divided among them."""
+        pages, inside = 0, False
+        for told in self.both:
+            with open(f"/proc/{told.child.pid}/smaps", encoding="ascii") as file:
+                for line in file:
+                    if not line.split(maxsplit=1)[0].endswith(":"):
+                        inside = "memfd:gpushare-copy" in line
+                    elif inside and line.startswith("Pss:"):
+                        pages += int(line.split()[1])
+        return round(pages / 1024)
+
     def until_common(self, most):
         """Turns until all of them together hold at most so many MiB on the host."""
         end, seen = time.monotonic() + PATIENCE, []
@@ -250,6 +262,19 @@ class Equal(BuildTest):
                 told.child.wait()
                 for left in four.both:
                     four.ok(left, "check")
+
+    def test_any_sharer_killed(self):
+        """Whoever of three is killed, the others have the memory as before, and it stays one memory: also for the program that comes next."""
+        with Pair(self.build, ("alloc",) * 3) as three:
+            for number in range(3):
+                three.until_common(3 * 32 + 100)
+                shared = three.shared()
+                check(40 <= shared <= 100, f"{shared} MiB of common memory")
+                three.replace(three.both[number], "alloc")
+                left = three.both[:number] + three.both[number + 1:]
+                for told in left:
+                    three.ok(told, "check")
+                check(three.shared() <= 100, f"{three.shared()} MiB of common memory, of {shared}")
 
     def test_hostile(self):
         """Nothing that another program of the user offers, or says that it has taken, changes a byte."""
