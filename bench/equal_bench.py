@@ -142,8 +142,8 @@ def body():
     how = options(__doc__, (
         ("--case", {"action": "append", "choices": tuple(CASES)}),
         ("--job", {"choices": ("torch", "stub"), "default": "torch"}),
-        ("--limit-gib", {"type": float, "default": 26}),
-        ("--model-gib", {"type": float, "default": 20}),
+        ("--limit-gib", {"type": float, "default": 11}),
+        ("--model-gib", {"type": float, "default": 8}),
         ("--cache-gib", {"type": float, "default": 0.25}),
         ("--host-gib", {"type": float, "default": 8}),
         ("--rounds", {"type": int, "default": 5}),

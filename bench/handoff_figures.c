@@ -157,6 +157,18 @@ static void add_row(struct table *table, const char *name, double gib, double va
     table->more = true;
 }
 
+/* Without a goal. */
+static void add_time(struct table *table, const struct result *result, double ceiling,
+                     const char *against)
+{
+    fprintf(table->file,
+            "%s\n  {\"name\": \"%s, %g GiB\", \"value\": %.6g, \"unit\": \"s\", "
+            "\"ceiling\": %.6g, \"ratio\": %.4f, \"against\": \"%s\", \"other\": true}",
+            table->more ? "," : "", result->spec.name, result->spec.gib, result->median_s,
+            ceiling, result->median_s / ceiling, against);
+    table->more = true;
+}
+
 static void rate_row(struct table *table, const char *name, double gib, double rate,
                      double ceiling, double part)
 {
@@ -183,7 +195,10 @@ static void rows_of(struct table *table, const struct result *result, const stru
                 "at most", result->median_s <= EMPTY_S);
         return;
     }
-    if (result->spec.equal && result->spec.dirty_of == 0 && full != NULL)
+    if (result->spec.dirty_of == 0 && full != NULL &&
+        (!result->spec.equal || strcmp(result->spec.hand_over, "no") == 0))
+        add_time(table, result, full->median_s, "all written"); /* what there is without */
+    else if (result->spec.equal && result->spec.dirty_of == 0 && full != NULL)
         add_row(table, result->spec.name, gib, result->median_s, "s",
                 EQUAL_PART * full->median_s, "at most",
                 result->median_s <= EQUAL_PART * full->median_s);
