@@ -197,8 +197,7 @@ static bool are_alike(const struct guard_driver *driver, CUdevice one, CUdevice 
            strcmp(name[0], name[1]) == 0 && total[0] == total[1];
 }
 
-/* A context of our own shows that a context of the program has room, and tells what is left
- * then. */
+/* A context of our own shows that the program's has room, and tells what is left then. */
 static enum may has_room(const struct guard_driver *driver, CUdevice device, uint64_t bytes)
 {
     CUcontext context = NULL;
@@ -406,8 +405,7 @@ static void hold_program(struct move *move, const char *what, const char *why)
     nanosleep(&second, NULL);
 }
 
-/* The program can make its file unwritable for everybody: that stops itself, and not this guard's
- * pauses. */
+/* The program can make its file unwritable for everybody: that stops itself, and no guard. */
 static void write_record(struct move *move, enum gs_move_record what)
 {
     if (!try_write(move, what))

@@ -226,16 +226,6 @@ static void count_host(struct sched_client *client)
     sum->goal += host->share.goal - old.goal;
 }
 
-static bool has_heard(const struct sched_client *client)
-{
-    lockd_each (const struct sched_member, member, &client->members, of_client) {
-        if (member->report.echoed != member->sent.seq ||
-            member->sent.host != client->host.budget)
-            return false;
-    }
-    return true;
-}
-
 void sched_host_forget(struct sched_client *client)
 {
     client->host.said = client->host.used = client->host.wanted = 0;
@@ -273,17 +263,6 @@ static void steer_budget(struct sched_client *client, uint64_t goal)
         set_host(client, to);
 }
 
-static uint64_t find_total(const struct sched *sched)
-{
-    const uint64_t set = sched->settings.host;
-
-    if (set != 0 && set != LOCKD_AUTO)
-        return set;
-    if (sched->host.available == UINT64_MAX)
-        return UINT64_MAX;
-    return (sched->host.available + sched->host.used) / 100 * HOST_PART;
-}
-
 /* A client's share when not everything fits: the bytes that are off the devices, and a part of
  * the rest in proportion to what it could use. */
 static uint64_t goal_of(const struct sched_client *client)
@@ -306,10 +285,13 @@ void sched_host_report(struct sched_member *member, const struct gs_wire_state *
     struct sched_client *client = member->client;
     const bool back = state->target_seq != 0 && now - client->sched->created < RETURN_WINDOW;
     uint64_t demand = 0, off = 0;
+    bool heard = true; /* of its budget, on all devices */
 
     lockd_each (const struct sched_member, each, &client->members, of_client) {
         demand += each->report.demand;
         off += each->report.demand - sched_min(each->report.demand, each->report.resident);
+        heard = heard && each->report.echoed == each->sent.seq &&
+                each->sent.host == client->host.budget;
     }
     if (client->host.budget == UINT64_MAX) /* it was not limited before */
         client->host.given = sched_max(client->sched->host.total, back ? state->host_used : 0);
@@ -321,7 +303,7 @@ void sched_host_report(struct sched_member *member, const struct gs_wire_state *
     client->host.goal =
         sched_min(client->host.goal, sched_max(client->sched->host.total, client->host.used));
     client->host.off = sched_min(off, client->host.goal);
-    if (has_heard(client))
+    if (heard)
         client->host.told = client->host.budget;
     count_host(client);
     if (client->sched->host.total == UINT64_MAX)
@@ -335,6 +317,8 @@ void sched_host_report(struct sched_member *member, const struct gs_wire_state *
 
 void sched_host_plan(struct sched *sched, uint64_t now)
 {
+    const uint64_t set = sched->settings.host;
+
     if (!sched->host.changed)
         return;
     if (sched->host.at != 0 && now - sched->host.at < LOOK_PAUSE) {
@@ -344,7 +328,10 @@ void sched_host_plan(struct sched *sched, uint64_t now)
     sched->host.changed = false;
     sched->host.deadline = LOCKD_NEVER;
     sched->host.at = now;
-    sched->host.total = find_total(sched);
+    sched->host.total = set != 0 && set != LOCKD_AUTO ? set
+                        : sched->host.available == UINT64_MAX
+                            ? UINT64_MAX
+                            : (sched->host.available + sched->host.used) / 100 * HOST_PART;
     lockd_each (struct sched_client, client, &sched->clients, link) {
         if (lockd_list_empty(&client->members))
             continue;

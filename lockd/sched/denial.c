@@ -90,25 +90,6 @@ static void deny_member(struct sched_member *member, uint64_t most, uint64_t now
     }
 }
 
-static uint64_t deny_claim(struct sched_member *member, bool by_process, uint64_t excess,
-                           uint64_t now)
-{
-    const uint64_t part = doubtful_part(member, by_process, excess, now);
-
-    if (part != 0 && !member->evidence.denied_now)
-        deny_member(member, member->evidence.least - part, now);
-    return sched_less(excess, part);
-}
-
-/* The program was asked to stop and says that it runs, and its process has not even a context
- * on the card. */
-static bool runs_nowhere(const struct sched_member *member, uint64_t now)
-{
-    return member->evidence.shown == 0 && !member->party->turn.held &&
-           (member->report.flags & GS_STATE_RUNNING) != 0 &&
-           sched_less(now, member->stopped) >= SILENT;
-}
-
 /* The card shows all that it claims, or nothing was wrong with its claims for long: a wrong claim costs
  * others a second or two, which is a small part of that. */
 static bool is_borne_out(const struct sched_member *member, uint64_t now)
@@ -131,14 +112,23 @@ void sched_denial_judge(struct sched_device *device, uint64_t used,
     lockd_each (struct sched_member, member, &device->members, of_device) {
         if (member->books.share.unsure_most == 0)
             claims += member->evidence.least;
-        if (by == NULL && device->measure.several && runs_nowhere(member, now))
+        /* it was asked to stop and says that it runs, and its process has not even a context there */
+        if (by == NULL && device->measure.several && member->evidence.shown == 0 &&
+            !member->party->turn.held && (member->report.flags & GS_STATE_RUNNING) != 0 &&
+            sched_less(now, member->stopped) >= SILENT)
             deny_member(member, 0, now);
     }
     excess = claims > used + spare && device->measure.several ? claims - used : 0;
     for (int by_process = 1; by_process >= 0; by_process--) {
         lockd_each (struct sched_member, member, &device->members, of_device) {
-            if (by == NULL || sched_denial_is_other(member, by))
-                excess = deny_claim(member, by_process, excess, now);
+            uint64_t part;
+
+            if (by != NULL && !sched_denial_is_other(member, by))
+                continue;
+            part = doubtful_part(member, by_process, excess, now);
+            if (part != 0 && !member->evidence.denied_now)
+                deny_member(member, member->evidence.least - part, now);
+            excess = sched_less(excess, part);
         }
     }
     lockd_each (struct sched_member, member, &device->members, of_device) {

@@ -258,20 +258,6 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
     return wire;
 }
 
-/* First parties that can get a turn. */
-static void number_queue(const struct sched_device *device)
-{
-    const struct sched_order *const orders[] = {&device->waiting.queue, &device->waiting.apart};
-    uint64_t place = 0;
-
-    lockd_each (struct sched_party, party, &device->parties, of_device)
-        party->wait.place = 0;
-    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-        sched_each_queued (party, orders[i])
-            party->wait.place = ++place;
-    }
-}
-
 void sched_visit_totals(const struct sched *sched, sched_visit_total *visit, void *context,
                         uint64_t now_ns)
 {
@@ -296,8 +282,14 @@ void sched_visit(const struct sched *sched, sched_visit_device *visit_device,
 {
     lockd_each (const struct sched_device, each, &sched->devices, link) {
         const struct gs_wire_device device = describe_device(each, now_ns);
+        uint64_t place = 0; /* first parties that can get a turn */
 
-        number_queue(each);
+        lockd_each (struct sched_party, party, &each->parties, of_device)
+            party->wait.place = 0;
+        sched_each_queued (party, &each->waiting.queue)
+            party->wait.place = ++place;
+        sched_each_queued (party, &each->waiting.apart)
+            party->wait.place = ++place;
         visit_device(context, &device);
         lockd_each (const struct sched_member, member, &each->members, of_device) {
             const struct gs_wire_client client = describe_member(member, now_ns);
@@ -344,19 +336,6 @@ static const struct sched_party *find_stopping(const struct sched_device *device
     return NULL;
 }
 
-/* The bytes that holders free by that time because their turns must end by then. */
-static uint64_t freed_by(const struct sched_device *device, const struct sched_party *head,
-                         uint64_t at, uint64_t now)
-{
-    uint64_t bytes = 0;
-
-    lockd_each (const struct sched_party, holder, &device->turns.holders, turn.holder) {
-        if (sched_turn_ends_at(holder, head, now) <= at)
-            bytes += sched_party_leaves(holder);
-    }
-    return bytes;
-}
-
 /* The holder with whose turn there is enough room for `head`: of those whose turns end early
  * enough, the last. */
 static const struct sched_party *find_holder(const struct sched_device *device,
@@ -369,10 +348,13 @@ static const struct sched_party *find_holder(const struct sched_device *device,
 
     lockd_each (const struct sched_party, holder, &device->turns.holders, turn.holder) {
         const uint64_t at = sched_turn_ends_at(holder, head, now);
+        uint64_t freed = 0; /* by turns that must end by then */
 
         if (found != NULL && at >= found_at)
             continue;
-        if (sched_less(needs, freed_by(device, head, at, now)) <= device->space.capacity) {
+        lockd_each (const struct sched_party, each, &device->turns.holders, turn.holder)
+            freed += sched_turn_ends_at(each, head, now) <= at ? sched_party_leaves(each) : 0;
+        if (sched_less(needs, freed) <= device->space.capacity) {
             found = holder;
             found_at = at;
         }

@@ -19,21 +19,6 @@ struct sched_party *sched_lease_next(const struct sched_gang *gang)
     return NULL;
 }
 
-/* The turn lasts as long everywhere as on the device where it is due for longest. The surplus
- * on the other devices is made up for there. */
-static uint64_t turn_length(struct sched_gang *gang)
-{
-    uint64_t longest = 0;
-
-    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
-        if (party->turn.begun)
-            longest = sched_max(longest, party->turn.length);
-        else if (party->device->turns.leases)
-            longest = sched_max(longest, sched_policy_of(party->device)->length(party));
-    }
-    return longest;
-}
-
 static void begin_party(struct sched_party *party, uint64_t length, uint64_t now)
 {
     party->turn.begun = true;
@@ -104,8 +89,17 @@ void sched_lease_look_complete(struct sched_gang *gang, uint64_t now)
 
 void sched_lease_begin(struct sched_gang *gang, uint64_t now)
 {
-    const uint64_t length = turn_length(gang), back = gang->out ? now : 0;
+    const uint64_t back = gang->out ? now : 0;
+    uint64_t length = 0;
 
+    /* The turn lasts as long everywhere as on the device where it is due for longest. The surplus
+     * on the other devices is made up for there. */
+    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
+        if (party->turn.begun)
+            length = sched_max(length, party->turn.length);
+        else if (party->device->turns.leases)
+            length = sched_max(length, sched_policy_of(party->device)->length(party));
+    }
     sched_together_forget(gang);
     gang->runs = true;
     gang->out = false;
@@ -158,16 +152,6 @@ static bool nobody_wants(const struct sched_device *device, const struct sched_g
     return true;
 }
 
-/* No gang is there to which it could give way. */
-static bool is_alone_gang(const struct sched_gang *gang)
-{
-    lockd_each (struct sched_party, party, &gang->parties, of_gang) {
-        if (!nobody_wants(party->device, gang))
-            return false;
-    }
-    return true;
-}
-
 void sched_lease_retry(struct sched_device *device, uint64_t now)
 {
     sched_each_queued (party, &device->waiting.apart) {
@@ -180,8 +164,11 @@ void sched_lease_retry(struct sched_device *device, uint64_t now)
         return;
     lockd_each (struct sched_party, party, &device->parties, of_device) {
         struct sched_gang *gang = party->gang;
+        bool alone = gang->gives_way && sched_gang_wants(gang); /* it could give way to none */
 
-        if (gang->gives_way && sched_gang_wants(gang) && is_alone_gang(gang))
+        lockd_each (const struct sched_party, each, &gang->parties, of_gang)
+            alone = alone && nobody_wants(each->device, gang);
+        if (alone)
             retry_gang(gang);
     }
 }

@@ -53,16 +53,6 @@ static bool expire_departed(struct sched_device *device, uint64_t now)
     return departed_bytes(device) != before;
 }
 
-/* The bytes that the member said last, or is about to have. */
-static uint64_t has_now(const struct sched_member *member)
-{
-    const bool sure = member->report.echoed == member->sent.seq &&
-                      (member->report.flags & GS_STATE_MOVING) == 0;
-    const uint64_t coming = sched_min(member->report.demand, sched_member_hold(member));
-
-    return sure ? member->report.resident : sched_max(member->report.resident, coming);
-}
-
 void sched_measure_departed(struct sched_device *device, uint64_t bytes, uint64_t now)
 {
     expire_departed(device, now);
@@ -70,17 +60,6 @@ void sched_measure_departed(struct sched_device *device, uint64_t bytes, uint64_
         device->measure.departed.since = now;
     device->measure.departed.recent +=
         sched_min(bytes, sched_less(device->measure.total, departed_bytes(device)));
-}
-
-/* A program is back. Returns how many of those bytes were expected. */
-static uint64_t take_departed(struct sched_device *device, uint64_t bytes)
-{
-    const uint64_t recent = sched_min(bytes, device->measure.departed.recent),
-                   older = sched_min(bytes - recent, device->measure.departed.older);
-
-    device->measure.departed.recent -= recent;
-    device->measure.departed.older -= older;
-    return recent + older;
 }
 
 uint64_t sched_measure_unclaimed(const struct sched_device *device)
@@ -403,16 +382,8 @@ static void set_total(struct sched_device *device, uint64_t total,
         sched_agenda_settle_gang(party->gang);
 }
 
-/* Its word on the total counts more. With programs of one user that of a program that measures does,
- * which has no limit of its own; with several users none makes it smaller for the others. */
-static bool knows_better(const struct sched_member *member, const struct sched_member *other)
-{
-    if (!member->device->measure.several && member->report.measures != other->report.measures)
-        return member->report.measures;
-    return member->report.total > other->report.total;
-}
-
-/* The card is no larger than it says itself. */
+/* With programs of one user the word of a program that measures counts, which has no limit of its own;
+ * with several users none makes it smaller for the others. The card is no larger than it says itself. */
 static void recount_total(struct sched_device *device)
 {
     const struct sched_member *best = NULL;
@@ -420,7 +391,10 @@ static void recount_total(struct sched_device *device)
     uint64_t total;
 
     lockd_each (const struct sched_member, member, &device->members, of_device) {
-        if (best == NULL || knows_better(member, best))
+        if (best == NULL ||
+            (!device->measure.several && member->report.measures != best->report.measures
+                 ? member->report.measures
+                 : member->report.total > best->report.total))
             best = member;
         measures = measures || member->report.measures;
     }
@@ -454,7 +428,12 @@ static void judge_by_report(struct sched_member *by, uint64_t device_free, uint6
 void sched_measure_forget(struct sched_member *member, uint64_t now)
 {
     struct sched_device *device = member->device;
-    const bool several = device->measure.several;
+    const bool several = device->measure.several,
+               sure = member->report.echoed == member->sent.seq &&
+                      (member->report.flags & GS_STATE_MOVING) == 0;
+    const uint64_t coming = sched_min(member->report.demand, sched_member_hold(member)),
+                   bytes = sure ? member->report.resident
+                                : sched_max(member->report.resident, coming);
 
     device->measure.trust_changed |= sched_member_denied(member);
     if (device->measure.doubt.by == member)
@@ -462,7 +441,7 @@ void sched_measure_forget(struct sched_member *member, uint64_t now)
     device->measure.several = has_several_users(device);
     if (several && !device->measure.several)
         sched_denial_end(device, now);
-    sched_measure_departed(device, has_now(member), now);
+    sched_measure_departed(device, bytes, now);
     recount_total(device);
 }
 
@@ -549,15 +528,17 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
 void sched_measure_came(struct sched_member *member, bool back, uint64_t now)
 {
     struct sched_device *device = member->device;
+    struct sched_departed *gone = &device->measure.departed;
+    const uint64_t bytes = member->sent.given, recent = sched_min(bytes, gone->recent),
+                   older = sched_min(bytes - recent, gone->older); /* that were expected */
 
-    const uint64_t expected = take_departed(device, member->sent.given);
-
+    gone->recent -= recent;
+    gone->older -= older;
     device->measure.several = has_several_users(device);
     if (card_answers(device, now))
         member->evidence.shown = 0; /* until it answers again */
     device->measure.trust_changed |= device->measure.denied != 0;
-    device->measure.external =
-        sched_less(device->measure.external, member->sent.given - expected);
+    device->measure.external = sched_less(device->measure.external, bytes - recent - older);
     if (!back || now - device->sched->created >= RETURN_WINDOW)
         return;
     device->measure.restarted = true;

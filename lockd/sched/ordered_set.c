@@ -11,15 +11,6 @@ static bool is_before(const struct sched_node *a, const struct sched_node *b)
     return a->key != b->key ? a->key < b->key : a->number < b->number;
 }
 
-static uint64_t next_shuffle(struct sched_order *order)
-{
-    uint64_t x = order->random += 0x9e3779b97f4a7c15u; /* splitmix64 */
-
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 static uint64_t lower_of(uint64_t value, const struct sched_node *node)
 {
     return node != NULL && node->lowest < value ? node->lowest : value;
@@ -73,8 +64,11 @@ static void split_tree(struct sched_node *at, const struct sched_node *node,
 void sched_order_insert(struct sched_order *order, struct sched_node *node)
 {
     struct sched_node **place = &order->root, *parent = NULL;
+    uint64_t x = order->random += 0x9e3779b97f4a7c15u; /* splitmix64 */
 
-    node->shuffle = next_shuffle(order);
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    node->shuffle = x ^ (x >> 31);
     while (*place != NULL && (*place)->shuffle <= node->shuffle) {
         parent = *place;
         place = is_before(node, parent) ? &parent->left : &parent->right;

@@ -93,15 +93,6 @@ static uint64_t idle_in_open(const struct sched_device *device)
     return device->sched->settings.balance ? TELL_PAUSE : 0;
 }
 
-static bool has_news(const struct sched_member *member, uint32_t flags, uint64_t idle)
-{
-    return flags != member->sent.flags || member->budget != member->sent.budget ||
-           member->client->host.budget != member->sent.host ||
-           is_different(idle, member->sent.idle, idle / 2) ||
-           member->device->told.shortfall != member->sent.shortfall ||
-           most_for(member) != member->sent.capacity;
-}
-
 /* Puts out a target if it would differ from the newest in something that matters. */
 static void send_member(struct sched_member *member, uint64_t now)
 {
@@ -120,7 +111,12 @@ static void send_member(struct sched_member *member, uint64_t now)
     if (first || /* it allocates by that: not what the others have still to hear */
         member->sent.doubts != sched_measure_is_word(member))
         tell_capacity(member, sched_device_most(device));
-    if (!first && !again && !has_news(member, flags, idle))
+    if (!first && !again && flags == member->sent.flags &&
+        member->budget == member->sent.budget &&
+        member->client->host.budget == member->sent.host &&
+        !is_different(idle, member->sent.idle, idle / 2) &&
+        device->told.shortfall == member->sent.shortfall &&
+        most_for(member) == member->sent.capacity)
         return;
     if (lockd_list_empty(&member->sent.unsent)) {
         if (member->sent.seq - member->report.echoed >=
@@ -281,16 +277,6 @@ void sched_plan_last(struct sched_member *member, bool last, uint64_t now)
     sched_lease_requeue_gang(client->gang, now);
 }
 
-/* Does the card contradict a program of its user? */
-static bool has_denied_kin(const struct sched_member *member)
-{
-    lockd_each (const struct sched_member, other, &member->device->members, of_device) {
-        if (sched_member_denied(other) && other->client->user == member->client->user)
-            return true;
-    }
-    return false;
-}
-
 /* A program that the card contradicts goes last, and with it those of its user of which the card shows
  * nothing: else each of many could hold the others up for as long as it takes to deny it. The word of
  * another user's program costs it no turn. */
@@ -300,8 +286,13 @@ static bool is_distrusted(const struct sched_member *member)
 
     if (measure->card_at == 0 || measure->denied == 0)
         return false;
-    return sched_member_denied(member) ||
-           (member->evidence.shown == 0 && has_denied_kin(member));
+    lockd_each (const struct sched_member, other, &member->device->members, of_device) {
+        if (sched_member_denied(other) &&
+            (other == member ||
+             (member->evidence.shown == 0 && other->client->user == member->client->user)))
+            return true;
+    }
+    return false;
 }
 
 static void plan_device(struct sched_device *device, uint64_t now)

@@ -39,21 +39,6 @@ static bool still_yields(const struct sched_party *party)
     return false;
 }
 
-/* By the policy, but behind the party that its last turn was ended for. */
-static void find_place(struct sched_party *party)
-{
-    party->wait.yields = still_yields(party);
-    party->wait.queued.key = sched_policy_of(party->device)->place(party);
-    party->wait.queued.number = party->wait.arrival;
-    if (sched_party_is_background(party))
-        party->wait.queued.key = BACKGROUND_KEY;
-    if (!party->wait.yields || party->wait.queued.key > party->wait.behind_key)
-        return;
-    party->wait.queued.key = party->wait.behind_key;
-    party->wait.queued.number =
-        sched_max(party->wait.queued.number, party->wait.behind_number + 1);
-}
-
 static void note_again(struct sched_party *party, uint64_t now)
 {
     const uint64_t at = sched_policy_of(party->device)->moves_at(party, now);
@@ -70,6 +55,7 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
             ? &device->waiting.apart
             : &device->waiting.queue;
     const bool first = sched_party_blocked(party);
+    struct sched_node *at = &party->wait.queued;
 
     if (party->wait.queued_of == of && party->wait.first == first)
         return;
@@ -80,10 +66,19 @@ void sched_queue_enter(struct sched_party *party, uint64_t now)
     sched_queue_drop(party);
     sched_books_ran(party, now);
     party->wait.first = first;
-    party->wait.queued.key = party->wait.queued.number = 0;
-    if (!first)
-        find_place(party);
-    sched_order_insert(of, &party->wait.queued);
+    at->key = at->number = 0;
+    if (!first) { /* by the policy, but behind the party that its last turn was ended for */
+        party->wait.yields = still_yields(party);
+        at->key = sched_policy_of(device)->place(party);
+        at->number = party->wait.arrival;
+        if (sched_party_is_background(party))
+            at->key = BACKGROUND_KEY;
+        if (party->wait.yields && at->key <= party->wait.behind_key) {
+            at->key = party->wait.behind_key;
+            at->number = sched_max(at->number, party->wait.behind_number + 1);
+        }
+    }
+    sched_order_insert(of, at);
     party->wait.queued_of = of;
     note_again(party, now);
     sched_wanting_note(party);

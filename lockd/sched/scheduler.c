@@ -104,23 +104,6 @@ static struct sched_member *member_new(struct sched_client *client, struct sched
     return member;
 }
 
-/* A gang that runs cannot have a party without a place: the party gets its place at once or all
- * stop. */
-static void gang_grown(struct sched_party *party, uint64_t now)
-{
-    struct sched_gang *gang = party->gang;
-    const struct sched_device *device = party->device;
-
-    if (!gang->runs || party->turn.held)
-        return;
-    gang->runs = false; /* not all are held any more */
-    if (!device->turns.leases ||
-        (device->waiting.queue.count == 0 && device->books.need_busy == 0))
-        sched_lease_admit(party, false, now);
-    else
-        sched_lease_end(gang, now);
-}
-
 static void member_free(struct sched_member *member, uint64_t now)
 {
     struct sched_device *device = member->device;
@@ -273,6 +256,7 @@ int sched_state(struct sched_client *client, const struct gs_wire_state *state, 
 {
     struct sched_member *member = sched_member_find(client, state->uuid);
     struct sched_device *device;
+    struct sched_gang *gang;
     int code;
 
     if (member == NULL) {
@@ -287,11 +271,21 @@ int sched_state(struct sched_client *client, const struct gs_wire_state *state, 
             return -ENOMEM;
         }
         member_report(member, state, now_ns);
-        sched_together_came(member->party->gang, now_ns);
-        gang_grown(member->party, now_ns);
-        if (member->party->gang->client_count > 1)
-            sched_lease_requeue_gang(member->party->gang, now_ns);
-        sched_agenda_settle_gang(member->party->gang);
+        gang = member->party->gang;
+        sched_together_came(gang, now_ns);
+        /* a gang that runs cannot have a party without a place: the party gets its place at once or
+         * all stop */
+        if (gang->runs && !member->party->turn.held) {
+            gang->runs = false; /* not all are held any more */
+            if (!device->turns.leases ||
+                (device->waiting.queue.count == 0 && device->books.need_busy == 0))
+                sched_lease_admit(member->party, false, now_ns);
+            else
+                sched_lease_end(gang, now_ns);
+        }
+        if (gang->client_count > 1)
+            sched_lease_requeue_gang(gang, now_ns);
+        sched_agenda_settle_gang(gang);
     } else {
         member_report(member, state, now_ns);
     }

@@ -304,19 +304,6 @@ static bool comes_before(const struct sched_gang *a, const struct sched_gang *b)
     return a->forming->had_at < b->forming->had_at;
 }
 
-/* The first of those that wait for forming turns, or NULL. */
-static struct sched_gang *find_next(const struct sched *sched)
-{
-    struct sched_gang *next = NULL;
-
-    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
-        if (!forming->turn && is_in_the_running(forming->gang) &&
-            (next == NULL || comes_before(forming->gang, next)))
-            next = forming->gang;
-    }
-    return next;
-}
-
 /* Is there a rival with a forming turn; or, turn false, a rival that may run and has none? */
 static bool has_rival(const struct sched_gang *gang, bool turn)
 {
@@ -344,8 +331,13 @@ static bool is_settling(const struct sched *sched, uint64_t now)
  * it nor each other waiting. */
 static void give_turns(struct sched *sched, bool settling, uint64_t now)
 {
-    struct sched_gang *next = find_next(sched);
+    struct sched_gang *next = NULL; /* the first of those that wait for forming turns */
 
+    lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
+        if (!forming->turn && is_in_the_running(forming->gang) &&
+            (next == NULL || comes_before(forming->gang, next)))
+            next = forming->gang;
+    }
     if (next != NULL && !settling && !has_rival(next, true))
         begin_turn(next, now);
     lockd_each (struct sched_gang_forming, forming, &sched->forming.gangs, link) {
