@@ -124,11 +124,6 @@ static int read_config(void *context, struct lockd_config *config, struct gs_err
     return code;
 }
 
-static bool is_superseded(const void *sockets)
-{
-    return lockd_sockets_is_superseded(sockets);
-}
-
 static int serve_sockets(struct arguments *arguments, const struct lockd_config *config,
                          struct lockd_sockets *sockets, struct gs_err *err)
 {
@@ -144,9 +139,7 @@ static int serve_sockets(struct arguments *arguments, const struct lockd_config 
         server.reload.read = read_config;
         server.reload.context = arguments;
         server.successor.sockets = arguments->detach && !sockets->activated ? sockets : NULL;
-        if (!sockets->named)
-            server.loop.superseded.ask = is_superseded;
-        server.loop.superseded.context = sockets;
+        server.loop.sockets = sockets->named ? NULL : sockets;
         for (unsigned i = 0; i < sockets->count; i++)
             lockd_log(LOCKD_LOG_INFO, "%s serves %s", GS_VERSION, sockets->spot[i].path);
         lockd_notify("READY=1");

@@ -150,11 +150,11 @@ static int set_word(const struct sim_key *key, void *at, const char *text, struc
 
 static int set_choice(const struct sim_key *key, void *at, const char *text, struct gs_err *err)
 {
-    const int policy = key->kind == SIM_POLICY ? lockd_policy_find(text) : -1;
-
-    if (policy >= 0) {
-        *(uint64_t *)at = (uint64_t)policy;
-        return 0;
+    for (uint32_t i = 0; key->kind == SIM_POLICY && lockd_policy_name(i) != NULL; i++) {
+        if (strcmp(lockd_policy_name(i), text) == 0) {
+            *(uint64_t *)at = i;
+            return 0;
+        }
     }
     for (uint64_t i = 0; key->kind == SIM_CHOICE && ways[i] != NULL; i++) {
         if (strcmp(ways[i], text) == 0) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * halt.c: reads from /proc and the control groups whether a process is stopped. No state.
+ * halt.c: reads from /proc and the control groups whether a process is stopped, and when it was
+ * started. No state.
  */
 #include "lockd/base/halt.h"
 
@@ -11,25 +12,50 @@
 
 #define PATH_SIZE 4352
 
-/* The state is the letter after the name, which is in brackets and may contain any character. */
+FILE *lockd_process_open(pid_t pid, const char *name)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    return fopen(path, "re");
+}
+
+/* Reads /proc/PID/stat. Returns the text from its third field on, which is behind the name, in brackets
+ * and of any characters; NULL: it cannot be read. */
+static const char *read_stat(pid_t pid, char *text, size_t size)
+{
+    FILE *file = lockd_process_open(pid, "stat");
+    const char *end;
+
+    if (file == NULL)
+        return NULL;
+    text[fread(text, 1, size - 1, file)] = '\0';
+    fclose(file);
+    end = strrchr(text, ')');
+    return end != NULL && end[1] == ' ' ? end + 2 : NULL;
+}
+
 enum lockd_halt lockd_halt_of_process(pid_t pid)
 {
-    char path[64], text[512];
-    const char *end = NULL;
-    FILE *file;
+    char text[1024];
+    const char *state = read_stat(pid, text, sizeof text);
 
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    file = fopen(path, "re");
-    if (file == NULL)
-        return LOCKD_HALT_NONE;
-    if (fgets(text, sizeof text, file) != NULL)
-        end = strrchr(text, ')');
-    fclose(file);
-    if (end == NULL || end[1] != ' ')
-        return LOCKD_HALT_NONE;
-    return end[2] == 'T'   ? LOCKD_HALT_STOPPED
-           : end[2] == 't' ? LOCKD_HALT_TRACED
+    return state == NULL   ? LOCKD_HALT_NONE
+           : *state == 'T' ? LOCKD_HALT_STOPPED
+           : *state == 't' ? LOCKD_HALT_TRACED
                            : LOCKD_HALT_NONE;
+}
+
+uint64_t lockd_process_started(pid_t pid)
+{
+    char text[1024];
+    const char *at = read_stat(pid, text, sizeof text);
+
+    for (int field = 3; at != NULL && field < 22; field++) {
+        at = strchr(at, ' ');
+        at = at != NULL ? at + 1 : NULL;
+    }
+    return at != NULL ? strtoull(at, NULL, 10) : 0;
 }
 
 static bool has_line(const char *path, const char *wanted)
@@ -74,14 +100,10 @@ static bool is_frozen_group(const char *line)
 enum lockd_halt lockd_halt_of(pid_t pid)
 {
     enum lockd_halt halt = lockd_halt_of_process(pid);
-    char path[64], *line = NULL;
+    char *line = NULL;
     size_t size = 0;
-    FILE *file;
+    FILE *file = halt == LOCKD_HALT_NONE ? lockd_process_open(pid, "cgroup") : NULL;
 
-    if (halt != LOCKD_HALT_NONE)
-        return halt;
-    snprintf(path, sizeof path, "/proc/%d/cgroup", (int)pid);
-    file = fopen(path, "re");
     if (file == NULL)
         return halt;
     while (halt == LOCKD_HALT_NONE && getline(&line, &size, file) > 0) {

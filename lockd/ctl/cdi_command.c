@@ -5,6 +5,7 @@
  */
 #include "lockd/ctl/ask.h"
 #include "lockd/ctl/cdi_host.h"
+#include "lockd/ctl/cdi_yaml.h"
 #include "lockd/ctl/ctl.h"
 #include "common/err.h"
 #include "common/place.h"

@@ -18,10 +18,3 @@ void cdi_host_name_devices(json_t *spec);
 
 /* A read-only mount of a specification. */
 json_t *cdi_mount_json(const char *host, const char *container);
-
-/* Reads a specification that is written in YAML. */
-
-/* Parses the text of a specification in the subset of YAML that nvidia-ctk writes: block
- * mappings and sequences, plain and quoted scalars. NULL: the text is not of this form; err
- * names the line. */
-json_t *cdi_yaml_parse(const char *text, struct gs_err *err);

@@ -4,6 +4,7 @@
  * process that NVML lists and the daemon does not know is an outsider: gpushare can neither move
  * its memory nor stop it. No state.
  */
+#include "lockd/base/halt.h"
 #include "lockd/ctl/gpus.h"
 
 #include "lockd/base/text.h"
@@ -130,12 +131,10 @@ static bool is_program(const struct ctl_answer *answer, int32_t pid)
 
 static enum ctl_why find_why(int32_t pid)
 {
-    char path[64], line[4608];
+    char line[4608];
     enum ctl_why why = CTL_UNPREPARED;
-    FILE *file;
+    FILE *file = lockd_process_open(pid, "maps");
 
-    snprintf(path, sizeof path, "/proc/%d/maps", pid);
-    file = fopen(path, "re");
     if (file == NULL)
         return errno == ENOENT ? CTL_ENDED : CTL_HIDDEN;
     while (why == CTL_UNPREPARED && fgets(line, sizeof line, file) != NULL) {
@@ -156,8 +155,7 @@ static void find_name(struct ctl_outsider *outsider)
 
     snprintf(path, sizeof path, "/proc/%d", outsider->pid);
     outsider->uid = stat(path, &st) == 0 ? st.st_uid : CTL_NO_USER;
-    snprintf(path, sizeof path, "/proc/%d/comm", outsider->pid);
-    file = fopen(path, "re");
+    file = lockd_process_open(outsider->pid, "comm");
     if (file != NULL) {
         if (fgets(outsider->name, sizeof outsider->name, file) == NULL)
             outsider->name[0] = '\0';

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * program.c: `gpusharectl pause|resume|evict|suspend PID`, `set`, `get` and `reload`; also the
- * function by which all commands request a change and print its outcome.
+ * program.c: `gpusharectl pause|resume|evict|suspend PID`, `set`, `get`, `reload`, `move` and
+ * `account`; also the function by which all commands request a change and print its outcome.
  */
 #include "lockd/ctl/program.h"
 #include "lockd/ctl/ask.h"
@@ -9,6 +9,8 @@
 #include "common/size.h"
 #include "lockd/protocol/setting_table.h"
 #include "lockd/ctl/gpus.h"
+#include "lockd/ctl/words.h"
+#include "lockd/protocol/figures.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -490,3 +492,85 @@ static void move_details(void)
 const struct ctl_command ctl_move = {
     "move",   "PID GPU",    "move a running program to another GPU of the same model",
     move_run, move_details, ctl_json_option};
+
+/* `gpusharectl account GROUP`: prints the sums of what the programs of a group used, for
+ * batch systems that record them when a job's step has ended. */
+
+#define FIGURE(kind, field, words)                                                             \
+    {                                                                                          \
+        .unit = LOCKD_FIGURE_##kind, .json = #field, .help = words,                            \
+        .offset = offsetof(struct gs_wire_account, field)                                      \
+    }
+
+/* In the order in which they are printed. */
+static const struct lockd_figure figures[] = {
+    FIGURE(BYTES, moved_out, "moved out"),
+    FIGURE(BYTES, moved_in, "moved in"),
+    FIGURE(NS, gpu_ns, "ran for"),
+    FIGURE(NS, wait_ns, "waited for"),
+    FIGURE(NS, wait_longest_ns, "longest wait"),
+};
+
+#define FIGURE_COUNT (sizeof figures / sizeof *figures)
+
+static int print_account_json(const struct gs_wire_account *account)
+{
+    json_t *root =
+        json_pack("{s:o, s:i, s:i}", "group", ctl_json_text(account->group), "programs",
+                  (int)account->programs, "connected", (int)account->connected);
+
+    for (size_t i = 0; i < FIGURE_COUNT; i++)
+        json_object_set_new(root, figures[i].json,
+                            json_integer((json_int_t)lockd_figure_value(&figures[i], account)));
+    return ctl_json_put(root, JSON_COMPACT);
+}
+
+static void print_account(const struct gs_wire_account *account)
+{
+    printf("%u %s, %u connected", account->programs,
+           account->programs == 1 ? "program" : "programs", account->connected);
+    for (size_t i = 0; i < FIGURE_COUNT; i++) {
+        char text[32];
+
+        printf(", %s %s", figures[i].help,
+               ctl_figure_text(&figures[i], lockd_figure_value(&figures[i], account), text,
+                               sizeof text));
+    }
+    putchar('\n');
+}
+
+static enum ctl_exit ask_account(struct ctl *ctl, const char *group, bool json)
+{
+    struct gs_wire_account question = {0};
+    struct ctl_answer answer;
+    int code = 0;
+
+    lockd_wire_header(&question.header, GS_WIRE_ACCOUNT);
+    snprintf(question.group, sizeof question.group, "%s", group);
+    if (ctl_ask(ctl, &question, sizeof question, &answer) != 0)
+        return ctl_fail(ctl);
+    if (answer.end.code != 0) {
+        ctl_refused(&answer.end);
+        code = answer.end.code;
+    } else if (json) {
+        code = print_account_json(&answer.account);
+    } else {
+        print_account(&answer.account);
+    }
+    ctl_answer_deinit(&answer);
+    return ctl_done(code == 0 ? CTL_OK : CTL_FAILED);
+}
+
+static enum ctl_exit account_run(struct ctl *ctl, const void *words, int count, char **operands)
+{
+    if (count != 1 || operands[0][0] == '\0')
+        return ctl_usage(ctl, "give one group");
+    if (strlen(operands[0]) >= sizeof((struct gs_wire_account *)NULL)->group)
+        return ctl_usage(ctl, "a group has at most %zu characters",
+                         sizeof((struct gs_wire_account *)NULL)->group - 1);
+    return ask_account(ctl, operands[0], *(const bool *)words);
+}
+
+const struct ctl_command ctl_account = {
+    "account",   "GROUP", "show sums over a group's programs, ended ones included",
+    account_run, NULL,    ctl_json_option};

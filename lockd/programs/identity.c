@@ -9,6 +9,7 @@
  */
 #include "lockd/programs/identity.h"
 #include "common/fd.h"
+#include "lockd/base/halt.h"
 #include "lockd/programs/owner.h"
 
 #include <errno.h>
@@ -154,14 +155,6 @@ bool lockd_identity_pod(const char *line, char *uid)
 
 /* --- /proc --- */
 
-static FILE *open_of(pid_t pid, const char *file)
-{
-    char path[64];
-
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
-    return fopen(path, "re");
-}
-
 /* systemd makes the first of these at the top, and Slurm the others: what is in them is for users,
  * who are not root in a pid namespace of a job. */
 bool lockd_identity_is_of_users(const char *path)
@@ -190,7 +183,7 @@ static void read_container(struct lockd_identity *identity, const char *line)
 
 static void read_control_group(struct lockd_identity *identity)
 {
-    FILE *file = open_of(identity->pid, "cgroup");
+    FILE *file = lockd_process_open(identity->pid, "cgroup");
     char *line =
         NULL; /* a path may have any length, and a part of it looks like another path */
     size_t size = 0;
@@ -210,7 +203,7 @@ static void read_control_group(struct lockd_identity *identity)
 
 static void read_depth(struct lockd_identity *identity)
 {
-    FILE *file = open_of(identity->pid, "status");
+    FILE *file = lockd_process_open(identity->pid, "status");
     char line[512];
 
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
@@ -229,7 +222,7 @@ static void read_depth(struct lockd_identity *identity)
 /* A line of the map: the first user inside, the same user outside, how many. */
 static void read_user_map(struct lockd_identity *identity)
 {
-    FILE *file = open_of(identity->pid, "uid_map");
+    FILE *file = lockd_process_open(identity->pid, "uid_map");
     char line[128];
 
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
@@ -244,23 +237,6 @@ static void read_user_map(struct lockd_identity *identity)
     }
     if (file != NULL)
         fclose(file);
-}
-
-/* The 22nd field; the second field, in brackets, may hold anything. */
-static uint64_t read_start(pid_t pid)
-{
-    FILE *file = open_of(pid, "stat");
-    char line[1024];
-    const char *at = NULL;
-
-    if (file == NULL)
-        return 0;
-    if (fgets(line, sizeof line, file) != NULL)
-        at = strrchr(line, ')');
-    fclose(file);
-    for (int field = 2; at != NULL && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    return at != NULL ? strtoull(at, NULL, 10) : 0;
 }
 
 static uint64_t read_namespace(pid_t pid, const char *name)
@@ -294,7 +270,7 @@ static void read_owner(struct lockd_identity *identity)
 
 static void read_process(struct lockd_identity *identity)
 {
-    identity->started = read_start(identity->pid);
+    identity->started = lockd_process_started(identity->pid);
     identity->user_ns = read_namespace(identity->pid, "user");
     identity->pid_ns = read_namespace(identity->pid, "pid");
     read_depth(identity);
@@ -360,7 +336,7 @@ int lockd_identity_pidfd(const struct lockd_identity *identity)
     fd = open_pidfd(identity->pid);
     if (fd < 0)
         return fd;
-    if (read_start(identity->pid) == identity->started && !has_ended(fd))
+    if (lockd_process_started(identity->pid) == identity->started && !has_ended(fd))
         return fd;
     close(fd);
     return -ESRCH;

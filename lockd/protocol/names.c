@@ -10,25 +10,27 @@
 
 #include "lockd/protocol/wire.h"
 
-static const char *const policy_names[GS_POLICY_COUNT] = {
-    [GS_POLICY_FAIR] = "fair",
-    [GS_POLICY_FIFO] = "fifo",
-    [GS_POLICY_RR] = "rr",
-    [GS_POLICY_PRIORITY] = "priority",
-};
-
 const char *lockd_policy_name(uint32_t policy)
 {
-    return policy < GS_POLICY_COUNT ? policy_names[policy] : NULL;
+    static const char *const names[GS_POLICY_COUNT] = {
+        [GS_POLICY_FAIR] = "fair",
+        [GS_POLICY_FIFO] = "fifo",
+        [GS_POLICY_RR] = "rr",
+        [GS_POLICY_PRIORITY] = "priority",
+    };
+
+    return policy < GS_POLICY_COUNT ? names[policy] : NULL;
 }
 
-int lockd_policy_find(const char *name)
+const char *lockd_operation_name(uint32_t op)
 {
-    for (int i = 0; i < GS_POLICY_COUNT; i++) {
-        if (strcmp(policy_names[i], name) == 0)
-            return i;
-    }
-    return -1;
+    static const char *const names[] = {
+        [GS_CONTROL_PAUSE] = "pause",   [GS_CONTROL_RESUME] = "resume",
+        [GS_CONTROL_EVICT] = "evict",   [GS_CONTROL_SUSPEND] = "suspend",
+        [GS_CONTROL_RELOAD] = "reload",
+    };
+
+    return op < sizeof names / sizeof names[0] ? names[op] : NULL;
 }
 
 const char *lockd_class_name(uint32_t class_number)

@@ -9,8 +9,8 @@
 
 /* "fair", "fifo", "rr", "priority"; NULL for other numbers. */
 const char *lockd_policy_name(uint32_t policy);
-/* enum gs_policy, or -1. */
-int lockd_policy_find(const char *name);
+/* "pause" and so on; NULL for other numbers than those of enum gs_control_op. */
+const char *lockd_operation_name(uint32_t op);
 
 /* "auto", "interactive", "batch", "background", as in settings.def. */
 const char *lockd_class_name(uint32_t class_number);

@@ -4,6 +4,7 @@
  * gpusharectl checks what the daemon sends; neither trusts the other.
  */
 #include "lockd/base/text.h"
+#include "lockd/protocol/names.h"
 #include "lockd/protocol/setting_table.h"
 #include "lockd/protocol/wire_check.h"
 
@@ -173,17 +174,8 @@ static int check_control(const void *message, struct gs_err *err)
 {
     const struct gs_wire_control *control = message;
 
-    switch (control->op) {
-    case GS_CONTROL_PAUSE:
-    case GS_CONTROL_RESUME:
-    case GS_CONTROL_EVICT:
-    case GS_CONTROL_SUSPEND:
-    case GS_CONTROL_RELOAD:
-        break;
-    default:
-        if (lockd_setting_of_op(control->op) == NULL)
-            return gs_err_set(err, -EBADMSG, "control: unknown operation %u", control->op);
-    }
+    if (lockd_operation_name(control->op) == NULL && lockd_setting_of_op(control->op) == NULL)
+        return gs_err_set(err, -EBADMSG, "control: unknown operation %u", control->op);
     if (control->pid < 0)
         return gs_err_set(err, -EBADMSG, "control: process %d", control->pid);
     return 0;

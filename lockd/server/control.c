@@ -9,7 +9,7 @@
 
 #include "lockd/base/clock.h"
 #include "lockd/base/log.h"
-#include "lockd/protocol/wire_check.h"
+#include "lockd/protocol/names.h"
 #include "lockd/server/closer.h"
 #include "lockd/server/handover.h"
 #include "lockd/server/outbox.h"
@@ -61,28 +61,6 @@ int lockd_reload_config(struct lockd_server *server, struct gs_err *err)
     }
     lockd_notify("READY=1");
     return code;
-}
-
-/* --- operations --- */
-
-static const char *operation_name(uint32_t op)
-{
-    const struct lockd_setting *setting = lockd_setting_of_op(op);
-
-    switch (op) {
-    case GS_CONTROL_PAUSE:
-        return "pause";
-    case GS_CONTROL_RESUME:
-        return "resume";
-    case GS_CONTROL_EVICT:
-        return "evict";
-    case GS_CONTROL_SUSPEND:
-        return "suspend";
-    case GS_CONTROL_RELOAD:
-        return "reload";
-    default:
-        return setting != NULL ? setting->name : "unknown";
-    }
 }
 
 /* --- one program --- */
@@ -261,13 +239,15 @@ static void explain_refusal(struct lockd_connection *connection,
 static void log_operation(const struct lockd_connection *connection,
                           const struct gs_wire_control *control, int code)
 {
+    const struct lockd_setting *setting = lockd_setting_of_op(control->op);
+    const char *name = setting != NULL ? setting->name : lockd_operation_name(control->op);
     char line[200];
 
     snprintf(line, sizeof line, "user %u (process %d%s%.12s): %s, process %d, value %lld: %s",
              (unsigned)connection->peer.uid, (int)connection->peer.pid,
              connection->peer.identity.contained ? ", container " : "",
-             connection->peer.identity.container, operation_name(control->op), control->pid,
-             (long long)control->value, code >= 0 ? "done" : strerror(-code));
+             connection->peer.identity.container, name, control->pid, (long long)control->value,
+             code >= 0 ? "done" : strerror(-code));
     if (connection->peer.controls)
         lockd_log(LOCKD_LOG_INFO, "%s", line);
     else

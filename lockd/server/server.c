@@ -17,6 +17,7 @@
 #include "lockd/server/status.h"
 #include "lockd/server/users.h"
 #include "lockd/start/inherited.h"
+#include "lockd/start/sockets.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -158,17 +159,17 @@ static uint64_t feed_watchdog(struct lockd_server *server, uint64_t now)
 
 static uint64_t look_for_service(struct lockd_server *server, uint64_t now)
 {
-    if (server->loop.superseded.ask == NULL)
+    if (server->loop.sockets == NULL)
         return LOCKD_NEVER;
-    if (now >= server->loop.superseded.at) {
-        if (server->loop.superseded.ask(server->loop.superseded.context)) {
+    if (now >= server->loop.sockets_at) {
+        if (lockd_sockets_is_superseded(server->loop.sockets)) {
             lockd_log(LOCKD_LOG_INFO,
                       "a service has started and takes over the programs: ending");
             server->loop.stop = true;
         }
-        server->loop.superseded.at = now + SUPERSEDED_EVERY_NS;
+        server->loop.sockets_at = now + SUPERSEDED_EVERY_NS;
     }
-    return server->loop.superseded.at;
+    return server->loop.sockets_at;
 }
 
 uint64_t lockd_server_tend(struct lockd_server *server)

@@ -31,16 +31,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Whether another daemon has taken over this one's programs. */
-typedef bool lockd_superseded(const void *context);
-
-/* The question, asked once a second, whether another daemon has taken over. */
-struct lockd_superseding {
-    lockd_superseded *ask; /* may be NULL */
-    const void *context;
-    uint64_t at; /* when to ask again */
-};
-
 /* The watchdog of systemd. */
 struct lockd_watchdog {
     uint64_t every_ns; /* 0: there is none */
@@ -51,7 +41,9 @@ struct lockd_watchdog {
 struct lockd_loop {
     int epoll, signals;
     bool stop; /* the daemon ends after the present events */
-    struct lockd_superseding superseded;
+    /* Whether a service has taken over is looked for once a second: its place; NULL: it is not. */
+    const struct lockd_sockets *sockets;
+    uint64_t sockets_at; /* when to look again */
     struct lockd_watchdog watchdog;
 };
 

@@ -140,26 +140,21 @@ static void visit_member(void *context, const struct gs_wire_device *device, voi
     send_one(context, &message, GS_WIRE_CLIENT);
 }
 
-static bool note_ended(const struct lockd_server *server, const struct lockd_remark *note)
-{
-    lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
-        if (each->client != NULL && (each->id == note->owner || each->peer.pid == note->pid))
-            return false;
-    }
-    return true;
-}
-
 static void send_notes(struct status *status, const struct lockd_server *server)
 {
     for (int i = 0; i < LOCKD_REMARKS; i++) {
         const struct lockd_remark *note = &server->remarks.slot[i];
         struct gs_wire_remark remark = {
-            .pid = note->pid, .kind = note->kind, .count = note->count};
+            .pid = note->pid, .kind = note->kind, .count = note->count, .ended = 1};
 
         if (note->stamp.at == 0)
             continue;
         remark.age_ns = lockd_now() - note->stamp.at;
-        remark.ended = note_ended(server, note);
+        lockd_each (const struct lockd_connection, each, &server->connections.all, link) {
+            if (each->client != NULL &&
+                (each->id == note->owner || each->peer.pid == note->pid))
+                remark.ended = 0;
+        }
         memcpy(remark.name, note->name, sizeof remark.name);
         memcpy(remark.text, note->text, sizeof remark.text);
         send_one(status, &remark, GS_WIRE_REMARK);

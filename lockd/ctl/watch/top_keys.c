@@ -4,6 +4,7 @@
  * changes a program needs a confirmation, and applies to the program that the question named.
  */
 #include "lockd/ctl/watch/top_keys.h"
+#include "lockd/base/halt.h"
 #include "lockd/ctl/program.h"
 #include "lockd/ctl/watch/top_table.h"
 #include "lockd/ctl/words.h"
@@ -29,28 +30,6 @@
 #define SECOND    1000000000ull
 #define TOLERANCE (2 * SECOND) /* clock ticks are coarse, and the answer is not quite new */
 
-/* The start time since boot, ns; 0: unknown. It is field 22 of stat, behind a name of any
- * bytes. */
-static uint64_t started_ns(int32_t pid)
-{
-    char path[64], text[1024];
-    const char *at;
-    size_t length;
-    FILE *file;
-
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    file = fopen(path, "re");
-    if (file == NULL)
-        return 0;
-    length = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[length] = '\0';
-    at = strrchr(text, ')'); /* followed by the third field */
-    for (unsigned field = 2; at != NULL && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    return at == NULL ? 0 : strtoull(at, NULL, 10) * (SECOND / (uint64_t)sysconf(_SC_CLK_TCK));
-}
-
 static int check_process(const struct gs_wire_client *client, struct gs_err *err)
 {
     struct timespec now;
@@ -65,7 +44,8 @@ static int check_process(const struct gs_wire_client *client, struct gs_err *err
     up = (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
     if (st.st_uid != client->uid ||
         (up > client->connected_ns &&
-         started_ns(client->pid) > up - client->connected_ns + TOLERANCE))
+         lockd_process_started(client->pid) * (SECOND / (uint64_t)sysconf(_SC_CLK_TCK)) >
+             up - client->connected_ns + TOLERANCE))
         return gs_err_set(err, -ESRCH, "process %d is another one than the program shown here",
                           client->pid);
     return 0;
