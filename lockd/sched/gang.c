@@ -415,23 +415,6 @@ static void join_group(struct sched_group *group, uint64_t now)
         gang->group = group;
 }
 
-static void decide_group(struct sched_group *group, uint64_t now)
-{
-    const struct sched_device *small = find_too_small(group, group->apart);
-
-    if (!group->apart && small != NULL) {
-        part_group(group, small, now);
-    } else if (group->apart && small != NULL) {
-        group->fits_since = LOCKD_NEVER;
-    } else if (group->apart) {
-        group->fits_since = sched_min(group->fits_since, now);
-        if (now - group->fits_since >= REPEAT)
-            join_group(group, now);
-        else
-            sched_sooner(&group->sched->groups_at, group->fits_since + REPEAT);
-    }
-}
-
 void sched_group_plan(struct sched *sched, uint64_t now)
 {
     if (now >= sched->groups_at) {
@@ -443,8 +426,19 @@ void sched_group_plan(struct sched *sched, uint64_t now)
     }
     while (!lockd_list_empty(&sched->groups_marked)) {
         struct sched_group *group = group_of(sched->groups_marked.next, marked);
+        const struct sched_device *small = find_too_small(group, group->apart);
 
         lockd_list_remove(&group->marked);
-        decide_group(group, now);
+        if (!group->apart && small != NULL) {
+            part_group(group, small, now);
+        } else if (group->apart && small != NULL) {
+            group->fits_since = LOCKD_NEVER;
+        } else if (group->apart) {
+            sched_sooner(&group->fits_since, now);
+            if (now - group->fits_since >= REPEAT)
+                join_group(group, now);
+            else
+                sched_sooner(&sched->groups_at, group->fits_since + REPEAT);
+        }
     }
 }

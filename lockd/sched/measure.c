@@ -115,33 +115,23 @@ static bool card_answers(const struct sched_device *device, uint64_t now)
                5 * REPEAT; /* after five questions without an answer */
 }
 
-/* The card knows better. A report that goes on to contradict it is a lie. */
-static void compare_with_card(struct sched_member *member, uint64_t least, uint64_t most,
-                              uint64_t now)
-{
-    const struct sched_device *device = member->device;
-    const uint64_t known = device->measure.external,
-                   spare = device->measure.total / CARD_ROUNDING;
-
-    if (least <= known + spare && known <= most + spare)
-        member->evidence.against = 0;
-    else if (member->evidence.against == 0)
-        member->evidence.against = to_tenths(now);
-    else if (is_past(member->evidence.against, MOVED_BY, now))
-        sched_denial_note(member);
-}
-
 /* Somebody says that external is at least and at most so much. */
 static void weigh_report(struct sched_member *member, uint64_t least, uint64_t most,
                          uint64_t now)
 {
     struct sched_device *device = member->device;
     struct sched_doubt *open = &device->measure.doubt;
-    const uint64_t known = device->measure.external, value = known < least ? least : most;
+    const uint64_t known = device->measure.external, value = known < least ? least : most,
+                   spare = device->measure.total / CARD_ROUNDING;
     const bool rise = known < least;
 
-    if (card_answers(device, now)) {
-        compare_with_card(member, least, most, now);
+    if (card_answers(device, now)) { /* a report that goes on to contradict it is a lie */
+        if (least <= known + spare && known <= most + spare)
+            member->evidence.against = 0;
+        else if (member->evidence.against == 0)
+            member->evidence.against = to_tenths(now);
+        else if (is_past(member->evidence.against, MOVED_BY, now))
+            sched_denial_note(member);
         return;
     }
     if (least <= known && known <= most) {
@@ -203,26 +193,19 @@ static void ask_some(struct sched_device *device, uint32_t most, bool judges)
     }
 }
 
-/* A stopped program has memory that others wait for, and does not say what is free. If nothing else
- * happens, what was last believed to be external would keep them waiting for ever. */
-static bool is_kept_waiting(const struct sched_device *device)
-{
-    if (device->turns.waiters) {
-        lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping)
-            if (member->sent.ended)
-                return true;
-    }
-    return false;
-}
-
 /* Something should have left, or claims are in doubt, and only programs can tell whether there is
  * room for them: when to ask. */
 static uint64_t time_to_judge(const struct sched_device *device)
 {
     const struct sched_device_measure *measure = &device->measure;
 
-    if (!measure->several && is_kept_waiting(device))
-        return measure->judge_asked + SILENT;
+    /* A stopped program has memory that others wait for, and does not say what is free. If nothing
+     * else happens, what was last believed to be external would keep them waiting for ever. */
+    if (!measure->several && device->turns.waiters) {
+        lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping)
+            if (member->sent.ended)
+                return measure->judge_asked + SILENT;
+    }
     if (!measure->several || measure->card_at != 0)
         return LOCKD_NEVER;
     if (measure->doubted != 0 ||

@@ -49,27 +49,21 @@ static void settle_open(struct sched_party *party, uint64_t now)
     }
 }
 
-/* The party has its place and a party before it has not: only a new daemon's clients come like
- * that. */
-static bool out_of_order(const struct sched_party *party)
-{
-    const struct sched_party *next = sched_lease_next(party->gang);
-
-    return next != NULL && memcmp(next->device->identity.uuid, party->device->identity.uuid,
-                                  sizeof party->device->identity.uuid) < 0;
-}
-
 static void settle_leases(struct sched_party *party, uint64_t now)
 {
     struct sched_gang *gang = party->gang;
+    const struct sched_party *next = sched_lease_next(gang);
     const bool wants = sched_gang_wants(gang);
 
-    wait_elsewhere(party, wants && !party->turn.held && sched_lease_next(gang) != party, now);
+    wait_elsewhere(party, wants && !party->turn.held && next != party, now);
     if (party->turn.held) {
+        /* or a party before it has no place: only a new daemon's clients come like that */
         if (sched_gang_is_held_off(gang) ||
-            (!wants && (party->device->turns.waiters || !gang->runs)) || out_of_order(party))
+            (!wants && (party->device->turns.waiters || !gang->runs)) ||
+            (next != NULL && memcmp(next->device->identity.uuid, party->device->identity.uuid,
+                                    sizeof party->device->identity.uuid) < 0))
             sched_lease_end(gang, now);
-    } else if (wants && sched_lease_next(gang) == party) {
+    } else if (wants && next == party) {
         sched_queue_enter(party, now);
     } else {
         sched_queue_leave(party, now);

@@ -220,20 +220,6 @@ static void feed_listener(struct lockd_connection *connection)
     }
 }
 
-/* The listener has not read all events. Returns when to look again; when its time is over, its
- * place is needed. */
-static uint64_t wait_for_reader(struct lockd_connection *connection, uint64_t now)
-{
-    const struct lockd_trace_listener *listener = &connection->listening;
-    const uint64_t since =
-        listener->read_ns > listener->until_ns ? listener->read_ns : listener->until_ns;
-
-    if (now < since + UNREAD_NS)
-        return since + UNREAD_NS;
-    lockd_connection_kill(connection, "it does not read the trace that it requested");
-    return LOCKD_NEVER;
-}
-
 uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now)
 {
     uint64_t deadline = LOCKD_NEVER;
@@ -242,7 +228,7 @@ uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now)
         return deadline;
     lockd_each (struct lockd_connection, connection, &server->connections.all, link) {
         struct lockd_trace_listener *listener = &connection->listening;
-        uint64_t next = LOCKD_NEVER;
+        uint64_t next = LOCKD_NEVER, since;
 
         if (!listener->listens)
             continue;
@@ -250,7 +236,13 @@ uint64_t lockd_trace_flush(struct lockd_server *server, uint64_t now)
         if (connection->dead)
             continue;
         if (connection->out.size != 0) { /* it continues when it has read */
-            next = wait_for_reader(connection, now);
+            since =
+                listener->read_ns > listener->until_ns ? listener->read_ns : listener->until_ns;
+            if (now < since + UNREAD_NS)
+                next = since + UNREAD_NS;
+            else /* its place is needed */
+                lockd_connection_kill(connection,
+                                      "it does not read the trace that it requested");
         } else if (now >= listener->until_ns) {
             end_listening(connection, 0, "");
         } else {

@@ -239,15 +239,6 @@ static void read_more(struct server *server, struct caller *caller)
         refuse_caller(caller, "431 Request Header Fields Too Large");
 }
 
-/* Waits until the caller closes its end, too. */
-static void read_rest(struct caller *caller)
-{
-    const ssize_t got = recv(caller->fd, caller->request, sizeof caller->request, MSG_DONTWAIT);
-
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
-        hang_up(caller);
-}
-
 static void write_more(struct caller *caller)
 {
     const ssize_t sent = send(caller->fd, caller->reply + caller->sent,
@@ -315,12 +306,18 @@ static void serve_callers(struct server *server, const struct pollfd *ready)
 
         if (caller->fd < 0)
             continue;
-        if (ready[i].revents != 0 && caller->answered)
-            read_rest(caller);
-        else if (ready[i].revents != 0 && caller->reply == NULL)
+        if (ready[i].revents != 0 && caller->answered) { /* until it closes its end, too */
+            const ssize_t got =
+                recv(caller->fd, caller->request, sizeof caller->request, MSG_DONTWAIT);
+
+            if (got == 0 ||
+                (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+                hang_up(caller);
+        } else if (ready[i].revents != 0 && caller->reply == NULL) {
             read_more(server, caller);
-        else if (ready[i].revents != 0)
+        } else if (ready[i].revents != 0) {
             write_more(caller);
+        }
         if (caller->fd >= 0 && now > caller->deadline)
             hang_up(caller);
     }

@@ -143,18 +143,6 @@ static void put_row(struct top *top, size_t row, enum ctl_colour colour, attr_t 
              ctl_table_line(&top->table, row, CTL_TABLE_COLUMNS, "", "", line, sizeof line));
 }
 
-static void put_line(struct top *top, size_t index)
-{
-    const struct gs_wire_client *client = &top->now.clients[top->lines[index].index];
-
-    if (&top->lines[index] == top_lines_chosen(top)) {
-        top->chosen_row = top->row;
-        put_row(top, index, CTL_PLAIN, A_REVERSE); /* a colour may be hard to read in reverse */
-    } else {
-        put_row(top, index, ctl_condition_colour(client->condition), A_NORMAL);
-    }
-}
-
 static void put_outsiders(struct top *top, const struct ctl_place *place)
 {
     bool headed = place->device != NULL;
@@ -283,9 +271,16 @@ static void put_place(struct top *top, const struct ctl_place *place)
     if (device != NULL)
         put_row(top, CTL_TABLE_HEADING, CTL_HEAD, A_BOLD);
     for (size_t i = 0; device != NULL && i < top->line_count; i++) {
-        if (memcmp(top->now.clients[top->lines[i].index].uuid, device->uuid,
-                   sizeof device->uuid) == 0)
-            put_line(top, i);
+        const struct gs_wire_client *client = &top->now.clients[top->lines[i].index];
+        const bool chosen = &top->lines[i] == top_lines_chosen(top);
+
+        if (memcmp(client->uuid, device->uuid, sizeof device->uuid) != 0)
+            continue;
+        if (chosen)
+            top->chosen_row = top->row;
+        /* a colour may be hard to read in reverse */
+        put_row(top, i, chosen ? CTL_PLAIN : ctl_condition_colour(client->condition),
+                chosen ? A_REVERSE : A_NORMAL);
     }
     put_outsiders(top, place);
 }
@@ -380,23 +375,18 @@ static bool follow_chosen(struct top *top)
     return top->skip != before;
 }
 
-static void put_help(const struct top *top)
+/* Draws everything anew, scrolled so that the chosen line is on the screen. */
+static void top_draw(struct top *top)
 {
     char buffer[160], line[512];
     const char *text;
 
-    for (int i = 0; i < LINES - 1 && (text = top_keys_help((size_t)top->help + (size_t)i,
-                                                           buffer, sizeof buffer)) != NULL;
-         i++)
-        mvaddstr(i, 0, lockd_text_cut(text, (size_t)COLS, line, sizeof line));
-}
-
-/* Draws everything anew, scrolled so that the chosen line is on the screen. */
-static void top_draw(struct top *top)
-{
     erase();
     if (top->mode == TOP_HELP) {
-        put_help(top);
+        for (int i = 0; i < LINES - 1 && (text = top_keys_help((size_t)top->help + (size_t)i,
+                                                               buffer, sizeof buffer)) != NULL;
+             i++)
+            mvaddstr(i, 0, lockd_text_cut(text, (size_t)COLS, line, sizeof line));
     } else if (top_lines_fill(top) && top_table_fill(top, COLS)) {
         put_all(top);
         if (follow_chosen(top)) {
