@@ -14,15 +14,6 @@ static const struct lockd_stamp *stamp_of(const struct table *table, size_t inde
     return (const void *)(table->slots + index * table->size);
 }
 
-static size_t entries_of(const struct table *table, uint32_t owner)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < table->count; i++)
-        count += stamp_of(table, i)->owner == owner;
-    return count;
-}
-
 size_t lockd_slots_choose(const void *slots, size_t count, size_t size, uint32_t owner)
 {
     const struct table table = {slots, count, size};
@@ -30,11 +21,12 @@ size_t lockd_slots_choose(const void *slots, size_t count, size_t size, uint32_t
 
     for (size_t i = 0; i < count; i++) {
         const struct lockd_stamp *stamp = stamp_of(&table, i);
-        size_t entries;
+        size_t entries = stamp->owner == owner;
 
         if (stamp->at == 0)
             return i;
-        entries = entries_of(&table, stamp->owner) + (stamp->owner == owner);
+        for (size_t k = 0; k < count; k++)
+            entries += stamp_of(&table, k)->owner == stamp->owner;
         if (entries > most || (entries == most && stamp->at < stamp_of(&table, found)->at)) {
             found = i;
             most = entries;

@@ -118,17 +118,6 @@ const char *ctl_heat_text(const struct nvml_gpu *gpu, char *buffer)
     return buffer;
 }
 
-/* Whether the daemon knows the process, on any device: also before its first context there. */
-static bool is_program(const struct ctl_answer *answer, int32_t pid)
-{
-    for (size_t i = 0; i < answer->client_count; i++) {
-        if (answer->clients[i].pid == pid &&
-            (answer->clients[i].flags & GS_CLIENT_FOREIGN) == 0)
-            return true;
-    }
-    return false;
-}
-
 static enum ctl_why find_why(int32_t pid)
 {
     char line[4608];
@@ -171,8 +160,13 @@ static void find_outsiders(struct ctl_answer *answer)
     for (uint32_t i = 0; answer->outsiders != NULL && i < answer->gpus.process_count; i++) {
         const struct nvml_process *process = &answer->gpus.processes[i];
         struct ctl_outsider *outsider = &answer->outsiders[answer->outsider_count];
+        bool known = process->listed == 0;
 
-        if (process->listed == 0 || is_program(answer, process->pid))
+        /* the daemon may know it on any device, also before its first context there */
+        for (size_t k = 0; k < answer->client_count && !known; k++)
+            known = answer->clients[k].pid == process->pid &&
+                    (answer->clients[k].flags & GS_CLIENT_FOREIGN) == 0;
+        if (known)
             continue;
         *outsider = (struct ctl_outsider){.gpu = process->gpu,
                                           .pid = process->pid,

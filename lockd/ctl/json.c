@@ -182,15 +182,6 @@ static json_t *gpu_json(const struct ctl_answer *answer, uint32_t index)
         "power_limit_w", number_or_null(gpu->power_limit), "other_processes", others);
 }
 
-static json_t *daemon_json(const struct gs_wire_daemon *daemon)
-{
-    json_t *object = json_pack("{s:o, s:i, s:s}", "version", ctl_json_text(daemon->version),
-                               "pid", daemon->pid, "policy", ctl_policy_name(daemon->policy));
-
-    add_figures(object, lockd_daemon_figures, daemon);
-    return object;
-}
-
 json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer)
 {
     json_t *root =
@@ -216,7 +207,12 @@ json_t *ctl_json_status(const struct ctl *ctl, const struct ctl_answer *answer)
                       "count", (json_int_t)remark->count, "text", ctl_json_text(remark->text)));
     }
     if (answer->running) {
-        json_object_set_new(root, "daemon", daemon_json(&answer->daemon));
+        json_t *daemon = json_pack(
+            "{s:o, s:i, s:s}", "version", ctl_json_text(answer->daemon.version), "pid",
+            answer->daemon.pid, "policy", ctl_policy_name(answer->daemon.policy));
+
+        add_figures(daemon, lockd_daemon_figures, &answer->daemon);
+        json_object_set_new(root, "daemon", daemon);
         json_object_set_new(root, "devices", devices);
         json_object_set_new(root, "programs_without_device", clients_json(answer, NULL));
         json_object_set_new(root, "totals", totals);

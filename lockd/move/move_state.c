@@ -100,22 +100,11 @@ void lockd_move_claim_with_context(struct lockd_move *move, const uint8_t uuid[1
                          bytes + sched_device_total(move->moves->sched, uuid) / CONTEXT_PART);
 }
 
-/* Whatever it says, it goes with no more than its user may have. */
-static void bound_pinned(struct lockd_move *move)
-{
-    struct lockd_move_program *program = move->program;
-    const struct lockd_guard_pair *pair = &move->order.pairs[0];
-    const uint64_t from = move->moves->calls->room(program->owner, pair->from),
-                   to = move->moves->calls->room(program->owner, pair->to),
-                   most = from < to ? from : to;
-
-    move->pinned = move->pinned < most ? move->pinned : most;
-    program->away_bytes = move->pinned;
-}
-
 void lockd_move_hold(struct lockd_move *move, bool away)
 {
     const struct lockd_guard_pair *pair = &move->order.pairs[0];
+    const struct lockd_move_calls *calls = move->moves->calls;
+    struct lockd_move_program *program = move->program;
 
     if (!move->held)
         move->moves->calls->held(move->program->owner);
@@ -123,8 +112,11 @@ void lockd_move_hold(struct lockd_move *move, bool away)
     move->late_at = LOCKD_NEVER;
     if (away && !move->away) {
         move->away = true;
-        if (move->adopted)
-            bound_pinned(move);
+        if (move->adopted) { /* whatever it says, it goes with no more than its user may have */
+            move->pinned = lockd_lesser(move->pinned, calls->room(program->owner, pair->from));
+            move->pinned = lockd_lesser(move->pinned, calls->room(program->owner, pair->to));
+            program->away_bytes = move->pinned;
+        }
         sched_away(move->program->client, true, lockd_now());
         lockd_move_claim_with_context(move, pair->from, move->pinned);
         lockd_move_claim_with_context(move, pair->to, move->pinned);

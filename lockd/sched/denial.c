@@ -49,14 +49,6 @@ static bool is_known_to_lie(const struct sched_member *member, uint64_t now)
     return member->device->measure.card_at == 0 && has_false_kin(member, now);
 }
 
-/* It was to stop a second ago, and runs or has more than it may. That it answers is no progress. */
-static bool is_overdue(const struct sched_member *member, uint64_t now)
-{
-    return !member->party->turn.held &&
-           (member->books.owes != LOCKD_NEVER || sched_member_busy(member)) &&
-           sched_less(now, member->stopped) >= (is_known_to_lie(member, now) ? 0 : SILENT);
-}
-
 /* The part of a claim that may be wrong. by_process: of a claim beyond the bytes that the card
  * shows of the process; else of any other claim. */
 static uint64_t doubtful_part(const struct sched_member *member, bool by_process,
@@ -69,7 +61,12 @@ static uint64_t doubtful_part(const struct sched_member *member, bool by_process
         return 0;
     if (by_process)
         return sched_min(claim - shown, excess);
-    return is_overdue(member, now) ? sched_min(claim, excess) : 0;
+    /* it was to stop a second ago, and runs or has more than it may; that it answers is no progress */
+    if (member->party->turn.held ||
+        (member->books.owes == LOCKD_NEVER && !sched_member_busy(member)) ||
+        sched_less(now, member->stopped) < (is_known_to_lie(member, now) ? 0 : SILENT))
+        return 0;
+    return sched_min(claim, excess);
 }
 
 static void deny_member(struct sched_member *member, uint64_t most, uint64_t now)
@@ -88,17 +85,6 @@ static void deny_member(struct sched_member *member, uint64_t most, uint64_t now
         if (user != NULL)
             user->denied_at = now;
     }
-}
-
-/* The card shows all that it claims, or nothing was wrong with its claims for long: a wrong claim costs
- * others a second or two, which is a small part of that. */
-static bool is_borne_out(const struct sched_member *member, uint64_t now)
-{
-    const uint64_t shown = member->evidence.shown;
-
-    return !sched_member_denied(member) ||
-           (shown != 0 && shown != UINT64_MAX && member->report.claimed <= shown) ||
-           !has_false_kin(member, now);
 }
 
 /* So many bytes of the device are in use, says the card, or that program. */
@@ -133,12 +119,17 @@ void sched_denial_judge(struct sched_device *device, uint64_t used,
     }
     lockd_each (struct sched_member, member, &device->members, of_device) {
         const bool denied = member->evidence.denied_now;
+        const uint64_t shown = member->evidence.shown;
 
         member->evidence.least = member->report.claimed;
         member->evidence.denied_now = false;
         if (denied || (by != NULL && !sched_denial_is_other(member, by)))
             continue;
-        if (!is_borne_out(member, now)) {
+        /* Else the card shows all that it claims, or nothing was wrong with its claims for long: a
+         * wrong claim costs others a second or two, which is a small part of that. */
+        if (sched_member_denied(member) &&
+            (shown == 0 || shown == UINT64_MAX || member->report.claimed > shown) &&
+            has_false_kin(member, now)) {
             device->measure.denied++;
             continue;
         }

@@ -203,39 +203,23 @@ static void send_target(struct lockd_connection *connection, struct gs_wire_targ
 
 /* --- contents in common --- */
 
-/* Whether the user may have one more message passed on to all of its programs. */
-static bool pay_offer(const struct lockd_connection *connection, uint64_t now)
-{
-    struct lockd_user *user = connection->user;
-
-    if (lockd_bucket_over(user->copies, now))
-        return false;
-    lockd_bucket_take(&user->copies, connection->server->config.set.max_messages,
-                      user->programs, now);
-    return true;
-}
-
-/* Numbers are also above those of a daemon before this one. */
-static uint64_t number_offer(struct lockd_connection *connection, uint64_t now)
-{
-    struct lockd_handovers *kept = &connection->server->handovers;
-    struct lockd_user *user = connection->user;
-
-    kept->last_copy = kept->last_copy < now ? now : kept->last_copy + 1;
-    user->copy[user->count_copies++ % LOCKD_COPIES_MOST] =
-        (struct lockd_copy){kept->last_copy, connection->id};
-    return kept->last_copy;
-}
-
 static void pass_offer(struct lockd_connection *connection, const struct gs_wire_copy *copy,
                        const struct gs_descriptors *with)
 {
+    struct lockd_handovers *kept = &connection->server->handovers;
+    struct lockd_user *user = connection->user;
     struct gs_wire_copy passed = *copy;
     const uint64_t now = lockd_now();
 
-    if (!pay_offer(connection, now))
+    if (lockd_bucket_over(user->copies, now))
         return;
-    passed.number = number_offer(connection, now);
+    lockd_bucket_take(&user->copies, connection->server->config.set.max_messages,
+                      user->programs, now);
+    /* numbers are also above those of a daemon before this one */
+    kept->last_copy = kept->last_copy < now ? now : kept->last_copy + 1;
+    user->copy[user->count_copies++ % LOCKD_COPIES_MOST] =
+        (struct lockd_copy){kept->last_copy, connection->id};
+    passed.number = kept->last_copy;
     lockd_each (struct lockd_connection, each, &connection->server->connections.all, link) {
         if (each->client == NULL || !lockd_peer_is_beside(&each->peer) ||
             !lockd_identity_same(&each->peer.identity, &connection->peer.identity))

@@ -90,18 +90,6 @@ static void describe_program(struct gs_wire_client *client,
     memcpy(client->pod, connection->peer.identity.pod, sizeof client->pod);
 }
 
-static void describe_wait(struct gs_wire_client *message,
-                          const struct lockd_connection *connection)
-{
-    const struct sched_why why =
-        sched_client_why(connection->client, message->uuid, lockd_now());
-    const struct lockd_connection *other = why.owner;
-
-    message->waits_why = why.why;
-    message->waits_most_ns = why.most_ns;
-    message->waits_for = other != NULL ? (uint64_t)other->peer.pid : 0;
-}
-
 _Static_assert(sizeof((struct gs_wire_client *)0)->container == LOCKD_CONTAINER_SIZE,
                "container");
 _Static_assert(sizeof((struct gs_wire_client *)0)->pod == LOCKD_POD_SIZE, "pod");
@@ -130,11 +118,17 @@ static void look_for_halt(struct gs_wire_client *client)
 static void visit_member(void *context, const struct gs_wire_device *device, void *owner,
                          const struct gs_wire_client *client)
 {
+    const struct lockd_connection *connection = owner, *other;
+    const struct sched_why why =
+        sched_client_why(connection->client, client->uuid, lockd_now());
     struct gs_wire_client message = *client;
 
     (void)device;
-    describe_program(&message, owner);
-    describe_wait(&message, owner);
+    describe_program(&message, connection);
+    other = why.owner;
+    message.waits_why = why.why;
+    message.waits_most_ns = why.most_ns;
+    message.waits_for = other != NULL ? (uint64_t)other->peer.pid : 0;
     look_for_halt(&message);
     lockd_relations_describe(owner, &message);
     send_one(context, &message, GS_WIRE_CLIENT);

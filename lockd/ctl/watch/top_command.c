@@ -418,25 +418,12 @@ static void show_remark(struct top *top)
         snprintf(top->message, sizeof top->message, "%s", remark);
 }
 
-/* Takes the next look. While the daemon does not answer, the screen stays and shows the reason. */
-static void take_look(struct top *top)
-{
-    const bool lost = top->lost;
-
-    top->lost = top_look_take(top) != 0;
-    if (top->lost)
-        snprintf(top->message, sizeof top->message, "%.150s", top->ctl->err.text);
-    else if (lost)
-        top->message[0] = '\0';
-    show_remark(top);
-}
-
 static enum ctl_exit show_screen(struct top *top, uint64_t interval_ns)
 {
     const char *terminal = getenv("TERM");
     SCREEN *screen;
     uint64_t next;
-    bool on = true;
+    bool on = true, lost;
 
     screen = newterm(terminal, stdout, stdin);
     if (screen == NULL || tigetstr("cup") == NULL) {
@@ -467,7 +454,13 @@ static enum ctl_exit show_screen(struct top *top, uint64_t interval_ns)
         if (!on || lockd_now() < next)
             continue;
         next = lockd_now() + interval_ns;
-        take_look(top);
+        lost = top->lost;
+        top->lost = top_look_take(top) != 0;
+        if (top->lost) /* while the daemon does not answer, the screen stays and shows the reason */
+            snprintf(top->message, sizeof top->message, "%.150s", top->ctl->err.text);
+        else if (lost)
+            top->message[0] = '\0';
+        show_remark(top);
     }
     endwin();
     delscreen(screen);
