@@ -29,9 +29,10 @@ static bool is_new_name(const char *symbol)
     return false;
 }
 
-/* It does not wait at the gate: a suspended program's memory comes back, but its gate stays
- * closed. */
-void gs_unknown_await_memory(void)
+/* Returns when the memory of a program that has become partly covered is on the device: what was
+ * moved out before comes back, and stays. It does not wait at the gate: a suspended program's memory
+ * comes back, but its gate stays closed. */
+static void await_memory(void)
 {
     const uint64_t until = gs_now() + AWAIT_MOST_NS;
 
@@ -62,7 +63,7 @@ void gs_unknown_given(const char *symbol, int version)
         gs_daemon_say(text);
     else {
         gs_daemon_remark(text);
-        gs_unknown_await_memory(); /* the caller may call the function at once */
+        await_memory(); /* the caller may call the function at once */
     }
 }
 
@@ -76,7 +77,7 @@ void gs_unknown_copy(const char *symbol)
     if (is_new_name(symbol))
         gs_log("%s", text);
     gs_daemon_remark(text);
-    gs_unknown_await_memory();
+    await_memory();
 }
 
 /* Is called by each object that the program loads, before the object's own code runs: crti.o, which
@@ -94,5 +95,5 @@ void __gmon_start__(void)
         return;
     gs_past_look();
     if (atomic_load_explicit(&gs_runtime.partial, memory_order_acquire))
-        gs_unknown_await_memory();
+        await_memory();
 }

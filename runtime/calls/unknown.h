@@ -12,7 +12,3 @@ void gs_unknown_given(const char *symbol, int version);
 
 /* The same for a function of another copy of the driver. */
 void gs_unknown_copy(const char *symbol);
-
-/* Returns when the memory of a program that has become partly covered is on the device: what was
- * moved out before comes back, and stays. Any thread, outside the gate. */
-void gs_unknown_await_memory(void);

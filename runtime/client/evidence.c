@@ -222,16 +222,26 @@ static void wait_told(_Atomic(uint32_t) *what, uint32_t wanted)
     atomic_fetch_add_explicit(&self.waited, now - began, memory_order_relaxed);
 }
 
+/* The process's mappings have changed in a way that may show peers, so they are looked at soon. */
+static void expect_look(void)
+{
+    if (is_chosen() ||
+        /* a look is expected already */
+        atomic_exchange_explicit(&self.expects, true, memory_order_release))
+        return;
+    gs_worker_wake();
+}
+
 void gs_evidence_exported(void)
 {
     uint32_t wanted;
 
     if (is_chosen() || atomic_exchange_explicit(&self.exports, true, memory_order_relaxed)) {
-        gs_evidence_expect();
+        expect_look();
         return;
     }
     wanted = atomic_fetch_add_explicit(&self.wanted, 1, memory_order_relaxed) + 1;
-    gs_evidence_expect();
+    expect_look();
     wait_told(&self.told, wanted);
 }
 
@@ -291,21 +301,12 @@ void gs_evidence_registered(const void *address)
     if (!is_chosen() && !is_private(place.address)) {
         gs_lines_read("/proc/self/maps", MAPS_MOST, find_mapping, &place);
         wanted = add_registered(&place.mapping);
-        gs_evidence_expect();
+        expect_look();
         if (wanted != 0) {
             gs_worker_wake();
             wait_told(&self.sent, wanted);
         }
     }
-}
-
-void gs_evidence_expect(void)
-{
-    if (is_chosen() ||
-        /* a look is expected already */
-        atomic_exchange_explicit(&self.expects, true, memory_order_release))
-        return;
-    gs_worker_wake();
 }
 
 /* When the next look is due: while the program waits, and in its first minute beside others.
@@ -341,7 +342,7 @@ uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now)
         return EXPECT_NS - since;
     if (now < at && !expects)
         return at == UINT64_MAX ? UINT64_MAX : at - now;
-    /* before it looks; a later call of gs_evidence_expect() asks for another look */
+    /* before it looks; a later call of expect_look() asks for another look */
     atomic_exchange_explicit(&self.expects, false, memory_order_acq_rel);
     self.looked_at = now;
     self.looks = atomic_load_explicit(&self.wanted, memory_order_relaxed);

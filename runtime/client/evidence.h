@@ -27,14 +27,10 @@ void gs_evidence_exported(void);
  * most. Memory of the process's own costs a look at one page. Any thread of the program. */
 void gs_evidence_registered(const void *address);
 
-/* The process's mappings have changed in a way that may show peers, so they are looked at soon.
- * Any thread. */
-void gs_evidence_expect(void);
-
 /* --- client thread --- */
 
 /* Looks for NCCL's mappings and connections: now and then while programs wait for a device or
- * share it, and when gs_evidence_expect() was called. Returns ns until it should be called
+ * share it, and soon after memory was registered or exported. Returns ns until it should be called
  * again. */
 uint64_t gs_evidence_look(bool waiting, bool beside, uint64_t now);
 /* Sends the keys that this connection has not seen, and those that have ended. 0, -EAGAIN:

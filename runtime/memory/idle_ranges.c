@@ -19,17 +19,16 @@
 #define BATCH      64
 #define SCAN_LIMIT 64 /* ranges of a list that are looked at for one of the right size */
 
-static unsigned list_of(const struct gs_range *range)
+static struct gs_range **list_of(struct gs_device *device, uint64_t reserved)
 {
-    const uint64_t pieces = range->reserved / range->device->granule;
-    const unsigned list = 63u - (unsigned)__builtin_clzll(pieces | 1);
+    const unsigned list = 63u - (unsigned)__builtin_clzll(reserved / device->granule | 1);
 
-    return list < GS_IDLE_SIZES ? list : GS_IDLE_SIZES - 1;
+    return &device->idle.lists[list < GS_IDLE_SIZES ? list : GS_IDLE_SIZES - 1];
 }
 
 static void enlist_range(struct gs_range *range)
 {
-    struct gs_range **head = &range->device->idle.lists[list_of(range)];
+    struct gs_range **head = list_of(range->device, range->reserved);
 
     range->idle.next = *head;
     if (range->idle.next != NULL)
@@ -49,9 +48,9 @@ static void delist_range(struct gs_range *range)
     range->life = GS_RANGE_DISPOSING;
 }
 
-/* Half of the card for a program that is alone, an eighth without a daemon to ask, and a small
+/* Bytes that may be idle now: half of the card for a program that is alone, an eighth without a daemon to ask, and a small
  * part beside others; nothing while others wait. */
-uint64_t gs_idle_limit(const struct gs_device *device)
+static uint64_t most_idle(const struct gs_device *device)
 {
     const uint32_t flags = gs_device_flags(device);
 
@@ -70,7 +69,7 @@ bool gs_idle_put(struct gs_range *range)
         return false;
     if (range->own != NULL || range->pinned || range->over != 0 || device->broken ||
         (range->pool != NULL && range->pool->peer_count != 0) || !gs_range_is_whole(range) ||
-        device->accounts.idle + range->reserved > gs_idle_limit(device))
+        device->accounts.idle + range->reserved > most_idle(device))
         return false;
     gs_pool_settle(range);
     range->idle.since = gs_now();
@@ -81,10 +80,7 @@ bool gs_idle_put(struct gs_range *range)
 struct gs_range *gs_idle_take(struct gs_device *device, const struct gs_pool *pool,
                               uint64_t reserved)
 {
-    const uint64_t pieces = reserved / device->granule;
-    const unsigned list = 63u - (unsigned)__builtin_clzll(pieces | 1);
-    struct gs_range *range =
-        device->idle.lists[list < GS_IDLE_SIZES ? list : GS_IDLE_SIZES - 1];
+    struct gs_range *range = *list_of(device, reserved);
 
     if (pool != NULL && pool->peer_count != 0)
         return NULL; /* it must be mapped with their access */
@@ -148,7 +144,7 @@ void gs_idle_trim(struct gs_device *device, uint64_t now)
 {
     const struct gs_accounts accounts = gs_memory_accounts(device);
     const uint64_t budget = atomic_load_explicit(&device->target.budget, memory_order_relaxed),
-                   limit = gs_idle_limit(device);
+                   limit = most_idle(device);
     struct wanted wanted = {0};
 
     if (accounts.idle == 0)

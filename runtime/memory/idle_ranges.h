@@ -11,9 +11,6 @@
 
 #include "runtime/range/range.h"
 
-/* The number of bytes of this device that may be idle now. Any thread. */
-uint64_t gs_idle_limit(const struct gs_device *device);
-
 /* The following two under gs_memory_lock. */
 
 /* Keeps a freed range that is resident as a whole, without a copy on the host. False: it may not

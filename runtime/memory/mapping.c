@@ -265,6 +265,18 @@ static CUresult note_access(struct gs_virtual *own, const CUmemAccessDesc *acces
     return CUDA_SUCCESS;
 }
 
+static CUresult set_access(const struct gs_range *range, const CUmemAccessDesc *access,
+                           size_t count)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
+        if (gs_chunk_is_mapped(&range->chunks[i]))
+            result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),
+                                              gs_range_chunk_bytes(range, i), access, count);
+    return result;
+}
+
 /* The first access makes the range needed (between gs_virtual_begin and _end): its memory is
  * made now, or is missing and the gate closes. */
 static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *access, size_t count)
@@ -278,10 +290,8 @@ static CUresult make_needed(struct gs_range *range, const CUmemAccessDesc *acces
     if (result != CUDA_SUCCESS)
         range->own->access_count = 0;
     gs_unlock(&gs_memory_lock, GS_LOCK_MEMORY);
-    for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
-        if (gs_chunk_is_mapped(&range->chunks[i]))
-            result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),
-                                              gs_range_chunk_bytes(range, i), access, count);
+    if (result == CUDA_SUCCESS)
+        result = set_access(range, access, count);
     if (result != CUDA_SUCCESS)
         return result;
     /* the client thread leaves it alone until it is accessible */
@@ -310,10 +320,8 @@ static CUresult change_access(struct gs_range *range, const CUmemAccessDesc *acc
     if (pass == GS_PASS_REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     GS_WITH_MEMORY(before = *range->own; result = note_access(range->own, access, count));
-    for (uint32_t i = 0; i < range->chunk_count && result == CUDA_SUCCESS; i++)
-        if (gs_chunk_is_mapped(&range->chunks[i]))
-            result = gs_driver.cuMemSetAccess(gs_range_chunk_address(range, i),
-                                              gs_range_chunk_bytes(range, i), access, count);
+    if (result == CUDA_SUCCESS)
+        result = set_access(range, access, count);
     if (result != CUDA_SUCCESS) {
         gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
         memcpy(range->own->access, before.access, sizeof before.access);

@@ -28,7 +28,8 @@ bool gs_virtual_is_ours(CUmemGenericAllocationHandle handle)
     return handle >= FIRST_HANDLE && handle < next_handle;
 }
 
-struct gs_range *gs_virtual_usable(CUmemGenericAllocationHandle handle)
+/* The range of a handle that the program may still use; NULL: none. */
+static struct gs_range *find_usable(CUmemGenericAllocationHandle handle)
 {
     struct gs_range_tree_node *node = gs_range_tree_find(&handles, handle);
     const struct gs_virtual *own =
@@ -184,7 +185,7 @@ CUresult gs_virtual_release(CUmemGenericAllocationHandle handle, bool *ours)
     bool last = false;
 
     gs_lock(&gs_memory_lock, GS_LOCK_MEMORY);
-    range = gs_virtual_usable(handle);
+    range = find_usable(handle);
     *ours = gs_virtual_is_ours(handle);
     if (range != NULL) {
         range->own->references--;
@@ -202,7 +203,7 @@ CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocat
                                bool *ours)
 {
     GS_HOLD_MEMORY;
-    struct gs_range *range = gs_virtual_usable(handle);
+    struct gs_range *range = find_usable(handle);
 
     *ours = gs_virtual_is_ours(handle);
     if (range != NULL)
@@ -213,7 +214,7 @@ CUresult gs_virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocat
 struct gs_range *gs_virtual_hold(CUmemGenericAllocationHandle handle, bool *ours)
 {
     GS_HOLD_MEMORY;
-    struct gs_range *range = gs_virtual_usable(handle);
+    struct gs_range *range = find_usable(handle);
 
     *ours = gs_virtual_is_ours(handle);
     if (range != NULL)

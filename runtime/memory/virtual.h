@@ -51,8 +51,5 @@ void gs_virtual_end(struct gs_range *range);
 /* True also for a handle that has ended: the driver would take it for a pointer of its own. */
 bool gs_virtual_is_ours(CUmemGenericAllocationHandle handle);
 
-/* The range of a handle that the program may still use; NULL: none. */
-struct gs_range *gs_virtual_usable(CUmemGenericAllocationHandle handle);
-
 /* Nothing can reach the range any more: it leaves the accounts. True: the caller disposes of it. */
 bool gs_virtual_ends(struct gs_range *range);
