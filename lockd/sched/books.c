@@ -273,6 +273,8 @@ static void sort_member(struct sched_member *member, uint64_t now)
                 busy && member->budget > member->report.demand);
     put_on_list(&device->books.unused, &member->books.unused,
                 !busy && member->budget > member->report.resident);
+    if (lockd_list_empty(&member->books.stopping))
+        member->books.leaves = now;
     put_on_list(&device->books.stopping, &member->books.stopping,
                 keeps || (!held && (busy || owes)));
     if (keeps)
@@ -322,8 +324,10 @@ bool sched_party_has(const struct sched_party *party, uint32_t facts)
 void sched_books_ran(struct sched_party *party, uint64_t now)
 {
     const uint64_t ns = sched_less(now, party->time.counted_at);
-    const bool keeps =
-        party->turn.held && party->gang->runs && !sched_party_has(party, GS_STATE_WANT);
+    /* a turn that has begun to run is had, whatever its programs make of it */
+    const bool keeps = party->turn.held && party->gang->runs &&
+                       (!sched_party_has(party, GS_STATE_WANT) ||
+                        (party->turn.started != 0 && !sched_party_has(party, SCHED_HUNGRY)));
 
     party->time.counted_at = now;
     if (ns == 0 || (party->books.running_members == 0 && !keeps))

@@ -88,8 +88,10 @@ static void raise_budget(struct sched_member *member, uint64_t goal, uint64_t st
                          uint64_t now)
 {
     const struct sched_device *device = member->device;
+    const uint64_t others =
+        sched_less(device->books.sum.hold, sched_denial_passed(member->party).hold);
     const uint64_t most =
-        sched_member_hold(member) + sched_less(device->space.capacity, device->books.sum.hold);
+        sched_member_hold(member) + sched_less(device->space.capacity, others);
     const uint64_t to = sched_min(goal, most);
 
     if (member->sent.ended || to <= member->budget || (to < goal && to - member->budget < step))

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * denial.c: claims of memory on a device where several users have programs. Together they cannot be
- * more than the bytes in use: by the card, or else by the report of another user's program. If
- * they are, twice in a row, a program is believed as far as the card shows memory of its process.
- * Where that is not known, a program that should have left and has not pays for the excess. Owns
- * struct sched_member_evidence.
+ * more than the bytes that the card says are in use. If they are, twice in a row, a program is
+ * believed as far as the card shows memory of its process. Where that is not known, a program
+ * that should have left and has not pays for the excess. Owns struct sched_member_evidence.
+ *
+ * Where the card cannot be asked, a claim stands. But what a program measures itself counts for
+ * the turns of its user: these do not wait for a program of another user that should have left,
+ * as far as the figure shows that its memory is free. If that is not true, the turn begins too
+ * early and waits for the memory: a word costs its own user and nobody else.
  */
 #include "lockd/sched/room.h"
 
@@ -19,6 +23,97 @@ void sched_denial_note(struct sched_member *member)
     member->evidence.named = true;
     client->contradicted = client->sched->remarkable = true;
 }
+
+/* --- programs that should have left --- */
+
+bool sched_denial_by_word(const struct sched_device *device)
+{
+    return device->measure.several && device->measure.card_at == 0 &&
+           !lockd_list_empty(&device->books.stopping);
+}
+
+bool sched_denial_overdue(const struct sched_member *member, uint64_t now)
+{
+    return !member->party->turn.held && !lockd_list_empty(&member->books.stopping) &&
+           sched_less(now, sched_max(member->books.leaves, member->stopped)) >= RESTART_SETTLE;
+}
+
+uint64_t sched_denial_overdue_bytes(const struct sched_device *device, uint64_t now)
+{
+    uint64_t bytes = 0;
+
+    if (!sched_denial_by_word(device))
+        return 0;
+    lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
+        if (sched_denial_overdue(member, now))
+            bytes += member->books.share.resident - member->books.share.unsure;
+    }
+    return bytes;
+}
+
+/* What the program measures shows how much programs have that should have left. That is its word: it
+ * counts for the turns of its own user, whose programs wait for what is not free, and for no other's. */
+void sched_denial_found(struct sched_member *by, uint64_t device_free, uint64_t now)
+{
+    const struct sched_device *device = by->device;
+    const uint64_t used = sched_less(device->measure.total, device_free),
+                   spare = device->measure.total / CARD_ROUNDING;
+    struct sched_user *user = by->party->wanting.user;
+
+    if (user == NULL || !sched_denial_by_word(device))
+        return;
+    user->found_at = now;
+    user->found = sched_less(used, device->measure.external + device->books.sum.resident -
+                                       device->books.sum.unsure -
+                                       sched_denial_overdue_bytes(device, now));
+    lockd_each (struct sched_member, member, &device->books.stopping, books.stopping) {
+        if (sched_denial_overdue(member, sched_less(now, MOVED_BY)) &&
+            sched_denial_is_other(member, by) && member->report.claimed > user->found + spare)
+            sched_denial_note(member);
+    }
+}
+
+bool sched_denial_kin_stays(const struct sched_party *party)
+{
+    const struct sched_device *device = party->device;
+    const struct sched_member *first = sched_member_of(party->members.next, of_party);
+
+    if (!sched_denial_by_word(device))
+        return false;
+    lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
+        if (member->party != party && !sched_denial_is_other(member, first) &&
+            sched_denial_overdue(member, device->measure.judge_asked))
+            return true;
+    }
+    return false;
+}
+
+struct sched_passed sched_denial_passed(const struct sched_party *party)
+{
+    const struct sched_device *device = party->device;
+    const struct sched_member *first = sched_member_of(party->members.next, of_party);
+    const struct sched_user *user = party->wanting.user;
+    struct sched_passed passed = {0};
+
+    if (user == NULL || user->found_at == 0 || !sched_denial_by_word(device))
+        return passed;
+    lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
+        const struct sched_party_books *books = &member->party->books;
+
+        if (!sched_denial_overdue(member, user->found_at) ||
+            !sched_denial_is_other(member, first))
+            continue;
+        passed.hold += member->books.share.hold;
+        passed.busy += sched_min(member->books.share.kept, books->need_busy);
+        passed.lost += sched_min(member->books.share.kept, books->lost);
+    }
+    passed.hold = sched_less(passed.hold, user->found);
+    passed.busy = sched_less(passed.busy, user->found);
+    passed.lost = sched_less(passed.lost, user->found);
+    return passed;
+}
+
+/* --- claims --- */
 
 static void believe_most(struct sched_member *member, uint64_t most, uint64_t now)
 {
@@ -43,10 +138,11 @@ static bool has_false_kin(const struct sched_member *member, uint64_t now)
     return user != NULL && user->denied_at != 0 && now - user->denied_at < 3 * GRACE;
 }
 
-/* The card itself takes time to show what has come or left; a program's figure is of its report. */
-static bool is_known_to_lie(const struct sched_member *member, uint64_t now)
+/* What it says may be on its way, and so not what it has now. */
+static bool is_moving(const struct sched_member *member, uint64_t now)
 {
-    return member->device->measure.card_at == 0 && has_false_kin(member, now);
+    return member->books.share.unsure_most != 0 &&
+           !sched_denial_overdue(member, sched_less(now, MOVED_BY));
 }
 
 /* The part of a claim that may be wrong. by_process: of a claim beyond the bytes that the card
@@ -57,16 +153,11 @@ static uint64_t doubtful_part(const struct sched_member *member, bool by_process
     const uint64_t claim = member->evidence.least, shown = member->evidence.shown;
     const bool beyond_process = shown != UINT64_MAX && claim > shown;
 
-    if (excess == 0 || beyond_process != by_process || member->books.share.unsure_most != 0)
+    if (excess == 0 || beyond_process != by_process || is_moving(member, now))
         return 0;
     if (by_process)
         return sched_min(claim - shown, excess);
-    /* it was to stop a second ago, and runs or has more than it may; that it answers is no progress */
-    if (member->party->turn.held ||
-        (member->books.owes == LOCKD_NEVER && !sched_member_busy(member)) ||
-        sched_less(now, member->stopped) < (is_known_to_lie(member, now) ? 0 : SILENT))
-        return 0;
-    return sched_min(claim, excess);
+    return sched_denial_overdue(member, sched_less(now, SILENT)) ? sched_min(claim, excess) : 0;
 }
 
 static void deny_member(struct sched_member *member, uint64_t most, uint64_t now)
@@ -76,8 +167,7 @@ static void deny_member(struct sched_member *member, uint64_t most, uint64_t now
     member->device->measure.denied++;
     member->evidence.denied_now = true;
     if (member->evidence.denied < DENIALS)
-        member->evidence.denied =
-            is_known_to_lie(member, now) ? DENIALS : (member->evidence.denied + 1) & 3;
+        member->evidence.denied = (member->evidence.denied + 1) & 3;
     member->device->measure.doubted += member->evidence.denied < DENIALS;
     if (member->evidence.denied == DENIALS) {
         sched_denial_note(member);
@@ -87,19 +177,17 @@ static void deny_member(struct sched_member *member, uint64_t most, uint64_t now
     }
 }
 
-/* So many bytes of the device are in use, says the card, or that program. */
-void sched_denial_judge(struct sched_device *device, uint64_t used,
-                        const struct sched_member *by, uint64_t now)
+void sched_denial_judge(struct sched_device *device, uint64_t used, uint64_t now)
 {
     const uint64_t spare = device->measure.total / CARD_ROUNDING;
     uint64_t claims = 0, excess;
 
     device->measure.denied = device->measure.doubted = 0;
     lockd_each (struct sched_member, member, &device->members, of_device) {
-        if (member->books.share.unsure_most == 0)
+        if (!is_moving(member, now))
             claims += member->evidence.least;
         /* it was asked to stop and says that it runs, and its process has not even a context there */
-        if (by == NULL && device->measure.several && member->evidence.shown == 0 &&
+        if (device->measure.several && member->evidence.shown == 0 &&
             !member->party->turn.held && (member->report.flags & GS_STATE_RUNNING) != 0 &&
             sched_less(now, member->stopped) >= SILENT)
             deny_member(member, 0, now);
@@ -107,11 +195,8 @@ void sched_denial_judge(struct sched_device *device, uint64_t used,
     excess = claims > used + spare && device->measure.several ? claims - used : 0;
     for (int by_process = 1; by_process >= 0; by_process--) {
         lockd_each (struct sched_member, member, &device->members, of_device) {
-            uint64_t part;
+            const uint64_t part = doubtful_part(member, by_process, excess, now);
 
-            if (by != NULL && !sched_denial_is_other(member, by))
-                continue;
-            part = doubtful_part(member, by_process, excess, now);
             if (part != 0 && !member->evidence.denied_now)
                 deny_member(member, member->evidence.least - part, now);
             excess = sched_less(excess, part);
@@ -123,7 +208,7 @@ void sched_denial_judge(struct sched_device *device, uint64_t used,
 
         member->evidence.least = member->report.claimed;
         member->evidence.denied_now = false;
-        if (denied || (by != NULL && !sched_denial_is_other(member, by)))
+        if (denied)
             continue;
         /* Else the card shows all that it claims, or nothing was wrong with its claims for long: a
          * wrong claim costs others a second or two, which is a small part of that. */

@@ -16,8 +16,22 @@ static inline bool sched_denial_is_other(const struct sched_member *member,
 
 /* The caller is to be told, once, that the member's reports contradict the card or others. */
 void sched_denial_note(struct sched_member *member);
-/* So many bytes of the device are in use, says the card, or that program. */
-void sched_denial_judge(struct sched_device *device, uint64_t used,
-                        const struct sched_member *by, uint64_t now);
+/* Only programs can tell whether what should have left has left. */
+bool sched_denial_by_word(const struct sched_device *device);
+/* It should have left some time ago: what others report since was measured after that. */
+bool sched_denial_overdue(const struct sched_member *member, uint64_t now);
+/* The bytes that such programs say they have, where only programs can tell: they may have less. */
+uint64_t sched_denial_overdue_bytes(const struct sched_device *device, uint64_t now);
+/* The program measured that so much is free. */
+void sched_denial_found(struct sched_member *by, uint64_t device_free, uint64_t now);
+/* Bytes of programs that should have left, for which a party does not wait. */
+struct sched_passed {
+    uint64_t busy, lost, hold; /* of the device's need_busy, its lost, and its sum of hold */
+};
+struct sched_passed sched_denial_passed(const struct sched_party *party);
+/* Where only programs can tell: do other programs of its user stay that should have left? */
+bool sched_denial_kin_stays(const struct sched_party *party);
+/* So many bytes of the device are in use, says the card. */
+void sched_denial_judge(struct sched_device *device, uint64_t used, uint64_t now);
 /* Nobody is left who could deny, or the card does not answer any more: all are believed. */
 void sched_denial_end(struct sched_device *device, uint64_t now);

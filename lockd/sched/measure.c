@@ -176,25 +176,40 @@ static bool can_tell(const struct sched_member *member)
            (member->report.flags & GS_STATE_MOVING) == 0;
 }
 
-/* Asks so many of those that can tell. To judge claims: of those that owe nothing, also in the midst of
- * a move, since a program waits there for memory that others claim. Other programs next time, whatever
- * the liars among them answer. */
-static void ask_some(struct sched_device *device, uint32_t most, bool judges)
+/* Asks one that can tell, another one next time. */
+static void ask_next(struct sched_device *device)
 {
     lockd_each (struct sched_member, member, &device->members, of_device) {
-        if (judges ? !member->report.measures || !lockd_list_empty(&member->books.stopping)
-                   : !can_tell(member))
+        if (!can_tell(member))
             continue;
         ask_member(member);
         lockd_list_remove(&member->of_device);
         lockd_list_append(&device->members, &member->of_device);
-        if (--most == 0)
-            return;
+        return;
     }
 }
 
-/* Something should have left, or claims are in doubt, and only programs can tell whether there is
- * room for them: when to ask. */
+/* Asks a program of each user, but of those that should leave; also in the midst of a move, where a
+ * program waits for memory that others claim. */
+static void ask_users(struct sched_device *device, uint64_t now)
+{
+    lockd_each (struct sched_member, member, &device->members, of_device) {
+        struct sched_user *user =
+            member->report.measures && lockd_list_empty(&member->books.stopping)
+                ? sched_user_of(device, member->client->user, now)
+                : NULL;
+
+        if (user == NULL || user->asked_at == now)
+            continue;
+        user->asked_at = now;
+        ask_member(member);
+        lockd_list_remove(&member->of_device); /* another one next time */
+        lockd_list_append(&device->members, &member->of_device);
+    }
+}
+
+/* Something should have left, and only programs can tell whether there is room for them: when to
+ * ask. */
 static uint64_t time_to_judge(const struct sched_device *device)
 {
     const struct sched_device_measure *measure = &device->measure;
@@ -206,14 +221,10 @@ static uint64_t time_to_judge(const struct sched_device *device)
             if (member->sent.ended)
                 return measure->judge_asked + SILENT;
     }
-    if (!measure->several || measure->card_at != 0)
-        return LOCKD_NEVER;
-    if (measure->doubted != 0 ||
-        (measure->denied != 0 && !lockd_list_empty(&device->books.stopping)))
-        return measure->judge_asked + 2 * TELL_PAUSE;
-    return measure->denied == 0 && lockd_list_empty(&device->books.stopping)
-               ? LOCKD_NEVER
-               : measure->judge_asked + SILENT;
+    return sched_denial_by_word(device) &&
+                   (device->turns.waiters || !lockd_list_empty(&device->books.hungry))
+               ? measure->judge_asked + 2 * TELL_PAUSE
+               : LOCKD_NEVER;
 }
 
 static uint64_t time_to_ask(const struct sched_doubt *open)
@@ -236,10 +247,10 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
     bool alone = true;
 
     if (expire_departed(device, now)) /* nobody need have anything to say when it stays away */
-        ask_some(device, 1, false);
+        ask_next(device);
     if (now >= time_to_judge(device)) {
         device->measure.judge_asked = now;
-        ask_some(device, ASKED, true);
+        ask_users(device, now);
     }
     if (now < time_to_ask(open))
         return;
@@ -277,12 +288,14 @@ static bool has_several_users(const struct sched_device *device)
 /* The least and the most that external is if so much is free. Contexts and the like are counted
  * in whole steps. */
 static void bound_external(const struct sched_device *device, uint64_t device_free,
-                           uint64_t *least, uint64_t *most)
+                           uint64_t now, uint64_t *least, uint64_t *most)
 {
     const uint64_t used = sched_less(device->measure.total, device_free),
                    sure = device->books.sum.resident - device->books.sum.unsure;
 
-    *most = sched_min(steps_up(sched_less(used, sure)), device->measure.total);
+    *most =
+        sched_min(steps_up(sched_less(used, sure - sched_denial_overdue_bytes(device, now))),
+                  device->measure.total);
     *least =
         sched_min(steps_up(sched_less(sched_less(used, sure),
                                       device->books.sum.unsure_most + departed_bytes(device))),
@@ -303,7 +316,7 @@ static void measure_external(struct sched_member *member, uint64_t device_free, 
 
     if (is_settling(device, now))
         return;
-    bound_external(device, device_free, &least, &most);
+    bound_external(device, device_free, now, &least, &most);
     /* with several users no program's word takes the reserve from the others */
     device->measure.beyond_total =
         device->measure.several
@@ -393,21 +406,6 @@ static void recount_total(struct sched_device *device)
     }
 }
 
-/* Where the card cannot be asked, programs of other users tell what is in use. */
-static void judge_by_report(struct sched_member *by, uint64_t device_free, uint64_t now)
-{
-    struct sched_device *device = by->device;
-    const uint64_t used = sched_less(device->measure.total, device_free);
-
-    if (!device->measure.several || card_answers(device, now) ||
-        !is_past(by->evidence.judged, RESTART_SETTLE, now) ||
-        (device->measure.denied == 0 &&
-         device->books.sum.resident - device->books.sum.unsure <= used))
-        return;
-    by->evidence.judged = to_tenths(now);
-    sched_denial_judge(device, used, by, now);
-}
-
 void sched_measure_forget(struct sched_member *member, uint64_t now)
 {
     struct sched_device *device = member->device;
@@ -440,7 +438,7 @@ static void weigh_card(struct sched_device *device, uint64_t device_free, uint64
 
     if (is_settling(device, now))
         return;
-    bound_external(device, device_free, &least, &most);
+    bound_external(device, device_free, now, &least, &most);
     value = sched_clamp(known, least, most);
     measure->measured = true;
     measure->beyond_total = 0;
@@ -467,7 +465,7 @@ void sched_measure_card(struct sched_device *device, const struct sched_card *ca
     device->measure.card_at = now;
     device->measure.card_total = card->total;
     recount_total(device);
-    sched_denial_judge(device, sched_less(card->total, card->free), NULL, now);
+    sched_denial_judge(device, sched_less(card->total, card->free), now);
     if (device->measure.several)
         weigh_card(device, card->free, now);
 }
@@ -504,8 +502,8 @@ void sched_measure_report(struct sched_member *member, const struct gs_wire_stat
         sched_denial_end(device, now);
     if (state->device_free == UINT64_MAX)
         return;
-    judge_by_report(member, state->device_free, now);
     measure_external(member, state->device_free, now);
+    sched_denial_found(member, state->device_free, now);
 }
 
 void sched_measure_came(struct sched_member *member, bool back, uint64_t now)

@@ -78,7 +78,6 @@ struct sched_member_evidence {
     uint64_t least; /* that it has claimed since the card was last looked at */
     uint64_t most;  /* that it is believed to have; UINT64_MAX: whatever it claims */
     /* tenths of a second: */
-    uint16_t judged;     /* when its free memory was last held against others' claims */
     uint16_t against;    /* since when it contradicts the card; 0: it does not */
     uint8_t denied : 2;  /* looks in a row that left no room for its claim */
     bool denied_now : 1; /* in the present look */
@@ -121,6 +120,7 @@ struct sched_member_books {
     struct sched_node victim; /* in *victim_of: does not run and has a budget */
     struct sched_order *victim_of;
     struct sched_share share;
+    uint64_t leaves;  /* since when it is in `stopping` */
     uint64_t owes;    /* since when it has more memory than it may have, or has not read all
                          targets, and nothing came of it; LOCKD_NEVER: it has done everything */
     uint64_t offered; /* it cannot stop for want of memory: since when there is some for it that
@@ -227,11 +227,15 @@ struct sched_user {
     struct lockd_list of_device;
     uint32_t id;
     uint32_t wanting;
-    uint64_t weights;       /* of them */
-    uint64_t since;         /* when that changed last */
-    uint64_t first_weights; /* shares.c: of those that go first */
-    struct sched_faded had; /* shares.c: by these */
+    uint64_t weights;        /* of them */
+    uint64_t since;          /* when that changed last */
+    uint64_t first_weights;  /* shares.c: of those that go first */
+    struct sched_faded had;  /* shares.c: by these */
+    struct sched_faded vain; /* stop.c: that others waited for turns in which nothing ran */
     uint64_t denied_at; /* denial.c: a claim of its programs last proved wrong; 0: none has */
+    /* denial.c: bytes that its programs last found in use by programs that should have left; when */
+    uint64_t found, found_at;
+    uint64_t asked_at; /* measure.c: when one of them was last asked */
 };
 
 /* How a party counts among those that want the device: device.c. */

@@ -278,7 +278,7 @@ static void pay_for(struct sched_party *party, uint64_t since)
 
     party->fair.virtual_ns += to_virtual(party, ns);
     party->time.last_ran = party->time.counted_at;
-    sched_share_ran(party, ns, true, party->time.counted_at);
+    sched_share_charge(party, ns, party->time.counted_at);
 }
 
 /* A turn of full length pays nothing for its switch, one of no length all of it. A party that

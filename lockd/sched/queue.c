@@ -117,7 +117,17 @@ static uint64_t in_vain(const struct sched_party *party)
 
 uint64_t sched_queue_lost(const struct sched_party *party)
 {
-    return party->device->books.lost - party->books.lost - in_vain(party);
+    return sched_less(party->device->books.lost - party->books.lost - in_vain(party),
+                      sched_denial_passed(party).lost);
+}
+
+bool sched_queue_has_room(const struct sched_party *head)
+{
+    const struct sched_device *device = head->device;
+    const uint64_t others = device->books.need_busy - head->books.need_busy - in_vain(head);
+
+    return sched_less(others, sched_denial_passed(head).busy) + sched_queue_takes(head) <=
+           device->space.capacity;
 }
 
 /* The bytes of the device that stuck parties leave. */
@@ -149,6 +159,13 @@ static bool is_place_of_another(const struct sched_party *head)
            back->wait.queued.key < head->wait.queued.key;
 }
 
+/* It does not fit, and programs of its own user should have left: other users do not wait
+ * for that. */
+static bool waits_for_kin(const struct sched_party *party)
+{
+    return sched_denial_kin_stays(party) && !sched_queue_has_room(party);
+}
+
 /* Parties that do not fit beside stuck parties keep their places in front of the head. A stuck
  * party would only repeat its turn, unless others of its gang can end what it waits for. A
  * party that can never fit has its turn only when no other has work. */
@@ -169,7 +186,8 @@ struct sched_party *sched_queue_head(const struct sched_device *device)
         }
         if (sched_queue_takes(party) > room_for(party) ||
             (party != first && waits == NULL && owes == NULL && party->books.counted_stuck &&
-             party->gang->client_count < 2))
+             party->gang->client_count < 2) ||
+            waits_for_kin(party))
             continue;
         if (now != SCHED_TURN_SHARES)
             return is_place_of_another(party) ? NULL : party;

@@ -21,6 +21,8 @@ void sched_queue_look_again(struct sched_device *device, uint64_t now);
  * other such gangs do not count: each might wait for the other for ever. The memory that the
  * party then lacks goes beyond the card (stop.c). */
 uint64_t sched_queue_lost(const struct sched_party *party);
+/* Does it fit beside all that run, or may not have stopped yet? */
+bool sched_queue_has_room(const struct sched_party *head);
 /* The bytes of the device that its turn takes. */
 uint64_t sched_queue_takes(const struct sched_party *party);
 /* The party to be served next, or NULL. */

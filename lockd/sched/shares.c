@@ -81,7 +81,7 @@ static double half_to_the(double x)
     return 1 - x * (0.6931 - x * (0.2400 - x * (0.0535 - x * 0.0073)));
 }
 
-static uint64_t read_faded(const struct sched_faded *account, uint64_t now)
+uint64_t sched_faded_read(const struct sched_faded *account, uint64_t now)
 {
     const uint64_t age = sched_less(now, account->at), halves = age / HALF_LIFE;
 
@@ -91,16 +91,16 @@ static uint64_t read_faded(const struct sched_faded *account, uint64_t now)
                       half_to_the((double)(age % HALF_LIFE) / (double)HALF_LIFE));
 }
 
-static void fade_add(struct sched_faded *account, uint64_t ns, uint64_t now)
+void sched_faded_add(struct sched_faded *account, uint64_t ns, uint64_t now)
 {
-    account->ns = read_faded(account, now) + ns;
+    account->ns = sched_faded_read(account, now) + ns;
     account->at = now;
 }
 
 /* As a part of the time: one that always had the device has 1. */
 static double faded_part(const struct sched_faded *account, uint64_t now)
 {
-    return (double)read_faded(account, now) * 0.6931 / (double)HALF_LIFE;
+    return (double)sched_faded_read(account, now) * 0.6931 / (double)HALF_LIFE;
 }
 
 /* --- who wants the device --- */
@@ -137,19 +137,24 @@ void sched_share_note(struct sched_party *party)
     count_wanting(party, 1);
 }
 
+void sched_share_charge(struct sched_party *party, uint64_t ns, uint64_t now)
+{
+    party->fair.level_then = party->device->fair.level;
+    sched_faded_add(&party->share.all, ns, now);
+    if (!party->bursts.first)
+        return;
+    party->bursts.went |= party->turn.interrupts;
+    if (party->wanting.user != NULL)
+        sched_faded_add(&party->wanting.user->had, ns, now);
+}
+
 void sched_share_ran(struct sched_party *party, uint64_t ns, bool contended, uint64_t now)
 {
     party->fair.level_then = party->device->fair.level;
     if (party->gang->wanting != 0) /* else it keeps a place that nobody wants */
         party->bursts.age += ns;
-    if (!contended)
-        return;
-    fade_add(&party->share.all, ns, now);
-    if (!party->bursts.first)
-        return;
-    party->bursts.went |= party->turn.interrupts;
-    if (party->wanting.user != NULL)
-        fade_add(&party->wanting.user->had, ns, now);
+    if (contended)
+        sched_share_charge(party, ns, now);
 }
 
 /* The part of the device that is due to the parties that go first together: by weight, and no more

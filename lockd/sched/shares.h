@@ -25,6 +25,11 @@ void sched_share_arrive(struct sched_party *party, const struct sched_client_lef
 void sched_share_note(struct sched_party *party);
 /* It ran for so long, up to now. */
 void sched_share_ran(struct sched_party *party, uint64_t ns, bool contended, uint64_t now);
+/* Others were held off for it for so long, in which nothing ran: it gets no older by that. */
+void sched_share_charge(struct sched_party *party, uint64_t ns, uint64_t now);
+
+uint64_t sched_faded_read(const struct sched_faded *account, uint64_t now);
+void sched_faded_add(struct sched_faded *account, uint64_t ns, uint64_t now);
 
 /* Brings the device's account up to now. */
 void sched_share_count(struct sched_device *device, uint64_t now);

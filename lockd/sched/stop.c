@@ -7,9 +7,12 @@
  * exceed the capacity. Owns struct sched_member_eviction.
  */
 #include "lockd/sched/room.h"
+#include "lockd/sched/shares.h"
 
 /* A party that did not come to run in its last turn gets the time of COMING switches:
- * but in every SKIPPED_ROUND-th turn as much as any other, since it may be slow to begin. */
+ * but in every SKIPPED_ROUND-th turn as much as any other, since it may be slow to begin. Where
+ * several users share the device, that is so as long as the user's programs have not made others
+ * wait in vain for too long. */
 #define SKIPPED_ROUND 8
 
 /* Programs of the gang that run may be in a collective, which ends once the programs that lack
@@ -60,7 +63,11 @@ void sched_stop_overflow(struct sched_device *device, uint64_t now)
         int rank = -1;
 
         lockd_each (struct sched_party, party, &device->turns.holders, turn.holder) {
-            const int mine = overflow_rank(party);
+            const uint64_t passed = sched_denial_passed(party).lost;
+            const int mine = device->books.need_held + sched_less(device->books.lost, passed) >
+                                     device->space.capacity
+                                 ? overflow_rank(party)
+                                 : -1;
 
             if (mine >= rank && mine >= 0) {
                 rank = mine;
@@ -144,22 +151,51 @@ void sched_stop_knots(struct sched_device *device, uint64_t now)
     }
 }
 
+/* In more and more turns in a row it did not come to run. */
+static bool is_patient_turn(const struct sched_party *party, uint64_t now)
+{
+    const uint32_t skipped = party->turn.skipped;
+    const struct sched_user *user = party->wanting.user;
+
+    return skipped % SKIPPED_ROUND == 0 && (skipped & (skipped - 1)) == 0 &&
+           (user == NULL || sched_faded_read(&user->vain, now) < GRACE / 2);
+}
+
+/* The least that a turn in which nothing runs may last. */
+static uint64_t least_patience(const struct sched_device *device)
+{
+    return sched_clamp(COMING * sched_device_switch(device),
+                       device->measure.several ? sched_min(sched_device_quantum(device), REPEAT)
+                                               : REPEAT,
+                       GRACE);
+}
+
+static void note_vain(struct sched_party *party, uint64_t now)
+{
+    struct sched_user *user = party->wanting.user;
+
+    party->turn.skipped++;
+    if (user != NULL && party->device->measure.several)
+        sched_faded_add(&user->vain,
+                        sched_less(now, party->turn.progress + least_patience(party->device)),
+                        now);
+}
+
 /* Until when a holder may get nowhere. Not long when the driver itself has no memory for it and
  * the books agree: then something that cannot be moved is in the way. Nor mostly for a holder
  * that was passed over and did not run since. A holder that is not given all it needs may wait
  * for others that come before it; for no other reason is it waited for. */
-static uint64_t patience_ends(const struct sched_party *party)
+static uint64_t patience_ends(const struct sched_party *party, uint64_t now)
 {
     const struct sched_device *device = party->device;
-    const uint32_t skipped = party->turn.skipped; /* patient after 0, 8, 16, 32 and so on */
     uint64_t progress = party->turn.progress;
 
     if (sched_party_has(party, SCHED_HUNGRY))
         progress = sched_max(progress, device->books.progress);
     if (sched_party_has(party, GS_STATE_SHORT) && party->books.demand > device->space.capacity)
         return progress + REPEAT;
-    if (skipped % SKIPPED_ROUND != 0 || (skipped & (skipped - 1)) != 0)
-        return progress + sched_clamp(COMING * sched_device_switch(device), REPEAT, GRACE);
+    if (!is_patient_turn(party, now))
+        return progress + least_patience(device);
     return progress + GRACE;
 }
 
@@ -169,18 +205,19 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
 {
     struct sched_gang *gang = party->gang;
     const bool none = party->books.running_members == 0, begins = gang->closing.by == NULL;
-    uint64_t end = patience_ends(party);
+    uint64_t end = patience_ends(party, now);
 
     if (!none) {
         lockd_each (const struct sched_party, each, &gang->parties, of_gang)
-            end = sched_max(end, patience_ends(each));
+            end = sched_max(end, patience_ends(each, now));
     }
     if (now < end || (none && sched_together_is_patient(gang, now))) {
-        sched_sooner(&party->device->grace_at, sched_max(end, now + REPEAT));
+        sched_sooner(&party->device->grace_at,
+                     sched_max(end, now + least_patience(party->device)));
     } else if (!none) {
         sched_lease_set_complete(gang, now);
     } else if (gang->party_count < 2 || sched_together_stop(gang, party->device, now)) {
-        party->turn.skipped++;
+        note_vain(party, now);
         sched_lease_end(gang, now);
     } else { /* others of its gang run, and may wait for it in a kernel: all of it stops first */
         gang->closing.passed |= begins;

@@ -85,14 +85,6 @@ static void settle_parties(struct sched_device *device, uint64_t now)
 
 /* --- the head of the queue and the holders --- */
 
-static bool has_room(const struct sched_device *device, const struct sched_party *head)
-{
-    const uint64_t others = device->books.need_busy - head->books.need_busy,
-                   in_vain = device->books.lost - head->books.lost - sched_queue_lost(head);
-
-    return others - in_vain + sched_queue_takes(head) <= device->space.capacity;
-}
-
 /* A background program that cannot stop before it gets memory keeps the turn that it gets for
  * that, as any other program does: if others ended that turn, it would get the next turn at
  * once. */
@@ -129,7 +121,7 @@ static struct sched_party *serve_queue(struct sched_device *device, uint64_t now
     struct sched_party *head;
 
     while ((head = sched_queue_head(device)) != NULL) {
-        if (!has_room(device, head) || stays_behind(device, head))
+        if (!sched_queue_has_room(head) || stays_behind(device, head))
             return head;
         sched_lease_admit(head, false, now);
         settle_parties(device, now);
@@ -411,7 +403,7 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
     }
     settle_parties(device, now);
     note_waiters(device, now);
-    if (head != NULL && sched_queue_head(device) == head && has_room(device, head))
+    if (head != NULL && sched_queue_head(device) == head && sched_queue_has_room(head))
         return !stays_behind(device, head);
     return sched_queue_head(device) != head ||
            (device->turns.waiters && device->grace_at <= now);

@@ -105,7 +105,7 @@ void lockd_remarks_programs(struct lockd_server *server)
         if (remark.contradicted)
             lockd_remarks_say(remark.owner,
                               "its reports of GPU memory contradict the GPU, or another user's "
-                              "programs, and are not used; it may go last");
+                              "programs: others do not wait for it, and it may go last");
         if (remark.silent)
             say_halted(remark.owner);
         if (remark.group != NULL)

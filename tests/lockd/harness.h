@@ -191,6 +191,27 @@ static inline uint64_t quantum_of(const struct harness *h)
 
 static inline enum gs_condition condition_of(const struct harness *h, int who);
 
+static inline void is_of_user(struct harness *h, int who, uint32_t user)
+{
+    const struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
+
+    h->client[who].client = sched_client_add(h->sched, &h->client[who]);
+    sched_describe(h->client[who].client, &hello, user);
+}
+
+/* Takes the next program whose reports are not used. */
+static inline bool is_named(struct harness *h, void **owner)
+{
+    struct sched_remark remark = {0};
+
+    while (sched_next_remark(h->sched, &remark)) {
+        *owner = remark.owner;
+        if (remark.contradicted)
+            return true;
+    }
+    return false;
+}
+
 struct harness_look {
     const void *owner;
     enum gs_condition condition;

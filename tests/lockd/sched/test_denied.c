@@ -5,27 +5,6 @@
  */
 #include "tests/lockd/harness.h"
 
-/* Takes the next program whose reports are not used. */
-static bool is_named(struct harness *h, void **owner)
-{
-    struct sched_remark remark = {0};
-
-    while (sched_next_remark(h->sched, &remark)) {
-        *owner = remark.owner;
-        if (remark.contradicted)
-            return true;
-    }
-    return false;
-}
-
-static void is_of_user(struct harness *h, int who, uint32_t user)
-{
-    const struct gs_wire_hello hello = {.weight = GS_WEIGHT_DEFAULT};
-
-    h->client[who].client = sched_client_add(h->sched, &h->client[who]);
-    sched_describe(h->client[who].client, &hello, user);
-}
-
 /* Says so, whatever is there. */
 static void says_lies(struct harness *h, int who, uint32_t flags)
 {
@@ -313,146 +292,6 @@ static void lies_of_free_memory_do_not_count_beside_the_card(void **state)
     assert_false(is_named(h, &owner));
 }
 
-/* Programs 10 on of user 7 lie, each in its own way; 0 of another user does what it is told, with 6 of
- * 10 GiB. The card shows nothing of the liars; or it cannot be asked, and 0 measures. Returns the tenths
- * of a second in which 0 runs. */
-static int run_beside_liars(struct harness *h, int liars, int tenths, bool card,
-                            void (*lie)(struct harness *, int))
-{
-    int runs = 0;
-
-    for (int i = 0; i < tenths; i++) {
-        h->free_bytes = UINT64_MAX;
-        for (int who = 10; who < 10 + liars; who++)
-            lie(h, who);
-        for (int step = 0; card && step < 2; step++)
-            obey_target(h, 0);
-        if (!card)
-            obeys_and_measures(h, 10 * GIB);
-        runs += is_running(h, 0);
-        if (card && i % 10 == 9)
-            card_says(h, 10 * GIB - h->client[0].state.resident);
-        pass_time(h, 100 * MS);
-    }
-    return runs;
-}
-
-/* Takes what its turn allows, and never gives it back. */
-static void keeps_memory(struct harness *h, int who)
-{
-    const struct harness_client *c = &h->client[who];
-    const uint64_t has = sched_max(c->state.resident, sched_min(c->target.budget, 9 * GIB));
-
-    say_state(h, who, has < 9 * GIB ? W : 0, 9 * GIB, has);
-}
-
-/* Says that it has nearly all, and that nothing is free. */
-static void claims_all(struct harness *h, int who)
-{
-    h->free_bytes = 0;
-    say_state(h, who, 0, 9 * GIB, 9 * GIB);
-    h->free_bytes = UINT64_MAX;
-}
-
-/* Wants to run, says that it does, and does not stop; it claims no memory. */
-static void never_stops(struct harness *h, int who)
-{
-    say_state(h, who, R, GIB, 0);
-}
-
-/* Wants to run, and never does. */
-static void never_begins(struct harness *h, int who)
-{
-    say_state(h, who, W, 9 * GIB, 0);
-}
-
-/* Runs in its turn, and goes on with what it has. */
-static void runs_on(struct harness *h, int who)
-{
-    const struct harness_client *c = &h->client[who];
-    const uint64_t has = sched_max(c->state.resident, sched_min(c->target.budget, 9 * GIB));
-
-    say_state(h, who, has < 9 * GIB ? W : R, 9 * GIB, has);
-}
-
-static void is_honest(struct harness *h, int who)
-{
-    if (h->client[who].state.demand == 0)
-        say_state(h, who, W, 6 * GIB, 0);
-    obey_target(h, who);
-    obey_target(h, who);
-}
-
-static void short_of_all(struct harness *h, int who)
-{
-    h->client[who].state.short_bytes = h->total;
-    say_state(h, who, R | GS_STATE_SHORT, 100 * MIB, 100 * MIB);
-}
-
-static void many_liars_of_one_user_do_not_stop_another(void **state)
-{
-    void (*const lies[])(struct harness *, int) = {keeps_memory, claims_all, never_stops,
-                                                   short_of_all};
-
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        struct harness *h = *state;
-        void *owner;
-
-        is_of_user(h, 0, 1);
-        for (int who = 10; who < 60; who++)
-            is_of_user(h, who, 7);
-        for (int who = 10; who < 60; who++)
-            lies[i](h, who);
-        say_state(h, 0, W, 6 * GIB, 0);
-        run_beside_liars(h, 50, 60, true, lies[i]);
-        assert_true(run_beside_liars(h, 50, 300, true, lies[i]) >= 270);
-        assert_true(is_named(h, &owner) && owner != &h->client[0]);
-        for (int who = 10; who < 60; who++)
-            end_client(h, who);
-        end_client(h, 0);
-    }
-}
-
-/* For how many tenths of 4 minutes 0 runs beside so many. */
-static int run_beside(struct harness *h, int others, void (*lie)(struct harness *, int))
-{
-    int ran;
-
-    is_of_user(h, 0, 1);
-    for (int who = 10; who < 10 + others; who++)
-        is_of_user(h, who, 7);
-    for (int round = 0; round < 3; round++)
-        for (int who = 10; who < 10 + others; who++)
-            lie(h, who);
-    say_state(h, 0, W, 6 * GIB, 0);
-    ran = run_beside_liars(h, others, 2400, false, lie);
-    for (int who = 10; who < 10 + others; who++)
-        end_client(h, who);
-    end_client(h, 0);
-    return ran;
-}
-
-/* Where the card cannot be asked, the program's own figure of free memory counts for its own requests. It
- * has as much as beside an honest program of its size. Programs that only waste their turns cost more:
- * each may be slow to begin. */
-static void liars_cost_a_program_that_measures_no_more_than_an_honest_one(void **state)
-{
-    static const struct {
-        void (*lie)(struct harness *, int);
-        int tenths; /* of what it has beside an honest program, at least */
-    } lies[] = {{keeps_memory, 9}, {claims_all, 9}, {never_stops, 9},
-                {short_of_all, 9}, {runs_on, 9},    {never_begins, 6}};
-    static const int liars[] = {1, 2, 50};
-    const int honestly = run_beside(*state, 1, is_honest);
-
-    assert_in_range(honestly, 1000, 1400);
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        for (size_t n = 0; n < sizeof liars / sizeof *liars; n++)
-            assert_true(run_beside(*state, liars[n], lies[i].lie) * 10 >=
-                        honestly * lies[i].tenths);
-    }
-}
-
 /* What the card shows of a process later bears it out: it is believed again at once. */
 static void a_program_that_the_card_bears_out_is_believed(void **state)
 {
@@ -499,26 +338,6 @@ static void a_program_that_goes_last_on_one_device_does_so_on_all(void **state)
     assert_int_equal(h->sched->background, 0);
 }
 
-/* 0 says that nothing is in use, while 8 of another user, which was to stop, still has its memory: the
- * word of 0 costs 8 none of its turns. */
-static void a_program_that_another_one_contradicts_does_not_go_last(void **state)
-{
-    struct harness *h = *state;
-
-    is_of_user(h, 8, 7);
-    is_of_user(h, 0, 1);
-    run_with(h, 8, 9 * GIB);
-    say_state(h, 0, W, 6 * GIB, 0);
-    for (int i = 0; i < 1000 && !is_running(h, 0); i++) {
-        h->free_bytes = UINT64_MAX;
-        say_state(h, 8, R, 9 * GIB, 9 * GIB);
-        obeys_and_measures(h, 10 * GIB);
-        pass_time(h, 100 * MS);
-    }
-    assert_true(is_running(h, 0) && device_of(h)->books.sum.resident == 6 * GIB);
-    assert_true(h->client[8].client->last == 0);
-}
-
 /* More is free than there is, says a program of user 7: the contexts of others need their reserve. */
 static void lies_of_too_much_free_memory_take_no_reserve(void **state)
 {
@@ -545,11 +364,8 @@ int main(void)
         scenario(a_denied_program_that_is_alone_is_believed),
         scenario(a_denied_program_goes_last_in_honest_company),
         scenario(many_small_lies_are_found),
-        scenario(many_liars_of_one_user_do_not_stop_another),
-        scenario(liars_cost_a_program_that_measures_no_more_than_an_honest_one),
         scenario(a_program_that_the_card_bears_out_is_believed),
         scenario(a_program_that_goes_last_on_one_device_does_so_on_all),
-        scenario(a_program_that_another_one_contradicts_does_not_go_last),
         scenario(lies_of_too_much_free_memory_take_no_reserve),
         scenario(lies_of_free_memory_do_not_count_beside_the_card),
     };

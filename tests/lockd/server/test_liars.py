@@ -182,16 +182,18 @@ class LiarsTest(BuildTest):
                     beside.kill()
 
     def test_program_beside_random_lies(self):
-        with Scene(self, True) as scene:
-            scene.lie(OPTIONS.liars, "random", OPTIONS.reports, OPTIONS.seed)
-            programs, ended = 0, (0, 0)
-            while ended == (0, 0):
-                self.assert_right(scene.victim("--rounds", "10", "--quiet"))
-                programs += 1
-                ended = os.waitpid(scene.liars[0], os.WNOHANG)
-            scene.liars.clear()
-            self.assertEqual(ended[1], 0)
-            print(f"{programs} programs beside {OPTIONS.reports} reports", file=sys.stderr)
+        for nvml in (True, False):
+            with self.subTest(nvml=nvml), Scene(self, nvml) as scene:
+                scene.lie(OPTIONS.liars, "random", OPTIONS.reports, OPTIONS.seed)
+                programs, slowest, ended = 0, 0, (0, 0)
+                while ended == (0, 0):
+                    began = time.monotonic()
+                    self.assert_right(scene.victim("--rounds", "10", "--quiet"))
+                    programs, slowest = programs + 1, max(slowest, time.monotonic() - began)
+                    ended = os.waitpid(scene.liars[0], os.WNOHANG)
+                scene.liars.clear()
+                self.assertEqual(ended[1], 0)
+                print(f"{programs} programs beside {OPTIONS.reports} reports, the slowest took {slowest:.1f} s; nvml: {nvml}", file=sys.stderr)
 
     def test_compare(self):
         if OPTIONS.compare == 0:

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_costs.c: what programs of one user that lie, or waste their turns, cost a program of another
+ * user. It has nearly what it has beside one honest program of its size, whether the card can be asked
+ * or not. A word that only costs its own user need not be true.
+ */
+#include "tests/lockd/harness.h"
+
+#include "lockd/sched/bursts.h"
+
+#define VICTIM 0
+#define LIARS  10 /* the first of them */
+
+/* The card shows what the victim has, and nothing of the others; but of honest programs all. */
+static uint64_t shows(const void *context, const void *owner)
+{
+    const struct harness *h = context;
+    const struct harness_client *c = owner;
+
+    return c == &h->client[VICTIM] || h->bears_out ? c->state.resident : 0;
+}
+
+static void card_says(struct harness *h, uint64_t free_bytes)
+{
+    const struct sched_card card = {
+        .total = h->total, .free = free_bytes, .shown = shows, .context = h};
+
+    sched_card(h->sched, &card, h->now);
+    harness_take(h);
+}
+
+/* Says that so much is free; then says it of nothing. */
+static void measures(struct harness *h, int who, uint64_t free_bytes)
+{
+    const struct gs_wire_state *state = &h->client[who].state;
+
+    h->free_bytes = free_bytes;
+    say_state(h, who, state->flags, state->demand, state->resident);
+    h->free_bytes = UINT64_MAX;
+}
+
+/* --- lies --- */
+
+static uint64_t takes_up_to(const struct harness *h, int who, uint64_t most)
+{
+    const struct harness_client *c = &h->client[who];
+
+    return sched_max(c->state.resident, sched_min(c->target.budget, most));
+}
+
+static void is_honest(struct harness *h, int who)
+{
+    if (h->client[who].state.demand == 0)
+        say_state(h, who, W, 6 * GIB, 0);
+    obey_target(h, who);
+}
+
+/* Takes what its turn allows, and never gives it back. */
+static void keeps_memory(struct harness *h, int who)
+{
+    const uint64_t has = takes_up_to(h, who, 9 * GIB);
+
+    say_state(h, who, has < 9 * GIB ? W : 0, 9 * GIB, has);
+}
+
+/* ... and says that it gives it back, a byte at a time. */
+static void dribbles(struct harness *h, int who)
+{
+    const uint64_t has = takes_up_to(h, who, 9 * GIB);
+
+    say_state(h, who, has < 8 * GIB ? W : 0, 9 * GIB, has > 8 * GIB ? has - 1 : has);
+}
+
+/* ... and says that it is on its way. */
+static void moves_for_ever(struct harness *h, int who)
+{
+    say_state(h, who, W | GS_STATE_MOVING, 9 * GIB, takes_up_to(h, who, 9 * GIB));
+}
+
+/* ... and runs on. */
+static void runs_on(struct harness *h, int who)
+{
+    const uint64_t has = takes_up_to(h, who, 9 * GIB);
+
+    say_state(h, who, has < 9 * GIB ? W : R, 9 * GIB, has);
+}
+
+/* ... and cannot stop before it gets the rest. */
+static void stuck_with_memory(struct harness *h, int who)
+{
+    say_state(h, who, R | GS_STATE_STUCK, 9 * GIB, takes_up_to(h, who, 8 * GIB));
+}
+
+static void stuck_without_memory(struct harness *h, int who)
+{
+    say_state(h, who, R | GS_STATE_STUCK, 9 * GIB, MIB);
+}
+
+/* Says that it has nearly all, and that nothing is free. */
+static void claims_all(struct harness *h, int who)
+{
+    h->free_bytes = 0;
+    say_state(h, who, 0, 9 * GIB, 9 * GIB);
+    h->free_bytes = UINT64_MAX;
+}
+
+/* Runs for ever, with a little or with all, and claims none of it. */
+static void runs_small(struct harness *h, int who)
+{
+    say_state(h, who, R, GIB, 0);
+}
+
+static void runs_large(struct harness *h, int who)
+{
+    say_state(h, who, R, 9 * GIB, 0);
+}
+
+static void short_of_all(struct harness *h, int who)
+{
+    h->client[who].state.short_bytes = h->total;
+    say_state(h, who, R | GS_STATE_SHORT, 100 * MIB, 100 * MIB);
+}
+
+/* Wants to run, and never does. */
+static void never_begins(struct harness *h, int who)
+{
+    say_state(h, who, W, 9 * GIB, 0);
+}
+
+/* ... nor takes all its memory. */
+static void takes_half(struct harness *h, int who)
+{
+    say_state(h, who, W, 9 * GIB, sched_min(h->client[who].target.budget, 4 * GIB));
+}
+
+/* ... nor reads what it is told in its turn. */
+static void is_mute(struct harness *h, int who)
+{
+    struct harness_client *c = &h->client[who];
+
+    c->deaf = false;
+    if (!has_run(h, who))
+        say_state(h, who, W, 9 * GIB, 0);
+    c->deaf = true;
+}
+
+/* Runs for a tenth of its turn. */
+static void runs_at_times(struct harness *h, int who)
+{
+    say_state(h, who, h->now / (100 * MS) % 10 == 0 ? R : W, 9 * GIB,
+              has_run(h, who) ? h->client[who].target.budget : 0);
+}
+
+/* For what part of two minutes the victim, with 6 of 10 GiB, runs beside so many; in ppm. They were there
+ * before it, and each has had its first turn. A switch takes a step or two. */
+static uint64_t part_beside(struct harness *h, int others, void (*lie)(struct harness *, int),
+                            bool card)
+{
+    enum { STEP = 100, FROM = 80000, TO = 200000 }; /* ms */
+    uint64_t runs = 0;
+
+    is_of_user(h, VICTIM, 1);
+    h->bears_out = lie == is_honest;
+    for (int who = LIARS; who < LIARS + others; who++)
+        is_of_user(h, who, 7);
+    for (int who = LIARS; who < LIARS + others; who++)
+        lie(h, who);
+    say_state(h, VICTIM, W, 6 * GIB, 0);
+    for (int ms = 0; ms < TO; ms += STEP) {
+        uint64_t used = 0;
+
+        for (int who = LIARS; who < LIARS + others; who++)
+            lie(h, who);
+        obey_target(h, VICTIM);
+        used = h->client[VICTIM].state.resident +
+               (h->bears_out ? h->client[LIARS].state.resident : 0);
+        if (!card) /* it is asked in the midst of a move, too */
+            measures(h, VICTIM, sched_less(h->total, used));
+        else if (ms % 1000 == 900)
+            card_says(h, sched_less(h->total, used));
+        runs += ms >= FROM && is_running(h, VICTIM);
+        pass_time(h, STEP * MS);
+    }
+    for (int who = LIARS; who < LIARS + others; who++)
+        end_client(h, who);
+    end_client(h, VICTIM);
+    return runs * PPM / ((TO - FROM) / STEP);
+}
+
+static void liars_cost_no_more_than_an_honest_program(void **state)
+{
+    static const struct {
+        const char *name;
+        void (*lie)(struct harness *, int);
+    } lies[] = {{"keeps memory", keeps_memory},
+                {"dribbles", dribbles},
+                {"moves for ever", moves_for_ever},
+                {"runs on", runs_on},
+                {"stuck with memory", stuck_with_memory},
+                {"stuck without memory", stuck_without_memory},
+                {"claims all", claims_all},
+                {"runs, small", runs_small},
+                {"runs, large", runs_large},
+                {"short of all", short_of_all},
+                {"never begins", never_begins},
+                {"takes half", takes_half},
+                {"mute", is_mute},
+                {"runs at times", runs_at_times}};
+    static const struct {
+        int count;
+        uint64_t tenths; /* of what it has beside an honest program, at least */
+    } liars[] = {{1, 9}, {2, 9}, {10, 9}, {50, 8}};
+
+    for (int card = 0; card < 2; card++) {
+        const uint64_t honestly = part_beside(*state, 1, is_honest, card != 0);
+
+        assert_in_range(honestly, 450000, 500000);
+        for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+            for (size_t n = 0; n < sizeof liars / sizeof *liars; n++) {
+                const uint64_t part =
+                    part_beside(*state, liars[n].count, lies[i].lie, card != 0);
+
+                if (part * 10 < honestly * liars[n].tenths)
+                    print_message("%d x %s, card %d: %llu ppm, beside an honest program %llu\n",
+                                  liars[n].count, lies[i].name, card, (unsigned long long)part,
+                                  (unsigned long long)honestly);
+                assert_true(part * 10 >= honestly * liars[n].tenths);
+            }
+        }
+    }
+}
+
+/* --- words --- */
+
+/* 1 has 9 of 10 GiB in a kernel that does not end for a while; its turn is over, since others wait. */
+static void runs_long_kernel(struct harness *h, int others_user)
+{
+    is_of_user(h, 1, 5);
+    is_of_user(h, VICTIM, 1);
+    is_of_user(h, LIARS, 7);
+    h->free_bytes = UINT64_MAX;
+    run_with(h, 1, 9 * GIB);
+    say_state(h, others_user, W, 6 * GIB, 0);
+    for (int i = 0; i < 1000 && has_run(h, 1); i++) {
+        say_state(h, 1, R, 9 * GIB, 9 * GIB);
+        pass_time(h, 100 * MS);
+    }
+    assert_false(has_run(h, 1));
+}
+
+/* While 1 computes, a program of another user says that all is free. Nobody else believes it: the memory
+ * of 1 is not given to a third user, 1 is not named for a kernel of two seconds, and may be stuck. */
+static void a_false_word_costs_only_its_own_user(void **state)
+{
+    struct harness *h = *state;
+    void *owner;
+
+    runs_long_kernel(h, VICTIM);
+    for (int i = 0; i < 20; i++) {
+        say_state(h, 1, R, 9 * GIB, 9 * GIB);
+        say_state(h, LIARS, 0, MIB, 0);
+        measures(h, LIARS, h->total);
+        measures(h, VICTIM, GIB);
+        pass_time(h, 100 * MS);
+        assert_true(!has_run(h, VICTIM) && h->client[VICTIM].target.budget == 0);
+        assert_int_equal(device_of(h)->books.sum.resident, 9 * GIB);
+    }
+    assert_false(is_named(h, &owner));
+    /* it cannot stop before it has a little more: it gets that at once */
+    say_state(h, 1, R | GS_STATE_STUCK, 9 * GIB + 100 * MIB, 9 * GIB);
+    assert_true(has_run(h, 1) && h->client[1].target.budget >= 9 * GIB + 100 * MIB);
+}
+
+/* What it sees itself counts for its own turn, and waits if that is not so. */
+static void a_program_goes_by_what_it_measures(void **state)
+{
+    struct harness *h = *state;
+
+    runs_long_kernel(h, VICTIM);
+    for (int i = 0; i < 10 && !has_run(h, VICTIM); i++) {
+        say_state(h, 1, R, 9 * GIB, 9 * GIB);
+        measures(h, VICTIM, h->total);
+        pass_time(h, 100 * MS);
+    }
+    assert_true(has_run(h, VICTIM) && h->client[VICTIM].target.budget >= 6 * GIB);
+    assert_true(h->client[1].client->last == 0); /* no reason to keep 1 from its turns */
+}
+
+/* A turn in which nothing runs is charged, and makes its program no older: it goes first as before. */
+static void a_turn_in_vain_makes_nobody_older(void **state)
+{
+    struct harness *h = *state;
+    const struct sched_member *member;
+
+    is_of_user(h, VICTIM, 1);
+    is_of_user(h, LIARS, 7);
+    run_with(h, VICTIM, 6 * GIB);
+    say_state(h, LIARS, W, 9 * GIB, 0);
+    for (int i = 0; i < 300; i++) {
+        obey_target(h, VICTIM);
+        say_state(h, LIARS, W, 9 * GIB, 0);
+        pass_time(h, 100 * MS);
+    }
+    member = lockd_entry(h->client[LIARS].client->members.next, struct sched_member, of_client);
+    assert_true(member->party->turn.skipped != 0);
+    assert_int_equal(sched_party_age(member->party, h->now), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        scenario(liars_cost_no_more_than_an_honest_program),
+        scenario(a_false_word_costs_only_its_own_user),
+        scenario(a_program_goes_by_what_it_measures),
+        scenario(a_turn_in_vain_makes_nobody_older),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
