@@ -39,7 +39,8 @@ static struct {
     void (*between)(void); /* run once, between two blocks */
     unsigned looks;        /* left until then */
     uint64_t number;       /* of the newest offer */
-    int leaked;            /* descriptors that a child has */
+    unsigned seeks;
+    int leaked; /* descriptors that a child has */
 } self;
 
 bool __real_gs_daemon_has_news(void);
@@ -55,6 +56,15 @@ bool __wrap_gs_daemon_has_news(void)
         between();
     }
     return __real_gs_daemon_has_news();
+}
+
+off_t __real_lseek(int fd, off_t offset, int whence);
+off_t __wrap_lseek(int fd, off_t offset, int whence); /* NOLINT: the linker's names */
+
+off_t __wrap_lseek(int fd, off_t offset, int whence)
+{
+    self.seeks++;
+    return __real_lseek(fd, offset, whence);
 }
 
 /* --- the stage --- */
@@ -304,6 +314,22 @@ static void common_hole_of_an_offer_is_as_good_as_zeros(void **state)
     assert_int_equal(count_common(1), 1);
 }
 
+/* The kernel looks at all pages up to the next hole, each time. */
+static void common_offer_without_holes_is_searched_once(void **state)
+{
+    int fd;
+
+    (void)state;
+    have_copies(1, false);
+    fd = write_offer(chunk_of(0)->host, BLOCKS);
+    self.seeks = 0;
+    hear(fd, false);
+    close(fd);
+    assert_int_equal(self.seeks, 1);
+    do_all();
+    assert_int_equal(count_common(1), 1);
+}
+
 /* --- accounts --- */
 
 static void common_memory_of_several_copies_counts_once(void **state)
@@ -436,6 +462,7 @@ int main(void)
         cmocka_unit_test_teardown(common_fork_while_a_copy_is_written_leaks_no_descriptor, end),
         cmocka_unit_test_teardown(common_hole_of_an_offer_is_never_read, end),
         cmocka_unit_test_teardown(common_hole_of_an_offer_is_as_good_as_zeros, end),
+        cmocka_unit_test_teardown(common_offer_without_holes_is_searched_once, end),
         cmocka_unit_test_teardown(common_memory_of_several_copies_counts_once, end),
         cmocka_unit_test_teardown(common_copies_that_differ_late_stay_apart, end),
         cmocka_unit_test_teardown(common_offer_is_taken_only_if_it_is_the_same, end),
