@@ -42,22 +42,13 @@ static void offer_programs(struct ctl *ctl, const struct gs_complete *place)
     ctl_answer_deinit(&answer);
 }
 
-static void offer_values(const struct gs_complete *place, const struct lockd_setting *setting)
-{
-    char words[128];
-
-    if (setting == NULL)
-        return;
-    lockd_setting_words(setting, words, sizeof words);
-    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
-        gs_complete_offer(place, word, NULL);
-}
-
 /* One word of the usage line, without its brackets: "PID|all". */
 static void offer_operand(struct ctl *ctl, const struct ctl_command *command,
                           const struct gs_complete *place, const char *operand,
                           const struct lockd_setting *setting)
 {
+    char words[128] = "";
+
     if (strncmp(operand, "PID", 3) == 0)
         offer_programs(ctl, place);
     if (strcmp(operand, "NAME") == 0) {
@@ -65,10 +56,14 @@ static void offer_operand(struct ctl *ctl, const struct ctl_command *command,
             if (at->op != 0 || strstr(command->arguments, "VALUE") == NULL) /* `set` takes it */
                 gs_complete_offer(place, at->name, at->help);
         }
-    } else if (strcmp(operand, "VALUE") == 0)
-        offer_values(place, setting);
-    else
+    } else if (strcmp(operand, "VALUE") == 0) {
+        if (setting != NULL)
+            lockd_setting_words(setting, words, sizeof words);
+        for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
+            gs_complete_offer(place, word, NULL);
+    } else {
         gs_complete_argument(place, operand);
+    }
 }
 
 /* Prints the words that may follow on the line after the command, at argv[from]. */

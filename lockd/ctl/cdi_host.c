@@ -83,19 +83,6 @@ static void list_devices(json_t *devices, const char *root)
     json_decref(all);
 }
 
-static void list_common_nodes(json_t *nodes, const char *root)
-{
-    char path[PATH_MAX];
-    static const char *const names[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
-                                        "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s%s", root, names[i]);
-        if (access(path, F_OK) == 0)
-            json_array_append_new(nodes, node_json(names[i]));
-    }
-}
-
 /* Resolves a path of the host into found (PATH_MAX bytes), again a path of the host: links are
  * followed inside the root (openat2(2)). */
 static bool resolve_path(const char *root, const char *path, char *found)
@@ -200,11 +187,17 @@ static bool find_driver(char *folder, char *version, size_t size)
 
 json_t *cdi_host_read(const char *root, struct gs_err *err)
 {
+    static const char *const names[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
+                                        "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
     json_t *devices = json_array(), *nodes = json_array(), *mounts = json_array();
-    char folder[PATH_MAX], version[64];
+    char path[PATH_MAX], folder[PATH_MAX], version[64];
 
     list_devices(devices, root);
-    list_common_nodes(nodes, root);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s%s", root, names[i]);
+        if (access(path, F_OK) == 0)
+            json_array_append_new(nodes, node_json(names[i]));
+    }
     if (json_array_size(devices) == 0)
         gs_err_set(err, -ENODEV, "there is no /dev/nvidia0: is the driver loaded?");
     else if (root[0] != '\0' ? !find_driver_in(root, folder, version, sizeof version)

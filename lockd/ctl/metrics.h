@@ -6,7 +6,6 @@
 
 #include "lockd/ctl/ctl.h"
 
-#include <stdint.h>
 #include <stdio.h>
 
 /* Writes all families; answer->running false: gpushare_up 0 and nothing else. */

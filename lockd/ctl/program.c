@@ -424,16 +424,6 @@ static int find_beginning(struct ctl *ctl, const char *text, uint8_t uuid[UUID_B
                       found == 0 ? "no known" : "more than one", text);
 }
 
-static int find_gpu(struct ctl *ctl, const char *text, uint8_t uuid[UUID_BYTES])
-{
-    if (lockd_uuid_read(text, uuid))
-        return 0;
-    memset(uuid, 0, UUID_BYTES);
-    if (*text != '\0' && strspn(text, "0123456789") == strlen(text) && strlen(text) < 4)
-        return find_index(ctl, text, uuid);
-    return find_beginning(ctl, text, uuid);
-}
-
 /* The daemon has ended, or is slow: the outcome of the move, which may have begun, is unknown. */
 static void explain_silence(struct ctl *ctl, int code)
 {
@@ -454,6 +444,7 @@ static enum ctl_exit move_run(struct ctl *ctl, const void *words, int count, cha
     struct gs_wire_end end = {.code = 0};
     struct ctl_answer answer;
     const bool json = *(const bool *)words;
+    const char *gpu;
     int code;
 
     if (count != 2)
@@ -462,9 +453,16 @@ static enum ctl_exit move_run(struct ctl *ctl, const void *words, int count, cha
         return CTL_USAGE;
     code =
         ctl_connect(ctl); /* without a daemon the error is that, not that a GPU is not known */
+    gpu = operands[1];
     if (code >= 0) {
         close(code);
-        code = find_gpu(ctl, operands[1], relocate.uuid);
+        code = 0;
+    }
+    if (code == 0 && !lockd_uuid_read(gpu, relocate.uuid)) {
+        memset(relocate.uuid, 0, UUID_BYTES);
+        code = *gpu != '\0' && strspn(gpu, "0123456789") == strlen(gpu) && strlen(gpu) < 4
+                   ? find_index(ctl, gpu, relocate.uuid)
+                   : find_beginning(ctl, gpu, relocate.uuid);
     }
     if (code != 0)
         return ctl_outcome(ctl, code, &end, json);

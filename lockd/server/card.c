@@ -13,9 +13,6 @@
 #include "lockd/nvml/nvml.h"
 #include "lockd/server/server.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define ABSENT_NS 10000000000u /* 10 s: lockd/nvml itself tries again after a minute */
 #define ANSWER_NS 20000000u    /* 20 ms: from a question to the look for its answer */
 

@@ -27,7 +27,6 @@
 #include "lockd/start/config.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 

@@ -5,11 +5,9 @@
  */
 #pragma once
 
-#include "lockd/base/list.h"
 #include "lockd/protocol/wire.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #define LOCKD_TRACE_EVENTS 4096 /* in the ring */

@@ -7,7 +7,6 @@
  */
 #include "lockd/start/config.h"
 #include "common/fd.h"
-#include "lockd/protocol/wire_check.h"
 #include "lockd/protocol/setting_table.h"
 
 #include <ctype.h>

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "common/err.h"
-#include "lockd/base/log.h"
 #include "lockd/protocol/setting_table.h"
 #include "lockd/sched/scheduler.h"
 #include "lockd/protocol/wire.h"

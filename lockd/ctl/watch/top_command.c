@@ -401,14 +401,6 @@ static void top_draw(struct top *top)
 
 #define LOOK_S 2 /* time for which a daemon that hangs may delay the keys */
 
-/* Whether the terminal was closed, in case our starter ignores SIGHUP. */
-static bool hung_up(void)
-{
-    struct pollfd ends[] = {{.fd = STDIN_FILENO}, {.fd = STDOUT_FILENO}};
-
-    return poll(ends, 2, 0) > 0 && ((ends[0].revents | ends[1].revents) & ~POLLNVAL) != 0;
-}
-
 /* Shows a fault of NVML once, if there is no other message. */
 static void show_remark(struct top *top)
 {
@@ -420,6 +412,7 @@ static void show_remark(struct top *top)
 
 static enum ctl_exit show_screen(struct top *top, uint64_t interval_ns)
 {
+    struct pollfd ends[] = {{.fd = STDIN_FILENO}, {.fd = STDOUT_FILENO}};
     const char *terminal = getenv("TERM");
     SCREEN *screen;
     uint64_t next;
@@ -450,7 +443,10 @@ static enum ctl_exit show_screen(struct top *top, uint64_t interval_ns)
 
         top_draw(top);
         timeout(now >= next ? 0 : (int)((next - now) / 1000000) + 1);
-        on = top_keys_take(top, getch()) && !hung_up();
+        on = top_keys_take(top, getch());
+        /* the terminal may be closed, and our starter may ignore SIGHUP */
+        if (poll(ends, 2, 0) > 0 && ((ends[0].revents | ends[1].revents) & ~POLLNVAL) != 0)
+            on = false;
         if (!on || lockd_now() < next)
             continue;
         next = lockd_now() + interval_ns;
