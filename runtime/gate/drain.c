@@ -27,7 +27,6 @@ static bool synchronize_context(CUcontext handle)
     CUresult result = CUDA_SUCCESS;
 
     for (unsigned attempt = 0; attempt < 4; attempt++) {
-
         result = gs_context_push(handle);
         if (result != CUDA_SUCCESS)
             continue;
@@ -46,17 +45,23 @@ static bool synchronize_context(CUcontext handle)
 }
 
 /* False: a capture forbids it. Of an older drain the gate may have opened meanwhile, and a capture
- * may have begun, which waiting in its context would spoil. */
+ * may have begun, which waiting in its context would spoil: a capture that is about to begin waits
+ * (capture.h). */
 static bool synchronize_all(void)
 {
     struct gs_context *context;
+    bool over;
 
     for (unsigned i = 0; (context = gs_context_at(i)) != NULL; i++) {
         const CUcontext handle = atomic_load_explicit(&context->handle, memory_order_acquire);
 
-        if (handle != NULL &&
-            context->home == NULL && /* its green contexts are waited for with it */
-            (gs_capture_active() || !synchronize_context(handle)))
+        if (handle == NULL || context->home != NULL) /* green contexts: with their home */
+            continue;
+        if (!gs_capture_hold_off())
+            return false;
+        over = synchronize_context(handle);
+        gs_capture_release();
+        if (!over)
             return false;
     }
     return true;

@@ -96,6 +96,21 @@ def lacks_memory_beside_a_capture(build, first, *words):
         told.end()
 
 
+def captures_beside_an_old_drain(build):
+    """The gate opens while the work is still waited for, since a thread waits there: a capture that begins then is not spoilt."""
+    with Card(build, **Told.SMALL_CONTEXTS) as card:
+        told = Told(card, SIMCUDA_SLOW=f"cuCtxSynchronize:{DRAIN * 1500}")
+        check(told.say("alloc 4") == "ok", "some memory")
+        told.until(lambda known: known["demand"] >= 4 << 20)
+        card.ctl("evict", "all")
+        told.until(lambda known: known["state"] in ("stopping", "stuck"))
+        check(told.say("capture") == "ok", "a capture begins")
+        time.sleep(DRAIN)
+        answer = told.say("captured")
+        check(answer == "ok", f"a capture beside an old drain: {answer}")
+        told.end()
+
+
 class Stuck(BuildTest):
     @one_try_of_five
     def test_exits(self):
@@ -139,6 +154,9 @@ class Stuck(BuildTest):
 
     def test_others_go_on_beside_a_capture(self):
         others_go_on(self.build, "capture", CAPTURE, ["poke", "captured"])
+
+    def test_captures_beside_an_old_drain(self):
+        captures_beside_an_old_drain(self.build)
 
     def test_lacks_memory_beside_a_capture_when_evicted(self):
         for first in ("alloc 50", "record 50"):
