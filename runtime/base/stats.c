@@ -56,9 +56,8 @@ void gs_stats_routed(unsigned row, void *caller, bool substituted)
     GS_WITH(&lock, GS_LOCK_STATS, stats.seen[row] = true);
 }
 
-void gs_stats_escaped(const char *name)
+void gs_stats_escaped(void)
 {
-    (void)name;
     atomic_fetch_add_explicit(&stats.escaped, 1, memory_order_relaxed);
 }
 

@@ -16,7 +16,7 @@ void gs_stats_routed(unsigned row, void *caller, bool substituted);
 
 /* A name that we cover was found, but not in the libcuda that we know (another copy, another
  * namespace). */
-void gs_stats_escaped(const char *name);
+void gs_stats_escaped(void);
 
 /* A wrapper was called that was not found by look-up (linked or patched imports). */
 void gs_stats_called(void);

@@ -53,7 +53,7 @@ static struct decision substitute_symbol(const struct gs_row *row, void *found,
         return (struct decision){gs_libc_dlsym(RTLD_NEXT, name), 1};
     }
     if (!gs_driver_owns(found)) {
-        gs_stats_escaped(name);
+        gs_stats_escaped();
         if (gs_driver_is_copy(found))
             gs_unknown_copy(name);
         return (struct decision){found, 1};

@@ -71,7 +71,7 @@ static CUresult replace_function(CUresult result, const char *symbol, void **fun
         *symbol == '\0')
         return CUDA_SUCCESS;
     if (!gs_driver_owns(*function)) {
-        gs_stats_escaped(symbol);
+        gs_stats_escaped();
         return CUDA_SUCCESS;
     }
     if (abi_is_known(symbol, version, flags, *function))

@@ -69,16 +69,3 @@ const struct gs_row *gs_row_by_base(const char *base, int version, bool per_thre
     }
     return per_thread && best_variant != NULL ? best_variant : best;
 }
-
-bool gs_base_is_covered(const char *base)
-{
-    const size_t length = strlen(base);
-
-    for (size_t i = first_with_prefix(base); i < GS_ROW_COUNT; i++) {
-        if (strncmp(gs_rows[i].symbol, base, length) != 0)
-            break;
-        if (strcmp(gs_rows[i].base, base) == 0 && gs_rows[i].action != GS_ACTION_PASS)
-            return true;
-    }
-    return false;
-}

@@ -32,6 +32,3 @@ const struct gs_row *gs_row_by_symbol(const char *symbol);
 /* The row for cuGetProcAddress(base, version, flags): the newest ABI at or below version, in its
  * per-thread variant if that is asked for and exists. NULL if there is none. */
 const struct gs_row *gs_row_by_base(const char *base, int version, bool per_thread);
-
-/* True if any ABI of this base name is replaced by us. */
-bool gs_base_is_covered(const char *base);
