@@ -14,7 +14,8 @@
 #include "lockd/server/server.h"
 
 #define ABSENT_NS 10000000000u /* 10 s: lockd/nvml itself tries again after a minute */
-#define ANSWER_NS 20000000u    /* 20 ms: from a question to the look for its answer */
+/* 20 ms: from a question to the look for its answer; each further look comes after twice the time */
+#define ANSWER_NS 20000000u
 
 struct card_look {
     const struct nvml_table *table;
@@ -97,13 +98,17 @@ uint64_t lockd_card_tend(struct lockd_server *server, uint64_t now)
     for (uint32_t i = 0; answered && cards->asked && i < table->gpu_count; i++)
         tell_card(server, table, &table->gpus[i], now);
     cards->told = answered ? table->answer : cards->told;
+    if (!cards->asked || answered)
+        cards->wait = ANSWER_NS;
+    else if (cards->wait < pause)
+        cards->wait *= 2;
     cards->asked = !cards->asked || !answered;
     remark = nvml_remark(cards->nvml);
     if (remark != NULL)
         lockd_log(LOCKD_LOG_WARNING, "%s", remark);
-    cards->at = now + (nvml_descriptor(cards->nvml) < 0 ? ABSENT_NS
-                       : cards->asked                   ? ANSWER_NS
-                                                        : pause);
+    cards->at = now + (nvml_descriptor(cards->nvml) < 0      ? ABSENT_NS
+                       : cards->asked && cards->wait < pause ? cards->wait
+                                                             : pause);
     return cards->at;
 }
 

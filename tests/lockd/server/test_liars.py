@@ -48,6 +48,11 @@ NAMED = ("kept",)  # contradicts the card beside any program; the other lies are
 BYTES = (0, MIB, 16 * MIB, CARD // 2, CARD * 15 // 16, CARD, 4 * CARD, 1 << 45)
 
 
+def wakes(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("voluntary_ctxt_switches"))
+
+
 def random_lie(dice):
     def size():
         return dice.choice((*BYTES, dice.randrange(CARD)))
@@ -180,6 +185,21 @@ class LiarsTest(BuildTest):
                     beside = scene.victim("--rounds", "1000000", "--seconds", "600", "--quiet")
                     self.assertTrue(wait_for(scene.named))
                     beside.kill()
+
+    def test_library_that_never_answers(self):
+        """The daemon looks for the answer ever more rarely, not each 20 ms."""
+        with Scene(self, False) as scene:
+            scene.stop_daemon()
+            scene.environment["LD_LIBRARY_PATH"] += ":" + os.path.join(self.build, "tests/lockd/ctl/nvml")
+            scene.environment.update(FAKE_NVML="GPU-00010203-0405-0607-0809-0a0b0c0d0e0f:0", FAKE_NVML_FAULT="hang-asked")
+            scene.start_daemon()
+            scene.lie(1, "free")
+            scene.victim("--rounds", "2", "--cpu-ms", "3600000", "--quiet")  # it idles after the first
+            self.assertTrue(wait_for(lambda: len(scene.programs()) == 2))
+            time.sleep(2)
+            before = wakes(scene.daemon.pid)
+            time.sleep(4)
+            self.assertLess(wakes(scene.daemon.pid) - before, 120)  # some 40 are the reports of the other program
 
     def test_program_beside_random_lies(self):
         for nvml in (True, False):
