@@ -123,11 +123,8 @@ static bool is_ours(const CUipcMemHandle *handle)
 static CUresult open_handle(typeof(*gs_driver.cuIpcOpenMemHandle_v2) *const *driver,
                             CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
 {
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    if (is_ours(&handle))
-        return open_ours(address, handle, flags);
-    return GS_IN_ROOM(NULL, (*driver)(address, handle, flags));
+    return GS_READY(is_ours(&handle) ? open_ours(address, handle, flags)
+                                     : GS_IN_ROOM(NULL, (*driver)(address, handle, flags)));
 }
 
 CUresult __wrap_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle,

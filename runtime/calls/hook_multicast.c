@@ -328,9 +328,7 @@ CUresult __wrap_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevic
 
 CUresult __wrap_cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
 {
-    if (!gs_client_ready())
-        return CUDA_ERROR_NOT_INITIALIZED;
-    if (GS_WITH_MEMORY(gs_virtual_is_ours(mcHandle)))
-        return CUDA_ERROR_INVALID_VALUE;
-    return gs_driver.cuMulticastAddDevice(mcHandle, dev);
+    return GS_READY(GS_WITH_MEMORY(gs_virtual_is_ours(mcHandle))
+                        ? CUDA_ERROR_INVALID_VALUE
+                        : gs_driver.cuMulticastAddDevice(mcHandle, dev));
 }

@@ -132,9 +132,8 @@ static CUresult adopt_pooled(CUresult result, const CUdeviceptr *address, size_t
 #define ALLOC_ASYNC(symbol, per_thread)                                                        \
     CUresult __wrap_##symbol(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)             \
     {                                                                                          \
-        if (!gs_client_ready())                                                                \
-            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-        return ALLOCATE(NULL, per_thread, gs_driver.symbol(dptr, bytesize, hStream));          \
+        return GS_READY(                                                                       \
+            ALLOCATE(NULL, per_thread, gs_driver.symbol(dptr, bytesize, hStream)));            \
     }
 
 ALLOC_ASYNC(cuMemAllocAsync, false)
@@ -222,10 +221,9 @@ CUresult __wrap_cuMemPoolDestroy(CUmemoryPool pool)
 
 CUresult __wrap_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
-    struct gs_pool *served;
-    CUresult result = GS_READY(gs_driver.cuMemPoolTrimTo(pool, minBytesToKeep));
+    const CUresult result = GS_READY(gs_driver.cuMemPoolTrimTo(pool, minBytesToKeep));
+    struct gs_pool *served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
 
-    served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;
     if (served != NULL)
         gs_pool_trim(served, minBytesToKeep);
     return result;
@@ -234,13 +232,9 @@ CUresult __wrap_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 #define POOL_ATTRIBUTE(symbol, ours)                                                           \
     CUresult __wrap_##symbol(CUmemoryPool pool, CUmemPool_attribute attr, void *value)         \
     {                                                                                          \
-        struct gs_pool *served;                                                                \
-        CUresult result;                                                                       \
+        const CUresult result = GS_READY(gs_driver.symbol(pool, attr, value));                 \
+        struct gs_pool *served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;             \
                                                                                                \
-        if (!gs_client_ready())                                                                \
-            return CUDA_ERROR_NOT_INITIALIZED;                                                 \
-        result = gs_driver.symbol(pool, attr, value);                                          \
-        served = result == CUDA_SUCCESS ? gs_pool_of(pool) : NULL;                             \
         if (served != NULL)                                                                    \
             ours(served, attr, value);                                                         \
         return result;                                                                         \
