@@ -278,7 +278,7 @@ static char read_record(const struct move *move)
 {
     char byte;
 
-    return pread(move->record, &byte, 1, 0) == 1 ? byte : (char)GS_RECORD_STAYED;
+    return (char)(pread(move->record, &byte, 1, 0) == 1 ? byte : GS_RECORD_STAYED);
 }
 
 static bool try_write(const struct move *move, enum gs_move_record what)
