@@ -53,13 +53,20 @@ static bool expire_departed(struct sched_device *device, uint64_t now)
     return departed_bytes(device) != before;
 }
 
-void sched_measure_departed(struct sched_device *device, uint64_t bytes, uint64_t now)
+static void add_departed(struct sched_device *device, uint64_t *window, uint64_t bytes,
+                         uint64_t now)
 {
     expire_departed(device, now);
     if (departed_bytes(device) == 0)
         device->measure.departed.since = now;
-    device->measure.departed.recent +=
-        sched_min(bytes, sched_less(device->measure.total, departed_bytes(device)));
+    *window += sched_min(bytes, sched_less(device->measure.total, departed_bytes(device)));
+}
+
+/* It ends with this window. With two of them, what is released at each hand-off would hide for ever
+ * what somebody else takes. */
+void sched_measure_releasing(struct sched_device *device, uint64_t bytes, uint64_t now)
+{
+    add_departed(device, &device->measure.departed.older, bytes, now);
 }
 
 uint64_t sched_measure_unclaimed(const struct sched_device *device)
@@ -422,7 +429,7 @@ void sched_measure_forget(struct sched_member *member, uint64_t now)
     device->measure.several = has_several_users(device);
     if (several && !device->measure.several)
         sched_denial_end(device, now);
-    sched_measure_departed(device, bytes, now);
+    add_departed(device, &device->measure.departed.recent, bytes, now);
     recount_total(device);
 }
 

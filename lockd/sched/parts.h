@@ -51,7 +51,7 @@ struct sched_doubt {
 
 /* Memory of programs whose connections have ended, or that was handed over and nobody took: for a
  * while it may be on the device still, since the program lives and comes back, or the driver is
- * clearing up. After two windows it counts like any other. */
+ * clearing up. After two windows, or at the end of this one, it counts like any other. */
 struct sched_departed {
     uint64_t recent, older; /* bytes, of this window and of the window before */
     uint64_t since;         /* when this window began */

@@ -216,7 +216,7 @@ void sched_releasing(struct sched *sched, const uint8_t *uuid, uint64_t bytes, u
     struct sched_device *device = sched_device_find(sched, uuid);
 
     if (device != NULL)
-        sched_measure_departed(device, bytes, now_ns);
+        sched_measure_releasing(device, bytes, now_ns);
 }
 
 void sched_set(struct sched *sched, const struct sched_settings *settings, uint64_t now_ns)

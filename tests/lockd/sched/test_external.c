@@ -371,6 +371,23 @@ static void memory_that_is_being_released_is_not_external(void **state)
     assert_int_equal(device_of(h)->measure.external, 2 * GIB);
 }
 
+/* Some is released at each hand-off, and is free at once: that does not hide for ever what somebody else
+ * takes meanwhile. */
+static void memory_that_is_released_again_and_again_hides_nothing_for_long(void **state)
+{
+    struct harness *h = *state;
+
+    two_run(h);
+    h->free_bytes = GIB; /* 2 GiB are somebody's */
+    for (unsigned i = 0; i < 10; i++) {
+        sched_releasing(h->sched, h->client[0].state.uuid, 2 * GIB, h->now);
+        say_state(h, 1, R, 3 * GIB, 3 * GIB);
+        say_state(h, 0, R, 4 * GIB, 4 * GIB);
+        pass_time(h, 700 * MS);
+    }
+    assert_int_equal(device_of(h)->measure.external, 2 * GIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,6 +406,7 @@ int main(void)
         scenario(lost_connection_that_stays_away_is_external),
         scenario(program_that_ended_hides_nothing_for_long),
         scenario(memory_that_is_being_released_is_not_external),
+        scenario(memory_that_is_released_again_and_again_hides_nothing_for_long),
         scenario(program_that_moves_for_ever_hides_no_more_than_it_may_hold),
     };
 
