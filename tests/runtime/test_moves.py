@@ -258,6 +258,15 @@ class Moves(BuildTest):
             told.end()
             other.end()
 
+    def test_allocates_when_a_capture_ends(self):
+        """A capture forbids to allocate, and ends before the driver is asked: the memory can move as any other."""
+        with Card(self.build, memory="128MiB", SIMCUDA_FAIL="cuMemFree:1:900") as card:
+            told = Told(card)
+            check([told.say(word) for word in ("alloc 4", "relax", "capture", "alloc 40")] == ["ok"] * 4, "44 MiB")
+            check(told.until(lambda known: known["resident"] != 4 * MIB)["resident"] == 44 * MIB, "all of it is known")
+            check(told.say("captured") == "ok", "the capture")
+            told.end()
+
     def test_green(self):
         """The current context is a green one, which no other thread can enter: its work is waited for, its memory moves."""
         with Card(self.build, memory="128MiB", SIMCUDA_CONTEXT_MEMORY="0") as card:
