@@ -253,7 +253,8 @@ static void hear_taken(uint64_t number)
 {
     for (unsigned i = 0; i < self.own.count; i++)
         if (self.own.offer[i].memory->number == number && self.came.count < OFFERS_MOST) {
-            self.came.offer[self.came.count++] = self.own.offer[i];
+            self.came.offer[self.came.count] = self.own.offer[i];
+            self.came.offer[self.came.count++].at = gs_now();
             drop_offer(&self.own, i, false);
             return;
         }

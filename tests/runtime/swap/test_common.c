@@ -430,6 +430,25 @@ static void common_offer_lasts_longer_at_its_sender(void **state)
     assert_true(lasts[1] >= lasts[0] + S);
 }
 
+/* The other may take it late: then its sender has time for it from that moment on. */
+static void common_offer_that_is_taken_late_is_shared(void **state)
+{
+    const struct gs_descriptors none = {.count = 0};
+    struct gs_wire_copy word = {.bytes = 1};
+    int fd;
+
+    (void)state;
+    have_copies(1, false);
+    fd = write_offer(chunk_of(0)->host, BLOCKS);
+    hear(fd, true);
+    close(fd);
+    word.number = self.number;
+    gs_pause(2500 * (S / 1000));
+    gs_common_heard(&word, &none);
+    do_all();
+    assert_int_equal(count_common(1), 1);
+}
+
 /* --- time --- */
 
 /* The thread may have no idle moment for long, for example while submitted work does not end: what
@@ -467,6 +486,7 @@ int main(void)
         cmocka_unit_test_teardown(common_copies_that_differ_late_stay_apart, end),
         cmocka_unit_test_teardown(common_offer_is_taken_only_if_it_is_the_same, end),
         cmocka_unit_test_teardown(common_offer_lasts_longer_at_its_sender, end),
+        cmocka_unit_test_teardown(common_offer_that_is_taken_late_is_shared, end),
         cmocka_unit_test_teardown(common_offers_age_without_an_idle_moment, end),
     };
 
