@@ -73,19 +73,20 @@ void sched_denial_found(struct sched_member *by, uint64_t device_free, uint64_t 
     }
 }
 
-bool sched_denial_kin_stays(const struct sched_party *party)
+uint64_t sched_denial_kin_bytes(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
     const struct sched_member *first = sched_member_of(party->members.next, of_party);
+    uint64_t bytes = 0;
 
     if (!sched_denial_by_word(device))
-        return false;
+        return 0;
     lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
         if (member->party != party && !sched_denial_is_other(member, first) &&
             sched_denial_overdue(member, device->measure.judge_asked))
-            return true;
+            bytes += member->books.share.hold;
     }
-    return false;
+    return bytes;
 }
 
 struct sched_passed sched_denial_passed(const struct sched_party *party)

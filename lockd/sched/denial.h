@@ -29,8 +29,8 @@ struct sched_passed {
     uint64_t busy, lost, hold; /* of the device's need_busy, its lost, and its sum of hold */
 };
 struct sched_passed sched_denial_passed(const struct sched_party *party);
-/* Where only programs can tell: do other programs of its user stay that should have left? */
-bool sched_denial_kin_stays(const struct sched_party *party);
+/* Where only programs can tell: what other programs of its user may have that should have left. */
+uint64_t sched_denial_kin_bytes(const struct sched_party *party);
 /* So many bytes of the device are in use, says the card. */
 void sched_denial_judge(struct sched_device *device, uint64_t used, uint64_t now);
 /* Nobody is left who could deny, or the card does not answer any more: all are believed. */

@@ -159,11 +159,12 @@ static bool is_place_of_another(const struct sched_party *head)
            back->wait.queued.key < head->wait.queued.key;
 }
 
-/* It does not fit, and programs of its own user should have left: other users do not wait
- * for that. */
+/* It does not fit beside what programs of its own user may have that should have left: other users
+ * do not wait for that. */
 static bool waits_for_kin(const struct sched_party *party)
 {
-    return sched_denial_kin_stays(party) && !sched_queue_has_room(party);
+    return sched_queue_takes(party) + sched_denial_kin_bytes(party) >
+           party->device->space.capacity;
 }
 
 /* Parties that do not fit beside stuck parties keep their places in front of the head. A stuck

@@ -306,6 +306,30 @@ static void a_turn_in_vain_makes_nobody_older(void **state)
     assert_int_equal(sched_party_age(member->party, h->now), 0);
 }
 
+/* A small program of 2's user runs on for ever, and there is room for 2 beside it: it has as
+ * much of the time as another user's program. */
+static void late_kin_keeps_a_program_from_no_room(void **state)
+{
+    enum { STEPS = 1200 };
+    struct harness *h = *state;
+    int runs = 0;
+
+    is_of_user(h, 1, 1);
+    is_of_user(h, 2, 1);
+    is_of_user(h, LIARS, 7);
+    run_with(h, 1, 100 * MIB);
+    say_state(h, 2, W, 6 * GIB, 0);
+    say_state(h, LIARS, W, 6 * GIB, 0);
+    for (int i = 0; i < STEPS; i++) {
+        say_state(h, 1, GS_STATE_RUNNING, 100 * MIB, 100 * MIB);
+        obey_target(h, 2);
+        obey_target(h, LIARS);
+        pass_time(h, 100 * MS);
+        runs += is_running(h, 2);
+    }
+    assert_in_range(runs, STEPS * 4 / 10, STEPS * 6 / 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +337,7 @@ int main(void)
         scenario(a_false_word_costs_only_its_own_user),
         scenario(a_program_goes_by_what_it_measures),
         scenario(a_turn_in_vain_makes_nobody_older),
+        scenario(late_kin_keeps_a_program_from_no_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
