@@ -246,6 +246,7 @@ const char *ctl_why_text(const struct ctl_answer *answer, const struct gs_wire_c
             ("waits until no other program has work: it needs more memory than "
              "it can have beside them"),
         [GS_WHY_MEMORY] = "has its turn; its memory is on the way",
+        [GS_WHY_SILENT] = "does not answer, and gets no turn before it does",
     };
     const struct gs_wire_client *other = find_other(answer, client);
     const char *text = client->waits_why < GS_WHY_COUNT ? alone[client->waits_why] : NULL;

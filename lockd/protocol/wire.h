@@ -454,8 +454,9 @@ enum gs_why {
     GS_WHY_FORMS = 7, /* it is one of several programs that start together, one job a time */
     GS_WHY_TOO_LARGE = 8, /* it needs more than there is, or gives way for a while */
     GS_WHY_MEMORY = 9,    /* it has its turn, and its memory is on the way */
+    GS_WHY_SILENT = 10,   /* it has not answered, and gets no turn before it does */
 };
-#define GS_WHY_COUNT 10
+#define GS_WHY_COUNT 11
 
 /* Flags of gs_wire_client. LEASE: its newest target says RUN. SKIPPED: its last turn ended
  * before it ran. PARTIAL: as GS_STATE_PARTIAL. FOREIGN: the process id is the program's own

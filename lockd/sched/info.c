@@ -403,6 +403,8 @@ struct sched_why sched_client_why(const struct sched_client *client, const uint8
     if (member == NULL || !sched_member_wants(member) || is_open(member) ||
         party->gang->paused != 0)
         return make_why(GS_WHY_NONE, NULL, LOCKD_NEVER);
+    if (member->sent.ended)
+        return make_why(GS_WHY_SILENT, NULL, LOCKD_NEVER);
     if (sched_gang_waits_to_form(party->gang))
         return make_why(GS_WHY_FORMS, NULL, LOCKD_NEVER);
     if (sched_party_hopeless(party))

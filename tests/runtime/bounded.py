@@ -32,7 +32,7 @@ class Bounded:
                 status = self.card.status()
             except OSError:
                 status = None
-            if status is None:
+            if not status or "devices" not in status:
                 self.seen.clear()  # without a daemon nobody explains anything
                 continue
             now, before, self.seen = time.monotonic(), self.seen, {}

@@ -23,6 +23,7 @@ class CtlCase(unittest.TestCase):
         self.two = Program(self.daemon.path, "infer \x1b[31m", total=10 * GIB)
         self.two.say(flags=WANT, demand=7 * GIB)
         self.two.hear()
+        self.two.obey()
         while self.one.hear(0.2):
             self.one.obey()
 

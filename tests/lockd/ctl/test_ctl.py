@@ -349,6 +349,13 @@ class CtlTest(CtlCase):
         self.assertIn("waits for train", self.ctl("status"))
         self.assertIsNone(self.programs()["train"]["why"])
 
+    def test_program_that_does_not_answer_waits_for_no_other(self):
+        silent = Program(self.daemon.path, name="silent", total=10 * GIB)
+        self.addCleanup(silent.close)
+        silent.say(flags=WANT, demand=7 * GIB)
+        wait_for(lambda: self.programs().get("silent", {}).get("why") == "does not answer, and gets no turn before it does",
+                 PATIENCE, "the program to be silent for a second")
+
     def test_totals_survive_the_programs(self):
         self.one.moved_out, self.one.moved_in = 3 * GIB, 2 * GIB
         self.one.say()
