@@ -199,6 +199,7 @@ static void count_party(struct sched_party *party, uint64_t now)
     uint64_t need = party->books.demand, held, busy, lost;
     bool stopping, stuck;
 
+    device->books.changes++;
     count_members(party, now);
     lockd_each (const struct sched_member, member, &party->members, of_party)
         need += member->books.share.beyond;

@@ -55,12 +55,13 @@ uint64_t sched_denial_overdue_bytes(const struct sched_device *device, uint64_t 
  * counts for the turns of its own user, whose programs wait for what is not free, and for no other's. */
 void sched_denial_found(struct sched_member *by, uint64_t device_free, uint64_t now)
 {
-    const struct sched_device *device = by->device;
+    struct sched_device *device = by->device;
     const uint64_t used = sched_less(device->measure.total, device_free),
                    spare = device->measure.total / CARD_ROUNDING;
-    struct sched_user *user = by->party->wanting.user;
+    struct sched_user *user =
+        sched_denial_by_word(device) ? sched_user_of(device, by->client->user, now) : NULL;
 
-    if (user == NULL || !sched_denial_by_word(device))
+    if (user == NULL)
         return;
     user->found_at = now;
     user->found = sched_less(used, device->measure.external + device->books.sum.resident -
@@ -73,41 +74,59 @@ void sched_denial_found(struct sched_member *by, uint64_t device_free, uint64_t 
     }
 }
 
+/* The sums over programs that should have left, as one user sees them. They are made anew only when
+ * something has changed: each party that waits asks, and a user may have a thousand programs. */
+static const struct sched_user_late *late_of(const struct sched_device *device,
+                                             struct sched_user *user)
+{
+    const uint64_t changes = device->books.changes + device->turns.generation;
+    struct sched_user_late *late = &user->late;
+
+    if (late->changes == changes && late->found_at == user->found_at &&
+        late->judge_asked == device->measure.judge_asked)
+        return late;
+    *late = (struct sched_user_late){.changes = changes,
+                                     .found_at = user->found_at,
+                                     .judge_asked = device->measure.judge_asked};
+    lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
+        const struct sched_member_books *books = &member->books;
+        const struct sched_party_books *party = &member->party->books;
+
+        if (member->client->user == user->id) {
+            late->kin +=
+                sched_denial_overdue(member, late->judge_asked) ? books->share.hold : 0;
+        } else if (user->found_at != 0 && sched_denial_overdue(member, user->found_at)) {
+            late->others.hold += books->share.hold;
+            late->others.busy += sched_min(books->share.kept, party->need_busy);
+            late->others.lost += sched_min(books->share.kept, party->lost);
+        }
+    }
+    return late;
+}
+
 uint64_t sched_denial_kin_bytes(const struct sched_party *party)
 {
     const struct sched_device *device = party->device;
-    const struct sched_member *first = sched_member_of(party->members.next, of_party);
-    uint64_t bytes = 0;
+    uint64_t bytes;
 
-    if (!sched_denial_by_word(device))
+    if (party->wanting.user == NULL || !sched_denial_by_word(device))
         return 0;
-    lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
-        if (member->party != party && !sched_denial_is_other(member, first) &&
-            sched_denial_overdue(member, device->measure.judge_asked))
-            bytes += member->books.share.hold;
+    bytes = late_of(device, party->wanting.user)->kin;
+    lockd_each (const struct sched_member, member, &party->members, of_party) {
+        if (sched_denial_overdue(member, device->measure.judge_asked))
+            bytes = sched_less(bytes, member->books.share.hold);
     }
     return bytes;
 }
 
 struct sched_passed sched_denial_passed(const struct sched_party *party)
 {
-    const struct sched_device *device = party->device;
-    const struct sched_member *first = sched_member_of(party->members.next, of_party);
-    const struct sched_user *user = party->wanting.user;
-    struct sched_passed passed = {0};
+    struct sched_user *user = party->wanting.user;
+    struct sched_passed passed;
 
-    if (user == NULL || user->found_at == 0 || !sched_denial_by_word(device))
-        return passed;
-    lockd_each (const struct sched_member, member, &device->books.stopping, books.stopping) {
-        const struct sched_party_books *books = &member->party->books;
-
-        if (!sched_denial_overdue(member, user->found_at) ||
-            !sched_denial_is_other(member, first))
-            continue;
-        passed.hold += member->books.share.hold;
-        passed.busy += sched_min(member->books.share.kept, books->need_busy);
-        passed.lost += sched_min(member->books.share.kept, books->lost);
-    }
+    if (user == NULL || user->found_at == 0 || !sched_denial_by_word(party->device))
+        return (struct sched_passed){0};
+    passed = late_of(party->device, user)->others;
     passed.hold = sched_less(passed.hold, user->found);
     passed.busy = sched_less(passed.busy, user->found);
     passed.lost = sched_less(passed.lost, user->found);

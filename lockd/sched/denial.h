@@ -25,9 +25,6 @@ uint64_t sched_denial_overdue_bytes(const struct sched_device *device, uint64_t 
 /* The program measured that so much is free. */
 void sched_denial_found(struct sched_member *by, uint64_t device_free, uint64_t now);
 /* Bytes of programs that should have left, for which a party does not wait. */
-struct sched_passed {
-    uint64_t busy, lost, hold; /* of the device's need_busy, its lost, and its sum of hold */
-};
 struct sched_passed sched_denial_passed(const struct sched_party *party);
 /* Where only programs can tell: what other programs of its user may have that should have left. */
 uint64_t sched_denial_kin_bytes(const struct sched_party *party);

@@ -222,6 +222,17 @@ struct sched_faded {
     uint64_t ns, at;
 };
 
+struct sched_passed {
+    uint64_t busy, lost, hold; /* of the device's need_busy, its lost, and its sum of hold */
+};
+
+/* What programs may have that should have left, where only programs can tell; of when: denial.c. */
+struct sched_user_late {
+    struct sched_passed others; /* of other users, as found by this one's */
+    uint64_t kin;
+    uint64_t changes, found_at, judge_asked;
+};
+
 /* A user's parties that want a device: device.c. */
 struct sched_user {
     struct lockd_list of_device;
@@ -236,6 +247,7 @@ struct sched_user {
     /* denial.c: bytes that its programs last found in use by programs that should have left; when */
     uint64_t found, found_at;
     uint64_t asked_at; /* measure.c: when one of them was last asked */
+    struct sched_user_late late;
 };
 
 /* How a party counts among those that want the device: device.c. */
@@ -361,6 +373,7 @@ struct sched_device_books {
     uint64_t need_held, need_busy, lost, gpu_ns_gone;
     uint64_t stays;   /* of what is resident: its programs have no host memory for it */
     uint64_t weights; /* of parties: gang.c */
+    uint64_t changes; /* a counter: of any party's sums */
     uint32_t stopping_parties, stuck_parties;
     uint64_t stuck_at; /* when a party last became stuck: to wait for that was no switch */
     struct lockd_list hungry, spared, unused, stopping;

@@ -7,6 +7,7 @@
 #include "tests/lockd/harness.h"
 
 #include "lockd/sched/bursts.h"
+#include "lockd/sched/denial.h"
 
 #define VICTIM 0
 #define LIARS  10 /* the first of them */
@@ -151,6 +152,24 @@ static void runs_at_times(struct harness *h, int who)
               has_run(h, who) ? h->client[who].target.budget : 0);
 }
 
+/* What should have left is summed up for a user once, and again when it has changed. */
+static void sums_are_right(const struct sched_device *device)
+{
+    lockd_each (const struct sched_party, party, &device->parties, of_device) {
+        const struct sched_passed known = sched_denial_passed(party);
+        const uint64_t kin = sched_denial_kin_bytes(party);
+        struct sched_passed anew;
+
+        if (party->wanting.user == NULL)
+            continue;
+        party->wanting.user->late.changes = UINT64_MAX;
+        anew = sched_denial_passed(party);
+        assert_true(known.busy == anew.busy && known.lost == anew.lost &&
+                    known.hold == anew.hold && kin == sched_denial_kin_bytes(party));
+        return; /* that of one user, so that big tests stay quick */
+    }
+}
+
 /* For what part of two minutes the victim, with 6 of 10 GiB, runs beside so many; in ppm. They were there
  * before it, and each has had its first turn. A switch takes a step or two. */
 static uint64_t part_beside(struct harness *h, int others, void (*lie)(struct harness *, int),
@@ -179,6 +198,7 @@ static uint64_t part_beside(struct harness *h, int others, void (*lie)(struct ha
         else if (ms % 1000 == 900)
             card_says(h, sched_less(h->total, used));
         runs += ms >= FROM && is_running(h, VICTIM);
+        sums_are_right(device_of(h));
         pass_time(h, STEP * MS);
     }
     for (int who = LIARS; who < LIARS + others; who++)
