@@ -47,7 +47,7 @@
 #define TURN_LONGEST  4
 #define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
 #define BURST_SPARE   4 /* a burst may be longer than the last one by one part in so many */
-#define SAVED         4                   /* turns; or quanta */
+#define SAVED         4 /* turns; or quanta */
 #define OWED          2 /* rounds; one that is owed more has its place before its round */
 #define WORTH         2 /* a turn of at least this part of a quantum */
 

@@ -37,13 +37,13 @@
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/device.h"
 
-#define BEYOND        4 /* by this part of a fair share one may exceed it */
-#define TIMES         2 /* a party that is younger by far: as old twice over ... */
-#define LONG          (480000 * NS_PER_MS)  /* above that all parties are equally old */
-#define PILED         (7200000 * NS_PER_MS) /* for no longer than that requests pile up */
-#define SPENT         (8000 * NS_PER_MS)    /* the account is below zero by that much */
-#define TOGETHER      (20 * NS_PER_MS)      /* two that begin to compute within this time */
-#define FULL          10 /* less than this part of SPARE_MOST is missing: the account is full */
+#define BEYOND   4 /* by this part of a fair share one may exceed it */
+#define TIMES    2 /* a party that is younger by far: as old twice over ... */
+#define LONG     (480000 * NS_PER_MS)  /* above that all parties are equally old */
+#define PILED    (7200000 * NS_PER_MS) /* for no longer than that requests pile up */
+#define SPENT    (8000 * NS_PER_MS)    /* the account is below zero by that much */
+#define TOGETHER (20 * NS_PER_MS)      /* two that begin to compute within this time */
+#define FULL     10 /* less than this part of SPARE_MOST is missing: the account is full */
 
 /* --- accounts that fade --- */
 

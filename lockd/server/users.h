@@ -34,7 +34,7 @@ struct lockd_user {
     size_t queued;    /* bytes that wait until the user's connections read them */
     uint64_t move_at; /* not before then may it request a move of its programs (mover.c) */
     uint64_t bucket;
-    uint64_t copies;   /* the bucket for offers of contents (handover.h) */
+    uint64_t copies; /* the bucket for offers of contents (handover.h) */
     struct lockd_copy copy[LOCKD_COPIES_MOST]; /* a ring, of which so many have been used: */
     unsigned count_copies;
     uint64_t said;     /* the bucket for lines in the log */
