@@ -247,20 +247,21 @@ uint64_t sched_measure_deadline(const struct sched_device *device)
                          : LOCKD_NEVER);
 }
 
-void sched_measure_ask(struct sched_device *device, uint64_t now)
+bool sched_measure_ask(struct sched_device *device, uint64_t now)
 {
     struct sched_doubt *open = &device->measure.doubt;
+    const bool judges = now >= time_to_judge(device);
     uint32_t others = 0;
     bool alone = true;
 
     if (expire_departed(device, now)) /* nobody need have anything to say when it stays away */
         ask_next(device);
-    if (now >= time_to_judge(device)) {
+    if (judges) {
         device->measure.judge_asked = now;
         ask_users(device, now);
     }
     if (now < time_to_ask(open))
-        return;
+        return judges;
     open->foreign = device->measure.several;
     open->asked = true;
     open->again_at = now + SILENT;
@@ -280,6 +281,7 @@ void sched_measure_ask(struct sched_device *device, uint64_t now)
         ask_member(member);
     }
     open->alone = alone;
+    return judges;
 }
 
 static bool has_several_users(const struct sched_device *device)

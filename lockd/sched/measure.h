@@ -14,8 +14,9 @@ void sched_measure_short(struct sched_member *member, uint64_t bytes, uint64_t n
 /* sched_card() */
 void sched_measure_card(struct sched_device *device, const struct sched_card *card,
                         uint64_t now);
-/* Asks members that can tell, when it is time to. */
-void sched_measure_ask(struct sched_device *device, uint64_t now);
+/* Asks members that can tell, when it is time to. Returns whether turns are to be planned anew, since
+ * other programs count as late. */
+bool sched_measure_ask(struct sched_device *device, uint64_t now);
 void sched_measure_forget(struct sched_member *member, uint64_t now);
 /* External is known from programs of one other user alone: no reason to refuse it memory. */
 bool sched_measure_is_word(const struct sched_member *member);

@@ -312,9 +312,10 @@ static void plan_device(struct sched_device *device, uint64_t now)
             sched_sooner(&device->deadline, device->space.short_until);
         return;
     }
-    sched_turns_plan(device, now);
-    sched_budget_plan(device, now);
-    sched_measure_ask(device, now);
+    do {
+        sched_turns_plan(device, now);
+        sched_budget_plan(device, now);
+    } while (sched_measure_ask(device, now));
     send_broadcast(device, now);
     while (!lockd_list_empty(&device->agenda.touched)) {
         struct sched_member *member =
