@@ -7,9 +7,6 @@
 
 #include "lockd/sched/state.h"
 
-#define YOUNG    (10000 * NS_PER_MS)
-#define AGE_STEP 4 /* switches; ages that differ by less are equal */
-
 /* For how long it may have nothing to do before its turn ends. */
 uint64_t sched_party_idle(const struct sched_party *party);
 /* It has something to do from now on; it has had nothing. runs: it has the device. */

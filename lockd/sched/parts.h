@@ -210,10 +210,10 @@ struct sched_party_bursts {
     uint64_t gap;        /* the longest rest that was only a gap in a burst */
     uint64_t short_rest; /* the last rest, if it was too short to be a rest; 0 */
     uint32_t vain;       /* it wanted to run so many times in a row, and did not */
-    bool brief;  /* its last burst was young to its end, or the one before; but for long bursts
-                  * that waited */
+    bool brief;  /* its last burst was young to its end, but for long ones that waited */
     bool rested; /* since it ran, which is not counted yet: policy_fair.c */
     bool cut;    /* its turn was, in this burst, before its time */
+    bool went;   /* in this burst it ended another one's turn, and went first */
     bool first;  /* it goes first: decided when it comes to wait, or later */
 };
 
@@ -262,7 +262,7 @@ struct sched_party_share {
     struct sched_faded all;  /* that it had in any way */
     struct sched_user *user; /* that it counts for */
     uint32_t weight;
-    bool first, batch_queued, batch_beside, passed_over;
+    bool first, batch_queued, batch_beside;
 };
 
 /* policy_fair.c */
@@ -437,15 +437,15 @@ struct sched_device_share {
     uint64_t first_weights; /* of parties that go first and want the device */
     uint32_t batch_queued;  /* the others that wait */
     uint32_t batch_beside;  /* ... that run meanwhile beside those that hold */
-    uint32_t passed_over;   /* ... that wait, and did not come to run in their last turn */
     double spare;           /* ns that others may be held off; less than 0: are owed */
     double due;             /* part of the device that is due to parties that go first */
     uint64_t at;            /* counted up to then */
     bool held_off;          /* others are, at present, ... */
-    uint64_t changes_at;    /* when that changes, with nothing else happening */
+    uint64_t off_until;     /* ... until then at the latest */
     /* holders, as of turns.generation: */
     uint64_t generation;
     bool batch_held, batch_runs;
+    bool batch_went; /* each of these holders went first earlier in its burst */
     const struct sched_party *going,
         *coming; /* the holder that goes first for longest, the last of the others */
 };

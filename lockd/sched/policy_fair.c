@@ -33,9 +33,8 @@
  * was stopped for one that still waits: two that may end each other's turns would do nothing
  * else.
  *
- * A party that is behind its round by overrun (a kernel that could not be stopped), or had more than
- * its share by going first, is kept waiting for DEBT_ROUNDS and its own at most. It owes what the
- * floor's account can rise by at least, so that it has no turn beside those that the account pays.
+ * A party that is behind its round by overrun (a kernel that could not be stopped) is kept
+ * waiting for DEBT_ROUNDS at most.
  */
 #include "lockd/sched/device.h"
 #include "lockd/sched/shares.h"
@@ -47,9 +46,11 @@
 #define TURN_LONGEST  4
 #define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
 #define BURST_SPARE   4 /* a burst may be longer than the last one by one part in so many */
-#define SAVED         4 /* turns; or quanta */
+#define FIRST_TURN    (10000 * NS_PER_MS) /* of a party that goes first, at most a quantum */
+#define SAVED         4                   /* turns; or quanta */
 #define OWED          2 /* rounds; one that is owed more has its place before its round */
 #define WORTH         2 /* a turn of at least this part of a quantum */
+#define AGE_STEP      4 /* switches; parties that differ by less are equally old */
 
 enum { FIRST, BACK_AGAIN, IN_TURN, CLASSES };
 
@@ -110,19 +111,14 @@ static void begin_credit(struct sched_party *party)
         party->fair.virtual_ns = sched_less(party->device->fair.level, turn_of(party));
 }
 
-static uint64_t most_debt(const struct sched_device *device)
-{
-    return sched_max(round_step(device) * DEBT_ROUNDS, 2 * SPARE_MOST);
-}
-
 /* What it may still have in the present round. */
 static uint64_t credit_left(struct sched_party *party)
 {
     const struct sched_device *device = party->device;
 
     begin_credit(party);
-    party->fair.virtual_ns =
-        sched_min(party->fair.virtual_ns, device->fair.level + most_debt(device));
+    party->fair.virtual_ns = sched_min(party->fair.virtual_ns,
+                                       device->fair.level + round_step(device) * DEBT_ROUNDS);
     return sched_less(device->fair.level, party->fair.virtual_ns);
 }
 
@@ -182,13 +178,12 @@ static bool is_assembling(const struct sched_party *party)
     return party->gang->party_count > 1 && party->gang->held_count != 0;
 }
 
-/* Before all rounds: young parties, then by age those whose turns were cut, or that are not young. */
+/* Before all rounds: those whose turns were cut by age, after all others. */
 static uint64_t age_place(const struct sched_party *party)
 {
     const uint64_t step = AGE_STEP * sched_max(sched_device_switch(party->device), 1);
 
-    if (sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE ||
-        (!party->bursts.cut && sched_party_is_young(party, party->time.counted_at)))
+    if (!party->bursts.cut || sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE)
         return 0;
     return sched_min(1 + party->bursts.age / step, ROUND_START - 1);
 }
@@ -216,8 +211,7 @@ static uint64_t place_party(struct sched_party *party)
     if (!stopped && is_assembling(party) && have >= switch_charge(party, true))
         return party->fair.round * CLASSES + FIRST;
     if (have < worth)
-        party->fair.round +=
-            sched_min((worth - have + behind + step - 1) / step, DEBT_ROUNDS + 1);
+        party->fair.round += (worth - have + behind + step - 1) / step;
     else if (have > OWED * step)
         party->fair.round -= sched_min(have / step - 1, sched_less(party->fair.round, 1));
     return party->fair.round * CLASSES + (party->turn.interrupted ? BACK_AGAIN : IN_TURN);
@@ -256,7 +250,7 @@ static uint64_t turn_length(struct sched_party *party)
     if (!party->bursts.first)
         return turn;
     if (party->turn.interrupts || sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE)
-        turn = sched_max(rest_of_burst(party), sched_min(quantum, YOUNG));
+        turn = sched_max(rest_of_burst(party), sched_min(quantum, FIRST_TURN));
     return sched_max(turn, sched_min(sched_share_turn(party), quantum * BURST_LONGEST));
 }
 
@@ -271,9 +265,10 @@ static void count_ran(struct sched_party *party, uint64_t ns, bool contended, ui
     if (!contended)
         return;
     begin_credit(party);
-    *has += to_virtual(party, ns);
     if (party->bursts.first)
-        *has = sched_min(*has, level + most_debt(party->device));
+        *has = sched_max(*has, sched_min(*has + to_virtual(party, ns), level));
+    else
+        *has += to_virtual(party, ns);
 }
 
 /* Others were kept off for it since then, and it did not run: it and its user pay as if it had. */

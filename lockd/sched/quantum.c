@@ -44,10 +44,8 @@ void sched_device_switched(struct sched_device *device, uint64_t ns)
 {
     const uint64_t mean = device->turns.switch_ns;
 
-    if (mean == 0)
-        device->turns.switch_ns = sched_max(ns, 1);
-    else if (ns >= IDLE_MIN) /* else nothing moved */
-        device->turns.switch_ns = mean - mean / 4 + ns / 4;
+    ns = sched_max(ns, 1);
+    device->turns.switch_ns = mean == 0 ? ns : mean - mean / 4 + ns / 4;
 }
 
 uint64_t sched_device_quantum_by(const struct sched_device *device,

@@ -6,16 +6,14 @@
  *
  * A party goes first while it is young: while it has run little since it last rested (bursts.c). It
  * may end the turn of a party that is older by far; not of a new one that began together with it,
- * unless its own turn was ended in that way before. A party that is young no more goes first in two
- * cases. Its bursts are brief, so that requests have piled up: it counts as younger than any party
- * with long bursts, and once it has had its fair share, by virtual time (policy_fair.c), it has no
- * turns but those that the account pays for. Or the account is full, and it is younger by far than
- * every holder. Two bounds hold for all that:
+ * unless its own turn was ended in that way before. A party that is young no more goes first again
+ * in two cases, if it is younger by far than every holder. Its bursts are brief, so that requests
+ * have piled up, and the account is not below zero: it then counts as younger than any party with
+ * long bursts. Or the device's account is full. Two bounds hold for all that:
  *
  * - the *floor*: of the time in which both want the device, the others keep at least `floor` of
- *   their fair share. The device's account `spare` falls while they are held off (the switches to
- *   and fro are part of that), and rises at any other time. A party that goes first, is not young,
- *   and has had less than its fair share runs as one of the others. A party
+ *   their fair share. The device's account `spare` rises while one of them runs, falls while they
+ *   are held off (the switches to and fro are part of that), and stands still otherwise. A party
  *   that goes first and comes while the account is below zero waits until it is not any more, so
  *   the wait is as long as what is owed: a moment after one burst too many, never a whole turn.
  *   Where the next of the others would be served if nobody went first, they are held off, although
@@ -37,13 +35,16 @@
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/device.h"
 
-#define BEYOND   4 /* by this part of a fair share one may exceed it */
-#define TIMES    2 /* a party that is younger by far: as old twice over ... */
-#define LONG     (480000 * NS_PER_MS)  /* above that all parties are equally old */
-#define PILED    (7200000 * NS_PER_MS) /* for no longer than that requests pile up */
-#define SPENT    (8000 * NS_PER_MS)    /* the account is below zero by that much */
-#define TOGETHER (20 * NS_PER_MS)      /* two that begin to compute within this time */
-#define FULL     10 /* less than this part of SPARE_MOST is missing: the account is full */
+#define BEYOND        4 /* by this part of a fair share one may exceed it */
+#define TIMES         2 /* a party that is younger by far: as old twice over ... */
+#define SETTLED       4 /* ... and so many switches more */
+#define LONG          (480000 * NS_PER_MS)  /* above that all parties are equally old */
+#define PILED         (7200000 * NS_PER_MS) /* for no longer than that requests pile up */
+#define SPENT         (8000 * NS_PER_MS)    /* the account is below zero by that much */
+#define TOGETHER      (20 * NS_PER_MS)      /* two that begin to compute within this time */
+#define BEGUN         2 /* switches; one for which others stopped is not sent back for less */
+#define HOLDERS_AGAIN (100 * NS_PER_MS) /* between looks at whether there are older holders */
+#define FULL          10 /* less than this part of SPARE_MOST is missing: the account is full */
 
 /* --- accounts that fade --- */
 
@@ -113,7 +114,6 @@ static void count_wanting(struct sched_party *party, int sign)
         share->first_weights += (uint64_t)sign * party->share.weight;
     share->batch_queued += party->share.batch_queued ? one : 0;
     share->batch_beside += party->share.batch_beside ? one : 0;
-    share->passed_over += party->share.passed_over ? one : 0;
     if (party->share.user != NULL && party->share.first)
         party->share.user->first_weights += (uint64_t)sign * party->share.weight;
 }
@@ -124,19 +124,15 @@ void sched_share_note(struct sched_party *party)
     const bool queued = party->wait.queued_of == &party->device->waiting.queue;
 
     count_wanting(party, -1);
-    share->batch_queued = share->batch_beside = share->passed_over = share->first = false;
+    share->batch_queued = share->batch_beside = share->first = false;
     share->user = party->wanting.user;
     share->weight = party->weight;
     if (!party->wanting.wants)
         return;
-    /* the class may have been set since; with less than its fair share it is one of the others */
-    share->first =
-        party->bursts.first && (is_said(party) || !party->bursts.cut) &&
-        (is_said(party) ||
-         (sched_gang_class(party->gang) == GS_CLASS_AUTO &&
-          (party->bursts.age < YOUNG || party->fair.virtual_ns >= party->device->fair.level)));
-    share->passed_over = queued && !share->first && party->turn.skipped != 0;
-    share->batch_queued = queued && !share->first && !share->passed_over;
+    /* the class may have been set since */
+    share->first = party->bursts.first && (is_said(party) || !party->bursts.cut) &&
+                   (is_said(party) || sched_gang_class(party->gang) == GS_CLASS_AUTO);
+    share->batch_queued = queued && !share->first && party->turn.skipped == 0;
     share->batch_beside = !queued && party->turn.backfilled && !share->first;
     count_wanting(party, 1);
 }
@@ -147,6 +143,7 @@ void sched_share_charge(struct sched_party *party, uint64_t ns, uint64_t now)
     sched_faded_add(&party->share.all, ns, now);
     if (!party->bursts.first)
         return;
+    party->bursts.went |= party->turn.interrupts;
     if (party->wanting.user != NULL)
         sched_faded_add(&party->wanting.user->had, ns, now);
 }
@@ -220,31 +217,20 @@ static uint64_t young_for(const struct sched_party *party, uint64_t now)
     return sched_less(sched_party_young_most(party), sched_party_age(party, now));
 }
 
-/* For how many ns it may run, with other programs waiting, before it has had its fair share. */
-static uint64_t owed_ns(const struct sched_party *party, uint64_t now)
-{
-    const uint64_t ran = sched_party_age(party, now) - party->bursts.age,
-                   owed = sched_less(party->device->fair.level, party->fair.virtual_ns);
-
-    return sched_less(owed * party->weight / GS_WEIGHT_DEFAULT, ran);
-}
-
-/* Until when a holder goes first: while it is young, and from when on it has had its fair share. It
- * gets no older while it does not run; when it begins to, the holders are looked at again. */
+/* Until when a holder that goes first keeps its turn from those that do not. It gets no older while
+ * it does not run; when it begins to, the holders are looked at again. */
 static uint64_t goes_until(const struct sched_party *party, uint64_t now)
 {
-    const uint64_t left = young_for(party, now);
+    const struct sched_device *device = party->device;
+    uint64_t left;
 
     if (!party->share.first)
         return now;
-    if (party->books.running_members == 0 || is_said(party) || owed_ns(party, now) <= left)
+    if (party->books.running_members == 0 || is_said(party) ||
+        device->share.batch_queued + device->share.batch_beside == 0)
         return LOCKD_NEVER;
+    left = sched_max(young_for(party, now), keeps_for(party, now));
     return left == 0 ? now : now + LOOK_AGAIN + left;
-}
-
-bool sched_share_goes_on(const struct sched_party *party, uint64_t now)
-{
-    return goes_until(party, now) > now;
 }
 
 uint64_t sched_share_turn(const struct sched_party *party)
@@ -258,6 +244,11 @@ uint64_t sched_share_turn(const struct sched_party *party)
     return sched_max(young_for(party, now), keeps_for(party, now));
 }
 
+bool sched_share_goes_on(const struct sched_party *party, uint64_t now)
+{
+    return party->share.first && goes_until(party, now) > now;
+}
+
 /* The holders, as far as it matters here. */
 static const struct sched_device_share *look_at_holders(struct sched_device *device,
                                                         uint64_t now)
@@ -267,7 +258,7 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
     if (share->generation == device->turns.generation)
         return share;
     share->generation = device->turns.generation;
-    share->batch_held = share->batch_runs = false;
+    share->batch_held = share->batch_runs = share->batch_went = false;
     share->going = share->coming = NULL;
     lockd_each (const struct sched_party, party, &device->turns.holders, turn.holder) {
         if (sched_party_is_background(party))
@@ -276,26 +267,13 @@ static const struct sched_device_share *look_at_holders(struct sched_device *dev
             if (share->going == NULL || goes_until(party, now) >= goes_until(share->going, now))
                 share->going = party;
         } else if (!party->turn.backfilled) {
+            share->batch_went = (share->batch_went || !share->batch_held) && party->bursts.went;
             share->batch_held = true;
             share->batch_runs = share->batch_runs || party->books.running_members != 0;
             share->coming = party;
         }
     }
     return share;
-}
-
-/* Have requests piled up? Not where a program that was passed over is all that waits: the account
- * does not count it, so it would wait for ever. */
-static bool has_piled(const struct sched_party *party, uint64_t now)
-{
-    struct sched_device *device = party->device;
-
-    return is_brief(party, now) && sched_gang_class(party->gang) == GS_CLASS_AUTO &&
-           sched_party_comes_to_run(party) &&
-           device->sched->settings.quantum_ns == LOCKD_AUTO &&
-           (device->share.passed_over == 0 ||
-            device->share.batch_queued + device->share.batch_beside != 0 ||
-            look_at_holders(device, now)->batch_held);
 }
 
 /* Would the first of the others that wait be served now if no party went first? It has to fit
@@ -331,7 +309,7 @@ static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
         device->turns.held_off_ns += ns;
     share->spare += held_off ? -part * keeps : part * (1 - keeps);
     share->spare = smaller_of(share->spare, (double)SPARE_MOST);
-    share->spare = larger_of(share->spare, -(double)SPARE_MOST);
+    share->spare = larger_of(share->spare, -(double)DEBT_MOST);
 }
 
 /* Held off are the others while a party that goes first has the device or comes to it, and until the
@@ -339,13 +317,18 @@ static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
 void sched_share_count(struct sched_device *device, uint64_t now)
 {
     struct sched_device_share *share = &device->share;
-    const uint64_t since = share->at, until = sched_clamp(share->changes_at, since, now);
+    const uint64_t since = share->at, until = sched_clamp(share->off_until, since, now);
 
     share->at = now;
     if (now <= since)
         return;
-    count_for(device, until - since, share->held_off);
-    count_for(device, now - until, !share->held_off);
+    if (share->held_off && until > since)
+        count_for(device, until - since, true);
+    if (!share->held_off) {
+        if (!share->batch_went || share->first_weights != 0 || !device->turns.leases)
+            count_for(device, now - since, false);
+    } else if (now > until)
+        count_for(device, now - until, false);
 }
 
 void sched_share_settle(struct sched_device *device, uint64_t now)
@@ -359,7 +342,7 @@ void sched_share_settle(struct sched_device *device, uint64_t now)
     look_at_holders(device, now);
     if (share->first_weights != 0)
         share->due = due_to_first(device);
-    share->changes_at = LOCKD_NEVER;
+    share->off_until = LOCKD_NEVER;
     /* a party that goes first has had its turn, and has not stopped yet */
     ends = share->held_off && device->books.stopping_parties > device->books.stuck_parties;
     kept = leases && share->batch_held && (share->going != NULL || comes || ends) &&
@@ -368,14 +351,12 @@ void sched_share_settle(struct sched_device *device, uint64_t now)
         share->held_off = false;
     } else if (leases && share->going != NULL && (kept || !share->batch_runs)) {
         share->held_off = true;
-        share->changes_at = goes_until(share->going, now);
+        share->off_until = goes_until(share->going, now);
     } else if (share->batch_held && !kept) {
-        if (share->coming->books.running_members != 0) {
+        if (share->coming->books.running_members != 0)
             share->held_off = false;
-            if (share->coming->share.first)
-                share->changes_at = now + owed_ns(share->coming, now);
-        } else
-            share->changes_at =
+        else
+            share->off_until =
                 share->coming->turn.progress + COMING * sched_device_switch(device);
     } else if (comes) {
         share->held_off = true;
@@ -415,7 +396,7 @@ static bool began_together(const struct sched_party *a, const struct sched_party
 static uint64_t older_from(const struct sched_party *head, const struct sched_party *holder,
                            uint64_t now)
 {
-    const uint64_t settled = AGE_STEP * sched_device_switch(head->device),
+    const uint64_t settled = SETTLED * sched_device_switch(head->device),
                    least = TIMES * sched_party_age(head, now) + settled;
 
     /* not that of a young one, which could end its turn in return */
@@ -457,9 +438,9 @@ uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched
 uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now)
 {
     const struct sched_device *device = party->device;
-    const uint64_t full = SPARE_MOST - SPARE_MOST / FULL;
+    const uint64_t full = is_brief(party, now) ? 0 : SPARE_MOST - SPARE_MOST / FULL;
     const double missing = (double)full - device->share.spare;
-    uint64_t at = now + TELL_PAUSE, older = now; /* there may be holders then */
+    uint64_t at = now + HOLDERS_AGAIN, older = now; /* there may be holders then */
 
     if (sched_gang_class(party->gang) != GS_CLASS_AUTO || !sched_party_comes_to_run(party) ||
         device->sched->settings.quantum_ns != LOCKD_AUTO)
@@ -475,13 +456,12 @@ uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now)
 
 bool sched_share_goes_first(const struct sched_party *party, uint64_t now)
 {
-    return sched_party_is_young(party, now) || has_piled(party, now) ||
-           sched_share_again_at(party, now) <= now;
+    return sched_party_is_young(party, now) || sched_share_again_at(party, now) <= now;
 }
 
 static double measure_begun(const struct sched_device *device)
 {
-    return CHANGE * (double)sched_device_switch(device);
+    return BEGUN * (double)sched_device_switch(device);
 }
 
 /* It had more than is due, and the account does not hold what is asked for that. One for which others

@@ -44,7 +44,7 @@ uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now);
  * turn is over. */
 uint64_t sched_share_ahead_at(const struct sched_party *head, const struct sched_party *holder,
                               uint64_t now);
-/* A holder: does its time count as that of a party that goes first? */
+/* A holder: does it still have its turn by going first? */
 bool sched_share_goes_on(const struct sched_party *party, uint64_t now);
 /* It goes first and is admitted: for how many ns the accounts let it run, if no
  * other party that goes first wants the device; else 0. */
