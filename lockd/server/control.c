@@ -98,7 +98,7 @@ static void do_with_program(struct lockd_connection *program,
         break;
     case GS_CONTROL_SUSPEND:
         lockd_pause_ask(program, true);
-        sched_evict(program->client, now);
+        sched_evict(program->client, lockd_now()); /* not earlier than the pause */
         break;
     case GS_CONTROL_EVICT:
         sched_evict(program->client, now);

@@ -269,6 +269,26 @@ class CtlTest(CtlCase):
         self.ctl("resume", "all")
         settle_all([self.one, self.two], lambda: (self.one.flags | self.two.flags) & RUNNING)
 
+    def test_nobody_runs_before_a_suspended_program_has_stopped(self):
+        self.two.say(flags=0)
+        self.ctl("set", "exclusive", "yes")
+        other = os.fork()
+        if other == 0:
+            try:
+                program = Program(self.daemon.path, "other", total=10 * GIB)
+                program.say(flags=WANT, demand=GIB)
+                while program.hear():
+                    program.obey()
+            finally:
+                os._exit(0)
+        self.addCleanup(os.waitpid, other, 0)  # it ends with the daemon
+        wait_for(lambda: self.programs().get("other", {}).get("state") == "waits", PATIENCE, "the other program to wait")
+        while self.one.hear(0.2):
+            self.one.obey()
+        self.ctl("suspend", str(os.getpid()))
+        programs = self.programs()
+        self.assertEqual((programs["train"]["state"], programs["other"]["lease"]), ("stopping", False))
+
     def test_metrics_are_prometheus_text(self):
         text = self.ctl("metrics")
         seen = set()
