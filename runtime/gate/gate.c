@@ -365,6 +365,8 @@ void gs_gate_open(bool watched)
 
 void gs_gate_refuse(bool refuse)
 {
+    if (atomic_load_explicit(&refusing, memory_order_relaxed) == refuse)
+        return;
     atomic_store_explicit(&refusing, refuse, memory_order_release);
     if (refuse)
         futex_wake_all(&gs_gate_state);

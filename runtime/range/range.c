@@ -346,6 +346,7 @@ void gs_range_miss(struct gs_range *range)
 void gs_range_unneed(struct gs_range *range)
 {
     range->device->accounts.missing -= absent_bytes(range);
+    gs_gate_refuse(false); /* until the client thread has looked at what is left */
 }
 
 void gs_range_set_address(struct gs_range *range, uint64_t address, uint64_t bytes)
@@ -402,7 +403,7 @@ void gs_range_end_life(struct gs_range *range, enum gs_range_life life)
         gs_range_tree_insert(&gone, &range->node);
     }
     if (gs_range_is_needed(range))
-        range->device->accounts.missing -= absent_bytes(range);
+        gs_range_unneed(range);
     if (!range->pinned)
         end_demand(range);
     range->device->accounts.over -= range->over;

@@ -15,7 +15,6 @@
  * change back if the copy fails. State: client thread only.
  */
 #include "runtime/swap/exchange.h"
-#include "runtime/gate/gate.h"
 #include "runtime/range/host.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/over.h"
@@ -169,17 +168,18 @@ static CUresult mend_chunk(const struct gs_exchange_chunk *it)
 void gs_exchange_mend(uint64_t now)
 {
     struct gs_exchange_chunk it;
-    bool refuse;
 
     if (!self.adrift)
         return;
     while (find_adrift(&it) && mend_chunk(&it) == CUDA_SUCCESS)
         continue;
     self.adrift = it.range != NULL;
-    refuse = self.adrift && now > self.since && now - self.since > REFUSE_AFTER_NS;
-    if (refuse != self.refusing)
-        gs_gate_refuse(refuse);
-    self.refusing = refuse;
+    self.refusing = self.adrift && now > self.since && now - self.since > REFUSE_AFTER_NS;
+}
+
+bool gs_exchange_refuses(void)
+{
+    return self.refusing;
 }
 
 bool gs_exchange_is_adrift(void)

@@ -30,6 +30,8 @@ void gs_exchange_end(void);
 
 /* Tries again to map the chunks that are adrift. The gate is closed. */
 void gs_exchange_mend(uint64_t now);
+/* Chunks have been adrift for so long that calls fail and no longer wait. */
+bool gs_exchange_refuses(void);
 
 /* True if a chunk is adrift. Client thread. */
 bool gs_exchange_is_adrift(void);

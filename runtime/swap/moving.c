@@ -12,6 +12,7 @@
 #include "lockd/protocol/wire.h"
 #include "runtime/base/rdma.h"
 #include "runtime/gate/gate.h"
+#include "runtime/swap/exchange.h"
 #include "runtime/range/handover.h"
 #include "runtime/range/host.h"
 #include "runtime/swap/loose.h"
@@ -131,10 +132,19 @@ static void watch_lack(struct gs_device *device, const struct gs_accounts *accou
     if (moving->refuses && !counts)
         moving->lacks_ns = 0;
     moving->goes_beyond = runs && moving->lacks_ns > (full ? GS_BEYOND_NS : GS_BEYOND_LATER_NS);
-    if (moving->refuses != (moving->lacks_ns > GS_SHORT_LIMIT_NS)) {
-        moving->refuses = !moving->refuses;
-        gs_gate_refuse(moving->refuses);
-    }
+    moving->refuses = moving->lacks_ns > GS_SHORT_LIMIT_NS;
+}
+
+/* What the program has freed since the look is less to wait for. */
+static void refuse_calls(void)
+{
+    bool refuse = gs_exchange_refuses();
+
+    GS_HOLD_MEMORY;
+    gs_each_device (device)
+        refuse |=
+            device->moving.refuses && device->accounts.missing >= device->moving.lacks_least;
+    gs_gate_refuse(refuse);
 }
 
 /* Managed memory that is not counted takes turns as well. Memory that no longer fits into the
@@ -254,6 +264,7 @@ bool gs_moving_step(uint64_t now, bool stopped, bool may_leave, int news)
         device->moving.spent_ns += gs_now() - now;
         now = gs_now();
     }
+    refuse_calls();
     return more;
 }
 

@@ -15,11 +15,13 @@
 #include "runtime/base/daemon.h"
 #include "runtime/base/config.h"
 #include "runtime/client/session.h"
+#include "runtime/swap/exchange.h"
 #include "runtime/swap/loose.h"
 
 struct gs_driver gs_driver;
 struct gs_runtime gs_runtime;
 struct gs_counts gs_counts;
+pthread_mutex_t gs_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct played played;
 
@@ -51,6 +53,7 @@ struct gs_context *gs_context_for(const struct gs_device *device)
 struct gs_accounts gs_memory_accounts(const struct gs_device *device)
 {
     (void)device;
+    played.card.accounts = played.accounts;
     return played.accounts;
 }
 
@@ -133,6 +136,11 @@ bool gs_rdma_is_open(void)
 {
     played.rdma_looks++;
     return played.rdma;
+}
+
+bool gs_exchange_refuses(void)
+{
+    return false;
 }
 
 void gs_gate_refuse(bool refuse)
