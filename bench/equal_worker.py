@@ -12,12 +12,12 @@ cache is written anew. A tuning's step trains adapters of low rank (LoRA) beside
 reads the model and writes the cache.
 """
 import ctypes
-import json
 import math
 import os
-import signal
 import sys
 import time
+
+from worker import Driver, answer_lines
 
 BLOCK = 2 << 20
 
@@ -98,19 +98,9 @@ class Torch:
         return self.wrong + sum(now != before for now, before in zip(self.sum_up(), self.sums))
 
 
-class Stub:
+class Stub(Driver):
     def __init__(self):
-        self.driver, self.steps = ctypes.CDLL("libcuda.so.1"), 0
-
-    def call(self, name, *words):
-        result = self.driver[name](*words)
-        if result != 0:
-            sys.exit(f"{name}: CUDA error {result}")
-
-    def allocate(self, blocks):
-        address = ctypes.c_uint64()
-        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(blocks * BLOCK))
-        return address.value
+        self.steps = 0
 
     def fill(self, address, blocks, value_of):
         for block in range(blocks):
@@ -120,17 +110,13 @@ class Stub:
         return (block * 2654435761 + 1) % (1 << 32)
 
     def take(self, kind, nbytes, cache):
-        device, context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuInit", 0)
-        self.call("cuDeviceGet", ctypes.byref(device), 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self.call("cuCtxSetCurrent", context)
+        self.begin()
         self.blocks, self.cache_blocks = nbytes // BLOCK, cache // BLOCK
         if kind == "tuning" and self.cache_blocks:
-            self.cache = self.allocate(self.cache_blocks)
-        self.model = self.allocate(self.blocks)
+            self.cache = self.allocate(self.cache_blocks * BLOCK).value
+        self.model = self.allocate(self.blocks * BLOCK).value
         if kind == "server" and self.cache_blocks:
-            self.cache = self.allocate(self.cache_blocks)
+            self.cache = self.allocate(self.cache_blocks * BLOCK).value
         self.fill(self.model, self.blocks, self.value)
         self.step()
         return (self.blocks + self.cache_blocks) * BLOCK
@@ -160,15 +146,5 @@ def obey(job, word, words):
     return {"wrong": job.check()}
 
 
-def main():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with the script, however that ends
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a framework prints is no answer
-    job = {"torch": Torch, "stub": Stub}[sys.argv[1]]()
-    for line in sys.stdin:
-        word, *words = line.split()
-        print(json.dumps(obey(job, word, words)), file=answers, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer_lines({"torch": Torch, "stub": Stub}[sys.argv[1]], obey)

@@ -16,15 +16,10 @@ request to request also unpatched, alone on a card). torch: a Llama-like model o
 stub: the driver alone, by ctypes, on pieces of memory of which those allocated last are used most. It is what runs on the simulated card.
 """
 import ctypes
-import json
-import os
-import signal
 import sys
 import time
 
-
-class OutOfMemory(Exception):
-    pass
+from worker import Driver, OutOfMemory, answer_lines
 
 
 class Torch:
@@ -96,35 +91,21 @@ class Torch:
         return self.torch.cuda.max_memory_reserved()
 
 
-class Stub:
+class Stub(Driver):
     PIECES, OFTEN, GRANULE = 16, 8, 2 << 20
 
     def __init__(self):
-        self.driver, self.most = ctypes.CDLL("libcuda.so.1"), 0
-        self.pieces = []
-
-    def call(self, name, *words):
-        result = self.driver[name](*words)
-        if result == 2:
-            raise OutOfMemory
-        if result != 0:
-            sys.exit(f"{name}: CUDA error {result}")
+        self.pieces, self.most = [], 0
 
     def take(self, _kind, nbytes):
-        device, context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuInit", 0)
-        self.call("cuDeviceGet", ctypes.byref(device), 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self.call("cuCtxSetCurrent", context)
+        self.begin()
         self.piece = max(nbytes // self.PIECES // self.GRANULE, 1) * self.GRANULE
         for _ in range(self.PIECES):
             self.add_piece()
         return nbytes
 
     def add_piece(self):
-        address = ctypes.c_uint64()
-        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(self.piece))
-        self.pieces.append(address)
+        self.pieces.append(self.allocate(self.piece))
 
     def use(self, checkpoint):
         self.part = 2 if checkpoint else 1
@@ -183,19 +164,12 @@ def obey(job, word, words):
     sys.exit(f"cannot do '{word}'; what it can: bench/overcommit_llm_worker.py")
 
 
-def main():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with the script, however that ends
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a framework prints is no answer
-    job = {"torch": Torch, "stub": Stub}[sys.argv[1]]()
-    for line in sys.stdin:
-        word, *words = line.split()
-        try:
-            said = obey(job, word, words)
-        except OutOfMemory:
-            said = {"oom": True}
-        print(json.dumps(said), file=answers, flush=True)
+def obey_if_possible(job, word, words):
+    try:
+        return obey(job, word, words)
+    except OutOfMemory:
+        return {"oom": True}
 
 
 if __name__ == "__main__":
-    main()
+    answer_lines({"torch": Torch, "stub": Stub}[sys.argv[1]], obey_if_possible)

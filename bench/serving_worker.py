@@ -20,13 +20,13 @@ Scratch memory is written by each request, with other contents each time, and no
 leave (on_pressure; torch.cuda.empty_cache). discard: it stays, and after a request its contents are given up.
 """
 import ctypes
-import json
 import math
 import os
-import signal
 import sys
 import threading
 import time
+
+from worker import Driver, answer_lines
 
 sys.path.insert(0, sys.argv[1])
 from gpushare_patch import api  # noqa: E402
@@ -103,28 +103,18 @@ class Torch:
         return self.wrong
 
 
-class Stub:
+class Stub(Driver):
     def __init__(self):
-        self.driver = ctypes.CDLL("libcuda.so.1")
         self.steps, self.values = 0, [0] * PARTS
         self.lock = threading.Lock()  # the callback must not free what a request is using
         self.scratch_bytes, self.scratch, self.mode = 0, ctypes.c_uint64(), "none"
         self.requests = 0
 
-    def call(self, name, *words):
-        result = self.driver[name](*words)
-        if result != 0:
-            sys.exit(f"{name}: CUDA error {result}")
-
     def take(self, _kind, nbytes, scratch_bytes):
         self.scratch_bytes = scratch_bytes
-        device, self.context = ctypes.c_int(), ctypes.c_void_p()
-        self.call("cuInit", 0)
-        self.call("cuDeviceGet", ctypes.byref(device), 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
-        self.call("cuCtxSetCurrent", self.context)
-        self.memory, self.part = ctypes.c_uint64(), nbytes // PARTS
-        self.call("cuMemAlloc_v2", ctypes.byref(self.memory), ctypes.c_size_t(self.part * PARTS))
+        self.begin()
+        self.part = nbytes // PARTS
+        self.memory = self.allocate(self.part * PARTS)
         self.step()
         return nbytes
 
@@ -216,15 +206,5 @@ def obey(job, word, words):
     return {"ends": ends}
 
 
-def main():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with the script, however that ends
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a framework prints is no answer
-    job = {"torch": Torch, "stub": Stub}[sys.argv[2]]()
-    for line in sys.stdin:
-        word, *words = line.split()
-        print(json.dumps(obey(job, word, words)), file=answers, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    answer_lines({"torch": Torch, "stub": Stub}[sys.argv[2]], obey)
