@@ -32,29 +32,17 @@ static struct gs_device *movable_device(void)
     return device;
 }
 
-/* The driver itself refuses what a capture forbids. If it gives memory, since the capture has just
- * ended, that is given back, and ours, which can move, takes its place. */
-static bool is_answer(CUresult result, const CUdeviceptr *given)
-{
-    return result == CUDA_SUCCESS ? gs_driver.cuMemFree_v2(*given) != CUDA_SUCCESS
-                                  : result != CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 CUresult __wrap_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct gs_device *device;
-    CUresult result;
 
     if (!gs_client_ready())
         return CUDA_ERROR_NOT_INITIALIZED;
     device = movable_device();
     if (device == NULL || dptr == NULL)
         return GS_IN_ROOM(device, gs_driver.cuMemAlloc_v2(dptr, bytesize));
-    if (gs_capture_refuses()) {
-        result = gs_driver.cuMemAlloc_v2(dptr, bytesize);
-        if (is_answer(result, dptr))
-            return result;
-    }
+    if (gs_capture_refuses())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     return gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytesize}, dptr);
 }
 
@@ -75,12 +63,8 @@ CUresult __wrap_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Wid
         __builtin_mul_overflow(pitch & ~(size_t)(PITCH_BYTES - 1), Height, &bytes))
         return gs_driver.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height,
                                             ElementSizeBytes);
-    if (gs_capture_refuses()) {
-        result =
-            gs_driver.cuMemAllocPitch_v2(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
-        if (is_answer(result, dptr))
-            return result;
-    }
+    if (gs_capture_refuses())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     pitch &= ~(size_t)(PITCH_BYTES - 1);
     result = gs_memory_allocate(&(struct gs_request){.device = device, .bytes = bytes}, dptr);
     if (result == CUDA_SUCCESS)

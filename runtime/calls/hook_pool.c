@@ -70,6 +70,19 @@ static CUresult find_pool(CUmemoryPool handle, CUcontext context, struct gs_pool
     return CUDA_SUCCESS;
 }
 
+/* The driver looks at the stream and its context first, then at captures. */
+static CUresult find_position(CUstream stream, bool per_thread,
+                              struct gs_stream_position *position)
+{
+    CUresult result = gs_stream_position_of(stream, per_thread, position);
+
+    if (result == CUDA_SUCCESS)
+        result = gs_context_check(position->context);
+    if (result == CUDA_SUCCESS && gs_capture_refuses())
+        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return result;
+}
+
 /* Finds the pool that serves an allocation on this stream (handle NULL: the current pool of its
  * device); NULL: the driver serves it. The thread may have another current context, or none. */
 static CUresult find_serving_pool(CUmemoryPool handle, CUstream stream, bool per_thread,
@@ -79,9 +92,9 @@ static CUresult find_serving_pool(CUmemoryPool handle, CUstream stream, bool per
     bool pushed;
 
     *pool = NULL;
-    if (gs_runtime.config.disabled || is_captured(stream, per_thread) || gs_capture_refuses())
+    if (gs_runtime.config.disabled || is_captured(stream, per_thread))
         return CUDA_SUCCESS;
-    result = gs_stream_position_of(stream, per_thread, position);
+    result = find_position(stream, per_thread, position);
     if (result != CUDA_SUCCESS)
         return result;
     pushed = gs_stream_position_enter(position->context);
@@ -166,11 +179,7 @@ static CUresult free_async(CUdeviceptr address, CUstream stream, bool per_thread
             !is_captured(stream, per_thread);
     if (!*ours)
         return CUDA_SUCCESS;
-    result = gs_stream_position_of(stream, per_thread, &position);
-    if (result == CUDA_SUCCESS)
-        result = gs_context_check(position.context);
-    if (result == CUDA_SUCCESS && gs_capture_refuses())
-        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    result = find_position(stream, per_thread, &position);
     if (result != CUDA_SUCCESS)
         return result;
     mode = gs_capture_relax();
