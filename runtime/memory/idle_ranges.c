@@ -48,8 +48,8 @@ static void delist_range(struct gs_range *range)
     range->life = GS_RANGE_DISPOSING;
 }
 
-/* Bytes that may be idle now: half of the card for a program that is alone, an eighth without a daemon to ask, and a small
- * part beside others; nothing while others wait. */
+/* Bytes that may be idle now: half of the card for a program that is alone, an eighth without a
+ * daemon to ask, and a small part beside others; nothing while others wait. */
 static uint64_t most_idle(const struct gs_device *device)
 {
     const uint32_t flags = gs_device_flags(device);

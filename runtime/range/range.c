@@ -7,9 +7,8 @@
  * pinned, less their chunks that are OVER, whose sum is over; missing = bytes of their chunks that
  * are needed and neither RESIDENT nor OVER, or adrift; resident = bytes of RESIDENT chunks of all
  * ranges that are not pinned, plus claims of allocations under way, for which works_begun is ahead of
- * works_ended; the tree holds exactly the
- * live ranges that have an address, `gone` cuMemAlloc's other ones; an application thread that
- * makes missing grow shuts the gate under the same lock.
+ * works_ended; the tree holds exactly the live ranges that have an address, `gone` cuMemAlloc's
+ * other ones; an application thread that makes missing grow shuts the gate under the same lock.
  * Chunks are touched by: the allocating thread before the range is in the tree; the client
  * thread; the disposing thread.
  */
@@ -120,9 +119,7 @@ static bool demand_more(struct gs_device *device, uint64_t bytes)
 
 bool gs_range_account(struct gs_device *device, uint64_t bytes)
 {
-    GS_HOLD_MEMORY;
-
-    return demand_more(device, bytes);
+    return GS_WITH_MEMORY(demand_more(device, bytes));
 }
 
 void gs_range_unaccount(struct gs_device *device, uint64_t bytes)
@@ -485,9 +482,7 @@ void gs_range_dispose(struct gs_range *range)
 
 struct gs_accounts gs_memory_accounts(const struct gs_device *device)
 {
-    GS_HOLD_MEMORY;
-
-    return device->accounts;
+    return GS_WITH_MEMORY(device->accounts);
 }
 
 uint64_t gs_memory_pinned(const struct gs_device *device, const struct gs_accounts *accounts)

@@ -5,8 +5,9 @@
  * Invariants: a context takes properties.context_memory bytes of its card from creation to
  * destruction. It is destroyed only when all of its streams have drained; stacks may still hold
  * its handle, which is then found dead. A fault (sticky) ends all contexts of the process on the
- * device (an H200, driver 580): every call in them returns the fault until they are destroyed or reset. Threads: any, under sim.lock; sticky is set
- * by stream workers (atomic, relaxed: it only has to arrive at last).
+ * device (an H200, driver 580): every call in them returns the fault until they are destroyed or
+ * reset. Threads: any, under sim.lock; sticky is set by stream workers (atomic, relaxed: it only
+ * has to arrive at last).
  */
 #include <stdlib.h>
 #include <string.h>

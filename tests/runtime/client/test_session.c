@@ -283,13 +283,19 @@ static void hear_target(uint64_t capacity)
     assert_int_equal(word_count, 0);
 }
 
-/* A program of a daemon that has told it `capacity`. */
-static void begin_session(uint64_t capacity)
+static void begin_anew(void)
 {
     gs_session_after_fork();
     gs_child_clear();
     card = (struct gs_device){.total = 200 * MIB, .target.capacity = 200 * MIB};
     clock_ns += 100 * S;
+    said[0] = '\0';
+}
+
+/* A program of a daemon that has told it `capacity`. */
+static void begin_session(uint64_t capacity)
+{
+    begin_anew();
     hear_target(capacity);
 }
 
@@ -360,15 +366,10 @@ static void gs_session_turn_without_daemon_all_is_there(void **state)
     assert_int_equal(read_capacity(), 90 * MIB);
 }
 
-/* Who ends every connection before a target came: one that refuses says so, another is killed.
- */
+/* A daemon that refuses says so. Another one is killed before it has sent a target. */
 static void assert_gives_up(int end, const char *why)
 {
-    gs_session_after_fork();
-    gs_child_clear();
-    card = (struct gs_device){.total = 200 * MIB};
-    clock_ns += 100 * S;
-    said[0] = '\0';
+    begin_anew();
     for (int i = 0; i < 100 && said[0] == '\0'; i++) {
         turn_later(S / 5); /* it connects */
         ended = end;
@@ -387,11 +388,7 @@ static void gs_session_turn_never_answered_says_why(void **state)
 
 static void begins_unheard(void)
 {
-    gs_session_after_fork();
-    gs_child_clear();
-    card = (struct gs_device){.total = 200 * MIB};
-    clock_ns += 100 * S;
-    said[0] = '\0';
+    begin_anew();
     held = false;
     connecting = 0;
     turn_later(S / 5);
@@ -572,8 +569,7 @@ static void gs_session_turn_content_program_finds_the_daemon_within_100_ms(void 
 static void gs_session_turn_program_that_never_had_a_daemon_does_not_wait(void **state)
 {
     (void)state;
-    gs_session_after_fork();
-    gs_child_clear();
+    begin_anew();
     connecting = -ENOENT;
     turn_later(S);
     assert_true(gs_daemon_is_absent());
