@@ -149,6 +149,8 @@ static int check_same(const struct elf_second *second, const struct table *table
 {
     const struct elf_source *source = &second->plan->image->source;
     size_t size = table->kind->size;
+    /* bytes are named by their place in the file */
+    uint64_t number = first + (table->type == ELF_T_BYTE ? table->offset : 0);
     uint8_t *old = elf_source_load(source, table->old + first * size, data->d_size, err);
     int ret = 0;
 
@@ -168,7 +170,7 @@ static int check_same(const struct elf_second *second, const struct table *table
             theirs = &relocation;
         }
         ret = ret
-                  ?: elf_second_compare(second, table->kind, first + i, theirs, old + i * size,
+                  ?: elf_second_compare(second, table->kind, number + i, theirs, old + i * size,
                                         "the original", err);
     }
     free(old);

@@ -133,7 +133,7 @@ static void expect_words(struct files *f, uint64_t at, const char *what, const c
 /* The same for a byte of an entry: the message says which. */
 static void expect_refused(struct files *f, uint64_t entry, size_t byte, const char *what)
 {
-    char words[64];
+    char words[96];
 
     snprintf(words, sizeof words, "byte %zu of %s", byte, what);
     expect_words(f, entry + byte, words, "according to");
@@ -202,11 +202,14 @@ static void second_refuses_other_tables(void **state)
         f->new.tables.symbols.offset + f->facts.imports[0].index * sizeof(Elf64_Sym);
     uint64_t needed = offset_of(f, DT_VERNEED);
     Elf64_Verneed entry;
+    char hash[64];
 
     assert_int_equal(pread(f->patched, &entry, sizeof entry, (off_t)needed), sizeof entry);
-    expect_refused(f, f->new.tables.strings.offset + 1, 0, "byte at offset");
-    expect_refused(f, f->new.tables.strings.offset + f->plan.names.needed, 0, "byte at offset");
-    expect_refused(f, offset_of(f, DT_GNU_HASH), 0, "byte at offset");
+    expect_refused(f, f->new.tables.strings.offset + 1, 0, "data at offset");
+    expect_refused(f, f->new.tables.strings.offset + f->plan.names.needed, 0, "data at offset");
+    snprintf(hash, sizeof hash, "data at offset %llu of the new file",
+             (unsigned long long)offset_of(f, DT_GNU_HASH));
+    expect_refused(f, offset_of(f, DT_GNU_HASH), 0, hash);
     expect_words(f, symbol + offsetof(Elf64_Sym, st_name), "symbol", "according to the plan");
     expect_refused(f, symbol, offsetof(Elf64_Sym, st_shndx), "symbol");
     expect_refused(f, symbol, offsetof(Elf64_Sym, st_size), "symbol");
@@ -234,7 +237,7 @@ static void second_refuses_what_was_not_planned(void **state)
                  {segment + offsetof(Elf64_Phdr, p_flags), "program header"},
                  {symbol + offsetof(Elf64_Sym, st_name), "__wrap_"},
                  {symbol + offsetof(Elf64_Sym, st_size), "symbol"},
-                 {f->new.tables.strings.offset + f->plan.names.needed + 1, "byte at offset"}};
+                 {f->new.tables.strings.offset + f->plan.names.needed + 1, "data at offset"}};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct gs_err err = {0};
