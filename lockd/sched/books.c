@@ -325,10 +325,11 @@ bool sched_party_has(const struct sched_party *party, uint32_t facts)
 void sched_books_ran(struct sched_party *party, uint64_t now)
 {
     const uint64_t ns = sched_less(now, party->time.counted_at);
-    /* a turn that has begun to run is had, whatever its programs make of it */
-    const bool keeps = party->turn.held && party->gang->runs &&
-                       (!sched_party_has(party, GS_STATE_WANT) ||
-                        (party->turn.started != 0 && !sched_party_has(party, SCHED_HUNGRY)));
+    /* beside another user's programs a turn that has begun to run is had, whatever is made of it */
+    const bool had = party->device->measure.several && party->turn.started != 0 &&
+                     !sched_party_has(party, SCHED_HUNGRY),
+               keeps = party->turn.held && party->gang->runs &&
+                       (had || !sched_party_has(party, GS_STATE_WANT));
 
     party->time.counted_at = now;
     if (ns == 0 || (party->books.running_members == 0 && !keeps))

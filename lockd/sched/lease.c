@@ -43,7 +43,7 @@ static void begin_party(struct sched_party *party, uint64_t length, uint64_t now
         party->turn.count++;
         party->device->turns.switches++;
         party->device->totals->sum.switches++;
-        sched_sooner(&party->device->grace_at, now + QUANTUM_MIN);
+        sched_sooner(&party->device->grace_at, now + sched_device_look(party->device));
         if (party->gang->complete != 0 && length != LOCKD_NEVER)
             party->turn.until = now + length;
     }

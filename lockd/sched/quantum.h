@@ -17,3 +17,9 @@ uint64_t sched_device_quantum(const struct sched_device *device);
 uint64_t sched_device_quantum_by(const struct sched_device *device,
                                  const struct sched_settings *settings);
 uint64_t sched_device_idle(const struct sched_device *device);
+
+/* How long nothing may happen in a turn before it is looked at whether it ends. */
+static inline uint64_t sched_device_look(const struct sched_device *device)
+{
+    return device->measure.several ? QUANTUM_MIN : REPEAT;
+}

@@ -153,7 +153,7 @@ static void take_running(struct sched_member *member, bool runs, uint64_t now)
         return;
     if (!runs) {
         member->last_run = ++device->clock; /* no other ran more recently */
-        sched_sooner(&device->grace_at, now + QUANTUM_MIN);
+        sched_sooner(&device->grace_at, now + sched_device_look(device));
         return;
     }
     party->turn.skipped = 0;

@@ -203,6 +203,7 @@ static uint64_t patience_ends(const struct sched_party *party, uint64_t now)
  * run, their time counts without the others. */
 static void stop_waiting(struct sched_party *party, uint64_t now)
 {
+    struct sched_device *device = party->device;
     struct sched_gang *gang = party->gang;
     const bool none = party->books.running_members == 0, begins = gang->closing.by == NULL;
     uint64_t end = patience_ends(party, now);
@@ -212,11 +213,12 @@ static void stop_waiting(struct sched_party *party, uint64_t now)
             end = sched_max(end, patience_ends(each, now));
     }
     if (now < end || (none && sched_together_is_patient(gang, now))) {
-        sched_sooner(&party->device->grace_at,
-                     sched_max(end, now + least_patience(party->device)));
+        sched_sooner(
+            &device->grace_at,
+            sched_max(end, now + (device->measure.several ? least_patience(device) : REPEAT)));
     } else if (!none) {
         sched_lease_set_complete(gang, now);
-    } else if (gang->party_count < 2 || sched_together_stop(gang, party->device, now)) {
+    } else if (gang->party_count < 2 || sched_together_stop(gang, device, now)) {
         note_vain(party, now);
         sched_lease_end(gang, now);
     } else { /* others of its gang run, and may wait for it in a kernel: all of it stops first */

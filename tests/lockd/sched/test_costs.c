@@ -145,11 +145,21 @@ static void is_mute(struct harness *h, int who)
     c->deaf = true;
 }
 
+static void runs_for(struct harness *h, int who, uint64_t ns, uint64_t of)
+{
+    say_state(h, who, h->now % of < ns ? R : W, 9 * GIB,
+              has_run(h, who) ? h->client[who].target.budget : 0);
+}
+
 /* Runs for a tenth of its turn. */
 static void runs_at_times(struct harness *h, int who)
 {
-    say_state(h, who, h->now / (100 * MS) % 10 == 0 ? R : W, 9 * GIB,
-              has_run(h, who) ? h->client[who].target.budget : 0);
+    runs_for(h, who, 100 * MS, 1000 * MS);
+}
+
+static void runs_rarely(struct harness *h, int who)
+{
+    runs_for(h, who, 300 * MS, 4000 * MS);
 }
 
 /* What should have left is summed up for a user once, and again when it has changed. */
@@ -225,7 +235,8 @@ static void liars_cost_no_more_than_an_honest_program(void **state)
                 {"never begins", never_begins},
                 {"takes half", takes_half},
                 {"mute", is_mute},
-                {"runs at times", runs_at_times}};
+                {"runs at times", runs_at_times},
+                {"runs rarely", runs_rarely}};
     static const struct {
         int count;
         uint64_t tenths; /* of what it has beside an honest program, at least */
@@ -326,6 +337,32 @@ static void a_turn_in_vain_makes_nobody_older(void **state)
     assert_int_equal(sched_party_age(member->party, h->now), 0);
 }
 
+/* 0 has begun to run and waits for memory that is on its way, while 1 waits for its turn. That time
+ * is charged beside another user's programs: it may be a lie. */
+static void a_turn_that_has_begun_is_charged_beside_another_user(void **state)
+{
+    struct harness *h = *state;
+
+    for (int users = 1; users <= 2; users++) {
+        const struct sched_party *party;
+        uint64_t ran;
+
+        is_of_user(h, 0, 1);
+        is_of_user(h, 1, (uint32_t)users);
+        run_with(h, 0, 6 * GIB);
+        say_state(h, 1, W, 6 * GIB, 0);
+        say_state(h, 0, W | GS_STATE_MOVING, 6 * GIB, 5 * GIB);
+        party = sched_member_find(h->client[0].client, h->client[0].state.uuid)->party;
+        ran = party->time.ran;
+        pass_time(h, 50 * MS);
+        say_state(h, 0, R, 6 * GIB, 6 * GIB);
+        assert_true(has_run(h, 0));
+        assert_int_equal(party->time.ran - ran, users == 2 ? 50 * MS : 0);
+        end_client(h, 1);
+        end_client(h, 0);
+    }
+}
+
 /* A small program of 2's user runs on for ever, and there is room for 2 beside it: it has as
  * much of the time as another user's program. */
 static void late_kin_keeps_a_program_from_no_room(void **state)
@@ -357,6 +394,7 @@ int main(void)
         scenario(a_false_word_costs_only_its_own_user),
         scenario(a_program_goes_by_what_it_measures),
         scenario(a_turn_in_vain_makes_nobody_older),
+        scenario(a_turn_that_has_begun_is_charged_beside_another_user),
         scenario(late_kin_keeps_a_program_from_no_room),
     };
 
