@@ -14,7 +14,9 @@
 
 #include <stdlib.h>
 
-#define HELD_OFF_NS 10000000000ull
+/* Longer than a thread needs from its look at captures until it waits in the driver. A capture that
+ * begins after that does not disturb it, and it may wait for long. */
+#define HELD_OFF_NS 1000000000ull
 #define LOOK_NS     1000000000ull /* between two looks: the captures under way are few */
 
 struct note {
