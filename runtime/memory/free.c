@@ -28,6 +28,8 @@ static CUresult wait_for_use(const struct gs_range *range,
     if (position != NULL)
         return gs_stream_position_wait(position);
     result = gs_synchronize_context(range->context);
+    if (range->pool != NULL && !gs_capture_forbids(result))
+        result = CUDA_SUCCESS; /* of the context, and to the driver it has none */
     if (result == CUDA_SUCCESS && gs_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
         current != NULL && gs_context_home(current) != range->context)
         result = gs_synchronize_context(current);
@@ -118,14 +120,15 @@ static CUresult free_range(struct gs_range *range, const struct gs_stream_positi
 }
 
 /* The error of the context that the memory was allocated in, if that has failed for good: the driver
- * frees nothing of it, whatever context is current. An address inside is wrong in any case. */
+ * frees nothing of it, whatever context is current, but memory of a pool. An address inside is wrong
+ * in any case. */
 static CUresult check_owner(CUdeviceptr address)
 {
     struct gs_allocation allocation;
 
     if (!atomic_load_explicit(&gs_any_suspect, memory_order_relaxed) ||
         gs_memory_find(address, &allocation) != GS_MEMORY_LIVE || allocation.own ||
-        allocation.base != address || allocation.context == NULL)
+        allocation.base != address || allocation.context == NULL || allocation.pool != NULL)
         return CUDA_SUCCESS;
     return gs_context_check(allocation.context);
 }

@@ -288,12 +288,14 @@ static void all_fail(CUdeviceptr small, CUdeviceptr large)
 static void case_fault(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUdeviceptr small, large, address;
+    CUdeviceptr small, large, ordered, ordered_large, address;
     CUcontext other;
     CUstream stream;
 
     OK(cuMemAlloc(&small, 1000));
     OK(cuMemAlloc(&large, 5 * MIB));
+    OK(cuMemAllocAsync(&ordered, 1000, NULL));
+    OK(cuMemAllocAsync(&ordered_large, 5 * MIB, NULL));
     OK(cuCtxCreate(&other, NULL, 0, 0));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuCtxSetCurrent(context));
@@ -309,6 +311,8 @@ static void case_fault(void)
     GIVES(cuMemFree(small), CUDA_ERROR_ILLEGAL_ADDRESS);
     GIVES(cuMemFree(small + 1), CUDA_ERROR_INVALID_VALUE);
     GIVES(cuMemFree(large + 1), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemFree(ordered)); /* of a pool, which has no context */
+    OK(cuMemFree(ordered_large));
     OK(cuMemFree(0));
     OK(cuCtxSetCurrent(context));
     OK(cuDevicePrimaryCtxReset(0));

@@ -269,14 +269,16 @@ static CUresult memory_pitch(struct sim_context *context, CUdeviceptr *pointer, 
     return sim_memory_alloc(context, pointer, row * height, SIM_DEVICE, 0);
 }
 
-/* The fault that ended the context of an allocation: it frees nothing any more. */
+/* The fault that ended the context of an allocation: it frees nothing any more. A pool's memory has
+ * no context. */
 static CUresult owner_fault(const struct sim_allocation *allocation)
 {
     const struct sim_context *context = sim.contexts;
 
     while (context && context->id != allocation->context_id)
         context = context->next;
-    return context ? __atomic_load_n(&context->sticky, __ATOMIC_RELAXED) : CUDA_SUCCESS;
+    return context && !allocation->pool ? __atomic_load_n(&context->sticky, __ATOMIC_RELAXED)
+                                        : CUDA_SUCCESS;
 }
 
 /* It needs no current context. If there is one, that is looked at first. */
