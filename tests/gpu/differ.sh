@@ -5,10 +5,10 @@
 # ways: plain, with calls of the CUDA runtime, with threads, with faults, and while everything is moved out every 20 ms; each gets its part of the time. Then what Python libraries
 # ask (library_answers.py). Prints a table of the kinds of differences a way. Exit status: 1 if any is not in differences.txt.
 #
-#   GS_DIFFER_JOBS   sequences at a time (default 8)
+#   GS_DIFFER_JOBS   sequences at a time (default 4; more take turns on the card)
 #   GS_DIFFER_OPERATIONS   of a sequence (default 300; with faults, a third)
 #   GS_CUDART        the CUDA runtime (default: the toolkit's, or that of Python's packages)
-#   GS_DIFFER_ALARM   seconds after which a sequence hangs (default 20)
+#   GS_DIFFER_ALARM   seconds after which an operation hangs (default 20)
 #   GS_DIFFER_LIBRARIES   no: without the libraries
 #   GS_DIFFER_MORE   options of test_differ.py for all ways, such as "--progress --no-shorten"
 set -uo pipefail
@@ -42,7 +42,7 @@ way() { # NAME FIRST OPTIONS...
     echo "== $name"
     # shellcheck disable=SC2086
     python3 tests/gpu/test_differ.py "$work/differ" --plain "$bundle/tests/gpu/differ" --first "$begin" --seeds 1000000 --operations "${GS_DIFFER_OPERATIONS:-300}" \
-        --jobs "${GS_DIFFER_JOBS:-8}" --limit $((seconds / 5)) --alarm "${GS_DIFFER_ALARM:-20}" --json "$out/differ-$name.json" ${GS_DIFFER_MORE:-} "$@" ||
+        --jobs "${GS_DIFFER_JOBS:-4}" --limit $((seconds / 5)) --alarm "${GS_DIFFER_ALARM:-20}" --json "$out/differ-$name.json" ${GS_DIFFER_MORE:-} "$@" ||
         failed=1
 }
 way plain "$first"

@@ -12,7 +12,7 @@ test_differ.py PROGRAM [--plain PROGRAM] [--build DIR] [--seeds N] [--first S] [
 
 Differences are counted by kind: the call, the answer without gpushare and with. The first sequence of a kind is made as short as it stays
 different. The kinds that are meant stand in differences.txt, with their reasons. An operation that crashes the driver without gpushare, or does
-not end there within --alarm seconds, is counted and left out. --again: how often at most a sequence is compared again without what differed;
+not end there within --alarm seconds, is counted and left out. What comes after one that does so with gpushare is not compared. --again: how often at most a sequence is compared again without what differed;
 what comes after the last difference is not counted. Exit status: 0 no other difference, 1 some, 77 no card.
 """
 import argparse
@@ -69,7 +69,7 @@ class Sequence:
         if done.returncode > 0:
             raise AssertionError(f"{command} ended with {done.returncode}: {done.stderr}")
         left = [number for number in (numbers if numbers is not None else range(OPTIONS.operations)) if number not in lines]
-        return lines, left[0] if left else -1
+        return lines, left[0] if left else OPTIONS.operations
 
     def compare(self, numbers):
         """(numbers that can run, first operation that differs, its line without gpushare, with), with None for no difference."""
@@ -79,13 +79,17 @@ class Sequence:
             if crash is None:
                 break
             self.kinds.left_out[crash, self.seed] = True
-            if crashes >= OPTIONS.again:
+            if crashes >= OPTIONS.again or crash == OPTIONS.operations:
                 numbers = [number for number in numbers if number < crash]
                 break
             numbers = [number for number in numbers if number != crash]
         mine, crash = self.run(numbers, False)
+        if crash == OPTIONS.operations:
+            raise AssertionError("it crashed, or did not end, after its last operation")
+        if crash is not None:  # what would have come after it, nobody knows
+            numbers = [number for number in numbers if number <= crash]
         for number in numbers:
-            before, after = plain.get(number, "nothing"), mine.get(number, f"a crash, or no end (of operation {crash})")
+            before, after = plain.get(number, "nothing"), mine.get(number, "a crash, or no end")
             if before != after and self.kinds.is_meant(kind_of(before, after)):
                 self.kinds.add(kind_of(before, after))
             elif before != after:
@@ -265,7 +269,7 @@ def main():
     parser.add_argument("--evict", type=int, default=0, metavar="MS")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=float("inf"), metavar="SECONDS", help="after them no sequence begins")
-    parser.add_argument("--alarm", type=int, default=60, metavar="SECONDS", help="a sequence that takes longer is killed")
+    parser.add_argument("--alarm", type=int, default=60, metavar="SECONDS", help="an operation that takes longer is killed")
     parser.add_argument("--again", type=int, default=7, metavar="N")
     parser.add_argument("--progress", action="store_true")
     parser.add_argument("--no-shorten", dest="shorten", action="store_false")

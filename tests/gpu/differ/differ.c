@@ -13,8 +13,9 @@
  *
  *   --runtime   with calls of that CUDA runtime (libcudart.so.13), too
  *
- * Exit status: 0, or 77 if there is no card. An alarm ends what hangs (60 s). Built without CUDA
- * libraries: everything by dlsym.
+ *   --alarm     ends an operation that takes longer (default 60)
+ *
+ * Exit status: 0, or 77 if there is no card. Built without CUDA libraries: everything by dlsym.
  */
 #include "tests/gpu/differ/differ.h"
 
@@ -290,20 +291,31 @@ static CUresult wait_here(void)
     return result;
 }
 
-bool settle(void)
+/* Waits for all work of all contexts. *here: what the current one says. */
+static bool wait_everywhere(CUresult *here)
 {
     const CUcontext contexts[] = {world.primary, world.second};
-    bool good = true;
-    CUcontext popped;
+    CUcontext current = NULL, popped;
+    bool good;
 
+    *here = wait_here();
+    good = *here == CUDA_SUCCESS;
+    CALL(cuCtxGetCurrent, cuCtxGetCurrent_v4000)(&current);
     for (unsigned i = 0; i < LENGTH(contexts); i++) {
-        if (contexts[i] == NULL ||
+        if (contexts[i] == NULL || contexts[i] == current ||
             CALL(cuCtxPushCurrent_v2, cuCtxPushCurrent_v4000)(contexts[i]) != CUDA_SUCCESS)
             continue;
         good &= wait_here() == CUDA_SUCCESS;
         CALL(cuCtxPopCurrent_v2, cuCtxPopCurrent_v4000)(&popped);
     }
     return good;
+}
+
+bool settle(void)
+{
+    CUresult here;
+
+    return wait_everywhere(&here);
 }
 
 /* What was submitted has its effect before the next call: else it would be the machine's affair
@@ -315,10 +327,9 @@ static void run_operation(void)
 
     tell("%s", operation->name);
     operation->run();
-    result = wait_here();
+    wait_everywhere(&result);
     if (result != CUDA_SUCCESS)
         tell("; after it %d", (int)result);
-    settle(); /* that was the current context */
 }
 
 /* Threads take turns: the number of the one whose turn it is. */
@@ -358,6 +369,7 @@ static void *work(void *argument)
 
 static void set_up(void)
 {
+    CUdeviceptr kept; /* with it, wait_here() finds a byte in memory that is there */
     CUdevice device;
 
     world.driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -369,6 +381,7 @@ static void set_up(void)
         exit(77);
     }
     CALL(cuCtxSetCurrent, cuCtxSetCurrent_v4000)(world.primary);
+    CALL(cuMemAlloc_v2, cuMemAlloc_v3020)(&kept, 1);
     CALL(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool_v11020)(&world.pool[0], device);
     if (CALL(cuModuleLoadData, cuModuleLoadData_v2000)(&world.module, code) != CUDA_SUCCESS ||
         CALL(cuModuleGetFunction, cuModuleGetFunction_v2000)(&world.add, world.module,
@@ -426,6 +439,7 @@ int main(int argc, char **argv)
         runs_on = one_in(2) ? 0 : pick(threads);
         if (!wanted(only, number))
             continue;
+        alarm(limit_s);
         line_bytes = 0;
         tell("%u", number);
         if (threads > 1)

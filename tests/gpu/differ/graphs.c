@@ -138,6 +138,7 @@ static void add_node(void)
     CUgraph graph = world.graph[slot];
     CUgraphNode node = NULL, before[NODES];
     CUresult result = CUDA_SUCCESS;
+    CUcontext current = NULL;
     size_t count;
 
     tell(" g%u kind %u", slot, kind);
@@ -165,6 +166,9 @@ static void add_node(void)
                                              .blockDimZ = 1,
                                              .kernelParams = params};
 
+        if (CALL(cuCtxGetCurrent, cuCtxGetCurrent_v4000)(&current) != CUDA_SUCCESS ||
+            current == NULL)
+            return; /* the driver crashes */
         result = CALL(cuGraphAddKernelNode, cuGraphAddKernelNode_v10000)(&node, graph, before,
                                                                          count, &launch);
     } else if (kind == 2) {

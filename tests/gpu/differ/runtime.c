@@ -125,6 +125,7 @@ static void release(void)
             return;
         result = say(RUNTIME(cudaFreeAsync)(start, stream));
     } else {
+        world.ordered_freed |= slot->kind == ORDERED;
         result = say(RUNTIME(cudaFree)(start));
     }
     if (result == cudaSuccess && (uintptr_t)start == slot->start)
@@ -335,7 +336,8 @@ static void pool(void)
     if (one_in(2)) {
         say(RUNTIME(cudaMemPoolTrimTo)(world.pool[slot], pick(4) * MIB));
     } else if (say(RUNTIME(cudaMemPoolGetAttribute)(
-                   world.pool[slot], cudaMemPoolAttrUsedMemCurrent, &value)) == cudaSuccess) {
+                   world.pool[slot], cudaMemPoolAttrUsedMemCurrent, &value)) == cudaSuccess &&
+               !world.ordered_freed) {
         tell(" %llu", (unsigned long long)value);
     }
     say_last();
