@@ -367,12 +367,11 @@ static void end_wait(struct sched_member *member, uint64_t at)
 void sched_books_time(struct sched_member *member, uint64_t now)
 {
     const uint64_t ns = sched_less(now, member->time.counted_at);
-    const struct sched_policy *policy = sched_policy_of(member->device);
     struct gs_wire_totals *sum = &member->device->totals->sum;
     uint64_t held_off;
 
     sched_books_ran(member->party, now);
-    policy->counts(member->device, now);
+    sched_share_count(member->device, now);
     held_off = member->device->turns.held_off_ns - member->time.held_off_then;
     member->time.held_off_then = member->device->turns.held_off_ns;
     member->time.counted_at = now;
@@ -386,7 +385,7 @@ void sched_books_time(struct sched_member *member, uint64_t now)
             member->time.waits_since = now - ns;
         member->time.wait_ns += ns;
         sum->wait_ns += ns;
-        if (!policy->first(member->party) && !sched_party_is_background(member->party))
+        if (!sched_share_is_first(member->party) && !sched_party_is_background(member->party))
             member->time.yielded_ns += sched_min(held_off, ns);
         member->time.wait_longest_ns =
             sched_max(member->time.wait_longest_ns, now - member->time.waits_since);

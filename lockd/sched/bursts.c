@@ -7,12 +7,10 @@
 
 #include "lockd/sched/quantum.h"
 
-#define YOUNG      (10000 * NS_PER_MS)
 #define VAIN       4 /* times in a row that it wanted to run and did not */
 #define IDLE_STEP  10
 #define IDLE_PART  8
 #define GAP_FORGET 64
-#define KEPT       2 /* switches; less of a wait does not matter */
 
 /* A party that goes first may idle for less: by the gaps inside its bursts. */
 uint64_t sched_party_idle(const struct sched_party *party)
@@ -34,7 +32,7 @@ static void burst_over(struct sched_party *party, uint64_t at)
     const uint64_t waited = sched_less(sched_less(at, bursts->began), bursts->age);
 
     if (bursts->age != 0) {
-        if (bursts->age <= YOUNG || waited <= KEPT * sched_device_switch(party->device))
+        if (bursts->age <= YOUNG || waited <= CHANGE * sched_device_switch(party->device))
             bursts->brief = bursts->age <= YOUNG;
         bursts->last = bursts->age;
         bursts->vain = 0;
@@ -103,7 +101,7 @@ uint64_t sched_device_back_at(const struct sched_device *device)
         back->wait.queued_of != NULL || back->bursts.quiet_at == LOCKD_NEVER)
         return LOCKD_NEVER;
     until = back->bursts.quiet_at +
-            sched_min(sched_party_idle(back), KEPT * sched_device_switch(device));
+            sched_min(sched_party_idle(back), CHANGE * sched_device_switch(device));
     return device->share.at < until ? until : LOCKD_NEVER;
 }
 

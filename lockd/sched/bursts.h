@@ -7,11 +7,18 @@
 
 #include "lockd/sched/state.h"
 
-/* For how long it may have nothing to do before its turn ends. */
-uint64_t sched_party_idle(const struct sched_party *party);
-/* It has something to do from now on; it has had nothing. runs: it has the device. */
+#define YOUNG    (10000 * NS_PER_MS)
+#define AGE_STEP 4 /* switches; ages that differ by less are equal */
+
+/* It has something to do from now on; it has had nothing for as long as it may idle, or since it
+ * stopped. runs: it has the device. */
 void sched_burst_begun(struct sched_party *party, uint64_t now);
 void sched_burst_ended(struct sched_party *party, bool runs, uint64_t now);
+/* For how many ns it may have nothing to do before its turn ends. */
+uint64_t sched_party_idle(const struct sched_party *party);
+/* The class that it was given. With none: interactive while it is young, and was at the end of its
+ * last burst; for status only. */
+enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t now);
 
 /* Its age: for how long it ran since it last rested. */
 uint64_t sched_party_age(const struct sched_party *party, uint64_t now);
@@ -24,9 +31,6 @@ bool sched_party_is_young(const struct sched_party *party, uint64_t now);
 /* The age up to which nobody ends its turn for being younger: 0, unless its last burst was young to
  * its end. A party that has never rested has had no last burst. */
 uint64_t sched_party_undisturbed(const struct sched_party *party);
-/* The class that it was given. With none: interactive while it is young, and was at the end of its
- * last burst; for status only. */
-enum gs_wire_class sched_party_class(const struct sched_party *party, uint64_t now);
 /* Until then a party whose turn was cut may come back for its place, which nobody gets meanwhile;
  * LOCKD_NEVER: there is none. */
 uint64_t sched_device_back_at(const struct sched_device *device);

@@ -19,18 +19,17 @@
 #define SWITCH_UNSEEN (1 * NS_PER_MS) /* ... that it does not show: threads wake up */
 #define IDLE_MIN      (5 * NS_PER_MS) /* also the cost of a switch that moves nothing */
 #define IDLE_MAX      (500 * NS_PER_MS)
+#define CHANGE        2 /* switches, that it costs to give another party a turn */
 #define COMING        4 /* switches, in which one that is to run has come */
-#define SPARE_MOST                                                                             \
-    (10000 * NS_PER_MS) /* of the floor's account, that bursts may use up at once */
-#define DEBT_MOST   (10000 * NS_PER_MS)
-#define HALF_LIFE   (60000 * NS_PER_MS) /* of what was had */
-#define LEVEL_START (1ull << 62)        /* room for debts below, a century above */
-#define ROUND_START (1ull << 32)        /* places below it are by age */
+#define SPARE_MOST    (10000 * NS_PER_MS) /* in the floor's account, or missing from it */
+#define HALF_LIFE     (60000 * NS_PER_MS) /* of what was had */
+#define LEVEL_START   (1ull << 62)        /* room for debts below, a century above */
+#define ROUND_START   (1ull << 32)        /* places below it are by age */
 
 /* Of the mechanism; docs/scheduling.md has the reasons. */
-#define LOOK_AGAIN        NS_PER_MS         /* at what is just not so yet */
-#define LOOK_PAUSE        (5 * NS_PER_MS)   /* between looks at what may be put off for ever */
-#define TELL_PAUSE        (100 * NS_PER_MS) /* between things told to all that can wait */
+#define LOOK_AGAIN        NS_PER_MS       /* at what is just not so yet */
+#define LOOK_PAUSE        (5 * NS_PER_MS) /* between looks at what may be put off for ever */
+#define TELL_PAUSE        (100 * NS_PER_MS) /* between things told to all that can wait, and looks */
 #define REPEAT            (1000 * NS_PER_MS) /* between actions on figures that flutter, and looks */
 #define SILENT            (1000 * NS_PER_MS)  /* without an echo */
 #define MOVED_BY          (3000 * NS_PER_MS)  /* memory on its way has come by then */

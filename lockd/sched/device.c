@@ -43,7 +43,7 @@ int sched_device_get(struct sched *sched, const uint8_t *uuid, uint32_t user, ui
     memcpy(device->identity.uuid, uuid, sizeof device->identity.uuid);
     device->deadline = device->grace_at = device->stop_at = device->revoke.at = LOCKD_NEVER;
     device->waiting.again_at = device->told.exact_at = device->evict_at = LOCKD_NEVER;
-    sched_policy_of(device)->opened(device, now);
+    sched_share_open(device, now);
     lockd_list_append(&sched->devices, &device->link);
     *found = device;
     return 0;
@@ -167,5 +167,5 @@ void sched_wanting_note(struct sched_party *party)
             device, sched_member_of(party->members.next, of_party)->client->user, now);
         count_party(party, 1);
     }
-    sched_policy_of(device)->noted(party);
+    sched_share_note(party);
 }

@@ -85,7 +85,7 @@ static struct sched_party *party_of(struct sched_gang *gang, struct sched_device
         return NULL;
     party->gang = gang;
     party->device = device;
-    sched_policy_of(device)->joined(party);
+    sched_share_join(party);
     party->weight = gang->weight;
     device->books.weights += party->weight;
     lockd_list_append(at, &party->of_gang); /* before the first with a higher UUID */
@@ -177,7 +177,7 @@ static void move_member(struct sched_member *member, struct sched_gang *to, uint
     party->time.counted_at = now;
     /* credit and debt go with it: otherwise a program that is parted and brought together again and
      * again would begin with a turn of credit each time */
-    sched_policy_of(party->device)->merged(party, from);
+    sched_share_merge(party, from);
     if (party->member_count == 0) {
         party->turn.count = from->turn.count;
         party->time.last_ran = from->time.last_ran;

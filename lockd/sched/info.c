@@ -117,7 +117,7 @@ bool sched_client_load(const struct sched_client *client, uint32_t number,
                  (client->in_group == NULL || !client->in_group->apart),
         .waits = is_waiting(member),
         .turns = member->device->turns.leases,
-        .class = sched_policy_of(member->device)->class(member->party, now_ns),
+        .class = sched_party_class(member->party, now_ns),
         .run_ns =
             member->time.works_ns + (works ? sched_less(now_ns, member->time.counted_at) : 0),
         .wait_ns = member_wait_ns(member, now_ns),
@@ -241,9 +241,8 @@ static struct gs_wire_client describe_member(const struct sched_member *member, 
             sched_max(member->time.wait_longest_ns, waits ? sched_less(now, since) : 0),
         .weight = client->weight,
         .yielded_ns = member->time.yielded_ns,
-        .class = sched_policy_of(member->device)->class(member->party, now),
-        .used_ppm =
-            (uint64_t)(sched_policy_of(member->device)->used(member->party, now) * (double)PPM),
+        .class = sched_party_class(member->party, now),
+        .used_ppm = (uint64_t)(sched_share_used(member->party, now) * (double)PPM),
         .waits_most_ns = UINT64_MAX,
         .queue_place = waits ? member->party->wait.place : 0,
     };
@@ -365,12 +364,11 @@ static const struct sched_party *find_holder(const struct sched_device *device,
 /* Why `party` does not have the turn of `holder`. */
 static enum gs_why why_behind(const struct sched_party *party, const struct sched_party *holder)
 {
-    const struct sched_policy *policy = sched_policy_of(party->device);
 
-    if (policy->first(holder) && !policy->first(party))
+    if (sched_share_is_first(holder) && !sched_share_is_first(party))
         return GS_WHY_GOES_FIRST;
-    if (policy->first(party) && !policy->first(holder) &&
-        policy->now(party) == SCHED_TURN_WAITS)
+    if (sched_share_is_first(party) && !sched_share_is_first(holder) &&
+        sched_share_now(party) == SCHED_TURN_WAITS)
         return GS_WHY_FLOOR;
     return GS_WHY_TURN;
 }

@@ -102,7 +102,7 @@ static void send_member(struct sched_member *member, uint64_t now)
     /* how long it may idle before it says so: its turn ends by that while others wait, and its
      * bursts are known by it in any case; 0: not asked */
     const uint64_t idle = device->turns.leases || (flags & GS_TARGET_WAITERS) != 0
-                              ? sched_policy_of(device)->idle(member->party)
+                              ? sched_party_idle(member->party)
                               : idle_in_open(device);
     const bool again = member->agenda.asked || (sched_member_stuck(member, now) &&
                                                 member->report.echoed == member->sent.seq &&

@@ -6,7 +6,6 @@
 #include "lockd/sched/policy.h"
 
 #include "lockd/sched/quantum.h"
-#include "lockd/sched/shares.h"
 
 /* --- what is the same for all of them --- */
 
@@ -30,8 +29,8 @@ static uint64_t keeps_for_nobody(const struct sched_device *device)
 }
 
 #define WITHOUT_STATE                                                                          \
-    SCHED_POLICY_BY_BURSTS, .ran = sched_share_ran, .anew = is_never, .moves_at = moves_never, \
-                            .back_until = keeps_for_nobody
+    .ran = sched_share_ran, .anew = is_never, .moves_at = moves_never,                         \
+    .back_until = keeps_for_nobody
 
 /* --- fifo --- */
 

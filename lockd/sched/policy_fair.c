@@ -37,7 +37,6 @@
  * waiting for DEBT_ROUNDS at most.
  */
 #include "lockd/sched/device.h"
-#include "lockd/sched/shares.h"
 #include "lockd/sched/policy.h"
 #include "lockd/sched/quantum.h"
 
@@ -46,11 +45,9 @@
 #define TURN_LONGEST  4
 #define BURST_LONGEST 3 /* quanta that a turn may last so that a burst ends in it */
 #define BURST_SPARE   4 /* a burst may be longer than the last one by one part in so many */
-#define FIRST_TURN    (10000 * NS_PER_MS) /* of a party that goes first, at most a quantum */
-#define SAVED         4                   /* turns; or quanta */
+#define SAVED         4 /* turns; or quanta */
 #define OWED          2 /* rounds; one that is owed more has its place before its round */
 #define WORTH         2 /* a turn of at least this part of a quantum */
-#define AGE_STEP      4 /* switches; parties that differ by less are equally old */
 
 enum { FIRST, BACK_AGAIN, IN_TURN, CLASSES };
 
@@ -250,7 +247,7 @@ static uint64_t turn_length(struct sched_party *party)
     if (!party->bursts.first)
         return turn;
     if (party->turn.interrupts || sched_gang_class(party->gang) == GS_CLASS_INTERACTIVE)
-        turn = sched_max(rest_of_burst(party), sched_min(quantum, FIRST_TURN));
+        turn = sched_max(rest_of_burst(party), sched_min(quantum, YOUNG));
     return sched_max(turn, sched_min(sched_share_turn(party), quantum * BURST_LONGEST));
 }
 
@@ -351,8 +348,15 @@ static void note_cut(struct sched_party *party)
 }
 
 const struct sched_policy sched_policy_fair = {
-    SCHED_POLICY_BY_BURSTS,     .place = place_party,     .length = turn_length,
-    .ran = count_ran,           .ended = charge_turn,     .cut = note_cut,
-    .gave_up = charge_given_up, .shorter = shorten_debts, .ahead = ahead_at,
-    .anew = has_rested,         .moves_at = moves_at,     .back_until = sched_device_back_at,
+    .ran = count_ran,
+    .place = place_party,
+    .length = turn_length,
+    .anew = has_rested,
+    .moves_at = moves_at,
+    .back_until = sched_device_back_at,
+    .ended = charge_turn,
+    .cut = note_cut,
+    .gave_up = charge_given_up,
+    .shorter = shorten_debts,
+    .ahead = ahead_at,
 };

@@ -154,7 +154,7 @@ static bool is_place_of_another(const struct sched_party *head)
     const struct sched_device *device = head->device;
     const struct sched_party *back = device->waiting.back;
 
-    return !head->wait.first && !sched_policy_of(device)->first(head) &&
+    return !head->wait.first && !sched_share_is_first(head) &&
            sched_policy_of(device)->back_until(device) != LOCKD_NEVER &&
            back->wait.queued.key < head->wait.queued.key;
 }
@@ -172,14 +172,14 @@ static bool waits_for_kin(const struct sched_party *party)
  * party that can never fit has its turn only when no other has work. */
 struct sched_party *sched_queue_head(const struct sched_device *device)
 {
-    const struct sched_policy *policy = sched_policy_of(device);
     struct sched_party *first = sched_party_queued(sched_order_first(&device->waiting.queue)),
                        *waits = NULL, *owes = NULL;
 
     sched_each_queued (party, &device->waiting.queue) {
-        const enum sched_turn_now now = party->wait.first ? SCHED_TURN_DUE : policy->now(party);
+        const enum sched_turn_now now =
+            party->wait.first ? SCHED_TURN_DUE : sched_share_now(party);
 
-        if (owes != NULL && !policy->first(party))
+        if (owes != NULL && !sched_share_is_first(party))
             return owes; /* only parties that go first may pass a party in debt */
         if (now == SCHED_TURN_WAITS) {
             waits = waits != NULL ? waits : party;

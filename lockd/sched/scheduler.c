@@ -37,7 +37,7 @@ static void member_settle_in(struct sched_member *member, uint64_t now)
     member->time.held_off_then = member->device->turns.held_off_ns;
     member->device->books.gpu_ns_gone -= left->time.gpu_ns;
     if (party->member_count == 1) {
-        sched_policy_of(party->device)->arrives(party, left);
+        sched_share_arrive(party, left);
         party->turn.count = left->turns;
         party->time.last_ran = left->last_ran;
     }
@@ -122,7 +122,6 @@ static void member_free(struct sched_member *member, uint64_t now)
 
 static void take_want(struct sched_member *member, bool wants, bool runs, uint64_t now)
 {
-    const struct sched_policy *policy = sched_policy_of(member->device);
     struct sched_gang *gang = member->party->gang;
     const bool before = (member->report.flags & GS_STATE_WANT) != 0;
 
@@ -138,9 +137,9 @@ static void take_want(struct sched_member *member, bool wants, bool runs, uint64
         return;
     lockd_each (struct sched_party, party, &gang->parties, of_gang) {
         if (wants)
-            policy->wants(party, now);
+            sched_burst_begun(party, now);
         else
-            policy->rests(party, runs, now);
+            sched_burst_ended(party, runs, now);
     }
 }
 
@@ -347,7 +346,7 @@ void sched_left(struct sched_client *client, const uint8_t *uuid, uint64_t now_n
             .turns = member->party->turn.count,
             .last_ran = member->party->time.last_ran,
         };
-        sched_policy_of(member->device)->leaves(member->party, client->left);
+        sched_share_leave(member->party, client->left);
     }
     device = member->device;
     sched_agenda_plan(device);

@@ -35,16 +35,13 @@
 #include "lockd/sched/quantum.h"
 #include "lockd/sched/device.h"
 
-#define BEYOND        4 /* by this part of a fair share one may exceed it */
-#define TIMES         2 /* a party that is younger by far: as old twice over ... */
-#define SETTLED       4 /* ... and so many switches more */
-#define LONG          (480000 * NS_PER_MS)  /* above that all parties are equally old */
-#define PILED         (7200000 * NS_PER_MS) /* for no longer than that requests pile up */
-#define SPENT         (8000 * NS_PER_MS)    /* the account is below zero by that much */
-#define TOGETHER      (20 * NS_PER_MS)      /* two that begin to compute within this time */
-#define BEGUN         2 /* switches; one for which others stopped is not sent back for less */
-#define HOLDERS_AGAIN (100 * NS_PER_MS) /* between looks at whether there are older holders */
-#define FULL          10 /* less than this part of SPARE_MOST is missing: the account is full */
+#define BEYOND   4 /* by this part of a fair share one may exceed it */
+#define TIMES    2 /* a party that is younger by far: as old twice over ... */
+#define LONG     (480000 * NS_PER_MS)  /* above that all parties are equally old */
+#define PILED    (7200000 * NS_PER_MS) /* for no longer than that requests pile up */
+#define SPENT    (8000 * NS_PER_MS)    /* the account is below zero by that much */
+#define TOGETHER (20 * NS_PER_MS)      /* two that begin to compute within this time */
+#define FULL     10 /* less than this part of SPARE_MOST is missing: the account is full */
 
 /* --- accounts that fade --- */
 
@@ -309,7 +306,7 @@ static void count_for(struct sched_device *device, uint64_t ns, bool held_off)
         device->turns.held_off_ns += ns;
     share->spare += held_off ? -part * keeps : part * (1 - keeps);
     share->spare = smaller_of(share->spare, (double)SPARE_MOST);
-    share->spare = larger_of(share->spare, -(double)DEBT_MOST);
+    share->spare = larger_of(share->spare, -(double)SPARE_MOST);
 }
 
 /* Held off are the others while a party that goes first has the device or comes to it, and until the
@@ -396,7 +393,7 @@ static bool began_together(const struct sched_party *a, const struct sched_party
 static uint64_t older_from(const struct sched_party *head, const struct sched_party *holder,
                            uint64_t now)
 {
-    const uint64_t settled = SETTLED * sched_device_switch(head->device),
+    const uint64_t settled = AGE_STEP * sched_device_switch(head->device),
                    least = TIMES * sched_party_age(head, now) + settled;
 
     /* not that of a young one, which could end its turn in return */
@@ -440,7 +437,7 @@ uint64_t sched_share_again_at(const struct sched_party *party, uint64_t now)
     const struct sched_device *device = party->device;
     const uint64_t full = is_brief(party, now) ? 0 : SPARE_MOST - SPARE_MOST / FULL;
     const double missing = (double)full - device->share.spare;
-    uint64_t at = now + HOLDERS_AGAIN, older = now; /* there may be holders then */
+    uint64_t at = now + TELL_PAUSE, older = now; /* there may be holders then */
 
     if (sched_gang_class(party->gang) != GS_CLASS_AUTO || !sched_party_comes_to_run(party) ||
         device->sched->settings.quantum_ns != LOCKD_AUTO)
@@ -461,7 +458,7 @@ bool sched_share_goes_first(const struct sched_party *party, uint64_t now)
 
 static double measure_begun(const struct sched_device *device)
 {
-    return BEGUN * (double)sched_device_switch(device);
+    return CHANGE * (double)sched_device_switch(device);
 }
 
 /* It had more than is due, and the account does not hold what is asked for that. One for which others

@@ -7,7 +7,6 @@
  * exceed the capacity. Owns struct sched_member_eviction.
  */
 #include "lockd/sched/room.h"
-#include "lockd/sched/shares.h"
 
 /* A party that did not come to run in its last turn gets the time of COMING switches:
  * but in every SKIPPED_ROUND-th turn as much as any other, since it may be slow to begin. Where

@@ -412,7 +412,7 @@ static bool plan_leases(struct sched_device *device, uint64_t now)
 void sched_turns_plan(struct sched_device *device, uint64_t now)
 {
     device->turns.plans++;
-    sched_policy_of(device)->counts(device, now);
+    sched_share_count(device, now);
     sched_stop_watch(device, now);
     change_mode(device, now);
     sched_queue_look_again(device, now);
@@ -437,5 +437,5 @@ void sched_turns_plan(struct sched_device *device, uint64_t now)
     }
     sched_together_end_plan(device);
     sched_lease_retry(device, now);
-    sched_policy_of(device)->settled(device, now);
+    sched_share_settle(device, now);
 }

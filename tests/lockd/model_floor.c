@@ -126,8 +126,8 @@ static void count_floor(struct model *model, const struct sched_device *device, 
         floor->off ? held_off_until(device, index, floor->at, model->now) : floor->at;
 
     floor->balance -= (double)(until - floor->at) * keeps;
-    if (floor->balance < -(double)DEBT_MOST)
-        floor->balance = -(double)DEBT_MOST;
+    if (floor->balance < -(double)SPARE_MOST)
+        floor->balance = -(double)SPARE_MOST;
     floor->balance += (double)(model->now - until) * (1 - keeps);
     if (floor->balance > (double)SPARE_MOST)
         floor->balance = (double)SPARE_MOST;
