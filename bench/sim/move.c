@@ -11,9 +11,9 @@
 
 #include <string.h>
 
-static struct balance_card card_of(const struct sim_world *world, uint32_t index)
+static struct lockd_seen card_of(const struct sim_world *world, uint32_t index)
 {
-    struct balance_card card = {.name = "simulated", .total = world->scenario->memory};
+    struct lockd_seen card = {.name = "simulated", .total = world->scenario->memory};
 
     sim_card_uuid(index, card.uuid);
     return card;
@@ -25,7 +25,7 @@ void sim_move_connected(struct sim_program *program)
 
     program->move.balance = balance_came(&world->balance, program->link.client, program);
     for (uint32_t i = 0; i < world->scenario->cards; i++) {
-        const struct balance_card card = card_of(world, i);
+        const struct lockd_seen card = card_of(world, i);
 
         if (program->class->hidden == 0 || i == program->card->index)
             balance_sees(&world->balance, program->move.balance, &card);
@@ -89,11 +89,11 @@ static void change_card(struct sim_program *program)
 
 static void move_end(void *owner)
 {
-    static const enum balance_outcome failures[] = {BALANCE_NOT_THERE, BALANCE_NOT_IT,
-                                                    BALANCE_NOBODY};
+    static const enum lockd_move_end failures[] = {LOCKD_MOVE_NOT_THERE, LOCKD_MOVE_NOT_IT,
+                                                   LOCKD_MOVE_NOBODY};
     struct sim_program *program = owner;
     struct sim_world *world = program->world;
-    enum balance_outcome outcome = BALANCE_MOVED;
+    enum lockd_move_end outcome = LOCKD_MOVE_DONE;
 
     if (sim_random(&program->noise) < world->scenario->move_fails)
         outcome = failures[(unsigned)(sim_random(&program->noise) * 3)];

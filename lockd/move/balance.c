@@ -165,7 +165,7 @@ static bool balance_load_take(struct balance *balance, uint64_t now_ns)
 
 /* --- cards --- */
 
-static struct balance_place *place_get(struct balance *balance, const struct balance_card *card)
+static struct balance_place *place_get(struct balance *balance, const struct lockd_seen *card)
 {
     struct balance_place *place = balance_place_find(balance, card->uuid);
 
@@ -180,7 +180,7 @@ static struct balance_place *place_get(struct balance *balance, const struct bal
 }
 
 void balance_sees(struct balance *balance, struct balance_program *program,
-                  const struct balance_card *card)
+                  const struct lockd_seen *card)
 {
     struct balance_sight *sight;
 
@@ -343,7 +343,7 @@ static struct balance_place *best_for(const struct balance *balance,
     *gain = 0;
     lockd_each (struct balance_place, place, &balance->places, link) {
         const struct balance_sight *sight = balance_sight_find(program, place);
-        const struct balance_card *card = sight != NULL ? &sight->card : &place->card;
+        const struct lockd_seen *card = sight != NULL ? &sight->card : &place->card;
         double found;
 
         if (sight == home || (sight != NULL) != visible || card->total != home->card.total ||
@@ -489,27 +489,27 @@ static void note_moved(struct balance *balance, struct balance_program *program,
 }
 
 void balance_outcome(struct balance *balance, struct balance_program *program,
-                     enum balance_outcome outcome, uint64_t ns, uint64_t bytes, uint64_t now_ns)
+                     enum lockd_move_end outcome, uint64_t ns, uint64_t bytes, uint64_t now_ns)
 {
     const bool ours = balance->moving == program && balance->ordered;
     const uint64_t rest = later_by(ns, (uint64_t)((double)bytes / RATE * 1e9)); /* no copies */
 
-    if (outcome != BALANCE_LATER)
+    if (outcome != LOCKD_MOVE_LATER)
         program->lost = 0;
-    if (outcome == BALANCE_MOVED) {
+    if (outcome == LOCKD_MOVE_DONE) {
         if (ns != 0) {
             balance->overhead_ns =
                 balance->measured ? (3 * balance->overhead_ns + rest) / 4 : rest;
             balance->measured = true;
         }
         note_moved(balance, program, now_ns);
-    } else if (ours && outcome == BALANCE_LATER) {
+    } else if (ours && outcome == LOCKD_MOVE_LATER) {
         program->failures.retry_at = now_ns + LATER;
-    } else if (ours && outcome == BALANCE_NOT_THERE) {
+    } else if (ours && outcome == LOCKD_MOVE_NOT_THERE) {
         count_failure(&balance_sight_find(program, program->to)->failures, now_ns);
-    } else if (ours && outcome == BALANCE_NOT_IT) {
+    } else if (ours && outcome == LOCKD_MOVE_NOT_IT) {
         count_failure(&program->failures, now_ns);
-    } else if (ours && outcome == BALANCE_NOBODY) {
+    } else if (ours && outcome == LOCKD_MOVE_NOBODY) {
         count_failure(&balance->failures, now_ns);
     }
     if (balance->moving == program)

@@ -7,26 +7,10 @@
  */
 #pragma once
 
-#include "lockd/base/list.h"
-#include "lockd/sched/scheduler.h"
+#include "lockd/move/move.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* A card as a program sees it. */
-struct balance_card {
-    uint8_t uuid[16];
-    char name[64];
-    uint64_t total; /* bytes */
-};
-
-enum balance_outcome {
-    BALANCE_MOVED,     /* it continues on the target */
-    BALANCE_LATER,     /* nothing was tried, and nothing is wrong: ask again */
-    BALANCE_NOT_THERE, /* it cannot go to that card, but perhaps to another card */
-    BALANCE_NOT_IT,    /* this program cannot be moved at present */
-    BALANCE_NOBODY,    /* no program of this machine can be moved at present */
-};
 
 struct balance_move {
     void *owner; /* as given to balance_came() */
@@ -42,7 +26,7 @@ struct balance_failures {
 /* A card that any program sees. */
 struct balance_place {
     struct lockd_list link; /* of balance->places */
-    struct balance_card card;
+    struct lockd_seen card;
     uint32_t seen_by; /* programs */
     /* sums over the programs there, of one look: */
     double work, background; /* parts of the time in which they want the card, alone */
@@ -54,7 +38,7 @@ struct balance_place {
 struct balance_sight {
     struct lockd_list link; /* of program->sights */
     struct balance_place *place;
-    struct balance_card card; /* as this program reports it */
+    struct lockd_seen card; /* as this program reports it */
     struct balance_failures failures;
 };
 
@@ -116,7 +100,7 @@ struct balance_program *balance_came(struct balance *balance, const struct sched
 void balance_gone(struct balance *balance, struct balance_program *program);
 /* The program sees that card. Cards beyond LOCKD_DEVICES_PER_CLIENT are ignored. */
 void balance_sees(struct balance *balance, struct balance_program *program,
-                  const struct balance_card *card);
+                  const struct lockd_seen *card);
 
 /* Looks at all programs when it is time. Returns when to call it again; LOCKD_NEVER: balance is
  * off, or there is no program. */
@@ -128,8 +112,7 @@ bool balance_next(struct balance *balance, struct balance_move *move);
  * copied in that time, in both directions. A move that takes too long to wait for has two outcomes:
  * NOT_IT, then the outcome that it has in the end, with ns 0. */
 void balance_outcome(struct balance *balance, struct balance_program *program,
-                     enum balance_outcome outcome, uint64_t ns, uint64_t bytes,
-                     uint64_t now_ns);
+                     enum lockd_move_end outcome, uint64_t ns, uint64_t bytes, uint64_t now_ns);
 
 /* The time that a move of the program would take, ns. */
 uint64_t balance_cost(const struct balance *balance, const struct balance_program *program);

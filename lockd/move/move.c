@@ -87,11 +87,12 @@ int lockd_move_begin(struct lockd_moves *moves, struct lockd_move_program *progr
     struct lockd_move *move;
     int code;
 
-    *end = LOCKD_MOVE_NOT_IT;
+    *end = LOCKD_MOVE_LATER;
     lockd_each (struct lockd_move, each, &moves->list, link)
         other = other || !each->held;
     if (other)
         return gs_err_set(why, -EBUSY, "another move is under way");
+    *end = LOCKD_MOVE_NOT_IT;
     sched_visit_client(program->client, look_at_member, &used, lockd_now());
     code = check_program(moves, program, &used, why);
     if (code != 0)

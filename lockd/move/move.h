@@ -25,11 +25,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct lockd_connection;
 struct lockd_move;
 
 /* How a move ends. */
 enum lockd_move_end {
     LOCKD_MOVE_DONE,      /* the program is on the other device */
+    LOCKD_MOVE_LATER,     /* nothing was tried, and nothing is wrong: ask again */
     LOCKD_MOVE_NOT_THERE, /* not to that device: another device may be possible */
     LOCKD_MOVE_NOT_IT,    /* this program cannot be moved at present */
     LOCKD_MOVE_NOBODY,    /* no program can be moved on this machine */
@@ -38,36 +40,37 @@ enum lockd_move_end {
 /* The functions of the server that a move uses. owner: that of the program. */
 struct lockd_move_calls {
     /* Sends the program a message; after STOP and LEFT it may send descriptors. */
-    void (*tell)(void *owner, const struct gs_wire_move *message);
+    void (*tell)(struct lockd_connection *owner, const struct gs_wire_move *message);
     /* Sends the answer to the connection with that id, if it still exists. */
     void (*answer)(void *context, uint64_t asker, const struct gs_wire_end *end);
     /* Holds the program back, or stops holding it back. */
-    void (*pause)(void *owner, bool paused);
+    void (*pause)(struct lockd_connection *owner, bool paused);
     /* Adds a remark about the program to the status. */
-    void (*remark)(void *owner, const char *text);
+    void (*remark)(const struct lockd_connection *owner, const char *text);
     /* The program has left that device. */
-    void (*left)(void *owner, const uint8_t *uuid);
+    void (*left)(struct lockd_connection *owner, const uint8_t *uuid);
     /* The move takes long, perhaps for ever: others do not wait for its end. */
-    void (*held)(void *owner);
+    void (*held)(struct lockd_connection *owner);
     /* Each move that has begun ends with this call, unless the program has gone. ns: since it
      * began, 0: it was held; bytes: of the program's memory. */
-    void (*over)(void *owner, enum lockd_move_end end, uint64_t ns, uint64_t bytes);
+    void (*over)(struct lockd_connection *owner, enum lockd_move_end end, uint64_t ns,
+                 uint64_t bytes);
     /* Closes a descriptor that came from the program. */
-    void (*close)(void *owner, int fd);
+    void (*close)(struct lockd_connection *owner, int fd);
     /* The program comes in the middle of a move of an earlier daemon. True: others do not wait for
      * the end of it, since the user had such a move a short time ago. */
-    bool (*adopted)(void *owner);
+    bool (*adopted)(struct lockd_connection *owner);
     /* Bytes that the program's user may still have on a device. */
-    uint64_t (*room)(void *owner, const uint8_t *uuid);
+    uint64_t (*room)(const struct lockd_connection *owner, const uint8_t *uuid);
     /* The reason why the program may not be moved now; NULL: it may. */
-    const char *(*refuse)(void *owner);
+    const char *(*refuse)(struct lockd_connection *owner);
     /* The program has gone, and lockd_move_gone() will follow. */
-    bool (*is_gone)(void *owner);
+    bool (*is_gone)(struct lockd_connection *owner);
 };
 
 /* A program, as its connection describes it. */
 struct lockd_move_program {
-    void *owner;
+    struct lockd_connection *owner;
     int32_t pid;
     const char *name;
     struct sched_client *client;
@@ -93,7 +96,7 @@ void lockd_move_init(struct lockd_moves *moves, int epoll, struct sched *sched,
 
 /* Begins to move the program from one of its devices to another. asker: id of the connection
  * that gets the answer; 0: none. Returns 0; -errno: the move cannot begin, with the reason in
- * *end and why; -EBUSY: another move is under way. */
+ * *end and why. */
 int lockd_move_begin(struct lockd_moves *moves, struct lockd_move_program *program,
                      const uint8_t from[16], const uint8_t to[16], uint64_t asker,
                      enum lockd_move_end *end, struct gs_err *why);

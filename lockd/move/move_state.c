@@ -153,7 +153,7 @@ void lockd_move_stop(struct lockd_move *move)
 static void end_move(struct lockd_move *move, enum lockd_move_end end, int code, uint64_t now)
 {
     const struct lockd_move_calls *calls = move->moves->calls;
-    void *owner = move->program->owner;
+    struct lockd_connection *owner = move->program->owner;
 
     lockd_move_tell(move, GS_MOVE_OVER, code);
     if (move->stopped != 0)

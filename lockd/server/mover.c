@@ -37,10 +37,9 @@ static void note_failure(const struct lockd_connection *connection, uint64_t ns)
 
 /* --- functions for lockd/move; the owner of a program is its connection --- */
 
-static void tell_program(void *owner, const struct gs_wire_move *message)
+static void tell_program(struct lockd_connection *connection,
+                         const struct gs_wire_move *message)
 {
-    struct lockd_connection *connection = owner;
-
     if (connection->dead)
         return;
     if (message->step == GS_MOVE_STOP || message->step == GS_MOVE_LEFT)
@@ -56,80 +55,59 @@ static void answer_asker(void *context, uint64_t asker, const struct gs_wire_end
         lockd_outbox_send(connection, end, sizeof *end);
 }
 
-static void pause_program(void *owner, bool paused)
+static void pause_program(struct lockd_connection *connection, bool paused)
 {
-    struct lockd_connection *connection = owner;
-
     if (!connection->dead)
         lockd_pause_move(connection, paused);
 }
 
-static void say_remark(void *owner, const char *text)
+static void note_left(struct lockd_connection *connection, const uint8_t *uuid)
 {
-    lockd_remarks_say(owner, text);
+    lockd_trace_left(connection, uuid);
+    lockd_quota_left(connection, uuid);
 }
 
-static void note_left(void *owner, const uint8_t *uuid)
+static void pass_held(struct lockd_connection *connection)
 {
-    lockd_trace_left(owner, uuid);
-    lockd_quota_left(owner, uuid);
-}
-
-static void pass_held(void *owner)
-{
-    struct lockd_connection *connection = owner;
-
     note_failure(connection, HELD_NS);
     if (!connection->dead)
-        lockd_relations_held(connection);
+        lockd_relations_moved(connection, LOCKD_MOVE_NOT_IT, 0, 0);
 }
 
 /* It counts whatever comes of it: only its program says that it is a move. */
-static bool note_adopted(void *owner)
+static bool note_adopted(struct lockd_connection *connection)
 {
-    struct lockd_connection *connection = owner;
     const bool soon = lockd_now() < connection->user->move_at && !connection->peer.controls;
 
     note_failure(connection, HELD_NS);
     return soon;
 }
 
-static uint64_t find_room(void *owner, const uint8_t *uuid)
+static void pass_end(struct lockd_connection *connection, enum lockd_move_end end, uint64_t ns,
+                     uint64_t bytes)
 {
-    return lockd_quota_room(owner, uuid);
-}
-
-static void pass_end(void *owner, enum lockd_move_end end, uint64_t ns, uint64_t bytes)
-{
-    struct lockd_connection *connection = owner;
-
     if (end != LOCKD_MOVE_DONE)
         note_failure(connection, ns);
     if (!connection->dead)
         lockd_relations_moved(connection, end, ns, bytes);
 }
 
-static void close_record(void *owner, int fd)
+static void close_record(struct lockd_connection *connection, int fd)
 {
-    struct lockd_connection *connection = owner;
     struct gs_descriptors record = {.fd = {fd}, .count = 1};
 
     lockd_closer_take(connection->server, connection->user, &record);
 }
 
-static const char *refuse_program(void *owner)
+static const char *refuse_program(struct lockd_connection *connection)
 {
-    const struct lockd_connection *connection = owner;
-
     if (connection->peer.foreign)
         return "it lives in a pid namespace that gpushare-lockd cannot see into";
     return connection->pause.over != 0 ? "max-memory holds it back" : NULL;
 }
 
-static bool is_dead(void *owner)
+static bool is_dead(struct lockd_connection *connection)
 {
-    const struct lockd_connection *connection = owner;
-
     return connection->dead;
 }
 
@@ -139,12 +117,12 @@ void lockd_mover_init(struct lockd_server *server)
         .tell = tell_program,
         .answer = answer_asker,
         .pause = pause_program,
-        .remark = say_remark,
+        .remark = lockd_remarks_say,
         .left = note_left,
         .held = pass_held,
         .over = pass_end,
         .adopted = note_adopted,
-        .room = find_room,
+        .room = lockd_quota_room,
         .close = close_record,
         .refuse = refuse_program,
         .is_gone = is_dead,

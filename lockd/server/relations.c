@@ -36,13 +36,8 @@ void lockd_relations_deinit(struct lockd_server *server)
 
 void lockd_relations_sees(struct lockd_connection *connection, const struct lockd_seen *seen)
 {
-    struct balance_card card = {.total = seen->total};
-
-    memcpy(card.uuid, seen->uuid, sizeof card.uuid);
-    memcpy(card.name, seen->name, sizeof card.name);
     if (connection->related.balance != NULL && seen->total != 0)
-        balance_sees(&connection->server->relations.balance, connection->related.balance,
-                     &card);
+        balance_sees(&connection->server->relations.balance, connection->related.balance, seen);
 }
 
 static void balance_begin(struct lockd_connection *connection)
@@ -91,30 +86,12 @@ void lockd_relations_gone(struct lockd_connection *connection)
     balance_end(connection);
 }
 
-static void say_outcome(struct lockd_connection *connection, enum balance_outcome outcome,
-                        uint64_t ns, uint64_t bytes)
-{
-    if (connection->related.balance != NULL)
-        balance_outcome(&connection->server->relations.balance, connection->related.balance,
-                        outcome, ns, bytes, lockd_now());
-}
-
 void lockd_relations_moved(struct lockd_connection *connection, enum lockd_move_end end,
                            uint64_t ns, uint64_t bytes)
 {
-    static const enum balance_outcome outcomes[] = {
-        [LOCKD_MOVE_DONE] = BALANCE_MOVED,
-        [LOCKD_MOVE_NOT_THERE] = BALANCE_NOT_THERE,
-        [LOCKD_MOVE_NOT_IT] = BALANCE_NOT_IT,
-        [LOCKD_MOVE_NOBODY] = BALANCE_NOBODY,
-    };
-
-    say_outcome(connection, outcomes[end], ns, bytes);
-}
-
-void lockd_relations_held(struct lockd_connection *connection)
-{
-    say_outcome(connection, BALANCE_NOT_IT, 0, 0);
+    if (connection->related.balance != NULL)
+        balance_outcome(&connection->server->relations.balance, connection->related.balance,
+                        end, ns, bytes, lockd_now());
 }
 
 /* A move that cannot begin is over at once. */
@@ -123,16 +100,14 @@ static void begin_move(const struct balance_move *move)
     struct lockd_connection *connection = move->owner;
     enum lockd_move_end end;
     struct gs_err why = {0};
-    const int code = lockd_move_begin(&connection->server->moves, &connection->program,
-                                      move->from, move->to, 0, &end, &why);
 
-    if (code == -EBUSY) {
-        say_outcome(connection, BALANCE_LATER, 0, 0);
-    } else if (code != 0) {
+    if (lockd_move_begin(&connection->server->moves, &connection->program, move->from, move->to,
+                         0, &end, &why) == 0)
+        return;
+    if (end != LOCKD_MOVE_LATER)
         lockd_log(LOCKD_LOG_INFO, "process %d (%s) waits and is not moved: %s",
                   (int)connection->peer.pid, connection->hello.name, why.text);
-        lockd_relations_moved(connection, end, 0, 0);
-    }
+    lockd_relations_moved(connection, end, 0, 0);
 }
 
 void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wire_kin *kin)

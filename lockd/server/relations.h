@@ -37,10 +37,8 @@ void lockd_relations_gone(struct lockd_connection *connection);
 void lockd_relations_kin(struct lockd_connection *connection, const struct gs_wire_kin *kin);
 /* The program has told that it sees a device. */
 void lockd_relations_sees(struct lockd_connection *connection, const struct lockd_seen *seen);
-/* A move of the program takes long: balance chooses others meanwhile. */
-void lockd_relations_held(struct lockd_connection *connection);
-/* A move of the program is over, for whatever reason it began. ns, bytes: as in struct
- * lockd_move_calls. */
+/* A move of the program is over, for whatever reason it began, or takes long (NOT_IT, 0, 0): then
+ * balance chooses others meanwhile. ns, bytes: as in struct lockd_move_calls. */
 void lockd_relations_moved(struct lockd_connection *connection, enum lockd_move_end end,
                            uint64_t ns, uint64_t bytes);
 /* Looks for hangs, and for programs that would wait less on another device. Returns when to look

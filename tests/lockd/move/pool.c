@@ -69,7 +69,7 @@ void pool_init(struct pool *pool, uint32_t cards, uint64_t seed)
     pool->random = seed;
     pool->now = POOL_SECOND;
     pool->overhead = POOL_SECOND;
-    pool->outcome = BALANCE_MOVED;
+    pool->outcome = LOCKD_MOVE_DONE;
     for (uint32_t i = 0; i < POOL_CARDS; i++)
         pool->holder[i] = NOBODY;
     asked = pool;
@@ -102,7 +102,7 @@ uint32_t pool_add(struct pool *pool, uint32_t card, uint64_t memory, uint64_t wo
     program->balance = balance_came(
         &pool->balance, (const struct sched_client *)(uintptr_t)(number + 1), program);
     for (uint32_t i = 0; i < pool->cards; i++) {
-        struct balance_card seen = {
+        struct lockd_seen seen = {
             .uuid = {(uint8_t)(i + 1)}, .name = "card", .total = MEMORY + 2 * POOL_GB};
 
         if (i == card || (pool->hidden >> i & 1) == 0)
@@ -221,17 +221,17 @@ static void begin_move(struct pool *pool, const struct balance_move *move)
 
 static void end_move(struct pool *pool, struct pool_program *program)
 {
-    const enum balance_outcome failures[] = {BALANCE_LATER, BALANCE_NOT_THERE, BALANCE_NOT_IT,
-                                             BALANCE_NOBODY};
-    enum balance_outcome outcome = pool->outcome;
+    const enum lockd_move_end failures[] = {LOCKD_MOVE_LATER, LOCKD_MOVE_NOT_THERE,
+                                            LOCKD_MOVE_NOT_IT, LOCKD_MOVE_NOBODY};
+    enum lockd_move_end outcome = pool->outcome;
 
     if (pool_random(pool, 1000000) < pool->failing_ppm)
         outcome = failures[pool_random(pool, 4)];
     if (program->fixed)
-        outcome = BALANCE_NOT_IT;
+        outcome = LOCKD_MOVE_NOT_IT;
     program->moves = false;
     program->waits_since = pool->now;
-    if (outcome == BALANCE_MOVED) {
+    if (outcome == LOCKD_MOVE_DONE) {
         program->card = program->goes_to;
         program->moved++;
         pool->moved++;

@@ -41,11 +41,11 @@ struct pool {
     uint32_t holder[POOL_CARDS];
     uint64_t turn_ends[POOL_CARDS];
     uint64_t now, random;
-    bool open;                    /* all run at the same time */
-    uint64_t overhead;            /* of a move */
-    enum balance_outcome outcome; /* of all moves */
-    uint32_t failing_ppm;         /* of moves, instead: at random */
-    uint64_t hidden;              /* cards that newcomers do not see, one bit each */
+    bool open;                   /* all run at the same time */
+    uint64_t overhead;           /* of a move */
+    enum lockd_move_end outcome; /* of all moves */
+    uint32_t failing_ppm;        /* of moves, instead: at random */
+    uint64_t hidden;             /* cards that newcomers do not see, one bit each */
     uint32_t attempts, moved, hidden_said;
     uint64_t last_move;
 };

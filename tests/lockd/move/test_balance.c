@@ -222,7 +222,7 @@ static void balance_other_model_is_no_target(void **state)
     pool_init(&pool, 1, 1);
     add_many(&pool, 2, 0);
     for (uint32_t i = 0; i < 2; i++) {
-        struct balance_card other = {.uuid = {2}, .name = "other", .total = 82 * GB};
+        struct lockd_seen other = {.uuid = {2}, .name = "other", .total = 82 * GB};
 
         balance_sees(&pool.balance, pool.programs[i].balance, &other);
     }
@@ -276,7 +276,7 @@ static void balance_followed_program_moves_less_and_less(void **state)
 
 /* --- failures --- */
 
-static uint32_t attempts_in(enum balance_outcome outcome, uint32_t programs, uint64_t ns,
+static uint32_t attempts_in(enum lockd_move_end outcome, uint32_t programs, uint64_t ns,
                             uint32_t cards)
 {
     struct pool pool;
@@ -295,10 +295,10 @@ static uint32_t attempts_in(enum balance_outcome outcome, uint32_t programs, uin
 static void balance_failures_are_remembered(void **state)
 {
     (void)state;
-    assert_in_range(attempts_in(BALANCE_NOBODY, 6, 14400 * S, 2), 5, 7);
-    assert_in_range(attempts_in(BALANCE_NOT_IT, 2, 14400 * S, 2), 10, 14);
-    assert_in_range(attempts_in(BALANCE_NOT_THERE, 2, 14400 * S, 3), 20, 28);
-    assert_true(attempts_in(BALANCE_LATER, 2, 60 * S, 2) > 5);
+    assert_in_range(attempts_in(LOCKD_MOVE_NOBODY, 6, 14400 * S, 2), 5, 7);
+    assert_in_range(attempts_in(LOCKD_MOVE_NOT_IT, 2, 14400 * S, 2), 10, 14);
+    assert_in_range(attempts_in(LOCKD_MOVE_NOT_THERE, 2, 14400 * S, 3), 20, 28);
+    assert_true(attempts_in(LOCKD_MOVE_LATER, 2, 60 * S, 2) > 5);
 }
 
 static void balance_one_that_cannot_move_keeps_no_other_one(void **state)
@@ -308,12 +308,12 @@ static void balance_one_that_cannot_move_keeps_no_other_one(void **state)
     (void)state;
     pool_init(&pool, 2, 1);
     add_many(&pool, 4, 0);
-    pool.outcome = BALANCE_NOT_IT;
+    pool.outcome = LOCKD_MOVE_NOT_IT;
     while (pool.attempts == 0)
         pool_run(&pool, POOL_STEP);
     while (pool.balance.moving != NULL)
         pool_run(&pool, POOL_STEP);
-    pool.outcome = BALANCE_MOVED;
+    pool.outcome = LOCKD_MOVE_DONE;
     pool_run(&pool, 50 * S);
     assert_int_equal(pool.moved, 2);
     pool_deinit(&pool);
@@ -360,13 +360,13 @@ static void balance_held_program_keeps_no_other_one(void **state)
     while (!pool.programs[number].moves)
         number++;
     pool.programs[number].arrives_at = UINT64_MAX;
-    balance_outcome(&pool.balance, pool.programs[number].balance, BALANCE_NOT_IT, 0, 0,
+    balance_outcome(&pool.balance, pool.programs[number].balance, LOCKD_MOVE_NOT_IT, 0, 0,
                     pool.now);
     pool_run(&pool, 600 * S);
     assert_int_equal(pool_count(&pool, 0), 2);
     assert_int_equal(pool_count(&pool, 1), 2);
     overhead = pool.balance.overhead_ns;
-    balance_outcome(&pool.balance, pool.programs[number].balance, BALANCE_MOVED, 0, 60 * GB,
+    balance_outcome(&pool.balance, pool.programs[number].balance, LOCKD_MOVE_DONE, 0, 60 * GB,
                     pool.now);
     assert_true(pool.balance.overhead_ns == overhead);
     pool_deinit(&pool);
@@ -400,7 +400,7 @@ static void balance_move_that_a_person_asked_for_is_not_undone(void **state)
     add_many(&pool, 2, 0);
     pool.programs[0].card = 1;
     pool.holder[0] = UINT32_MAX;
-    balance_outcome(&pool.balance, pool.programs[0].balance, BALANCE_MOVED, 2 * S, 60 * GB,
+    balance_outcome(&pool.balance, pool.programs[0].balance, LOCKD_MOVE_DONE, 2 * S, 60 * GB,
                     pool.now);
     pool_run(&pool, 600 * S);
     assert_int_equal(pool.attempts, 0);
